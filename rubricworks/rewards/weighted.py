@@ -1,0 +1,32 @@
+"""The share of a rubric's weight that a response earned (RubiCap, section 3.3)."""
+
+import math
+from collections.abc import Sequence
+
+
+def weighted_reward(credits: Sequence[float | None], weights: Sequence[float]) -> float | None:
+    """G = sum(w * y) / sum(w), in [0, 1]; None if any criterion could not be judged.
+
+    Args:
+        credits: one credit in [0, 1] per criterion, None (or NaN) where the judge failed.
+        weights: one positive, finite weight per criterion.
+    Raises:
+        ValueError: no criteria, lengths differ, a weight is not positive, or a credit lies outside [0, 1].
+    """
+    if len(credits) != len(weights):
+        raise ValueError(f"{len(credits)} credits for {len(weights)} weights; give one of each per criterion")
+    if not weights:
+        raise ValueError("a rubric without criteria has no reward")
+    for weight in weights:
+        if not (weight > 0 and math.isfinite(weight)):
+            raise ValueError(f"weight {weight} is not a positive number")
+    judged: list[float] = []
+    for credit in credits:
+        if credit is None or math.isnan(credit):
+            continue
+        if not 0 <= credit <= 1:
+            raise ValueError(f"credit {credit} is outside [0, 1]")
+        judged.append(credit)
+    if len(judged) < len(credits):
+        return None
+    return math.fsum(w * y for w, y in zip(weights, judged, strict=True)) / math.fsum(weights)
