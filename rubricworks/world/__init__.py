@@ -1,0 +1,1 @@
+"""The embedded scene world: images whose truth is known, and scripted models that are served like real ones."""

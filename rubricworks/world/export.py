@@ -1,0 +1,59 @@
+"""Writes scenes as a folder of images that any tool for image folders can read, and the truth beside it.
+
+folder/images/scene-00000.png …     the pictures
+folder/images/metadata.jsonl        {"file_name", "text"}: a noisy caption each, for warming up a student
+folder/scenes.jsonl                 {"file_name", "digest", "scene"}: the truth, read by the world's server only
+"""
+
+import json
+from pathlib import Path
+
+from rubricworks.errors import UserError
+from rubricworks.world.book import SCENES_FILE, pixel_digest
+from rubricworks.world.captions import write_caption
+from rubricworks.world.faults import Faults, perceive
+from rubricworks.world.render import render_png
+from rubricworks.world.scene import Scene, generate_scenes, rng_of
+
+CAPTION_NOISE = Faults(
+    omits_big=0.25,
+    omits_small=0.25,
+    wrong_cell=0.1,
+    wrong_size=0.1,
+    wrong_colour=0.1,
+    wrong_shape=0.1,
+    invents=0.08,
+    misses_word=0.25,
+)
+"""Faults of the captions in metadata.jsonl: good enough to start a student, with plenty left to learn from rewards."""
+
+
+def noisy_caption(scene: Scene, seed: int, index: int) -> str:
+    """The canonical caption that comes with the image number `index`."""
+    return write_caption(perceive(scene, CAPTION_NOISE, rng_of("noisy caption", seed, index)), "canonical")
+
+
+def export_scenes(folder: Path | str, *, seed: int, count: int) -> Path:
+    """Writes `count` different scenes; returns the folder of images. The same call writes the same bytes."""
+    if count < 1:
+        raise UserError(f"count is {count}; export at least 1 scene")
+    images = Path(folder) / "images"
+    try:
+        images.mkdir(parents=True, exist_ok=True)
+        for stale in images.glob("scene-*.png"):
+            stale.unlink()
+        with (
+            (images / "metadata.jsonl").open("w", encoding="utf-8") as metadata,
+            (Path(folder) / SCENES_FILE).open("w", encoding="utf-8") as truth,
+        ):
+            for index, scene in enumerate(generate_scenes(seed, count)):
+                name, picture = f"scene-{index:05d}.png", render_png(scene)
+                (images / name).write_bytes(picture)
+                metadata.write(json.dumps({"file_name": name, "text": noisy_caption(scene, seed, index)}) + "\n")
+                row = {"file_name": name, "digest": pixel_digest(picture), "scene": scene.model_dump()}
+                truth.write(json.dumps(row) + "\n")
+    except OSError as error:
+        raise UserError(
+            f"{folder}: cannot write scenes ({error.strerror}); choose another folder or make room"
+        ) from error
+    return images
