@@ -1,0 +1,5 @@
+"""One folder per component: a typed signature and one call into a stage.
+
+Everything that passes between components is a string: a URI, or a configuration as JSON (numbers in lists would
+come out of Kubeflow Pipelines as floats).
+"""

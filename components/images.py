@@ -1,0 +1,9 @@
+"""The container images that components run in, built in `docker/`. Locally a stage runs in the caller's Python."""
+
+from rubricworks import __version__
+
+CPU = f"rubricworks/cpu:{__version__}"
+"""Stages that only read tables and call endpoints."""
+
+TRAINER = f"rubricworks/trainer:{__version__}"
+"""Stages that load a model: torch, transformers, TRL."""

@@ -1,0 +1,3 @@
+from rubricworks.components.prepare.component import prepare
+
+__all__ = ["prepare"]

@@ -1,0 +1,3 @@
+from rubricworks.components.promote.component import promote
+
+__all__ = ["promote"]

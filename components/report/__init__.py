@@ -1,0 +1,3 @@
+from rubricworks.components.report.component import report
+
+__all__ = ["report"]

@@ -1,0 +1,20 @@
+from kfp import dsl
+
+from rubricworks.components.images import CPU
+
+
+@dsl.component(base_image=CPU, install_kfp_package=False, packages_to_install=[])
+def report(config: str, run: str, promotion: str) -> str:
+    """Write the page that shows what ran and what came of it.
+
+    Args:
+        config: the stage's own configuration as JSON.
+        run: URI of the run's folder.
+        promotion: URI of the promotion's record; the rest is read from the run's folder.
+
+    Returns:
+        URI of the report.
+    """
+    from rubricworks.stages.launch import launch
+
+    return launch("report", config, run, {"promotion": promotion})

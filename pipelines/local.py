@@ -1,0 +1,136 @@
+"""Run a pipeline on this machine: the same DAG as on a cluster, through `kfp.local`, one stage after another.
+
+    run_local(rubicap, {"run": "runs/today", "prepare_config": "{…}", …}, run=Path("runs/today"))
+
+Kubeflow's local runner decides the order, passes the outputs on and starts its executor; how the process of a stage is
+started and listened to is ours (`StageTask`). A run's folder gets `logs/` (one file for each stage, and `kfp.log`) and
+`kfp/` (what each stage returned, in the last attempt).
+"""
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from kfp import local
+from kfp.dsl.base_component import BaseComponent
+from kfp.local import config as kfp_config
+from kfp.local import subprocess_task_handler
+from kfp.local.status import Status
+
+from rubricworks.errors import UserError
+from rubricworks.pipelines.guard import Guard
+from rubricworks.pipelines.stage_process import StageExit, run_stage_process
+
+
+def run_local(pipeline_func: BaseComponent, arguments: dict[str, str], *, run: Path) -> None:
+    """Run every stage to its end; progress appears on standard error, each line under the name of its stage.
+
+    One at a time in a process: `kfp.local` keeps its settings in globals.
+
+    Args:
+        pipeline_func: a function decorated with `dsl.pipeline`.
+        arguments: the pipeline's parameters.
+        run: the run's folder; its name is the run's id.
+    Raises:
+        UserError: a stage failed; says which, why, and how to continue.
+    """
+    (run / "logs").mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(run / "kfp", ignore_errors=True)
+    stages = [name.replace("-", "_") for name in pipeline_func.pipeline_spec.root.dag.tasks]
+    with Guard() as guard, (run / "logs" / "kfp.log").open("a") as kfp_log:
+        session = _Session(run=run, guard=guard, width=max(map(len, stages)))
+        with contextlib.redirect_stdout(kfp_log), _kfp_runs_stages_of(session):
+            try:
+                pipeline_func(**arguments)
+            except RuntimeError as error:
+                if session.failed is None:
+                    raise
+                raise UserError(session.explain(*session.failed)) from error
+
+
+@dataclass
+class _Session:
+    run: Path
+    guard: Guard
+    width: int
+    failed: tuple[str, StageExit] | None = None
+
+    def run_stage(self, stage: str, command: list[str], environment: dict[str, str]) -> bool:
+        """Whether the stage came to a good end."""
+        (self.run / "error.json").unlink(missing_ok=True)
+        with tempfile.TemporaryDirectory(prefix="rubricworks-") as scratch:
+            end = run_stage_process(
+                command,
+                environment={**os.environ, **environment, "TMPDIR": scratch},
+                log=self.log(stage),
+                say=partial(self.say, stage),
+                guard=self.guard,
+            )
+        if end.code:
+            self.failed = (stage, end)
+        return not end.code
+
+    def say(self, stage: str, line: str) -> None:
+        sys.stderr.write(f"{stage:<{self.width}} | {line}\n")
+        sys.stderr.flush()
+
+    def log(self, stage: str) -> Path:
+        return self.run / "logs" / f"{stage}.log"
+
+    def explain(self, stage: str, end: StageExit) -> str:
+        try:
+            message = str(json.loads((self.run / "error.json").read_text())["message"])
+        except (OSError, ValueError, KeyError, TypeError):
+            message = f"{end.reason} (log: {self.log(stage)})"
+        message = " ".join(message.split()).rstrip(".")
+        run_id = self.run.resolve().name
+        return f"stage {stage} failed: {message}; fix it and continue with: rubricworks run --resume {run_id}"
+
+
+class StageTask(subprocess_task_handler.SubprocessTaskHandler):
+    """What `kfp.local` asks to run one task.
+
+    Kubeflow's own replaces "python3" by the interpreter's path in every argument, configurations included, merges the
+    two output streams, and leaves the process and its program behind when interrupted.
+    """
+
+    def __init__(self, session: _Session, **task: Any) -> None:
+        super().__init__(**task)
+        self.session = session
+
+    def run(self) -> Status:
+        shell, flags, script, *rest = self.full_command
+        script = script.replace("python3", shlex.quote(sys.executable))
+        stage = rest[rest.index("--function_to_execute") + 1]
+        well = self.session.run_stage(stage, [shell, flags, script, *rest], self.env_vars)
+        return Status.SUCCESS if well else Status.FAILURE
+
+    def validate_image(self, image: str) -> None:
+        """Locally a stage runs in this Python, whatever its image: nothing to warn of."""
+
+
+@contextlib.contextmanager
+def _kfp_runs_stages_of(session: _Session) -> Iterator[None]:
+    # The map from runner to handler is inside a function of kfp; the name it reads is the one seam (tested).
+    theirs = subprocess_task_handler.SubprocessTaskHandler
+    settings = kfp_config.LocalExecutionConfig.instance
+    local.init(
+        local.SubprocessRunner(use_venv=False),
+        pipeline_root=str(session.run / "kfp"),
+        workspace_root=str(session.run / "kfp" / "workspace"),
+    )
+    subprocess_task_handler.SubprocessTaskHandler = partial(StageTask, session)
+    try:
+        yield
+    finally:
+        subprocess_task_handler.SubprocessTaskHandler = theirs
+        kfp_config.LocalExecutionConfig.instance = settings

@@ -1,0 +1,63 @@
+"""RubiCap, as in the paper's first figure: a committee describes every image, a writer turns what it agrees on and the
+student misses into a rubric, and the student is trained on how well it meets that rubric.
+
+The figure's loop is `train_policy`; what stands before it makes its rubrics, what follows says whether it helped.
+Each stage takes its own configuration, so a change of one leaves the finished work of those before it in place.
+"""
+
+from kfp import dsl
+
+from rubricworks.components.caption_committee import caption_committee
+from rubricworks.components.caption_student import caption_student
+from rubricworks.components.evaluate import evaluate
+from rubricworks.components.prepare import prepare
+from rubricworks.components.promote import promote
+from rubricworks.components.report import report
+from rubricworks.components.synthesize_rubrics import synthesize_rubrics
+from rubricworks.components.train_policy import train_policy
+from rubricworks.components.warm_up import warm_up
+
+
+@dsl.pipeline(name="rubicap")
+def rubicap(
+    run: str,
+    prepare_config: str,
+    warm_up_config: str,
+    caption_committee_config: str,
+    caption_student_config: str,
+    synthesize_rubrics_config: str,
+    train_policy_config: str,
+    evaluate_config: str,
+    promote_config: str,
+    report_config: str,
+) -> None:
+    """Images in, a better captioner out: rubrics from a committee's consensus, then training on rubric rewards.
+
+    Args:
+        run: URI of the run's folder; started again with the same one, a run continues where it stopped.
+        prepare_config: JSON of the stage's configuration, as for every `_config` below.
+    """
+    samples = prepare(config=prepare_config, run=run).output
+
+    # The committee and the student look at the same images; neither waits for the other.
+    captions = caption_committee(config=caption_committee_config, run=run, samples=samples).output
+    student = warm_up(config=warm_up_config, run=run, samples=samples).output
+    student_captions = caption_student(config=caption_student_config, run=run, samples=samples, model=student).output
+
+    rubrics = synthesize_rubrics(
+        config=synthesize_rubrics_config,
+        run=run,
+        samples=samples,
+        captions=captions,
+        student_captions=student_captions,
+    ).output
+
+    policy = train_policy(
+        config=train_policy_config, run=run, samples=samples, rubrics=rubrics, model=student, captions=captions
+    ).output
+
+    evaluations = evaluate(
+        config=evaluate_config, run=run, samples=samples, rubrics=rubrics, model=student, policy=policy
+    ).output
+    promotion = promote(config=promote_config, run=run, evaluations=evaluations, policy=policy, samples=samples).output
+    report(config=report_config, run=run, promotion=promotion)

@@ -1,0 +1,80 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from google.protobuf import json_format
+from kfp.pipeline_spec.pipeline_spec_pb2 import PipelineSpec
+
+from rubricworks.errors import UserError
+from rubricworks.pipelines.compile import compile_pipeline
+from rubricworks.pipelines.rubicap import rubicap
+
+STAGES = {
+    "prepare": set(),
+    "warm-up": {"prepare"},
+    "caption-committee": {"prepare"},
+    "caption-student": {"prepare", "warm-up"},
+    "synthesize-rubrics": {"prepare", "caption-committee", "caption-student"},
+    "train-policy": {"prepare", "caption-committee", "synthesize-rubrics", "warm-up"},
+    "evaluate": {"prepare", "synthesize-rubrics", "warm-up", "train-policy"},
+    "promote": {"prepare", "train-policy", "evaluate"},
+    "report": {"promote"},
+}
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("compiled") / "new" / "rubicap.yaml"
+    compile_pipeline(rubicap, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def spec(compiled) -> PipelineSpec:
+    return json_format.ParseDict(yaml.safe_load(compiled.read_text()), PipelineSpec())
+
+
+def test_compiling_again_in_another_process_gives_the_same_bytes(compiled, tmp_path):
+    again = tmp_path / "again.yaml"
+    program = (
+        "import sys, pathlib; from rubricworks.pipelines.compile import compile_pipeline;"
+        "from rubricworks.pipelines.rubicap import rubicap; compile_pipeline(rubicap, pathlib.Path(sys.argv[1]))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "12345", "TZ": "Asia/Tokyo", "LC_ALL": "C"}
+    subprocess.run([sys.executable, "-c", program, str(again)], check=True, env=environment, cwd=tmp_path)
+    assert again.read_bytes() == compiled.read_bytes()
+
+
+def test_every_stage_waits_for_those_whose_outputs_it_reads_and_for_no_other(spec):
+    assert {name: set(task.dependent_tasks) for name, task in spec.root.dag.tasks.items()} == STAGES
+
+
+def test_each_stage_gets_its_own_configuration_and_the_run(spec):
+    for name, task in spec.root.dag.tasks.items():
+        inputs = task.inputs.parameters
+        assert inputs["config"].component_input_parameter == f"{name.replace('-', '_')}_config"
+        assert inputs["run"].component_input_parameter == "run"
+
+
+def test_what_people_read_in_the_web_pages_is_there(spec, compiled):
+    assert "better captioner" in compiled.read_text()
+    described = spec.components["comp-evaluate"].input_definitions.parameters["policy"].description
+    assert described == "URI of the trained policy."
+
+
+def test_nothing_is_installed_when_a_container_starts(compiled):
+    assert "pip install" not in compiled.read_text()
+
+
+def test_a_name_that_is_not_yaml_is_refused_with_advice(tmp_path):
+    with pytest.raises(UserError, match=r"rubicap\.txt.*\.yaml"):
+        compile_pipeline(rubicap, tmp_path / "rubicap.txt")
+
+
+def test_a_folder_that_cannot_be_made_is_said_plainly(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot write"):
+        compile_pipeline(rubicap, tmp_path / "file" / "rubicap.yaml")
