@@ -14,6 +14,6 @@ def pipeline_arguments(run: str, configs: Mapping[str, str]) -> dict[str, str]:
 
 
 def _without_placeholders(config: str) -> str:
-    # Kubeflow Pipelines resolves `{{$…}}` wherever it stands, in a prompt too. JSON has two opening braces in a row only
+    # Kubeflow Pipelines resolves `{{$…}}` wherever it stands, in a prompt too. JSON has two open braces in a row only
     # inside a string, where an escape means the same character.
     return config.replace("{{$", "{\\u007b$")

@@ -4,7 +4,7 @@
 
 Kubeflow's local runner decides the order, passes the outputs on and starts its executor; how the process of a stage is
 started and listened to is ours (`StageTask`). A run's folder gets `logs/` (one file for each stage, and `kfp.log`) and
-`kfp/` (what each stage returned, in the last attempt).
+`kfp/` (each stage's program and what it returned, in the last attempt).
 """
 
 import contextlib
@@ -13,7 +13,6 @@ import os
 import shlex
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -67,14 +66,13 @@ class _Session:
     def run_stage(self, stage: str, command: list[str], environment: dict[str, str]) -> bool:
         """Whether the stage came to a good end."""
         (self.run / "error.json").unlink(missing_ok=True)
-        with tempfile.TemporaryDirectory(prefix="rubricworks-") as scratch:
-            end = run_stage_process(
-                command,
-                environment={**os.environ, **environment, "TMPDIR": scratch},
-                log=self.log(stage),
-                say=partial(self.say, stage),
-                guard=self.guard,
-            )
+        end = run_stage_process(
+            command,
+            environment={**os.environ, **environment},
+            log=self.log(stage),
+            say=partial(self.say, stage),
+            guard=self.guard,
+        )
         if end.code:
             self.failed = (stage, end)
         return not end.code
@@ -100,7 +98,7 @@ class StageTask(subprocess_task_handler.SubprocessTaskHandler):
     """What `kfp.local` asks to run one task.
 
     Kubeflow's own replaces "python3" by the interpreter's path in every argument, configurations included, merges the
-    two output streams, and leaves the process and its program behind when interrupted.
+    two output streams, leaves its program in a temporary folder, and the process running when interrupted.
     """
 
     def __init__(self, session: _Session, **task: Any) -> None:
@@ -109,8 +107,11 @@ class StageTask(subprocess_task_handler.SubprocessTaskHandler):
 
     def run(self) -> Status:
         shell, flags, script, *rest = self.full_command
-        script = script.replace("python3", shlex.quote(sys.executable))
         stage = rest[rest.index("--function_to_execute") + 1]
+        program = self.session.run.resolve() / "kfp" / "programs" / stage
+        program.mkdir(parents=True, exist_ok=True)
+        script = script.replace("python3", shlex.quote(sys.executable))
+        script = script.replace("$(mktemp -d)", shlex.quote(str(program)))
         well = self.session.run_stage(stage, [shell, flags, script, *rest], self.env_vars)
         return Status.SUCCESS if well else Status.FAILURE
 
