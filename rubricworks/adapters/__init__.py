@@ -1,0 +1,1 @@
+"""Rewards in the form that trainers want them: `rubricworks.adapters.trl`."""

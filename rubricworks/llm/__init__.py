@@ -1,0 +1,21 @@
+"""Chat endpoints: an OpenAI-compatible client with typed answers, retries, repair turns and a cache."""
+
+from rubricworks.llm.client import ChatClient, Reply
+from rubricworks.llm.endpoint import Endpoint
+from rubricworks.llm.errors import ChatError
+from rubricworks.llm.messages import fence, image_part, text_part
+from rubricworks.llm.preflight import check_endpoint
+from rubricworks.llm.usage import Totals, Usage
+
+__all__ = [
+    "ChatClient",
+    "ChatError",
+    "Endpoint",
+    "Reply",
+    "Totals",
+    "Usage",
+    "check_endpoint",
+    "fence",
+    "image_part",
+    "text_part",
+]

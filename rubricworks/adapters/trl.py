@@ -1,0 +1,115 @@
+"""Rubric rewards for TRL: an async reward function for `GRPOTrainer(reward_funcs=[RubricReward(grader)])`.
+
+The dataset needs a column with each sample's rubric (its JSON, a dict or a `Rubric`); `sample_id` names the scorecards
+if it is there, and `image` or `images` is what a grader with `exposure="image"` shows its judge. A response that could
+not be judged gets None, which TRL keeps out of the baseline and the loss.
+"""
+
+import asyncio
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from pydantic import ValidationError
+
+from rubricworks.errors import UserError
+from rubricworks.grading import Grader
+from rubricworks.rewards import weighted_reward
+from rubricworks.rubrics import Rubric, Scorecard
+
+Reduce = Callable[[Sequence[float | None], Sequence[float]], float | None]
+"""Credits and weights of one scorecard to a reward; None where it could not be judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """What a judge may need of a sample, from a training batch."""
+
+    sample_id: str
+    pixels: Any
+
+    @property
+    def image(self) -> bytes:
+        return _image_bytes(self.pixels, self.sample_id)
+
+
+class RubricReward:
+    """Grades every completion by its sample's rubric and reduces the scorecard to a number."""
+
+    __name__ = "rubric_reward"
+
+    def __init__(self, grader: Grader, *, rubric_column: str = "rubric", reduce: Reduce = weighted_reward) -> None:
+        self.grader = grader
+        self.rubric_column = rubric_column
+        self.reduce = reduce
+        self.scorecards: list[Scorecard] = []
+        """Of the last call, aligned with its rows."""
+
+    async def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
+        """One reward per completion; None where a verdict is an error."""
+        if self.rubric_column not in columns:
+            raise UserError(
+                f"the training rows have no column {self.rubric_column!r}, only {', '.join(sorted(columns)) or 'none'}"
+                "; add it, or name another with rubric_column"
+            )
+        rubrics = [self._rubric(value, row) for row, value in enumerate(columns[self.rubric_column])]
+        names = columns.get("sample_id") or [f"row-{row}" for row in range(len(completions))]
+        images = columns.get("image") or columns.get("images") or [None] * len(completions)
+        samples = [_Row(str(name), image) for name, image in zip(names, images, strict=True)]
+        self.scorecards = await asyncio.gather(
+            *(
+                self.grader.grade(sample, _text(completion), rubric)
+                for sample, completion, rubric in zip(samples, completions, rubrics, strict=True)
+            )
+        )
+        rewards = [
+            self.reduce(card.credits, rubric.weights) for card, rubric in zip(self.scorecards, rubrics, strict=True)
+        ]
+        if log_metric := columns.get("log_metric"):
+            log_metric("rubric_reward/unjudged", sum(reward is None for reward in rewards) / max(len(rewards), 1))
+        return rewards
+
+    def _rubric(self, value: Any, row: int) -> Rubric:
+        if isinstance(value, Rubric):
+            return value
+        try:
+            return _parse_rubric(value if isinstance(value, str) else json.dumps(value))
+        except (ValidationError, TypeError) as error:
+            reason = " ".join(str(error).split())[:300]
+            raise UserError(
+                f"column {self.rubric_column!r}, row {row} of the batch is not a rubric: {reason}"
+            ) from None
+
+
+@lru_cache(maxsize=4096)
+def _parse_rubric(text: str) -> Rubric:
+    """A group shares its rubric, and an epoch comes back to it."""
+    return Rubric.model_validate_json(text)
+
+
+def _text(completion: Any) -> str:
+    """What the policy wrote: a string, or the text of its last message in conversational form."""
+    if isinstance(completion, str):
+        return completion
+    content = completion[-1]["content"] if completion else ""
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text") or "" for part in content or [] if part.get("type") == "text")
+
+
+def _image_bytes(pixels: Any, sample_id: str) -> bytes:
+    """PNG or JPEG bytes of what a dataset holds: bytes, a `{"bytes": …}` record, a PIL image, or a list of one."""
+    if isinstance(pixels, list | tuple) and len(pixels) == 1:
+        pixels = pixels[0]
+    if isinstance(pixels, Mapping):
+        pixels = pixels.get("bytes")
+    if isinstance(pixels, bytes):
+        return pixels
+    if hasattr(pixels, "save"):
+        encoded = io.BytesIO()
+        pixels.convert("RGB").save(encoded, format="PNG")
+        return encoded.getvalue()
+    raise UserError(f"sample {sample_id}: the judge is to see the image, and the row's image column holds none")

@@ -1,0 +1,96 @@
+"""From a server's bytes to a value: the protocol's envelope, then the JSON that the model wrote in it.
+
+Strict where leniency would invent a verdict: an object with a repeated key is malformed rather than last-wins, NaN and
+Infinity are no numbers, and JSON counts only if it is the whole answer or its one fenced block at the end. A reasoning
+model's leading `<think>` part is passed over.
+"""
+
+import json
+import re
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+_FENCED = re.compile(r"```(?:json|JSON)?[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
+
+
+class Answer(NamedTuple):
+    """What a chat-completions response says."""
+
+    text: str | None
+    finish: str
+    refusal: str
+    prompt_tokens: int
+    completion_tokens: int
+
+
+def read_answer(payload: bytes) -> Answer:
+    """The first choice of a chat-completions response.
+
+    Raises:
+        ValueError: the bytes are not such a response.
+    """
+    try:
+        body = json.loads(payload)
+        choice = body["choices"][0]
+        message = choice["message"]
+        text, refusal, usage = message.get("content"), message.get("refusal"), body.get("usage") or {}
+        if not (text is None or isinstance(text, str)):
+            raise TypeError("content is not text")
+        if text is not None and not text.isascii():
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # half a character fits no table
+        finish = str(choice.get("finish_reason") or "")
+        prompt, completion = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError("the answer does not follow the chat-completions protocol") from error
+    return Answer(text, finish, str(refusal or ""), prompt, completion)
+
+
+def parse_json(text: str, response: type[Model]) -> Model:
+    """The value that a model's text holds.
+
+    Raises:
+        ValueError: the text holds no such value; the message can be shown to the model.
+    """
+    if "<think>" in text:
+        text = _THOUGHT.sub("", text)
+    text = text.strip()
+    if not text.startswith("{"):
+        fenced = list(_FENCED.finditer(text))
+        if len(fenced) != 1 or fenced[0].end() != len(text):
+            raise ValueError("the answer is not one JSON object")
+        text = fenced[0][1]
+    try:
+        return response.model_validate(_DECODER.decode(text))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the answer is not valid JSON: {error.msg} at character {error.pos}") from error
+    except ValidationError as error:
+        raise ValueError(_explain(error)) from error
+    except RecursionError as error:
+        raise ValueError("the answer's JSON is nested too deeply") from error
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"an object holds the key {repeated!r} more than once")
+    return fields
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_no_number)
+
+
+def _explain(error: ValidationError, shown: int = 5) -> str:
+    """The faults by place, without the model's own text, which the message may be sent back with."""
+    faults = [f"{'.'.join(map(str, fault['loc'])) or 'the answer'}: {fault['msg']}" for fault in error.errors()]
+    more = f"; and {len(faults) - shown} more" if len(faults) > shown else ""
+    return "; ".join(faults[:shown]) + more

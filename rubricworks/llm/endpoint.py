@@ -1,0 +1,97 @@
+"""Where a model is served, how it is asked, and what it costs: the part of a recipe that names an endpoint.
+
+Nothing secret lives in an `Endpoint`: the API key stays in the environment variable that it names, and `${NAME}` in the
+URL is filled in only on connecting. So an endpoint can be printed, hashed and written beside a table.
+"""
+
+import os
+import re
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
+from yarl import URL
+
+from rubricworks.errors import UserError
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+class Endpoint(BaseModel):
+    """One model behind an OpenAI-compatible server."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: str = Field(min_length=1)
+    """Base URL, as for the OpenAI SDK: `http://host:8000/v1`; without a path, `/v1` is meant. May hold `${NAME}`."""
+    model: str = Field(min_length=1)
+    api_key_env: str | None = None
+    """Name of the environment variable that holds the API key."""
+    temperature: float = Field(default=0.0, ge=0)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    max_tokens: int = Field(default=1024, ge=1)
+    concurrency: int = Field(default=32, ge=1)
+    """Requests in flight at once, per event loop."""
+    timeout_s: float = Field(default=120.0, gt=0)
+    """For one request, from sending to the last byte of the answer."""
+    attempts: int = Field(default=8, ge=1)
+    """Tries of one request when the server cannot be reached, is overloaded or fails."""
+    revision: str = ""
+    """Anything that tells two versions served under one name apart; part of the cache key."""
+    price_in: float = Field(default=0.0, ge=0)
+    price_out: float = Field(default=0.0, ge=0)
+    """Dollars per million tokens."""
+    guided: bool = True
+    """Send the JSON schema of structured answers, for servers that can guide decoding by it."""
+    extra_body: dict[str, JsonValue] = {}
+    """More fields of the request; null takes one of ours out, as for models that know no `temperature`."""
+
+    @field_validator("url")
+    @classmethod
+    def _a_url_without_secrets(cls, url: str) -> str:
+        if not url.startswith(("http://", "https://", "${")):
+            raise ValueError("must start with http:// or https://, as in http://localhost:8000/v1")
+        if "@" in url.split("//", 1)[-1].split("/", 1)[0]:
+            raise ValueError(
+                "holds a user or password; put the key in an environment variable and name it in api_key_env"
+            )
+        return url
+
+    @property
+    def label(self) -> str:
+        """How messages name this endpoint."""
+        return f"{self.model} at {self.url}"
+
+    def connect_url(self) -> URL:
+        """The base URL with its variables filled in.
+
+        Raises:
+            UserError: a variable is not set, or the result is no URL.
+        """
+        filled = _VARIABLE.sub(lambda match: _environment(match[1], f"the URL of {self.label}"), self.url)
+        try:
+            url = URL(filled.rstrip("/"))
+        except ValueError:
+            url = URL()
+        if url.scheme not in ("http", "https") or not url.host:
+            raise UserError(f"{self.label}: the URL is not one of http:// or https:// once its variables are filled in")
+        return url / "v1" if url.path in ("", "/") else url
+
+    def api_key(self) -> str | None:
+        """The key, read now. Keep it out of everything but the request's header."""
+        return _environment(self.api_key_env, f"the API key of {self.label}") if self.api_key_env else None
+
+    def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
+        """Dollars for one call."""
+        return (prompt_tokens * self.price_in + completion_tokens * self.price_out) / 1e6
+
+    def with_model(self, model: str | None) -> Self:
+        return self if model is None else self.model_copy(update={"model": model})
+
+
+def _environment(name: str, purpose: str) -> str:
+    value = os.environ.get(name, "").strip()
+    if not value:
+        raise UserError(
+            f"the environment variable {name} is not set; it holds {purpose}: export {name}=… and run again"
+        )
+    return value

@@ -1,0 +1,57 @@
+"""Whether an endpoint answers and serves its model, asked before a run starts so that none fails midway."""
+
+import json
+
+from rubricworks.errors import UserError
+from rubricworks.llm.endpoint import Endpoint
+from rubricworks.llm.transport import RequestFailed, Transport
+
+_TIMEOUT_S = 15.0
+
+
+async def check_endpoint(endpoint: Endpoint) -> None:
+    """Ask for the list of models and look for this one; a model that is not listed may still answer a one-token chat.
+
+    Raises:
+        UserError: which endpoint, what went wrong, and the command line that shows it.
+    """
+    transport = Transport(endpoint)
+    try:
+        try:
+            names = _names(await transport.request("GET", "/models", timeout_s=_TIMEOUT_S))
+        except RequestFailed as error:
+            if error.status not in (404, 405):
+                raise UserError(f"{endpoint.label} is not usable: {error}; test it with: {_curl(endpoint)}") from None
+            names = None
+        if names is not None and endpoint.model in names:
+            return
+        # Some servers list nothing, or only what they have loaded, and gateways know names that they do not list.
+        body = {"model": endpoint.model, "messages": [{"role": "user", "content": "ping"}], "max_tokens": 1}
+        try:
+            await transport.request(
+                "POST", "/chat/completions", json.dumps(body).encode(), timeout_s=max(endpoint.timeout_s, _TIMEOUT_S)
+            )
+        except RequestFailed as error:
+            served = f"it serves {', '.join(sorted(names)[:8])}" if names else "it lists no models"
+            raise UserError(
+                f"{endpoint.label} is not usable: the model does not answer ({error}), and {served}; "
+                f"test it with: {_curl(endpoint)}"
+            ) from None
+    finally:
+        await transport.close()
+
+
+def _names(payload: bytes) -> set[str] | None:
+    try:
+        listed = {str(entry["id"]) for entry in json.loads(payload)["data"]}
+    except (ValueError, KeyError, TypeError):
+        return None
+    return listed | {name.removeprefix("models/") for name in listed}
+
+
+def _curl(endpoint: Endpoint) -> str:
+    """The same question on the command line; variables stay names, so no key is printed."""
+    key = f' -H "Authorization: Bearer ${endpoint.api_key_env}"' if endpoint.api_key_env else ""
+    url = endpoint.url.rstrip("/")
+    path = "/models" if url.count("/") > 2 or url.startswith("${") else "/v1/models"
+    return f'curl -sS "{url}{path}"{key}'

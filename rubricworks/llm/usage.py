@@ -1,0 +1,56 @@
+"""What calls used up: per call, and summed over a client's life."""
+
+import threading
+from dataclasses import dataclass, field
+
+from rubricworks.rubrics import ErrorClass
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens and dollars of one call, repair turns included."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float = 0.0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.cost + other.cost,
+        )
+
+
+@dataclass
+class Totals:
+    """What a client did so far. An answer from the cache counts as a call and costs nothing now."""
+
+    calls: int = 0
+    cached: int = 0
+    requests: int = 0
+    """Sent over the network, retries and repair turns included."""
+    errors: dict[ErrorClass, int] = field(default_factory=dict)
+    """Calls that failed for good, by class."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float = 0.0
+    seconds: float = 0.0
+    """Summed over calls, waiting for a free place included; calls overlap, so this exceeds the time that passed."""
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    def count_cached(self) -> None:
+        with self._lock:
+            self.calls += 1
+            self.cached += 1
+
+    def count(self, usage: Usage, requests: int, seconds: float, error: ErrorClass | None = None) -> None:
+        with self._lock:
+            self.calls += 1
+            self.requests += requests
+            self.prompt_tokens += usage.prompt_tokens
+            self.completion_tokens += usage.completion_tokens
+            self.cost += usage.cost
+            self.seconds += seconds
+            if error is not None:
+                self.errors[error] = self.errors.get(error, 0) + 1
