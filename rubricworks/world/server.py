@@ -1,0 +1,174 @@
+"""Serves the world's scripted models over HTTP in the OpenAI dialect, and the oracle beside them.
+
+    POST /v1/chat/completions   teacher-1 … teacher-5, rubric-writer, judge, pairwise-judge, likert-judge
+    GET  /v1/models
+    POST /oracle/score          {"image": <data URL>, "captions": [...]} -> {"scores": [...]}
+    GET  /healthz
+
+A client is given `<url>/v1` as its base URL. The server knows the scenes of one exported folder and finds the one that
+an image shows by its pixels. It answers from one thread: every model is a fraction of a millisecond of work.
+"""
+
+import asyncio
+import json
+import logging
+import signal
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from rubricworks.errors import UserError
+from rubricworks.world.book import SceneBook, UnknownImage, read_book
+from rubricworks.world.chat import ApiError, ChatRequest, decode_data_url, read_request, write_reply
+from rubricworks.world.judge import answer_judge
+from rubricworks.world.opinions import answer_likert, answer_pairwise
+from rubricworks.world.oracle import score_caption
+from rubricworks.world.scene import Scene
+from rubricworks.world.teachers import TEACHERS, teacher_caption
+from rubricworks.world.writer import answer_writer
+
+MODELS = (*TEACHERS, "rubric-writer", "judge", "pairwise-judge", "likert-judge")
+_BODY_LIMIT = 64 * 2**20
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_log = logging.getLogger(__name__)
+
+
+class World:
+    """The models over one book of scenes."""
+
+    def __init__(self, book: SceneBook, seed: int = 0) -> None:
+        self.book = book
+        self.seed = seed
+
+    def answer(self, request: ChatRequest) -> str:
+        """What the requested model says.
+
+        Raises:
+            ApiError: no such model, or no image of this world where the model needs one.
+        """
+        if request.model == "judge":
+            return answer_judge(request.prompt)
+        if request.model == "rubric-writer":
+            return answer_writer(request.prompt)
+        if request.model not in MODELS:
+            served = ", ".join(MODELS)
+            raise ApiError(
+                404,
+                f"the model {request.model!r} does not exist; this server has {served}",
+                code="model_not_found",
+                param="model",
+            )
+        if request.image is None:
+            raise ApiError(400, f"{request.model} looks at an image; send one as an image_url part", param="messages")
+        digest, scene = self.find(request.image)
+        if request.model == "pairwise-judge":
+            return answer_pairwise(request.prompt, scene, digest, seed=self.seed)
+        if request.model == "likert-judge":
+            return answer_likert(request.prompt, scene, digest, seed=self.seed)
+        return teacher_caption(request.model, scene, digest, request_seed=request.seed, world_seed=self.seed)
+
+    def find(self, image: bytes) -> tuple[str, Scene]:
+        try:
+            return self.book.find(image)
+        except UnknownImage as error:
+            raise ApiError(400, f"unknown image: {error}", code="unknown_image", param="messages") from error
+
+    async def complete(self, request: web.Request) -> web.Response:
+        chat = read_request(await _read_json(request))
+        return _reply(write_reply(chat, self.answer(chat)))
+
+    async def list_models(self, _: web.Request) -> web.Response:
+        data = [{"id": model, "object": "model", "created": 0, "owned_by": "scene-world"} for model in MODELS]
+        return _reply({"object": "list", "data": data})
+
+    async def score(self, request: web.Request) -> web.Response:
+        body = await _read_json(request)
+        captions = body.get("captions") if isinstance(body, dict) else None
+        if not isinstance(captions, list) or not all(isinstance(caption, str) for caption in captions):
+            raise ApiError(400, "captions must be a list of strings", param="captions")
+        _, scene = self.find(decode_data_url(body.get("image")))
+        return _reply({"scores": [score_caption(scene, caption).model_dump() for caption in captions]})
+
+    async def health(self, _: web.Request) -> web.Response:
+        return _reply({"status": "ok", "scenes": len(self.book)})
+
+
+def make_app(book: SceneBook, *, seed: int = 0) -> web.Application:
+    """The server's application, for whoever wants to run it in a loop of their own."""
+    world = World(book, seed)
+    app = web.Application(client_max_size=_BODY_LIMIT, middlewares=[_errors_as_json])
+    app.router.add_post("/v1/chat/completions", world.complete)
+    app.router.add_get("/v1/models", world.list_models)
+    app.router.add_post("/oracle/score", world.score)
+    app.router.add_get("/healthz", world.health)
+    return app
+
+
+def serve(
+    folder: Path | str,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    on_ready: Callable[[str], object] = print,
+    *,
+    seed: int = 0,
+) -> None:
+    """Serves an exported folder until SIGINT or SIGTERM, then lets open requests finish.
+
+    Args:
+        port: 0 takes a free one.
+        on_ready: called once with the server's URL, when it accepts connections.
+    Raises:
+        UserError: the folder holds no scenes, or the address cannot be listened on.
+    """
+    app = make_app(read_book(Path(folder)), seed=seed)
+    asyncio.run(_run(app, host, port, on_ready))
+
+
+async def _run(app: web.Application, host: str, port: int, on_ready: Callable[[str], object]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError, ValueError, RuntimeError):  # not on Windows, nor outside the main thread
+            loop.add_signal_handler(signum, stop.set)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=5)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, port)
+        try:
+            await site.start()
+        except OSError as error:
+            raise UserError(
+                f"cannot listen on {host}:{port} ({error.strerror}); choose another --host or --port"
+            ) from error
+        on_ready(f"http://{f'[{host}]' if ':' in host else host}:{runner.addresses[0][1]}")
+        await stop.wait()
+    finally:
+        await runner.cleanup()
+
+
+async def _read_json(request: web.Request) -> Any:
+    try:
+        return json.loads(await request.read())
+    except (ValueError, RecursionError) as error:
+        raise ApiError(400, f"the request body is not valid JSON ({error})") from error
+
+
+def _reply(body: dict[str, Any], status: int = 200) -> web.Response:
+    return web.Response(body=json.dumps(body).encode(), status=status, content_type="application/json")
+
+
+@web.middleware
+async def _errors_as_json(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except ApiError as error:
+        return _reply(error.body, error.status)
+    except web.HTTPException as error:
+        message = f"{error.reason}: {request.method} {request.path}"
+        return _reply(ApiError(error.status, message).body, error.status)
+    except Exception:
+        _log.exception("the world server failed on %s %s", request.method, request.path)
+        return _reply(ApiError(500, "the world server failed on this request; its log says why").body, 500)
