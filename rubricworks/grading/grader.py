@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Literal, Protocol
 
 from rubricworks.errors import UserError
-from rubricworks.grading.prompts import Judgment, check_ids, criteria_text, judge_messages_for
+from rubricworks.grading.prompts import Judgment, check_ids, judge_messages
 from rubricworks.llm import ChatClient, ChatError
 from rubricworks.rubrics import Criterion, Rubric, Scorecard, Verdict
 
@@ -87,7 +87,7 @@ class Grader:
     async def _ask(self, sample: Graded, response: str, criteria: tuple[Criterion, ...]) -> tuple[Verdict, ...]:
         """The verdicts of one call."""
         shown = sample if self.exposure == "image" else None
-        messages = judge_messages_for(criteria_text(criteria), response, sample=shown)
+        messages = judge_messages(response, criteria, sample=shown)
         try:
             reply = await self.judge.chat(messages, Judgment, check=lambda judgment: check_ids(judgment, len(criteria)))
         except ChatError as error:

@@ -7,6 +7,7 @@ criterion per call is the same message with a list of one. Weights and the crite
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -90,11 +91,16 @@ def judge_messages(
     response: str, criteria: Sequence[Criterion], *, sample: HasImage | None = None
 ) -> list[dict[str, Any]]:
     """The judge's messages for one response; the image is shown only when a sample is given."""
-    return judge_messages_for(criteria_text(criteria), response, sample=sample)
+    text = f"<criteria>\n{_criteria_text(tuple(criteria))}\n</criteria>\n\n{fence('caption', response)}"
+    if sample is None:
+        return [{"role": "system", "content": JUDGE_SYSTEM}, {"role": "user", "content": text}]
+    content = [image_part(sample.image), text_part(f"{_WITH_IMAGE}\n\n{text}")]
+    return [{"role": "system", "content": JUDGE_SYSTEM}, {"role": "user", "content": content}]
 
 
-def criteria_text(criteria: Sequence[Criterion]) -> str:
-    """The criteria as the judge sees them: numbered from 1, without weights or origins."""
+@lru_cache(maxsize=4096)
+def _criteria_text(criteria: tuple[Criterion, ...]) -> str:
+    """The criteria as the judge sees them: numbered from 1, without weights or origins. A group shares them."""
     listed = [
         {
             "id": number,
@@ -106,12 +112,3 @@ def criteria_text(criteria: Sequence[Criterion]) -> str:
     ]
     # `<\/` is JSON for `</`: a criterion cannot close its own fence, and still reads the same once parsed.
     return json.dumps(listed, ensure_ascii=False).replace("</", "<\\/")
-
-
-def judge_messages_for(criteria_json: str, response: str, *, sample: HasImage | None = None) -> list[dict[str, Any]]:
-    """As `judge_messages`, from the text of `criteria_text`, which a whole group of responses shares."""
-    text = f"<criteria>\n{criteria_json}\n</criteria>\n\n{fence('caption', response)}"
-    if sample is None:
-        return [{"role": "system", "content": JUDGE_SYSTEM}, {"role": "user", "content": text}]
-    content = [image_part(sample.image), text_part(f"{_WITH_IMAGE}\n\n{text}")]
-    return [{"role": "system", "content": JUDGE_SYSTEM}, {"role": "user", "content": content}]

@@ -10,6 +10,7 @@ import re
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -34,7 +35,7 @@ def read_answer(payload: bytes) -> Answer:
         ValueError: the bytes are not such a response.
     """
     try:
-        body = json.loads(payload)
+        body = _envelope(payload)
         choice = body["choices"][0]
         message = choice["message"]
         text, refusal, usage = message.get("content"), message.get("refusal"), body.get("usage") or {}
@@ -47,6 +48,13 @@ def read_answer(payload: bytes) -> Answer:
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError("the answer does not follow the chat-completions protocol") from error
     return Answer(text, finish, str(refusal or ""), prompt, completion)
+
+
+def _envelope(payload: bytes) -> Any:
+    try:
+        return from_json(payload)
+    except ValueError:  # the faster parser knows no half surrogate pairs
+        return json.loads(payload)
 
 
 def parse_json(text: str, response: type[Model]) -> Model:

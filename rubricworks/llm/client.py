@@ -7,7 +7,6 @@ It may be called from any event loop, also from several at once (TRL awaits rewa
 """
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, overload
 
 from pydantic import BaseModel
+from pydantic_core import from_json, to_json
 
 from rubricworks.errors import UserError
 from rubricworks.llm.answers import Answer, parse_json
@@ -136,7 +136,8 @@ class ChatClient:
         try:
             reply = await self._ask(frame, messages, body, response, seed, check)
             usage = reply.usage
-            self._cache.put(key, json.dumps([reply.raw, usage.prompt_tokens, usage.completion_tokens, usage.cost]))
+            entry = to_json([reply.raw, usage.prompt_tokens, usage.completion_tokens, usage.cost])
+            self._cache.put(key, entry.decode())
         finally:
             landed.set()
             if flying.get(key) is landed:
@@ -147,7 +148,7 @@ class ChatClient:
         assert self._cache is not None
         if (kept := self._cache.get(key)) is None:
             return None
-        raw, prompt_tokens, completion_tokens, cost = json.loads(kept)
+        raw, prompt_tokens, completion_tokens, cost = from_json(kept)
         try:
             value = _value(raw, response, check)
         except ValueError:

@@ -18,7 +18,7 @@ async def check_endpoint(endpoint: Endpoint) -> None:
     transport = Transport(endpoint)
     try:
         try:
-            names = _names(await transport.request("GET", "/models", timeout_s=_TIMEOUT_S))
+            names = _names(await transport.request("GET", "models", timeout_s=_TIMEOUT_S))
         except RequestFailed as error:
             if error.status not in (404, 405):
                 raise UserError(f"{endpoint.label} is not usable: {error}; test it with: {_curl(endpoint)}") from None
@@ -29,7 +29,7 @@ async def check_endpoint(endpoint: Endpoint) -> None:
         body = {"model": endpoint.model, "messages": [{"role": "user", "content": "ping"}], "max_tokens": 1}
         try:
             await transport.request(
-                "POST", "/chat/completions", json.dumps(body).encode(), timeout_s=max(endpoint.timeout_s, _TIMEOUT_S)
+                "POST", "chat/completions", json.dumps(body).encode(), timeout_s=max(endpoint.timeout_s, _TIMEOUT_S)
             )
         except RequestFailed as error:
             served = f"it serves {', '.join(sorted(names)[:8])}" if names else "it lists no models"

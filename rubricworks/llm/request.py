@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError, to_json
 
 from rubricworks.llm.endpoint import Endpoint
 
@@ -32,13 +33,17 @@ class RequestFrame:
             fields["response_format"] = {"type": "json_schema", "json_schema": json_schema}
         fields |= {name: value for name, value in endpoint.extra_body.items() if name not in _OURS}
         fields = {name: value for name, value in fields.items() if value is not None}
-        self._head = json.dumps(fields)[:-1] + ', "messages": '
+        self._head = to_json(fields)[:-1] + b',"messages":'
         self._sends_seed = endpoint.extra_body.get("seed", 0) is not None
         self._salt = hashlib.sha256(json.dumps([endpoint.revision, schema]).encode())
 
     def body(self, messages: Sequence[dict[str, Any]], seed: int) -> bytes:
-        tail = f', "seed": {seed:d}}}' if self._sends_seed else "}"
-        return f"{self._head}{json.dumps(messages)}{tail}".encode()
+        tail = b',"seed":%d}' % seed if self._sends_seed else b"}"
+        try:
+            encoded = to_json(messages)
+        except PydanticSerializationError:  # half a surrogate pair, which only escaped JSON can carry
+            encoded = json.dumps(messages).encode()
+        return self._head + encoded + tail
 
     def key(self, body: bytes, seed: int) -> bytes:
         digest = self._salt.copy()

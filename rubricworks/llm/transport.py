@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import aiohttp
 import stamina
+from yarl import URL
 
 from rubricworks.llm.answers import Answer, read_answer
 from rubricworks.llm.endpoint import Endpoint
@@ -52,8 +53,8 @@ class Transport:
         self._endpoint = endpoint
         self._lanes: WeakKeyDictionary[asyncio.AbstractEventLoop, Lane] = WeakKeyDictionary()
         self._timeout = _timeout(endpoint.timeout_s)
-        self._url = ""
-        self._key = ""
+        self._urls: dict[str, URL] = {}
+        self._key = b""
 
     def lane(self) -> Lane:
         loop = asyncio.get_running_loop()
@@ -90,14 +91,14 @@ class Transport:
         raise AssertionError("unreachable: stamina returns or raises")
 
     async def request(self, method: str, path: str, body: bytes | None = None, timeout_s: float | None = None) -> bytes:
-        """One request to `path` below the base URL, without retries; raises RequestFailed."""
+        """One request to `chat/completions` or `models`, without retries; raises RequestFailed."""
         lane = self.lane()
         timeout = self._timeout if timeout_s is None else _timeout(timeout_s)
         try:
             async with (
                 lane.room,
                 lane.session.request(
-                    method, self._url + path, data=body, allow_redirects=False, timeout=timeout
+                    method, self._urls[path], data=body, allow_redirects=False, timeout=timeout
                 ) as answer,
             ):
                 payload = await answer.read()
@@ -106,8 +107,8 @@ class Transport:
             raise RequestFailed(f"no answer within {waited:g} s", retry=True) from error
         except (aiohttp.ClientError, OSError) as error:
             raise RequestFailed(_reason(error), retry=True) from None
-        if self._key and self._key.encode() in payload:
-            payload = payload.replace(self._key.encode(), b"***")
+        if self._key and self._key in payload:
+            payload = payload.replace(self._key, b"***")
         if answer.status == 200:
             return payload
         raw = payload[:20_000].decode("utf-8", "replace")
@@ -133,7 +134,7 @@ class Transport:
         self._lanes.clear()
 
     async def _complete_once(self, body: bytes) -> Answer:
-        payload = await self.request("POST", "/chat/completions", body)
+        payload = await self.request("POST", "chat/completions", body)
         try:
             return read_answer(payload)
         except ValueError as error:
@@ -152,11 +153,13 @@ class Transport:
     def _open_lane(self) -> Lane:
         for loop in [loop for loop in self._lanes if loop.is_closed()]:
             _abandon(self._lanes.pop(loop))
-        self._url = str(self._endpoint.connect_url())
-        self._key = self._endpoint.api_key() or ""
+        base = self._endpoint.connect_url()
+        self._urls = {path: base / path for path in ("chat/completions", "models")}
+        key = self._endpoint.api_key()
+        self._key = key.encode() if key else b""
         headers = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": "identity"}
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
