@@ -1,0 +1,157 @@
+"""Images in Arrow columns: Parquet files, and datasets that Hugging Face's `save_to_disk` wrote.
+
+Read with pyarrow alone. An image is a binary column, or a struct with `bytes` as `datasets.Image` stores it.
+"""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rubricworks.data.found import Found, FoundImage, Rejected, captions_of, files_of
+from rubricworks.data.images import BadImage
+from rubricworks.errors import UserError
+
+IMAGE_COLUMNS = ("image", "images", "img", "jpg", "png", "picture", "photo")
+CAPTION_COLUMNS = ("references", "captions", "caption", "texts", "text", "description", "txt")
+_BATCH = 64
+
+
+def find_in_parquet(path: str, *, image_column: str | None = None, caption_column: str | None = None) -> Found:
+    """The rows of a Parquet file, or of a folder's Parquet files in path order."""
+    root = Path(path)
+    for file in files_of(path, (".parquet",)):
+        name = file.relative_to(root).as_posix() if root.is_dir() else file.name
+        try:
+            with pq.ParquetFile(file) as parquet:
+                columns = _columns(parquet.schema_arrow, str(file), image_column, caption_column)
+                batches = parquet.iter_batches(batch_size=_BATCH, columns=[column for column in columns if column])
+                yield from _rows(batches, columns, name, str(file))
+        except (pa.ArrowException, OSError) as error:
+            yield Rejected(source=str(file), reason=f"damaged Parquet file: {str(error).splitlines()[0]}")
+
+
+def find_in_saved_dataset(path: str, *, image_column: str | None = None, caption_column: str | None = None) -> Found:
+    """The rows of a dataset on disk, split by split as its `dataset_dict.json` lists them."""
+    for folder, prefix in _splits(Path(path)):
+        for file in _arrow_files(folder):
+            name = prefix + file.name
+            try:
+                with contextlib.closing(pa.memory_map(str(file))) as source:
+                    reader = _open_arrow(source)
+                    columns = _columns(reader.schema, str(file), image_column, caption_column)
+                    batches = (piece.select([c for c in columns if c]) for batch in reader for piece in _pieces(batch))
+                    yield from _rows(batches, columns, name, str(file))
+            except (pa.ArrowException, OSError) as error:
+                yield Rejected(source=str(file), reason=f"damaged Arrow file: {str(error).splitlines()[0]}")
+
+
+def _rows(batches: Iterator[pa.RecordBatch], columns: tuple[str, str | None], name: str, where: str) -> Found:
+    image_column, caption_column = columns
+    number = 0
+    for batch in batches:
+        for row in batch.to_pylist():
+            references = captions_of(row[caption_column]) if caption_column else ()
+            read = _Cell(row[image_column])
+            yield FoundImage(f"{name}#{number}", f"{where}#{number}", read, references)
+            number += 1
+
+
+class _Cell:
+    """The bytes of one image cell."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __call__(self) -> bytes:
+        value = self.value
+        if isinstance(value, list):
+            if len(value) > 1:
+                raise BadImage(f"the row holds {len(value)} images; one is read")
+            value = value[0] if value else None
+        if isinstance(value, dict):
+            if value.get("bytes") is None and value.get("path"):
+                raise BadImage(f"the row holds a path ({value['path']}), not bytes; save the dataset with its images")
+            value = value.get("bytes")
+        if not value:
+            raise BadImage("the row has no image")
+        return bytes(value)
+
+
+def _columns(schema: pa.Schema, where: str, image: str | None, caption: str | None) -> tuple[str, str | None]:
+    """The image column and the caption column: as asked, else by name, else the only one of an image's type."""
+    for asked in (image, caption):
+        if asked is not None and asked not in schema.names:
+            raise UserError(f"{where}: no column {asked!r}; it has {', '.join(schema.names)}")
+    if image is None:
+        named = [name for name in IMAGE_COLUMNS if name in schema.names]
+        typed = [field.name for field in schema if _holds_image(field.type)]
+        fitting = [name for name in named if name in typed] or typed
+        if not fitting:
+            texts = [name for name in schema.names if "image" in name.lower() or "url" in name.lower()]
+            hint = f"; {texts[0]!r} holds text: download the images first and store their bytes" if texts else ""
+            raise UserError(f"{where}: no column holds image bytes; it has {', '.join(schema.names)}{hint}")
+        image = fitting[0]
+    if not _holds_image(schema.field(image).type):
+        raise UserError(
+            f"{where}: column {image!r} is {schema.field(image).type}; images are bytes, or structs with bytes"
+        )
+    if caption is None:
+        caption = next((name for name in CAPTION_COLUMNS if name in schema.names and name != image), None)
+    return image, caption
+
+
+def _holds_image(kind: pa.DataType) -> bool:
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _holds_image(kind.value_type)
+    if pa.types.is_struct(kind):
+        return any(field.name == "bytes" and _holds_image(field.type) for field in kind.fields)
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
+def _splits(folder: Path) -> list[tuple[Path, str]]:
+    listing = folder / "dataset_dict.json"
+    if not listing.is_file():
+        return [(folder, "")]
+    try:
+        return [(folder / split, f"{split}/") for split in json.loads(listing.read_bytes())["splits"]]
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{listing}: damaged; save the dataset again with save_to_disk") from None
+
+
+def _arrow_files(folder: Path) -> list[Path]:
+    state = folder / "state.json"
+    if not state.is_file():
+        return files_of(str(folder), (".arrow",))
+    try:
+        return [folder / entry["filename"] for entry in json.loads(state.read_bytes())["_data_files"]]
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{state}: damaged; save the dataset again with save_to_disk") from None
+
+
+def _open_arrow(source: pa.MemoryMappedFile) -> Any:
+    try:
+        return pa.ipc.open_stream(source)
+    except pa.ArrowInvalid:
+        source.seek(0)
+        reader = pa.ipc.open_file(source)
+        return _FileBatches(reader)
+
+
+class _FileBatches:
+    """An Arrow file read like an Arrow stream."""
+
+    def __init__(self, reader: pa.RecordBatchFileReader) -> None:
+        self.reader, self.schema = reader, reader.schema
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return (self.reader.get_batch(number) for number in range(self.reader.num_record_batches))
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A record batch may hold a thousand images; they become Python bytes a few at a time."""
+    return (batch.slice(start, _BATCH) for start in range(0, batch.num_rows, _BATCH))

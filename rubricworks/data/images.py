@@ -1,0 +1,94 @@
+"""What every image becomes before a model sees it: upright RGB, no larger than asked, PNG or JPEG.
+
+An image that is all this already keeps its bytes, so that a model sees exactly what the user gave.
+"""
+
+import hashlib
+import io
+import struct
+import warnings
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+MAX_BYTES = 100 * 2**20
+MAX_PIXELS = 89_478_485
+"""Pillow's own limit against decompression bombs: a quarter of a gibibyte of RGB."""
+
+_FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
+"""Raster formats only: some of Pillow's others start programs (EPS) or hold documents (PDF)."""
+_LOSSLESS = ("PNG", "GIF", "BMP", "TIFF", "PPM")
+_JPEG_QUALITY = 95
+
+
+class BadImage(ValueError):
+    """The bytes are not an image that can be used; the message says why."""
+
+
+def normalise_image(content: bytes, *, max_side: int | None = None) -> bytes:
+    """The image as PNG (if it came lossless) or JPEG, upright, RGB, alpha on white, its longer side at most `max_side`.
+
+    Raises:
+        BadImage: not an image, truncated, or larger than the limits on bytes and pixels.
+    """
+    if not content:
+        raise BadImage("the file is empty")
+    if len(content) > MAX_BYTES:
+        raise BadImage(f"too large: {len(content):,} bytes, at most {MAX_BYTES:,} are read")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            opened = Image.open(io.BytesIO(content), formats=_FORMATS)
+        width, height = opened.size
+        if width * height > MAX_PIXELS:
+            raise BadImage(f"too large: {width} x {height} pixels, at most {MAX_PIXELS:,} are read")
+        opened.load()
+        return _encode(opened, content, max_side)
+    except BadImage:
+        raise
+    except UnidentifiedImageError:
+        raise BadImage(f"not an image: no known image format starts with {content[:8]!r}") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise BadImage(f"too large: {error}") from None
+    except (OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, TypeError, struct.error) as error:
+        # Pillow's decoders raise all of these on damaged files.
+        raise BadImage(f"damaged image: {error}") from None
+
+
+def image_digest(image: bytes) -> str:
+    """sha256 of an image's RGB pixels and size: equal for equal pictures, however they are encoded."""
+    with Image.open(io.BytesIO(image)) as opened:
+        rgb = opened.convert("RGB")
+    return hashlib.sha256(f"{rgb.width}x{rgb.height}:".encode() + rgb.tobytes()).hexdigest()
+
+
+def _encode(opened: Image.Image, content: bytes, max_side: int | None) -> bytes:
+    upright = ImageOps.exif_transpose(opened)
+    turned = opened.getexif().get(0x0112, 1) != 1
+    small = max_side is None or max(opened.size) <= max_side
+    plain = opened.mode == "RGB" and "transparency" not in opened.info and not getattr(opened, "is_animated", False)
+    if opened.format in ("PNG", "JPEG") and plain and small and not turned:
+        return content
+    rgb = _rgb(upright)
+    if not small:
+        scale = max_side / max(rgb.size)
+        size = (max(1, round(rgb.width * scale)), max(1, round(rgb.height * scale)))
+        rgb = rgb.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
+    buffer = io.BytesIO()
+    # Freshly drawn pixels: nothing of the old file's metadata is carried over.
+    rgb = Image.frombytes("RGB", rgb.size, rgb.tobytes())
+    if opened.format in _LOSSLESS or (opened.format == "WEBP" and content[12:16] == b"VP8L"):
+        rgb.save(buffer, "PNG")
+    else:
+        rgb.save(buffer, "JPEG", quality=_JPEG_QUALITY)
+    return buffer.getvalue()
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I"):  # 16 bits a pixel, which convert("RGB") would clip to white
+        values = np.asarray(image).astype(np.int64).clip(0, 65_535)
+        return Image.fromarray((values >> 8).astype(np.uint8)).convert("RGB")
+    if image.has_transparency_data:
+        layers = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", layers.size, "white"), layers).convert("RGB")
+    return image.convert("RGB")

@@ -1,0 +1,95 @@
+"""The manifest of a table: what it holds and what made it. It is written last, so a table with one is whole."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from rubricworks.data.schemas import MADE_BY_STAGE
+from rubricworks.errors import UserError
+from rubricworks.storage import local_path
+
+MANIFEST = "manifest.json"
+PLAN = "plan.json"
+
+
+class Shard(BaseModel):
+    """One Parquet file of a table."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    rows: int
+    sha256: str
+
+
+class Manifest(BaseModel):
+    """A finished table."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    table: str
+    schema_version: int
+    rows: int
+    shards: tuple[Shard, ...]
+    made_by: dict[str, Any]
+    """The stage, the digest of its config, the manifest digests of its inputs, the version of this library."""
+
+    @property
+    def digest(self) -> str:
+        """Names this table's content and origin; goes into the `inputs` of the tables that are made from it."""
+        return hashlib.sha256(canonical_json(self.model_dump(mode="json"))).hexdigest()
+
+
+def canonical_json(value: object) -> bytes:
+    """JSON with sorted keys and no spaces: equal values give equal bytes."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def plan_of(table: str, schema_version: int, made_by: Mapping[str, Any], shard_size: int) -> bytes:
+    """What a table is about to be made from; shards beside another plan belong to another table."""
+    plan = {
+        "table": table,
+        "schema_version": schema_version,
+        "made_by": hashlib.sha256(canonical_json(made_by)).hexdigest(),
+        "stage": made_by.get("stage", ""),
+        "shard_size": shard_size,
+    }
+    return json.dumps(plan, indent=2, sort_keys=True).encode() + b"\n"
+
+
+def read_manifest(uri: str | Path) -> Manifest:
+    """The manifest of a finished table.
+
+    Raises:
+        UserError: there is no table, it is not finished, or its manifest cannot be read.
+    """
+    folder = local_path(uri)
+    try:
+        content = (folder / MANIFEST).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        begun = (folder / PLAN).is_file()
+        problem = "the table is not finished" if begun else "there is no table here"
+        raise UserError(f"{folder}: {problem}; run {_stage_of(folder)} to make it") from None
+    except OSError as error:
+        raise UserError(f"{folder / MANIFEST}: {error.strerror}; make it readable and run again") from error
+    try:
+        return Manifest.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise UserError(
+            f"{folder / MANIFEST}: {where}: {first['msg']}; delete the folder and run {_stage_of(folder)} again"
+        ) from None
+
+
+def _stage_of(folder: Path) -> str:
+    try:
+        stage = json.loads((folder / PLAN).read_bytes())["stage"]
+    except (OSError, ValueError, KeyError, TypeError):
+        stage = ""
+    stage = stage or MADE_BY_STAGE.get(folder.name, "")
+    return f"the stage {stage}" if stage else "the stage that writes this folder"

@@ -1,0 +1,131 @@
+"""The columns of every table, in one place. A change here that old files do not fit raises SCHEMA_VERSION."""
+
+import pyarrow as pa
+
+SCHEMA_VERSION = 1
+
+
+def _required(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=False)
+
+
+def _schema(*fields: pa.Field) -> pa.Schema:
+    return pa.schema(list(fields))
+
+
+_TEXT, _WHOLE, _NUMBER = pa.string(), pa.int64(), pa.float64()
+_SAMPLE_ID = _required("sample_id", _TEXT)
+_STEP = _required("step", _WHOLE)
+_CALL = (_required("prompt_tokens", _WHOLE), _required("completion_tokens", _WHOLE), _required("cost", _NUMBER))
+"""What the row's model call took; cost in dollars, that of the call that first answered."""
+
+SCHEMAS: dict[str, pa.Schema] = {
+    "samples": _schema(
+        _SAMPLE_ID,
+        _required("split", _TEXT),
+        _required("image", pa.binary()),
+        _required("image_digest", _TEXT),
+        _required("prompt", _TEXT),
+        _required("references", pa.list_(_TEXT)),
+        _required("source", _TEXT),
+    ),
+    "captions": _schema(
+        _SAMPLE_ID,
+        _required("captioner", _TEXT),
+        _required("model", _TEXT),
+        _required("revision", _TEXT),
+        _required("prompt_version", _TEXT),
+        _required("endpoint", _TEXT),
+        _required("seed", _WHOLE),
+        _required("caption", _TEXT),
+        *_CALL,
+    ),
+    "rubrics": _schema(
+        _SAMPLE_ID,
+        _required("rubric", _TEXT),
+        _required("writer", _TEXT),
+        _required("prompt_version", _TEXT),
+        _required("coverage", _TEXT),
+        _required("candidates", _WHOLE),
+        *_CALL,
+    ),
+    "rollouts": _schema(
+        _STEP,
+        _SAMPLE_ID,
+        _required("response", _TEXT),
+        _required("tokens", _WHOLE),
+        pa.field("reward", _NUMBER),
+        pa.field("advantage", _NUMBER),
+    ),
+    "scorecards": _schema(
+        _STEP,
+        _SAMPLE_ID,
+        _required("response", _TEXT),
+        _required("judge", _TEXT),
+        _required("scorecard", _TEXT),
+        pa.field("reward", _NUMBER),
+    ),
+    "evaluations": _schema(
+        _SAMPLE_ID,
+        _required("model", _TEXT),
+        _required("decoding", _TEXT),
+        _required("caption", _TEXT),
+        _required("tokens", _WHOLE),
+        pa.field("rubric_reward", _NUMBER),
+        pa.field("scorecard", _TEXT),
+        pa.field("oracle_precision", _NUMBER),
+        pa.field("oracle_recall", _NUMBER),
+        pa.field("oracle_f1", _NUMBER),
+        pa.field("win", _NUMBER),
+        pa.field("judgment", _TEXT),
+    ),
+    "dead_letters": _schema(
+        _SAMPLE_ID,
+        _required("stage", _TEXT),
+        _required("purpose", _TEXT),
+        _required("reason", _TEXT),
+        _required("message", _TEXT),
+        _required("raw", _TEXT),
+        _required("attempts", _WHOLE),
+    ),
+    "rejected": _schema(_required("source", _TEXT), _required("reason", _TEXT)),
+}
+"""JSON values (rubric, scorecard) are strings, because Arrow structs would unify their fields over the rows.
+
+A column that is nullable may be None: the judge, the oracle or the comparison gave nothing for that row.
+"""
+
+MADE_BY_STAGE = {
+    "samples": "prepare",
+    "rejected": "prepare",
+    "captions": "caption_committee",
+    "rubrics": "synthesize_rubrics",
+    "rollouts": "train_policy",
+    "scorecards": "train_policy",
+    "evaluations": "evaluate",
+}
+"""Which stage to run for a table that is not there; for messages only."""
+
+
+def table_from_rows(table: str, rows: list[dict[str, object]]) -> pa.Table:
+    """Rows as an Arrow table of the named schema.
+
+    Raises:
+        ValueError: a row has a column too many or too few, or a value of another type.
+    """
+    schema = SCHEMAS[table]
+    columns = set(schema.names)
+    required = {field.name for field in schema if not field.nullable}
+    for number, row in enumerate(rows):
+        unknown = sorted(row.keys() - columns)
+        missing = sorted(name for name in required if row.get(name) is None)
+        if unknown:
+            raise ValueError(
+                f"{table} row {number}: no column {unknown[0]!r}; the columns are {', '.join(schema.names)}"
+            )
+        if missing:
+            raise ValueError(f"{table} row {number}: column {missing[0]!r} has no value")
+    try:
+        return pa.Table.from_pylist(rows, schema=schema)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise ValueError(f"{table}: {error}") from error

@@ -1,0 +1,130 @@
+"""One table's folder while it is being made: its plan, its shards, its lock, its manifest."""
+
+import contextlib
+import fcntl
+import hashlib
+import io
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rubricworks.data.manifest import MANIFEST, PLAN, Manifest, Shard, canonical_json, plan_of, read_manifest
+from rubricworks.data.schemas import SCHEMA_VERSION, SCHEMAS, table_from_rows
+from rubricworks.errors import UserError
+from rubricworks.storage import write_atomic
+from rubricworks.storage.files import remove_asides
+
+
+class TableFolder:
+    """The steps in which a table comes to be; each may be the last before a kill."""
+
+    def __init__(self, folder: Path, table: str, made_by: Mapping[str, Any], shard_size: int) -> None:
+        if table not in SCHEMAS:
+            raise ValueError(f"no table {table!r}; the tables are {', '.join(SCHEMAS)}")
+        if shard_size < 1:
+            raise ValueError(f"shard_size is {shard_size}; a shard holds at least 1 item")
+        self.folder, self.table = folder, table
+        self.made_by = json.loads(canonical_json(made_by))
+        self.plan = plan_of(table, SCHEMA_VERSION, self.made_by, shard_size)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep a second run out of the folder. The kernel lets go of the lock when the process dies."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            raise UserError(
+                f"cannot make {self.folder}: {error.strerror}; choose a folder that can be written"
+            ) from error
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(f"{self.folder}: another run is writing this table; wait for it or stop it") from None
+            except OSError:
+                pass  # a network file system without locks on folders
+            yield
+        finally:
+            os.close(descriptor)
+
+    def finished(self) -> Manifest | None:
+        """The manifest, if the table is whole and was made by the same."""
+        try:
+            manifest = read_manifest(self.folder)
+        except UserError:
+            return None
+        same = (manifest.table, manifest.schema_version, manifest.made_by) == (self.table, SCHEMA_VERSION, self.made_by)
+        whole = all((self.folder / shard.name).is_file() for shard in manifest.shards)
+        return manifest if same and whole else None
+
+    def begin(self) -> None:
+        """Lay down the plan. What another plan made is cleared first, the manifest before the shards it vouches for."""
+        remove_asides(self.folder)
+        (self.folder / MANIFEST).unlink(missing_ok=True)
+        plan = self.folder / PLAN
+        if not plan.is_file() or plan.read_bytes() != self.plan:
+            for shard in self.folder.glob("part-*.parquet"):
+                shard.unlink()
+            write_atomic(plan, self.plan)
+
+    def has_shard(self, number: int) -> bool:
+        """Whether a shard is committed and can be read."""
+        return self._rows_of(self._path(number)) is not None
+
+    def commit_shard(self, number: int, rows: list[dict[str, Any]]) -> None:
+        """Write one shard, whole or not at all."""
+        table = table_from_rows(self.table, rows)
+        binary = [field.name for field in table.schema if pa.types.is_binary(field.type)]
+        buffer = io.BytesIO()
+        pq.write_table(
+            table,
+            buffer,
+            compression="zstd",
+            use_dictionary=[name for name in table.schema.names if name not in binary],
+            # Readers hold a row group at a time, and images are large.
+            row_group_size=64 if binary else 8_192,
+        )
+        write_atomic(self._path(number), buffer.getvalue())
+
+    def finish(self, shards: int) -> Manifest:
+        """Write the manifest of so many shards."""
+        listed = []
+        for number in range(shards):
+            path = self._path(number)
+            rows = self._rows_of(path)
+            if rows is None:
+                raise UserError(f"{path}: gone or damaged since it was written; run again")
+            with path.open("rb") as file:
+                listed.append(Shard(name=path.name, rows=rows, sha256=hashlib.file_digest(file, "sha256").hexdigest()))
+        names = {shard.name for shard in listed}
+        for stray in self.folder.glob("part-*.parquet"):
+            if stray.name not in names:
+                stray.unlink()
+        manifest = Manifest(
+            table=self.table,
+            schema_version=SCHEMA_VERSION,
+            rows=sum(shard.rows for shard in listed),
+            shards=tuple(listed),
+            made_by=self.made_by,
+        )
+        content = json.dumps(manifest.model_dump(mode="json"), indent=2, sort_keys=True, ensure_ascii=False)
+        write_atomic(self.folder / MANIFEST, content.encode() + b"\n")
+        return manifest
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"part-{number:05d}.parquet"
+
+    def _rows_of(self, path: Path) -> int | None:
+        """Rows of a shard of this table, None if there is no such file or it is damaged."""
+        try:
+            with pq.ParquetFile(path) as shard:
+                fits = shard.schema_arrow.equals(SCHEMAS[self.table])
+                return shard.metadata.num_rows if fits else None
+        except (pa.ArrowException, OSError):
+            return None
