@@ -9,12 +9,12 @@ import asyncio
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from pydantic import ValidationError
 
+from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.grading import Grader
 from rubricworks.rewards import weighted_reward
@@ -22,18 +22,6 @@ from rubricworks.rubrics import Rubric, Scorecard
 
 Reduce = Callable[[Sequence[float | None], Sequence[float]], float | None]
 """Credits and weights of one scorecard to a reward; None where it could not be judged."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """What a judge may need of a sample, from a training batch."""
-
-    sample_id: str
-    pixels: Any
-
-    @property
-    def image(self) -> bytes:
-        return _image_bytes(self.pixels, self.sample_id)
 
 
 class RubricReward:
@@ -56,9 +44,7 @@ class RubricReward:
                 "; add it, or name another with rubric_column"
             )
         rubrics = [self._rubric(value, row) for row, value in enumerate(columns[self.rubric_column])]
-        names = columns.get("sample_id") or [f"row-{row}" for row in range(len(completions))]
-        images = columns.get("image") or columns.get("images") or [None] * len(completions)
-        samples = [_Row(str(name), image) for name, image in zip(names, images, strict=True)]
+        samples = self._samples(len(completions), columns)
         self.scorecards = await asyncio.gather(
             *(
                 self.grader.grade(sample, _text(completion), rubric)
@@ -71,6 +57,15 @@ class RubricReward:
         if log_metric := columns.get("log_metric"):
             log_metric("rubric_reward/unjudged", sum(reward is None for reward in rewards) / max(len(rewards), 1))
         return rewards
+
+    def _samples(self, count: int, columns: Mapping[str, Any]) -> list[Sample]:
+        """What the judge may need of each row's sample: its image only if it will be shown."""
+        names = columns.get("sample_id") or [f"row-{row}" for row in range(count)]
+        images = [b""] * count
+        if self.grader.exposure == "image":
+            pixels = columns.get("image") or columns.get("images") or [None] * count
+            images = [_image_bytes(value, name) for value, name in zip(pixels, names, strict=True)]
+        return [Sample(sample_id=str(name), image=image, prompt="") for name, image in zip(names, images, strict=True)]
 
     def _rubric(self, value: Any, row: int) -> Rubric:
         if isinstance(value, Rubric):

@@ -6,27 +6,20 @@ A judge that fails leaves errors in its scorecard, never numbers: an outage must
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from rubricworks.errors import UserError
 from rubricworks.grading.prompts import Judgment, check_ids, judge_messages
 from rubricworks.llm import ChatClient, ChatError
 from rubricworks.rubrics import Criterion, Rubric, Scorecard, Verdict
 
+if TYPE_CHECKING:
+    from rubricworks.data.tables import Sample
+
 Exposure = Literal["text", "image"]
 """What of the sample the judge sees: nothing but the rubric's words (RubiCap), or its image too."""
 CallPer = Literal["response", "criterion"]
 """One call for all criteria of a response, or one each, as in the paper."""
-
-
-class Graded(Protocol):
-    """What grading needs of a sample; `rubricworks.data.tables.Sample` has it."""
-
-    @property
-    def sample_id(self) -> str: ...
-
-    @property
-    def image(self) -> bytes: ...
 
 
 class Grader:
@@ -57,7 +50,7 @@ class Grader:
         self.call_per = call_per
         self._on_error = on_error
 
-    async def grade(self, sample: Graded, response: str, rubric: Rubric) -> Scorecard:
+    async def grade(self, sample: "Sample", response: str, rubric: Rubric) -> Scorecard:
         """One verdict per criterion, in the rubric's order. A failed call becomes errors, not an exception."""
         if self.call_per == "response":
             verdicts = await self._ask(sample, response, rubric.criteria)
@@ -68,7 +61,7 @@ class Grader:
             sample_id=sample.sample_id, response=response, judge=self.judge.endpoint.model, verdicts=verdicts
         )
 
-    async def grade_many(self, rows: Iterable[tuple[Graded, str, Rubric]]) -> AsyncIterator[Scorecard]:
+    async def grade_many(self, rows: Iterable[tuple["Sample", str, Rubric]]) -> AsyncIterator[Scorecard]:
         """Scorecards in the order of the rows, which are read only as fast as they are graded."""
         window: deque[asyncio.Task[Scorecard]] = deque()
         limit = 2 * self.judge.endpoint.concurrency
@@ -84,7 +77,7 @@ class Grader:
                 task.cancel()
             await asyncio.gather(*window, return_exceptions=True)
 
-    async def _ask(self, sample: Graded, response: str, criteria: tuple[Criterion, ...]) -> tuple[Verdict, ...]:
+    async def _ask(self, sample: "Sample", response: str, criteria: tuple[Criterion, ...]) -> tuple[Verdict, ...]:
         """The verdicts of one call."""
         shown = sample if self.exposure == "image" else None
         messages = judge_messages(response, criteria, sample=shown)

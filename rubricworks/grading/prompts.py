@@ -8,12 +8,15 @@ criterion per call is the same message with a list of one. Weights and the crite
 import json
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Annotated, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from rubricworks.llm.messages import fence, image_part, text_part
 from rubricworks.rubrics import Criterion
+
+if TYPE_CHECKING:
+    from rubricworks.data.tables import Sample
 
 JUDGE_PROMPT_VERSION = "judge-1"
 """Changes whenever the text below does; tables record it."""
@@ -80,15 +83,8 @@ def check_ids(judgment: Judgment, count: int) -> None:
         raise ValueError(f"verdicts have the ids {ids}; give exactly one verdict for each id from 1 to {count}")
 
 
-class HasImage(Protocol):
-    """What of a sample a judge may be shown."""
-
-    @property
-    def image(self) -> bytes: ...
-
-
 def judge_messages(
-    response: str, criteria: Sequence[Criterion], *, sample: HasImage | None = None
+    response: str, criteria: Sequence[Criterion], *, sample: "Sample | None" = None
 ) -> list[dict[str, Any]]:
     """The judge's messages for one response; the image is shown only when a sample is given."""
     text = f"<criteria>\n{_criteria_text(tuple(criteria))}\n</criteria>\n\n{fence('caption', response)}"

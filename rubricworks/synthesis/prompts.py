@@ -8,11 +8,14 @@ caption with guesses; `docs/world.md` measures what the last two change.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.llm.messages import fence, image_part, text_part
+
+if TYPE_CHECKING:
+    from rubricworks.data.tables import Sample
 
 Coverage = Literal["discriminative", "full"]
 """Criteria only where the student failed (the paper), or for the whole consensus."""
@@ -113,15 +116,8 @@ class RubricDraft(BaseModel):
     rubrics: tuple[DraftCriterion, ...]
 
 
-class HasImage(Protocol):
-    """What of a sample the writer is shown."""
-
-    @property
-    def image(self) -> bytes: ...
-
-
 def writer_messages(
-    sample: HasImage,
+    sample: "Sample",
     student_captions: Sequence[str],
     candidates: Sequence[str],
     *,

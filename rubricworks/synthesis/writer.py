@@ -1,0 +1,180 @@
+"""The rubric writer: a committee's captions and the student's become a sample's rubric (RubiCap, section 3.2).
+
+A model proposes the criteria; the checks of the method are made here, in code, and each criterion they drop is reported
+with its reason. The committee's names never reach the writer: captions are numbered in an order drawn from the sample's
+id, so that no member always stands first, and the numbers are turned back into names afterwards.
+"""
+
+import hashlib
+import math
+import re
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from rubricworks.errors import UserError
+from rubricworks.llm import ChatClient, Usage
+from rubricworks.rubrics import Criterion, Rubric
+from rubricworks.synthesis.prompts import Coverage, DraftCriterion, RubricDraft, writer_messages
+
+if TYPE_CHECKING:
+    from rubricworks.data.tables import Sample
+
+_WEIGHTS = (1.0, 2.0, 3.0)
+_MAX_GUARDS = 3
+"""As many standing guards as the prompt asks for; they alone may stand on no candidate."""
+_WORD = re.compile(r"\w+")
+_NUMBERED = re.compile(r"\s*model\s*(\d+)\s*", re.IGNORECASE)
+
+
+class Candidate(BaseModel):
+    """One committee member's caption."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    captioner: str = Field(min_length=1)
+    """The member's name, for the record; never shown to the writer."""
+    caption: str
+    model: str = ""
+    """The model behind it, when members share one."""
+
+
+class RubricResult(BaseModel):
+    """What came of one sample."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    rubric: Rubric | None
+    """None when no criterion is left: the student fails nowhere, or nothing passed the checks."""
+    dropped: tuple[tuple[str, str], ...]
+    """Titles of the proposed criteria that were dropped, each with the reason."""
+    usage: Usage
+
+
+class RubricWriter:
+    """Writes rubrics with one model."""
+
+    def __init__(
+        self,
+        client: ChatClient,
+        *,
+        coverage: Coverage = "discriminative",
+        guards: bool = False,
+        consensus: int | None = None,
+    ) -> None:
+        """
+        Args:
+            coverage: criteria only where the student fails (the paper), or for the whole consensus.
+            guards: ask for the standing guards against padding a caption with guesses (ours).
+            consensus: candidates that must state an element; None means ceil(K/2) of the K that are there.
+        """
+        if coverage not in ("discriminative", "full"):
+            raise UserError(f"coverage is {coverage!r}; choose discriminative or full")
+        if consensus is not None and consensus < 1:
+            raise UserError(f"consensus is {consensus}; at least 1 candidate must state an element")
+        self.client = client
+        self.coverage: Coverage = coverage
+        self.guards = guards
+        self.consensus = consensus
+        self._warned = False
+
+    async def write(
+        self, sample: "Sample", candidates: Sequence[Candidate], student_captions: Sequence[str]
+    ) -> RubricResult:
+        """The rubric of one sample.
+
+        Raises:
+            ChatError: the writer model gave no usable answer.
+            ValueError: no candidates or no student captions.
+        """
+        if not candidates or not student_captions:
+            raise ValueError(f"sample {sample.sample_id}: writing needs at least one candidate and one student caption")
+        self._warn_of_one_model(candidates)
+        threshold = math.ceil(len(candidates) / 2) if self.consensus is None else self.consensus
+        if threshold > len(candidates):
+            reason = f"only {len(candidates)} candidates are there for a consensus of {threshold}"
+            return RubricResult(rubric=None, dropped=(("", reason),), usage=Usage())
+        shown = _in_drawn_order(candidates, sample.sample_id)
+        messages = writer_messages(
+            sample,
+            student_captions,
+            [candidate.caption for candidate in shown],
+            threshold=threshold,
+            coverage=self.coverage,
+            guards=self.guards,
+        )
+        reply = await self.client.chat(messages, RubricDraft)
+        rubric, dropped = self._checked(reply.value, [candidate.captioner for candidate in shown], threshold)
+        return RubricResult(rubric=rubric, dropped=tuple(dropped), usage=reply.usage)
+
+    def _checked(
+        self, draft: RubricDraft, names: list[str], threshold: int
+    ) -> tuple[Rubric | None, list[tuple[str, str]]]:
+        """The criteria that pass the method's checks, and the others with reasons."""
+        kept: list[Criterion] = []
+        dropped: list[tuple[str, str]] = []
+        titles: set[tuple[str, ...]] = set()
+        guards = 0
+        for proposed in draft.rubrics:
+            teachers = _named(proposed.reference_teachers, names)
+            is_guard = self.guards and not proposed.reference_teachers and guards < _MAX_GUARDS
+            title = tuple(_WORD.findall(proposed.criterion.casefold()))
+            reason = _fault(proposed) or ("it repeats an earlier criterion" if title in titles else "")
+            if not reason and not is_guard:
+                if len(teachers) < threshold:
+                    reason = f"{len(teachers)} of {len(names)} candidates state it; the consensus is {threshold}"
+                elif self.coverage == "discriminative" and proposed.student_already_met:
+                    reason = "the student already meets it"
+            if not reason:
+                try:
+                    fields = proposed.model_dump() | {"reference_teachers": teachers}
+                    criterion = Criterion(**fields)
+                except ValidationError as error:
+                    reason = f"{error.errors()[0]['loc'][0]}: {error.errors()[0]['msg']}"
+            if reason:
+                dropped.append((proposed.criterion, reason))
+                continue
+            kept.append(criterion)
+            titles.add(title)
+            guards += is_guard
+        return (Rubric(criteria=tuple(kept)) if kept else None), dropped
+
+    def _warn_of_one_model(self, candidates: Sequence[Candidate]) -> None:
+        models = {candidate.model or candidate.captioner for candidate in candidates}
+        if len(models) == 1 and len(candidates) > 1 and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"all {len(candidates)} candidates come from one model: what it gets wrong every time passes for "
+                "consensus; a committee of different models checks itself better",
+                stacklevel=3,
+            )
+
+
+def _in_drawn_order(candidates: Sequence[Candidate], sample_id: str) -> list[Candidate]:
+    """An order that depends on the sample alone: the same on every run, and no member first in all of them."""
+
+    def draw(indexed: tuple[int, Candidate]) -> bytes:
+        index, candidate = indexed
+        return hashlib.sha256(f"{sample_id}\n{candidate.captioner}\n{index}".encode()).digest()
+
+    return [candidate for _, candidate in sorted(enumerate(candidates), key=draw)]
+
+
+def _named(numbered: Sequence[str], names: list[str]) -> tuple[str, ...]:
+    """Members' names for "Model 1", …; what is no number of a candidate is left out, and each counts once."""
+    matches = (_NUMBERED.fullmatch(text) for text in numbered)
+    places = sorted({int(match[1]) for match in matches if match})
+    return tuple(names[place - 1] for place in places if 1 <= place <= len(names))
+
+
+def _fault(proposed: DraftCriterion) -> str:
+    """What is wrong with a proposed criterion by itself; empty if nothing."""
+    if not _WORD.search(proposed.criterion):
+        return "it has no title"
+    if not proposed.evaluation_rule.strip():
+        return "its evaluation rule is blank"
+    if proposed.weight not in _WEIGHTS:
+        return f"its weight {proposed.weight:g} is not 1, 2 or 3"
+    return ""
