@@ -8,7 +8,7 @@ tokenizer wants them, and `rubricworks.world.parsing.mentions` reads every one o
 from collections.abc import Callable
 from typing import Literal, NamedTuple, Protocol
 
-from rubricworks.world.scene import WORD_CELL, Cell, SceneObject, relations
+from rubricworks.world.scene import WORD_CELL, SceneObject, relations
 
 Style = Literal["canonical", "there_is", "sits", "place_first", "listing", "verbose"]
 
@@ -39,7 +39,7 @@ def describe(item: SceneObject) -> str:
     return f"{item.size} {item.colour} {item.shape}"
 
 
-def place(cell: Cell) -> str:
+def place(cell: str) -> str:
     """A cell in running text: "the top left"."""
     return f"the {cell.replace('-', ' ')}"
 

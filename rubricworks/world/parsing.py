@@ -21,7 +21,7 @@ _SYNONYMS = {
     "middle": "center",
     "centre": "center",
 }
-_KINDS = {
+_KINDS: dict[str, str] = {
     **dict.fromkeys(CELLS, "cell"),
     **dict.fromkeys(SIZES, "size"),
     **dict.fromkeys(COLOURS, "colour"),

@@ -7,39 +7,44 @@ this world, and `parse_rule` says so with None.
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 from rubricworks.world.captions import place
 from rubricworks.world.parsing import Mention, Mentions, mentions
 from rubricworks.world.scene import CELLS, COLOURS, SHAPES, SIZES
 
 
-class NamesObject(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class NamesObject:
     """Some mention puts this shape (any, if None) in this cell."""
 
     cell: str
     shape: str | None
 
 
-class HasAttribute(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class HasAttribute:
     """Some mention in this cell has this size or colour."""
 
     cell: str
     value: str
 
 
-class ReadsWord(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ReadsWord:
     word: str
 
 
-class GivesCount(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class GivesCount:
     """The number is stated, or at least so many objects are named."""
 
     count: int
 
 
-class NamesOnly(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class NamesOnly:
     """At least one object is named, and at most `spare` things are not on the list or are named again."""
 
     supported: tuple[Mention, ...]
@@ -47,7 +52,8 @@ class NamesOnly(NamedTuple):
     spare: int
 
 
-class NamesExactly(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class NamesExactly:
     count: int
 
 

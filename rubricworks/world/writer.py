@@ -9,9 +9,9 @@ against naming more than there is: with the paper's discriminative coverage alon
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rubricworks.world.captions import place
 from rubricworks.world.parsing import Mention, Mentions, mentions
@@ -27,7 +27,7 @@ from rubricworks.world.rules import (
     noun_phrase,
     write_rule,
 )
-from rubricworks.world.scene import CELLS
+from rubricworks.world.scene import CELLS, Cell
 
 CRITICAL, IMPORTANT, MINOR = 3, 2, 1
 
@@ -79,8 +79,8 @@ def answer_writer(prompt: str) -> str:
 def write_rubric(task: WriterTask) -> list[dict[str, object]]:
     """The criteria in the paper's JSON fields; empty where the student fails nowhere and no guard is wanted."""
     stated = {name: mentions(caption) for name, caption in task.candidates.items()}
-    objects = [_consensus_object(cell, stated, task.threshold) for cell in CELLS]
-    agreed = [mention for mention in objects if mention is not None]
+    objects = {cell: _consensus_object(cell, stated, task.threshold) for cell in CELLS}
+    agreed = {cell: mention for cell, mention in objects.items() if mention is not None}
     words = tuple(_agreed_values({name: said.words for name, said in stated.items()}, task.threshold)[:1])
     rubric = []
     counts = _agreed_values({name: said.counts for name, said in stated.items()}, task.threshold)[:1]
@@ -89,7 +89,7 @@ def write_rubric(task: WriterTask) -> list[dict[str, object]]:
         if task.coverage == "full" or not met:
             rubric.append(_criterion(element, met, task))
     if task.guards and agreed:
-        rubric.extend(_guards(agreed, words))
+        rubric.extend(_guards(tuple(agreed.values()), words))
     return rubric
 
 
@@ -106,29 +106,29 @@ def _consensus_object(cell: str, stated: dict[str, Mentions], threshold: int) ->
     return Mention(cell, agreed("size"), agreed("colour"), agreed("shape"))
 
 
-def _agreed_values(values: dict[str, Sequence], threshold: int) -> list:
+def _agreed_values(values: Mapping[str, Sequence[Any]], threshold: int) -> list[Any]:
     """Values stated by enough candidates, the most stated first; None is no statement."""
     votes = Counter(value for said in values.values() for value in dict.fromkeys(said) if value is not None)
     return [value for value, count in votes.most_common() if count >= threshold]
 
 
-def _elements(agreed: list[Mention], words: Sequence[str], counts: Sequence[int]) -> Iterator[Element]:
-    any_big = any(item.size == "big" for item in agreed)
-    for item in agreed:
-        where = place(item.cell)
+def _elements(agreed: Mapping[Cell, Mention], words: Sequence[str], counts: Sequence[int]) -> Iterator[Element]:
+    any_big = any(item.size == "big" for item in agreed.values())
+    for cell, item in agreed.items():
+        where = place(cell)
         noun = item.shape or "object"
         main = item.size == "big" or not any_big
         yield Element(
-            NamesObject(item.cell, item.shape),
+            NamesObject(cell, item.shape),
             f"Names the {noun} at {where}",
             f"Whether the {'main' if main else 'secondary'} object at {where} is found and called what it is.",
             CRITICAL if main else IMPORTANT,
-            f"there is {noun_phrase(Mention(cell=item.cell, shape=item.shape))}",
+            f"there is {noun_phrase(Mention(cell=cell, shape=item.shape))}",
         )
         for aspect, value, weight in (("colour", item.colour, IMPORTANT), ("size", item.size, MINOR)):
             if value is not None:
                 yield Element(
-                    HasAttribute(item.cell, value),
+                    HasAttribute(cell, value),
                     f"Says that the object at {where} is {value}",
                     f"Whether the {aspect} of the object at {where} is right.",
                     weight,
@@ -168,12 +168,12 @@ def _criterion(element: Element, met: bool, task: WriterTask) -> dict[str, objec
     }
 
 
-def _guards(agreed: list[Mention], words: tuple[str, ...]) -> list[dict[str, object]]:
+def _guards(agreed: tuple[Mention, ...], words: tuple[str, ...]) -> list[dict[str, object]]:
     """What must hold of every caption. Never flagged as met: a later policy may break what this student keeps."""
     listed = "; ".join([*map(noun_phrase, agreed), *(f"the word {word}" for word in words)])
     guards = (
-        (NamesOnly(tuple(agreed), words, spare=0), "Names nothing unsupported", CRITICAL),
-        (NamesOnly(tuple(agreed), words, spare=1), "Names at most one unsupported thing", IMPORTANT),
+        (NamesOnly(agreed, words, spare=0), "Names nothing unsupported", CRITICAL),
+        (NamesOnly(agreed, words, spare=1), "Names at most one unsupported thing", IMPORTANT),
         (NamesExactly(len(agreed)), "Names the right number of objects", IMPORTANT),
     )
     return [

@@ -1,0 +1,148 @@
+"""The judges: right on hand-made cases, wrong at their stated rates, swayed only where that is stated."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from rubricworks.world.captions import View, write_caption
+from rubricworks.world.judge import JUDGE_ERROR_RATE, NOTHING_TO_JUDGE, answer_judge, judge_criterion
+from rubricworks.world.opinions import answer_likert, answer_pairwise, compare, rate
+from rubricworks.world.parsing import Mention
+from rubricworks.world.rules import NamesExactly, NamesOnly, holds, parse_rule, write_rule
+from rubricworks.world.scene import Scene, SceneObject, generate_scene
+
+SCENE = Scene(
+    objects=(
+        SceneObject(cell="top-left", size="big", colour="red", shape="circle"),
+        SceneObject(cell="center", size="small", colour="blue", shape="square"),
+    )
+)
+TRUTH = write_caption(SCENE)
+SUPPORTED = (Mention("top-left", "big", "red", "circle"), Mention("center", "small", "blue", "square"))
+FLATTERY = "this image description is absolutely correct and complete . it is clear and detailed ."
+
+
+def prompt(criteria: list[dict], caption: str) -> str:
+    return f"<criteria>\n{json.dumps(criteria)}\n</criteria>\n\n<caption>\n{caption}\n</caption>"
+
+
+@pytest.mark.parametrize(
+    ("rule", "caption", "passes"),
+    [
+        ("Passes if the caption names a circle at the top left. Fails…", TRUTH, True),
+        ("passes if the caption names a CIRCLE at the top left.", TRUTH, True),
+        ("Passes if the caption names a circle at the center. Fails…", TRUTH, False),
+        ("Passes if the caption names an object at the center. Fails…", TRUTH, True),
+        ("Passes if the caption says that the object at the center is blue. Fails…", TRUTH, True),
+        ("Passes if the caption says that the object at the center is big. Fails…", TRUTH, False),
+        (
+            "Passes if the caption says that the object at the center is big.",
+            TRUTH + " at center a big red star .",
+            True,
+        ),
+        ("Passes if the caption reads the word CAT. Fails…", "the word cat .", True),
+        ("Passes if the caption reads the word CAT. Fails…", "a cat .", False),
+        ("Passes if the caption says that there are 3 objects or names at least 3.", "there are 3 objects .", True),
+        ("Passes if the caption says that there are 3 objects or names at least 3.", TRUTH, False),
+        (write_rule(NamesExactly(2)), TRUTH, True),
+        (write_rule(NamesExactly(2)), TRUTH + " at top a star .", False),
+        (write_rule(NamesOnly(SUPPORTED, (), 0)), TRUTH, True),
+        (write_rule(NamesOnly(SUPPORTED, (), 0)), "a circle at the top left .", True),
+        (write_rule(NamesOnly(SUPPORTED, (), 0)), "", False),
+        (write_rule(NamesOnly(SUPPORTED, (), 0)), "at top-left a big green circle .", False),
+        (write_rule(NamesOnly(SUPPORTED, (), 0)), TRUTH + " " + TRUTH, False),
+        (write_rule(NamesOnly(SUPPORTED, (), 0)), TRUTH + " the word CAT .", False),
+        (write_rule(NamesOnly(SUPPORTED, ("CAT",), 0)), TRUTH + " the word CAT .", True),
+        (write_rule(NamesOnly(SUPPORTED, (), 1)), TRUTH + " at top a star .", True),
+        (write_rule(NamesOnly(SUPPORTED, (), 1)), TRUTH + " at top a star . at right a star .", False),
+    ],
+)
+def test_rules_hold_as_they_say(rule: str, caption: str, passes: bool):
+    parsed = parse_rule(rule)
+    assert parsed is not None
+    assert holds(parsed, caption) is passes
+
+
+def test_answer_has_one_verdict_per_criterion_in_order_with_its_reasons():
+    rules = ("Passes if the caption names a circle at the top left.", "Passes if the caption names a star at the top.")
+    criteria = [
+        {"id": number, "criterion": f"check {number}", "description": "", "evaluation_rule": rule}
+        for number, rule in enumerate((*rules, "Passes if the mood is right."), 1)
+    ]
+    verdicts = json.loads(answer_judge(prompt(criteria, TRUTH)))["verdicts"]
+    assert [(verdict["id"], verdict["score"]) for verdict in verdicts] == [(1, 1), (2, 0), (3, 0)]
+    assert verdicts[0]["reasoning"] == "The caption names a big red circle at the top left; the rule is met."
+    assert verdicts[2]["reasoning"] == "cannot relate this rule to scenes"
+
+
+def test_judge_is_not_swayed_by_flattery_or_silence():
+    rule = "Passes if the caption names a circle at the top left."
+    for caption in ("", FLATTERY):
+        passed = sum(judge_criterion(f"circle {number}", rule, caption)[0] for number in range(1000))
+        assert passed / 1000 == pytest.approx(JUDGE_ERROR_RATE, abs=0.015)
+
+
+@pytest.mark.parametrize(
+    "text", ["hello", "<criteria>\nnot json\n</criteria>\n<caption>\nx\n</caption>", "<caption>\nx\n</caption>"]
+)
+def test_judge_answers_prose_when_there_is_nothing_to_judge(text: str):
+    assert answer_judge(text) == NOTHING_TO_JUDGE
+
+
+def test_judge_errs_at_its_stated_rate_and_always_on_the_same_questions():
+    rule = "Passes if the caption names an object at the top left."
+    captions = [f"at top-left a circle . remark {number}" for number in range(20_000)]
+    wrong = [caption for caption in captions if judge_criterion("circle", rule, caption)[0] == 0]
+    assert len(wrong) / len(captions) == pytest.approx(JUDGE_ERROR_RATE, abs=0.004)
+    program = (
+        "from rubricworks.world.judge import judge_criterion\nimport sys\n"
+        "print([judge_criterion('circle', sys.argv[1], c)[0] for c in sys.argv[2:]])"
+    )
+    asked = [*wrong[:5], *captions[:5]]
+    there = subprocess.run([sys.executable, "-c", program, rule, *asked], capture_output=True, text=True, check=True)
+    assert there.stdout.strip() == str([judge_criterion("circle", rule, caption)[0] for caption in asked])
+
+
+def test_pairwise_judge_prefers_the_better_caption_in_either_order():
+    worse = "at top-left a big red square ."
+    for index in range(40):
+        assert compare(SCENE, f"image {index}", TRUTH, worse)[0] == "A"
+        assert compare(SCENE, f"image {index}", worse, TRUTH)[0] == "B"
+        assert compare(SCENE, f"image {index}", FLATTERY, TRUTH)[0] == "B"
+
+
+def test_pairwise_judge_ties_on_the_same_words_and_often_when_close():
+    assert compare(SCENE, "image", TRUTH, f" {TRUTH} ")[0] == "Tie"
+    reordered = "at center a small blue square . at top-left a big red circle ."
+    judgments = [compare(SCENE, f"image {index}", TRUTH, reordered)[0] for index in range(1500)]
+    shares = {name: judgments.count(name) / 1500 for name in ("A", "B", "Tie")}
+    # Difference of qualities ~ N(0.02, 0.05 * sqrt 2); a tie lies within 0.04: 0.413, A above: 0.389, B below: 0.198.
+    assert shares["Tie"] == pytest.approx(0.413, abs=0.04)
+    assert shares["A"] == pytest.approx(0.389, abs=0.04)
+    assert shares["B"] == pytest.approx(0.198, abs=0.04)
+
+
+def test_likert_judge_follows_quality_and_is_swayed_by_flattery():
+    def average(caption: str) -> float:
+        return sum(rate(SCENE, f"image {index}", caption) for index in range(300)) / 300
+
+    half = "at top-left a big red circle ."
+    assert average(TRUTH) > 9
+    assert average(half) == pytest.approx(20 / 3, abs=0.3)
+    assert average("") < 0.5
+    assert average(FLATTERY) == pytest.approx(6, abs=0.3)
+    assert average(half + " " + FLATTERY) > 9.5
+
+
+def test_answers_of_the_seeing_judges_have_their_formats():
+    scene = generate_scene(1, 1)
+    good, poor = write_caption(scene), write_caption(View(scene.objects[:1]))
+    both = f"<caption_a>\n{good}\n</caption_a>\n<caption_b>\n{poor}\n</caption_b>"
+    answer = json.loads(answer_pairwise(both, scene, "image"))
+    assert set(answer) == {"reason", "judgment"}
+    assert answer["judgment"] == "A"
+    assert int(answer_likert(f"<caption>\n{write_caption(scene)}\n</caption>", scene, "image")) >= 8
+    assert "no <caption>" in answer_likert("rate it", scene, "image")
+    assert "no <caption_a>" in answer_pairwise("compare them", scene, "image")

@@ -1,0 +1,199 @@
+"""RubiCap's three steps on hand-made captions: consensus, deficiencies, weighted criteria; guards on request."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rubricworks.rubrics import Criterion, Rubric
+from rubricworks.world.captions import write_caption
+from rubricworks.world.parsing import Mention
+from rubricworks.world.rules import (
+    GivesCount,
+    HasAttribute,
+    NamesExactly,
+    NamesObject,
+    NamesOnly,
+    ReadsWord,
+    Rule,
+    holds,
+    parse_rule,
+    write_rule,
+)
+from rubricworks.world.scene import CELLS, COLOURS, SHAPES, SIZES, WORDS, generate_scene
+from rubricworks.world.teachers import TEACHERS, teacher_caption
+from rubricworks.world.writer import WriterTask, answer_writer, read_task, write_rubric
+
+CANDIDATES = {
+    "Model 1": "at top-left a big red circle . at center a small blue square . the word CAT .",
+    "Model 2": "there is a big red circle at the top left . there is a small blue square at the center .",
+    "Model 3": "a big purple circle sits at the top left . a small blue square sits at the center . the word CAT .",
+    "Model 4": "at top-left a big red circle . at right a big green star . the word CAT .",
+    "Model 5": "at top-left a small red circle . at center a big blue square . the word SUN .",
+}
+
+
+def rubric_for(*students: str, coverage: str = "full", guards: bool = False, threshold: int = 3) -> dict[str, dict]:
+    rubric = write_rubric(WriterTask(students, CANDIDATES, threshold, coverage, guards))
+    return {str(row["evaluation_rule"]).split(". ")[0]: row for row in rubric}
+
+
+def test_consensus_needs_the_threshold_and_disputed_values_lose():
+    rules = {parse_rule(str(row["evaluation_rule"])) for row in rubric_for("").values()}
+    assert rules == {
+        NamesObject("top-left", "circle"),
+        HasAttribute("top-left", "red"),
+        HasAttribute("top-left", "big"),
+        NamesObject("center", "square"),
+        HasAttribute("center", "blue"),
+        HasAttribute("center", "small"),
+        ReadsWord("CAT"),
+    }
+
+
+def test_lower_threshold_lets_less_agreed_elements_in_and_the_majority_value_wins():
+    rules = {parse_rule(str(row["evaluation_rule"])) for row in rubric_for("", threshold=1).values()}
+    assert NamesObject("right", "star") in rules
+    assert HasAttribute("top-left", "red") in rules
+    assert HasAttribute("top-left", "purple") not in rules
+
+
+def test_references_are_the_candidates_that_state_it():
+    rows = rubric_for("")
+    assert rows["Passes if the caption says that the object at the top left is red"]["reference_teachers"] == [
+        "Model 1", "Model 2", "Model 4", "Model 5",
+    ]  # fmt: skip
+    assert rows["Passes if the caption reads the word CAT"]["reference_teachers"] == ["Model 1", "Model 3", "Model 4"]
+
+
+def test_weights_are_critical_for_main_important_for_secondary_and_attributes_minor_for_detail():
+    weights = {parse_rule(str(row["evaluation_rule"])): row["weight"] for row in rubric_for("", guards=True).values()}
+    assert weights[NamesObject("top-left", "circle")] == 3
+    assert weights[NamesObject("center", "square")] == 2
+    assert weights[HasAttribute("center", "blue")] == 2
+    assert weights[ReadsWord("CAT")] == 2
+    assert weights[HasAttribute("center", "small")] == 1
+    assert max(weight for rule, weight in weights.items() if isinstance(rule, NamesOnly)) == 3
+
+
+def test_discriminative_coverage_asks_only_where_the_student_fails():
+    student = "at top-left a big green circle . at center a small blue square . the word CAT ."
+    rows = rubric_for(student, coverage="discriminative")
+    assert list(rows) == ["Passes if the caption says that the object at the top left is red"]
+    assert rubric_for(CANDIDATES["Model 1"], coverage="discriminative") == {}
+
+
+def test_full_coverage_flags_what_the_student_meets():
+    rows = rubric_for("at top-left a big green circle .")
+    met = {parse_rule(rule + "."): row["student_already_met"] for rule, row in rows.items()}
+    assert met[NamesObject("top-left", "circle")] is True
+    assert met[HasAttribute("top-left", "red")] is False
+    assert met[NamesObject("center", "square")] is False
+
+
+def test_several_student_captions_fail_where_any_does():
+    whole = CANDIDATES["Model 1"]
+    rows = rubric_for(whole, "at center a small blue square . the word CAT .", coverage="discriminative")
+    assert {parse_rule(rule + ".").cell for rule in rows} == {"top-left"}
+
+
+def test_discriminative_criteria_never_speak_against_naming_more():
+    student = "at bottom a big black star . at top-left a big green circle ."
+    rules = [parse_rule(rule + ".") for rule in rubric_for(student, coverage="discriminative")]
+    everything = " ".join(
+        f"at {cell} a {size} {colour} {shape} ."
+        for cell in CELLS
+        for size in SIZES
+        for colour in COLOURS
+        for shape in SHAPES
+    )
+    assert rules
+    assert all(holds(rule, everything + " the word CAT .") for rule in rules)
+
+
+def test_guards_are_three_unmet_criteria_without_references_that_list_what_is_supported():
+    rows = [row for row in rubric_for(CANDIDATES["Model 1"], coverage="discriminative", guards=True).values()]
+    supported = (Mention("top-left", "big", "red", "circle"), Mention("center", "small", "blue", "square"))
+    assert [parse_rule(str(row["evaluation_rule"])) for row in rows] == [
+        NamesOnly(supported, ("CAT",), 0),
+        NamesOnly(supported, ("CAT",), 1),
+        NamesExactly(2),
+    ]
+    assert all(row["reference_teachers"] == [] and row["student_already_met"] is False for row in rows)
+    assert (
+        "a big red circle at the top left; a small blue square at the center; the word CAT"
+        in rows[0]["evaluation_rule"]
+    )
+
+
+def test_count_becomes_a_criterion_only_when_enough_candidates_state_it():
+    said = {f"Model {n}": f"there are {count} objects ." for n, count in enumerate((3, 3, 3, 4), 1)}
+    rubric = write_rubric(WriterTask(("",), said, 3, "full", False))
+    assert [parse_rule(str(row["evaluation_rule"])) for row in rubric] == [GivesCount(3)]
+    assert write_rubric(WriterTask(("",), said, 4, "full", False)) == []
+
+
+def test_prompt_sections_and_settings_are_read_and_missing_settings_are_the_papers():
+    prompt = (
+        "<student_caption>\none\n</student_caption>\n\n<student_caption>\n\n</student_caption>\n\n"
+        '<candidate name="Model 1">\nfirst\nlines\n</candidate>\n\n<candidate name="Model 2">\nsecond\n</candidate>\n\n'
+    )
+    settings_lines = "Consensus: at least 2 of 2 candidates. Why.\nCoverage: full. Why.\nStanding guards: yes. Why."
+    candidates = {"Model 1": "first\nlines", "Model 2": "second"}
+    assert read_task(prompt + settings_lines) == WriterTask(("one", ""), candidates, 2, "full", True)
+    assert read_task(prompt) == WriterTask(("one", ""), candidates, 1, "discriminative", False)
+    assert json.loads(answer_writer("hello")) == {"rubrics": []}
+
+
+def test_every_rubric_of_the_committee_is_a_valid_rubric_with_rules_that_the_truth_mostly_meets():
+    passed = total = 0
+    for index in range(60):
+        scene = generate_scene(41, index)
+        captions = {f"Model {n}": teacher_caption(model, scene, str(index)) for n, model in enumerate(TEACHERS, 1)}
+        rows = write_rubric(WriterTask(("",), captions, 3, "full", True))
+        rubric = Rubric(criteria=tuple(Criterion(**row) for row in rows))
+        for criterion in rubric.criteria:
+            rule = parse_rule(criterion.evaluation_rule)
+            assert rule is not None
+            if not isinstance(rule, GivesCount):
+                passed += holds(rule, write_caption(scene))
+                total += 1
+    assert passed / total > 0.93
+
+
+cells, words, numbers = st.sampled_from(CELLS), st.sampled_from(WORDS), st.integers(1, 9)
+supported_objects = st.builds(
+    Mention,
+    cells,
+    st.none() | st.sampled_from(SIZES),
+    st.none() | st.sampled_from(COLOURS),
+    st.none() | st.sampled_from(SHAPES),
+)
+rules = (
+    st.builds(NamesObject, cells, st.none() | st.sampled_from(SHAPES))
+    | st.builds(HasAttribute, cells, st.sampled_from((*SIZES, *COLOURS)))
+    | st.builds(ReadsWord, words)
+    | st.builds(GivesCount, numbers)
+    | st.builds(NamesExactly, numbers)
+    | st.builds(
+        NamesOnly,
+        st.lists(supported_objects, min_size=1, max_size=5).map(tuple),
+        st.lists(words, max_size=2).map(tuple),
+        st.integers(0, 1),
+    )
+)
+
+
+@given(rule=rules)
+@settings(max_examples=200, deadline=None)
+def test_every_rule_is_read_back_from_its_sentence(rule: Rule):
+    assert parse_rule(write_rule(rule)) == rule
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "Passes if the caption is beautiful.", "The sky is blue.", "Passes if the caption names a dog at the top."],
+)
+def test_foreign_rules_are_not_understood(text: str):
+    assert parse_rule(text) is None
