@@ -6,11 +6,12 @@ not the protocol's; other statuses are final. A redirect is an error: it would c
 """
 
 import asyncio
+import contextlib
 import email.utils
 import time
+import weakref
 from collections.abc import AsyncIterable
 from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
 
 import aiohttp
 import stamina
@@ -51,7 +52,8 @@ class Transport:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._lanes: WeakKeyDictionary[asyncio.AbstractEventLoop, Lane] = WeakKeyDictionary()
+        self._lanes: dict[asyncio.AbstractEventLoop, Lane] = {}
+        weakref.finalize(self, _abandon_all, self._lanes)
         self._timeout = _timeout(endpoint.timeout_s)
         self._urls: dict[str, URL] = {}
         self._key = b""
@@ -129,8 +131,10 @@ class Transport:
         for loop, lane in list(self._lanes.items()):
             if loop is not here and loop.is_running():
                 await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(lane.session.close(), loop))
+            elif loop is here:
+                await lane.session.close()
             else:
-                await _close(loop, lane)
+                _abandon(lane)
         self._lanes.clear()
 
     async def _complete_once(self, body: bytes) -> Answer:
@@ -168,17 +172,19 @@ class Transport:
         return Lane(session, asyncio.Semaphore(self._endpoint.concurrency))
 
 
-async def _close(loop: asyncio.AbstractEventLoop, lane: Lane) -> None:
-    if loop.is_closed() or loop is not asyncio.get_running_loop():
+def _abandon_all(lanes: dict[asyncio.AbstractEventLoop, Lane]) -> None:
+    for lane in lanes.values():
         _abandon(lane)
-    else:
-        await lane.session.close()
+    lanes.clear()
 
 
 def _abandon(lane: Lane) -> None:
-    """Let go of the session of a loop that has ended: its sockets cannot be closed in order any more."""
+    """Let go of the session of a loop that runs no more: only the part of closing that needs no loop is done."""
     if lane.session.connector is not None:
-        lane.session.connector.close()
+        closing = lane.session.connector.close().__await__()
+        with contextlib.suppress(StopIteration, RuntimeError):
+            next(closing)
+        closing.close()
     lane.session.detach()
 
 

@@ -1,0 +1,117 @@
+"""A chat server on loopback that says what a test tells it to, in a thread of its own."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+
+@dataclass
+class Said:
+    """One HTTP answer."""
+
+    body: bytes
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=lambda: {"Content-Type": "application/json"})
+    delay: float = 0.0
+    cut: bool = False
+    """Break the connection in the middle of the body."""
+
+
+@dataclass
+class Heard:
+    """One HTTP request."""
+
+    path: str
+    headers: dict[str, str]
+    body: dict[str, Any]
+    text: str
+
+
+def say(
+    text: str | None, *, finish: str = "stop", refusal: str | None = None, tokens: tuple[int, int] = (10, 5)
+) -> Said:
+    """A chat completion with this text."""
+    message = {"role": "assistant", "content": text, "refusal": refusal}
+    usage = {"prompt_tokens": tokens[0], "completion_tokens": tokens[1], "total_tokens": sum(tokens)}
+    choice = {"index": 0, "message": message, "finish_reason": finish}
+    body = {"id": "c-1", "object": "chat.completion", "model": "m", "choices": [choice], "usage": usage}
+    return Said(json.dumps(body).encode())
+
+
+def fail(status: int, text: str = "", **headers: str) -> Said:
+    """An HTTP error; keyword `Retry_After` becomes the header `Retry-After`."""
+    return Said(text.encode(), status, {name.replace("_", "-"): value for name, value in headers.items()})
+
+
+class ScriptedServer:
+    """Answers request n (from 0) with `script(n, body)`; a list is said in order, its last answer again and again."""
+
+    def __init__(self, script: Callable[[int, dict[str, Any]], Said] | list[Said], port: int = 0) -> None:
+        self.script = script
+        self.heard: list[Heard] = []
+        self.busiest = 0
+        """Requests that were answered at the same time, at most."""
+        self._busy = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._run(self._start(port))
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    @property
+    def chats(self) -> list[Heard]:
+        return [heard for heard in self.heard if heard.path.endswith("/chat/completions")]
+
+    def close(self) -> None:
+        self._run(self._stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=20)
+
+    async def _start(self, port: int) -> None:
+        app = web.Application(client_max_size=2**26)
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", port)
+        await site.start()
+        self.port = site._server.sockets[0].getsockname()[1]
+
+    async def _stop(self) -> None:
+        await self._runner.cleanup()
+        slow = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in slow:
+            task.cancel()
+        await asyncio.gather(*slow, return_exceptions=True)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        text = await request.text()
+        body = json.loads(text) if text else {}
+        self.heard.append(Heard(request.path, dict(request.headers), body, text))
+        number = len(self.heard) - 1
+        script = self.script
+        said = script(number, body) if callable(script) else script[min(number, len(script) - 1)]
+        self._busy += 1
+        self.busiest = max(self.busiest, self._busy)
+        try:
+            await asyncio.sleep(said.delay)
+        finally:
+            self._busy -= 1
+        if not said.cut:
+            return web.Response(status=said.status, body=said.body, headers=said.headers)
+        broken = web.StreamResponse(headers={**said.headers, "Content-Length": str(len(said.body))})
+        await broken.prepare(request)
+        await broken.write(said.body[: len(said.body) // 2])
+        request.transport.close()
+        return broken
