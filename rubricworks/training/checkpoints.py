@@ -1,0 +1,52 @@
+"""Where a training run left off: the newest checkpoint that was written to its end, and whether it is of this run."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+_RUN_FILE = "training.json"
+
+
+def run_digest(*parts: object) -> str:
+    """Identity of a training run: equal parts continue each other's checkpoints."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def last_checkpoint(out_dir: Path) -> Path | None:
+    """The newest complete checkpoint; a kill while saving leaves one without its state file, written last."""
+    found = []
+    for folder in Path(out_dir).glob("checkpoint-*"):
+        try:
+            state = json.loads((folder / "trainer_state.json").read_text())
+        except (OSError, ValueError):
+            continue
+        found.append((state["global_step"], folder))
+    return max(found)[1] if found else None
+
+
+def last_step(out_dir: Path) -> int:
+    """The optimizer step that training would continue after; 0 when it would begin anew."""
+    checkpoint = last_checkpoint(out_dir)
+    return 0 if checkpoint is None else int(checkpoint.name.removeprefix("checkpoint-"))
+
+
+def open_run(out_dir: Path, digest: str) -> Path | None:
+    """Prepare the folder for this run and return the checkpoint to continue from, if any.
+
+    Checkpoints of another run (a changed config, other data) are deleted, as are half-written ones.
+    """
+    out_dir.mkdir(parents=True, exist_ok=True)
+    run_file = out_dir / _RUN_FILE
+    try:
+        same_run = json.loads(run_file.read_text())["digest"] == digest
+    except (OSError, ValueError, KeyError, TypeError):
+        same_run = False
+    checkpoint = last_checkpoint(out_dir) if same_run else None
+    for folder in out_dir.glob("checkpoint-*"):
+        if not same_run or not (folder / "trainer_state.json").is_file():
+            shutil.rmtree(folder)
+    if not same_run:
+        shutil.rmtree(out_dir / "model", ignore_errors=True)
+        run_file.write_text(json.dumps({"digest": digest}) + "\n")
+    return checkpoint

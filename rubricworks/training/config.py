@@ -1,0 +1,156 @@
+"""What can be set about training. Free of torch, so that a recipe is checked before anything heavy is loaded."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class _Options(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TinyConfig(_Options):
+    """Shape of the laptop student; the defaults give 0.6 million parameters and 9 image tokens per 96 x 96 image."""
+
+    hidden: int = Field(128, ge=16)
+    layers: int = Field(2, ge=1)
+    heads: int = Field(4, ge=1)
+    intermediate: int = Field(384, ge=16)
+    vision_hidden: int = Field(64, ge=16)
+    vision_heads: int = Field(4, ge=1)
+    vision_depth: int = Field(1, ge=1)
+    patch: int = Field(16, ge=4)
+    merge: int = Field(2, ge=1)
+    image_side: int = Field(96, ge=32)
+    """Larger images are scaled down to about this many pixels squared."""
+    initializer_range: float = Field(0.08, gt=0)
+    max_tokens: int = Field(512, ge=64)
+
+    @model_validator(mode="after")
+    def _shapes_fit(self) -> "TinyConfig":
+        if self.hidden % (2 * self.heads) or self.vision_hidden % (4 * self.vision_heads):
+            raise ValueError("hidden must be a multiple of 2 x heads, and vision_hidden of 4 x vision_heads")
+        if self.image_side % (self.patch * self.merge):
+            raise ValueError(f"image_side {self.image_side} is not a multiple of patch x merge")
+        return self
+
+
+class LoraOptions(_Options):
+    """Low-rank adapters on the linear layers (Hu et al., 2021); the rest of the model is frozen."""
+
+    rank: int = Field(16, ge=1)
+    alpha: int = Field(32, ge=1)
+    dropout: float = Field(0.0, ge=0, lt=1)
+    targets: Literal["all-linear"] | tuple[str, ...] = "all-linear"
+    """Layer names, or every linear layer but the head that writes tokens."""
+
+
+class SftConfig(_Options):
+    """How to warm up; the defaults are the laptop student's."""
+
+    steps: int = Field(500, ge=1)
+    batch_size: int = Field(64, ge=1)
+    """Examples per optimizer step on each process."""
+    rows_per_pass: int | None = Field(None, ge=1)
+    """Examples per forward pass when batch_size does not fit in memory; must divide it."""
+    learning_rate: float = Field(3e-3, gt=0)
+    warmup: float = Field(0.05, ge=0, lt=1)
+    """Share of the steps over which the learning rate rises; it falls along a cosine afterwards."""
+    weight_decay: float = Field(0.0, ge=0)
+    max_grad_norm: float = Field(1.0, gt=0)
+    seed: int = 0
+    save_every: int = Field(100, ge=1)
+    log_every: int = Field(25, ge=1)
+    lora: LoraOptions | None = None
+    bf16: bool = False
+    gradient_checkpointing: bool = False
+
+
+class VllmOptions(_Options):
+    """Who writes the rollouts: the trainer itself (off), vLLM on the same GPUs, or a vLLM server elsewhere."""
+
+    mode: Literal["off", "colocate", "server"] = "off"
+    url: str = "http://127.0.0.1:8000"
+    """Of `trl vllm-serve`, for mode server."""
+    gpu_memory: float = Field(0.3, gt=0, lt=1)
+    """Share of GPU memory that vLLM takes, for mode colocate."""
+    tensor_parallel: int = Field(1, ge=1)
+    max_model_length: int | None = Field(None, ge=1)
+    sleep: bool = False
+    """Hand vLLM's memory back during the update, for mode colocate."""
+
+
+class AlarmConfig(_Options):
+    """When rising reward counts as hacked; see `rubricworks.training.alarm`."""
+
+    window: int = Field(20, ge=2)
+    """Steps at the start, and most recent steps, whose means are compared."""
+    patience: int = Field(5, ge=1)
+    """Steps in a row that must look hacked."""
+    reward_gain: float = Field(0.05, ge=0)
+    """Rise of the reward below which nothing is called hacking."""
+    growth: float = Field(1.5, gt=1)
+    """Factor by which captions may grow or shrink, in tokens and in objects named."""
+    repetition_gain: float = Field(0.1, gt=0)
+    """Rise in the share of repeated word sequences."""
+    held_out_loss: float = Field(0.05, gt=0)
+    """Fall of the held-out judge's score."""
+    stop: bool = False
+    """End training at the alarm instead of only saying so."""
+
+
+class PolicyConfig(_Options):
+    """GRPO as TRL implements it; the defaults are the laptop student's. Names in brackets are TRL's."""
+
+    steps: int | None = Field(200, ge=1)
+    epochs: float | None = Field(None, gt=0)
+    """Instead of steps: passes over the samples."""
+    group_size: int = 8
+    """Rollouts of one sample [num_generations]; at least 2, or there is nothing to compare with."""
+    prompts_per_step: int = Field(8, ge=1)
+    rows_per_pass: int | None = Field(None, ge=1)
+    """Rollouts per forward pass on each process when a step's do not fit in memory; must divide them."""
+    max_new_tokens: int = Field(44, ge=1)
+    temperature: float = Field(1.0, gt=0)
+    top_p: float = Field(1.0, gt=0, le=1)
+    learning_rate: float = Field(1.5e-4, gt=0)
+    lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
+    warmup: float = Field(0.0, ge=0, lt=1)
+    weight_decay: float = Field(0.0, ge=0)
+    max_grad_norm: float = Field(1.0, gt=0)
+    adam_betas: tuple[float, float] = (0.9, 0.999)
+    loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo"] = "dr_grpo"
+    scale_rewards: Literal["group", "batch", "none"] = "group"
+    """What the centred rewards of a group are divided by."""
+    beta: float = Field(0.0, ge=0)
+    """Weight of the KL penalty against the starting model."""
+    epsilon: float = Field(0.2, gt=0)
+    epsilon_high: float | None = Field(None, gt=0)
+    delta: float | None = Field(None, gt=1)
+    """Upper bound of the ratio where the advantage is negative (dual clip)."""
+    importance_level: Literal["token", "sequence"] = "token"
+    mask_truncated: bool = False
+    """Leave rollouts that hit max_new_tokens out of the loss."""
+    seed: int = 0
+    save_every: int = Field(50, ge=1)
+    log_every: int = Field(10, ge=1)
+    lora: LoraOptions | None = None
+    bf16: bool = False
+    gradient_checkpointing: bool = False
+    vllm: VllmOptions = VllmOptions()
+    refresh_every: int = Field(0, ge=0)
+    """Steps between two calls of the refresh function; 0 = never."""
+    probe_every: int = Field(0, ge=0)
+    """Steps between two calls of the held-out probe; 0 = never."""
+    alarm: AlarmConfig = AlarmConfig()
+
+    @model_validator(mode="after")
+    def _options_fit(self) -> "PolicyConfig":
+        if self.group_size < 2:
+            raise ValueError(f"group_size is {self.group_size}; a group needs at least 2 rollouts")
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError("give either steps or epochs (set the other one to null)")
+        rollouts = self.group_size * self.prompts_per_step
+        if self.rows_per_pass is not None and rollouts % self.rows_per_pass:
+            raise ValueError(f"rows_per_pass {self.rows_per_pass} does not divide the {rollouts} rollouts of a step")
+        return self

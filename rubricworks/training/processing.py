@@ -1,0 +1,132 @@
+"""The processor of the laptop student: text and images, no video, registered with `AutoProcessor` on import.
+
+Qwen3-VL's own processor needs a video processor, and that needs torchvision. Without a processor class that
+`AutoProcessor` can find by name it returns the bare tokenizer and says nothing, so every module that loads a model
+imports this one first.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from PIL import Image
+from transformers import AutoConfig, AutoProcessor, PreTrainedConfig, PreTrainedTokenizerBase
+from transformers.feature_extraction_utils import BatchFeature
+from transformers.image_utils import make_flat_list_of_images
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+from transformers.processing_utils import ProcessorMixin
+
+IMAGE_TOKEN = "<|image_pad|>"
+IMAGE_START = "<|vision_start|>"
+IMAGE_END = "<|vision_end|>"
+PAD, END, UNKNOWN, USER, ASSISTANT = "<|pad|>", "<|end|>", "<|unk|>", "<|user|>", "<|assistant|>"
+
+CHAT_TEMPLATE = (
+    "{%- for message in messages -%}"
+    "{{- '<|assistant|>' if message['role'] == 'assistant' else '<|user|>' -}}"
+    "{%- if message['content'] is string -%}{{- message['content'] -}}"
+    "{%- else -%}{%- for part in message['content'] -%}"
+    "{%- if part['type'] == 'image' -%}{{- '<|vision_start|><|image_pad|><|vision_end|>' -}}"
+    "{%- elif part['type'] == 'text' -%}{{- part['text'] -}}{%- endif -%}"
+    "{%- endfor -%}{%- endif -%}"
+    "{%- if message['role'] == 'assistant' -%}{{- '<|end|>' -}}{%- endif -%}"
+    "{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{- '<|assistant|>' -}}{%- endif -%}"
+)
+
+_CACHED_BYTES = 128 * 2**20
+"""How much a processor keeps of prepared images: rollouts of a group share one, and TRL prepares each twice."""
+
+
+class TinyVLProcessor(ProcessorMixin):
+    """Turns a chat with images into token ids and Qwen-VL patches.
+
+    The patches of an image depend on nothing but its pixels, so they are kept in memory by digest.
+    """
+
+    return_mm_token_type_ids = True
+    text_kwargs = {"return_token_type_ids": False}  # noqa: RUF012 - the mixin reads a plain class attribute
+
+    def __init__(
+        self,
+        image_processor: Qwen2VLImageProcessorPil | None = None,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        chat_template: str | None = None,
+    ) -> None:
+        self.image_token = IMAGE_TOKEN
+        self.image_token_id = tokenizer.convert_tokens_to_ids(IMAGE_TOKEN)
+        super().__init__(image_processor, tokenizer, chat_template=chat_template)
+
+    def replace_image_token(self, image_inputs: dict, image_idx: int, **kwargs) -> str:
+        grid = image_inputs["image_grid_thw"][image_idx]
+        return self.image_token * (int(grid.prod()) // self.image_processor.merge_size**2)
+
+    def _process_images(self, images, **kwargs) -> tuple[BatchFeature, list[str]]:
+        return_tensors = kwargs.pop("return_tensors", None)
+        prepared = [self._prepare(image, kwargs) for image in make_flat_list_of_images(images)]
+        features = BatchFeature(
+            {
+                "pixel_values": np.concatenate([patches for patches, _ in prepared]),
+                "image_grid_thw": np.concatenate([grid for _, grid in prepared]),
+            },
+            tensor_type=return_tensors,
+        )
+        return features, [self.replace_image_token(features, index) for index in range(len(prepared))]
+
+    def _prepare(self, image: Image.Image, options: dict) -> tuple[np.ndarray, np.ndarray]:
+        cache: OrderedDict = self.__dict__.setdefault("_prepared", OrderedDict())
+        pixels = np.asarray(image)
+        key = (pixels.shape, hashlib.blake2b(pixels.tobytes(), digest_size=16).digest(), repr(sorted(options.items())))
+        if key not in cache:
+            features = self.image_processor([image], **options)
+            patches, grid = np.asarray(features["pixel_values"]), np.asarray(features["image_grid_thw"])
+            while cache and (len(cache) + 1) * patches.nbytes > _CACHED_BYTES:
+                cache.popitem(last=False)
+            cache[key] = (patches, grid)
+        cache.move_to_end(key)
+        return cache[key]
+
+    def to_dict(self) -> dict:
+        fields = super().to_dict()
+        fields.pop("_prepared", None)
+        return fields
+
+    def __deepcopy__(self, memo: dict) -> "TinyVLProcessor":
+        return type(self)(self.image_processor, self.tokenizer, chat_template=self.chat_template)
+
+    def post_process_image_text_to_text(self, generated_outputs, skip_special_tokens=True, **kwargs) -> list[str]:
+        return self.tokenizer.batch_decode(generated_outputs, skip_special_tokens=skip_special_tokens, **kwargs)
+
+    @property
+    def model_input_names(self) -> list[str]:
+        return [*super().model_input_names, "mm_token_type_ids"]
+
+
+class TinyVLConfig(PreTrainedConfig):
+    """A key for the registration only: the student's own config is Qwen3-VL's, whose processor must stay as it is."""
+
+    model_type = "rubricworks_tiny_vl"
+
+
+AutoConfig.register(TinyVLConfig.model_type, TinyVLConfig, exist_ok=True)
+AutoProcessor.register(TinyVLConfig, TinyVLProcessor, exist_ok=True)
+
+
+def image_messages(image: Image.Image | None, prompt: str) -> list[dict]:
+    """One user turn; image None leaves an unfilled place for it, as TRL wants."""
+    place = {"type": "image"} if image is None else {"type": "image", "image": image}
+    return [{"role": "user", "content": [place, {"type": "text", "text": prompt}]}]
+
+
+def encode_prompts(processor, images: Sequence[Image.Image], prompts: Sequence[str]) -> dict[str, torch.Tensor]:
+    """Left-padded model inputs that end where the model's answer begins; works for any processor with a template."""
+    encoded = processor.apply_chat_template(
+        [image_messages(image, prompt) for image, prompt in zip(images, prompts, strict=True)],
+        add_generation_prompt=True,
+        tokenize=True,
+        return_dict=True,
+        processor_kwargs={"return_tensors": "pt", "padding": True, "padding_side": "left"},
+    )
+    return dict(encoded)

@@ -1,0 +1,78 @@
+"""One line every few steps, for people and for logs alike: no progress bars, no dictionaries of metrics."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from transformers import TrainerCallback
+from transformers.utils import logging as transformers_logging
+
+logger = logging.getLogger(__name__)
+
+
+class StepLog(NamedTuple):
+    """What a trainer says of itself at a step."""
+
+    step: int
+    steps: int
+    metrics: dict[str, float]
+    seconds_per_step: float
+    seconds_left: float
+
+
+class StepLines(TrainerCallback):
+    """Logs `warm-up 50/500 · loss 1.23 · 0.18 s/step · 1m21s left` at each of the trainer's logging steps.
+
+    Args:
+        shown: metric name -> how the line calls it.
+        listener: gets the same as a value.
+    """
+
+    def __init__(self, title: str, shown: dict[str, str], listener: Callable[[StepLog], None] | None = None) -> None:
+        self.title, self.shown, self.listener = title, shown, listener
+
+    def on_train_begin(self, args, state, control, **kwargs) -> None:
+        self._step, self._time = state.global_step, time.monotonic()
+        if state.global_step:
+            logger.info("%s continues after step %d", self.title, state.global_step)
+
+    def on_log(self, args, state, control, logs=None, **kwargs) -> None:
+        steps = state.global_step - self._step
+        if not state.is_world_process_zero or steps < 1:
+            return
+        now = time.monotonic()
+        pace = (now - self._time) / steps
+        self._step, self._time = state.global_step, now
+        metrics = {name: value for name, value in (logs or {}).items() if isinstance(value, int | float)}
+        log = StepLog(state.global_step, state.max_steps, metrics, pace, pace * (state.max_steps - state.global_step))
+        figures = [f"{label} {metrics[name]:.3g}" for name, label in self.shown.items() if name in metrics]
+        logger.info(
+            "%s %d/%d · %s · %.2f s/step · %s left",
+            self.title,
+            log.step,
+            log.steps,
+            " · ".join(figures),
+            pace,
+            _duration(log.seconds_left),
+        )
+        if self.listener is not None:
+            self.listener(log)
+
+
+@contextmanager
+def no_progress_bars() -> Iterator[None]:
+    """Silence the bars of loading and saving weights, which write thousands of lines into a log file."""
+    shown = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            transformers_logging.enable_progress_bar()
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes}m{seconds:02d}s" if minutes else f"{seconds}s"

@@ -1,0 +1,151 @@
+"""Supervised warm-up: teach a vision-language model to write captions like the given ones.
+
+A plain `transformers.Trainer`: the loss is the model's own, on the caption's tokens only. It continues from its last
+complete checkpoint, exactly: weights, optimizer, schedule, order of the data and random state.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch.utils.data import Dataset
+from transformers import PrinterCallback, ProcessorMixin, Trainer, TrainingArguments
+
+from rubricworks.errors import UserError
+from rubricworks.training.allocator import keep_freed_memory
+from rubricworks.training.checkpoints import open_run, run_digest
+from rubricworks.training.config import SftConfig
+from rubricworks.training.generate import decode_image, load_model
+from rubricworks.training.lora import save_plain_model, with_adapters
+from rubricworks.training.precision import check_bf16
+from rubricworks.training.processing import encode_prompts, image_messages
+from rubricworks.training.progress import StepLines, StepLog, no_progress_bars
+
+
+class Example(NamedTuple):
+    """One image with what to say of it."""
+
+    image: bytes
+    prompt: str
+    caption: str
+
+
+def train_sft(
+    model_dir: str | Path,
+    examples: Iterable[tuple[bytes, str, str]],
+    out_dir: Path,
+    config: SftConfig,
+    *,
+    on_log: Callable[[StepLog], None] | None = None,
+) -> Path:
+    """Train on (image, prompt, caption) triples and return `out_dir/"model"`, a plain Hugging Face directory.
+
+    Called again with the same arguments after a kill, it goes on from the last checkpoint to the same weights.
+
+    Raises:
+        UserError: no examples, a model that cannot be loaded, or options that do not fit together or this machine.
+    """
+    rows = [Example(*example) for example in examples]
+    if not rows:
+        raise UserError("the warm-up has no examples; give at least one image with a caption")
+    per_pass = config.rows_per_pass or config.batch_size
+    if config.batch_size % per_pass:
+        raise UserError(f"rows_per_pass {per_pass} does not divide batch_size {config.batch_size}; make it a divisor")
+    check_bf16(config.bf16)
+    keep_freed_memory()
+    out_dir = Path(out_dir)
+    model, processor = load_model(model_dir, dtype="float32")
+    if config.lora is not None:
+        model = with_adapters(model, config.lora)
+    captions = [(row.prompt, row.caption, len(row.image)) for row in rows]
+    digest = run_digest("sft", str(model_dir), config.model_dump(exclude={"save_every", "log_every"}), captions)
+    checkpoint = open_run(out_dir, digest)
+
+    arguments = TrainingArguments(
+        output_dir=str(out_dir),
+        max_steps=config.steps,
+        per_device_train_batch_size=per_pass,
+        gradient_accumulation_steps=config.batch_size // per_pass,
+        learning_rate=config.learning_rate,
+        lr_scheduler_type="cosine",
+        warmup_steps=round(config.warmup * config.steps),
+        weight_decay=config.weight_decay,
+        max_grad_norm=config.max_grad_norm,
+        seed=config.seed,
+        bf16=config.bf16,
+        activation_checkpointing=config.gradient_checkpointing,
+        save_strategy="steps",
+        save_steps=config.save_every,
+        save_total_limit=2,
+        logging_steps=config.log_every,
+        optim="adamw_torch_fused",
+        remove_unused_columns=False,
+        dataloader_pin_memory=False,
+        disable_tqdm=True,
+        report_to="none",
+    )
+    trainer = Trainer(
+        model=model,
+        args=arguments,
+        train_dataset=_Rows(rows),
+        data_collator=CaptionCollator(processor),
+        processing_class=processor,
+        callbacks=[StepLines("warm-up", {"loss": "loss", "learning_rate": "lr"}, on_log)],
+    )
+    trainer.remove_callback(PrinterCallback)
+    with no_progress_bars():
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    if trainer.is_world_process_zero():
+        save_plain_model(trainer.accelerator.unwrap_model(trainer.model), processor, out_dir / "model")
+    trainer.accelerator.wait_for_everyone()
+    return out_dir / "model"
+
+
+class CaptionCollator:
+    """Examples to one batch: prompts padded on the left, captions on the right, labels on the captions alone."""
+
+    def __init__(self, processor: ProcessorMixin) -> None:
+        self.processor = processor
+
+    def __call__(self, examples: Sequence[Example]) -> dict[str, torch.Tensor]:
+        images = [decode_image(example.image) for example in examples]
+        batch = encode_prompts(self.processor, images, [example.prompt for example in examples])
+        tokenizer = self.processor.tokenizer
+        answers = tokenizer(
+            [self._answer(example) for example in examples],
+            add_special_tokens=False,
+            padding=True,
+            padding_side="right",
+            return_tensors="pt",
+        )
+        ids, mask = answers["input_ids"], answers["attention_mask"]
+        prompt_length = batch["input_ids"].shape[1]
+        labels = torch.cat([torch.full_like(batch["input_ids"], -100), ids.masked_fill(mask == 0, -100)], dim=1)
+        for name, tensor in batch.items():
+            if name.endswith("token_type_ids") and tensor.shape[1] == prompt_length:
+                batch[name] = torch.cat([tensor, tensor.new_zeros(ids.shape)], dim=1)
+        batch["input_ids"] = torch.cat([batch["input_ids"], ids], dim=1)
+        batch["attention_mask"] = torch.cat([batch["attention_mask"], mask], dim=1)
+        return {**batch, "labels": labels}
+
+    def _answer(self, example: Example) -> str:
+        """The text that follows the prompt in the model's own template, up to its end token."""
+        question = image_messages(None, example.prompt)
+        answer = {"role": "assistant", "content": [{"type": "text", "text": example.caption}]}
+        prompt = self.processor.apply_chat_template(question, add_generation_prompt=True, tokenize=False)
+        whole = self.processor.apply_chat_template([*question, answer], tokenize=False)
+        end = self.processor.tokenizer.eos_token or ""
+        written = whole.removeprefix(prompt) if whole.startswith(prompt) else example.caption
+        return written.split(end)[0] + end if end else written
+
+
+class _Rows(Dataset):
+    def __init__(self, rows: list[Example]) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Example:
+        return self.rows[index]
