@@ -1,0 +1,128 @@
+"""RubricReward as TRL calls it: rows in, one number or None a row out."""
+
+import asyncio
+import io
+import json
+
+import pytest
+from PIL import Image
+from scripted_server import fail, say
+
+from rubricworks.adapters.trl import RubricReward
+from rubricworks.errors import UserError
+from rubricworks.grading import Grader
+from rubricworks.llm import ChatClient, Endpoint
+from rubricworks.rewards import weighted_reward
+from rubricworks.rubrics import Criterion, Rubric
+
+RUBRIC = Rubric(
+    criteria=(
+        Criterion(criterion="red", evaluation_rule="passes if red is named", weight=3),
+        Criterion(criterion="circle", evaluation_rule="passes if a circle is named", weight=1),
+    )
+)
+OTHER = Rubric(criteria=(Criterion(criterion="blue", evaluation_rule="passes if blue is named", weight=2),))
+
+
+def word_judge(_, body):
+    """Meets a criterion when the caption holds its title; breaks down over "outage"."""
+    user = body["messages"][1]["content"]
+    text = user if isinstance(user, str) else user[-1]["text"]
+    caption = text.split("<caption>\n")[1]
+    if "outage" in caption:
+        return fail(400)
+    criteria = json.loads(text.split("<criteria>\n")[1].split("\n</criteria>")[0])
+    verdicts = [{"id": c["id"], "reasoning": "looked", "score": int(c["criterion"] in caption)} for c in criteria]
+    return say(json.dumps({"verdicts": verdicts}))
+
+
+def reward_rows(server, completions, columns, *, exposure="text", **options):
+    async def run():
+        async with ChatClient(Endpoint(url=server.url, model="j", attempts=1)) as client:
+            reward = RubricReward(Grader(client, exposure=exposure), **options)
+            values = await reward(prompts=["p"] * len(completions), completions=completions, **columns)
+            return values, reward
+
+    return asyncio.run(run())
+
+
+def test_the_reward_is_the_share_of_the_weight_that_was_met(serve):
+    text = RUBRIC.model_dump_json()
+    values, reward = reward_rows(
+        serve(word_judge),
+        ["a red circle", "a red square", "one circle", ""],
+        {"rubric": [text] * 4, "sample_id": ["a", "a", "b", "b"], "completion_ids": [[1]] * 4},
+    )
+    assert values == [1.0, 0.75, 0.25, 0.0]
+    assert [card.sample_id for card in reward.scorecards] == ["a", "a", "b", "b"]
+    assert [card.response for card in reward.scorecards] == ["a red circle", "a red square", "one circle", ""]
+
+
+def test_a_row_that_could_not_be_judged_is_none_and_the_others_keep_their_reward(serve):
+    logged = []
+    columns = {"rubric": [RUBRIC, RUBRIC, OTHER], "log_metric": lambda name, value: logged.append((name, value))}
+    values, reward = reward_rows(serve(word_judge), ["red", "outage", "blue"], columns)
+    assert values == [0.75, None, 1.0]
+    assert not reward.scorecards[1].complete
+    assert logged == [("rubric_reward/unjudged", pytest.approx(1 / 3))]
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        "a red circle",
+        [{"role": "assistant", "content": "a red circle"}],
+        [{"role": "assistant", "content": [{"type": "text", "text": "a red "}, {"type": "text", "text": "circle"}]}],
+    ],
+)
+@pytest.mark.parametrize("form", [RUBRIC, RUBRIC.model_dump_json(), RUBRIC.model_dump()])
+def test_completions_and_rubrics_are_read_in_each_of_their_forms(serve, completion, form):
+    values, reward = reward_rows(serve(word_judge), [completion], {"criteria": [form]}, rubric_column="criteria")
+    assert values == [1.0]
+    assert reward.scorecards[0].response == "a red circle"
+
+
+def test_another_way_to_reduce_a_scorecard_is_taken(serve):
+    values, _ = reward_rows(
+        serve(word_judge), ["red"], {"rubric": [RUBRIC]}, reduce=lambda credits, weights: min(credits)
+    )
+    assert values == [0.0]
+
+
+def picture(kind):
+    image = Image.new("RGB", (4, 4), "red")
+    if kind == "pil":
+        return image
+    encoded = io.BytesIO()
+    image.save(encoded, "PNG")
+    return encoded.getvalue() if kind == "bytes" else {"bytes": encoded.getvalue(), "path": None}
+
+
+@pytest.mark.parametrize("kind", ["pil", "bytes", "record"])
+@pytest.mark.parametrize("column", ["image", "images"])
+def test_a_judge_that_may_see_the_image_gets_it_from_the_row(serve, kind, column):
+    server = serve(word_judge)
+    image = picture(kind) if column == "image" else [picture(kind)]
+    values, _ = reward_rows(server, ["red circle"], {"rubric": [RUBRIC], column: [image]}, exposure="image")
+    assert values == [1.0]
+    part = server.chats[0].body["messages"][1]["content"][0]
+    assert part["image_url"]["url"].startswith("data:image/png;base64,")
+
+
+def test_what_is_missing_is_named(serve):
+    server = serve(word_judge)
+    with pytest.raises(UserError, match="no column 'rubric'"):
+        reward_rows(server, ["x"], {"prompt_id": [1]})
+    with pytest.raises(UserError, match="row 1 of the batch is not a rubric"):
+        reward_rows(server, ["x", "y"], {"rubric": [RUBRIC.model_dump_json(), "{}"]})
+    with pytest.raises(UserError, match="image column holds none"):
+        reward_rows(server, ["x"], {"rubric": [RUBRIC]}, exposure="image")
+
+
+def test_trl_takes_it_for_an_async_reward_with_a_name():
+    from trl.trainer.utils import is_async_callable
+
+    reward = RubricReward(Grader(ChatClient("http://127.0.0.1:1/v1", "m")))
+    assert is_async_callable(reward)
+    assert reward.__name__ == "rubric_reward"
+    assert reward.reduce is weighted_reward
