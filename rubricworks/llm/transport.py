@@ -24,6 +24,8 @@ from rubricworks.rubrics import ErrorClass
 
 _RETRIED_STATUSES = frozenset({408, 425, 429})
 _LONGEST_WAIT_S = 60.0
+_RAW_KEPT = 20_000
+"""Bytes of a failed answer that the error keeps."""
 
 
 @dataclass
@@ -113,12 +115,11 @@ class Transport:
             payload = payload.replace(self._key, b"***")
         if answer.status == 200:
             return payload
-        raw = payload[:20_000].decode("utf-8", "replace")
+        raw = payload[:_RAW_KEPT].decode("utf-8", "replace")
         if 300 <= answer.status < 400:
             raise RequestFailed(f"HTTP {answer.status}: redirects are refused", raw, retry=False, status=answer.status)
-        excerpt = " ".join(raw[:2_000].split())[:300]
         raise RequestFailed(
-            f"HTTP {answer.status}: {excerpt}" if excerpt else f"HTTP {answer.status}",
+            f"HTTP {answer.status}: {_excerpt(raw)}",
             raw,
             retry=answer.status >= 500 or answer.status in _RETRIED_STATUSES,
             wait=_seconds_to_wait(answer.headers.get("Retry-After")),
@@ -142,7 +143,8 @@ class Transport:
         try:
             return read_answer(payload)
         except ValueError as error:
-            raise RequestFailed(str(error), payload[:20_000].decode("utf-8", "replace"), retry=True) from None
+            raw = payload[:_RAW_KEPT].decode("utf-8", "replace")
+            raise RequestFailed(f"{error}: {_excerpt(raw)}", raw, retry=True) from None
 
     def _retrying(self) -> AsyncIterable[stamina.Attempt]:
         return stamina.retry_context(
@@ -211,6 +213,10 @@ def _reason(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientPayloadError):
         return "the answer broke off"
     return f"the connection failed ({type(error).__name__})"
+
+
+def _excerpt(raw: str) -> str:
+    return " ".join(raw[:2_000].split())[:300] or "the body is empty"
 
 
 def _seconds_to_wait(retry_after: str | None) -> float | None:
