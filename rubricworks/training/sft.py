@@ -18,7 +18,7 @@ from rubricworks.training.checkpoints import open_run, run_digest
 from rubricworks.training.config import SftConfig
 from rubricworks.training.generate import decode_image, load_model
 from rubricworks.training.lora import save_plain_model, with_adapters
-from rubricworks.training.precision import check_bf16
+from rubricworks.training.machine import check_bf16, check_sharding
 from rubricworks.training.processing import encode_prompts, image_messages
 from rubricworks.training.progress import StepLines, StepLog, no_progress_bars
 
@@ -53,6 +53,7 @@ def train_sft(
     if config.batch_size % per_pass:
         raise UserError(f"rows_per_pass {per_pass} does not divide batch_size {config.batch_size}; make it a divisor")
     check_bf16(config.bf16)
+    check_sharding(config.lora)
     keep_freed_memory()
     out_dir = Path(out_dir)
     model, processor = load_model(model_dir, dtype="float32")

@@ -1,0 +1,36 @@
+"""Whether this machine can do what a config asks for; asked before any model is loaded."""
+
+import importlib.util
+import os
+
+import torch
+
+from rubricworks.errors import UserError
+from rubricworks.training.config import LoraOptions, VllmOptions
+
+
+def check_bf16(wanted: bool) -> None:
+    """Raises UserError where bf16 would be emulated or refused."""
+    if not wanted:
+        return
+    if torch.cuda.is_available():
+        if not torch.cuda.is_bf16_supported(including_emulation=False):
+            raise UserError(f"bf16: {torch.cuda.get_device_name()} has no bf16 arithmetic; set bf16 to false")
+    elif not torch.backends.mps.is_available():
+        raise UserError("bf16: there is no GPU here, and bf16 training on a CPU is slower and worse; set bf16 to false")
+
+
+def check_vllm(options: VllmOptions) -> None:
+    """Raises UserError where vLLM is wanted and cannot be had."""
+    if options.mode == "off":
+        return
+    if importlib.util.find_spec("vllm") is None:
+        raise UserError(f'vllm.mode is {options.mode}, but vllm is not installed: pip install "rubricworks[gpu]"')
+    if not torch.cuda.is_available():
+        raise UserError(f"vllm.mode is {options.mode}, but there is no GPU here; set vllm.mode to off")
+
+
+def check_sharding(lora: LoraOptions | None) -> None:
+    """Raises UserError for adapters under FSDP: they could not be merged into a plain model at the end."""
+    if lora is not None and os.environ.get("ACCELERATE_USE_FSDP", "").lower() in ("1", "true"):
+        raise UserError("lora under FSDP cannot be merged into a plain model; train without FSDP, or without lora")

@@ -1,0 +1,231 @@
+"""Policy RL: GRPO on any vision-language model, with a reward that is an async function of the responses.
+
+The trainer is TRL's. What is added: each step's rollouts are handed to the caller, rubrics can be refreshed with the
+current policy, a held-out probe and an alarm watch for reward hacking, and the end is a plain model directory.
+Training goes on from its last complete checkpoint; on a CPU to the very same weights.
+"""
+
+import hashlib
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from datasets import Dataset
+from transformers import PrinterCallback
+from trl import GRPOConfig
+
+from rubricworks.errors import UserError
+from rubricworks.training.alarm import Alarm, StepStats
+from rubricworks.training.allocator import keep_freed_memory
+from rubricworks.training.checkpoints import open_run, run_digest
+from rubricworks.training.config import PolicyConfig
+from rubricworks.training.generate import decode_image, generate_captions, load_model
+from rubricworks.training.lora import save_plain_model, with_adapters
+from rubricworks.training.machine import check_bf16, check_sharding, check_vllm
+from rubricworks.training.progress import StepLines, StepLog, no_progress_bars
+from rubricworks.training.rollouts import NoUnjudgedDump, PolicyTrainer, StepRollouts
+from rubricworks.training.watch import PolicyWatch, Probe, Refresh
+
+Reward = Callable[..., Awaitable[Sequence[float | None]]]
+"""`await reward(prompts=…, completions=…, sample_id=[…], rubric=[…], …)`: a number per completion, None: not judged."""
+
+_COLUMNS = ("sample_id", "image", "prompt", "rubric")
+
+
+class PolicyResult(NamedTuple):
+    """A finished (or, at an alarm, stopped) training."""
+
+    model_dir: Path
+    steps: int
+    alarm: Alarm | None
+    history: tuple[StepStats, ...]
+
+
+def train_policy(
+    model_dir: str | Path,
+    samples: Dataset | Iterable[Mapping],
+    reward: Reward,
+    out_dir: Path,
+    config: PolicyConfig,
+    *,
+    on_step: Callable[[StepRollouts], None] | None = None,
+    on_log: Callable[[StepLog], None] | None = None,
+    refresh: Refresh | None = None,
+    probe: Probe | None = None,
+) -> PolicyResult:
+    """Train the model on the samples' rewards; the result's `model_dir` is a plain Hugging Face directory.
+
+    Args:
+        samples: rows with sample_id, image (encoded bytes), prompt, rubric and whatever else the reward wants.
+        on_step: gets every rollout once; a step that is repeated after a kill is handed out again under its number.
+        refresh, probe: see `rubricworks.training.watch`; called every `refresh_every` / `probe_every` steps.
+    Raises:
+        UserError: samples or options that cannot work, found before any step, or rewards that never come.
+    """
+    out_dir = Path(out_dir)
+    rollouts = config.group_size * config.prompts_per_step
+    check_bf16(config.bf16)
+    check_vllm(config.vllm)
+    check_sharding(config.lora)
+    per_process = _rows_per_process(config, rollouts)
+    dataset = _dataset(samples, config.prompts_per_step)
+    keep_freed_memory()
+    dtype = "bfloat16" if config.bf16 and config.lora else "float32"
+    model, processor = load_model(model_dir, dtype=dtype)
+    processor.tokenizer.padding_side = "left"
+    if config.lora is not None:
+        model = with_adapters(model, config.lora)
+    schedule = config.model_dump(exclude={"save_every", "log_every", "alarm", "probe_every"})
+    checkpoint = open_run(out_dir, run_digest("policy", str(model_dir), schedule, _digest(dataset)))
+
+    generate = partial(_generate, processor, config)
+    watch = PolicyWatch(config, out_dir / "steps.jsonl", generate, refresh, probe)
+
+    def hand_out(step: StepRollouts) -> None:
+        watch.take(step)
+        if on_step is not None:
+            on_step(step)
+
+    logging.getLogger("trl.trainer.grpo_trainer").addFilter(NoUnjudgedDump())
+    trainer = PolicyTrainer(
+        model=model,
+        reward_funcs=[reward],
+        args=_trl_config(config, out_dir, per_process),
+        train_dataset=dataset,
+        processing_class=processor,
+        callbacks=[StepLines("policy", _SHOWN, on_log), watch],
+        on_rollouts=hand_out,
+    )
+    trainer.remove_callback(PrinterCallback)
+    generate.keywords["model"] = trainer.accelerator.unwrap_model(trainer.model)
+    watch.restore(0 if checkpoint is None else int(checkpoint.name.removeprefix("checkpoint-")))
+    if not watch.must_stop:
+        with no_progress_bars():
+            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    _save(trainer, out_dir / "model")
+    return PolicyResult(out_dir / "model", len(watch.history), watch.alarm.alarm, tuple(watch.history))
+
+
+_SHOWN = {"reward": "reward", "completions/mean_length": "tokens", "entropy": "entropy", "learning_rate": "lr"}
+
+
+def _trl_config(config: PolicyConfig, out_dir: Path, per_process: int) -> GRPOConfig:
+    rows = config.rows_per_pass or per_process
+    length = {"max_steps": config.steps} if config.steps is not None else {"num_train_epochs": config.epochs}
+    vllm = config.vllm
+    return GRPOConfig(
+        output_dir=str(out_dir),
+        **length,
+        per_device_train_batch_size=rows,
+        gradient_accumulation_steps=per_process // rows,
+        num_generations=config.group_size,
+        max_completion_length=config.max_new_tokens,
+        temperature=config.temperature,
+        top_p=config.top_p,
+        learning_rate=config.learning_rate,
+        lr_scheduler_type=_SCHEDULES[config.lr_schedule],
+        warmup_steps=config.warmup,
+        weight_decay=config.weight_decay,
+        max_grad_norm=config.max_grad_norm,
+        adam_beta1=config.adam_betas[0],
+        adam_beta2=config.adam_betas[1],
+        optim="adamw_torch_fused",
+        loss_type=config.loss_type,
+        scale_rewards=config.scale_rewards,
+        beta=config.beta,
+        epsilon=config.epsilon,
+        epsilon_high=config.epsilon_high,
+        delta=config.delta,
+        importance_sampling_level=config.importance_level,
+        mask_truncated_completions=config.mask_truncated,
+        seed=config.seed,
+        bf16=config.bf16,
+        activation_checkpointing=config.gradient_checkpointing,
+        use_vllm=vllm.mode != "off",
+        vllm_mode="server" if vllm.mode == "off" else vllm.mode,
+        vllm_server_base_url=vllm.url if vllm.mode == "server" else None,
+        vllm_gpu_memory_utilization=vllm.gpu_memory,
+        vllm_tensor_parallel_size=vllm.tensor_parallel,
+        vllm_max_model_length=vllm.max_model_length,
+        vllm_enable_sleep_mode=vllm.sleep,
+        save_strategy="steps",
+        save_steps=config.save_every,
+        save_total_limit=2,
+        logging_steps=config.log_every,
+        remove_unused_columns=False,
+        dataloader_pin_memory=False,
+        disable_tqdm=True,
+        report_to="none",
+    )
+
+
+_SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
+
+
+def _rows_per_process(config: PolicyConfig, rollouts: int) -> int:
+    """TRL's reward functions see the rows of their own process, so each must hold whole groups."""
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    per_process, left_over = divmod(rollouts, processes)
+    if left_over or per_process % config.group_size:
+        raise UserError(
+            f"prompts_per_step {config.prompts_per_step} does not divide over {processes} processes; "
+            "make it a multiple of their number"
+        )
+    if config.rows_per_pass is not None and per_process % config.rows_per_pass:
+        raise UserError(f"rows_per_pass {config.rows_per_pass} does not divide the {per_process} rollouts per process")
+    return per_process
+
+
+def _dataset(samples: Dataset | Iterable[Mapping], at_least: int) -> Dataset:
+    dataset = samples if isinstance(samples, Dataset) else Dataset.from_list([dict(row) for row in samples])
+    if len(dataset) < at_least:
+        raise UserError(
+            f"{len(dataset)} samples with a rubric, but prompts_per_step is {at_least}; add samples or lower it"
+        )
+    if missing := [column for column in _COLUMNS if column not in dataset.column_names]:
+        raise UserError(f"the training samples have no column {', '.join(missing)}")
+    return dataset.with_transform(_as_conversations)
+
+
+def _as_conversations(rows: dict[str, list]) -> dict[str, list]:
+    """Decoded only when a batch is drawn: images stay encoded on disk and in memory."""
+    return {
+        **rows,
+        "image": [decode_image(image) for image in rows["image"]],
+        "prompt": [[{"role": "user", "content": prompt}] for prompt in rows["prompt"]],
+    }
+
+
+def _digest(dataset: Dataset) -> str:
+    digest = hashlib.sha256()
+    for row in dataset.with_format(None).select_columns(["sample_id", "prompt", "rubric"]):
+        digest.update(repr(sorted(row.items())).encode())
+    return digest.hexdigest()
+
+
+def _generate(processor, config: PolicyConfig, images, prompts, *, model, temperature=0.0, seed=0):
+    return generate_captions(
+        model,
+        processor,
+        images,
+        prompts,
+        max_new_tokens=config.max_new_tokens,
+        temperature=temperature,
+        top_p=config.top_p,
+        batch_size=config.rows_per_pass or 64,
+        seed=seed,
+    )
+
+
+def _save(trainer: PolicyTrainer, out: Path) -> None:
+    if trainer.is_fsdp_enabled:
+        state = trainer.accelerator.get_state_dict(trainer.model_wrapped)
+        if trainer.is_world_process_zero():
+            trainer.accelerator.unwrap_model(trainer.model).save_pretrained(out, state_dict=state)
+            trainer.processing_class.save_pretrained(out)
+    elif trainer.is_world_process_zero():
+        save_plain_model(trainer.accelerator.unwrap_model(trainer.model), trainer.processing_class, out)
+    trainer.accelerator.wait_for_everyone()

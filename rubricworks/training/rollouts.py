@@ -1,0 +1,75 @@
+"""GRPO with one addition: every step's rollouts are handed out, with what they earned."""
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from accelerate.utils import gather_object
+from trl import GRPOTrainer
+
+from rubricworks.errors import UserError
+
+_UNJUDGED_STEPS = 3
+
+
+class StepRollouts(NamedTuple):
+    """All rollouts drawn for one optimizer step, group by group; the lists are aligned."""
+
+    step: int
+    sample_ids: list[str]
+    responses: list[str]
+    tokens: list[int]
+    rewards: list[float | None]
+    """None where the response could not be judged."""
+    advantages: list[float]
+
+
+class PolicyTrainer(GRPOTrainer):
+    """TRL's trainer, plus `on_rollouts`, called on the main process once per batch of rollouts.
+
+    The two methods it wraps are private to TRL; tests/training/test_trl_contract.py holds what is relied upon.
+    """
+
+    def __init__(self, *args: Any, on_rollouts: Callable[[StepRollouts], None], **kwargs: Any) -> None:
+        self._on_rollouts = on_rollouts
+        self._scored: tuple[list[tuple[str, str, int]], list[float]] = ([], [])
+        self._unjudged_steps = 0
+        super().__init__(*args, **kwargs)
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        rows = [
+            (str(row["sample_id"]), _text(completion), len(ids))
+            for row, completion, ids in zip(inputs, completions, completion_ids_list, strict=True)
+        ]
+        self._scored = (gather_object(rows), rewards_per_func[:, 0].tolist())
+        return rewards_per_func
+
+    def _generate_and_score_completions(self, inputs):
+        step = self.state.global_step + 1
+        output = super()._generate_and_score_completions(inputs)
+        rows, scores = self._scored
+        advantages = self.accelerator.gather(output["advantages"]).tolist()
+        rewards = [None if math.isnan(score) else score for score in scores]
+        if self.accelerator.is_main_process:
+            sample_ids, responses, tokens = (list(column) for column in zip(*rows, strict=True))
+            self._on_rollouts(StepRollouts(step, sample_ids, responses, tokens, rewards, advantages))
+        self._unjudged_steps = self._unjudged_steps + 1 if all(reward is None for reward in rewards) else 0
+        if self._unjudged_steps == _UNJUDGED_STEPS:
+            raise UserError(
+                f"no rollout could be judged in the last {_UNJUDGED_STEPS} steps (up to step {step}); check the "
+                "judge's endpoint and run again: training continues from its last checkpoint"
+            )
+        return output
+
+
+def _text(completion: str | Sequence[dict]) -> str:
+    return completion if isinstance(completion, str) else "".join(turn["content"] or "" for turn in completion)
+
+
+class NoUnjudgedDump(logging.Filter):
+    """Drops TRL's warning on a row without a reward: it prints every column of the row."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not str(record.msg).startswith("All reward functions returned None")
