@@ -18,10 +18,10 @@ from rubricworks.world.scene import Scene, generate_scenes, rng_of
 CAPTION_NOISE = Faults(
     omits_big=0.25,
     omits_small=0.25,
-    wrong_cell=0.03,
-    wrong_size=0.03,
-    wrong_colour=0.03,
-    wrong_shape=0.03,
+    wrong_cell=0.04,
+    wrong_size=0.04,
+    wrong_colour=0.04,
+    wrong_shape=0.04,
     invents=0.08,
     misses_word=0.25,
 )
