@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.world.captions import write_caption
+from rubricworks.world.oracle import score_caption
 from rubricworks.world.parsing import Mention
 from rubricworks.world.rules import (
     GivesCount,
@@ -18,6 +19,7 @@ from rubricworks.world.rules import (
     ReadsWord,
     Rule,
     holds,
+    noun_phrase,
     parse_rule,
     write_rule,
 )
@@ -160,6 +162,21 @@ def test_every_rubric_of_the_committee_is_a_valid_rubric_with_rules_that_the_tru
                 passed += holds(rule, write_caption(scene))
                 total += 1
     assert passed / total > 0.93
+
+
+def test_consensus_of_the_committee_is_better_than_any_of_its_teachers():
+    alone: dict[str, list[float]] = {model: [] for model in TEACHERS}
+    together = []
+    for index in range(200):
+        scene = generate_scene(43, index)
+        captions = {model: teacher_caption(model, scene, str(index)) for model in TEACHERS}
+        for model, caption in captions.items():
+            alone[model].append(score_caption(scene, caption).f1)
+        guard = parse_rule(str(write_rubric(WriterTask(("",), captions, 3, "full", True))[-3]["evaluation_rule"]))
+        agreed = " ".join(f"{noun_phrase(item)} ." for item in guard.supported)
+        together.append(score_caption(scene, agreed).f1)
+    best_alone = max(sum(scores) / len(scores) for scores in alone.values())
+    assert sum(together) / len(together) > max(best_alone + 0.05, 0.92)
 
 
 cells, words, numbers = st.sampled_from(CELLS), st.sampled_from(WORDS), st.integers(1, 9)
