@@ -1,0 +1,122 @@
+"""The geometry of the page's charts, in percent of their frame.
+
+The frame stretches with the page, so lines are drawn as SVG in percent and labels are set as text at percent positions:
+they keep their size on a phone, and take their colours from the page's light or dark scheme.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+MAX_POINTS = 240
+"""More than this and steps are averaged together: a screen cannot show more."""
+
+
+class Tick(NamedTuple):
+    at: float
+    label: str
+
+
+class LineChart(NamedTuple):
+    """One line over steps: as measured, and smoothed."""
+
+    title: str
+    measured: str
+    """SVG path data in a frame of 100 x 100."""
+    smoothed: str
+    x_ticks: list[Tick]
+    y_ticks: list[Tick]
+    marks: list[Tick]
+    first: float
+    last: float
+    """Ends of the smoothed line."""
+    end: tuple[float, float]
+    """Where the smoothed line ends in the frame."""
+
+
+def line_chart(
+    title: str,
+    points: Sequence[tuple[float, float]],
+    *,
+    bounds: tuple[float, float] | None = None,
+    marks: Sequence[tuple[float, str]] = (),
+) -> LineChart | None:
+    """Lay a line out; None if there is nothing to draw.
+
+    Args:
+        points: (step, value), ordered by step.
+        bounds: lowest and highest value shown; by default what the values need, from 0 if they are near it.
+        marks: (step, label) of upright lines.
+    """
+    if not points:
+        return None
+    xs, ys = zip(*points, strict=True)
+    low, high = bounds or _bounds(ys)
+    y_ticks = nice_ticks(low, high)
+    low, high = min(low, y_ticks[0]), max(high, y_ticks[-1])
+    left, right = xs[0], xs[-1] if xs[-1] > xs[0] else xs[0] + 1
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        return 100 * (x - left) / (right - left), 100 - 100 * (y - low) / (high - low)
+
+    smooth = smoothed(ys)
+    return LineChart(
+        title=title,
+        measured=_path([place(*point) for point in _thinned(list(zip(xs, ys, strict=True)))]),
+        smoothed=_path([place(*point) for point in _thinned(list(zip(xs, smooth, strict=True)))]),
+        x_ticks=[Tick(place(x, low)[0], f"{x:g}") for x in nice_ticks(left, right, wanted=5) if left <= x <= right],
+        y_ticks=[Tick(place(left, y)[1], f"{y:g}") for y in y_ticks],
+        marks=[Tick(min(100.0, max(0.0, place(x, low)[0])), label) for x, label in marks],
+        first=smooth[0],
+        last=smooth[-1],
+        end=place(xs[-1], smooth[-1]),
+    )
+
+
+def smoothed(values: Sequence[float]) -> list[float]:
+    """A centred moving average over a twentieth of the line on each side, narrower towards the ends."""
+    reach = len(values) // 20
+    sums = [0.0]
+    for value in values:
+        sums.append(sums[-1] + value)
+    result = []
+    for at in range(len(values)):
+        near = min(reach, at, len(values) - 1 - at) if reach else 0
+        # At the ends one side has nothing; half a window there keeps the line from ending in one noisy step.
+        start, stop = max(0, at - max(near, reach // 2)), min(len(values), at + max(near, reach // 2) + 1)
+        result.append((sums[stop] - sums[start]) / (stop - start))
+    return result
+
+
+def nice_ticks(low: float, high: float, wanted: int = 4) -> list[float]:
+    """Round numbers that cover [low, high], about as many as wanted."""
+    if not high > low:
+        high = low + 1
+    rough = (high - low) / wanted
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough * 0.999)
+    start, stop = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(number * step, 10) for number in range(start, stop + 1)]
+
+
+def _bounds(values: Sequence[float]) -> tuple[float, float]:
+    low, high = min(values), max(values)
+    if low >= 0 and low < (high - low) * 2:
+        low = 0.0
+    return (low, high) if high > low else (low, low + (abs(low) or 1.0))
+
+
+def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """At most MAX_POINTS, neighbours averaged; the last point stays where it is."""
+    width = math.ceil(len(points) / MAX_POINTS)
+    if width == 1:
+        return points
+    groups = [points[start : start + width] for start in range(0, len(points), width)]
+    means = [(sum(x for x, _ in group) / len(group), sum(y for _, y in group) / len(group)) for group in groups]
+    return [points[0], *means[1:-1], points[-1]]
+
+
+def _path(points: list[tuple[float, float]]) -> str:
+    if len(points) == 1:
+        return f"M0 {points[0][1]:.2f}L100 {points[0][1]:.2f}"
+    return "M" + "L".join(f"{x:.2f} {y:.2f}" for x, y in points)

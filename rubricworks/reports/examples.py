@@ -1,0 +1,164 @@
+"""Held-out images with the captions of both models and the verdicts on them, side by side.
+
+The images are drawn by a hash of their names and the seed: neither the best nor the worst are picked.
+"""
+
+import base64
+import hashlib
+import heapq
+import io
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow.parquet as pq
+from PIL import Image
+
+from rubricworks.data.manifest import MANIFEST
+from rubricworks.data.tables import shard_paths
+from rubricworks.reports.run_folder import table_rows
+from rubricworks.rubrics import Rubric, Scorecard, Verdict
+
+MAX_INLINE_BYTES = 150_000
+"""Larger images are scaled down: the page holds them all."""
+_SHOWN_SIDE = 720
+
+Rows = dict[tuple[str, str], dict[str, Any]]
+"""(sample_id, model) → row of `evaluations`."""
+
+
+class CriterionVerdicts(NamedTuple):
+    """One criterion and what the judge said of either caption."""
+
+    title: str
+    rule: str
+    weight: float
+    base: Verdict | None
+    policy: Verdict | None
+
+    @property
+    def change(self) -> str:
+        """gained | lost | "" : what training did to it."""
+        before, after = (verdict.credit if verdict else None for verdict in (self.base, self.policy))
+        if before is None or after is None or before == after:
+            return ""
+        return "gained" if after > before else "lost"
+
+    @property
+    def met_by_both(self) -> bool:
+        return all(verdict is not None and verdict.credit == 1 for verdict in (self.base, self.policy))
+
+
+class Example(NamedTuple):
+    """One image on the page."""
+
+    sample_id: str
+    image: str | None
+    """Data URI."""
+    source: str
+    base: dict[str, Any] | None
+    policy: dict[str, Any] | None
+    """Rows of `evaluations`."""
+    criteria: list[CriterionVerdicts]
+
+    @property
+    def telling(self) -> list[CriterionVerdicts]:
+        """The criteria that tell the captions apart, or that one of them does not meet."""
+        return [criterion for criterion in self.criteria if not criterion.met_by_both]
+
+    @property
+    def met_by_both(self) -> list[CriterionVerdicts]:
+        return [criterion for criterion in self.criteria if criterion.met_by_both]
+
+    @property
+    def preferred(self) -> str | None:
+        """policy | base | neither, or None if they were not compared."""
+        win = self.policy["win"] if self.policy else None
+        if win is None:
+            return None
+        return "neither" if win == 0.5 else "policy" if win > 0.5 else "base"
+
+
+def read_examples(run: Path, count: int, *, decoding: str, seed: int) -> list[Example]:
+    """Up to `count` evaluated samples, in the order of their draw."""
+    ids = _draw((row["sample_id"] for row in table_rows(run / "evaluate", ["sample_id"])), count, seed)
+    rows: Rows = {
+        (row["sample_id"], row["model"]): row
+        for row in table_rows(run / "evaluate")
+        if row["sample_id"] in ids and row["decoding"] == decoding
+    }
+    rubrics = {
+        row["sample_id"]: Rubric.model_validate_json(row["rubric"])
+        for row in table_rows(run / "synthesize_rubrics", ["sample_id", "rubric"])
+        if row["sample_id"] in ids
+    }
+    images = _images(run / "prepare", set(ids))
+    return [_example(sample_id, rows, rubrics.get(sample_id), images.get(sample_id)) for sample_id in ids]
+
+
+def _draw(sample_ids: Iterable[str], count: int, seed: int) -> list[str]:
+    """The samples whose hash comes first; a sample's rows stand together, so its repeats are passed over."""
+
+    def distinct() -> Iterable[tuple[bytes, str]]:
+        last = None
+        for sample_id in sample_ids:
+            if sample_id != last:
+                yield hashlib.sha256(f"{seed}:{sample_id}".encode()).digest(), sample_id
+            last = sample_id
+
+    return [sample_id for _, sample_id in heapq.nsmallest(count, distinct())]
+
+
+def _example(sample_id: str, rows: Rows, rubric: Rubric | None, image: tuple[bytes, str] | None) -> Example:
+    base, policy = rows.get((sample_id, "base")), rows.get((sample_id, "policy"))
+    before, after = _verdicts(base), _verdicts(policy)
+    criteria = [
+        CriterionVerdicts(
+            title=criterion.criterion,
+            rule=criterion.evaluation_rule or criterion.description,
+            weight=criterion.weight,
+            base=before.get(criterion.criterion),
+            policy=after.get(criterion.criterion),
+        )
+        for criterion in sorted(rubric.criteria if rubric else (), key=lambda criterion: -criterion.weight)
+    ]
+    return Example(
+        sample_id=sample_id,
+        image=image and data_uri(image[0]),
+        source=image[1] if image else "",
+        base=base,
+        policy=policy,
+        criteria=criteria,
+    )
+
+
+def _verdicts(row: dict[str, Any] | None) -> dict[str, Verdict]:
+    if row is None or row["scorecard"] is None:
+        return {}
+    return {verdict.criterion: verdict for verdict in Scorecard.model_validate_json(row["scorecard"]).verdicts}
+
+
+def _images(table: Path, wanted: set[str]) -> dict[str, tuple[bytes, str]]:
+    """sample_id → (image, source). Images are read only from shards that hold a wanted one."""
+    found: dict[str, tuple[bytes, str]] = {}
+    for path in shard_paths(table) if (table / MANIFEST).is_file() else ():
+        with pq.ParquetFile(path) as shard:
+            if wanted.isdisjoint(shard.read(columns=["sample_id"])["sample_id"].to_pylist()):
+                continue
+            for batch in shard.iter_batches(batch_size=16, columns=["sample_id", "image", "source"]):
+                for row in batch.to_pylist():
+                    if row["sample_id"] in wanted:
+                        found[row["sample_id"]] = (row["image"], row["source"])
+    return found
+
+
+def data_uri(image: bytes) -> str:
+    """The image for an `src`: as it is if it is small, else scaled down to JPEG."""
+    if len(image) > MAX_INLINE_BYTES:
+        opened = Image.open(io.BytesIO(image)).convert("RGB")
+        opened.thumbnail((_SHOWN_SIDE, _SHOWN_SIDE))
+        buffer = io.BytesIO()
+        opened.save(buffer, "JPEG", quality=85)
+        image = buffer.getvalue()
+    kind = "png" if image.startswith(b"\x89PNG") else "jpeg"
+    return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"

@@ -1,0 +1,53 @@
+"""Numbers as the page writes them."""
+
+from rubricworks.evaluation.summary import Figure
+
+MINUS = "\N{MINUS SIGN}"
+MISSING = "–"  # noqa: RUF001  an en dash is meant
+
+
+def number(value: float | None, places: int = 2) -> str:
+    return MISSING if value is None else f"{value:.{places}f}".replace("-", MINUS)
+
+
+def signed(value: float | None, places: int = 2) -> str:
+    return MISSING if value is None else f"{value:+.{places}f}".replace("-", MINUS)
+
+
+def percent(value: float | None) -> str:
+    return MISSING if value is None else f"{100 * value:.0f}\N{NARROW NO-BREAK SPACE}%"
+
+
+def whole(value: float | None) -> str:
+    return MISSING if value is None else f"{value:,.0f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def dollars(value: float) -> str:
+    """Cents where they matter, more places below one cent."""
+    return "$0" if value == 0 else f"${value:.2f}" if value >= 0.01 else f"${value:.2g}"
+
+
+def interval(figure: Figure | None, places: int = 2) -> str:
+    return MISSING if figure is None else f"{number(figure.low, places)} to {number(figure.high, places)}"
+
+
+def duration(seconds: float) -> str:
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    total = round(seconds)
+    if total < 60:
+        return f"{total} s"
+    if total < 3600:
+        return f"{total // 60} min {total % 60:02d} s"
+    return f"{total // 3600} h {total % 3600 // 60:02d} min"
+
+
+FILTERS = {
+    "number": number,
+    "signed": signed,
+    "percent": percent,
+    "whole": whole,
+    "dollars": dollars,
+    "interval": interval,
+    "duration": duration,
+}

@@ -1,0 +1,161 @@
+"""What a run left in its folder, read into values; a piece that is not there is None or empty, never an error.
+
+A run can end anywhere, and the report is what people open to see where. So only what cannot be read at all is refused;
+what is missing is said on the page.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from rubricworks.data.manifest import MANIFEST
+from rubricworks.data.tables import read_rows
+from rubricworks.errors import UserError
+from rubricworks.evaluation.summary import EvaluationSummary
+
+Value = TypeVar("Value", bound=BaseModel)
+
+
+class Promotion(BaseModel):
+    """What the promote stage decided."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    model_name: str = ""
+    version: str | None = None
+    promoted: bool = False
+    passed: bool = False
+    reasons: tuple[str, ...] = ()
+
+
+class Alarm(BaseModel):
+    """The hacking alarm: from which step the reward was not to be trusted, and why."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    step: int
+    reasons: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"step {self.step}: {'; '.join(self.reasons) or 'no reason was recorded'}"
+
+
+class DeadLetters(BaseModel):
+    """Dead letters of one kind."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    stage: str
+    purpose: str
+    reason: str
+    count: int
+    example: str
+    """The message of the first one."""
+    folder: str
+
+
+class StageRecord(BaseModel):
+    """What made a finished stage's output, from its done.json."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    stage: str
+    version: str
+    config: str
+    digest: str
+
+
+def table_rows(folder: Path, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
+    """Rows of a table; none if the table is not there or not finished."""
+    if (folder / MANIFEST).is_file():
+        yield from read_rows(folder, columns=columns)
+
+
+def read_recipe(run: Path) -> dict[str, Any]:
+    """The recipe's settings as written; empty for a run that was started without one."""
+    path = run / "recipe.yaml"
+    if not path.is_file():
+        return {}
+    try:
+        recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not YAML ({str(error).splitlines()[0]}); mend it and run the report again") from error
+    return recipe if isinstance(recipe, dict) else {}
+
+
+def read_evaluation(run: Path) -> EvaluationSummary | None:
+    return _read_value(run / "evaluate" / "summary.json", EvaluationSummary)
+
+
+def read_promotion(run: Path) -> Promotion | None:
+    return _read_value(run / "promote" / "promotion.json", Promotion)
+
+
+def read_alarm(run: Path) -> Alarm | None:
+    return _read_value(run / "train_policy" / "alarm.json", Alarm)
+
+
+def read_ledger(run: Path) -> list[dict[str, Any]]:
+    """The ledger's lines in order; a line that a kill cut short is left out."""
+    path = run / "ledger.jsonl"
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+    entries = []
+    for line in lines:
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict) and "stage" in entry:
+            entries.append(entry)
+    return entries
+
+
+def read_stage_records(run: Path) -> list[StageRecord]:
+    """The finished stages, in the order in which they finished."""
+    done = sorted(run.glob("*/done.json"), key=lambda path: (path.stat().st_mtime_ns, path))
+    return [record for path in done if (record := _read_value(path, StageRecord))]
+
+
+def read_dead_letters(run: Path) -> list[DeadLetters]:
+    """Dead letters by stage, purpose and reason, the most frequent first."""
+    counts: Counter[tuple[str, str, str, str]] = Counter()
+    examples: dict[tuple[str, str, str, str], str] = {}
+    for manifest in sorted(run.glob(f"*/dead_letters/{MANIFEST}")):
+        folder = manifest.parent
+        for row in table_rows(folder, ["stage", "purpose", "reason", "message"]):
+            key = (row["stage"], row["purpose"], row["reason"], str(folder.relative_to(run)))
+            counts[key] += 1
+            examples.setdefault(key, row["message"])
+    return [
+        DeadLetters(stage=key[0], purpose=key[1], reason=key[2], folder=key[3], count=count, example=examples[key])
+        for key, count in counts.most_common()
+    ]
+
+
+def read_rejected(run: Path) -> list[tuple[str, int, str]]:
+    """(reason, how many, first source) of the images that could not be used, the most frequent reason first."""
+    counts: Counter[str] = Counter()
+    first: dict[str, str] = {}
+    for row in table_rows(run / "prepare" / "rejected"):
+        counts[row["reason"]] += 1
+        first.setdefault(row["reason"], row["source"])
+    return [(reason, count, first[reason]) for reason, count in counts.most_common(20)]
+
+
+def _read_value(path: Path, kind: type[Value]) -> Value | None:
+    if not path.is_file():
+        return None
+    content = path.read_bytes()
+    if content.strip() in (b"", b"null"):
+        return None
+    try:
+        return kind.model_validate_json(content)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(map(str, problem["loc"])) or "the file"
+        raise UserError(f"{path}: {where}: {problem['msg']}; run the stage {path.parent.name} again") from error

@@ -1,0 +1,118 @@
+"""What ran: the recipe as text, the models it names, the tables it made, the commands that go on from here."""
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from rubricworks.reports.run_folder import table_rows
+from rubricworks.tracking.connection import TrackingConfig, tracking_uri
+
+
+class NamedModel(NamedTuple):
+    """Who does what, and where it is asked for it; a committee is one entry."""
+
+    role: str
+    models: str
+    where: str
+
+
+class TableCount(NamedTuple):
+    what: str
+    rows: int
+    made_with: str
+    """Models and prompt versions."""
+
+
+class Command(NamedTuple):
+    purpose: str
+    text: str
+
+
+def recipe_text(recipe: dict[str, Any]) -> str:
+    """As YAML, without passwords in URLs."""
+    return _without_secrets(yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True, width=96)) if recipe else ""
+
+
+def named_models(recipe: dict[str, Any]) -> list[NamedModel]:
+    """Every endpoint of the recipe, and the student."""
+    grouped: dict[tuple[str, str], list[str]] = {}
+    for role, model, url in _endpoints(recipe, ()):
+        grouped.setdefault((role, url), []).append(model)
+    models = [NamedModel(role, ", ".join(names), url) for (role, url), names in grouped.items()]
+    student = (recipe.get("warm_up") or {}).get("student")
+    if student:
+        models.append(NamedModel("student", str(student), "trained in this run"))
+    oracle = (recipe.get("evaluation") or {}).get("oracle")
+    if oracle:
+        models.append(NamedModel("evaluation oracle", "", _without_secrets(str(oracle))))
+    return models
+
+
+def _endpoints(node: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
+    """(role, model, URL) of every endpoint below."""
+    if isinstance(node, dict):
+        if isinstance(node.get("model"), str) and isinstance(node.get("url"), str):
+            yield " ".join(path).replace("_", " "), node["model"], _without_secrets(node["url"])
+            return
+        for name, child in node.items():
+            yield from _endpoints(child, (*path, str(name)))
+    elif isinstance(node, list):
+        for child in node:
+            yield from _endpoints(child, path)
+
+
+def table_counts(run: Path) -> list[TableCount]:
+    """What the stages made, counted from the tables themselves."""
+    splits = Counter(row["split"] for row in table_rows(run / "prepare", ["split"]))
+    counts = [TableCount(f"{split.replace('_', '-')} images", rows, "") for split, rows in sorted(splits.items())]
+    for stage, what, writer in (
+        ("caption_committee", "committee captions", "captioner"),
+        ("caption_student", "student captions", "captioner"),
+        ("synthesize_rubrics", "rubrics", "writer"),
+    ):
+        made_with: Counter[tuple[str, str]] = Counter(
+            (row[writer], row["prompt_version"]) for row in table_rows(run / stage, [writer, "prompt_version"])
+        )
+        if made_with:
+            told = ", ".join(
+                f"{model} ({rows})" if len(made_with) > 1 else model for (model, _), rows in sorted(made_with.items())
+            )
+            prompts = ", ".join(sorted({version for _, version in made_with}))
+            counts.append(TableCount(what, made_with.total(), f"{told}; prompt {prompts}"))
+    return counts
+
+
+def next_commands(run: Path, recipe: dict[str, Any]) -> list[Command]:
+    """What people want to do next, ready to paste."""
+    quoted = shlex.quote
+    uri = tracking_uri(TrackingConfig(**(recipe.get("tracking") or {})), run.parent)
+    commands = [
+        Command(
+            "Continue this run, or make its report again",
+            f"rubricworks run --resume {quoted(run.name)} --runs {quoted(str(run.parent))}",
+        )
+    ]
+    if (run / "train_policy" / "model").is_dir():
+        model = quoted(str(run / "train_policy" / "model"))
+        commands.append(
+            Command(
+                "Caption your images with the trained model",
+                f"rubricworks caption IMAGES --model {model} --out captions",
+            )
+        )
+    if uri.startswith(("http://", "https://")):
+        commands.append(Command("Compare runs in MLflow", f"open {_without_secrets(uri)}"))
+    else:
+        commands.append(
+            Command("Compare runs in MLflow", f"mlflow ui --backend-store-uri {quoted(_without_secrets(uri))}")
+        )
+    return commands
+
+
+def _without_secrets(uri: str) -> str:
+    return re.sub(r"(\w+://)[^/@\s]+@", r"\1***@", uri)

@@ -1,0 +1,36 @@
+"""Makes a run's report and reads the page back."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+from rubricworks.stages import report
+from rubricworks.stages.job import Job
+
+
+def write_report(run: Path, **config: int) -> tuple[str, dict]:
+    """The page and the summary that the stage writes."""
+    run.mkdir(parents=True, exist_ok=True)
+    report.run(report.Config(**config), Job(stage="report", run=run, out=run / "report", inputs={}, made_by={}))
+    return (run / "report.html").read_text(), json.loads((run / "summary.json").read_text())
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, and the text between them."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def text_of(html: str) -> str:
+    return re.sub(r"\s+", " ", " ".join(Page(html).words))

@@ -1,0 +1,172 @@
+"""A run's folder as the stages leave it, written by the real table builders, without any model."""
+
+import asyncio
+import io
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from PIL import Image
+
+from rubricworks.data.tables import build_table, read_rows
+from rubricworks.evaluation.summary import summarise
+from rubricworks.rubrics import Criterion, ErrorClass, Rubric, Scorecard, Verdict
+
+RECIPE: dict[str, Any] = {
+    "name": "tests",
+    "description": "Two images, looked at by hand.",
+    "data": {"source": "photos", "held_out": 2},
+    "warm_up": {"student": "some/student"},
+    "committee": {"teachers": [{"url": "http://user:secret@teachers:8000/v1", "model": "teacher-a"}]},
+    "rubric": {"writer": {"url": "${WRITER}", "model": "writer-x"}},
+}
+RUBRIC = Rubric(
+    criteria=(
+        Criterion(criterion="Names the cat", evaluation_rule="passes if a cat is named", weight=3),
+        Criterion(criterion="Says that it is black", evaluation_rule="passes if black is said", weight=2),
+    )
+)
+
+
+def write_table(folder: Path, table: str, rows: Iterable[dict[str, Any]]) -> None:
+    async def as_they_are(chunk: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return chunk
+
+    asyncio.run(build_table(folder, table, list(rows), as_they_are, made_by={"stage": "test"}, shard_size=64))
+
+
+def write_json(path: Path, value: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value))
+
+
+def write_recipe(run: Path, recipe: dict[str, Any]) -> None:
+    run.mkdir(parents=True, exist_ok=True)
+    (run / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+
+
+def write_ledger(run: Path, entries: Sequence[dict[str, Any]]) -> None:
+    (run / "ledger.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+
+
+def picture(colour: str, side: int = 32) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", (side, side), colour).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def sample(sample_id: str, image: bytes, split: str = "held_out") -> dict[str, Any]:
+    return {
+        "sample_id": sample_id,
+        "split": split,
+        "image": image,
+        "image_digest": sample_id,
+        "prompt": "describe",
+        "references": [],
+        "source": f"photos/{sample_id}.png",
+    }
+
+
+def scorecard(sample_id: str, caption: str, credits: Sequence[float | None], rubric: Rubric = RUBRIC) -> str:
+    verdicts = tuple(
+        Verdict(
+            criterion=criterion.criterion,
+            credit=credit,
+            error=ErrorClass.MALFORMED if credit is None else None,
+            reasoning="said so" if credit else "not said",
+        )
+        for criterion, credit in zip(rubric.criteria, credits, strict=True)
+    )
+    return Scorecard(sample_id=sample_id, response=caption, judge="judge", verdicts=verdicts).model_dump_json()
+
+
+def evaluation(sample_id: str, model: str, caption: str, reward: float | None, **more: Any) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "sample_id": sample_id,
+        "model": model,
+        "decoding": "greedy",
+        "caption": caption,
+        "tokens": len(caption.split()),
+        "rubric_reward": reward,
+        "scorecard": None,
+        "oracle_precision": None,
+        "oracle_recall": None,
+        "oracle_f1": None,
+        "win": None,
+        "judgment": None,
+    }
+    return row | more
+
+
+def write_evaluation(run: Path, rows: list[dict[str, Any]], rubrics: dict[str, Rubric]) -> None:
+    """The table and its summary, as the evaluate stage makes them."""
+    write_table(run / "evaluate", "evaluations", rows)
+    weights = {key: {c.criterion: c.weight for c in rubric.criteria} for key, rubric in rubrics.items()}
+    summary = summarise(read_rows(run / "evaluate"), weights)
+    (run / "evaluate" / "summary.json").write_text(summary.model_dump_json())
+
+
+def rubric_row(sample_id: str, rubric: Rubric = RUBRIC) -> dict[str, Any]:
+    return {
+        "sample_id": sample_id,
+        "rubric": rubric.model_dump_json(),
+        "writer": "writer-x",
+        "prompt_version": "writer-1",
+        "coverage": "full",
+        "candidates": 5,
+        "prompt_tokens": 10,
+        "completion_tokens": 10,
+        "cost": 0.0,
+    }
+
+
+def rollout(step: int, response: str, tokens: int, reward: float | None) -> dict[str, Any]:
+    return {
+        "step": step,
+        "sample_id": "a",
+        "response": response,
+        "tokens": tokens,
+        "reward": reward,
+        "advantage": None if reward is None else 0.0,
+    }
+
+
+def write_small_run(run: Path, *, oracle: bool = True, caption: str = "a black cat") -> None:
+    """Two held-out images a and b: greedy rewards 0.4 and 0 become 1 and 0.6, F1 0.5 and 0.3 become 0.9 and 0.7."""
+    write_recipe(run, RECIPE)
+    write_table(run / "prepare", "samples", [sample("a", picture("red")), sample("b", picture("blue"))])
+    write_table(run / "synthesize_rubrics", "rubrics", [rubric_row("a"), rubric_row("b")])
+
+    def truth(f1: float) -> dict[str, float]:
+        return {"oracle_precision": f1, "oracle_recall": f1, "oracle_f1": f1} if oracle else {}
+
+    rows = [
+        evaluation("a", "base", "a black thing", 0.4, scorecard=scorecard("a", "", [0, 1]), **truth(0.5)),
+        evaluation(
+            "a",
+            "policy",
+            caption,
+            1.0,
+            scorecard=scorecard("a", "", [1, 1]),
+            win=1.0,
+            judgment="names it",
+            **truth(0.9),
+        ),
+        evaluation("b", "base", "a thing", 0.0, scorecard=scorecard("b", "", [0, 0]), **truth(0.3)),
+        evaluation("b", "policy", "a cat", 0.6, scorecard=scorecard("b", "", [1, 0]), win=0.5, **truth(0.7)),
+    ]
+    write_evaluation(run, rows, {"a": RUBRIC, "b": RUBRIC})
+
+
+def letter(stage: str, message: str) -> dict[str, object]:
+    return {
+        "sample_id": "a",
+        "stage": stage,
+        "purpose": "judge",
+        "reason": "malformed",
+        "message": message,
+        "raw": "",
+        "attempts": 3,
+    }

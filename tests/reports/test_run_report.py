@@ -1,0 +1,218 @@
+import shlex
+from pathlib import Path
+
+import pytest
+import synthetic_run as folder
+from report_page import Page, text_of, write_report
+
+from rubricworks.errors import UserError
+from rubricworks.rubrics import Criterion, Rubric
+
+
+def test_summary_holds_the_greedy_means_of_the_evaluation(tmp_path: Path) -> None:
+    folder.write_small_run(tmp_path / "run-1")
+    html, summary = write_report(tmp_path / "run-1")
+    assert summary["rubric_reward"] == {"base": pytest.approx(0.2), "policy": pytest.approx(0.8)}
+    assert summary["oracle_f1"] == {"base": pytest.approx(0.4), "policy": pytest.approx(0.8)}
+    assert summary["win_rate"]["value"] == pytest.approx(0.75)  # one win, one tie
+    assert summary["win_rate"]["low"] <= 0.75 <= summary["win_rate"]["high"]
+    assert summary["run"] == "run-1"
+    assert "0.20 → 0.80" in text_of(html)
+    assert (tmp_path / "run-1" / "report" / "summary.json").read_bytes() == (
+        tmp_path / "run-1" / "summary.json"
+    ).read_bytes()
+
+
+def test_sampled_figures_stand_apart_from_greedy_ones(tmp_path: Path) -> None:
+    rows = [
+        folder.evaluation("a", model, "a cat", reward, decoding=decoding, win=win if model == "policy" else None)
+        for decoding, base, policy, win in (("greedy", 0.5, 0.6, 1.0), ("sampled", 0.1, 0.3, 0.0))
+        for model, reward in (("base", base), ("policy", policy))
+    ]
+    folder.write_evaluation(tmp_path, rows, {})
+    _, summary = write_report(tmp_path)
+    assert summary["rubric_reward"] == {"base": 0.5, "policy": 0.6}
+    assert summary["sampled"]["rubric_reward"] == {"base": 0.1, "policy": 0.3}
+    assert (summary["win_rate"]["value"], summary["sampled"]["win_rate"]["value"]) == (1.0, 0.0)
+
+
+def test_time_and_cost_are_summed_over_attempts(tmp_path: Path) -> None:
+    call = {"purpose": "judge", "model": "m", "calls": 10, "cached": 4, "errors": {"malformed": 2}, "cost": 0.25}
+    folder.write_ledger(
+        tmp_path,
+        [
+            {"stage": "prepare", "seconds": 2.0, "calls": []},
+            {"stage": "evaluate", "seconds": 3.5, "calls": [call]},
+            {"stage": "evaluate", "seconds": 1.5, "calls": [call]},
+        ],
+    )
+    with (tmp_path / "ledger.jsonl").open("a") as ledger:
+        ledger.write('{"stage": "promote", "seco')  # a kill in the middle of the line
+    html, summary = write_report(tmp_path)
+    assert summary["seconds"] == {"total": 7.0, "prepare": 2.0, "evaluate": 5.0}
+    assert summary["cost"] == pytest.approx(0.5)
+    assert "evaluate judge m 20 8 4" in text_of(html)
+
+
+@pytest.mark.parametrize("hostile", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}"])
+def test_captions_criteria_and_errors_are_text_never_markup(tmp_path: Path, hostile: str) -> None:
+    folder.write_small_run(tmp_path, caption=hostile)
+    rubric = Rubric(criteria=(Criterion(criterion=hostile, evaluation_rule=hostile, weight=3),))
+    folder.write_table(tmp_path / "other" / "dead_letters", "dead_letters", [folder.letter("other", hostile)])
+    rows = [
+        folder.evaluation(
+            "a", model, hostile, 1.0, judgment=hostile, scorecard=folder.scorecard("a", hostile, [1], rubric)
+        )
+        for model in ("base", "policy")
+    ]
+    for stage in ("evaluate", "synthesize_rubrics"):
+        for file in (tmp_path / stage).iterdir():
+            file.unlink()
+    folder.write_table(tmp_path / "synthesize_rubrics", "rubrics", [folder.rubric_row("a", rubric)])
+    folder.write_evaluation(tmp_path, rows, {"a": rubric})
+    page = Page(write_report(tmp_path)[0])
+    assert "".join(page.words).count(hostile) >= 6
+    assert not [tag for tag, _ in page.tags if tag == "script"]
+    assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
+
+
+def test_page_asks_for_nothing_from_outside(tmp_path: Path) -> None:
+    folder.write_small_run(tmp_path)
+    page = Page(write_report(tmp_path)[0])
+    sources = [value for _, attributes in page.tags for name, value in attributes.items() if name in ("src", "href")]
+    assert len([source for source in sources if source and source.startswith("data:image/png;base64,")]) == 2
+    assert all(source and source.startswith(("data:", "#")) for source in sources)
+
+
+def test_missing_oracle_is_said_and_leaves_nulls(tmp_path: Path) -> None:
+    folder.write_small_run(tmp_path, oracle=False)
+    html, summary = write_report(tmp_path)
+    assert summary["oracle_f1"] == {"base": None, "policy": None}
+    assert "No oracle" in text_of(html)
+    assert "Oracle precision" not in text_of(html)
+
+
+def test_run_without_anything_says_what_is_missing(tmp_path: Path) -> None:
+    html, summary = write_report(tmp_path / "empty")
+    assert summary["win_rate"] is None
+    assert summary["rubric_reward"] == {"base": None, "policy": None}
+    assert summary["seconds"] == {"total": 0}
+    assert (summary["promoted"], summary["alarm"], summary["simulated"]) == (False, None, False)
+    for said in ("no rollouts", "no evaluation", "no held-out captions", "No recipe.yaml", "ledger is empty"):
+        assert said in text_of(html)
+
+
+def test_no_judged_rollout_is_said_and_the_other_curves_stay(tmp_path: Path) -> None:
+    rollouts = [folder.rollout(step, "a cat . a dog", 5, None) for step in (1, 1, 2)]
+    folder.write_table(tmp_path / "train_policy" / "rollouts", "rollouts", rollouts)
+    text = text_of(write_report(tmp_path)[0])
+    assert "No rollout has a reward" in text
+    assert "3 of 3 rollouts could not be judged" in text
+    assert "Tokens per caption 5.0 → 5.0" in text
+    assert "Objects named per caption 2.0 → 2.0" in text
+
+
+def test_curve_leaves_unjudged_rollouts_out_of_the_mean(tmp_path: Path) -> None:
+    rollouts = [
+        folder.rollout(1, "a cat", 4, 0.2),
+        folder.rollout(1, "a cat", 8, None),
+        folder.rollout(2, "a cat", 6, 0.5),
+        folder.rollout(2, "a cat", 6, 0.7),
+    ]
+    folder.write_table(tmp_path / "train_policy" / "rollouts", "rollouts", rollouts)
+    text = text_of(write_report(tmp_path)[0])
+    assert "Reward 0.20 → 0.60" in text
+    assert "1 0.200 6.0 1.0 0\N{NARROW NO-BREAK SPACE}% 2 1".replace("\N{NARROW NO-BREAK SPACE}", " ") in text
+
+
+def test_alarm_stands_in_summary_banner_and_curve(tmp_path: Path) -> None:
+    rollouts = [folder.rollout(step, "a cat", 5, step / 10) for step in range(1, 11)]
+    folder.write_table(tmp_path / "train_policy" / "rollouts", "rollouts", rollouts)
+    folder.write_json(tmp_path / "train_policy" / "alarm.json", {"step": 7, "reasons": ["length doubled", "so it is"]})
+    html, summary = write_report(tmp_path)
+    assert summary["alarm"] == "step 7: length doubled; so it is"
+    assert "Hacking alarm at step 7" in text_of(html)
+    marks = [a["style"] for _, a in Page(html).tags if a.get("class") == "mark-line"]
+    assert marks
+    assert set(marks) == {"left:66.67%"}  # step 7 of 1 to 10
+
+
+def test_null_alarm_is_no_alarm(tmp_path: Path) -> None:
+    folder.write_json(tmp_path / "train_policy" / "alarm.json", None)
+    html, summary = write_report(tmp_path)
+    assert summary["alarm"] is None
+    assert "Hacking alarm" not in html
+
+
+@pytest.mark.parametrize(("world", "said"), [({"scenes": 8}, True), (None, False)])
+def test_simulated_run_says_so(tmp_path: Path, world: object, said: bool) -> None:
+    folder.write_recipe(tmp_path, folder.RECIPE | ({"world": world} if world else {}))
+    html, summary = write_report(tmp_path)
+    assert summary["simulated"] is said
+    assert ("Simulated." in text_of(html)) is said
+
+
+def test_password_in_a_recipe_url_is_not_shown(tmp_path: Path) -> None:
+    recipe = folder.RECIPE | {"tracking": {"uri": "http://me:hunter2@mlflow:5000"}}
+    folder.write_recipe(tmp_path, recipe)
+    html, _ = write_report(tmp_path)
+    assert "secret" not in html
+    assert "hunter2" not in html
+
+
+@pytest.mark.parametrize(
+    ("promoted", "passed", "said"),
+    [(True, True, "Promoted: captioner version 4"), (False, False, "did not pass the gate")],
+)
+def test_gate_is_told_with_its_reasons(tmp_path: Path, promoted: bool, passed: bool, said: str) -> None:
+    record = {"model_name": "captioner", "version": "4", "promoted": promoted, "passed": passed}
+    folder.write_json(tmp_path / "promote" / "promotion.json", record | {"reasons": ["win rate: 0.4", "F1: fell"]})
+    html, summary = write_report(tmp_path)
+    assert (summary["promoted"], summary["gate"]) == (promoted, "win rate: 0.4; F1: fell")
+    assert said in text_of(html)
+
+
+def test_dead_letters_are_counted_over_stages_with_where_to_look(tmp_path: Path) -> None:
+    folder.write_table(
+        tmp_path / "evaluate" / "dead_letters", "dead_letters", [folder.letter("evaluate", "bad JSON")] * 3
+    )
+    folder.write_table(
+        tmp_path / "train_policy" / "dead_letters", "dead_letters", [folder.letter("train_policy", "late")]
+    )
+    html, summary = write_report(tmp_path)
+    assert summary["dead_letters"] == 4
+    assert "evaluate judge malformed 3 bad JSON evaluate/dead_letters" in text_of(html)
+
+
+def test_commands_can_be_pasted_also_when_the_folder_has_a_space(tmp_path: Path) -> None:
+    run = tmp_path / "my runs" / "r1"
+    (run / "train_policy" / "model").mkdir(parents=True)
+    text = text_of(write_report(run)[0])
+    assert f"rubricworks run --resume r1 --runs {shlex.quote(str(run.parent))}" in text
+    assert f"--model {shlex.quote(str(run / 'train_policy' / 'model'))}" in text
+    assert "mlflow ui --backend-store-uri" in text
+
+
+def test_damaged_summary_names_file_and_stage(tmp_path: Path) -> None:
+    folder.write_json(tmp_path / "evaluate" / "summary.json", {"models": {}})
+    with pytest.raises(UserError, match=r"evaluate/summary\.json: win_rate: .* run the stage evaluate again"):
+        write_report(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("wins", "losses", "said"),
+    [
+        (30, 0, "The trained policy beats its base model"),
+        (0, 30, "The trained policy is worse than its base model"),
+        (15, 15, "No clear winner"),
+        (3, 0, "Too few comparisons to tell"),
+    ],
+)
+def test_headline_claims_no_more_than_the_interval_carries(tmp_path: Path, wins: int, losses: int, said: str) -> None:
+    rows = [
+        folder.evaluation(f"s{number}", model, "a cat", None, win=float(number < wins) if model == "policy" else None)
+        for number in range(wins + losses)
+        for model in ("base", "policy")
+    ]
+    folder.write_evaluation(tmp_path, rows, {})
+    assert said in text_of(write_report(tmp_path)[0])
