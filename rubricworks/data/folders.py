@@ -1,4 +1,4 @@
-"""A folder of images; captions in `metadata.jsonl`, as in Hugging Face's imagefolder: {"file_name", "text" | "texts"}."""
+"""A folder of images, captioned by `metadata.jsonl` as in the imagefolder format: {"file_name", "text" | "texts"}."""
 
 import json
 import os

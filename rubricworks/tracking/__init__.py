@@ -1,0 +1,22 @@
+"""MLflow runs, the model registry and the gate. Nothing here imports MLflow before it is used."""
+
+from rubricworks.tracking.connection import Connection, TrackingConfig, check_tracking, connect, tracking_uri
+from rubricworks.tracking.gate import Gate, GateResult
+from rubricworks.tracking.registry import ModelVersion
+from rubricworks.tracking.runlog import RunLog
+from rubricworks.tracking.runs import pipeline_run, stage_connection, stage_run
+
+__all__ = [
+    "Connection",
+    "Gate",
+    "GateResult",
+    "ModelVersion",
+    "RunLog",
+    "TrackingConfig",
+    "check_tracking",
+    "connect",
+    "pipeline_run",
+    "stage_connection",
+    "stage_run",
+    "tracking_uri",
+]

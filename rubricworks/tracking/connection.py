@@ -1,0 +1,196 @@
+"""The way to MLflow: its server, or a SQLite file in the runs folder when none is named.
+
+MLflow takes two seconds to import and its first database three to migrate, so neither happens before it is needed.
+"""
+
+import importlib.util
+import logging
+import os
+import re
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from rubricworks.errors import UserError
+from rubricworks.storage import write_atomic
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+log = logging.getLogger(__name__)
+
+_ENVIRONMENT = {
+    # MLflow's own defaults retry for five minutes.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    "GIT_PYTHON_REFRESH": "quiet",
+}
+_CHECK_SECONDS = 5
+
+
+class TrackingConfig(BaseModel):
+    """Where runs are tracked."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    uri: str = ""
+    """An MLflow tracking URI. Empty: MLFLOW_TRACKING_URI if it is set, else `mlflow.db` in the runs folder."""
+    experiment: str = Field(default="rubricworks", min_length=1)
+
+
+@dataclass(frozen=True)
+class Connection:
+    """An open way to one experiment."""
+
+    client: "MlflowClient"
+    uri: str
+    experiment_id: str
+
+    @property
+    def shown_uri(self) -> str:
+        """The URI without the password that may stand in it."""
+        return _without_secrets(self.uri)
+
+
+def tracking_uri(config: TrackingConfig, runs: Path) -> str:
+    """The URI that a config means."""
+    return config.uri or os.environ.get("MLFLOW_TRACKING_URI", "") or f"sqlite:///{(runs / 'mlflow.db').absolute()}"
+
+
+def check_tracking(config: TrackingConfig, runs: Path) -> bool:
+    """Whether runs can be tracked; quick, and without importing MLflow.
+
+    Returns:
+        False when MLflow is not installed and no server was asked for.
+    Raises:
+        UserError: a server was asked for and does not answer, or MLflow is not installed to reach it.
+    """
+    if importlib.util.find_spec("mlflow") is None:
+        if config.uri:
+            raise UserError(
+                f"tracking.uri: {_without_secrets(config.uri)} needs MLflow; "
+                "pip install 'rubricworks[tracking]', or leave uri empty"
+            )
+        return False
+    uri = tracking_uri(config, runs)
+    if urlsplit(uri).scheme in ("http", "https"):
+        _check_server(uri)
+    return True
+
+
+def connect(config: TrackingConfig, runs: Path) -> Connection | None:
+    """Open the experiment, making it (and the SQLite file) if it is new. None when MLflow is not installed.
+
+    Raises:
+        UserError: the server does not answer or refuses.
+    """
+    if not check_tracking(config, runs):
+        log.warning("tracking is off: MLflow is not installed (pip install 'rubricworks[tracking]')")
+        return None
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    uri = tracking_uri(config, runs)
+    with explained(uri):
+        from mlflow import MlflowClient
+
+        for chatty in ("mlflow.store", "alembic"):
+            logging.getLogger(chatty).setLevel(logging.WARNING)
+        if uri.startswith("sqlite:///"):
+            _make_database(Path(uri.removeprefix("sqlite:///")))
+        client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+        beside = (
+            None if config.uri or "MLFLOW_TRACKING_URI" in os.environ else (runs / "mlartifacts").absolute().as_uri()
+        )
+        return Connection(client, uri, _experiment(client, config.experiment, beside))
+
+
+@contextmanager
+def explained(uri: str) -> Iterator[None]:
+    """Turn what MLflow raises into one line that names the URI."""
+    try:
+        yield
+    except (UserError, ImportError):
+        raise
+    except Exception as error:
+        if not type(error).__module__.startswith(("mlflow", "requests", "sqlalchemy", "urllib3")):
+            raise
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"MLflow at {_without_secrets(uri)}: {_without_secrets(first)}; {_how_to_test(uri)}") from error
+
+
+def _check_server(uri: str) -> None:
+    parts = urlsplit(uri)
+    address = uri if "@" not in parts.netloc else uri.replace(parts.netloc, parts.netloc.rpartition("@")[2])
+    try:
+        with urllib.request.urlopen(f"{address.rstrip('/')}/health", timeout=_CHECK_SECONDS):
+            return
+    except urllib.error.HTTPError:
+        return  # it answers; whether it lets us in, MLflow's own calls will say
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise UserError(f"no MLflow server at {_without_secrets(uri)} ({reason}); {_how_to_test(uri)}") from None
+
+
+def _experiment(client: "MlflowClient", name: str, artifacts: str | None) -> str:
+    from mlflow.exceptions import MlflowException
+
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
+        try:
+            return client.create_experiment(name, artifact_location=artifacts)
+        except MlflowException:  # another process made it in between
+            experiment = client.get_experiment_by_name(name)
+            if experiment is None:
+                raise
+    if experiment.lifecycle_stage == "deleted":
+        raise UserError(
+            f"tracking.experiment: {name!r} is deleted in MLflow; choose another name, or "
+            f"run mlflow experiments restore --experiment-id {experiment.experiment_id}"
+        )
+    return experiment.experiment_id
+
+
+def _make_database(path: Path) -> None:
+    """Lay down a migrated SQLite file at once, or none.
+
+    MLflow runs some seventy migrations in place, each flushed to disk: slow, and a kill in between leaves a database
+    that never opens again. In memory-backed /dev/shm the same takes a quarter of the time; the link makes it appear
+    whole.
+    """
+    if path.is_file():
+        return
+    from mlflow import MlflowClient
+
+    shm = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shm if os.access(shm, os.W_OK) else None) as folder:
+        blank = Path(folder) / "mlflow.db"
+        MlflowClient(tracking_uri=f"sqlite:///{blank}").search_experiments()
+        aside = path.with_name(f".{Path(folder).name}.db")
+        write_atomic(aside, blank.read_bytes())
+    try:
+        os.link(aside, path)
+    except FileExistsError:
+        pass  # another process was first, and may be writing to its own already
+    finally:
+        aside.unlink()
+
+
+def _how_to_test(uri: str) -> str:
+    if urlsplit(uri).scheme in ("http", "https"):
+        address = _without_secrets(uri).rstrip("/")
+        return f"test it with: curl {address}/health, or leave tracking.uri empty for a local file"
+    return "check tracking.uri, or leave it empty for a local file"
+
+
+def _without_secrets(text: str) -> str:
+    return re.sub(r"(\w+://)[^/@\s]+@", r"\1***@", text)

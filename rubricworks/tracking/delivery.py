@@ -1,0 +1,189 @@
+"""Run logs to MLflow: a parent run for the pipeline and a nested run per stage, found again by their tags.
+
+How far a log was delivered stands beside it. A kill between delivery and that note delivers some lines twice, which
+changes nothing: every event carries its own time, and MLflow keeps equal points once.
+"""
+
+import fcntl
+import json
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rubricworks.storage import write_atomic
+from rubricworks.tracking.connection import Connection, TrackingConfig, connect, explained, tracking_uri
+from rubricworks.tracking.identity import mlflow_run
+from rubricworks.tracking.runlog import FOLDER, PIPELINE
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+# Limits of MLflow's batch call and fields (mlflow.utils.validation).
+_METRICS_A_CALL = 1_000
+_PARAMS_A_CALL = 100
+_PARAM_LENGTH = 6_000
+_TAG_LENGTH = 5_000
+_DIGEST_LENGTH = 36
+_READ_BYTES = 4_000_000
+
+
+def deliver(config: TrackingConfig, run: Path, names: list[str] | None = None) -> None:
+    """Carry what the logs of a run hold, and MLflow has not seen yet, to MLflow.
+
+    Args:
+        names: of these stages; all by default.
+    Raises:
+        UserError: MLflow cannot be reached. The logs stay as they are; call again later.
+    """
+    paths = [run / FOLDER / f"{name}.jsonl" for name in names] if names else (run / FOLDER).glob("*.jsonl")
+    uri = tracking_uri(config, run.parent)
+    # The pipeline first: it is the parent of the others.
+    waiting = sorted(
+        (path for path in paths if path.is_file() and _waits(path, uri)), key=lambda p: (p.stem != PIPELINE, p.stem)
+    )
+    connection = connect(config, run.parent) if waiting else None
+    if connection is None:
+        return
+    with explained(connection.uri):
+        for path in waiting:
+            with path.open("rb") as lines, _only_carrier(lines):
+                _deliver_log(connection, run, path, lines)
+
+
+def _deliver_log(connection: Connection, run: Path, path: Path, lines: Any) -> None:
+    noted = _note(path)
+    # Another server has seen nothing yet.
+    offset = noted["offset"] if noted.get("uri") == connection.uri else 0
+    lines.seek(offset)
+    run_id = ""
+    while complete := _complete_lines(lines):
+        events = [json.loads(line) for line in complete]
+        run_id = run_id or mlflow_run(connection, run, path.stem, started=events[0]["at"])
+        _deliver_events(connection.client, run_id, events)
+        offset += sum(map(len, complete))
+        lines.seek(offset)
+        write_atomic(_note_path(path), json.dumps({"uri": connection.uri, "run": run_id, "offset": offset}).encode())
+
+
+def _deliver_events(client: "MlflowClient", run_id: str, events: list[dict[str, Any]]) -> None:
+    from mlflow.entities import Metric
+
+    of_kind: dict[str, list[dict[str, Any]]] = {}
+    for event in events:
+        of_kind.setdefault(event["kind"], []).append(event)
+    metrics = [
+        Metric(name, value, event["at"], event["step"])
+        for event in of_kind.get("metrics", [])
+        for name, value in event["values"].items()
+    ]
+    for batch in _batches(metrics, _METRICS_A_CALL):
+        client.log_batch(run_id, metrics=batch)
+    tags = {name: value for event in of_kind.get("tags", []) for name, value in event["values"].items()}
+    tags |= _deliver_params(client, run_id, of_kind.get("params", []))
+    tags |= _deliver_inputs(client, run_id, of_kind.get("input", []))
+    tags |= _deliver_tables(client, run_id, of_kind.get("table", []))
+    _deliver_tags(client, run_id, tags)
+    for event in of_kind.get("artifact", []):
+        _deliver_artifact(client, run_id, Path(event["path"]), event["folder"] or None)
+    for event in of_kind.get("status", []):
+        if event["status"] == "RUNNING":
+            client.update_run(run_id, status="RUNNING")
+        else:
+            client.set_terminated(run_id, event["status"], end_time=event["at"])
+
+
+def _deliver_params(client: "MlflowClient", run_id: str, events: list[dict[str, Any]]) -> dict[str, str]:
+    """Log the params; one that was logged with another value (a resumed run, --set) cannot change and becomes a tag."""
+    from mlflow.entities import Param
+
+    wanted = {name: value[:_PARAM_LENGTH] for event in events for name, value in event["values"].items()}
+    if not wanted:
+        return {}
+    logged = client.get_run(run_id).data.params
+    fresh = [Param(name, value) for name, value in wanted.items() if name not in logged]
+    for batch in _batches(fresh, _PARAMS_A_CALL):
+        client.log_batch(run_id, params=batch)
+    return {f"changed.{name}"[:250]: value for name, value in wanted.items() if logged.get(name, value) != value}
+
+
+def _deliver_inputs(client: "MlflowClient", run_id: str, events: list[dict[str, Any]]) -> dict[str, str]:
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    inputs = []
+    for event in events:
+        source = json.dumps({"uri": event["uri"], "digest": event["digest"]})
+        dataset = Dataset(
+            name=event["name"], digest=event["digest"][:_DIGEST_LENGTH], source_type="rubricworks", source=source
+        )
+        inputs.append(DatasetInput(dataset, [InputTag("mlflow.data.context", event["context"] or event["name"])]))
+    if inputs:
+        client.log_inputs(run_id, datasets=inputs)
+    return {f"input.{event['name']}": event["digest"] for event in events}
+
+
+def _deliver_tables(client: "MlflowClient", run_id: str, events: list[dict[str, Any]]) -> dict[str, str]:
+    """Store tables in the form that MLflow's pages show, which also want them listed in a tag."""
+    tables = {f"{event['name']}.json": {"columns": event["columns"], "data": event["data"]} for event in events}
+    if not tables:
+        return {}
+    for file, table in tables.items():
+        client.log_dict(run_id, table, file)
+    listed = json.loads(client.get_run(run_id).data.tags.get("mlflow.loggedArtifacts", "[]"))
+    listed += [{"path": file, "type": "table"} for file in tables if {"path": file, "type": "table"} not in listed]
+    return {"mlflow.loggedArtifacts": json.dumps(listed)}
+
+
+def _deliver_tags(client: "MlflowClient", run_id: str, tags: dict[str, str]) -> None:
+    from mlflow.entities import RunTag
+
+    for batch in _batches((RunTag(name, value[:_TAG_LENGTH]) for name, value in tags.items()), _PARAMS_A_CALL):
+        client.log_batch(run_id, tags=batch)
+
+
+def _deliver_artifact(client: "MlflowClient", run_id: str, path: Path, folder: str | None) -> None:
+    if path.is_dir():
+        client.log_artifacts(run_id, str(path), folder)
+    elif path.is_file():
+        client.log_artifact(run_id, str(path), folder)
+    else:
+        log.warning("tracking: %s is gone; it was to be stored with the run", path)
+
+
+def _batches(values: Iterable[T], size: int) -> Iterator[list[T]]:
+    source = iter(values)
+    while batch := list(islice(source, size)):
+        yield batch
+
+
+def _complete_lines(lines: Any) -> list[bytes]:
+    """Some whole lines, at least one if there is one; not the half line that a writer is at."""
+    return [line for line in lines.readlines(_READ_BYTES) if line.endswith(b"\n")]
+
+
+def _waits(path: Path, uri: str) -> bool:
+    noted = _note(path)
+    return noted.get("uri") != uri or noted["offset"] < path.stat().st_size
+
+
+def _note(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(_note_path(path).read_bytes()))
+    except (OSError, ValueError):
+        return {}
+
+
+def _note_path(path: Path) -> Path:
+    return path.with_suffix(".delivered.json")
+
+
+@contextmanager
+def _only_carrier(file: Any) -> Iterator[None]:
+    """One process at a time delivers a log; closing the file lets go."""
+    fcntl.flock(file, fcntl.LOCK_EX)
+    yield

@@ -1,0 +1,107 @@
+"""The model registry: plain Hugging Face folders as versions, and the alias `champion` on the promoted one."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from rubricworks.errors import UserError
+from rubricworks.tracking.connection import Connection, explained
+
+CHAMPION = "champion"
+_DIGEST_TAG = "model_digest"
+_TAG_LENGTH = 5_000
+
+
+class ModelVersion(BaseModel):
+    """A registered model."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+    name: str
+    version: int
+    source: str
+    """Where its folder lies."""
+    run: str
+    """The MLflow run that made it."""
+    tags: dict[str, str]
+
+
+def register(connection: Connection, model_dir: Path, name: str, *, run: str, tags: Mapping[str, Any]) -> ModelVersion:
+    """Store a model's folder with an MLflow run and register it; registering the same again gives the version there is.
+
+    Args:
+        run: the MLflow run's id.
+        tags: what tells versions apart: data digest, recipe digest, figures of the evaluation.
+    """
+    if not any(model_dir.glob("*")):
+        raise UserError(f"{model_dir}: no model here; run the stage that trains it")
+    digest = _folder_digest(model_dir)
+    client = connection.client
+    with explained(connection.uri):
+        _ensure_name(connection, name)
+        for found in client.search_model_versions(f"name = '{name}' and run_id = '{run}'"):
+            if found.tags.get(_DIGEST_TAG) == digest:
+                return _value(found)
+        folder = f"model-{digest[:12]}"
+        client.log_artifacts(run, str(model_dir), folder)
+        source = f"{client.get_run(run).info.artifact_uri}/{folder}"
+        texts = {key: str(value)[:_TAG_LENGTH] for key, value in tags.items()}
+        made = client.create_model_version(name, source=source, run_id=run, tags={**texts, _DIGEST_TAG: digest})
+        return _value(made)
+
+
+def champion(connection: Connection, name: str) -> ModelVersion | None:
+    """The promoted version of a model; None if there is none yet."""
+    with explained(connection.uri):
+        model = _registered(connection, name)
+        version = model and model.aliases.get(CHAMPION)
+        return _value(connection.client.get_model_version(name, str(version))) if version else None
+
+
+def promote(connection: Connection, name: str, version: int) -> None:
+    """Make a version the champion; the one before stays registered."""
+    with explained(connection.uri):
+        connection.client.set_registered_model_alias(name, CHAMPION, str(version))
+
+
+def _ensure_name(connection: Connection, name: str) -> None:
+    from mlflow.exceptions import MlflowException
+
+    if "'" in name:
+        raise UserError(f"{name!r} has a quote in it, which the registry cannot search for; choose another model name")
+    if _registered(connection, name) is None:
+        try:
+            connection.client.create_registered_model(name)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":  # else another run was first
+                raise
+
+
+def _registered(connection: Connection, name: str) -> Any:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return connection.client.get_registered_model(name)
+    except MlflowException as error:
+        if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+            return None
+        raise
+
+
+def _folder_digest(folder: Path) -> str:
+    total = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        with path.open("rb") as file:
+            total.update(
+                path.relative_to(folder).as_posix().encode() + b"\0" + hashlib.file_digest(file, "sha256").digest()
+            )
+    return total.hexdigest()
+
+
+def _value(found: Any) -> ModelVersion:
+    return ModelVersion(
+        name=found.name, version=int(found.version), source=found.source, run=found.run_id or "", tags=dict(found.tags)
+    )

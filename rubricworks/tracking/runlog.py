@@ -1,0 +1,124 @@
+"""What a run has to tell, written down before it is delivered: one JSON line per event, beside the run's tables.
+
+Writing a line takes no MLflow, so a stage does not pay for importing it, and a tracking server that goes away in the
+night neither stops a training nor loses a point of its curves. `delivery.py` carries the lines to MLflow.
+"""
+
+import json
+import math
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+FOLDER = "tracking"
+PIPELINE = "pipeline"
+"""The log of the pipeline itself; every other is named after its stage."""
+
+
+class RunLog:
+    """The events of one stage, or of the pipeline. Safe to call from several threads."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _drop_torn_line(path)
+        self._file = path.open("ab", buffering=0)
+        self._lock = threading.Lock()
+
+    def log_metrics(self, values: Mapping[str, float | None], *, step: int = 0) -> None:
+        """Points of curves; None and NaN (nothing was measured) are left out."""
+        kept = {_key(name): float(value) for name, value in values.items() if _measured(value)}
+        if kept:
+            self._write("metrics", values=kept, step=step)
+
+    def log_params(self, values: Mapping[str, Any]) -> None:
+        """Settings; nested ones become `outer.inner`."""
+        self._write("params", values=flatten(values))
+
+    def log_table(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """A small table to look at (samples, verdicts); a later one of the same name replaces it."""
+        columns = list(rows[0]) if rows else []
+        self._write("table", name=name, columns=columns, data=[[row.get(column) for column in columns] for row in rows])
+
+    def log_input(self, name: str, uri: str | Path, digest: str, *, context: str = "") -> None:
+        """A table that was read: its name, place and manifest digest."""
+        self._write("input", name=name, uri=str(uri), digest=digest, context=context)
+
+    def log_artifact(self, path: str | Path, folder: str = "") -> None:
+        """A file or a folder's content, stored with the run."""
+        self._write("artifact", path=os.path.abspath(path), folder=folder)
+
+    def set_tags(self, tags: Mapping[str, Any]) -> None:
+        self._write("tags", values={_key(name): str(value) for name, value in tags.items()})
+
+    def set_status(self, status: str) -> None:
+        """RUNNING, FINISHED, FAILED or KILLED."""
+        self._write("status", status=status)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _write(self, kind: str, **content: Any) -> None:
+        event = {"at": time.time_ns() // 1_000_000, "kind": kind, **content}
+        line = json.dumps(event, ensure_ascii=True, default=str).encode() + b"\n"
+        with self._lock:
+            self._file.write(line)
+
+
+@contextmanager
+def recorded(run: Path, name: str) -> Iterator[RunLog]:
+    """The log of a stage from start to end, with how it ended."""
+    log = RunLog(log_path(run, name))
+    log.set_status("RUNNING")
+    try:
+        yield log
+    except BaseException as error:
+        interrupted = isinstance(error, KeyboardInterrupt | SystemExit)
+        log.set_tags({"error": str(error) or type(error).__name__})
+        log.set_status("KILLED" if interrupted else "FAILED")
+        raise
+    else:
+        log.set_status("FINISHED")
+    finally:
+        log.close()
+
+
+def log_path(run: Path, name: str) -> Path:
+    return run / FOLDER / f"{name}.jsonl"
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """{"policy": {"steps": 200}} → {"policy.steps": "200"}; lists of settings are numbered, others are JSON."""
+    flat: dict[str, str] = {}
+    for name, value in values.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+            value = {str(number): item for number, item in enumerate(value)}
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{key}.")
+        else:
+            flat[_key(key)] = value if isinstance(value, str) else json.dumps(value, default=str)
+    return flat
+
+
+def _key(name: str) -> str:
+    """A name that MLflow takes: letters, digits, spaces, `_-.:/`, no empty path parts, 250 characters."""
+    parts = (part for part in re.sub(r"[^\w\-. /:]", "_", name).split("/") if part.strip("."))
+    return "/".join(parts)[:250] or "_"
+
+
+def _measured(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _drop_torn_line(path: Path) -> None:
+    """A writer that was killed may have left half a line."""
+    if not path.is_file():
+        return
+    with path.open("rb+") as file:
+        content = file.read()
+        file.truncate(content.rfind(b"\n") + 1)
