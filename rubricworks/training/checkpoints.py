@@ -4,6 +4,10 @@ import hashlib
 import json
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformers import Trainer
 
 _RUN_FILE = "training.json"
 
@@ -50,3 +54,19 @@ def open_run(out_dir: Path, digest: str) -> Path | None:
         shutil.rmtree(out_dir / "model", ignore_errors=True)
         run_file.write_text(json.dumps({"digest": digest}) + "\n")
     return checkpoint
+
+
+def train_from(trainer: "Trainer", checkpoint: Path | None, *, stopped: bool = False) -> None:
+    """Train to the end, from the checkpoint if there is one.
+
+    Asked to resume what is finished (or was stopped for good), `Trainer.train` would make one step more, so then only
+    the weights are loaded.
+    """
+    if checkpoint is None:
+        trainer.train()
+        return
+    state = json.loads((checkpoint / "trainer_state.json").read_text())
+    if stopped or state["global_step"] >= state["max_steps"]:
+        trainer._load_from_checkpoint(str(checkpoint))
+    else:
+        trainer.train(resume_from_checkpoint=str(checkpoint))

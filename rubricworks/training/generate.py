@@ -11,7 +11,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor, PreTrainedM
 
 from rubricworks.errors import UserError
 from rubricworks.training.processing import encode_prompts
-from rubricworks.training.progress import no_progress_bars
+from rubricworks.training.progress import quiet_libraries
 
 
 def load_model(path_or_name: str | Path, *, dtype: str = "auto") -> tuple[PreTrainedModel, ProcessorMixin]:
@@ -25,7 +25,7 @@ def load_model(path_or_name: str | Path, *, dtype: str = "auto") -> tuple[PreTra
     name = str(path_or_name)
     if Path(name).is_absolute() and not (Path(name) / "config.json").is_file():
         raise UserError(f"{name} is not a model directory (no config.json); give the folder that training wrote")
-    with no_progress_bars():
+    with quiet_libraries():
         try:
             processor = AutoProcessor.from_pretrained(name)
             model = AutoModelForImageTextToText.from_pretrained(name, dtype=dtype)

@@ -1,15 +1,17 @@
 """LoRA: adapters while training, a plain model directory afterwards."""
 
+import shutil
 from pathlib import Path
 
+import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import PreTrainedModel, ProcessorMixin
 
 from rubricworks.training.config import LoraOptions
-from rubricworks.training.progress import no_progress_bars
+from rubricworks.training.progress import quiet_libraries
 
 
-def with_adapters(model: PreTrainedModel, options: LoraOptions) -> PeftModel:
+def with_adapters(model: PreTrainedModel, options: LoraOptions, *, seed: int) -> PeftModel:
     """The model with fresh adapters, the only weights that train."""
     targets = options.targets if isinstance(options.targets, str) else list(options.targets)
     adapters = LoraConfig(
@@ -19,14 +21,23 @@ def with_adapters(model: PreTrainedModel, options: LoraOptions) -> PeftModel:
         target_modules=targets,
         task_type="CAUSAL_LM",
     )
-    return get_peft_model(model, adapters)
+    with quiet_libraries(), torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return get_peft_model(model, adapters)
 
 
 def save_plain_model(model: PreTrainedModel | PeftModel, processor: ProcessorMixin, out: Path) -> Path:
-    """Write a plain Hugging Face model directory; adapters are merged into the weights (and the model is changed)."""
+    """Write a plain Hugging Face model directory, all of it or nothing.
+
+    Adapters are merged into the weights, and the model that was passed is changed by that.
+    """
     if isinstance(model, PeftModel):
         model = model.merge_and_unload()
-    with no_progress_bars():
-        model.save_pretrained(out)
-        processor.save_pretrained(out)
+    part = out.with_name(out.name + ".part")
+    shutil.rmtree(part, ignore_errors=True)
+    with quiet_libraries():
+        model.save_pretrained(part)
+        processor.save_pretrained(part)
+    shutil.rmtree(out, ignore_errors=True)
+    part.rename(out)
     return out

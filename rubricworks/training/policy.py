@@ -6,7 +6,6 @@ Training goes on from its last complete checkpoint; on a CPU to the very same we
 """
 
 import hashlib
-import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -20,13 +19,13 @@ from trl import GRPOConfig
 from rubricworks.errors import UserError
 from rubricworks.training.alarm import Alarm, StepStats
 from rubricworks.training.allocator import keep_freed_memory
-from rubricworks.training.checkpoints import open_run, run_digest
+from rubricworks.training.checkpoints import open_run, run_digest, train_from
 from rubricworks.training.config import PolicyConfig
 from rubricworks.training.generate import decode_image, generate_captions, load_model
 from rubricworks.training.lora import save_plain_model, with_adapters
 from rubricworks.training.machine import check_bf16, check_sharding, check_vllm
-from rubricworks.training.progress import StepLines, StepLog, no_progress_bars
-from rubricworks.training.rollouts import NoUnjudgedDump, PolicyTrainer, StepRollouts
+from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
+from rubricworks.training.rollouts import PolicyTrainer, StepRollouts
 from rubricworks.training.watch import PolicyWatch, Probe, Refresh
 
 Reward = Callable[..., Awaitable[Sequence[float | None]]]
@@ -73,39 +72,36 @@ def train_policy(
     per_process = _rows_per_process(config, rollouts)
     dataset = _dataset(samples, config.prompts_per_step)
     keep_freed_memory()
-    dtype = "bfloat16" if config.bf16 and config.lora else "float32"
-    model, processor = load_model(model_dir, dtype=dtype)
-    processor.tokenizer.padding_side = "left"
-    if config.lora is not None:
-        model = with_adapters(model, config.lora)
     schedule = config.model_dump(exclude={"save_every", "log_every", "alarm", "probe_every"})
     checkpoint = open_run(out_dir, run_digest("policy", str(model_dir), schedule, _digest(dataset)))
-
-    generate = partial(_generate, processor, config)
+    generate = partial(_generate, config)
     watch = PolicyWatch(config, out_dir / "steps.jsonl", generate, refresh, probe)
+    watch.restore(0 if checkpoint is None else int(checkpoint.name.removeprefix("checkpoint-")))
 
     def hand_out(step: StepRollouts) -> None:
         watch.take(step)
         if on_step is not None:
             on_step(step)
 
-    logging.getLogger("trl.trainer.grpo_trainer").addFilter(NoUnjudgedDump())
-    trainer = PolicyTrainer(
-        model=model,
-        reward_funcs=[reward],
-        args=_trl_config(config, out_dir, per_process),
-        train_dataset=dataset,
-        processing_class=processor,
-        callbacks=[StepLines("policy", _SHOWN, on_log), watch],
-        on_rollouts=hand_out,
-    )
-    trainer.remove_callback(PrinterCallback)
-    generate.keywords["model"] = trainer.accelerator.unwrap_model(trainer.model)
-    watch.restore(0 if checkpoint is None else int(checkpoint.name.removeprefix("checkpoint-")))
-    if not watch.must_stop:
-        with no_progress_bars():
-            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-    _save(trainer, out_dir / "model")
+    if not (out_dir / "model").is_dir():
+        model, processor = load_model(model_dir, dtype="bfloat16" if config.bf16 and config.lora else "float32")
+        processor.tokenizer.padding_side = "left"
+        if config.lora is not None:
+            model = with_adapters(model, config.lora, seed=config.seed)
+        with quiet_libraries():
+            trainer = PolicyTrainer(
+                model=model,
+                reward_funcs=[reward],
+                args=_trl_config(config, out_dir, per_process),
+                train_dataset=dataset,
+                processing_class=processor,
+                callbacks=[StepLines("policy", _SHOWN, on_log), watch],
+                on_rollouts=hand_out,
+            )
+            trainer.remove_callback(PrinterCallback)
+            generate.keywords.update(model=trainer.accelerator.unwrap_model(trainer.model), processor=processor)
+            train_from(trainer, checkpoint, stopped=watch.must_stop)
+        _save(trainer, out_dir / "model")
     return PolicyResult(out_dir / "model", len(watch.history), watch.alarm.alarm, tuple(watch.history))
 
 
@@ -206,7 +202,7 @@ def _digest(dataset: Dataset) -> str:
     return digest.hexdigest()
 
 
-def _generate(processor, config: PolicyConfig, images, prompts, *, model, temperature=0.0, seed=0):
+def _generate(config: PolicyConfig, images, prompts, *, model, processor, temperature=0.0, seed=0):
     return generate_captions(
         model,
         processor,

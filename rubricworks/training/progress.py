@@ -2,6 +2,7 @@
 
 import logging
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -61,16 +62,33 @@ class StepLines(TrainerCallback):
             self.listener(log)
 
 
+_NOISE = {
+    "transformers.trainer": "missing keys in the checkpoint model loaded: ['lm_head.weight']",  # tied to the embeddings
+    "trl.trainer.grpo_trainer": "All reward functions returned None",  # prints every column of the row
+}
+
+
 @contextmanager
-def no_progress_bars() -> Iterator[None]:
-    """Silence the bars of loading and saving weights, which write thousands of lines into a log file."""
+def quiet_libraries() -> Iterator[None]:
+    """Silence bars for loading and saving weights, and warnings that a user can do nothing about."""
     shown = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()
+    filters = {name: _without(text) for name, text in _NOISE.items()}
+    for name, drops_noise in filters.items():
+        logging.getLogger(name).addFilter(drops_noise)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*gradient_checkpointing.*", category=FutureWarning)
+            yield
     finally:
+        for name, drops_noise in filters.items():
+            logging.getLogger(name).removeFilter(drops_noise)
         if shown:
             transformers_logging.enable_progress_bar()
+
+
+def _without(text: str) -> Callable[[logging.LogRecord], bool]:
+    return lambda record: text not in record.getMessage()
 
 
 def _duration(seconds: float) -> str:

@@ -1,6 +1,5 @@
 """GRPO with one addition: every step's rollouts are handed out, with what they earned."""
 
-import logging
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -66,10 +65,3 @@ class PolicyTrainer(GRPOTrainer):
 
 def _text(completion: str | Sequence[dict]) -> str:
     return completion if isinstance(completion, str) else "".join(turn["content"] or "" for turn in completion)
-
-
-class NoUnjudgedDump(logging.Filter):
-    """Drops TRL's warning on a row without a reward: it prints every column of the row."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return not str(record.msg).startswith("All reward functions returned None")

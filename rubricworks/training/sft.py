@@ -14,13 +14,13 @@ from transformers import PrinterCallback, ProcessorMixin, Trainer, TrainingArgum
 
 from rubricworks.errors import UserError
 from rubricworks.training.allocator import keep_freed_memory
-from rubricworks.training.checkpoints import open_run, run_digest
+from rubricworks.training.checkpoints import open_run, run_digest, train_from
 from rubricworks.training.config import SftConfig
 from rubricworks.training.generate import decode_image, load_model
 from rubricworks.training.lora import save_plain_model, with_adapters
 from rubricworks.training.machine import check_bf16, check_sharding
 from rubricworks.training.processing import encode_prompts, image_messages
-from rubricworks.training.progress import StepLines, StepLog, no_progress_bars
+from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
 
 
 class Example(NamedTuple):
@@ -56,12 +56,14 @@ def train_sft(
     check_sharding(config.lora)
     keep_freed_memory()
     out_dir = Path(out_dir)
-    model, processor = load_model(model_dir, dtype="float32")
-    if config.lora is not None:
-        model = with_adapters(model, config.lora)
     captions = [(row.prompt, row.caption, len(row.image)) for row in rows]
     digest = run_digest("sft", str(model_dir), config.model_dump(exclude={"save_every", "log_every"}), captions)
     checkpoint = open_run(out_dir, digest)
+    if (out_dir / "model").is_dir():
+        return out_dir / "model"
+    model, processor = load_model(model_dir, dtype="float32")
+    if config.lora is not None:
+        model = with_adapters(model, config.lora, seed=config.seed)
 
     arguments = TrainingArguments(
         output_dir=str(out_dir),
@@ -95,8 +97,8 @@ def train_sft(
         callbacks=[StepLines("warm-up", {"loss": "loss", "learning_rate": "lr"}, on_log)],
     )
     trainer.remove_callback(PrinterCallback)
-    with no_progress_bars():
-        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    with quiet_libraries():
+        train_from(trainer, checkpoint)
     if trainer.is_world_process_zero():
         save_plain_model(trainer.accelerator.unwrap_model(trainer.model), processor, out_dir / "model")
     trainer.accelerator.wait_for_everyone()

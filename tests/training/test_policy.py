@@ -1,0 +1,231 @@
+import json
+import logging
+import shutil
+
+import pytest
+import torch
+from coloured_squares import PROMPT, policy_rows, squares
+from safetensors.torch import load_file
+
+from rubricworks.errors import UserError
+from rubricworks.training.checkpoints import last_step
+from rubricworks.training.config import AlarmConfig, LoraOptions, PolicyConfig, SftConfig, VllmOptions
+from rubricworks.training.generate import generate_captions, load_model
+from rubricworks.training.policy import train_policy
+from rubricworks.training.sft import train_sft
+
+FEW = {"group_size": 4, "prompts_per_step": 2, "max_new_tokens": 8, "log_every": 1}
+
+
+async def says_red(prompts, completions, **columns):
+    return [float("red" in completion[0]["content"]) for completion in completions]
+
+
+class Killed(Exception):
+    pass
+
+
+def weights(model_dir):
+    return load_file(model_dir / "model.safetensors")
+
+
+@pytest.fixture(scope="module")
+def warmed(student, tmp_path_factory):
+    config = SftConfig(steps=40, batch_size=12, learning_rate=1e-2, save_every=1000)
+    return train_sft(student, squares(), tmp_path_factory.mktemp("warm"), config)
+
+
+def test_policy_learns_what_the_reward_pays_for(warmed, tmp_path):
+    config = PolicyConfig(steps=25, learning_rate=5e-3, save_every=1000, **{**FEW, "group_size": 8})
+    result = train_policy(warmed, policy_rows(), says_red, tmp_path, config)
+    start = sum(stats.reward for stats in result.history[:5]) / 5
+    end = sum(stats.reward for stats in result.history[-5:]) / 5
+    assert len(result.history) == result.steps == 25
+    assert start < 0.6
+    assert end > start + 0.3
+    model, processor = load_model(result.model_dir)
+    blue = [image for image, _, caption in squares() if "blue" in caption]
+    said = generate_captions(model, processor, blue, [PROMPT] * 4, max_new_tokens=8)
+    assert sum("red" in caption for caption, _ in said) >= 3
+
+
+def test_every_rollout_is_handed_out_once_with_its_reward_and_advantage(warmed, tmp_path):
+    steps, calls = [], []
+
+    async def reward(prompts, completions, sample_id, rubric, **columns):
+        values = [None if index == 1 else float(index) for index in range(len(completions))]
+        calls.append((list(sample_id), [completion[0]["content"] for completion in completions], values))
+        return values
+
+    config = PolicyConfig(steps=3, rows_per_pass=4, scale_rewards="none", **FEW)
+    train_policy(warmed, policy_rows(), reward, tmp_path, config, on_step=steps.append)
+    assert [step.step for step in steps] == [1, 2, 3]
+    for step, (sample_ids, responses, values) in zip(steps, calls, strict=True):
+        assert step.sample_ids == sample_ids
+        assert step.responses == responses
+        assert step.rewards == values
+        assert step.advantages == pytest.approx([-5 / 3, 0, 1 / 3, 4 / 3, -1.5, -0.5, 0.5, 1.5], abs=1e-5)
+        assert all(1 <= tokens <= 8 for tokens in step.tokens)
+
+
+@pytest.mark.parametrize("lora", [None, LoraOptions(rank=2)])
+def test_killed_and_resumed_policy_ends_with_the_same_weights(warmed, tmp_path, lora):
+    config = PolicyConfig(steps=6, save_every=2, learning_rate=1e-3, lora=lora, **FEW)
+    whole_steps, cut_steps = {}, {}
+
+    def keep(table):
+        return lambda step: table.__setitem__(step.step, step)
+
+    def kill_after_5(step):
+        cut_steps[step.step] = step
+        if step.step == 5 and last_step(tmp_path / "cut") == 4:
+            raise Killed
+
+    whole = train_policy(warmed, policy_rows(), says_red, tmp_path / "whole", config, on_step=keep(whole_steps))
+    with pytest.raises(Killed):
+        train_policy(warmed, policy_rows(), says_red, tmp_path / "cut", config, on_step=kill_after_5)
+    seen = []
+    resumed = train_policy(
+        warmed,
+        policy_rows(),
+        says_red,
+        tmp_path / "cut",
+        config,
+        on_step=lambda step: (seen.append(step.step), keep(cut_steps)(step)),
+    )
+    assert seen == [5, 6]
+    assert cut_steps == whole_steps
+    assert str(resumed.history) == str(whole.history)  # NaN, where no held-out judge was asked, equals nothing
+    expected, found = weights(whole.model_dir), weights(resumed.model_dir)
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    assert not any("adapter" in file.name for file in resumed.model_dir.iterdir())
+    untouched = weights(warmed)
+    assert any(not torch.equal(expected[name], untouched[name]) for name in expected)
+
+
+@pytest.mark.parametrize("model_was_written", [True, False])
+def test_finished_training_is_not_run_again(warmed, tmp_path, model_was_written):
+    config = PolicyConfig(steps=2, learning_rate=1e-3, **FEW)
+    first = train_policy(warmed, policy_rows(), says_red, tmp_path, config)
+    expected = weights(first.model_dir)
+    if not model_was_written:
+        shutil.rmtree(first.model_dir)
+    handed = []
+    again = train_policy(warmed, policy_rows(), says_red, tmp_path, config, on_step=handed.append)
+    assert handed == []
+    assert again.steps == 2
+    assert all(torch.equal(expected[name], tensor) for name, tensor in weights(again.model_dir).items())
+
+
+def test_refresh_and_probe_see_the_policy_as_it_is(warmed, tmp_path):
+    images = [row["image"] for row in policy_rows()]
+    refreshed, probed = [], []
+
+    def refresh(step, generate):
+        refreshed.append((step, generate(images, [PROMPT] * len(images), temperature=1.0, seed=step)))
+
+    def probe(step, generate):
+        probed.append((step, generate(images[:1], [PROMPT])))
+        return 0.9 - 0.1 * step
+
+    config = PolicyConfig(steps=5, learning_rate=2e-2, refresh_every=2, probe_every=2, **FEW)
+    result = train_policy(warmed, policy_rows(), says_red, tmp_path, config, refresh=refresh, probe=probe)
+    assert [step for step, _ in refreshed] == [2, 4]
+    assert refreshed[0][1] != refreshed[1][1]
+    assert [step for step, _ in probed] == [0, 2, 4]
+    assert [stats.held_out for stats in result.history if stats.held_out == stats.held_out] == pytest.approx(
+        [0.9, 0.7, 0.5]
+    )
+
+
+def test_refresh_does_not_disturb_the_rollouts(warmed, tmp_path):
+    def refresh(step, generate):
+        generate([policy_rows()[0]["image"]], [PROMPT], temperature=1.0, seed=9)
+
+    rollouts = {"plain": [], "refreshed": []}
+    for name, every in (("plain", 0), ("refreshed", 1)):
+        config = PolicyConfig(steps=3, refresh_every=every, **FEW)
+        train_policy(
+            warmed, policy_rows(), says_red, tmp_path / name, config, on_step=rollouts[name].append, refresh=refresh
+        )
+    assert rollouts["plain"] == rollouts["refreshed"]
+
+
+def test_alarm_warns_is_returned_and_stops_training_when_told_to(warmed, tmp_path, caplog):
+    async def longer_is_better(completions, completion_ids, **columns):
+        longer_is_better.calls += 1
+        return [longer_is_better.calls * 0.05 + 0.1 * len(ids) for ids in completion_ids]
+
+    longer_is_better.calls = 0
+    alarm = AlarmConfig(window=2, patience=1, growth=1.02, stop=True)
+    config = PolicyConfig(steps=60, learning_rate=1e-2, alarm=alarm, **{**FEW, "max_new_tokens": 16})
+    with caplog.at_level(logging.WARNING):
+        result = train_policy(warmed, policy_rows(), longer_is_better, tmp_path, config)
+    assert result.alarm is not None
+    assert result.steps == result.alarm.step < 60
+    assert "reward hacking suspected" in caplog.text
+    expected = weights(result.model_dir)
+    shutil.rmtree(result.model_dir)
+    again = train_policy(warmed, policy_rows(), longer_is_better, tmp_path, config)
+    assert again.alarm == result.alarm
+    assert again.steps == result.steps
+    assert all(torch.equal(expected[name], tensor) for name, tensor in weights(again.model_dir).items())
+
+
+def test_judge_that_never_answers_ends_training_with_one_clear_error(warmed, tmp_path, caplog):
+    async def down(completions, **columns):
+        return [None] * len(completions)
+
+    with pytest.raises(UserError, match="no rollout could be judged"):
+        train_policy(warmed, policy_rows(), down, tmp_path, PolicyConfig(steps=9, **FEW))
+    assert "All reward functions returned None" not in caplog.text
+
+
+def test_progress_lines_name_step_reward_length_pace_and_time_left(warmed, tmp_path, caplog):
+    logs = []
+    with caplog.at_level(logging.INFO, logger="rubricworks"):
+        train_policy(warmed, policy_rows(), says_red, tmp_path, PolicyConfig(steps=2, **FEW), on_log=logs.append)
+    lines = [record.message for record in caplog.records if record.message.startswith("policy ")]
+    assert lines[0].startswith("policy 1/2 · reward ")
+    assert all(part in lines[0] for part in ("tokens", "s/step", "left"))
+    assert [(log.step, log.steps) for log in logs][:2] == [(1, 2), (2, 2)]
+
+
+def test_statistics_file_holds_one_line_per_step(warmed, tmp_path):
+    result = train_policy(warmed, policy_rows(), says_red, tmp_path, PolicyConfig(steps=3, **FEW))
+    lines = [json.loads(line) for line in (tmp_path / "steps.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [1, 2, 3]
+    assert [line["reward"] for line in lines] == [stats.reward for stats in result.history]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"group_size": 1}, "at least 2"),
+        ({"steps": None}, "steps or epochs"),
+        ({"rows_per_pass": 7}, "rows_per_pass"),
+        ({"learning_rte": 1e-4}, "learning_rte"),
+    ],
+)
+def test_options_that_cannot_work_are_refused_before_training(options, message):
+    with pytest.raises(ValueError, match=message):
+        PolicyConfig(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "rows", "message"),
+    [
+        ({"vllm": VllmOptions(mode="colocate")}, policy_rows(), "vllm is not installed"),
+        ({"prompts_per_step": 13}, policy_rows(), "12 samples"),
+        ({}, [{"sample_id": "s", "image": b"", "prompt": "p"}] * 8, "rubric"),
+    ],
+)
+def test_impossible_combinations_are_one_clear_error(warmed, tmp_path, options, rows, message):
+    with pytest.raises(UserError, match=message):
+        train_policy(warmed, rows, says_red, tmp_path, PolicyConfig(**options))
+
+
+def test_groups_that_do_not_divide_over_the_processes_are_refused(warmed, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(UserError, match="3 processes"):
+        train_policy(warmed, policy_rows(), says_red, tmp_path, PolicyConfig(prompts_per_step=8))

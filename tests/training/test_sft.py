@@ -1,0 +1,136 @@
+import shutil
+
+import pytest
+import torch
+from coloured_squares import PROMPT, square, squares
+from safetensors.torch import load_file
+
+from rubricworks.errors import UserError
+from rubricworks.training.config import LoraOptions, SftConfig
+from rubricworks.training.generate import generate_captions, load_model
+from rubricworks.training.sft import CaptionCollator, Example, train_sft
+
+
+class Killed(Exception):
+    pass
+
+
+def kill_at(step):
+    def on_log(log):
+        if log.step == step:
+            raise Killed
+
+    return on_log
+
+
+def test_warm_up_teaches_the_student_to_see(student, tmp_path):
+    losses = []
+    config = SftConfig(steps=120, batch_size=12, learning_rate=1e-2, save_every=1000, log_every=20)
+    model_dir = train_sft(
+        student, squares(), tmp_path, config, on_log=lambda log: losses.append(log.metrics.get("loss", 0.0))
+    )
+    model, processor = load_model(model_dir)
+    images, prompts, captions = zip(*squares(), strict=True)
+    written = generate_captions(model, processor, images, prompts, max_new_tokens=12)
+    right = sum(text == caption for (text, _), caption in zip(written, captions, strict=True))
+    assert losses[0] > 2 * losses[4]
+    assert right >= 10  # 12 pictures; a student that reads the prompt alone gets at most 1
+    assert all(tokens == 7 for _, tokens in written)  # six words and the end token
+
+
+@pytest.mark.parametrize("lora", [None, LoraOptions(rank=2, dropout=0.1)])
+def test_killed_and_resumed_warm_up_ends_with_the_same_weights(student, tmp_path, lora):
+    config = SftConfig(steps=8, batch_size=5, save_every=3, log_every=1, lora=lora)
+    whole = train_sft(student, squares(), tmp_path / "whole", config)
+    with pytest.raises(Killed):
+        train_sft(student, squares(), tmp_path / "cut", config, on_log=kill_at(5))
+    seen = []
+    resumed = train_sft(student, squares(), tmp_path / "cut", config, on_log=lambda log: seen.append(log.step))
+    assert seen[0] == 4  # not from the beginning
+    expected, found = (load_file(folder / "model.safetensors") for folder in (whole, resumed))
+    assert expected.keys() == found.keys()
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+def test_kill_between_the_last_step_and_the_saved_model_adds_no_step(student, tmp_path):
+    config = SftConfig(steps=3, batch_size=4, log_every=1)
+    model_dir = train_sft(student, squares(), tmp_path, config)
+    expected = load_file(model_dir / "model.safetensors")
+    shutil.rmtree(model_dir)
+    found = load_file(train_sft(student, squares(), tmp_path, config) / "model.safetensors")
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+def test_half_written_checkpoint_is_passed_over(student, tmp_path):
+    config = SftConfig(steps=4, batch_size=4, save_every=2, log_every=1)
+    with pytest.raises(Killed):
+        train_sft(student, squares(), tmp_path, config, on_log=kill_at(3))
+    (tmp_path / "checkpoint-3").mkdir()
+    (tmp_path / "checkpoint-3" / "model.safetensors").write_bytes(b"cut off")
+    seen = []
+    train_sft(student, squares(), tmp_path, config, on_log=lambda log: seen.append(log.step))
+    assert seen[0] == 3
+
+
+def test_checkpoints_of_another_config_are_not_continued(student, tmp_path):
+    train_sft(student, squares(), tmp_path, SftConfig(steps=2, batch_size=4, log_every=1))
+    seen = []
+    config = SftConfig(steps=3, batch_size=4, log_every=1, learning_rate=1e-4)
+    train_sft(student, squares(), tmp_path, config, on_log=lambda log: seen.append(log.step))
+    assert seen[0] == 1
+
+
+def test_merged_lora_model_is_plain_and_says_what_the_adapted_one_said(student, tmp_path, monkeypatch):
+    from rubricworks.training import sft
+
+    before_merging = []
+    images, prompts, _ = zip(*squares(), strict=True)
+
+    def save(model, processor, out):
+        before_merging.extend(generate_captions(model, processor, images, prompts, max_new_tokens=8))
+        return save_plain_model(model, processor, out)
+
+    save_plain_model = sft.save_plain_model
+    monkeypatch.setattr(sft, "save_plain_model", save)
+    config = SftConfig(steps=20, batch_size=12, learning_rate=1e-2, lora=LoraOptions(rank=8), save_every=100)
+    model_dir = train_sft(student, squares(), tmp_path, config)
+    names = {file.name for file in model_dir.iterdir()}
+    assert "model.safetensors" in names
+    assert not any("adapter" in name or name.endswith(".bin") for name in names)
+    trained, untouched = load_file(model_dir / "model.safetensors"), load_file(student / "model.safetensors")
+    assert trained.keys() == untouched.keys()
+    model, processor = load_model(model_dir)
+    assert generate_captions(model, processor, images, prompts, max_new_tokens=8) == before_merging
+    base, _ = load_model(student)
+    assert generate_captions(base, processor, images, prompts, max_new_tokens=8) != before_merging
+
+
+def test_labels_cover_the_caption_and_its_end_token_only(student):
+    _, processor = load_model(student)
+    batch = CaptionCollator(processor)(
+        [
+            Example(square("top-left", "red"), PROMPT, "at top-left a red square ."),
+            Example(square("top-left", "red"), PROMPT, "a square ."),
+        ]
+    )
+    end = processor.tokenizer.eos_token_id
+    learnt = [row[row != -100].tolist() for row in batch["labels"]]
+    assert [processor.tokenizer.decode(ids[:-1]) for ids in learnt] == ["at top-left a red square .", "a square ."]
+    assert all(ids[-1] == end for ids in learnt)
+    assert batch["input_ids"].shape == batch["labels"].shape == batch["mm_token_type_ids"].shape
+
+
+def test_rows_per_pass_must_divide_the_batch(student, tmp_path):
+    with pytest.raises(UserError, match="rows_per_pass"):
+        train_sft(student, squares(), tmp_path, SftConfig(batch_size=8, rows_per_pass=3))
+
+
+def test_no_examples_is_one_clear_error(student, tmp_path):
+    with pytest.raises(UserError, match="no examples"):
+        train_sft(student, [], tmp_path, SftConfig())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_bf16_without_a_gpu_is_refused_at_the_start(student, tmp_path):
+    with pytest.raises(UserError, match="bf16"):
+        train_sft(student, squares(), tmp_path, SftConfig(bf16=True))
