@@ -1,7 +1,7 @@
 """A pipeline as an MLflow run and its stages as nested ones.
 
-Stages write logs, which cost nothing; one process delivers them while the pipeline runs, so that a laptop imports MLflow
-once and not once a stage. A stage in a process or pod of its own, with no such pipeline above it, delivers for itself.
+Stages write logs; one process delivers them while the pipeline runs, so that a laptop imports MLflow once, not once a
+stage. A stage in a process or pod of its own, with no such pipeline above it, delivers for itself.
 """
 
 import logging
