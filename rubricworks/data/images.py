@@ -15,8 +15,8 @@ MAX_BYTES = 100 * 2**20
 MAX_PIXELS = 89_478_485
 """Pillow's own limit against decompression bombs: a quarter of a gibibyte of RGB."""
 
-_FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
-"""Raster formats only: some of Pillow's others start programs (EPS) or hold documents (PDF)."""
+_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
+"""Raster formats only: some of Pillow's others start programs (EPS). Which of them are there depends on its build."""
 _LOSSLESS = ("PNG", "GIF", "BMP", "TIFF", "PPM")
 _JPEG_QUALITY = 95
 
@@ -38,7 +38,8 @@ def normalise_image(content: bytes, *, max_side: int | None = None) -> bytes:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            opened = Image.open(io.BytesIO(content), formats=_FORMATS)
+            Image.init()
+            opened = Image.open(io.BytesIO(content), formats=[name for name in _FORMATS if name in Image.OPEN])
         width, height = opened.size
         if width * height > MAX_PIXELS:
             raise BadImage(f"too large: {width} x {height} pixels, at most {MAX_PIXELS:,} are read")
