@@ -1,0 +1,260 @@
+"""Pipelines and stages as runs in a real MLflow: SQLite files, an HTTP server, and no server at all."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from rubricworks.errors import UserError
+from rubricworks.tracking import TrackingConfig, check_tracking, connect, pipeline_run, stage_run, tracking_uri
+from rubricworks.tracking.delivery import deliver
+
+pytest.importorskip("mlflow")
+DEFAULT = TrackingConfig()
+
+
+@pytest.fixture(autouse=True)
+def _no_server_in_the_environment(monkeypatch):
+    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID", "RUBRICWORKS_TRACKED_RUN"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def tracked(runs: Path, config: TrackingConfig = DEFAULT) -> dict[str, object]:
+    """Name → run, as MLflow's own client finds them."""
+    connection = connect(config, runs)
+    found = connection.client.search_runs([connection.experiment_id])
+    assert len({run.info.run_name for run in found}) == len(found)
+    return {run.info.run_name: run for run in found}
+
+
+def curve(runs: Path, run: object, name: str, config: TrackingConfig = DEFAULT) -> list[tuple[int, float]]:
+    history = connect(config, runs).client.get_metric_history(run.info.run_id, name)
+    return sorted((point.step, point.value) for point in history)
+
+
+def test_stages_are_nested_in_the_pipeline_with_their_curves_settings_and_tables(tmp_path):
+    recipe = {"policy": {"steps": 200, "betas": [0.9, 0.99]}, "teachers": [{"model": "a"}, {"model": "b"}]}
+    with pipeline_run(DEFAULT, tmp_path, "demo", recipe), stage_run(tmp_path / "demo", "train_policy") as log:
+        for step in range(1_500):
+            log.log_metrics({"reward": step / 2, "kl": None, "odd name (%)": float("nan")}, step=step)
+        log.log_table("rollouts", [{"caption": "a red circle", "reward": 1.0}, {"caption": "…", "reward": None}])
+        log.log_input("samples", "file:///x/samples", "ab" * 32, context="training")
+        log.set_tags({"alarm": "length"})
+    runs = tracked(tmp_path)
+    assert runs.keys() == {"demo", "train_policy"}
+    pipeline, stage = runs["demo"], runs["train_policy"]
+    assert pipeline.data.params == {
+        "policy.steps": "200",
+        "policy.betas": "[0.9, 0.99]",
+        "teachers.0.model": "a",
+        "teachers.1.model": "b",
+    }
+    assert stage.data.tags["mlflow.parentRunId"] == pipeline.info.run_id
+    assert (pipeline.info.status, stage.info.status) == ("FINISHED", "FINISHED")
+    assert curve(tmp_path, stage, "reward") == [(step, step / 2) for step in range(1_500)]
+    assert stage.data.metrics == {"reward": 749.5}
+    assert stage.data.tags["alarm"] == "length"
+    (used,) = stage.inputs.dataset_inputs
+    assert (used.dataset.name, json.loads(used.dataset.source)["digest"]) == ("samples", "ab" * 32)
+    stored = next((tmp_path / "mlartifacts").rglob("rollouts.json"))
+    assert json.loads(stored.read_text()) == {
+        "columns": ["caption", "reward"],
+        "data": [["a red circle", 1.0], ["…", None]],
+    }
+
+
+def test_resumed_pipeline_and_stage_continue_their_runs(tmp_path):
+    def breaks():
+        with pipeline_run(DEFAULT, tmp_path, "demo", {"steps": 100}), stage_run(tmp_path / "demo", "warm_up") as log:
+            log.log_metrics({"loss": 1.0}, step=1)
+            raise RuntimeError("the power went")
+
+    with pytest.raises(RuntimeError):
+        breaks()
+    broken = tracked(tmp_path)
+    assert {run.info.status for run in broken.values()} == {"FAILED"}
+    assert broken["warm_up"].data.tags["error"] == "the power went"
+    with pipeline_run(DEFAULT, tmp_path, "demo", {"steps": 200}), stage_run(tmp_path / "demo", "warm_up") as log:
+        log.log_metrics({"loss": 0.5}, step=2)
+    runs = tracked(tmp_path)
+    assert {name: run.info.run_id for name, run in runs.items()} == {name: r.info.run_id for name, r in broken.items()}
+    assert {run.info.status for run in runs.values()} == {"FINISHED"}
+    assert curve(tmp_path, runs["warm_up"], "loss") == [(1, 1.0), (2, 0.5)]
+    assert runs["demo"].data.params == {"steps": "100"}
+    assert runs["demo"].data.tags["changed.steps"] == "200"
+
+
+def test_delivering_twice_changes_nothing(tmp_path):
+    with pipeline_run(DEFAULT, tmp_path, "demo", {"a": 1}) as log:
+        log.log_metrics({"x": 1.0}, step=1)
+    (tmp_path / "demo" / "tracking" / "pipeline.delivered.json").unlink()
+    deliver(DEFAULT, tmp_path / "demo")
+    assert curve(tmp_path, tracked(tmp_path)["demo"], "x") == [(1, 1.0)]
+
+
+def test_log_of_a_killed_stage_is_delivered_up_to_its_last_whole_line(tmp_path):
+    run = tmp_path / "demo"
+    with pipeline_run(DEFAULT, tmp_path, "demo", {}):
+        program = (
+            "import os, signal, sys; from pathlib import Path; from rubricworks.tracking import stage_run\n"
+            f"with stage_run(Path({str(run)!r}), 'train_policy') as log:\n"
+            "    log.log_metrics({'reward': 0.5}, step=1)\n"
+            f'    open({str(run / "tracking" / "train_policy.jsonl")!r}, \'ab\').write(b\'{{"at": 17, "kind": "met\')\n'
+            "    assert 'mlflow' not in sys.modules\n"
+            "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        )
+        assert subprocess.run([sys.executable, "-B", "-c", program]).returncode == -signal.SIGKILL
+    assert tracked(tmp_path)["train_policy"].info.status == "RUNNING"
+    with pipeline_run(DEFAULT, tmp_path, "demo", {}), stage_run(run, "train_policy") as log:
+        log.log_metrics({"reward": 0.6}, step=2)
+    stage = tracked(tmp_path)["train_policy"]
+    assert stage.info.status == "FINISHED"
+    assert curve(tmp_path, stage, "reward") == [(1, 0.5), (2, 0.6)]
+
+
+def test_same_run_id_in_two_folders_on_one_server_is_two_runs(tmp_path):
+    config = TrackingConfig(uri=f"sqlite:///{tmp_path}/shared.db")
+    for folder in ("mine", "yours"):
+        with pipeline_run(config, tmp_path / folder, "demo", {"folder": folder}):
+            pass
+    connection = connect(config, tmp_path)
+    found = connection.client.search_runs([connection.experiment_id])
+    assert sorted(run.data.params["folder"] for run in found) == ["mine", "yours"]
+
+
+def test_run_that_the_environment_gives_becomes_the_parent(tmp_path, monkeypatch):
+    connection = connect(DEFAULT, tmp_path)
+    given = connection.client.create_run(connection.experiment_id, run_name="given").info.run_id
+    monkeypatch.setenv("MLFLOW_RUN_ID", given)
+    with pipeline_run(DEFAULT, tmp_path, "demo", {"a": 1}), stage_run(tmp_path / "demo", "prepare"):
+        pass
+    runs = tracked(tmp_path)
+    assert runs.keys() == {"given", "prepare"}
+    assert runs["given"].data.params == {"a": "1"}
+    assert runs["prepare"].data.tags["mlflow.parentRunId"] == given
+
+
+def test_stage_on_its_own_delivers_where_the_environment_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/cluster.db")
+    for stage in ("prepare", "evaluate"):
+        with stage_run(tmp_path / "demo", stage) as log:
+            log.log_metrics({"rows": 7.0})
+    runs = tracked(tmp_path)
+    assert runs.keys() == {"demo", "prepare", "evaluate"}
+    assert {runs[stage].data.tags["mlflow.parentRunId"] for stage in ("prepare", "evaluate")} == {
+        runs["demo"].info.run_id
+    }
+
+
+def test_stage_that_nobody_asked_to_track_only_writes_its_log(tmp_path):
+    with stage_run(tmp_path / "demo", "prepare") as log:
+        log.log_metrics({"rows": 7.0})
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["prepare.jsonl"]
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_server_that_is_not_there_is_one_line_with_how_to_test_it(tmp_path, silent, monkeypatch):
+    monkeypatch.setattr("rubricworks.tracking.connection._CHECK_SECONDS", 0.3)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        if silent:
+            listener.listen()
+        uri = f"http://user:secret@127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(UserError) as refused, pipeline_run(TrackingConfig(uri=uri), tmp_path, "demo", {}):
+            pass
+    message = str(refused.value)
+    assert f"no MLflow server at {uri.replace('user:secret', '***')}" in message
+    assert "curl http://" in message
+    assert "/health" in message
+    assert "secret" not in message
+
+
+def test_without_mlflow_tracking_is_off_unless_a_server_was_asked_for(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pipeline_run(DEFAULT, tmp_path, "demo", {}) as log:
+        log.log_metrics({"x": 1.0})
+    assert [record.getMessage() for record in caplog.records if "tracking is off" in record.getMessage()]
+    assert not check_tracking(DEFAULT, tmp_path)
+    assert connect(DEFAULT, tmp_path) is None
+    with pytest.raises(UserError, match=r"pip install 'rubricworks\[tracking\]'"):
+        check_tracking(TrackingConfig(uri="http://mlflow:5000"), tmp_path)
+
+
+def test_deleted_experiment_is_a_user_error(tmp_path):
+    connection = connect(TrackingConfig(experiment="old"), tmp_path)
+    connection.client.delete_experiment(connection.experiment_id)
+    with pytest.raises(UserError, match=r"'old' is deleted .* mlflow experiments restore"):
+        connect(TrackingConfig(experiment="old"), tmp_path)
+
+
+def test_database_that_is_none_is_a_user_error(tmp_path):
+    (tmp_path / "mlflow.db").write_text("not a database at all" * 100)
+    with pytest.raises(UserError, match=r"MLflow at sqlite:///.*mlflow\.db"):
+        connect(DEFAULT, tmp_path)
+
+
+def test_default_database_is_whole_from_its_first_moment_and_lies_in_the_runs_folder(tmp_path):
+    connect(DEFAULT, tmp_path)
+    assert tracking_uri(DEFAULT, tmp_path) == f"sqlite:///{tmp_path}/mlflow.db"
+    assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
+
+
+def test_http_server_gets_runs_curves_and_files_and_its_end_is_not_the_runs(tmp_path, caplog):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    config = TrackingConfig(uri=f"http://127.0.0.1:{port}", experiment="served")
+    server = serve(tmp_path, port)
+    try:
+        with pipeline_run(config, tmp_path / "runs", "demo", {"a": 1}) as log:
+            (tmp_path / "report.html").write_text("<p>fine</p>")
+            log.log_metrics({"win_rate": 0.75})
+            log.log_artifact(tmp_path / "report.html", "report")
+        runs = tracked(tmp_path / "runs", config)
+        assert runs["demo"].data.metrics == {"win_rate": 0.75}
+        assert next((tmp_path / "artifacts").rglob("report.html")).read_text() == "<p>fine</p>"
+        with pipeline_run(config, tmp_path / "runs", "demo", {"a": 1}) as log:
+            stop(server)
+            log.log_metrics({"win_rate": 0.8}, step=1)
+        assert "are kept and delivered on --resume" in caplog.text
+        server = serve(tmp_path, port)
+        deliver(config, tmp_path / "runs" / "demo")
+        assert curve(tmp_path / "runs", runs["demo"], "win_rate", config) == [(0, 0.75), (1, 0.8)]
+    finally:
+        stop(server)
+
+
+def serve(folder: Path, port: int) -> subprocess.Popen:
+    # Laid down by us: the server's own migration flushes to disk seventy times.
+    store = f"sqlite:///{folder}/server.db"
+    connect(TrackingConfig(uri=store), folder)
+    command = f"-m mlflow server --host 127.0.0.1 --port {port} --workers 1 --backend-store-uri {store}".split()
+    server = subprocess.Popen(
+        [sys.executable, *command, "--artifacts-destination", str(folder / "artifacts")],
+        cwd=folder,
+        env=os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    for _ in range(600):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1):
+                return server
+        except OSError:
+            time.sleep(0.1)
+    stop(server)
+    raise TimeoutError("the MLflow server did not start")
+
+
+def stop(server: subprocess.Popen) -> None:
+    if server.poll() is None:
+        os.killpg(server.pid, signal.SIGKILL)
+    server.wait()
