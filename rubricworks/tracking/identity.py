@@ -3,10 +3,14 @@
 Two runs folders may both hold a run `demo` and track it on one server; the key drawn for each run keeps them apart.
 """
 
+import fcntl
 import json
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from rubricworks.errors import UserError
 from rubricworks.storage import write_atomic
@@ -40,11 +44,26 @@ def mlflow_run(connection: Connection, run: Path, name: str, *, started: int | N
         name: the stage, or PIPELINE.
         started: milliseconds; when a new run began.
     """
-    if name == PIPELINE:
-        return _pipeline_run(connection, run, started)[0]
-    parent, experiment = _pipeline_run(connection, run, started)
-    tags = {_PARENT_TAG: parent, STAGE_TAG: name}
-    return _found(connection, experiment, tags) or _made(connection, experiment, name, tags, started)
+    with _one_at_a_time(run):
+        pipeline, experiment = _pipeline_run(connection, run, started)
+        if name == PIPELINE:
+            return pipeline
+        tags = {_PARENT_TAG: pipeline, STAGE_TAG: name}
+        return _found(connection, experiment, tags) or _made(connection, experiment, name, tags, started)
+
+
+@contextmanager
+def _one_at_a_time(run: Path) -> Iterator[None]:
+    """A stage and the pipeline that delivers its log may look for the same run at once: one makes it, one finds it."""
+    (run / FOLDER).mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(run / FOLDER, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        # Some network file systems have no locks on folders.
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _pipeline_run(connection: Connection, run: Path, started: int | None) -> tuple[str, str]:
@@ -79,7 +98,7 @@ def _made(connection: Connection, experiment: str, name: str, tags: dict[str, st
     return connection.client.create_run(experiment, start_time=started, tags=tags, run_name=name).info.run_id
 
 
-def _settings(run: Path) -> dict:
+def _settings(run: Path) -> dict[str, Any]:
     try:
         return dict(json.loads((run / FOLDER / _SETTINGS).read_bytes()))
     except FileNotFoundError:

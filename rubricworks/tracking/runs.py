@@ -76,7 +76,7 @@ def stage_run(run: Path, stage: str, *, every: float = _EVERY_SECONDS) -> Iterat
 def stage_connection(run: Path, stage: str) -> tuple[Connection, str] | None:
     """An open way to MLflow and the id of a stage's run there, for the registry. None when MLflow is not installed."""
     connection = connect(saved_config(run) or TrackingConfig(), run.parent)
-    return connection and (connection, mlflow_run(connection, run, stage))
+    return (connection, mlflow_run(connection, run, stage)) if connection else None
 
 
 @contextmanager

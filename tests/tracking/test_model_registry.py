@@ -1,5 +1,6 @@
 """The model registry on a real MLflow: versions of plain folders, and the alias of the promoted one."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -67,6 +68,12 @@ def test_missing_model_and_unknown_version_are_user_errors(tmp_path, model, prom
     registry.register(connection, model, "captioner", run=run, tags={})
     with pytest.raises(UserError, match="MLflow at sqlite"):
         registry.promote(connection, "captioner", 9)
+
+
+def test_stage_that_several_look_for_at_once_is_made_once(tmp_path, promoting):
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: stage_connection(tmp_path / "runs" / "demo", "evaluate")[1], range(16)))
+    assert len(set(found)) == 1
 
 
 def test_stage_is_the_same_run_whenever_it_is_asked_for(tmp_path, promoting):
