@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import dataclass, field
+from typing import Any
 
 from rubricworks.rubrics import ErrorClass
 
@@ -54,3 +55,16 @@ class Totals:
             self.seconds += seconds
             if error is not None:
                 self.errors[error] = self.errors.get(error, 0) + 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures as JSON takes them."""
+        return {
+            "calls": self.calls,
+            "cached": self.cached,
+            "requests": self.requests,
+            "errors": {kind.value: count for kind, count in self.errors.items()},
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "cost": self.cost,
+            "seconds": round(self.seconds, 3),
+        }

@@ -1,0 +1,70 @@
+"""`rubricworks`: the command line. Commands are imported when they are used, so that `--help` answers at once."""
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from rubricworks import __version__
+from rubricworks.errors import UserError
+
+_COMMANDS = {
+    "run": ("rubricworks.cli.run:run", "Run a recipe: images in, a better model and a report out."),
+    "recipes": ("rubricworks.cli.recipes:recipes", "List, copy and describe recipes."),
+    "init": ("rubricworks.cli.start:init", "Write a recipe for your images and your endpoint."),
+    "doctor": ("rubricworks.cli.start:doctor", "Check what a recipe needs, and say what to fix."),
+    "caption": ("rubricworks.cli.tools:caption", "Caption a folder of images with a model or an endpoint."),
+    "synthesize": ("rubricworks.cli.tools:synthesize", "Write rubrics for images from a committee's captions."),
+    "grade": ("rubricworks.cli.tools:grade", "Grade captions by rubrics."),
+    "pipelines": ("rubricworks.cli.pipelines:pipelines", "Compile pipelines for Kubeflow."),
+    "world": ("rubricworks.cli.world:world", "The embedded scene world: simulated images and models."),
+}
+
+
+class _Lazy(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[name][0].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+
+@click.group(
+    cls=_Lazy,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Start with `rubricworks run quickstart`: the whole loop on this machine, without GPU or network.",
+)
+@click.version_option(__version__)
+def cli() -> None:
+    """Train vision-language models with rubric rewards."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: a user's mistake is one clear message and exit code 2, never a traceback."""
+    try:
+        code: Any = cli.main(arguments, prog_name="rubricworks", standalone_mode=False)
+    except UserError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        sys.exit(2)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("stopped", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,5 @@
+"""`python -m rubricworks.cli` is `rubricworks`."""
+
+from rubricworks.cli import main
+
+main()

@@ -1,0 +1,28 @@
+"""The plan of a run as text, for `--dry-run` and `doctor`."""
+
+from rubricworks.plan import plan_calls, training_bytes
+from rubricworks.recipe import Recipe
+
+
+def plan_text(recipe: Recipe, images: int) -> str:
+    """Stages, calls, tokens and dollars of a recipe on so many images."""
+    calls = plan_calls(recipe, images)
+    held_out = min(recipe.data.held_out, images)
+    lines = [f"{recipe.name}: {recipe.pipeline} on {images} images, {held_out} of them held out", ""]
+    lines.append(f"{'stage':<20} {'calls':>9}  {'for':<9} {'model':<34} {'tokens in':>11} {'out':>11} {'dollars':>9}")
+    for stage in recipe.stage_configs():
+        kinds = [call for call in calls if call.stage == stage]
+        if not kinds:
+            lines.append(f"{stage:<20} {'-':>9}")
+        for call in kinds:
+            tokens = f"{call.count * call.tokens_in:>11,} {call.count * call.tokens_out:>11,}"
+            priced = f"{call.dollars:>9.2f}" if call.endpoint.price_in or call.endpoint.price_out else f"{'-':>9}"
+            lines.append(f"{stage:<20} {call.count:>9,}  {call.purpose:<9} {call.endpoint.model:<34} {tokens} {priced}")
+    lines += ["", f"dollars in all: {sum(call.dollars for call in calls):.2f}, by the prices in the recipe"]
+    lines.append("calls are counted, tokens estimated; repeated requests come from the cache")
+    memory = training_bytes(recipe)
+    if memory is None:
+        lines.append(f"memory to train {recipe.warm_up.student}: not known from its name")
+    else:
+        lines.append(f"memory to train {recipe.warm_up.student}: {memory / 2**30:.1f} GiB and its activations")
+    return "\n".join(lines)

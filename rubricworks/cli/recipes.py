@@ -1,0 +1,46 @@
+"""`rubricworks recipes`: what there is to run, and what a recipe may say."""
+
+import json
+import shutil
+from pathlib import Path
+
+import click
+
+from rubricworks.errors import UserError
+from rubricworks.recipe import Recipe, built_in_recipes, load_recipe, recipe_path
+
+
+@click.group()
+def recipes() -> None:
+    """List, copy and describe recipes."""
+
+
+@recipes.command("list")
+def list_() -> None:
+    """The built-in recipes."""
+    for path in built_in_recipes():
+        recipe = load_recipe(path)
+        click.echo(f"{path.stem:<18} {recipe.description.strip()}")
+    click.echo("\nRun one: rubricworks run NAME   Make it yours: rubricworks recipes copy NAME my.yaml")
+
+
+@recipes.command()
+@click.argument("name")
+@click.argument("target", type=click.Path(path_type=Path))
+def copy(name: str, target: Path) -> None:
+    """Copy recipe NAME to the file TARGET, with its comments."""
+    if target.is_dir():
+        target = target / f"{name}.yaml"
+    if target.exists():
+        raise UserError(f"{target} is there already; choose another name or remove it")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(recipe_path(name), target)
+    click.echo(
+        f"{target}: edit it, check it with `rubricworks doctor {target}`, run it with `rubricworks run {target}`"
+    )
+
+
+@recipes.command()
+def schema() -> None:
+    """The JSON schema of recipes, for editors that complete and check YAML."""
+    click.echo(json.dumps(Recipe.model_json_schema(), indent=2))

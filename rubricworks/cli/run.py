@@ -1,0 +1,137 @@
+"""`rubricworks run`: check everything, then run the recipe's pipeline on this machine."""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import click
+import yaml
+
+from rubricworks.cli.checks import check_recipe, count_images
+from rubricworks.cli.plan import plan_text
+from rubricworks.cli.world import running_world
+from rubricworks.errors import UserError
+from rubricworks.recipe import Recipe, load_recipe, recipe_path
+from rubricworks.storage import write_atomic
+
+
+@click.command()
+@click.argument("recipe", required=False)
+@click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a field, e.g. policy.steps=50.")
+@click.option("--run", "run_id", metavar="ID", help="Name of the run's folder; by default recipe, date and time.")
+@click.option("--resume", metavar="ID", help="Continue a run where it stopped; what is done is not done again.")
+@click.option(
+    "--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Folder of all runs."
+)
+@click.option("--dry-run", is_flag=True, help="Print stages, calls, tokens, dollars and what is missing; run nothing.")
+def run(
+    recipe: str | None, overrides: tuple[str, ...], run_id: str | None, resume: str | None, runs: Path, dry_run: bool
+) -> None:
+    """Run RECIPE, a built-in name or a YAML file, as a pipeline on this machine.
+
+    \b
+    rubricworks run quickstart
+    rubricworks run quickstart --set seed=2 --set policy.steps=50
+    rubricworks run my.yaml --dry-run
+    rubricworks run --resume quickstart-20260101-120000
+    """
+    if (recipe is None) == (resume is None):
+        raise UserError("give a recipe (`rubricworks recipes list` shows them) or --resume with a run's id")
+    runs = runs.absolute()
+    if resume is not None:
+        folder = _existing(runs, resume)
+        parsed = load_recipe(folder / "recipe.yaml", overrides)
+    else:
+        assert recipe is not None
+        parsed = load_recipe(recipe_path(recipe), overrides)
+        folder = runs / (run_id or f"{parsed.name}-{time.strftime('%Y%m%d-%H%M%S')}")
+        if (folder / "recipe.yaml").exists():
+            raise UserError(
+                f"{folder} is there already; continue it with --resume {folder.name} or choose another --run"
+            )
+    if dry_run:
+        _dry_run(parsed, folder, runs)
+        return
+    with only_run_in(folder):
+        _save_recipe(parsed, folder)
+        _run(parsed, folder, runs)
+
+
+def _run(recipe: Recipe, folder: Path, runs: Path) -> None:
+    from rubricworks.pipelines.arguments import pipeline_arguments
+    from rubricworks.pipelines.local import run_local
+    from rubricworks.pipelines.rubicap import rubicap
+    from rubricworks.tracking import pipeline_run
+
+    start = time.monotonic()
+    click.echo(f"run {folder.name}", err=True)
+    with ExitStack() as stack:
+        if recipe.world:
+            stack.enter_context(running_world(recipe.world, folder / "world"))
+        for check in check_recipe(recipe, runs):
+            if check.problem:
+                raise UserError(f"{check.name}: {check.problem}")
+        # One thread pool that spins while a server answers would take the server's core.
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+        os.environ.setdefault("GOMP_SPINCOUNT", "0")
+        stack.enter_context(pipeline_run(recipe.tracking, runs, folder.name, recipe.model_dump(mode="json")))
+        run_local(rubicap, pipeline_arguments(folder.as_uri(), recipe.stage_json()), run=folder)
+    _tell(folder, time.monotonic() - start)
+
+
+def _tell(folder: Path, seconds: float) -> None:
+    summary = json.loads((folder / "summary.json").read_text())
+    lines = [f"done in {seconds:.0f} s"]
+    if win := summary["win_rate"]:
+        lines.append(f"win rate against the base: {win['value']:.2f} [{win['low']:.2f}, {win['high']:.2f}]")
+    for name in ("oracle_f1", "rubric_reward"):
+        pair = summary[name]
+        if pair["base"] is not None and pair["policy"] is not None:
+            lines.append(f"{name.replace('_', ' ')}: {pair['base']:.2f} → {pair['policy']:.2f}")
+    lines.append("promoted to champion" if summary["promoted"] else f"not promoted: {summary['gate']}")
+    if summary["alarm"]:
+        lines.append(f"ALARM: {summary['alarm']}")
+    click.echo("\n".join([*lines, f"report: {folder / 'report.html'}"]))
+
+
+def _dry_run(recipe: Recipe, folder: Path, runs: Path) -> None:
+    click.echo(plan_text(recipe, recipe.world.scenes if recipe.world else count_images(recipe)))
+    if recipe.world:
+        click.echo("endpoints and images: the scene world, simulated, started with the run")
+        return
+    missing = [check for check in check_recipe(recipe, runs) if check.problem]
+    click.echo("\n".join(f"missing: {check.name}: {check.problem}" for check in missing) or "nothing is missing")
+
+
+def _existing(runs: Path, run_id: str) -> Path:
+    folder = runs / run_id
+    if not (folder / "recipe.yaml").is_file():
+        known = sorted(path.parent.name for path in runs.glob("*/recipe.yaml"))
+        there = f"there are {', '.join(known[-5:])}" if known else "there are none"
+        raise UserError(f"no run {run_id!r} in {runs}: {there}")
+    return folder
+
+
+def _save_recipe(recipe: Recipe, folder: Path) -> None:
+    text = yaml.safe_dump(recipe.model_dump(mode="json", exclude_defaults=True), sort_keys=False, allow_unicode=True)
+    write_atomic(folder / "recipe.yaml", text.encode())
+
+
+@contextmanager
+def only_run_in(folder: Path) -> Iterator[None]:
+    """Hold the run's folder; the kernel lets go when the process ends, however it ends."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "lock").open("w")
+    except OSError as error:
+        raise UserError(f"{folder} cannot be written: {error.strerror}; give another folder with --runs") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{folder.name} is running already; wait for it, or stop that process first") from None
+        yield

@@ -1,0 +1,198 @@
+"""`caption`, `synthesize`, `grade`: the stages' work on its own, without a recipe.
+
+`caption` and `synthesize` start the same stages as a run does, in a folder of their own, so they resume like a run.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ValidationError
+
+from rubricworks.cli.run import only_run_in
+from rubricworks.data.tables import Sample, read_rows
+from rubricworks.errors import UserError
+from rubricworks.grading import Grader
+from rubricworks.llm import ChatClient, Endpoint
+from rubricworks.rewards import weighted_reward
+from rubricworks.rubrics import Rubric
+from rubricworks.stages import caption_committee, caption_student, prepare, synthesize_rubrics, warm_up
+from rubricworks.stages.config import canonical_json
+from rubricworks.stages.launch import launch
+from rubricworks.synthesis.prompts import CAPTION_PROMPT
+
+_OUT = click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for the tables.")
+_KEY = click.option("--api-key-env", help="Environment variable that holds the endpoints' API key.")
+_PROMPT = click.option("--prompt", default=CAPTION_PROMPT, help="What the captioner is asked.", show_default=False)
+
+
+@click.command()
+@click.argument("images")
+@click.option("--model", required=True, help="A model directory, or MODEL@URL of an OpenAI-compatible server.")
+@click.option("--max-new-tokens", default=1024, show_default=True)
+@_PROMPT
+@_KEY
+@_OUT
+def caption(images: str, model: str, max_new_tokens: int, prompt: str, api_key_env: str | None, out: Path) -> None:
+    """Caption IMAGES (a folder, Parquet, dataset or tar) and write OUT/captions.parquet.
+
+    \b
+    rubricworks caption photos/ --model runs/ID/train_policy/model --out captions/
+    rubricworks caption photos/ --model Qwen2.5-VL-7B@http://localhost:8000/v1 --out captions/
+    """
+    with only_run_in(out.absolute()):
+        samples = _stage(out, "prepare", prepare.Config(source=images, prompt=prompt, held_out=1))
+        if "@" in model:
+            teacher = _endpoint(model, api_key_env, max_tokens=max_new_tokens)
+            config = caption_committee.Config(teachers=(teacher,))
+            captions = _stage(out, "caption_committee", config, samples=samples)
+        else:
+            captions = _student_captions(out, model, max_new_tokens, samples)
+        sources = {row["sample_id"]: row["source"] for row in read_rows(samples, columns=["sample_id", "source"])}
+        rows = [
+            {"sample_id": row["sample_id"], "source": sources[row["sample_id"]], "caption": row["caption"]}
+            for row in read_rows(captions, columns=["sample_id", "caption"])
+        ]
+    _write(rows, out / "captions.parquet")
+
+
+@click.command()
+@click.argument("images")
+@click.option("--committee", required=True, multiple=True, metavar="MODEL@URL", help="A captioner; give several.")
+@click.option("--writer", required=True, metavar="MODEL@URL", help="The model that writes the rubrics.")
+@click.option("--student", help="Model directory of the captioner to improve; needed for discriminative rubrics.")
+@click.option("--coverage", type=click.Choice(["discriminative", "full"]), default="full", show_default=True)
+@click.option("--guards/--no-guards", default=True, show_default=True, help="Standing criteria against padding.")
+@_PROMPT
+@_KEY
+@_OUT
+def synthesize(
+    images: str,
+    committee: tuple[str, ...],
+    writer: str,
+    student: str | None,
+    coverage: str,
+    guards: bool,
+    prompt: str,
+    api_key_env: str | None,
+    out: Path,
+) -> None:
+    """Caption IMAGES by a committee, write a rubric for each, into OUT/rubrics.parquet.
+
+    \b
+    rubricworks synthesize photos/ --committee gpt-5@https://api.openai.com/v1 --committee qwen@http://localhost:8000/v1 \\
+        --writer gpt-5@https://api.openai.com/v1 --api-key-env OPENAI_API_KEY --out rubrics/
+    """
+    if coverage == "discriminative" and student is None:
+        raise UserError("discriminative rubrics ask what a student gets wrong: give --student, or --coverage full")
+    with only_run_in(out.absolute()):
+        samples = _stage(out, "prepare", prepare.Config(source=images, prompt=prompt, held_out=1))
+        teachers = tuple(_endpoint(teacher, api_key_env) for teacher in committee)
+        inputs = {"samples": samples}
+        inputs["captions"] = _stage(out, "caption_committee", caption_committee.Config(teachers=teachers), **inputs)
+        if student:
+            inputs["student_captions"] = _student_captions(out, student, 1024, samples)
+        config = synthesize_rubrics.Config(
+            writer=_endpoint(writer, api_key_env, max_tokens=4096),
+            coverage=coverage,  # type: ignore[arg-type]
+            guards=guards,
+            min_candidates=min(2, len(teachers)),
+        )
+        rubrics = _stage(out, "synthesize_rubrics", config, **inputs)
+        rows = list(read_rows(rubrics, columns=["sample_id", "rubric"]))
+    _write(rows, out / "rubrics.parquet")
+
+
+@click.command()
+@click.argument("captions", type=click.Path(path_type=Path, exists=True))
+@click.argument("rubrics", type=click.Path(path_type=Path, exists=True))
+@click.option("--judge", required=True, metavar="MODEL@URL")
+@click.option("--call-per", type=click.Choice(["response", "criterion"]), default="response", show_default=True)
+@_KEY
+@click.option("--out", type=click.Path(path_type=Path), default=Path("scorecards.parquet"), show_default=True)
+def grade(captions: Path, rubrics: Path, judge: str, call_per: str, api_key_env: str | None, out: Path) -> None:
+    """Grade CAPTIONS (columns sample_id, caption) by RUBRICS (sample_id, rubric): Parquet files or table folders.
+
+    A caption that could not be judged keeps an empty reward; it never becomes a zero.
+    """
+    by_sample = {row["sample_id"]: _rubric(row, rubrics) for row in _rows(rubrics, ["sample_id", "rubric"])}
+    wanted = [row for row in _rows(captions, ["sample_id", "caption"]) if row["sample_id"] in by_sample]
+    if not wanted:
+        raise UserError(f"no sample_id of {captions} stands in {rubrics}")
+
+    async def grade_all() -> list[dict[str, Any]]:
+        async with ChatClient(
+            _endpoint(judge, api_key_env), cache=out.with_suffix(".cache.sqlite"), purpose="judge"
+        ) as client:
+            grader = Grader(client, call_per=call_per)  # type: ignore[arg-type]
+            jobs = (
+                (Sample(sample_id=row["sample_id"], image=b"", prompt=""), row["caption"], by_sample[row["sample_id"]])
+                for row in wanted
+            )
+            return [
+                {
+                    "sample_id": card.sample_id,
+                    "caption": card.response,
+                    "reward": weighted_reward(card.credits, by_sample[card.sample_id].weights),
+                    "scorecard": card.model_dump_json(),
+                }
+                async for card in grader.grade_many(jobs)
+            ]
+
+    rows = asyncio.run(grade_all())
+    _write(rows, out)
+    judged = [row["reward"] for row in rows if row["reward"] is not None]
+    mean = f"mean reward {sum(judged) / len(judged):.3f}" if judged else "nothing could be judged"
+    click.echo(f"{mean}; {len(judged)} judged, {len(rows) - len(judged)} not")
+
+
+def _stage(out: Path, stage: str, config: BaseModel, **inputs: str) -> str:
+    return launch(stage, canonical_json(config), str(out), inputs)
+
+
+def _student_captions(out: Path, student: str, max_new_tokens: int, samples: str) -> str:
+    model = _stage(out, "warm_up", warm_up.Config(student=student), samples=samples)
+    config = caption_student.Config(max_new_tokens=max_new_tokens)
+    return _stage(out, "caption_student", config, samples=samples, model=model)
+
+
+def _endpoint(text: str, api_key_env: str | None, *, max_tokens: int = 1024) -> Endpoint:
+    model, at, url = text.partition("@http")
+    if not at or not model:
+        raise UserError(f"{text}: write an endpoint as MODEL@URL, such as Qwen2.5-VL-7B@http://localhost:8000/v1")
+    return Endpoint(url=f"http{url}", model=model, api_key_env=api_key_env, max_tokens=max_tokens)
+
+
+def _rows(path: Path, columns: list[str]) -> Iterator[dict[str, Any]]:
+    if path.is_dir():
+        yield from read_rows(path, columns=columns)
+        return
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{path} is not a Parquet file: {error}") from error
+    missing = set(columns) - set(file.schema_arrow.names)
+    if missing:
+        raise UserError(f"{path} has no column {sorted(missing)[0]}; it needs {', '.join(columns)}")
+    for batch in file.iter_batches(columns=columns):
+        yield from batch.to_pylist()
+
+
+def _rubric(row: dict[str, Any], path: Path) -> Rubric:
+    try:
+        return Rubric.model_validate_json(row["rubric"])
+    except ValidationError as error:
+        problem = json.loads(error.json())[0]
+        where = ".".join(map(str, problem["loc"]))
+        raise UserError(f"{path}: rubric of {row['sample_id']}: {where}: {problem['msg']}") from error
+
+
+def _write(rows: list[dict[str, Any]], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    click.echo(f"{path}: {len(rows)} rows")

@@ -1,0 +1,86 @@
+"""`rubricworks world`: the scene world's images and its OpenAI-compatible server."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rubricworks.errors import UserError
+
+if TYPE_CHECKING:
+    from rubricworks.recipe import WorldConfig
+
+URL, FOLDER = "RUBRICWORKS_WORLD_URL", "RUBRICWORKS_WORLD_DIR"
+"""Where a recipe with a `world:` section finds the world's endpoints and images."""
+
+
+@click.group()
+def world() -> None:
+    """The embedded scene world: simulated images and scripted models (see docs/world.md)."""
+
+
+@world.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--scenes", default=1280, show_default=True, help="How many images to draw.")
+@click.option("--seed", default=1, show_default=True)
+def export(folder: Path, scenes: int, seed: int) -> None:
+    """Draw scenes into FOLDER: images with noisy captions, and the truth beside them."""
+    from rubricworks.world.export import export_scenes
+
+    export_scenes(folder, seed=seed, count=scenes)
+    click.echo(f"{scenes} images in {folder / 'images'}; serve their models with: rubricworks world serve {folder}")
+
+
+@world.command()
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", default=8000, show_default=True, help="0 takes a free one.")
+def serve(folder: Path, host: str, port: int) -> None:
+    """Serve teachers, rubric writer, judges and oracle for the scenes in FOLDER over HTTP.
+
+    \b
+    rubricworks world export scenes/
+    rubricworks world serve scenes/ --port 8000
+    curl http://127.0.0.1:8000/v1/models
+    """
+    from rubricworks.world.server import serve
+
+    _end_with_parent()
+    serve(folder, host=host, port=port, on_ready=lambda url: click.echo(url))
+
+
+@contextmanager
+def running_world(config: "WorldConfig", folder: Path) -> Iterator[None]:
+    """Draw the scenes, if they are not there, and serve them while the block runs; sets the two variables."""
+    from rubricworks.world.export import export_scenes
+
+    export_scenes(folder, seed=config.seed, count=config.scenes)
+    command = [sys.executable, "-m", "rubricworks.cli", "world", "serve", str(folder), "--port", "0"]
+    with (folder / "server.log").open("ab") as log:
+        environment = {**os.environ, "RUBRICWORKS_PARENT": str(os.getpid())}
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
+    try:
+        url = server.stdout.readline().strip() if server.stdout else ""
+        if not url:
+            raise UserError(f"the scene world's server did not start; see {folder / 'server.log'}")
+        os.environ[URL], os.environ[FOLDER] = url, str(folder)
+        yield
+    finally:
+        server.terminate()
+        try:
+            server.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            server.kill()
+
+
+def _end_with_parent() -> None:
+    """A server that a run started must not outlive it, however the run ended (Linux)."""
+    if sys.platform == "linux" and os.environ.get("RUBRICWORKS_PARENT") == str(os.getppid()):
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG

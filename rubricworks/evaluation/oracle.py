@@ -1,0 +1,69 @@
+"""Scores from an endpoint that knows the truth of an image, such as the scene world's `/oracle/score`.
+
+Evaluation only: nothing that trains a model ever asks it.
+"""
+
+import os
+from collections.abc import Sequence
+
+import aiohttp
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from rubricworks.errors import UserError
+from rubricworks.llm.messages import image_part
+
+
+class OracleScore(BaseModel):
+    """How much of a caption is true, and how much of the truth it tells."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    precision: float
+    recall: float
+    f1: float
+
+
+class _Scores(BaseModel):
+    scores: list[OracleScore]
+
+
+class Oracle:
+    """A client of one oracle endpoint; use it as an async context manager."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> "Oracle":
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session:
+            await self._session.close()
+
+    async def score(self, image: bytes, captions: Sequence[str]) -> list[OracleScore]:
+        """One score per caption of the image.
+
+        Raises:
+            UserError: the oracle does not answer, or does not know the image.
+        """
+        assert self._session, "use `async with Oracle(...)`"
+        url = os.path.expandvars(self.url)
+        request = {"image": image_part(image)["image_url"]["url"], "captions": list(captions)}
+        try:
+            async with self._session.post(url, json=request, allow_redirects=False) as answer:
+                body = await answer.text()
+                if answer.status != 200:
+                    raise UserError(f"evaluation.oracle {url} answered {answer.status}: {body[:200]}")
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise UserError(
+                f"evaluation.oracle {url} cannot be reached ({type(error).__name__}); is it running?"
+            ) from error
+        try:
+            scores = _Scores.model_validate_json(body).scores
+        except ValidationError as error:
+            raise UserError(f"evaluation.oracle {url} answered something else than scores: {body[:200]}") from error
+        if len(scores) != len(captions):
+            raise UserError(f"evaluation.oracle {url} gave {len(scores)} scores for {len(captions)} captions")
+        return scores

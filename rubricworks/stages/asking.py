@@ -1,0 +1,88 @@
+"""Tables whose rows are answers of models: ask for a shard's items at once, keep what failed as dead letters."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack
+from typing import Any, NamedTuple, TypeVar
+
+from rubricworks.data.manifest import Manifest
+from rubricworks.data.tables import build_table, count_rows, read_rows
+from rubricworks.errors import UserError
+from rubricworks.llm import ChatClient, ChatError
+from rubricworks.stages.job import Job
+
+T = TypeVar("T")
+Row = dict[str, Any]
+
+
+class Answers(NamedTuple):
+    """What came of one item: rows for the table, and rows for `dead_letters`."""
+
+    rows: list[Row]
+    dead_letters: list[Row]
+
+
+def ask_all(
+    job: Job,
+    table: str,
+    items: Iterable[T],
+    ask: Callable[[T], Awaitable[Answers]],
+    *,
+    total: int,
+    shard_size: int,
+    clients: Iterable[ChatClient],
+) -> Manifest:
+    """Build the job's table from what `ask` answers for each item, in order; dead letters stand in a table beside it.
+
+    Raises:
+        UserError: there were items and not one row came of them.
+    """
+
+    async def make_rows(chunk: list[T]) -> dict[str, list[Row]]:
+        answers = await asyncio.gather(*(ask(item) for item in chunk))
+        return {
+            table: [row for answer in answers for row in answer.rows],
+            "dead_letters": [row for answer in answers for row in answer.dead_letters],
+        }
+
+    async def build() -> Manifest:
+        async with AsyncExitStack() as stack:
+            for client in clients:
+                await stack.enter_async_context(client)
+            return await build_table(
+                job.out,
+                table,
+                items,
+                make_rows,
+                made_by=job.made_by,
+                shard_size=shard_size,
+                also={"dead_letters": job.out / "dead_letters"},
+                progress=job.progress(total, "samples").at,
+            )
+
+    manifest = asyncio.run(build())
+    job.figures.update({table: manifest.rows, "dead_letters": count_rows(job.out / "dead_letters")})
+    if total and not manifest.rows:
+        raise UserError(f"no {table} came of {total} samples: {_main_reasons(job)}; see {job.out / 'dead_letters'}")
+    return manifest
+
+
+def dead_letter(sample_id: str, job: Job, purpose: str, error: ChatError) -> Row:
+    """The row that keeps what a model answered, or why it did not."""
+    return {
+        "sample_id": sample_id,
+        "stage": job.stage,
+        "purpose": purpose,
+        "reason": error.error_class.value,
+        "message": error.message,
+        "raw": error.raw,
+        "attempts": error.attempts,
+    }
+
+
+def _main_reasons(job: Job) -> str:
+    rows = read_rows(job.out / "dead_letters", columns=["reason", "purpose", "message"])
+    counts = Counter((row["purpose"], row["reason"], row["message"][:160]) for row in rows)
+    told = [f"{purpose}: {count} × {reason} ({message})" for (purpose, reason, message), count in counts.most_common(2)]
+    return "; ".join(told) or "nothing was asked for"

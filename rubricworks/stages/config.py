@@ -1,0 +1,28 @@
+"""What every stage's configuration has in common."""
+
+import hashlib
+import json
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class StageConfig(BaseModel):
+    """Unknown fields are errors, so that a typo in a recipe cannot pass for a setting."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    seed: int = Field(default=1, ge=0)
+    """Every random choice of the stage follows from it."""
+
+
+def canonical_json(value: Any) -> str:
+    """The same text for the same configuration, on every machine."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json")
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def digest_of(value: Any) -> str:
+    """sha256 of the canonical JSON, in hexadecimal."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()

@@ -1,0 +1,111 @@
+"""What a running stage is given: where its inputs are, where to write, whom to tell.
+
+A stage's output folder holds `made_from.json` (what it is being made from) from the first moment and `done.json` (the same,
+with the digest of the result) at the end. A folder made from something else is moved aside, never
+overwritten; one that is done is not made again. So running a pipeline a second time continues where it stopped.
+"""
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rubricworks import __version__
+from rubricworks.data.tables import read_manifest
+from rubricworks.errors import UserError
+from rubricworks.llm import ChatClient, Endpoint
+from rubricworks.stages.config import StageConfig, canonical_json, digest_of
+from rubricworks.stages.progress import Progress
+from rubricworks.storage import write_atomic
+
+
+@dataclass
+class Job:
+    """One stage of one run."""
+
+    stage: str
+    run: Path
+    out: Path
+    inputs: dict[str, Path]
+    made_by: dict[str, Any]
+    """Stage, code version, digest of the configuration, digests of the inputs."""
+    clients: list[ChatClient] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+    """What the stage wants said of itself in the ledger: rows, rejected, steps."""
+
+    def progress(self, total: int, unit: str) -> Progress:
+        return Progress(self.stage, total, unit, cost=lambda: sum(client.totals.cost for client in self.clients))
+
+    def client(self, endpoint: Endpoint, purpose: str) -> ChatClient:
+        """A client whose calls are cached for the run and counted in the ledger."""
+        client = ChatClient(endpoint, cache=self.run / "llm_cache.sqlite", purpose=purpose)
+        self.clients.append(client)
+        return client
+
+    def scratch(self, name: str) -> Path:
+        """A folder that lives beside the output and may vary between runs."""
+        folder = self.run / "scratch" / self.stage / name
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+
+def open_job(stage: str, config: StageConfig, run: Path, inputs: dict[str, Path]) -> Job:
+    """Prepare the stage's folder and move aside what was made from something else."""
+    made_by = {
+        "stage": stage,
+        "version": __version__,
+        "config": digest_of(config),
+        "inputs": {name: output_digest(path) for name, path in sorted(inputs.items())},
+    }
+    out = run / stage
+    plan = out / "made_from.json"
+    if plan.exists() and json.loads(plan.read_text()) != made_by:
+        aside = run / "replaced" / f"{stage}-{digest_of(json.loads(plan.read_text()))[:8]}-{time.time_ns()}"
+        aside.parent.mkdir(exist_ok=True)
+        os.rename(out, aside)
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomic(plan, canonical_json(made_by).encode())
+    return Job(stage=stage, run=run, out=out, inputs=inputs, made_by=made_by)
+
+
+def is_done(job: Job) -> bool:
+    return (job.out / "done.json").exists()
+
+
+def close_job(job: Job, seconds: float) -> None:
+    """Mark the output complete and write the stage's line of the ledger."""
+    calls = [
+        {"purpose": client.purpose, "model": client.endpoint.model, **client.totals.as_dict()} for client in job.clients
+    ]
+    line = {"stage": job.stage, "seconds": round(seconds, 3), **job.figures, "calls": calls}
+    with (job.run / "ledger.jsonl").open("a") as ledger:
+        ledger.write(json.dumps(line) + "\n")
+    write_atomic(job.out / "done.json", canonical_json({**job.made_by, "digest": _content_digest(job.out)}).encode())
+
+
+def output_digest(path: Path) -> str:
+    """Digest of what a finished stage wrote."""
+    done = path / "done.json"
+    if not done.exists():
+        raise UserError(f"{path}: the {path.name} stage has not finished; run it first")
+    return str(json.loads(done.read_text())["digest"])
+
+
+def _content_digest(folder: Path) -> str:
+    if (folder / "manifest.json").exists():
+        return read_manifest(folder).digest
+    return files_digest(sorted((folder / "model").glob("*")) or sorted(folder.glob("*.json")))
+
+
+def files_digest(paths: Iterable[Path]) -> str:
+    """sha256 over names and contents."""
+    total = hashlib.sha256()
+    for path in paths:
+        if path.is_file():
+            with path.open("rb") as file:
+                total.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()

@@ -1,0 +1,68 @@
+"""Start one stage: the one door for components, the command line and tests.
+
+A stage that fails leaves `error.json` in the run's folder; one that is done already returns at once.
+"""
+
+import importlib
+import json
+import logging
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from rubricworks.errors import UserError
+from rubricworks.stages.config import StageConfig
+from rubricworks.stages.job import close_job, is_done, open_job
+from rubricworks.storage import local_path, write_atomic
+
+
+def launch(stage: str, config: str, run: str, inputs: dict[str, str]) -> str:
+    """Run a stage to the end and return the URI of its output folder.
+
+    Args:
+        stage: a module of `rubricworks.stages`.
+        config: the stage's own configuration as JSON.
+        run: URI of the run's folder.
+        inputs: name → URI of the outputs that it reads.
+    """
+    folder = local_path(run)
+    folder.mkdir(parents=True, exist_ok=True)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr, force=True)
+    for chatty in ("httpx", "stamina", "datasets", "mlflow", "alembic"):
+        logging.getLogger(chatty).setLevel(logging.ERROR)
+    try:
+        module = importlib.import_module(f"rubricworks.stages.{stage}")
+        parsed = module.Config.model_validate_json(config)
+        paths = {name: local_path(uri) for name, uri in inputs.items()}
+        return str(_run_stage(stage, module, parsed, folder, paths))
+    except BaseException as error:
+        _leave_error(folder, stage, error)
+        raise
+
+
+def _run_stage(stage: str, module: Any, config: StageConfig, run: Path, inputs: dict[str, Path]) -> Path:
+    job = open_job(stage, config, run, inputs)
+    if is_done(job):
+        print("done in an earlier run", file=sys.stderr, flush=True)
+        return job.out
+    # Counted from the start of the process, where the runner tells it.
+    start = float(os.environ.get("RUBRICWORKS_STAGE_STARTED") or time.time())
+    module.run(config, job)
+    close_job(job, time.time() - start)
+    (run / "error.json").unlink(missing_ok=True)
+    return job.out
+
+
+def _leave_error(run: Path, stage: str, error: BaseException) -> None:
+    interrupted = isinstance(error, KeyboardInterrupt | SystemExit)
+    what = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+    report = {"stage": stage, "message": "interrupted" if interrupted else what}
+    if not isinstance(error, UserError) and not interrupted:
+        report["traceback"] = "".join(traceback.format_exception(error))
+    try:
+        write_atomic(run / "error.json", json.dumps(report, indent=2).encode())
+    except (OSError, UserError):
+        print(f"could not write {run / 'error.json'}; the error was: {what}", file=sys.stderr)

@@ -1,0 +1,71 @@
+"""Register the policy, and make it the champion if its evaluation passes the gate."""
+
+from typing import Any
+
+from rubricworks.evaluation.summary import EvaluationSummary, ModelFigures
+from rubricworks.stages.caption_student import model_dir
+from rubricworks.stages.config import StageConfig, canonical_json
+from rubricworks.stages.job import Job
+from rubricworks.storage import write_atomic
+from rubricworks.tracking import Gate, registry, stage_connection, stage_run
+
+
+class Config(StageConfig):
+    model_name: str = "captioner"
+    """Name in the model registry."""
+    gate: Gate = Gate()
+    """What the greedy captions of the policy must show on the held-out samples."""
+
+
+def run(config: Config, job: Job) -> None:
+    summary = EvaluationSummary.model_validate_json((job.inputs["evaluations"] / "summary.json").read_text())
+    figures = gate_figures(summary)
+    result = config.gate.check(figures)
+    version = None
+    with stage_run(job.run, job.stage) as log:
+        log.log_metrics({f"{name}/{part}": value for name, pair in figures.items() for part, value in pair.items()})
+        log.set_tags({"gate": "passed" if result.passed else "failed"})
+        if opened := stage_connection(job.run, job.stage):
+            connection, mlflow_run = opened
+            registered = registry.register(
+                connection,
+                model_dir(job.inputs["policy"]),
+                config.model_name,
+                run=mlflow_run,
+                tags={
+                    "run": job.run.name,
+                    "data_digest": job.made_by["inputs"]["samples"],
+                    "gate": "; ".join(result.reasons),
+                    **{f"{name}.{part}": value for name, pair in figures.items() for part, value in pair.items()},
+                },
+            )
+            version = str(registered.version)
+            if result.passed:
+                registry.promote(connection, config.model_name, registered.version)
+    promotion = {
+        "model_name": config.model_name,
+        "version": version,
+        "passed": result.passed,
+        # Without a registry there is nowhere to be champion.
+        "promoted": result.passed and version is not None,
+        "reasons": list(result.reasons),
+    }
+    write_atomic(job.out / "promotion.json", canonical_json(promotion).encode())
+    job.figures.update(promoted=promotion["promoted"], version=version)
+
+
+def gate_figures(summary: EvaluationSummary) -> dict[str, dict[str, Any]]:
+    """The greedy figures that gates read; the first decoding's where none was greedy."""
+    decoding = "greedy" if "greedy" in summary.models else next(iter(summary.models), "greedy")
+    models = summary.models.get(decoding, {})
+    win = summary.win_rate.get(decoding)
+    return {
+        "win_rate": {"value": win and win.value, "low": win and win.low, "high": win and win.high},
+        "oracle_f1": _pair(models, "oracle_f1"),
+        "rubric_reward": _pair(models, "rubric_reward"),
+    }
+
+
+def _pair(models: dict[str, ModelFigures], name: str) -> dict[str, float | None]:
+    values = {model: getattr(figures, name) for model, figures in models.items()}
+    return {model: figure and figure.value for model, figure in values.items()}

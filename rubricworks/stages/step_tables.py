@@ -1,0 +1,79 @@
+"""The rollouts and scorecards of a training, as tables whose shards end where checkpoints do.
+
+A training that was killed goes on from a checkpoint and draws the steps after it again; their shard is then written again,
+with the same rows. So the tables of a resumed training are those of one that was never stopped.
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any, Self
+
+from rubricworks.data.shards import TableFolder
+from rubricworks.rubrics import Scorecard
+from rubricworks.stages.asking import Row
+from rubricworks.stages.job import Job
+
+
+class StepTables:
+    """Use it as a context manager around the training; leaving it without an error finishes the tables."""
+
+    def __init__(self, job: Job, *, every: int, last: int | None) -> None:
+        """
+        Args:
+            every: steps between two checkpoints, and the steps of one shard.
+            last: the training's last step, where it is known beforehand.
+        """
+        self.every, self.last = every, last
+        self._folders = {
+            name: TableFolder(job.out / name, name, job.made_by, every) for name in ("rollouts", "scorecards")
+        }
+        self._rows: dict[str, list[Row]] = {name: [] for name in self._folders}
+        self._shard = -1
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        for folder in self._folders.values():
+            self._stack.enter_context(folder.locked())
+            folder.begin()
+        return self
+
+    def __exit__(self, kind: Any, *_: object) -> None:
+        with self._stack:
+            if kind is None:
+                self._commit()
+                for folder in self._folders.values():
+                    shards = 0
+                    while folder.has_shard(shards):
+                        shards += 1
+                    folder.finish(shards)
+
+    def add(self, step: Any, scorecards: Sequence[Scorecard]) -> None:
+        """Keep one step's rollouts (a `StepRollouts`) and what was said of them."""
+        shard = (step.step - 1) // self.every
+        if shard != self._shard:
+            self._commit()
+            self._shard = shard
+        rows = zip(step.sample_ids, step.responses, step.tokens, step.rewards, step.advantages, strict=True)
+        for sample_id, response, tokens, reward, advantage in rows:
+            row = {"step": step.step, "sample_id": sample_id, "response": response, "reward": reward}
+            self._rows["rollouts"].append({**row, "tokens": tokens, "advantage": advantage})
+        for card, reward in zip(scorecards, step.rewards, strict=False):
+            self._rows["scorecards"].append(
+                {
+                    "step": step.step,
+                    "sample_id": card.sample_id,
+                    "response": card.response,
+                    "judge": card.judge,
+                    "scorecard": card.model_dump_json(),
+                    "reward": reward,
+                }
+            )
+        # Before the checkpoint of this step is written: a checkpoint vouches for the rollouts behind it.
+        if step.step % self.every == 0 or step.step == self.last:
+            self._commit()
+
+    def _commit(self) -> None:
+        for name, rows in self._rows.items():
+            if rows:
+                self._folders[name].commit_shard(self._shard, rows)
+                self._rows[name] = []
