@@ -1,4 +1,4 @@
-"""`${NAME}` in recipes: filled from the environment on use, so that recipes and tables hold no addresses and no secrets."""
+"""`${NAME}` in recipes: filled from the environment on use, so that no recipe or table holds an address or a secret."""
 
 import os
 import re

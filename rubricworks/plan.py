@@ -18,7 +18,7 @@ IMAGE_TOKENS = 1_000
 """Rules of thumb for an estimate: a 1024-pixel image, a detailed caption, a rubric of the paper's kind."""
 
 BYTES_PER_PARAMETER = {"full": 18, "lora": 3}
-"""Training memory without activations: bf16 weights and gradients, fp32 master weights and Adam; LoRA keeps only weights."""
+"""Training memory without activations: bf16 weights and gradients, fp32 master weights and Adam; LoRA: weights."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def plan_calls(recipe: Recipe, images: int) -> list[Calls]:
 
 def _calls(recipe: Recipe, images: int) -> Iterator[Calls]:
     held_out = min(recipe.data.held_out, images)
-    train = images - held_out
+    train = max(images - held_out - recipe.data.warm_up, 1)
     if recipe.data.max_train is not None:
         train = min(train, recipe.data.max_train)
     samples = train + held_out

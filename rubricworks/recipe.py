@@ -1,7 +1,7 @@
 """A recipe: the stages' own configurations in one YAML file, checked whole before anything runs.
 
-Errors name the file, the line and, for a misspelt field, the one that was probably meant. `${NAME}` in a URL or a path is
-filled from the environment when the stage uses it, so that recipes hold no addresses and no secrets.
+Errors name the file, the line and, for a misspelt field, the one that was probably meant. `${NAME}` in a URL or a path
+is filled from the environment when the stage uses it, so that recipes hold no addresses and no secrets.
 """
 
 import difflib
@@ -35,8 +35,9 @@ class WorldConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    scenes: int = Field(default=1280, ge=2)
-    seed: int = Field(default=1, ge=0)
+    scenes: int = Field(default=1024, ge=2)
+    seed: int | None = Field(default=None, ge=0)
+    """The recipe's, by default."""
 
 
 class RubricSection(SynthesisConfig):
@@ -75,13 +76,15 @@ class Recipe(BaseModel):
                 content = data.get(section) or {}
                 if isinstance(content, dict):
                     data = data | {section: {"seed": seed} | content}
+            if isinstance(world := data.get("world"), dict) and world.get("seed") is None:
+                data = data | {"world": world | {"seed": seed}}
         return data
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> "Recipe":
         if self.world and self.world.scenes <= self.data.held_out:
             raise ValueError(
-                f"world.scenes is {self.world.scenes} and data.held_out {self.data.held_out}: nothing is left to train on"
+                f"world.scenes is {self.world.scenes}, data.held_out {self.data.held_out}: nothing is left to train on"
             )
         return self
 

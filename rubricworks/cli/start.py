@@ -1,6 +1,8 @@
 """The first hour: `init` writes a recipe for one image folder and one endpoint, `doctor` checks what it needs."""
 
 import asyncio
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -58,17 +60,19 @@ def _only_model(endpoint: str, api_key_env: str | None) -> str:
 @click.option("--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True)
 @click.pass_context
 def doctor(context: click.Context, recipe: str, overrides: tuple[str, ...], runs: Path) -> None:
-    """Check what RECIPE needs: packages, disk, memory, GPU, images, endpoints, tracking. Exit code 2 if anything is missing."""
-    import tempfile
-    from contextlib import nullcontext
+    """Check what RECIPE needs: packages, disk, memory, GPU, images, endpoints, tracking.
 
+    The exit code is 2 if anything is missing.
+    """
     parsed = load_recipe(recipe_path(recipe), overrides)
     problems = 0
-    with tempfile.TemporaryDirectory() as scratch:
-        with running_world(parsed.world, Path(scratch)) if parsed.world else nullcontext():
-            for check in check_recipe(parsed, runs.absolute()):
-                problems += check.problem is not None
-                mark = click.style("fix", fg="red") if check.problem else click.style("ok ", fg="green")
-                click.echo(f"{mark}  {check.name:<24} {check.problem or check.detail}")
+    with ExitStack() as stack:
+        if parsed.world:
+            scratch = stack.enter_context(tempfile.TemporaryDirectory())
+            stack.enter_context(running_world(parsed.world, Path(scratch)))
+        for check in check_recipe(parsed, runs.absolute()):
+            problems += check.problem is not None
+            mark = click.style("fix", fg="red") if check.problem else click.style("ok ", fg="green")
+            click.echo(f"{mark}  {check.name:<32} {check.problem or check.detail}")
     click.echo(f"{problems} to fix" if problems else f"ready: rubricworks run {recipe}")
     context.exit(2 if problems else 0)

@@ -85,8 +85,8 @@ def synthesize(
     """Caption IMAGES by a committee, write a rubric for each, into OUT/rubrics.parquet.
 
     \b
-    rubricworks synthesize photos/ --committee gpt-5@https://api.openai.com/v1 --committee qwen@http://localhost:8000/v1 \\
-        --writer gpt-5@https://api.openai.com/v1 --api-key-env OPENAI_API_KEY --out rubrics/
+    rubricworks synthesize photos/ --committee gemma@http://gpu1:8000/v1 --committee qwen@http://gpu2:8000/v1 \\
+        --writer qwen@http://gpu2:8000/v1 --out rubrics/
     """
     if coverage == "discriminative" and student is None:
         raise UserError("discriminative rubrics ask what a student gets wrong: give --student, or --coverage full")

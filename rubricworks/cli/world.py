@@ -61,7 +61,7 @@ def running_world(config: "WorldConfig", folder: Path) -> Iterator[None]:
     """Draw the scenes, if they are not there, and serve them while the block runs; sets the two variables."""
     from rubricworks.world.export import export_scenes
 
-    export_scenes(folder, seed=config.seed, count=config.scenes)
+    export_scenes(folder, seed=config.seed or 0, count=config.scenes)
     command = [sys.executable, "-m", "rubricworks.cli", "world", "serve", str(folder), "--port", "0"]
     with (folder / "server.log").open("ab") as log:
         environment = {**os.environ, "RUBRICWORKS_PARENT": str(os.getpid())}

@@ -39,7 +39,7 @@ class Sample(BaseModel):
     references: tuple[str, ...] = ()
     """Captions that came with the image."""
     split: str = "train"
-    """train | held_out."""
+    """train (captioned, graded, trained on) | held_out (captioned, evaluated) | warm_up (references only)."""
     source: str = ""
 
 
@@ -125,8 +125,13 @@ def read_rows(uri: str | Path, *, columns: list[str] | None = None) -> Iterator[
             ) from error
 
 
-def read_samples(uri: str | Path, split: str | None = None) -> Iterator[Sample]:
-    """The samples of a table, of one split or of all."""
+def read_samples(uri: str | Path, *splits: str) -> Iterator[Sample]:
+    """The samples of a table: of the splits that are named, or of all."""
     for row in read_rows(uri, columns=list(Sample.model_fields)):
-        if split is None or row["split"] == split:
+        if not splits or row["split"] in splits:
             yield Sample.model_validate(row)
+
+
+def count_samples(uri: str | Path, *splits: str) -> int:
+    """How many samples `read_samples` would give; reads no image."""
+    return sum(not splits or row["split"] in splits for row in read_rows(uri, columns=["split"]))

@@ -6,7 +6,6 @@ advantage 0. Source: GRPO (DeepSeekMath, eq. 3); standard deviations use ddof = 
 
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 Scale = Literal["group", "batch", "none"]

@@ -1,7 +1,7 @@
 """A rubric: the weighted criteria that one sample's responses are graded by.
 
-The fields of a criterion are those of RubiCap's rubric writer (Prompt 1): a title, what it measures, a pass/fail rule, a
-severity weight and where it comes from. Only title, description and rule are ever shown to a judge.
+The fields of a criterion are those of RubiCap's rubric writer (Prompt 1): a title, what it measures, a pass/fail rule,
+a severity weight and where it comes from. Only title, description and rule are ever shown to a judge.
 """
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -46,7 +46,8 @@ class Rubric(BaseModel):
         titles = [criterion.criterion for criterion in self.criteria]
         repeated = sorted({title for title in titles if titles.count(title) > 1})
         if repeated:
-            raise ValueError(f"criterion {repeated[0]!r} stands {titles.count(repeated[0])} times; titles must be unique")
+            count = titles.count(repeated[0])
+            raise ValueError(f"criterion {repeated[0]!r} stands {count} times; titles must be unique")
         return self
 
     @property

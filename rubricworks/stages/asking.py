@@ -84,5 +84,5 @@ def dead_letter(sample_id: str, job: Job, purpose: str, error: ChatError) -> Row
 def _main_reasons(job: Job) -> str:
     rows = read_rows(job.out / "dead_letters", columns=["reason", "purpose", "message"])
     counts = Counter((row["purpose"], row["reason"], row["message"][:160]) for row in rows)
-    told = [f"{purpose}: {count} × {reason} ({message})" for (purpose, reason, message), count in counts.most_common(2)]
+    told = [f"{purpose}: {count} x {reason} ({message})" for (purpose, reason, message), count in counts.most_common(2)]
     return "; ".join(told) or "nothing was asked for"

@@ -8,7 +8,7 @@ import warnings
 
 from pydantic import Field
 
-from rubricworks.data.tables import Sample, count_rows, read_samples
+from rubricworks.data.tables import Sample, count_samples, read_samples
 from rubricworks.llm import ChatClient, ChatError, Endpoint, image_part, text_part
 from rubricworks.stages.asking import Answers, Row, ask_all, dead_letter
 from rubricworks.stages.config import StageConfig
@@ -27,7 +27,7 @@ class Config(StageConfig):
 def run(config: Config, job: Job) -> None:
     if len(config.teachers) == 1:
         warnings.warn(
-            f"the committee is one model sampled {config.captions_each} times: what it always gets wrong looks like consensus",
+            f"the committee is one model, asked {config.captions_each} times: its habitual mistakes look agreed on",
             stacklevel=2,
         )
     clients = [job.client(teacher, "caption") for teacher in config.teachers]
@@ -41,9 +41,9 @@ def run(config: Config, job: Job) -> None:
     ask_all(
         job,
         "captions",
-        read_samples(samples),
+        read_samples(samples, "train", "held_out"),
         describe,
-        total=count_rows(samples),
+        total=count_samples(samples, "train", "held_out"),
         shard_size=config.shard_size,
         clients=clients,
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from rubricworks.data.tables import Sample, build_table, count_rows, read_samples
+from rubricworks.data.tables import Sample, build_table, count_samples, read_samples
 from rubricworks.stages.asking import Row
 from rubricworks.stages.config import StageConfig
 from rubricworks.stages.job import Job
@@ -27,7 +27,7 @@ def run(config: Config, job: Job) -> None:
     folder = model_dir(job.inputs["model"])
     model, processor = load_model(folder)
     samples = job.inputs["samples"]
-    progress = job.progress(count_rows(samples), "samples")
+    progress = job.progress(count_samples(samples, "train", "held_out"), "samples")
 
     def draw(chunk: list[Sample], seed: int) -> list[tuple[str, int]]:
         return generate_captions(
@@ -66,7 +66,7 @@ def run(config: Config, job: Job) -> None:
         build_table(
             job.out,
             "captions",
-            read_samples(samples),
+            read_samples(samples, "train", "held_out"),
             caption,
             made_by=job.made_by,
             shard_size=config.batch_size,

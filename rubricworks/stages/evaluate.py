@@ -1,7 +1,7 @@
 """Base model and policy on the held-out samples: rubric reward, oracle, and which of the two a judge prefers.
 
-Both are read greedily and sampled. A sample without a rubric has no rubric reward; a judge that fails leaves a gap, which
-the summary counts. `summary.json` stands beside the table.
+Both are read greedily and sampled. A sample without a rubric has no rubric reward; a judge that fails leaves a gap,
+which the summary counts. `summary.json` stands beside the table.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from rubricworks.data.tables import Sample, build_table, count_rows, read_rows, read_samples
+from rubricworks.data.tables import Sample, build_table, count_rows, count_samples, read_rows, read_samples
 from rubricworks.evaluation.oracle import Oracle, OracleScore
 from rubricworks.evaluation.pairwise import Order, compare
 from rubricworks.evaluation.summary import summarise
@@ -58,7 +58,6 @@ def run(config: Config, job: Job) -> None:
 
     rubrics = read_rubrics(job.inputs["rubrics"])
     models = {name: load_model(model_dir(job.inputs[key])) for name, key in (("base", "model"), ("policy", "policy"))}
-    held_out = [sample.sample_id for sample in read_samples(job.inputs["samples"], "held_out")]
 
     def describe(samples: list[Sample]) -> list[Captions]:
         return [
@@ -79,7 +78,7 @@ def run(config: Config, job: Job) -> None:
             for name in models
         ]
 
-    asyncio.run(_evaluate(config, job, describe, rubrics, len(held_out)))
+    asyncio.run(_evaluate(config, job, describe, rubrics, count_samples(job.inputs["samples"], "held_out")))
     weights = {key: {c.criterion: c.weight for c in rubric.criteria} for key, rubric in rubrics.items()}
     summary = summarise(read_rows(job.out), weights)
     write_atomic(job.out / "summary.json", canonical_json(summary).encode())

@@ -1,8 +1,8 @@
 """What a running stage is given: where its inputs are, where to write, whom to tell.
 
-A stage's output folder holds `made_from.json` (what it is being made from) from the first moment and `done.json` (the same,
-with the digest of the result) at the end. A folder made from something else is moved aside, never
-overwritten; one that is done is not made again. So running a pipeline a second time continues where it stopped.
+A stage's output folder holds `made_from.json` (what it is being made from) from the first moment and `done.json` (the
+same, with the digest of the result) at the end. A folder made from something else is moved aside, never overwritten;
+one that is done is not made again. So running a pipeline a second time continues where it stopped.
 """
 
 import hashlib

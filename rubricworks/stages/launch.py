@@ -30,9 +30,7 @@ def launch(stage: str, config: str, run: str, inputs: dict[str, str]) -> str:
     """
     folder = local_path(run)
     folder.mkdir(parents=True, exist_ok=True)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr, force=True)
-    for chatty in ("httpx", "stamina", "datasets", "mlflow", "alembic"):
-        logging.getLogger(chatty).setLevel(logging.ERROR)
+    _speak_plainly()
     try:
         module = importlib.import_module(f"rubricworks.stages.{stage}")
         parsed = module.Config.model_validate_json(config)
@@ -54,6 +52,18 @@ def _run_stage(stage: str, module: Any, config: StageConfig, run: Path, inputs: 
     close_job(job, time.time() - start)
     (run / "error.json").unlink(missing_ok=True)
     return job.out
+
+
+def _speak_plainly() -> None:
+    """Our own lines go to standard error as they are; what libraries have to say stays with the runner's log."""
+    own = logging.getLogger("rubricworks")
+    if not own.handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        own.addHandler(handler)
+    own.setLevel(logging.INFO)
+    own.propagate = False
+    logging.getLogger("stamina").setLevel(logging.ERROR)
 
 
 def _leave_error(run: Path, stage: str, error: BaseException) -> None:

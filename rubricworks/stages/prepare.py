@@ -1,12 +1,13 @@
 """Images to the `samples` table: read, check, de-duplicate, split.
 
-Which images are held out, and which are taken at all under `max_train`, is drawn by a hash of their names, so it depends on
-neither the order nor the machine. A picture that stands twice is kept once: none is both trained on and held out. What
-cannot be used goes into the table `rejected`, with the reason.
+Which images are held out, and which are taken at all under `max_train`, is drawn by a hash of their names, and so by
+neither the order nor the machine. A picture that stands twice is kept once: none is both trained on and held out.
+What cannot be used goes into the table `rejected`, with the reason.
 """
 
 import asyncio
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 
 import pyarrow.parquet as pq
@@ -30,8 +31,10 @@ class Config(StageConfig):
     """What the models are asked about every image."""
     held_out: int = Field(default=500, ge=1)
     """Samples kept for evaluation."""
+    warm_up: int = Field(default=0, ge=0)
+    """Samples whose references only the warm-up reads: no committee, no rubric, no RL."""
     max_train: int | None = Field(default=None, ge=1)
-    """Take this many for training, drawn at random; by default all."""
+    """Take this many for RL, drawn at random; by default all that are left."""
     max_side: int = Field(default=1024, ge=16)
     """Larger images are scaled down to this many pixels on their longer side."""
     shard_size: int = Field(default=256, ge=1)
@@ -39,7 +42,7 @@ class Config(StageConfig):
 
 def run(config: Config, job: Job) -> None:
     source = fill(config.source, "data.source")
-    held_out, taken = _draw(config, source)
+    splits = _draw(config, source)
     seen = _digests_there(job)
 
     async def make_rows(found: list[FoundImage | Rejected]) -> dict[str, list[Row]]:
@@ -52,11 +55,11 @@ def run(config: Config, job: Job) -> None:
                 rejected.append(item.model_dump())
                 continue
             seen.add(item.image_digest)
-            samples.append(_sample(item, config.prompt, "held_out" if item.key in held_out else "train"))
+            samples.append(_sample(item, config.prompt, splits[item.key]))
         return {"samples": samples, "rejected": rejected}
 
     def wanted() -> Iterator[FoundImage | Rejected]:
-        return (one for one in find_images(source) if isinstance(one, Rejected) or one.key in taken)
+        return (one for one in find_images(source) if isinstance(one, Rejected) or one.key in splits)
 
     manifest = asyncio.run(
         build_table(
@@ -67,29 +70,34 @@ def run(config: Config, job: Job) -> None:
             made_by=job.made_by,
             shard_size=config.shard_size,
             also={"rejected": job.out / "rejected"},
-            progress=job.progress(len(taken), "images").at,
+            progress=job.progress(len(splits), "images").at,
         )
     )
     rejected = count_rows(job.out / "rejected")
     job.figures.update(samples=manifest.rows, rejected=rejected)
-    splits = [row["split"] for row in read_rows(job.out, columns=["split"])]
-    if not splits.count("train") or not splits.count("held_out"):
+    found = Counter(row["split"] for row in read_rows(job.out, columns=["split"]))
+    if not found["train"] or not found["held_out"]:
         reasons = "; ".join(f"{row['source']}: {row['reason']}" for row in list(read_rows(job.out / "rejected"))[:3])
         raise UserError(
-            f"{source}: {splits.count('train')} images to train on and {splits.count('held_out')} held out are usable, "
+            f"{source}: {found['train']} images to train on and {found['held_out']} held out are usable, "
             f"at least one of each is needed{f' (rejected {rejected}: {reasons})' if rejected else ''}"
         )
 
 
-def _draw(config: Config, source: str) -> tuple[set[str], set[str]]:
-    """Keys of the held-out images, and of all that are taken."""
+def _draw(config: Config, source: str) -> dict[str, str]:
+    """Key → split of the images that are taken."""
     keys = [found.key for found in find_images(source) if isinstance(found, FoundImage)]
     if len(keys) < 2:
         raise UserError(f"{source}: {len(keys)} usable images; at least 2 are needed, one to train on and one held out")
     ranked = sorted(keys, key=lambda key: hashlib.sha256(f"{config.seed}:{key}".encode()).digest())
     held_out = min(config.held_out, len(keys) - 1)
-    end = None if config.max_train is None else held_out + config.max_train
-    return set(ranked[:held_out]), set(ranked[:end])
+    warm_up = min(config.warm_up, len(keys) - 1 - held_out)
+    rest = ranked[held_out + warm_up :][: config.max_train]
+    return (
+        dict.fromkeys(ranked[:held_out], "held_out")
+        | dict.fromkeys(ranked[held_out : held_out + warm_up], "warm_up")
+        | dict.fromkeys(rest, "train")
+    )
 
 
 def _digests_there(job: Job) -> set[str]:

@@ -15,7 +15,7 @@ class Progress:
         self._start = self._last = time.monotonic()
 
     def at(self, done: int, skipped: int = 0) -> None:
-        """Report how many are done, and how many of those an earlier run had done: they do not count towards the rate."""
+        """Report how many are done, and how many of those an earlier run did: they do not count towards the rate."""
         self.done, self.skipped = done, skipped
         now = time.monotonic()
         if now - self._last >= self.every or done >= self.total:

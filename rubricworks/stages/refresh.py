@@ -1,8 +1,8 @@
 """Rubrics written anew during training, from captions of the policy as it is then (`rubric.refresh_every`).
 
-Before every so many steps, the samples are captioned by the current policy and the writer is asked again; where it finds
-nothing left to ask for, or fails, the sample keeps the rubric it had. Each version is kept beside the checkpoints, so that
-a resumed training reads the rubrics that were in force.
+Before every so many steps, the samples are captioned by the current policy and the writer is asked again; where it
+finds nothing left to ask for, or fails, the sample keeps the rubric it had. Each version stays beside the checkpoints,
+so that a resumed training reads the rubrics that were in force.
 """
 
 import asyncio

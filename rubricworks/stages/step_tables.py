@@ -1,7 +1,7 @@
 """The rollouts and scorecards of a training, as tables whose shards end where checkpoints do.
 
-A training that was killed goes on from a checkpoint and draws the steps after it again; their shard is then written again,
-with the same rows. So the tables of a resumed training are those of one that was never stopped.
+A training that was killed goes on from a checkpoint and draws the steps after it again; their shard is then written
+again, with the same rows. So the tables of a resumed training are those of one that was never stopped.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """One rubric per sample, written from the committee's captions and the student's failures (RubiCap, section 3.2).
 
-A sample whose rubric would be empty (the student fails nowhere) has no row: there is nothing to train it on. Answers that
-no repair turn could mend become dead letters, criteria that broke a rule are dropped and counted.
+A sample whose rubric would be empty (the student fails nowhere) has no row: there is nothing to train it on. Answers
+that no repair turn could mend become dead letters, criteria that broke a rule are dropped and counted.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from rubricworks.data.tables import Sample, count_rows, read_rows, read_samples
+from rubricworks.data.tables import Sample, count_samples, read_rows, read_samples
 from rubricworks.llm import ChatError, Endpoint
 from rubricworks.stages.asking import Answers, ask_all, dead_letter
 from rubricworks.stages.config import StageConfig
@@ -78,7 +78,7 @@ def run(config: Config, job: Job) -> None:
         "rubrics",
         describe_samples(samples, job.inputs["captions"], job.inputs.get("student_captions")),
         write,
-        total=count_rows(samples),
+        total=count_samples(samples, "train", "held_out"),
         shard_size=config.shard_size,
         clients=[client],
     )
@@ -93,7 +93,7 @@ def describe_samples(samples: Path, captions: Path, student: Path | None) -> Ite
     """Samples joined with their captions: the tables stand in the samples' order, so one pass is enough."""
     committee = _by_sample(captions)
     students = _by_sample(student) if student else None
-    for sample in read_samples(samples):
+    for sample in read_samples(samples, "train", "held_out"):
         rows = committee.take(sample.sample_id)
         yield Described(
             sample,

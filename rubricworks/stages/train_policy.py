@@ -52,7 +52,7 @@ class Config(PolicySection):
 
 
 def run(config: Config, job: Job) -> None:
-    from datasets import Dataset
+    from datasets import Dataset, disable_progress_bars
 
     from rubricworks.training.checkpoints import last_checkpoint
     from rubricworks.training.policy import train_policy
@@ -60,6 +60,7 @@ def run(config: Config, job: Job) -> None:
     rubrics = {
         row["sample_id"]: row["rubric"] for row in read_rows(job.inputs["rubrics"], columns=["sample_id", "rubric"])
     }
+    disable_progress_bars()
     # Arrow files on disk, mapped into memory; the digests keep a cache of other tables from being taken for this one.
     dataset = Dataset.from_generator(
         _training_rows,

@@ -1,8 +1,8 @@
-"""The student that RL starts from: built or loaded, and taught to caption from the references that came with the images.
+"""The student that RL starts from: built or loaded, and taught to caption from the references that images came with.
 
-`student: tiny` builds a small vision-language transformer whose vocabulary is that of the references. Any other value is a
-model directory or a Hub name. Without `sft` the student is passed on as it is, which is what a model that can caption
-already wants.
+`student: tiny` builds a small vision-language transformer whose vocabulary is that of the references. Any other value
+is a model directory or a Hub name. Without `sft` the student is passed on as it is, which is what a model that can
+caption already wants.
 """
 
 from collections.abc import Iterator
@@ -68,7 +68,7 @@ def _tiny(config: Config, job: Job) -> Path:
     folder = job.scratch("untrained")
     samples = job.inputs["samples"]
     return build_student(
-        (text for sample in read_samples(samples, "train") for text in (sample.prompt, *sample.references)),
+        (text for sample in read_samples(samples, "warm_up", "train") for text in (sample.prompt, *sample.references)),
         folder,
         config=config.tiny,
         images=[sample.image for sample in islice(read_samples(samples, "train"), _IMAGES_FOR_BACKGROUND)],
@@ -77,7 +77,7 @@ def _tiny(config: Config, job: Job) -> Path:
 
 
 def _examples(samples: Path) -> Iterator[tuple[bytes, str, str]]:
-    for sample in read_samples(samples, "train"):
+    for sample in read_samples(samples, "warm_up", "train"):
         for caption in sample.references:
             yield sample.image, sample.prompt, caption
 
@@ -95,7 +95,7 @@ def _pass_on(student: Path, place: Path) -> None:
             folder = Path(snapshot_download(str(student)))
         except (RepositoryNotFoundError, LocalEntryNotFoundError, HfHubHTTPError, ConnectionError) as error:
             raise UserError(
-                f"warm_up.student {student} is no folder here and cannot be fetched from the Hub ({type(error).__name__}); "
+                f"warm_up.student {student} is no folder here and cannot be fetched ({type(error).__name__}); "
                 "give the path of a model directory, or check the name, the network and HF_TOKEN"
             ) from error
     if not (folder / "config.json").is_file():
