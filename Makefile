@@ -1,0 +1,51 @@
+# Each target makes its own environment from nothing: a Python of 3.11 or newer is all that must be there.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python -m
+# Threads that spin while a server on the same cores answers make training several times slower.
+export OMP_WAIT_POLICY := PASSIVE
+export GOMP_SPINCOUNT := 0
+
+.PHONY: demo test test-fast lint smoke bench bench-start bench-reward coverage clean help
+
+help:  ## What there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11 ...") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv --clear $(VENV)
+	$(RUN) pip install --quiet --disable-pip-version-check -c constraints.txt torch setuptools
+	$(RUN) pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
+	touch $@
+
+demo: $(VENV)/installed  ## The whole loop on this machine: images in, a better captioner and a report out
+	$(RUN) rubricworks.cli run quickstart
+
+test: $(VENV)/installed  ## Every test
+	$(RUN) pytest
+
+test-fast: $(VENV)/installed  ## Without the end-to-end tests
+	$(RUN) pytest -m 'not e2e'
+
+lint: $(VENV)/installed  ## Style and types
+	$(RUN) ruff check .
+	$(RUN) ruff format --check .
+	$(RUN) mypy
+
+smoke: $(VENV)/installed  ## A minute of every other recipe for laptops
+	$(RUN) rubricworks.cli run rubicap-laptop --set world.scenes=400 --set data.held_out=32 --set data.warm_up=200 \
+	  --set warm_up.sft.steps=40 --set policy.steps=8 --set policy.probe_every=4
+
+bench: bench-start bench-reward  ## Every benchmark
+
+bench-start: $(VENV)/installed  ## Seconds to import, and to --help
+	$(RUN) benchmarks.start
+
+bench-reward: $(VENV)/installed  ## What a rubric reward adds to a GRPO step
+	$(RUN) benchmarks.reward
+
+coverage: $(VENV)/installed  ## The table of coverage, guards and refresh in docs/world.md (an hour and a half)
+	$(RUN) benchmarks.coverage
+
+clean:  ## Remove the environment and caches; runs/ stays
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
