@@ -2,8 +2,8 @@
 
     python -m benchmarks.coverage --seeds 1 2 3
 
-Every arm of a seed shares its images, warm-up and captions: the seed's quickstart run is copied up to there and continued
-with other settings. Each arm trains for real on the scene world's simulated judges.
+Every arm of a seed shares its images, warm-up and captions: the seed's quickstart run is copied up to there and
+continued with other settings. Each arm trains for real on the scene world's simulated judges.
 """
 
 import argparse
@@ -44,7 +44,8 @@ def main() -> None:
     options.add_argument("--arms", nargs="+", type=int, default=list(range(len(ARMS))), help="numbers, from 0")
     options.add_argument("--runs", type=Path, default=Path("runs/coverage"))
     chosen = options.parse_args()
-    print("| arm | seed | oracle F1 | win rate | rubric reward, sampled | tokens | alarm |\n|---|---|---|---|---|---|---|")
+    columns = ["arm", "seed", "oracle F1", "win rate", "rubric reward, sampled", "tokens", "alarm"]
+    print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
     for number in chosen.arms:
         arm, settings = list(ARMS.items())[number]
         for seed in chosen.seeds:

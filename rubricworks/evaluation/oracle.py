@@ -3,12 +3,12 @@
 Evaluation only: nothing that trains a model ever asks it.
 """
 
-import os
 from collections.abc import Sequence
 
 import aiohttp
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from rubricworks.environment import fill
 from rubricworks.errors import UserError
 from rubricworks.llm.messages import image_part
 
@@ -49,7 +49,7 @@ class Oracle:
             UserError: the oracle does not answer, or does not know the image.
         """
         assert self._session, "use `async with Oracle(...)`"
-        url = os.path.expandvars(self.url)
+        url = fill(self.url, "evaluation.oracle")
         request = {"image": image_part(image)["image_url"]["url"], "captions": list(captions)}
         try:
             async with self._session.post(url, json=request, allow_redirects=False) as answer:

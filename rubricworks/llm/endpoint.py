@@ -4,16 +4,13 @@ Nothing secret lives in an `Endpoint`: the API key stays in the environment vari
 URL is filled in only on connecting. So an endpoint can be printed, hashed and written beside a table.
 """
 
-import os
-import re
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 from yarl import URL
 
+from rubricworks.environment import fill, variable
 from rubricworks.errors import UserError
-
-_VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 class Endpoint(BaseModel):
@@ -67,7 +64,7 @@ class Endpoint(BaseModel):
         Raises:
             UserError: a variable is not set, or the result is no URL.
         """
-        filled = _VARIABLE.sub(lambda match: _environment(match[1], f"the URL of {self.label}"), self.url)
+        filled = fill(self.url, f"the URL of {self.label}")
         try:
             url = URL(filled.rstrip("/"))
         except ValueError:
@@ -78,7 +75,7 @@ class Endpoint(BaseModel):
 
     def api_key(self) -> str | None:
         """The key, read now. Keep it out of everything but the request's header."""
-        return _environment(self.api_key_env, f"the API key of {self.label}") if self.api_key_env else None
+        return variable(self.api_key_env, f"the API key of {self.label}") if self.api_key_env else None
 
     def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
         """Dollars for one call."""
@@ -86,12 +83,3 @@ class Endpoint(BaseModel):
 
     def with_model(self, model: str | None) -> Self:
         return self if model is None else self.model_copy(update={"model": model})
-
-
-def _environment(name: str, purpose: str) -> str:
-    value = os.environ.get(name, "").strip()
-    if not value:
-        raise UserError(
-            f"the environment variable {name} is not set; it holds {purpose}: export {name}=… and run again"
-        )
-    return value
