@@ -4,6 +4,8 @@ import sys
 import time
 from collections.abc import Callable
 
+from rubricworks.reports.formats import duration
+
 
 class Progress:
     """Counts what is done. Lines, not a bar: they read the same in a terminal, in a log and in a pod."""
@@ -33,12 +35,3 @@ class Progress:
         if self.cost():
             parts.append(f"${self.cost():.4f}")
         return "  ".join(parts)
-
-
-def duration(seconds: float) -> str:
-    """Seconds as people say them: 42 s, 3 min 05 s, 2 h 10 min."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    if seconds < 3600:
-        return f"{int(seconds // 60)} min {int(seconds % 60):02d} s"
-    return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60):02d} min"

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.adapters.trl import RubricReward
 from rubricworks.data.tables import read_rows, read_samples
@@ -45,6 +45,12 @@ class PolicySection(StageConfig, PolicyConfig):
     probe: Endpoint | None = None
     """A pairwise judge that compares the policy with the base on held-out samples during training, for the alarm."""
     probe_samples: int = Field(default=32, ge=1)
+
+    @model_validator(mode="after")
+    def _refresh_is_said_once(self) -> "PolicySection":
+        if self.refresh_every:
+            raise ValueError("refresh_every belongs to the rubrics: set rubric.refresh_every")
+        return self
 
 
 class Config(PolicySection):

@@ -10,6 +10,8 @@ from typing import NamedTuple
 from transformers import TrainerCallback
 from transformers.utils import logging as transformers_logging
 
+from rubricworks.reports.formats import duration
+
 logger = logging.getLogger(__name__)
 
 
@@ -56,7 +58,7 @@ class StepLines(TrainerCallback):
             log.steps,
             " · ".join(figures),
             pace,
-            _duration(log.seconds_left),
+            duration(log.seconds_left),
         )
         if self.listener is not None:
             self.listener(log)
@@ -89,8 +91,3 @@ def quiet_libraries() -> Iterator[None]:
 
 def _without(text: str) -> Callable[[logging.LogRecord], bool]:
     return lambda record: text not in record.getMessage()
-
-
-def _duration(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    return f"{minutes}m{seconds:02d}s" if minutes else f"{seconds}s"
