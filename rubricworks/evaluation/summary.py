@@ -46,6 +46,18 @@ class EvaluationSummary(BaseModel):
     win_rate: dict[str, Figure | None]
     """decoding → policy against base; a tie counts one half."""
 
+    def metrics(self) -> dict[str, float]:
+        """The means by name, such as `greedy/policy/oracle_f1` and `greedy/win_rate`."""
+        values = {
+            f"{decoding}/{model}/{name}": figure.value
+            for decoding, models in self.models.items()
+            for model, figures in models.items()
+            for name in _NUMBERS
+            if (figure := getattr(figures, name)) is not None
+        }
+        wins = {f"{decoding}/win_rate": win.value for decoding, win in self.win_rate.items() if win is not None}
+        return values | wins
+
 
 _NUMBERS = ("rubric_reward", "oracle_precision", "oracle_recall", "oracle_f1", "tokens")
 

@@ -7,6 +7,7 @@ which the summary counts. `summary.json` stands beside the table.
 import asyncio
 from contextlib import AsyncExitStack
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -25,8 +26,11 @@ from rubricworks.stages.caption_student import model_dir
 from rubricworks.stages.config import StageConfig, canonical_json
 from rubricworks.stages.job import Job
 from rubricworks.storage import write_atomic
+from rubricworks.tracking import stage_run
 
 Decoding = Literal["greedy", "sampled"]
+
+_TRACKED_ROWS = 48
 
 
 class Config(StageConfig):
@@ -83,6 +87,13 @@ def run(config: Config, job: Job) -> None:
     summary = summarise(read_rows(job.out), weights)
     write_atomic(job.out / "summary.json", canonical_json(summary).encode())
     job.figures["evaluations"] = count_rows(job.out)
+    with stage_run(job.run, job.stage) as log:
+        log.log_metrics(summary.metrics())
+        log.log_table("held_out_captions", [_shown(row) for row in islice(read_rows(job.out), _TRACKED_ROWS)])
+
+
+def _shown(row: Row) -> Row:
+    return {name: row[name] for name in ("sample_id", "decoding", "model", "caption", "rubric_reward", "win")}
 
 
 def read_rubrics(table: Path) -> dict[str, Rubric]:

@@ -9,6 +9,7 @@ from rubricworks.reports.page import build_report
 from rubricworks.stages.config import StageConfig
 from rubricworks.stages.job import Job
 from rubricworks.storage import write_atomic
+from rubricworks.tracking import stage_run
 
 
 class Config(StageConfig):
@@ -23,3 +24,5 @@ def run(config: Config, job: Job) -> None:
     write_atomic(job.run / "report.html", html.encode("utf-8", "replace"))
     write_atomic(job.run / "summary.json", figures)
     write_atomic(job.out / "summary.json", figures)
+    with stage_run(job.run, job.stage) as log:
+        log.log_artifact(job.run / "report.html")
