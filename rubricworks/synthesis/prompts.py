@@ -82,6 +82,7 @@ _COVERAGE: dict[Coverage, str] = {
         "it, and say so in student_already_met."
     ),
 }
+_NO_STUDENT = "No student caption is given: take it that the student met nothing yet."
 _GUARDS = {
     True: (
         "Standing guards: yes. Add, whether or not the student fails them, these three criteria with an empty "
@@ -128,11 +129,11 @@ def writer_messages(
     """The writer's messages for one sample.
 
     Args:
-        student_captions: one or more captions by the current policy.
+        student_captions: captions by the current policy; none where no student is there yet.
         candidates: the teachers' captions in the order in which they are numbered; the names stay outside.
         threshold: how many candidates must state an element for it to be consensus.
     """
-    blocks = [fence("student_caption", caption) for caption in student_captions]
+    blocks = [fence("student_caption", caption) for caption in student_captions] or [_NO_STUDENT]
     blocks += [fence("candidate", caption, name=f"Model {n}") for n, caption in enumerate(candidates, start=1)]
     consensus = (
         f"Consensus: at least {threshold} of {len(candidates)} candidates. An element that fewer of them state "

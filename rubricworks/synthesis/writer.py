@@ -87,10 +87,12 @@ class RubricWriter:
 
         Raises:
             ChatError: the writer model gave no usable answer.
-            ValueError: no candidates or no student captions.
+            ValueError: no candidates, or no student captions for a rubric of what the student misses.
         """
-        if not candidates or not student_captions:
-            raise ValueError(f"sample {sample.sample_id}: writing needs at least one candidate and one student caption")
+        if not candidates:
+            raise ValueError(f"sample {sample.sample_id}: writing needs at least one candidate")
+        if not student_captions and self.coverage == "discriminative":
+            raise ValueError(f"sample {sample.sample_id}: discriminative coverage needs at least one student caption")
         self._warn_of_one_model(candidates)
         threshold = math.ceil(len(candidates) / 2) if self.consensus is None else self.consensus
         if threshold > len(candidates):

@@ -210,3 +210,10 @@ def test_settings_that_make_no_sense_are_refused(serve):
         RubricWriter(client, consensus=0)
     with pytest.raises(ValueError, match="at least one"):
         write(serve([answer()]), candidates=[])
+
+
+def test_a_rubric_of_the_whole_consensus_needs_no_student(serve):
+    server = serve([answer(draft("Red circle"))])
+    result = write(server, students=(), coverage="full")
+    assert titles(result) == ["Red circle"]
+    assert "No student caption is given" in shown_text(server)
