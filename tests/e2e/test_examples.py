@@ -1,0 +1,96 @@
+"""The examples, run as a user runs them: on files, in a process of their own, against a server."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from datasets import Dataset, Image
+from safetensors.torch import load_file
+
+from rubricworks.data.tables import read_samples
+from rubricworks.training.tiny import build_student
+from rubricworks.world.export import export_scenes
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "trl_script.py"
+COMMAND = [sys.executable, "-m", "rubricworks.cli"]
+PROMPT = "describe the image"
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory) -> Path:
+    return export_scenes(tmp_path_factory.mktemp("world"), seed=3, count=12)
+
+
+@pytest.fixture(scope="module")
+def world(images) -> Iterator[str]:
+    command = [*COMMAND, "world", "serve", str(images.parent), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout
+        yield server.stdout.readline().strip()
+        server.terminate()
+
+
+@pytest.fixture(scope="module")
+def dataset(images, world, tmp_path_factory) -> Path:
+    """Images, prompts and the rubrics that `rubricworks synthesize` wrote for them, as one dataset on disk."""
+    out = tmp_path_factory.mktemp("rubrics")
+    committee = [argument for n in range(1, 6) for argument in ("--committee", f"teacher-{n}@{world}")]
+    subprocess.run(
+        [*COMMAND, "synthesize", str(images), *committee, "--writer", f"rubric-writer@{world}", "--out", str(out)],
+        check=True,
+    )
+    rubrics = {row["sample_id"]: row["rubric"] for row in pq.read_table(out / "rubrics.parquet").to_pylist()}
+    assert len(rubrics) == 12
+    rows = [
+        {
+            "sample_id": sample.sample_id,
+            "image": {"bytes": sample.image, "path": None},
+            "prompt": [{"role": "user", "content": PROMPT}],
+            "rubric": rubrics[sample.sample_id],
+        }
+        for sample in read_samples(out / "prepare")
+    ]
+    folder = tmp_path_factory.mktemp("dataset")
+    Dataset.from_list(rows).cast_column("image", Image()).save_to_disk(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def student(images, tmp_path_factory) -> Path:
+    captions = [json.loads(line)["text"] for line in (images / "metadata.jsonl").read_text().splitlines()]
+    pictures = [file.read_bytes() for file in sorted(images.glob("*.png"))]
+    return build_student([PROMPT, *captions], tmp_path_factory.mktemp("student"), images=pictures)
+
+
+def test_a_script_of_ones_own_trains_on_rubric_rewards(dataset, student, world, tmp_path):
+    out = tmp_path / "out"
+    ran = subprocess.run(
+        [sys.executable, str(SCRIPT), str(student), str(dataset), str(out), "2"],
+        env={**os.environ, "JUDGE_URL": world, "JUDGE_MODEL": "judge", "OMP_NUM_THREADS": "1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    logged = json.loads(next(out.glob("checkpoint-2/trainer_state.json")).read_text())["log_history"]
+    steps = [entry for entry in logged if "rewards/rubric_reward/mean" in entry]
+    assert len(steps) == 2
+    # An untaught student meets a criterion now and then: the judge was asked, and it told responses apart.
+    assert all(0 <= entry["rewards/rubric_reward/mean"] < 1 for entry in steps)
+    assert all(entry["rubric_reward/unjudged"] == 0 for entry in steps)
+    assert any(entry["reward_std"] > 0 for entry in steps)
+    before, after = load_file(student / "model.safetensors"), load_file(out / "model.safetensors")
+    assert any((before[name] != after[name]).any() for name in before)
+
+
+def test_the_example_is_as_short_as_the_documentation_says():
+    code = SCRIPT.read_text().split('"""')[2]
+    assert len([line for line in code.splitlines() if line.strip() and not line.startswith(("import", "from"))]) <= 22
