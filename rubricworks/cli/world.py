@@ -82,5 +82,8 @@ def running_world(config: "WorldConfig", folder: Path) -> Iterator[None]:
 
 def _end_with_parent() -> None:
     """A server that a run started must not outlive it, however the run ended (Linux)."""
-    if sys.platform == "linux" and os.environ.get("RUBRICWORKS_PARENT") == str(os.getppid()):
+    parent = os.environ.get("RUBRICWORKS_PARENT")
+    if parent and sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+        if os.getppid() != int(parent):  # it ended while this process was starting, so no signal will come
+            sys.exit()
