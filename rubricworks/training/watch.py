@@ -9,6 +9,7 @@ from typing import Protocol
 
 from transformers import TrainerCallback
 
+from rubricworks.storage import write_atomic
 from rubricworks.training.alarm import HackingAlarm, StepStats, step_stats
 from rubricworks.training.config import PolicyConfig
 from rubricworks.training.rollouts import StepRollouts
@@ -62,7 +63,7 @@ class PolicyWatch(TrainerCallback):
             if stats.step <= step:
                 self.history.append(stats)
                 self.alarm.update(stats)
-        self.file.write_text("".join(map(_line, self.history)))
+        write_atomic(self.file, "".join(map(_line, self.history)).encode())
 
     def take(self, rollouts: StepRollouts) -> None:
         stats = step_stats(rollouts.step, rollouts.responses, rollouts.tokens, rollouts.rewards, self._held_out)
