@@ -90,8 +90,14 @@ class _Session:
         except (OSError, ValueError, KeyError, TypeError):
             message = f"{end.reason} (log: {self.log(stage)})"
         message = " ".join(message.split()).rstrip(".")
-        run_id = self.run.resolve().name
-        return f"stage {stage} failed: {message}; fix it and continue with: rubricworks run --resume {run_id}"
+        return f"stage {stage} failed: {message}; fix it and continue with: {resume_command(self.run)}"
+
+
+def resume_command(run: Path) -> str:
+    """What continues a run from here; it names the folder of all runs where that is not `runs`."""
+    run = run.resolve()
+    elsewhere = "" if run.parent == Path("runs").resolve() else f" --runs {shlex.quote(str(run.parent))}"
+    return f"rubricworks run --resume {shlex.quote(run.name)}{elsewhere}"
 
 
 class StageTask(subprocess_task_handler.SubprocessTaskHandler):

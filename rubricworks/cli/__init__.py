@@ -67,4 +67,9 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(0)
+    except OSError as error:
+        if error.filename is None:  # not about a file that somebody named
+            raise
+        click.echo(f"error: {error.filename}: {error.strerror}; choose another place or make it accessible", err=True)
+        sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)

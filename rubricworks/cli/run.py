@@ -57,13 +57,12 @@ def run(
         _dry_run(parsed, folder, runs)
         return
     with only_run_in(folder):
-        _save_recipe(parsed, folder)
         _run(parsed, folder, runs)
 
 
 def _run(recipe: Recipe, folder: Path, runs: Path) -> None:
     from rubricworks.pipelines.arguments import pipeline_arguments
-    from rubricworks.pipelines.local import run_local
+    from rubricworks.pipelines.local import resume_command, run_local
     from rubricworks.pipelines.rubicap import rubicap
     from rubricworks.tracking import pipeline_run
 
@@ -75,11 +74,16 @@ def _run(recipe: Recipe, folder: Path, runs: Path) -> None:
         for check in check_recipe(recipe, runs):
             if check.problem:
                 raise UserError(f"{check.name}: {check.problem}")
+        _save_recipe(recipe, folder)
         # One thread pool that spins while a server answers would take the server's core.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         os.environ.setdefault("GOMP_SPINCOUNT", "0")
         stack.enter_context(pipeline_run(recipe.tracking, runs, folder.name, recipe.model_dump(mode="json")))
-        run_local(rubicap, pipeline_arguments(folder.as_uri(), recipe.stage_json()), run=folder)
+        try:
+            run_local(rubicap, pipeline_arguments(folder.as_uri(), recipe.stage_json()), run=folder)
+        except KeyboardInterrupt:
+            click.echo(f"stopped; continue with: {resume_command(folder)}", err=True)
+            raise SystemExit(130) from None
     _tell(folder, time.monotonic() - start)
 
 
@@ -123,7 +127,7 @@ def _save_recipe(recipe: Recipe, folder: Path) -> None:
 
 @contextmanager
 def only_run_in(folder: Path) -> Iterator[None]:
-    """Hold the run's folder; the kernel lets go when the process ends, however it ends."""
+    """Hold the run's folder; the kernel lets go when the process ends, however it ends. Nothing made, nothing left."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "lock").open("w")
@@ -134,4 +138,9 @@ def only_run_in(folder: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserError(f"{folder.name} is running already; wait for it, or stop that process first") from None
-        yield
+        try:
+            yield
+        finally:
+            if os.listdir(folder) == ["lock"]:
+                (folder / "lock").unlink()
+                folder.rmdir()

@@ -64,6 +64,7 @@ def ask_all(
     manifest = asyncio.run(build())
     job.figures.update({table: manifest.rows, "dead_letters": count_rows(job.out / "dead_letters")})
     if total and not manifest.rows:
+        job.void()
         raise UserError(f"no {table} came of {total} samples: {_main_reasons(job)}; see {job.out / 'dead_letters'}")
     return manifest
 

@@ -46,6 +46,10 @@ class Job:
         self.clients.append(client)
         return client
 
+    def void(self) -> None:
+        """Nothing can be built on what was made: it stays to be looked at, and the next attempt begins anew."""
+        write_atomic(self.out / "made_from.json", canonical_json({**self.made_by, "void": True}).encode())
+
     def scratch(self, name: str) -> Path:
         """A folder that lives beside the output and may vary between runs."""
         folder = self.run / "scratch" / self.stage / name

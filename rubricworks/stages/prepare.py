@@ -77,6 +77,7 @@ def run(config: Config, job: Job) -> None:
     job.figures.update(samples=manifest.rows, rejected=rejected)
     found = Counter(row["split"] for row in read_rows(job.out, columns=["split"]))
     if not found["train"] or not found["held_out"]:
+        job.void()
         reasons = "; ".join(f"{row['source']}: {row['reason']}" for row in list(read_rows(job.out / "rejected"))[:3])
         raise UserError(
             f"{source}: {found['train']} images to train on and {found['held_out']} held out are usable, "

@@ -104,11 +104,17 @@ def test_a_configuration_reaches_its_stage_unchanged(tmp_path, text):
     assert json.loads((tmp_path / "first.txt").read_text()) == json.loads(text)
 
 
-def test_what_a_failed_stage_reported_is_the_message_and_later_stages_do_not_run(tmp_path):
-    assert failure_of(tmp_path, "reported") == (
-        f"stage breaks failed: row 3 is empty; fix it and continue with: rubricworks run --resume {tmp_path.name}"
+def test_what_a_failed_stage_reported_is_the_message_and_later_stages_do_not_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert failure_of(tmp_path / "runs" / "a", "reported") == (
+        "stage breaks failed: row 3 is empty; fix it and continue with: rubricworks run --resume a"
     )
-    assert not (tmp_path / "second.txt").exists()
+    assert not (tmp_path / "runs" / "a" / "second.txt").exists()
+
+
+def test_the_command_that_continues_a_run_names_an_unusual_folder_of_runs(tmp_path):
+    message = failure_of(tmp_path / "my runs" / "a", "reported")
+    assert message.endswith(f"rubricworks run --resume a --runs '{tmp_path / 'my runs'}'")
 
 
 def test_a_stage_that_could_not_report_is_explained_by_its_last_words_not_by_a_report_of_an_earlier_failure(tmp_path):
