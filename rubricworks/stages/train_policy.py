@@ -6,6 +6,7 @@ alarm went off. On several processes the scorecards are those of the main one.
 
 import asyncio
 import json
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -78,23 +79,28 @@ def run(config: Config, job: Job) -> None:
     if refresh and (checkpoint := last_checkpoint(job.out)):
         refresh.restore(int(checkpoint.name.rpartition("-")[2]))
     probe = HeldOutProbe(config.probe, config.probe_samples, job, config.seed) if config.probe else None
-    with stage_run(job.run, job.stage) as log, StepTables(job, every=config.save_every, last=config.steps) as tables:
-        log.log_params(config.model_dump(mode="json"))
-        for name in ("samples", "rubrics"):
-            log.log_input(name, job.inputs[name], job.made_by["inputs"][name], context="policy training")
-        result = train_policy(
-            model_dir(job.inputs["model"]),
-            dataset,
-            refresh.reward(reward) if refresh else reward,
-            job.out,
-            _options(config),
-            on_step=lambda step: (tables.add(step, reward.scorecards), _log_step(log, step)),
-            refresh=refresh,
-            probe=probe,
-        )
-        log.set_tags({"alarm": str(result.alarm or "none")})
-    for client in job.clients:
-        asyncio.run(client.close())
+    try:
+        with (
+            stage_run(job.run, job.stage) as log,
+            StepTables(job, every=config.save_every, last=config.steps) as tables,
+        ):
+            log.log_params(config.model_dump(mode="json"))
+            for name in ("samples", "rubrics"):
+                log.log_input(name, job.inputs[name], job.made_by["inputs"][name], context="policy training")
+            result = train_policy(
+                model_dir(job.inputs["model"]),
+                dataset,
+                refresh.reward(reward) if refresh else reward,
+                job.out,
+                _options(config),
+                on_step=lambda step: (tables.add(step, reward.scorecards), _log_step(log, step)),
+                refresh=refresh,
+                probe=probe,
+            )
+            log.set_tags({"alarm": str(result.alarm or "none")})
+    finally:
+        for client in job.clients:
+            asyncio.run(client.close())
     alarm = result.alarm and {"step": result.alarm.step, "reasons": list(result.alarm.reasons)}
     write_atomic(job.out / "alarm.json", json.dumps(alarm).encode())
     job.figures.update(steps=result.steps, alarm=alarm)
@@ -137,6 +143,6 @@ def _tell_once() -> Callable[[str, ChatError], None]:
     def tell(sample_id: str, error: ChatError) -> None:
         if error.error_class not in told:
             told.add(error.error_class)
-            print(f"the judge failed on {sample_id}: {error}; such rollouts get no reward", flush=True)
+            print(f"the judge failed on {sample_id}: {error}; such rollouts get no reward", file=sys.stderr, flush=True)
 
     return tell

@@ -55,10 +55,10 @@ class PolicyTrainer(GRPOTrainer):
             sample_ids, responses, tokens = (list(column) for column in zip(*rows, strict=True))
             self._on_rollouts(StepRollouts(step, sample_ids, responses, tokens, rewards, advantages))
         self._unjudged_steps = self._unjudged_steps + 1 if all(reward is None for reward in rewards) else 0
-        if self._unjudged_steps == _UNJUDGED_STEPS:
+        if self._unjudged_steps == min(_UNJUDGED_STEPS, self.state.max_steps):
             raise UserError(
-                f"no rollout could be judged in the last {_UNJUDGED_STEPS} steps (up to step {step}); check the "
-                "judge's endpoint and run again: training continues from its last checkpoint"
+                f"no rollout could be judged in the last {self._unjudged_steps} steps (up to step {step}); check the "
+                "judge; training continues from its last checkpoint"
             )
         return output
 
