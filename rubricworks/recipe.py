@@ -86,6 +86,12 @@ class Recipe(BaseModel):
             raise ValueError(
                 f"world.scenes is {self.world.scenes}, data.held_out {self.data.held_out}: nothing is left to train on"
             )
+        captions = len(self.committee.teachers) * self.committee.captions_each
+        if captions < self.rubric.min_candidates:
+            raise ValueError(
+                f"the committee gives {captions} caption(s) of an image, rubric.min_candidates is "
+                f"{self.rubric.min_candidates}: no rubric could be written; raise committee.captions_each"
+            )
         return self
 
     def stage_configs(self) -> dict[str, StageConfig]:

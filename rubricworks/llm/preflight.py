@@ -20,7 +20,8 @@ async def check_endpoint(endpoint: Endpoint) -> None:
         try:
             names = _names(await transport.request("GET", "models", timeout_s=_TIMEOUT_S))
         except RequestFailed as error:
-            if error.status not in (404, 405):
+            # A server may have no list, or fail to make one (`transformers serve` does before its first download).
+            if error.status not in (404, 405) and error.status < 500:
                 raise UserError(f"{endpoint.label} is not usable: {error}; test it with: {_curl(endpoint)}") from None
             names = None
         if names is not None and endpoint.model in names:
