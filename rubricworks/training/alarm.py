@@ -20,6 +20,8 @@ _OBJECT_START = re.compile(
 )
 _SEQUENCE = 4
 """Words in a sequence whose repetition counts."""
+_PROBES = 2
+"""Held-out scores that are averaged: one alone, of a few dozen samples and perhaps a passing dip, proves nothing."""
 
 
 class StepStats(NamedTuple):
@@ -86,8 +88,10 @@ class HackingAlarm:
         repetition = self._change("repetition")
         if repetition.now - repetition.start > config.repetition_gain:
             reasons.append(f"repeated phrases went from {repetition.start:.0%} to {repetition.now:.0%}")
-        if len(self._held_out) > 1 and self._held_out[0] - self._held_out[-1] > config.held_out_loss:
-            reasons.append(f"the held-out judge fell from {self._held_out[0]:.2f} to {self._held_out[-1]:.2f}")
+        if len(self._held_out) > _PROBES:
+            start, now = self._held_out[0], fmean(self._held_out[-_PROBES:])
+            if start - now > config.held_out_loss:
+                reasons.append(f"the held-out judge fell from {start:.2f} to {now:.2f}")
         if reasons:
             reasons.append(f"while reward rose from {reward.start:.2f} to {reward.now:.2f}")
         return tuple(reasons)

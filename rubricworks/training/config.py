@@ -93,8 +93,8 @@ class AlarmConfig(_Options):
     """Factor by which captions may grow or shrink, in tokens and in objects named."""
     repetition_gain: float = Field(0.1, gt=0)
     """Rise in the share of repeated word sequences."""
-    held_out_loss: float = Field(0.05, gt=0)
-    """Fall of the held-out judge's score."""
+    held_out_loss: float = Field(0.1, gt=0)
+    """Fall of the held-out judge's score, taken over its last two."""
     stop: bool = False
     """End training at the alarm instead of only saying so."""
 

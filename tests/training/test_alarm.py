@@ -1,3 +1,4 @@
+import math
 import random
 
 import pytest
@@ -100,3 +101,12 @@ def test_repetition_is_the_share_of_four_word_sequences_said_before():
 def test_step_statistics_leave_unjudged_rewards_out():
     stats = step_stats(3, ["a cat .", "a cat and a dog ."], [4, 8], [None, 0.5])
     assert (stats.step, stats.reward, stats.length, stats.objects) == (3, 0.5, 6, 1.5)
+
+
+def test_one_low_score_of_the_held_out_judge_is_not_enough():
+    alarm = HackingAlarm()
+    for step in range(1, 101):
+        low = 0.25 if step == 51 else 0.5
+        held_out = low if step % 50 == 1 else math.nan
+        reward = 0.4 + 0.003 * step
+        assert alarm.update(StepStats(step, reward, 18, 0, 2.5, held_out)) is None
