@@ -45,6 +45,10 @@ def run(config: Config, job: Job) -> None:
     splits = _draw(config, source)
     seen = _digests_there(job)
 
+    def as_written(place: str) -> str:
+        """With the recipe's variables, so that the table does not depend on where a folder lies today."""
+        return config.source + place.removeprefix(source) if place.startswith(source) else place
+
     async def make_rows(found: list[FoundImage | Rejected]) -> dict[str, list[Row]]:
         samples: list[Row] = []
         rejected: list[Row] = []
@@ -52,10 +56,10 @@ def run(config: Config, job: Job) -> None:
             if isinstance(item, SourceItem) and item.image_digest in seen:
                 item = Rejected(source=item.source, reason="the same picture stands in the source already")
             if isinstance(item, Rejected):
-                rejected.append(item.model_dump())
+                rejected.append({"source": as_written(item.source), "reason": item.reason})
                 continue
             seen.add(item.image_digest)
-            samples.append(_sample(item, config.prompt, splits[item.key]))
+            samples.append({**_sample(item, config.prompt, splits[item.key]), "source": as_written(item.source)})
         return {"samples": samples, "rejected": rejected}
 
     def wanted() -> Iterator[FoundImage | Rejected]:
@@ -118,5 +122,4 @@ def _sample(item: SourceItem, prompt: str, split: str) -> Row:
         "image_digest": item.image_digest,
         "prompt": prompt,
         "references": list(item.references),
-        "source": item.source,
     }
