@@ -29,7 +29,7 @@ class RubricRefresh:
     def __init__(self, config: "Refresh", job: Job, rubrics: dict[str, str]) -> None:
         self.writer = rubric_writer(config.rubric, job.client(config.rubric.writer, "refresh"))
         self.rubrics = dict(rubrics)
-        self._folder = job.scratch("refreshed_rubrics")
+        self._folder = job.out / "refreshed_rubrics"
         inputs = job.inputs
         self._described = [
             described
