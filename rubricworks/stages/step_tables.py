@@ -17,13 +17,12 @@ from rubricworks.stages.job import Job
 class StepTables:
     """Use it as a context manager around the training; leaving it without an error finishes the tables."""
 
-    def __init__(self, job: Job, *, every: int, last: int | None) -> None:
+    def __init__(self, job: Job, *, every: int) -> None:
         """
         Args:
             every: steps between two checkpoints, and the steps of one shard.
-            last: the training's last step, where it is known beforehand.
         """
-        self.every, self.last = every, last
+        self.every = every
         self._folders = {
             name: TableFolder(job.out / name, name, job.made_by, every) for name in ("rollouts", "scorecards")
         }
@@ -40,7 +39,7 @@ class StepTables:
     def __exit__(self, kind: Any, *_: object) -> None:
         with self._stack:
             if kind is None:
-                self._commit()
+                self.commit()
                 for folder in self._folders.values():
                     shards = 0
                     while folder.has_shard(shards):
@@ -51,7 +50,7 @@ class StepTables:
         """Keep one step's rollouts (a `StepRollouts`) and what was said of them."""
         shard = (step.step - 1) // self.every
         if shard != self._shard:
-            self._commit()
+            self.commit()
             self._shard = shard
         rows = zip(step.sample_ids, step.responses, step.tokens, step.rewards, step.advantages, strict=True)
         for sample_id, response, tokens, reward, advantage in rows:
@@ -68,11 +67,9 @@ class StepTables:
                     "reward": reward,
                 }
             )
-        # Before the checkpoint of this step is written: a checkpoint vouches for the rollouts behind it.
-        if step.step % self.every == 0 or step.step == self.last:
-            self._commit()
 
-    def _commit(self) -> None:
+    def commit(self) -> None:
+        """Write what was added; before every checkpoint, because that vouches for the rollouts behind it."""
         for name, rows in self._rows.items():
             if rows:
                 self._folders[name].commit_shard(self._shard, rows)

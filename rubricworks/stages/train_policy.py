@@ -80,10 +80,7 @@ def run(config: Config, job: Job) -> None:
         refresh.restore(int(checkpoint.name.rpartition("-")[2]))
     probe = HeldOutProbe(config.probe, config.probe_samples, job, config.seed) if config.probe else None
     try:
-        with (
-            stage_run(job.run, job.stage) as log,
-            StepTables(job, every=config.save_every, last=config.steps) as tables,
-        ):
+        with stage_run(job.run, job.stage) as log, StepTables(job, every=config.save_every) as tables:
             log.log_params(config.model_dump(mode="json"))
             for name in ("samples", "rubrics"):
                 log.log_input(name, job.inputs[name], job.made_by["inputs"][name], context="policy training")
@@ -96,6 +93,7 @@ def run(config: Config, job: Job) -> None:
                 on_step=lambda step: (tables.add(step, reward.scorecards), _log_step(log, step)),
                 refresh=refresh,
                 probe=probe,
+                before_checkpoint=tables.commit,
             )
             log.set_tags({"alarm": str(result.alarm or "none")})
     finally:

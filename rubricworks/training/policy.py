@@ -54,12 +54,14 @@ def train_policy(
     on_log: Callable[[StepLog], None] | None = None,
     refresh: Refresh | None = None,
     probe: Probe | None = None,
+    before_checkpoint: Callable[[], None] | None = None,
 ) -> PolicyResult:
     """Train the model on the samples' rewards; the result's `model_dir` is a plain Hugging Face directory.
 
     Args:
         samples: rows with sample_id, image (encoded bytes), prompt, rubric and whatever else the reward wants.
         on_step: gets every rollout once; a step that is repeated after a kill is handed out again under its number.
+        before_checkpoint: called before one is written, to commit what was made of the steps that it will stand for.
         refresh, probe: see `rubricworks.training.watch`; called every `refresh_every` / `probe_every` steps.
     Raises:
         UserError: samples or options that cannot work, found before any step, or rewards that never come.
@@ -75,7 +77,7 @@ def train_policy(
     schedule = config.model_dump(exclude={"save_every", "log_every", "alarm", "probe_every"})
     checkpoint = open_run(out_dir, run_digest("policy", str(model_dir), schedule, _digest(dataset)))
     generate = partial(_generate, config)
-    watch = PolicyWatch(config, out_dir / "steps.jsonl", generate, refresh, probe)
+    watch = PolicyWatch(config, out_dir / "steps.jsonl", generate, refresh, probe, before_checkpoint)
     watch.restore(0 if checkpoint is None else int(checkpoint.name.removeprefix("checkpoint-")))
 
     def hand_out(step: StepRollouts) -> None:

@@ -39,10 +39,16 @@ class PolicyWatch(TrainerCallback):
     """Collects one `StepStats` per step in a file beside the checkpoints, so that the alarm survives a kill."""
 
     def __init__(
-        self, config: PolicyConfig, file: Path, generate: Generate, refresh: Refresh | None, probe: Probe | None
+        self,
+        config: PolicyConfig,
+        file: Path,
+        generate: Generate,
+        refresh: Refresh | None,
+        probe: Probe | None,
+        before_checkpoint: Callable[[], None] | None,
     ) -> None:
         self.config, self.file, self.generate = config, file, generate
-        self.refresh, self.probe = refresh, probe
+        self.refresh, self.probe, self.before_checkpoint = refresh, probe, before_checkpoint
         self.alarm = HackingAlarm(config.alarm)
         self.history: list[StepStats] = []
         self._held_out = math.nan
@@ -87,6 +93,9 @@ class PolicyWatch(TrainerCallback):
     def on_step_end(self, args, state, control, **kwargs) -> None:
         if self.must_stop:
             control.should_training_stop = control.should_save = True
+        # The trainer's own callback, which decides on checkpoints, stands before those that it is given.
+        if control.should_save and self.before_checkpoint:
+            self.before_checkpoint()
 
 
 def _line(stats: StepStats) -> str:
