@@ -15,29 +15,33 @@ async def check_endpoint(endpoint: Endpoint) -> None:
     Raises:
         UserError: which endpoint, what went wrong, and the command line that shows it.
     """
+    try:
+        names = _names(await _request(endpoint, "GET", "models", timeout_s=_TIMEOUT_S))
+    except RequestFailed as error:
+        # A server may have no list, or fail to make one (`transformers serve` does before its first download).
+        if error.status not in (404, 405) and error.status < 500:
+            raise UserError(f"{endpoint.label} is not usable: {error}; test it with: {_curl(endpoint)}") from None
+        names = None
+    if names is not None and endpoint.model in names:
+        return
+    # Some servers list nothing, or only what they have loaded, and gateways know names that they do not list.
+    body = {"model": endpoint.model, "messages": [{"role": "user", "content": "ping"}], "max_tokens": 1}
+    try:
+        timeout = max(endpoint.timeout_s, _TIMEOUT_S)
+        await _request(endpoint, "POST", "chat/completions", json.dumps(body).encode(), timeout_s=timeout)
+    except RequestFailed as error:
+        served = f"it serves {', '.join(sorted(names)[:8])}" if names else "it lists no models"
+        raise UserError(
+            f"{endpoint.label} is not usable: the model does not answer ({error}), and {served}; "
+            f"test it with: {_curl(endpoint)}"
+        ) from None
+
+
+async def _request(endpoint: Endpoint, method: str, path: str, body: bytes | None = None, *, timeout_s: float) -> bytes:
+    """One request on a connection of its own: a server that has just failed may be closing the last one."""
     transport = Transport(endpoint)
     try:
-        try:
-            names = _names(await transport.request("GET", "models", timeout_s=_TIMEOUT_S))
-        except RequestFailed as error:
-            # A server may have no list, or fail to make one (`transformers serve` does before its first download).
-            if error.status not in (404, 405) and error.status < 500:
-                raise UserError(f"{endpoint.label} is not usable: {error}; test it with: {_curl(endpoint)}") from None
-            names = None
-        if names is not None and endpoint.model in names:
-            return
-        # Some servers list nothing, or only what they have loaded, and gateways know names that they do not list.
-        body = {"model": endpoint.model, "messages": [{"role": "user", "content": "ping"}], "max_tokens": 1}
-        try:
-            await transport.request(
-                "POST", "chat/completions", json.dumps(body).encode(), timeout_s=max(endpoint.timeout_s, _TIMEOUT_S)
-            )
-        except RequestFailed as error:
-            served = f"it serves {', '.join(sorted(names)[:8])}" if names else "it lists no models"
-            raise UserError(
-                f"{endpoint.label} is not usable: the model does not answer ({error}), and {served}; "
-                f"test it with: {_curl(endpoint)}"
-            ) from None
+        return await transport.request(method, path, body, timeout_s=timeout_s)
     finally:
         await transport.close()
 

@@ -261,7 +261,7 @@ def test_preflight_passes_a_model_that_is_listed_without_asking_it(serve, model)
     check(serve, Said(MODELS), fail(500), model)
 
 
-@pytest.mark.parametrize("models", [Said(MODELS), fail(404), Said(b"not json")])
+@pytest.mark.parametrize("models", [Said(MODELS), fail(404), fail(500), Said(b"not json")])
 def test_preflight_passes_a_model_that_answers_though_it_is_not_listed(serve, models):
     check(serve, models, say("pong"), "local-folder")
 
