@@ -1,0 +1,90 @@
+"""The wheel, installed away from the checkout, holds all that the quickstart needs."""
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+from tiny_run import TINY, Run, settings
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+CHECKOUT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    """Built from a copy: a build leaves folders in its source, and other tests may be reading it."""
+    source, out = tmp_path_factory.mktemp("source") / "rubricworks", tmp_path_factory.mktemp("wheel")
+    left_out = shutil.ignore_patterns(".*", "runs", "build", "dist", "*.egg-info", "__pycache__", "tests", "shared")
+    shutil.copytree(CHECKOUT, source, ignore=left_out)
+    built = subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", str(out), str(source)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    (made,) = out.glob("rubricworks-*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def place(wheel, tmp_path_factory) -> Path:
+    """An environment with this one's dependencies and, in place of its rubricworks, the wheel's."""
+    environment = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
+    paths = {"base": str(environment), "platbase": str(environment)}
+    packages = Path(sysconfig.get_path("purelib", "venv", vars=paths))
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(packages), str(wheel)],
+        check=True,
+    )
+    # Lines of a .pth are folders; unlike a site folder, theirs are not read for editable installs.
+    (packages / "dependencies.pth").write_text(
+        "\n".join({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+    )
+    return environment
+
+
+def test_everything_that_is_not_code_is_in_the_wheel(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    of_checkout = [
+        *(f"rubricworks/recipes/{file.name}" for file in (CHECKOUT / "recipes").glob("*.yaml")),
+        *(f"rubricworks/components/{file.parent.name}/component.py" for file in CHECKOUT.glob("components/*/*.py")),
+        *(f"rubricworks/pipelines/{file.name}" for file in (CHECKOUT / "pipelines").glob("*.py")),
+        *(
+            str(file.relative_to(CHECKOUT))
+            for file in (CHECKOUT / "rubricworks").rglob("*")
+            if file.is_file() and "__pycache__" not in file.parts
+        ),
+    ]
+    assert "rubricworks/recipes/quickstart.yaml" in of_checkout
+    assert [name for name in of_checkout if name not in names] == []
+    assert not [name for name in names if name.startswith(("tests/", "benchmarks/", "recipes/", "components/"))]
+
+
+def test_the_installed_wheel_runs_the_quickstart_from_another_folder(place, tmp_path, monkeypatch):
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    python = str(place / "bin" / "python")
+    where = subprocess.run(
+        [
+            python,
+            "-c",
+            "import rubricworks.pipelines, sys; print(*rubricworks.pipelines.__path__, *sys.path, sep='\\n')",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    assert Path(where[0]).is_relative_to(place)
+    assert str(CHECKOUT) not in where[1:]
+
+    command = [python, "-m", "rubricworks.cli"]
+    run = Run(tmp_path / "runs", "quickstart", *settings(TINY), "--run", "wheel", command=command, cwd=tmp_path)
+    run.finish()
+    assert (tmp_path / "runs" / "wheel" / "report.html").stat().st_size > 10_000
