@@ -229,3 +229,18 @@ def test_groups_that_do_not_divide_over_the_processes_are_refused(warmed, tmp_pa
     monkeypatch.setenv("WORLD_SIZE", "3")
     with pytest.raises(UserError, match="3 processes"):
         train_policy(warmed, policy_rows(), says_red, tmp_path, PolicyConfig(prompts_per_step=8))
+
+
+def test_what_steps_left_can_be_committed_before_each_checkpoint_the_last_one_too(warmed, tmp_path):
+    steps, commits = [], []
+    config = PolicyConfig(steps=5, save_every=2, **FEW)
+    train_policy(
+        warmed,
+        policy_rows(),
+        says_red,
+        tmp_path,
+        config,
+        on_step=lambda step: steps.append(step.step),
+        before_checkpoint=lambda: commits.append((steps[-1], last_step(tmp_path))),
+    )
+    assert commits == [(2, 0), (4, 2), (5, 4)]
