@@ -16,8 +16,9 @@ from rubricworks.world.render import render_png
 from rubricworks.world.scene import Scene, generate_scenes, rng_of
 
 CAPTION_NOISE = Faults(
-    omits_big=0.25,
-    omits_small=0.25,
+    stops_early=0.6,
+    omits_big=0.05,
+    omits_small=0.05,
     wrong_cell=0.04,
     wrong_size=0.04,
     wrong_colour=0.04,

@@ -41,6 +41,8 @@ class Faults(BaseModel):
     wrong_colour: float = Field(default=0, ge=0, le=1)
     """The colour becomes the one that looks most like it."""
     wrong_shape: float = Field(default=0, ge=0, le=1)
+    stops_early: float = Field(default=0, ge=0, le=1)
+    """Per caption: the last object in reading order is not reached."""
     invents: float = Field(default=0, ge=0, le=1)
     """Per caption: one object is added in a cell where none is."""
     misses_word: float = Field(default=0, ge=0, le=1)
@@ -53,6 +55,8 @@ def perceive(scene: Scene, faults: Faults, rng: random.Random) -> View:
     """What a captioner with these faults sees: at least one object, in reading order."""
     omissions = {"big": faults.omits_big, "small": faults.omits_small}
     kept = [item for item in scene.objects if rng.random() >= omissions[item.size]] or [rng.choice(scene.objects)]
+    if len(kept) > 1 and rng.random() < faults.stops_early:
+        kept = sorted(kept, key=lambda item: CELLS.index(item.cell))[:-1]
     seen = [_mistake(item, faults, rng) for item in kept]
     if rng.random() < faults.invents:
         taken = {item.cell for item in (*scene.objects, *seen)}
