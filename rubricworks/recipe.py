@@ -179,18 +179,24 @@ def _apply(data: dict[str, Any], override: str) -> None:
     *parents, last = key.strip().split(".")
     place: Any = data
     for parent in parents:
-        if isinstance(place, list) and parent.isdigit() and int(parent) < len(place):
-            place = place[int(parent)]
-        elif isinstance(place, dict):
-            if not isinstance(place.get(parent), dict | list):
-                place[parent] = {}
-            place = place[parent]
-        else:
-            raise UserError(f"--set {override}: {parent!r} is not a section")
+        step = _step(place, parent, override)
+        if isinstance(place, dict) and not isinstance(place.get(step), dict | list):
+            place[step] = {}
+        place = place[step]
     try:
-        place[last] = yaml.safe_load(value)
+        place[_step(place, last, override)] = yaml.safe_load(value)
     except yaml.YAMLError as error:
         raise UserError(f"--set {override}: {value!r} is not a YAML value") from error
+
+
+def _step(place: Any, part: str, override: str) -> str | int:
+    """What `part` of an override's path is in a section, or in a list."""
+    if isinstance(place, dict):
+        return part
+    if isinstance(place, list) and part.isdigit() and int(part) < len(place):
+        return int(part)
+    there = f"a list, numbered 0 to {len(place) - 1}" if isinstance(place, list) else "no section"
+    raise UserError(f"--set {override}: no {part!r} here; this is {there}")
 
 
 def _explain(path: Path, tree: yaml.Node | None, item: Any) -> str:
@@ -205,6 +211,8 @@ def _explain(path: Path, tree: yaml.Node | None, item: Any) -> str:
     if item["type"] == "missing":
         return f"{where}: {field} is missing; add it"
     message = item["msg"].removeprefix("Value error, ")
+    if (name := message.split(" ", 1)[0]) in _fields_at(loc):  # a check of the section that is about this one field
+        return f"{path}:{_line(tree, [*loc, name])}: {'.'.join(map(str, [*loc, message]))}"
     given = item["input"]
     shown = f" (given: {json.dumps(given)})" if isinstance(given, str | int | float | bool) else ""
     return f"{where}: {field}: {message}{shown}"

@@ -1,0 +1,137 @@
+"""Mistakes in recipes: all of one recipe at once, each a line with file, line number and field."""
+
+import pytest
+import yaml
+
+from rubricworks.errors import UserError
+from rubricworks.recipe import built_in_recipes, load_recipe
+
+RECIPE = """\
+name: mine
+data:
+  source: photographs
+  held_out: 4
+warm_up:
+  student: tiny
+  sft: {steps: 4}
+committee:
+  teachers:
+    - {url: "http://127.0.0.1:9/v1", model: one}
+    - {url: "http://127.0.0.1:9/v1", model: two}
+rubric:
+  writer: {url: "http://127.0.0.1:9/v1", model: writer}
+policy:
+  judge: &judge {url: "http://127.0.0.1:9/v1", model: judge}
+  steps: 2
+evaluation:
+  judge: *judge
+  pairwise_judge: *judge
+"""
+
+
+def mistakes(tmp_path, text: str, *overrides: str) -> list[str]:
+    path = tmp_path / "my.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError) as caught:
+        load_recipe(path, overrides)
+    return [line.removeprefix(f"{path}:") for line in str(caught.value).splitlines()]
+
+
+@pytest.mark.parametrize("name", [path.stem for path in built_in_recipes()])
+def test_the_recipes_that_come_with_the_package_are_good(name):
+    (path,) = [path for path in built_in_recipes() if path.stem == name]
+    assert load_recipe(path).name == name
+
+
+def test_a_good_recipe_has_one_seed_which_the_stages_share_unless_they_set_their_own(tmp_path):
+    path = tmp_path / "my.yaml"
+    path.write_text(RECIPE)
+    recipe = load_recipe(path, ["seed=7", "policy.seed=8"])
+    assert (recipe.data.seed, recipe.warm_up.seed, recipe.policy.seed, recipe.evaluation.seed) == (7, 7, 8, 7)
+    assert {stage: config.seed for stage, config in recipe.stage_configs().items() if config.seed != 7} == {
+        "train_policy": 8
+    }
+
+
+def test_a_typo_is_answered_with_the_field_that_was_meant(tmp_path):
+    text = RECIPE.replace("held_out", "heldout")
+    assert mistakes(tmp_path, text) == ["4: data.heldout: no such field; did you mean held_out?"]
+
+
+def test_a_typo_within_a_list_and_one_at_the_top_are_found_at_once(tmp_path):
+    text = RECIPE.replace("model: two}", "model: two, temprature: 1}") + "promotoin: {}\n"
+    first, second = mistakes(tmp_path, text)
+    assert first.startswith("11: committee.teachers.1.temprature: no such field; did you mean temperature?")
+    assert second == "20: promotoin: no such field; did you mean promotion?"
+
+
+def test_a_field_like_no_other_is_answered_with_the_fields_there_are(tmp_path):
+    (line,) = mistakes(tmp_path, RECIPE.replace("  steps: 2", "  xyz: 2\n  steps: 2"))
+    assert line.startswith("16: policy.xyz: no such field; the fields there are ")
+    assert "group_size" in line
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("  steps: 2", "  steps: 2\n  group_size: 1", "group_size is 1; a group needs at least 2 rollouts"),
+        ("  held_out: 4", "  held_out: many", "4: data.held_out: "),
+        ("name: mine", "name: My Run", "1: name: "),
+        ("  sft: {steps: 4}\n", "", "the student is tiny"),
+        ('url: "http://127.0.0.1:9/v1", model: writer', 'url: "localhost:9", model: w', "13: rubric.writer.url: must"),
+        ("  source: photographs\n", "", "2: data.source is missing; add it"),
+        ("  source: photographs\n", '  source: "unclosed\n', "not YAML"),
+        ('    - {url: "http://127.0.0.1:9/v1", model: two}\n', "", "rubric.min_candidates is 2: no rubric could"),
+        ("name: mine", "name: mine\nworld: {scenes: 4}", "nothing is left to train on"),
+    ],
+)
+def test_a_value_that_cannot_work_is_refused_in_one_line(tmp_path, old, new, told):
+    assert old in RECIPE
+    (line,) = mistakes(tmp_path, RECIPE.replace(old, new, 1))
+    assert told in line
+
+
+def test_group_size_one_names_the_section_and_its_line(tmp_path):
+    (line,) = mistakes(tmp_path, RECIPE.replace("  steps: 2", "  steps: 2\n  group_size: 1"))
+    assert line == "17: policy.group_size is 1; a group needs at least 2 rollouts"
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("policy.stepz=3", "policy.stepz: no such field; did you mean steps?"),
+        ("policy.group_size=1", "policy.group_size is 1"),
+        ("policy.steps", "write it as section.field=value"),
+        ("committee.teachers.0.model=[", "is not a YAML value"),
+        ("committee.teachers.9.model=x", "no '9' here; this is a list, numbered 0 to 1"),
+        ("committee.teachers.x=1", "no 'x' here; this is a list, numbered 0 to 1"),
+        ("name.first=x", "name"),
+    ],
+)
+def test_a_wrong_override_is_refused_like_a_wrong_field(tmp_path, override, told):
+    (line,) = mistakes(tmp_path, RECIPE, override)
+    assert told in line
+
+
+@pytest.mark.parametrize("text", ["", "- a\n- b\n", "just words"])
+def test_what_is_no_mapping_is_no_recipe(tmp_path, text):
+    (line,) = mistakes(tmp_path, text)
+    assert "a recipe is a mapping" in line
+
+
+def test_overrides_reach_into_lists_and_are_read_as_yaml(tmp_path):
+    path = tmp_path / "my.yaml"
+    path.write_text(RECIPE)
+    recipe = load_recipe(path, ["committee.teachers.1.model=three", "policy.steps=null", "policy.epochs=1.5"])
+    assert [teacher.model for teacher in recipe.committee.teachers] == ["one", "three"]
+    assert (recipe.policy.steps, recipe.policy.epochs) == (None, 1.5)
+
+
+def test_a_recipe_as_it_is_saved_with_a_run_says_the_same(tmp_path):
+    path = tmp_path / "my.yaml"
+    path.write_text(RECIPE)
+    recipe = load_recipe(path, ["rubric.refresh_every=5"])
+    saved = tmp_path / "recipe.yaml"
+    saved.write_text(yaml.safe_dump(recipe.model_dump(mode="json", exclude_defaults=True)))
+    assert load_recipe(saved) == recipe
+    assert load_recipe(saved).stage_json() == recipe.stage_json()
