@@ -1,5 +1,6 @@
 """`rubricworks`: the command line. Commands are imported when they are used, so that `--help` answers at once."""
 
+import errno
 import importlib
 import sys
 from typing import Any
@@ -68,8 +69,15 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:
         sys.exit(0)
     except OSError as error:
-        if error.filename is None:  # not about a file that somebody named
-            raise
-        click.echo(f"error: {error.filename}: {error.strerror}; choose another place or make it accessible", err=True)
+        click.echo(f"error: {_explain(error)}", err=True)
         sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _explain(error: OSError) -> str:
+    """What is wrong with a place that the user chose; any other error is ours, and keeps its traceback."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"{error.strerror}; free some and run again: what was committed is kept"
+    if error.filename is None:
+        raise error
+    return f"{error.filename}: {error.strerror}; choose another place or make it accessible"

@@ -6,6 +6,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from rubricworks.rubrics import Rubric
 from rubricworks.stages import caption_committee, caption_student, prepare, synthesize_rubrics, warm_up
 from rubricworks.stages.config import canonical_json
 from rubricworks.stages.launch import launch
+from rubricworks.storage import write_atomic
 from rubricworks.synthesis.prompts import CAPTION_PROMPT
 
 _OUT = click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for the tables.")
@@ -193,6 +195,7 @@ def _rubric(row: dict[str, Any], path: Path) -> Rubric:
 
 
 def _write(rows: list[dict[str, Any]], path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(rows), path)
+    content = BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows), content)
+    write_atomic(path, content.getvalue())
     click.echo(f"{path}: {len(rows)} rows")

@@ -25,7 +25,7 @@ class Config(StageConfig):
 
 
 def run(config: Config, job: Job) -> None:
-    if len(config.teachers) == 1:
+    if len(config.teachers) == 1 and config.captions_each > 1:
         warnings.warn(
             f"the committee is one model, asked {config.captions_each} times: its habitual mistakes look agreed on",
             stacklevel=2,
