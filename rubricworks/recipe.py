@@ -155,7 +155,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     try:
         text = path.read_text(encoding="utf-8")
         tree = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = yaml.safe_load(text)
+        data = _unshared(yaml.safe_load(text))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read ({error})") from error
     except yaml.YAMLError as error:
@@ -170,6 +170,13 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         return Recipe.model_validate(data)
     except ValidationError as error:
         raise UserError("\n".join(_explain(path, tree, item) for item in error.errors())) from error
+
+
+def _unshared(value: Any) -> Any:
+    """A place and its `*alias` are one object in YAML; an override of the one must not reach the other."""
+    if isinstance(value, dict):
+        return {key: _unshared(inner) for key, inner in value.items()}
+    return [_unshared(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _apply(data: dict[str, Any], override: str) -> None:

@@ -4,7 +4,7 @@ from rubricworks.llm.client import ChatClient, Reply
 from rubricworks.llm.endpoint import Endpoint
 from rubricworks.llm.errors import ChatError
 from rubricworks.llm.messages import fence, image_part, text_part
-from rubricworks.llm.preflight import check_endpoint
+from rubricworks.llm.preflight import check_endpoint, list_models
 from rubricworks.llm.usage import Totals, Usage
 
 __all__ = [
@@ -17,5 +17,6 @@ __all__ = [
     "check_endpoint",
     "fence",
     "image_part",
+    "list_models",
     "text_part",
 ]

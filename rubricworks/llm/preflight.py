@@ -37,6 +37,19 @@ async def check_endpoint(endpoint: Endpoint) -> None:
         ) from None
 
 
+async def list_models(endpoint: Endpoint) -> list[str]:
+    """What the server of an endpoint lists, whichever model the endpoint names.
+
+    Raises:
+        UserError: it cannot be asked.
+    """
+    try:
+        names = _names(await _request(endpoint, "GET", "models", timeout_s=_TIMEOUT_S))
+    except RequestFailed as error:
+        raise UserError(f"{endpoint.url} lists no models: {error}; test it with: {_curl(endpoint)}") from None
+    return sorted({name.removeprefix("models/") for name in names or ()})
+
+
 async def _request(endpoint: Endpoint, method: str, path: str, body: bytes | None = None, *, timeout_s: float) -> bytes:
     """One request on a connection of its own: a server that has just failed may be closing the last one."""
     transport = Transport(endpoint)

@@ -127,6 +127,13 @@ def test_overrides_reach_into_lists_and_are_read_as_yaml(tmp_path):
     assert (recipe.policy.steps, recipe.policy.epochs) == (None, 1.5)
 
 
+def test_an_override_of_one_place_does_not_reach_its_aliases(tmp_path):
+    path = tmp_path / "my.yaml"
+    path.write_text(RECIPE)
+    recipe = load_recipe(path, ["policy.judge.model=other"])
+    assert (recipe.policy.judge.model, recipe.evaluation.judge.model) == ("other", "judge")
+
+
 def test_a_recipe_as_it_is_saved_with_a_run_says_the_same(tmp_path):
     path = tmp_path / "my.yaml"
     path.write_text(RECIPE)

@@ -1,0 +1,193 @@
+"""Help, recipes, init, doctor and plans: what is met in the first hour."""
+
+import json
+
+import pytest
+import yaml
+from scripted_server import Said, say
+
+from rubricworks.recipe import built_in_recipes, load_recipe
+from rubricworks.world.export import export_scenes
+
+
+@pytest.fixture
+def images(tmp_path):
+    export_scenes(tmp_path / "scenes", seed=3, count=10)
+    return tmp_path / "scenes" / "images"
+
+
+def listing(*names: str) -> Said:
+    return Said(json.dumps({"object": "list", "data": [{"id": name} for name in names]}).encode())
+
+
+def server_of(serve, *names: str) -> str:
+    return serve(lambda _, body: say("a circle") if body else listing(*names)).url
+
+
+def test_help_names_every_command_and_every_command_has_help(tell):
+    told = tell("--help")
+    assert told.code == 0
+    commands = ["run", "recipes", "init", "doctor", "caption", "synthesize", "grade", "pipelines", "world"]
+    for command in commands:
+        assert f"\n  {command} " in told.out
+        assert tell(command, "--help").code == 0
+
+
+def test_without_arguments_and_with_an_unknown_command_it_says_how_to_go_on(tell):
+    bare, unknown = tell(), tell("rnu")
+    assert (bare.code, unknown.code) == (2, 2)
+    assert "Commands:" in bare.err
+    assert "No such command 'rnu'" in unknown.err
+    assert "rubricworks --help" in unknown.err
+
+
+def test_run_wants_a_recipe_or_a_run(tell):
+    for arguments in ([], ["quickstart", "--resume", "x"]):
+        told = tell("run", *arguments)
+        assert told.code == 2
+        assert told.err.count("\n") == 1
+        assert "give a recipe" in told.err
+        assert "--resume" in told.err
+
+
+def test_a_recipe_that_is_not_there_is_answered_with_the_one_that_was_meant(tell):
+    told = tell("run", "quickstrat")
+    assert told.code == 2
+    assert "did you mean quickstart?" in told.err
+    assert tell("doctor", "gone.yaml").err == (
+        "error: gone.yaml: no such file; `rubricworks recipes list` shows the built-in ones\n"
+    )
+
+
+def test_recipes_are_listed_copied_with_their_comments_and_never_over_a_file(tell, tmp_path):
+    listed = tell("recipes", "list").out
+    for path in built_in_recipes():
+        assert path.stem in listed
+    assert tell("recipes", "copy", "quickstart", "mine.yaml").code == 0
+    (original,) = [path for path in built_in_recipes() if path.stem == "quickstart"]
+    assert (tmp_path / "mine.yaml").read_bytes() == original.read_bytes()
+    again = tell("recipes", "copy", "one-endpoint", "mine.yaml")
+    assert (again.code, again.err.count("\n")) == (2, 1)
+    assert (tmp_path / "mine.yaml").read_bytes() == original.read_bytes()
+    assert tell("recipes", "copy", "nope", "x.yaml").code == 2
+
+
+def test_the_schema_describes_the_recipes_that_come_with_the_package(tell):
+    schema = json.loads(tell("recipes", "schema").out)
+    assert {"data", "committee", "rubric", "policy", "evaluation"} <= set(schema["properties"])
+    assert schema["additionalProperties"] is False
+    for path in built_in_recipes():
+        assert set(yaml.safe_load(path.read_text())) <= set(schema["properties"])
+
+
+def test_init_writes_a_recipe_for_a_folder_and_the_only_model_of_an_endpoint(tell, tmp_path, images, serve):
+    url = server_of(serve, "our-model")
+    told = tell("init", "--images", images, "--endpoint", url, "--student", "tiny-vl")
+    assert told.code == 0, told
+    recipe = load_recipe(tmp_path / "my-recipe.yaml")
+    assert recipe.data.source == str(images)
+    assert recipe.data.held_out == 2
+    assert recipe.warm_up.student == "tiny-vl"
+    models = [*recipe.committee.teachers, recipe.rubric.writer, recipe.policy.judge, recipe.evaluation.pairwise_judge]
+    assert {(model.url, model.model) for model in models} == {(url, "our-model")}
+    assert "rubricworks doctor my-recipe.yaml" in told.out
+
+    again = tell("init", "--images", images, "--endpoint", url)
+    assert again.code == 2
+    assert "my-recipe.yaml is there already" in again.err
+
+
+def test_init_asks_which_model_where_there_are_several_and_for_images_where_there_are_few(
+    tell, tmp_path, images, serve
+):
+    url = server_of(serve, "one", "two")
+    told = tell("init", "--images", images, "--endpoint", url)
+    assert told.code == 2
+    assert "serves one, two; choose one with --model" in told.err
+    (tmp_path / "empty").mkdir()
+    assert "no images here" in tell("init", "--images", "empty", "--endpoint", url).err
+    assert "no such file or folder" in tell("init", "--images", "gone", "--endpoint", url).err
+    assert not (tmp_path / "my-recipe.yaml").exists()
+
+
+def test_init_where_nobody_serves_says_so(tell, images):
+    told = tell("init", "--images", images, "--endpoint", "http://127.0.0.1:9/v1")
+    assert (told.code, told.err.count("\n")) == (2, 1)
+    assert "http://127.0.0.1:9/v1" in told.err
+    assert "cannot connect" in told.err
+
+
+@pytest.fixture
+def recipe(tmp_path, images, serve):
+    url = server_of(serve, "vlm")
+    endpoint = {"url": url, "model": "vlm"}
+    content = {
+        "name": "mine",
+        "data": {"source": str(images), "held_out": 4},
+        "warm_up": {"student": "tiny", "sft": {"steps": 2}},
+        "committee": {"teachers": [{**endpoint, "price_in": 1.0, "price_out": 10.0}], "captions_each": 3},
+        "rubric": {"writer": endpoint},
+        "policy": {"judge": endpoint, "steps": 5, "prompts_per_step": 2, "group_size": 4},
+        "evaluation": {"judge": endpoint, "pairwise_judge": endpoint, "order": "both"},
+    }
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def test_doctor_checks_everything_and_its_exit_code_says_whether_anything_is_to_fix(tell, recipe):
+    told = tell("doctor", recipe)
+    assert told.code == 0, told
+    assert "10 images" in told.out
+    assert "vlm at http://127.0.0.1" in told.out
+    assert told.out.splitlines()[-1] == f"ready: rubricworks run {recipe}"
+
+    told = tell(
+        "doctor",
+        recipe,
+        "--set",
+        "policy.judge.url=http://127.0.0.1:9/v1",
+        "--set",
+        "rubric.writer.url=${NOT_SET_ANYWHERE}",
+        "--set",
+        "data.source=gone",
+    )
+    assert told.code == 2
+    wrong = [line for line in told.out.splitlines() if line.startswith("fix")]
+    assert len(wrong) == 3
+    for line, part in zip(wrong, ("gone: no such file", "NOT_SET_ANYWHERE is not set", "curl -sS"), strict=True):
+        assert part in line
+    assert told.out.splitlines()[-1] == "3 to fix"
+
+
+def test_a_dry_run_counts_the_calls_and_dollars_and_runs_nothing(tell, tmp_path, recipe):
+    told = tell("run", recipe, "--dry-run")
+    assert told.code == 0, told
+    calls = {(f[0], f[2]): int(f[1]) for line in told.out.splitlines() if len(f := line.split()) > 4 and f[1].isdigit()}
+    assert calls == {
+        ("caption_committee", "caption"): 10 * 3,
+        ("synthesize_rubrics", "rubric"): 10,
+        ("train_policy", "judge"): 5 * 2 * 4,
+        ("evaluate", "judge"): 4 * 2 * 2,
+        ("evaluate", "pairwise"): 4 * 2 * 2,
+    }
+    # 30 captions of 1,000 tokens in and 300 out, at 1 and 10 dollars a million.
+    assert "dollars in all: 0.12" in told.out
+    assert "nothing is missing" in told.out
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_pipeline_is_compiled_the_same_every_time(tell, tmp_path):
+    assert tell("pipelines", "compile", "a").code == 0
+    assert tell("pipelines", "compile", "b").code == 0
+    first = (tmp_path / "a" / "rubicap.yaml").read_bytes()
+    assert first == (tmp_path / "b" / "rubicap.yaml").read_bytes()
+    assert b"train-policy" in first
+
+
+def test_a_place_that_cannot_be_written_is_named_in_one_line(tell, tmp_path):
+    (tmp_path / "file").write_text("")
+    for arguments in (["recipes", "copy", "quickstart", "file/x.yaml"], ["world", "export", "file/scenes"]):
+        told = tell(*arguments)
+        assert (told.code, told.err.count("\n")) == (2, 1), told
+        assert "file" in told.err
