@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.adapters.trl import RubricReward
 from rubricworks.data.tables import read_rows, read_samples
+from rubricworks.errors import UserError
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatError, Endpoint
 from rubricworks.stages import synthesize_rubrics
@@ -67,6 +68,12 @@ def run(config: Config, job: Job) -> None:
     rubrics = {
         row["sample_id"]: row["rubric"] for row in read_rows(job.inputs["rubrics"], columns=["sample_id", "rubric"])
     }
+    splits = read_rows(job.inputs["samples"], columns=["sample_id", "split"])
+    if not any(row["split"] == "train" and row["sample_id"] in rubrics for row in splits):
+        raise UserError(
+            f"none of the samples to train on has a rubric ({len(rubrics)} held-out ones have): nothing can be learnt; "
+            f"see {job.inputs['rubrics'] / 'dead_letters'}, and take more samples or a larger committee"
+        )
     disable_progress_bars()
     # Arrow files on disk, mapped into memory; the digests keep a cache of other tables from being taken for this one.
     dataset = Dataset.from_generator(
