@@ -72,11 +72,14 @@ def _calls(recipe: Recipe, images: int) -> Iterator[Calls]:
             train, recipe.rubric.refresh_every * policy.prompts_per_step
         )
         yield Calls("train_policy", "rubric", recipe.rubric.writer, rewritten, read, rubric_tokens)
+    pair_tokens = IMAGE_TOKENS + 500 + 2 * CAPTION_TOKENS
+    if policy.probe and policy.probe_every:
+        probed = (steps - 1) // policy.probe_every * min(policy.probe_samples, held_out)
+        yield Calls("train_policy", "probe", policy.probe, probed, pair_tokens, 150)
     evaluation = recipe.evaluation
     graded = held_out * 2 * len(evaluation.decodings)
     yield Calls("evaluate", "judge", evaluation.judge, graded, grading_in, grading_out)
     compared = held_out * len(evaluation.decodings) * (2 if evaluation.order == "both" else 1)
-    pair_tokens = IMAGE_TOKENS + 500 + 2 * CAPTION_TOKENS
     yield Calls("evaluate", "pairwise", evaluation.pairwise_judge, compared, pair_tokens, 150)
 
 
