@@ -14,7 +14,7 @@ STOREYS = [
     {"cli", "platform_api"},
     {"pipelines"},
     {"components"},
-    {"claims", "recipe", "plan"},
+    {"claims", "recipe", "recipe_file", "plan"},
     {"stages"},
     {"training", "evaluation", "tracking", "reports"},
     {"adapters"},
@@ -30,7 +30,20 @@ MAY_KNOW_THE_WORLD = {"world", "cli", "claims", "recipe", "recipes"}
 WORLD_MAY_KNOW = {"world", "errors", *(room for room, floor in FLOOR.items() if floor <= FLOOR["metrics"])}
 
 HEAVY = {"torch", "transformers", "trl", "mlflow", "kfp", "datasets", "matplotlib", "accelerate", "peft", "pandas"}
-LIGHT = {"cli", "recipe", "plan", "rubrics", "llm", "data", "storage", "grading", "synthesis", "rewards", "metrics"} | {
+LIGHT = {
+    "cli",
+    "recipe",
+    "recipe_file",
+    "plan",
+    "rubrics",
+    "llm",
+    "data",
+    "storage",
+    "grading",
+    "synthesis",
+    "rewards",
+    "metrics",
+} | {
     "errors",
     "environment",
     "tracking",

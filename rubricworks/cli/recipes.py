@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from rubricworks.errors import UserError
-from rubricworks.recipe import Recipe, built_in_recipes, load_recipe, recipe_path
+from rubricworks.recipe import Recipe
+from rubricworks.recipe_file import built_in_recipes, load_recipe, recipe_path
 
 
 @click.group()

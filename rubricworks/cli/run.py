@@ -15,7 +15,8 @@ from rubricworks.cli.checks import check_recipe, count_images
 from rubricworks.cli.plan import plan_text
 from rubricworks.cli.world import running_world
 from rubricworks.errors import UserError
-from rubricworks.recipe import Recipe, load_recipe, recipe_path
+from rubricworks.recipe import Recipe
+from rubricworks.recipe_file import load_recipe, recipe_path
 from rubricworks.storage import write_atomic
 
 

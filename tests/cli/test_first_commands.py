@@ -6,7 +6,7 @@ import pytest
 import yaml
 from scripted_server import Said, say
 
-from rubricworks.recipe import built_in_recipes, load_recipe
+from rubricworks.recipe_file import built_in_recipes, load_recipe
 from rubricworks.world.export import export_scenes
 
 

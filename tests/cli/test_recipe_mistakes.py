@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from rubricworks.errors import UserError
-from rubricworks.recipe import built_in_recipes, load_recipe
+from rubricworks.recipe_file import built_in_recipes, load_recipe
 
 RECIPE = """\
 name: mine
