@@ -42,6 +42,8 @@ def run(
     """
     if (recipe is None) == (resume is None):
         raise UserError("give a recipe (`rubricworks recipes list` shows them) or --resume with a run's id")
+    if run_id and resume:
+        raise UserError("--run names a new run and --resume an old one: give one of them")
     runs = runs.absolute()
     if resume is not None:
         folder = _existing(runs, resume)

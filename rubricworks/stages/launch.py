@@ -10,6 +10,7 @@ import os
 import sys
 import time
 import traceback
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,7 @@ def _speak_plainly() -> None:
     own.setLevel(logging.INFO)
     own.propagate = False
     logging.getLogger("stamina").setLevel(logging.ERROR)
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
 
 
 def _leave_error(run: Path, stage: str, error: BaseException) -> None:

@@ -51,15 +51,8 @@ class StepLines(TrainerCallback):
         metrics = {name: value for name, value in (logs or {}).items() if isinstance(value, int | float)}
         log = StepLog(state.global_step, state.max_steps, metrics, pace, pace * (state.max_steps - state.global_step))
         figures = [f"{label} {metrics[name]:.3g}" for name, label in self.shown.items() if name in metrics]
-        logger.info(
-            "%s %d/%d · %s · %.2f s/step · %s left",
-            self.title,
-            log.step,
-            log.steps,
-            " · ".join(figures),
-            pace,
-            duration(log.seconds_left),
-        )
+        where = f"{self.title} {log.step}/{log.steps}"
+        logger.info(" · ".join([where, *figures, f"{pace:.2f} s/step", f"{duration(log.seconds_left)} left"]))
         if self.listener is not None:
             self.listener(log)
 
