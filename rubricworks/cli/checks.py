@@ -89,12 +89,11 @@ def _disk(runs: Path) -> str:
 
 
 def _memory() -> str:
-    pages = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    available = pages
     meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
-        available = int(lines["MemAvailable"].split()[0]) * 1024
+    if not meminfo.exists():
+        return "not known on this system; 3 GiB are needed"
+    lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+    available = int(lines["MemAvailable"].split()[0]) * 1024
     if available < 3 << 30:
         raise UserError(f"{available / 2**30:.1f} GiB of memory available, 3 are needed: close other programs")
     return f"{available / 2**30:.0f} GiB available"

@@ -1,10 +1,11 @@
 """What every stage's configuration has in common."""
 
 import hashlib
-import json
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from rubricworks.data import manifest
 
 
 class StageConfig(BaseModel):
@@ -20,7 +21,7 @@ def canonical_json(value: Any) -> str:
     """The same text for the same configuration, on every machine."""
     if isinstance(value, BaseModel):
         value = value.model_dump(mode="json")
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return manifest.canonical_json(value).decode()
 
 
 def digest_of(value: Any) -> str:

@@ -5,11 +5,9 @@ same, with the digest of the result) at the end. A folder made from something el
 one that is done is not made again. So running a pipeline a second time continues where it stopped.
 """
 
-import hashlib
 import json
 import os
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.stages.config import StageConfig, canonical_json, digest_of
 from rubricworks.stages.progress import Progress
-from rubricworks.storage import write_atomic
+from rubricworks.storage import files_digest, write_atomic
 
 
 @dataclass
@@ -102,14 +100,4 @@ def output_digest(path: Path) -> str:
 def _content_digest(folder: Path) -> str:
     if (folder / "manifest.json").exists():
         return read_manifest(folder).digest
-    return files_digest(sorted((folder / "model").glob("*")) or sorted(folder.glob("*.json")))
-
-
-def files_digest(paths: Iterable[Path]) -> str:
-    """sha256 over names and contents."""
-    total = hashlib.sha256()
-    for path in paths:
-        if path.is_file():
-            with path.open("rb") as file:
-                total.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
-    return total.hexdigest()
+    return files_digest(list((folder / "model").glob("*")) or folder.glob("*.json"), folder)

@@ -1,8 +1,10 @@
 """The file:// store. Files are written aside, flushed and renamed: a kill or a full disk never leaves half of one."""
 
 import errno
+import hashlib
 import os
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -87,3 +89,13 @@ def _mount_of(path: Path) -> Path:
     while not place.is_mount() and place != place.parent:
         place = place.parent
     return place
+
+
+def files_digest(paths: Iterable[Path], root: Path) -> str:
+    """sha256 over the names, as seen from `root`, and the contents of files; folders among the paths do not count."""
+    total = hashlib.sha256()
+    for path in sorted(path for path in paths if path.is_file()):
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").digest()
+        total.update(path.relative_to(root).as_posix().encode() + b"\0" + content)
+    return total.hexdigest()

@@ -1,6 +1,5 @@
 """The model registry: plain Hugging Face folders as versions, and the alias `champion` on the promoted one."""
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from rubricworks.errors import UserError
+from rubricworks.storage import files_digest
 from rubricworks.tracking.connection import Connection, explained
 
 CHAMPION = "champion"
@@ -38,7 +38,7 @@ def register(connection: Connection, model_dir: Path, name: str, *, run: str, ta
     """
     if not any(model_dir.glob("*")):
         raise UserError(f"{model_dir}: no model here; run the stage that trains it")
-    digest = _folder_digest(model_dir)
+    digest = files_digest(model_dir.rglob("*"), model_dir)
     client = connection.client
     with explained(connection.uri):
         _ensure_name(connection, name)
@@ -89,16 +89,6 @@ def _registered(connection: Connection, name: str) -> Any:
         if error.error_code == "RESOURCE_DOES_NOT_EXIST":
             return None
         raise
-
-
-def _folder_digest(folder: Path) -> str:
-    total = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        with path.open("rb") as file:
-            total.update(
-                path.relative_to(folder).as_posix().encode() + b"\0" + hashlib.file_digest(file, "sha256").digest()
-            )
-    return total.hexdigest()
 
 
 def _value(found: Any) -> ModelVersion:
