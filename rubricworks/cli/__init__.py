@@ -18,6 +18,7 @@ _COMMANDS = {
     "caption": ("rubricworks.cli.tools:caption", "Caption a folder of images with a model or an endpoint."),
     "synthesize": ("rubricworks.cli.tools:synthesize", "Write rubrics for images from a committee's captions."),
     "grade": ("rubricworks.cli.tools:grade", "Grade captions by rubrics."),
+    "grading": ("rubricworks.cli.grading:grading", "Judges against people, and against each other."),
     "pipelines": ("rubricworks.cli.pipelines:pipelines", "Compile pipelines for Kubeflow."),
     "world": ("rubricworks.cli.world:world", "The embedded scene world: simulated images and models."),
 }

@@ -1,5 +1,26 @@
 """Numbers about captions and runs, and how sure they are. Pure functions of arrays."""
 
+from rubricworks.metrics.agreement import (
+    Agreement,
+    Estimate,
+    accuracy,
+    alpha_estimate,
+    cohen_kappa,
+    confusion,
+    krippendorff_alpha,
+    pair_agreement,
+)
 from rubricworks.metrics.intervals import Interval, bootstrap_interval
 
-__all__ = ["Interval", "bootstrap_interval"]
+__all__ = [
+    "Agreement",
+    "Estimate",
+    "Interval",
+    "accuracy",
+    "alpha_estimate",
+    "bootstrap_interval",
+    "cohen_kappa",
+    "confusion",
+    "krippendorff_alpha",
+    "pair_agreement",
+]

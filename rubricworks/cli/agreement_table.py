@@ -1,0 +1,120 @@
+"""The agreement of raters as text, at most 100 characters wide."""
+
+import textwrap
+
+from rubricworks.grading.comparison import Comparison, Group, Rater
+from rubricworks.metrics import Agreement, Estimate
+
+_WIDTH = 100
+_TITLE = 30
+_MISSING = "-"
+_CREDITS_SHOWN = 8
+
+LEGEND = """\
+accuracy: share of equal credits. kappa: Cohen's. alpha: Krippendorff's, interval level.
+[low, high]: 95 % bootstrap over responses; left out where too few responses differ to say it.
+-: not defined, because every credit is the same one."""
+
+
+def rater_text(rater: Rater, width: int) -> str:
+    """Who it is, and how much was read."""
+    what = f"{rater.items:,} {'labels' if rater.name == 'people' else 'verdicts'} on {rater.responses:,} responses"
+    notes = (
+        [f"{sum(rater.left_out.values()):,} without a credit ({_reasons(rater.left_out)})"] if rater.left_out else []
+    )
+    if rater.repeated:
+        notes.append(f"{rater.repeated:,} given again, of which the first counts")
+    return _wrapped(f"{rater.name:<{width}}  {rater.source}: {', '.join([what, *notes])}", indent=width + 2)
+
+
+def group_text(group: Group) -> str:
+    """Several raters in one number."""
+    alpha = _estimate(group.alpha_interval).strip()
+    listed = textwrap.shorten(", ".join(group.raters), 50, placeholder=" …")
+    text = f"{len(group.raters)} together ({listed}): alpha {alpha} on {group.units:,} items that two or more rated"
+    return _wrapped(text, indent=2)
+
+
+def comparison_text(comparison: Comparison, note: str) -> str:
+    """A heading, what could not be compared, the criteria, and which credit met which."""
+    heading = _wrapped(f"{comparison.first} and {comparison.second}")
+    lines = [heading, "=" * max(map(len, heading.splitlines()))]
+    if note:
+        return "\n".join([*lines, _wrapped(f"Nothing to compare: {note}.")])
+    lines.append(_wrapped(_counts(comparison)))
+    if comparison.overall.units:
+        lines += ["", *_rows(comparison), "", *_confusion(comparison)]
+    return "\n".join(lines)
+
+
+def _counts(comparison: Comparison) -> str:
+    parts = [f"{comparison.overall.units:,} of {comparison.in_common:,} items in common compared"]
+    sides = (
+        (comparison.first, comparison.left_out_first, comparison.only_first),
+        (comparison.second, comparison.left_out_second, comparison.only_second),
+    )
+    for name, left_out, _ in sides:
+        if left_out:
+            parts.append(f"{sum(left_out.values()):,} without a credit from {name} ({_reasons(left_out)})")
+    for name, _, alone in sides:
+        if alone:
+            parts.append(f"{alone:,} rated by {name} alone")
+    return "; ".join(parts) + "."
+
+
+def _rows(comparison: Comparison) -> list[str]:
+    lines = [f"{'criterion':<{_TITLE}} {'n':>6}  {'accuracy':<17}   {'kappa':<19}   {'alpha':<19}".rstrip()]
+    lines += [_row(_shortened(one.criteria[0]), one.agreement) for one in comparison.criteria]
+    if others := comparison.others:
+        count = len(others.criteria)
+        lines.append(_row(f"others ({count:,} {'criterion' if count == 1 else 'criteria'})", others.agreement))
+    return [*lines, _row("all", comparison.overall)]
+
+
+def _shortened(title: str) -> str:
+    """The beginning and, longer, the end: titles from one template differ there."""
+    words = " ".join(title.split())
+    return words if len(words) <= _TITLE else f"{words[:11].rstrip()}…{words[-(_TITLE - 12) :].lstrip()}"
+
+
+def _row(title: str, agreement: Agreement) -> str:
+    accuracy = _estimate(agreement.accuracy).lstrip()
+    numbers = f"{accuracy:<17}  {_estimate(agreement.kappa):<20}  {_estimate(agreement.alpha_interval)}"
+    return f"{title:<{_TITLE}} {agreement.units:>6,}  {numbers}".rstrip()
+
+
+def _estimate(estimate: Estimate | None) -> str:
+    """20 characters at most: the value stands in the first five, so that a minus shifts nothing."""
+    if estimate is None:
+        return f"{_MISSING:>5}"
+    if estimate.low is None or estimate.high is None:
+        return _number(estimate.value)
+    return f"{_number(estimate.value)} [{_number(estimate.low).strip()}, {_number(estimate.high).strip()}]"
+
+
+def _number(value: float) -> str:
+    return f"{round(value, 2) + 0.0:5.2f}"
+
+
+def _confusion(comparison: Comparison) -> list[str]:
+    credits = sorted({credit for cell in comparison.confusion for credit in (cell.first, cell.second)})
+    if len(credits) > _CREDITS_SHOWN:
+        return [f"{len(credits):,} different credits: which met which is in the file of --json"]
+    counts = {(cell.first, cell.second): cell.count for cell in comparison.confusion}
+    lines = [_wrapped(f"rows: {comparison.first}; columns: {comparison.second}")]
+    lines.append(" " * 8 + "".join(f"{credit:>9.4g}" for credit in credits))
+    for first in credits:
+        lines.append(f"{first:>8.4g}" + "".join(f"{counts.get((first, second), 0):>9,}" for second in credits))
+    return lines
+
+
+def _reasons(left_out: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+
+
+def _wrapped(text: str, *, indent: int = 0) -> str:
+    """Lines of at most the width; a path is never broken, so that it can be copied."""
+    return textwrap.fill(
+        text, _WIDTH, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False,
+        replace_whitespace=False,
+    )  # fmt: skip

@@ -1,0 +1,96 @@
+"""`rubricworks grading`: judges against people, and against each other."""
+
+import itertools
+from pathlib import Path
+
+import click
+from pydantic import BaseModel, ConfigDict
+
+from rubricworks.cli.agreement_table import LEGEND, comparison_text, group_text, rater_text
+from rubricworks.errors import UserError
+from rubricworks.grading.comparison import Comparison, Group, Rater, compare, summary, together, why_apart
+from rubricworks.grading.labels import majority, people_of, read_labels
+from rubricworks.grading.ratings import Ratings, read_judges
+from rubricworks.storage import write_atomic
+
+
+class AgreementReport(BaseModel):
+    """Everything that `agreement` prints, exactly: what `--json` writes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    raters: tuple[Rater, ...]
+    """The people, if there are labels, then the judges."""
+    empty_labels: int
+    groups: tuple[Group, ...]
+    """The people among themselves, and the judges where there are three or more."""
+    comparisons: tuple[Comparison, ...]
+
+
+@click.group()
+def grading() -> None:
+    """Judges against people, and against each other."""
+
+
+@grading.command()
+@click.argument("sources", nargs=-1, required=True, metavar="[LABELS.csv] SCORECARDS...")
+@click.option("--min-count", default=10, show_default=True, help="Criteria with fewer verdicts share one row.",
+              type=click.IntRange(min=1))  # fmt: skip
+@click.option(
+    "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write all numbers here too."
+)
+def agreement(sources: tuple[str, ...], min_count: int, json_file: Path | None) -> None:
+    """How far judges agree with people and with each other: accuracy, kappa, alpha, with 95 % intervals.
+
+    LABELS.csv has the columns sample_id, criterion and label (0 to 1, yes/no, pass/fail, true/false), and may have
+    response (where a sample has several) and rater (where several people label). SCORECARDS are tables of a run, or
+    Parquet files of `rubricworks grade`. Every judge is compared with the people and with every other judge.
+
+    \b
+    rubricworks grading agreement labels.csv scorecards/
+    rubricworks grading agreement strict.parquet lenient.parquet --json agreement.json
+    """
+    report, notes = _report(sources, min_count)
+    if json_file:
+        write_atomic(json_file, report.model_dump_json(indent=2).encode() + b"\n")
+    width = max(len(rater.name) for rater in report.raters)
+    for rater in report.raters:
+        click.echo(rater_text(rater, width))
+    if report.empty_labels:
+        click.echo(f"empty labels, which say nothing: {report.empty_labels:,}")
+    for group in report.groups:
+        click.echo(group_text(group))
+    for comparison, note in zip(report.comparisons, notes, strict=True):
+        click.echo(f"\n{comparison_text(comparison, note)}")
+    click.echo(f"\n{LEGEND}")
+
+
+def _report(sources: tuple[str, ...], min_count: int) -> tuple[AgreementReport, list[str]]:
+    """The numbers, and for each comparison why there are none ("" where there are)."""
+    files = [source for source in sources if source.lower().endswith(".csv")]
+    tables = [source for source in sources if source not in files]
+    if len(files) > 1:
+        raise UserError(f"{files[1]}: a second file of labels; put several people in one, told apart by a column rater")
+    if not tables:
+        raise UserError(f"{files[0]} is compared with nothing: name a table of scorecards too")
+    labels = read_labels(files[0]) if files else None
+    judges = read_judges(tables)
+    people = people_of(labels, judges) if labels else []
+    raters = [majority(people), *judges] if people else judges
+    if len(raters) < 2:
+        raise UserError(f"{tables[0]} holds one judge, {raters[0].name}: name a CSV of labels or a second table")
+    pairs = list(itertools.combinations(raters, 2))
+    comparisons = [compare(first, second, min_count=min_count) for first, second in pairs]
+    notes = ["" if one.in_common else why_apart(*pair) for one, pair in zip(comparisons, pairs, strict=True)]
+    if all(notes):
+        raise UserError(notes[0])
+    return AgreementReport(
+        raters=tuple(summary(rater) for rater in raters),
+        empty_labels=labels.empty if labels else 0,
+        groups=tuple(together(several) for several in _groups(people, judges)),
+        comparisons=tuple(comparisons),
+    ), notes
+
+
+def _groups(people: list[Ratings], judges: list[Ratings]) -> list[list[Ratings]]:
+    return [several for several, least in ((people, 2), (judges, 3)) if len(several) >= least]

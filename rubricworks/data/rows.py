@@ -1,0 +1,38 @@
+"""The rows of what a person names on the command line: a table's folder, or any Parquet file."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rubricworks.data.tables import read_rows
+from rubricworks.errors import UserError
+from rubricworks.storage import local_path
+
+
+def rows_of(place: str, columns: list[str]) -> Iterator[dict[str, Any]]:
+    """The columns of every row, in order, a few in memory at a time.
+
+    Raises:
+        UserError: there is no such table or file, it is damaged, or a column is not in it.
+    """
+    path = local_path(place)
+    if not path.exists():
+        raise UserError(f"{place}: there is no such file or folder")
+    if path.is_dir():
+        try:
+            yield from read_rows(path, columns=columns)
+        except UserError:
+            raise
+        except ValueError as error:
+            raise UserError(f"{error}; it needs {', '.join(columns)}") from error
+        return
+    try:
+        with pq.ParquetFile(path) as file:
+            if missing := [column for column in columns if column not in file.schema_arrow.names]:
+                raise UserError(f"{place}: no column {missing[0]!r}; it needs {', '.join(columns)}")
+            for batch in file.iter_batches(columns=columns):
+                yield from batch.to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{place}: cannot be read as Parquet ({str(error).splitlines()[0]})") from error
