@@ -18,7 +18,8 @@ accuracy: share of equal credits. kappa: Cohen's. alpha: Krippendorff's, interva
 
 def rater_text(rater: Rater, width: int) -> str:
     """Who it is, and how much was read."""
-    what = f"{rater.items:,} {'labels' if rater.name == 'people' else 'verdicts'} on {rater.responses:,} responses"
+    items = "labelled items" if rater.name == "people" else "verdicts"
+    what = f"{rater.items:,} {items} on {rater.responses:,} responses"
     notes = (
         [f"{sum(rater.left_out.values()):,} without a credit ({_reasons(rater.left_out)})"] if rater.left_out else []
     )
