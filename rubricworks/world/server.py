@@ -1,6 +1,7 @@
 """Serves the world's scripted models over HTTP in the OpenAI dialect, and the oracle beside them.
 
-    POST /v1/chat/completions   teacher-1 … teacher-5, rubric-writer, judge, pairwise-judge, likert-judge
+    POST /v1/chat/completions   teacher-1 … teacher-5, rubric-writer, judge, pairwise-judge, likert-judge,
+                                gullible-judge, master-key-judge, image-reading-judge
     GET  /v1/models
     POST /oracle/score          {"image": <data URL>, "captions": [...]} -> {"scores": [...]}
     GET  /healthz
@@ -28,9 +29,19 @@ from rubricworks.world.opinions import answer_likert, answer_pairwise
 from rubricworks.world.oracle import score_caption
 from rubricworks.world.scene import Scene
 from rubricworks.world.teachers import TEACHERS, teacher_caption
+from rubricworks.world.weak_judges import answer_gullible, answer_image_reading, answer_master_key
 from rubricworks.world.writer import answer_writer
 
-MODELS = (*TEACHERS, "rubric-writer", "judge", "pairwise-judge", "likert-judge")
+MODELS = (
+    *TEACHERS, "rubric-writer", "judge", "pairwise-judge", "likert-judge",
+    "gullible-judge", "master-key-judge", "image-reading-judge",
+)  # fmt: skip
+_BY_WORDS_ALONE: dict[str, Callable[[str], str]] = {
+    "judge": answer_judge,
+    "rubric-writer": answer_writer,
+    "gullible-judge": answer_gullible,
+    "master-key-judge": answer_master_key,
+}
 _BODY_LIMIT = 64 * 2**20
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _log = logging.getLogger(__name__)
@@ -49,10 +60,11 @@ class World:
         Raises:
             ApiError: no such model, or no image of this world where the model needs one.
         """
-        if request.model == "judge":
-            return answer_judge(request.prompt)
-        if request.model == "rubric-writer":
-            return answer_writer(request.prompt)
+        if request.model in _BY_WORDS_ALONE:
+            return _BY_WORDS_ALONE[request.model](request.prompt)
+        if request.model == "image-reading-judge":
+            word = None if request.image is None else self.find(request.image)[1].word
+            return answer_image_reading(request.prompt, word)
         if request.model not in MODELS:
             served = ", ".join(MODELS)
             raise ApiError(
