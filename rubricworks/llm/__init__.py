@@ -5,18 +5,22 @@ from rubricworks.llm.endpoint import Endpoint
 from rubricworks.llm.errors import ChatError
 from rubricworks.llm.messages import fence, image_part, text_part
 from rubricworks.llm.preflight import check_endpoint, list_models
+from rubricworks.llm.spending import Budget, Spending, read_spending
 from rubricworks.llm.usage import Totals, Usage
 
 __all__ = [
+    "Budget",
     "ChatClient",
     "ChatError",
     "Endpoint",
     "Reply",
+    "Spending",
     "Totals",
     "Usage",
     "check_endpoint",
     "fence",
     "image_part",
     "list_models",
+    "read_spending",
     "text_part",
 ]

@@ -3,6 +3,9 @@
 Keys are digests of what was asked, never of where. Writes are handed to a thread that commits them in groups (WAL), so
 that a call neither waits for the disk nor blocks the event loop; until its group is committed, an answer is served from
 memory, and a killed process asks it again. The first answer to a question stays.
+
+A new question need not ask the file: one bit for each of 2^24 beginnings of a key says whether the file may hold it.
+The bits are as fresh as the last group; when nothing has been committed for a moment, the file is asked.
 """
 
 import atexit
@@ -13,11 +16,17 @@ from pathlib import Path
 
 from rubricworks.errors import UserError
 
-_SCHEMA_VERSION = 1
-_GROUP_S = 0.02
+SCHEMA_VERSION = 2
+_GROUP_S = 0.2
 """How long the writer gathers before it commits."""
-_ROWS_PER_STATEMENT = 64
+_FRESH_S = 1.0
+"""How long after a group the bits are trusted: an answer of another process may be missed for as long."""
+_ROWS_PER_STATEMENT = 256
+_CHECKPOINT_PAGES = 8_000
+"""Of 4 kB: how long the write-ahead log grows before SQLite folds it in and waits for the disk."""
 _LOCK_TIMEOUT_S = 60.0
+_BITS = 24
+_COLUMNS = "key, model, made, answer"
 
 
 class AnswerCache:
@@ -28,8 +37,13 @@ class AnswerCache:
         self._lock = threading.Lock()
         self._news = threading.Condition(self._lock)
         self._closing = threading.Event()
-        self._pending: dict[bytes, str] = {}
-        """Not committed yet."""
+        self._pending: dict[bytes, tuple[str, str]] = {}
+        """Model and answer, not committed yet."""
+        self._bits = bytearray(1 << (_BITS - 3))
+        self._fresh_until = 0.0
+        self._last_id = 0
+        self._others = -1
+        """SQLite's count of what other connections have committed."""
         self._failure: UserError | None = None
         self._closed = False
         try:
@@ -44,16 +58,19 @@ class AnswerCache:
         atexit.register(self.close)
 
     def get(self, key: bytes) -> str | None:
+        if (pending := self._pending.get(key)) is not None:
+            return pending[1]
+        place = int.from_bytes(key[:3], "little")
+        if not self._bits[place >> 3] & (1 << (place & 7)) and time.monotonic() < self._fresh_until:
+            return None
         with self._lock:
-            if (answer := self._pending.get(key)) is not None:
-                return answer
             try:
                 row = self._reader.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
             except sqlite3.Error as error:
                 raise self._unusable(error) from error
         return None if row is None else row[0]
 
-    def put(self, key: bytes, answer: str) -> None:
+    def put(self, key: bytes, model: str, answer: str) -> None:
         """Keep an answer; it is on disk a moment later.
 
         Raises:
@@ -66,7 +83,8 @@ class AnswerCache:
                 raise RuntimeError("the cache is closed")
             if not self._pending:
                 self._news.notify()
-            self._pending.setdefault(key, answer)
+            self._pending.setdefault(key, (model, answer))
+            self._mark(key)
 
     def close(self) -> None:
         """Write what is pending and let go of the file."""
@@ -102,23 +120,43 @@ class AnswerCache:
             with self._lock:
                 for key, _ in group:
                     del self._pending[key]
+                self._fresh_until = time.monotonic() + _FRESH_S
 
-    def _commit(self, group: list[tuple[bytes, str]]) -> None:
+    def _commit(self, group: list[tuple[bytes, tuple[str, str]]]) -> None:
         """One transaction of few statements: sqlite3 gives up the interpreter lock for each."""
+        now = int(time.time())
         self._writer.execute("BEGIN IMMEDIATE")
         try:
+            self._note_others()
             rows_left = group
             while rows_left:
                 count = min(_ROWS_PER_STATEMENT, 1 << (len(rows_left).bit_length() - 1))
                 rows, rows_left = rows_left[:count], rows_left[count:]
-                marks = ",".join(["(?,?)"] * count)
-                values = [value for row in rows for value in row]
-                self._writer.execute(f"INSERT OR IGNORE INTO answers (key, answer) VALUES {marks}", values)
+                marks = ",".join(["(?,?,?,?)"] * count)
+                values = [value for key, (model, answer) in rows for value in (key, model, now, answer)]
+                self._writer.execute(f"INSERT OR IGNORE INTO answers ({_COLUMNS}) VALUES {marks}", values)
+            (self._last_id,) = self._writer.execute("SELECT coalesce(max(id), 0) FROM answers").fetchone()
             self._writer.execute("COMMIT")
         except sqlite3.Error:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
             raise
+
+    def _note_others(self) -> None:
+        """Mark what other processes have committed since the last look; only the holder of the write lock may."""
+        (version,) = self._writer.execute("PRAGMA data_version").fetchone()
+        if version == self._others:
+            return
+        self._others = version
+        fresh = self._writer.execute("SELECT key FROM answers WHERE id > ?", (self._last_id,))
+        while keys := fresh.fetchmany(4096):
+            with self._lock:
+                for (key,) in keys:
+                    self._mark(key)
+
+    def _mark(self, key: bytes) -> None:
+        place = int.from_bytes(key[:3], "little")
+        self._bits[place >> 3] |= 1 << (place & 7)
 
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self._path, timeout=_LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False)
@@ -127,12 +165,16 @@ class AnswerCache:
         """WAL, synchronous=NORMAL: a killed process loses nothing committed, a power cut at most the last groups."""
         self._write_ahead()
         self._writer.execute("PRAGMA synchronous = NORMAL")
-        self._writer.execute("CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, answer TEXT NOT NULL)")
+        self._writer.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         (version,) = self._writer.execute("PRAGMA user_version").fetchone()
-        if version not in (0, _SCHEMA_VERSION):
+        if version not in (0, SCHEMA_VERSION):
             raise UserError(f"the cache {self._path} was written by another version; name another file or delete it")
+        self._writer.execute(
+            "CREATE TABLE IF NOT EXISTS answers (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, model TEXT NOT NULL,"
+            " made INTEGER NOT NULL, answer TEXT NOT NULL)"
+        )
         if version == 0:
-            self._writer.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
+            self._writer.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def _write_ahead(self) -> None:
         """SQLite does not wait for the lock here as it does elsewhere, so two processes that begin together collide."""

@@ -9,19 +9,21 @@ It may be called from any event loop, also from several at once (TRL awaits rewa
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, NamedTuple, Self, TypeVar, overload
 
 from pydantic import BaseModel
 from pydantic_core import from_json, to_json
 
 from rubricworks.errors import UserError
+from rubricworks.llm import telemetry
 from rubricworks.llm.answers import Answer, parse_json
 from rubricworks.llm.cache import AnswerCache
 from rubricworks.llm.endpoint import Endpoint
 from rubricworks.llm.errors import ChatError
-from rubricworks.llm.request import RequestFrame
+from rubricworks.llm.limiter import Limiter
+from rubricworks.llm.request import BYTES_PER_TOKEN, Request, RequestFrame
+from rubricworks.llm.spending import BudgetReached, Spending
 from rubricworks.llm.transport import Transport
 from rubricworks.llm.usage import Totals, Usage
 from rubricworks.rubrics import ErrorClass
@@ -31,12 +33,12 @@ Model = TypeVar("Model", bound=BaseModel)
 Messages = Sequence[dict[str, Any]]
 
 _REPAIR_TURNS = 2
+_NOTHING = Usage()
 _SHOWN_BACK = 20_000
 """Characters of a malformed answer that a repair turn shows the model."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply(Generic[T]):
+class Reply(NamedTuple, Generic[T]):
     """A good answer."""
 
     value: T
@@ -47,18 +49,30 @@ class Reply(Generic[T]):
     cached: bool
 
 
+OnFailure = Callable[[ChatError, "ChatClient"], None]
+
+
 class ChatClient:
     """Asks one model. Close it, or use it as an async context manager, to let go of sockets and the cache's file."""
 
     def __init__(
-        self, endpoint: Endpoint | str, model: str | None = None, *, cache: Path | None = None, purpose: str = ""
+        self,
+        endpoint: Endpoint | str,
+        model: str | None = None,
+        *,
+        cache: Path | None = None,
+        purpose: str = "",
+        spending: Spending | None = None,
+        on_failure: OnFailure | None = None,
     ) -> None:
         """
         Args:
             endpoint: an `Endpoint`, or the URL of one.
             model: the model's name there; needed with a URL.
             cache: SQLite file in which answers are kept between runs; clients and processes may share it.
-            purpose: what the calls are for, in error messages ("judge", "writer", …).
+            purpose: what the calls are for, in error messages and the ledger ("judge", "writer", …).
+            spending: the run's ledger and budget; a call that does not fit fails with the class budget.
+            on_failure: told of every call that failed, before its error is raised; may raise another one instead.
         """
         if isinstance(endpoint, str):
             if model is None:
@@ -69,7 +83,13 @@ class ChatClient:
         self.totals = Totals()
         self._transport = Transport(self.endpoint)
         self._cache = AnswerCache(Path(cache)) if cache is not None else None
+        self._spending = spending
+        if spending is not None:
+            spending.open_account(purpose, self.endpoint.model, self.totals)
+        self._on_failure = on_failure
         self._frames: dict[type[BaseModel] | None, RequestFrame] = {}
+        self._span = telemetry.span_maker(self.endpoint, purpose)
+        telemetry.watch(self)
 
     def __repr__(self) -> str:
         return f"ChatClient({self.endpoint.label!r}, purpose={self.purpose!r})"
@@ -79,6 +99,11 @@ class ChatClient:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    @property
+    def limiter(self) -> Limiter:
+        """Shared by all clients of this endpoint and model."""
+        return self._transport.limiter
 
     async def close(self) -> None:
         await self._transport.close()
@@ -114,81 +139,112 @@ class ChatClient:
             seed: sent to the server, and tells repeated samples of one question apart.
             check: raises ValueError for a value that fits the model but not the question; counts as malformed.
         Raises:
-            ChatError: no usable answer after retries and repair turns.
-            UserError: the endpoint's environment or the cache file is not usable.
+            ChatError: no usable answer after retries and repair turns, or no budget for it.
+            UserError: the endpoint's environment, the cache file or the ledger is not usable.
         """
         frame = self._frames.get(response)
         if frame is None:
             frame = self._frames[response] = RequestFrame(self.endpoint, response)
-        body = frame.body(messages, seed)
+        question = Question(frame, messages, seed, response, check)
+        request = frame.encode(messages, seed)
+        ask = self._ask if self._span is None else self._ask_in_span
         if self._cache is None:
-            return await self._ask(frame, messages, body, response, seed, check)
+            return await ask(question, request)
 
-        key = frame.key(body, seed)
-        flying = self._transport.lane().flying
-        if (known := self._recall(key, response, check)) is not None:
+        key = request.key
+        if (known := self._recall(key, question)) is not None:
             return known
-        if (first := flying.get(key)) is not None:
-            await first.wait()
-            if (known := self._recall(key, response, check)) is not None:
+        flying = self._transport.connections.lane().flying
+        if (waiting := flying.get(key)) is not None:
+            first = asyncio.get_running_loop().create_future()
+            waiting.append(first)
+            await first
+            if (known := self._recall(key, question)) is not None:
                 return known
-        landed = flying[key] = asyncio.Event()
+        waiting = flying[key] = []
         try:
-            reply = await self._ask(frame, messages, body, response, seed, check)
+            reply = await ask(question, request)
             usage = reply.usage
             entry = to_json([reply.raw, usage.prompt_tokens, usage.completion_tokens, usage.cost])
-            self._cache.put(key, entry.decode())
+            self._cache.put(key, self.endpoint.model, entry.decode())
         finally:
-            landed.set()
-            if flying.get(key) is landed:
+            for other in waiting:
+                if not other.done():
+                    other.set_result(None)
+            if flying.get(key) is waiting:
                 del flying[key]
         return reply
 
-    def _recall(self, key: bytes, response: type[Any] | None, check: Callable[[Any], None] | None) -> Reply[Any] | None:
+    def _recall(self, key: bytes, question: "Question") -> Reply[Any] | None:
         assert self._cache is not None
         if (kept := self._cache.get(key)) is None:
             return None
         raw, prompt_tokens, completion_tokens, cost = from_json(kept)
         try:
-            value = _value(raw, response, check)
+            value = question.value(raw)
         except ValueError:
             return None
         self.totals.count_cached()
         return Reply(value, raw, Usage(prompt_tokens, completion_tokens, cost), cached=True)
 
-    async def _ask(
-        self,
-        frame: RequestFrame,
-        messages: Messages,
-        body: bytes,
-        response: type[Any] | None,
-        seed: int,
-        check: Callable[[Any], None] | None,
-    ) -> Reply[Any]:
+    async def _ask_in_span(self, question: "Question", request: Request) -> Reply[Any]:
+        assert self._span is not None
+        with self._span() as span:
+            reply = await self._ask(question, request)
+            telemetry.tell(span, reply.usage)
+            return reply
+
+    async def _ask(self, question: "Question", request: Request) -> Reply[Any]:
         """One answer over the network, with repair turns."""
-        usage, requests, started = Usage(), 0, time.perf_counter()
-        repairs_left = _REPAIR_TURNS if response is not None else 0
+        usage, reserved, requests, started = _NOTHING, _NOTHING, 0, time.perf_counter()
+        spending = self._spending
+        body, repairs_left = request.body, _REPAIR_TURNS if question.response is not None else 0
         try:
             while True:
-                answer, sent = await self._transport.complete(body)
-                requests += sent
-                usage += self._usage(answer)
-                text = self._usable_text(answer, requests)
+                if spending is not None and spending.capped:
+                    reserved = reserved.plus(
+                        await self._reserve(request.tokens + len(body) - len(request.body), requests)
+                    )
+                delivery = await self._transport.complete(body)
+                requests += delivery.requests
+                usage = usage.plus(self._usage(delivery.answer, request))
+                text = self._usable_text(delivery.answer, requests)
                 try:
-                    value = _value(text, response, check)
+                    value = question.value(text)
                     break
                 except ValueError as error:
                     if not repairs_left:
                         raise self._error(ErrorClass.MALFORMED, str(error), text or "", requests) from None
                     repairs_left -= 1
-                    body = frame.body([*messages, *_repair_turn(text or "", str(error))], seed)
+                    body = question.repaired(text or "", str(error))
         except ChatError as error:
             if error.error_class is ErrorClass.TRANSPORT:
                 error.attempts = requests = requests + error.attempts
+            error.request = request.key.hex()
             self.totals.count(usage, requests, time.perf_counter() - started, error.error_class)
+            if self._on_failure is not None:
+                self._on_failure(error, self)
             raise
-        self.totals.count(usage, requests, time.perf_counter() - started)
+        else:
+            self.totals.count(usage, requests, time.perf_counter() - started)
+        finally:
+            if spending is not None:
+                if spending.capped:
+                    spending.settle(reserved, usage)
+                spending.note()
         return Reply(value, text or "", usage, cached=False)
+
+    async def _reserve(self, prompt_tokens: int, requests: int) -> Usage:
+        """Set aside what one request may cost at most."""
+        assert self._spending is not None
+        most = Usage(
+            prompt_tokens, self.endpoint.max_tokens, self.endpoint.cost(prompt_tokens, self.endpoint.max_tokens)
+        )
+        try:
+            await self._spending.reserve(most)
+        except BudgetReached as error:
+            raise self._error(ErrorClass.BUDGET, str(error), "", requests) from None
+        return most
 
     def _usable_text(self, answer: Answer, requests: int) -> str | None:
         if answer.refusal or answer.finish == "content_filter":
@@ -200,28 +256,39 @@ class ChatClient:
             raise self._error(ErrorClass.TRUNCATED, message, answer.text or "", requests)
         return answer.text
 
-    def _usage(self, answer: Answer) -> Usage:
-        cost = self.endpoint.cost(answer.prompt_tokens, answer.completion_tokens)
-        return Usage(answer.prompt_tokens, answer.completion_tokens, cost)
+    def _usage(self, answer: Answer, request: Request) -> Usage:
+        prompt, completion = answer.prompt_tokens, answer.completion_tokens
+        if not prompt and not completion:
+            prompt, completion = request.tokens, len(answer.text or "") // BYTES_PER_TOKEN
+        return Usage(prompt, completion, self.endpoint.cost(prompt, completion))
 
     def _error(self, error_class: ErrorClass, message: str, raw: str, attempts: int) -> ChatError:
         who = f"{self.purpose} {self.endpoint.label}" if self.purpose else self.endpoint.label
         return ChatError(error_class, f"{who}: {message}", raw, attempts)
 
 
-def _value(text: str | None, response: type[Any] | None, check: Callable[[Any], None] | None) -> Any:
-    """Raises ValueError when the text does not hold what was asked for."""
-    if text is None:
-        raise ValueError("the answer is empty")
-    if response is None:
-        return text
-    value = parse_json(text, response)
-    if check is not None:
-        check(value)
-    return value
+class Question(NamedTuple):
+    """What is asked, and what an answer must be like."""
 
+    frame: RequestFrame
+    messages: Messages
+    seed: int
+    response: type[Any] | None
+    check: Callable[[Any], None] | None
 
-def _repair_turn(text: str, error: str) -> list[dict[str, Any]]:
-    """The model's own answer and what is wrong with it."""
-    complaint = f"That answer cannot be used: {error}. Answer again, with nothing but the JSON object asked for."
-    return [{"role": "assistant", "content": text[:_SHOWN_BACK]}, {"role": "user", "content": complaint}]
+    def value(self, text: str | None) -> Any:
+        """Raises ValueError when the text does not hold what was asked for."""
+        if text is None:
+            raise ValueError("the answer is empty")
+        if self.response is None:
+            return text
+        value = parse_json(text, self.response)
+        if self.check is not None:
+            self.check(value)
+        return value
+
+    def repaired(self, text: str, error: str) -> bytes:
+        """The request again, with the model's own answer and what is wrong with it."""
+        complaint = f"That answer cannot be used: {error}. Answer again, with nothing but the JSON object asked for."
+        turn = [{"role": "assistant", "content": text[:_SHOWN_BACK]}, {"role": "user", "content": complaint}]
+        return self.frame.encode([*self.messages, *turn], self.seed).body

@@ -20,18 +20,24 @@ class Endpoint(BaseModel):
 
     url: str = Field(min_length=1)
     """Base URL, as for the OpenAI SDK: `http://host:8000/v1`; without a path, `/v1` is meant. May hold `${NAME}`."""
+    replicas: tuple[str, ...] = ()
+    """Base URLs of further servers of the same model; requests go to the one with the fewest in flight."""
     model: str = Field(min_length=1)
     api_key_env: str | None = None
     """Name of the environment variable that holds the API key."""
     temperature: float = Field(default=0.0, ge=0)
     top_p: float | None = Field(default=None, gt=0, le=1)
     max_tokens: int = Field(default=1024, ge=1)
-    concurrency: int = Field(default=32, ge=1)
-    """Requests in flight at once, per event loop."""
+    concurrency: int = Field(default=128, ge=1)
+    """Requests in flight at once, at most. The limiter begins at 32 and finds out what the server bears."""
     timeout_s: float = Field(default=120.0, gt=0)
     """For one request, from sending to the last byte of the answer."""
+    read_timeout_s: float | None = Field(default=None, gt=0)
+    """Longest silence between two pieces of an answer. A model that is thinking is silent, too."""
     attempts: int = Field(default=8, ge=1)
-    """Tries of one request when the server cannot be reached, is overloaded or fails."""
+    """Tries of one request when the server cannot be reached or fails. Being asked for patience (429) is no failure."""
+    patience_s: float = Field(default=600.0, gt=0)
+    """How long the server may answer nothing but 429 before its calls count as failed."""
     revision: str = ""
     """Anything that tells two versions served under one name apart; part of the cache key."""
     price_in: float = Field(default=0.0, ge=0)
@@ -41,6 +47,11 @@ class Endpoint(BaseModel):
     """Send the JSON schema of structured answers, for servers that can guide decoding by it."""
     extra_body: dict[str, JsonValue] = {}
     """More fields of the request; null takes one of ours out, as for models that know no `temperature`."""
+
+    @field_validator("replicas")
+    @classmethod
+    def _urls_without_secrets(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(cls._a_url_without_secrets(url) for url in urls)
 
     @field_validator("url")
     @classmethod
@@ -58,13 +69,16 @@ class Endpoint(BaseModel):
         """How messages name this endpoint."""
         return f"{self.model} at {self.url}"
 
-    def connect_url(self) -> URL:
-        """The base URL with its variables filled in.
+    def connect_urls(self) -> list[URL]:
+        """The base URL and those of the replicas, with their variables filled in.
 
         Raises:
             UserError: a variable is not set, or the result is no URL.
         """
-        filled = fill(self.url, f"the URL of {self.label}")
+        return [self._connect_url(url) for url in dict.fromkeys((self.url, *self.replicas))]
+
+    def _connect_url(self, template: str) -> URL:
+        filled = fill(template, f"the URL of {self.label}")
         try:
             url = URL(filled.rstrip("/"))
         except ValueError:

@@ -3,8 +3,8 @@
 import json
 
 from rubricworks.errors import UserError
+from rubricworks.llm.connections import Connections, RequestFailed
 from rubricworks.llm.endpoint import Endpoint
-from rubricworks.llm.transport import RequestFailed, Transport
 
 _TIMEOUT_S = 15.0
 
@@ -51,12 +51,18 @@ async def list_models(endpoint: Endpoint) -> list[str]:
 
 
 async def _request(endpoint: Endpoint, method: str, path: str, body: bytes | None = None, *, timeout_s: float) -> bytes:
-    """One request on a connection of its own: a server that has just failed may be closing the last one."""
-    transport = Transport(endpoint)
+    """One request on connections of its own: a server that has just failed may be closing the last one.
+
+    Every replica is asked, and all must answer; the first one's answer is returned.
+    """
+    connections = Connections(endpoint)
     try:
-        return await transport.request(method, path, body, timeout_s=timeout_s)
+        lane = connections.lane()
+        urls = [replica.models_url if path == "models" else replica.chat_url for replica in lane.replicas]
+        answers = [await connections.exchange(lane, method, url, body, timeout_s) for url in urls]
+        return answers[0]
     finally:
-        await transport.close()
+        await connections.close()
 
 
 def _names(payload: bytes) -> set[str] | None:

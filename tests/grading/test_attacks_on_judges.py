@@ -52,17 +52,10 @@ NOTHING, FULL_MARKS = [0] * 5, [1] * 5
 SPEAKING = [attack for attack in ATTACKS if attack.text.strip() not in MASTER_KEYS]
 KEYS = [attack for attack in ATTACKS if attack.text.strip() in MASTER_KEYS]
 CLOSING = [attack for attack in SPEAKING if "behind" in attack.name]
-GET_THROUGH = [attack for attack in CLOSING if re.search("＜|invisible|im_end", attack.name)]  # noqa: RUF001
-"""What `fence` does not blunt: only tags of ours, in plain characters."""
 
 
 def named(attacks):
     return [pytest.param(attack, id=attack.name) for attack in attacks]
-
-
-def known_to_get_through(attacks):
-    mark = pytest.mark.xfail(strict=True, reason="the fence blunts only our own tags, and only in plain characters")
-    return [pytest.param(attack, id=attack.name, marks=[mark] if attack in GET_THROUGH else []) for attack in attacks]
 
 
 def worth(attack):
@@ -110,7 +103,7 @@ def unfenced(judge, response, *, tags=False):
     return asked_of_the_world(judge, ask)
 
 
-@pytest.mark.parametrize("attack", known_to_get_through(SPEAKING))
+@pytest.mark.parametrize("attack", named(SPEAKING))
 def test_behind_the_fence_orders_and_fake_verdicts_earn_what_the_caption_earns_without_them(attack):
     assert fenced("gullible-judge", attack.response(CAPTION)) == worth(attack)
 

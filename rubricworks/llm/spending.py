@@ -1,0 +1,179 @@
+"""What a run has spent, on what, and how much it still may: the ledger of calls and the budget over it.
+
+The ledger is a small SQLite file with a row for each (stage, purpose, model), which every process of the run adds to a
+few times a second; so what a killed process had spent still counts, but for its last moment. The budget caps the sum
+over all of them: what a call may cost at most is reserved before it is sent and settled by what it did cost. Processes
+that spend at the same time may together exceed a cap by what they spend between two looks at the file.
+"""
+
+import asyncio
+import sqlite3
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from rubricworks.errors import UserError
+from rubricworks.llm.usage import Totals, Usage
+
+_WRITE_EVERY_S = 0.25
+_LOOK_AGAIN_S = 0.05
+_LOCK_TIMEOUT_S = 60.0
+_COUNTED = ("calls", "cached", "requests", "prompt_tokens", "completion_tokens", "cost", "seconds")
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS spending (stage TEXT, purpose TEXT, model TEXT, "
+    + ", ".join(f"{name} NUMERIC NOT NULL" for name in _COUNTED)
+    + ", PRIMARY KEY (stage, purpose, model))",
+    "CREATE TABLE IF NOT EXISTS failures (stage TEXT, purpose TEXT, model TEXT, class TEXT, count INTEGER NOT NULL, "
+    "PRIMARY KEY (stage, purpose, model, class))",
+)
+
+
+class Budget(BaseModel):
+    """Caps on what a run may spend, over all its stages and attempts."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tokens: int | None = Field(default=None, ge=1)
+    dollars: float | None = Field(default=None, gt=0)
+    """Needs prices: `price_in` and `price_out` of the endpoints, or the recipe's table."""
+
+
+class BudgetReached(Exception):
+    """The next call would exceed a cap, whatever those in flight turn out to cost."""
+
+
+class Spending:
+    """One process's part of a run's spending."""
+
+    def __init__(self, path: Path, stage: str, budget: Budget | None = None) -> None:
+        self.stage = stage
+        self.budget = budget or Budget()
+        self.capped = self.budget.tokens is not None or self.budget.dollars is not None
+        self.exhausted = False
+        """Whether a call was turned down."""
+        self._path = path
+        self._lock = threading.Lock()
+        self._accounts: list[tuple[str, str, Totals, dict[str, Any]]] = []
+        """Purpose, model, what its client counts, and what of that the file has."""
+        self._spent = self._reserved = Usage()
+        self._written = time.monotonic()
+        try:
+            self._file = sqlite3.connect(path, timeout=_LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+            self._file.execute("PRAGMA synchronous = NORMAL")
+            for table in _TABLES:
+                self._file.execute(table)
+            self._spent = self._sum()
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
+
+    def open_account(self, purpose: str, model: str, totals: Totals) -> None:
+        """Let a client's totals be written under this purpose and model."""
+        with self._lock:
+            self._accounts.append((purpose, model, totals, Totals().as_dict()))
+
+    async def reserve(self, most: Usage) -> None:
+        """Set aside what a call may cost at most; waits while only calls in flight stand in the way.
+
+        Raises:
+            BudgetReached: it does not fit under a cap.
+        """
+        while True:
+            with self._lock:
+                if reason := self._excess(self._spent.plus(most)):
+                    self.exhausted = True
+                    raise BudgetReached(reason)
+                if not self._excess(self._spent.plus(self._reserved).plus(most)):
+                    self._reserved = self._reserved.plus(most)
+                    return
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
+    def settle(self, most: Usage, spent: Usage) -> None:
+        """Give back what was reserved, and count what was spent."""
+        with self._lock:
+            reserved = self._reserved
+            self._reserved = Usage(
+                reserved.prompt_tokens - most.prompt_tokens,
+                reserved.completion_tokens - most.completion_tokens,
+                reserved.cost - most.cost,
+            )
+            self._spent = self._spent.plus(spent)
+
+    def note(self) -> None:
+        """Write the ledger if it is time."""
+        if time.monotonic() - self._written >= _WRITE_EVERY_S:
+            self.write()
+
+    def write(self) -> None:
+        """Add to the file what is not in it yet, and learn what other processes have spent."""
+        with self._lock:
+            self._written = time.monotonic()
+            try:
+                self._file.execute("BEGIN IMMEDIATE")
+                for number, (purpose, model, totals, known) in enumerate(self._accounts):
+                    now = totals.as_dict()
+                    if now["calls"] != known["calls"]:
+                        self._add((self.stage, purpose, model), now, known)
+                        self._accounts[number] = (purpose, model, totals, now)
+                self._file.execute("COMMIT")
+                self._spent = self._sum()
+            except sqlite3.Error as error:
+                raise self._unusable(error) from error
+
+    def close(self) -> None:
+        self.write()
+        self._file.close()
+
+    def _add(self, key: tuple[str, str, str], now: dict[str, Any], known: dict[str, Any]) -> None:
+        more = [now[name] - known[name] for name in _COUNTED]
+        marks = ",".join("?" * (3 + len(more)))
+        sums = ", ".join(f"{name} = {name} + excluded.{name}" for name in _COUNTED)
+        self._file.execute(
+            f"INSERT INTO spending VALUES ({marks}) ON CONFLICT (stage, purpose, model) DO UPDATE SET {sums}",
+            (*key, *more),
+        )
+        for kind, count in now["errors"].items():
+            if fresh := count - known["errors"].get(kind, 0):
+                self._file.execute(
+                    "INSERT INTO failures VALUES (?,?,?,?,?) ON CONFLICT (stage, purpose, model, class) "
+                    "DO UPDATE SET count = count + excluded.count",
+                    (*key, kind, fresh),
+                )
+
+    def _sum(self) -> Usage:
+        (row,) = self._file.execute("SELECT total(prompt_tokens), total(completion_tokens), total(cost) FROM spending")
+        return Usage(int(row[0]), int(row[1]), row[2])
+
+    def _excess(self, usage: Usage) -> str:
+        """Which cap this exceeds; empty if none."""
+        spent, budget = self._spent, self.budget
+        if budget.dollars is not None and usage.cost > budget.dollars:
+            return f"the budget of ${budget.dollars:,.2f} does not cover the next call; ${spent.cost:,.2f} are spent"
+        if budget.tokens is not None and usage.tokens > budget.tokens:
+            return f"the budget of {budget.tokens:,} tokens does not cover the next call; {spent.tokens:,} are spent"
+        return ""
+
+    def _unusable(self, error: Exception) -> UserError:
+        return UserError(
+            f"the ledger {self._path} cannot be written ({error}); make room or make it writable, and run again: "
+            "what was committed is kept"
+        )
+
+
+def read_spending(path: Path) -> list[dict[str, Any]]:
+    """The ledger's rows: stage, purpose, model, the figures of `Totals`. Empty if there is no ledger."""
+    if not path.exists():
+        return []
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=_LOCK_TIMEOUT_S) as file:
+        rows = file.execute(f"SELECT stage, purpose, model, {', '.join(_COUNTED)} FROM spending ORDER BY rowid")
+        spent = [dict(zip(("stage", "purpose", "model", *_COUNTED), row, strict=True)) for row in rows]
+        for row in spent:
+            key = (row["stage"], row["purpose"], row["model"])
+            failures = file.execute(
+                "SELECT class, count FROM failures WHERE stage = ? AND purpose = ? AND model = ?", key
+            )
+            row["errors"] = dict(failures)
+    file.close()
+    return spent
