@@ -66,7 +66,12 @@ def _calls(recipe: Recipe, images: int) -> Iterator[Calls]:
     rollouts = steps * policy.prompts_per_step * policy.group_size
     grading_in = 500 + CAPTION_TOKENS + CRITERIA_PER_RUBRIC * TOKENS_PER_CRITERION
     grading_out = CRITERIA_PER_RUBRIC * TOKENS_PER_CRITERION
-    yield Calls("train_policy", "judge", policy.judge, rollouts, grading_in, grading_out)
+    for judge in (policy.judge, *policy.more_judges):
+        if policy.call_per == "response":
+            yield Calls("train_policy", "judge", judge, rollouts, grading_in, grading_out)
+        else:
+            each_in = grading_in - (CRITERIA_PER_RUBRIC - 1) * TOKENS_PER_CRITERION
+            yield Calls("train_policy", "judge", judge, rollouts * CRITERIA_PER_RUBRIC, each_in, TOKENS_PER_CRITERION)
     if recipe.rubric.refresh_every:
         rewritten = (max(steps - 1, 0) // recipe.rubric.refresh_every) * min(
             train, recipe.rubric.refresh_every * policy.prompts_per_step

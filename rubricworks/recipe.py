@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from rubricworks.llm import Budget, Endpoint
 from rubricworks.stages.caption_committee import Config as CommitteeConfig
 from rubricworks.stages.caption_student import Config as StudentConfig
 from rubricworks.stages.config import StageConfig, canonical_json
@@ -32,6 +33,15 @@ class WorldConfig(BaseModel):
     """The recipe's, by default."""
 
 
+class Price(BaseModel):
+    """Dollars per million tokens."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    price_in: float = Field(ge=0)
+    price_out: float = Field(ge=0)
+
+
 class RubricSection(SynthesisConfig):
     refresh_every: int = Field(default=0, ge=0)
     """Write the rubrics anew from the current policy's captions every so many steps; 0 is never."""
@@ -49,6 +59,10 @@ class Recipe(BaseModel):
     """Of every stage that does not set its own."""
     world: WorldConfig | None = None
     tracking: TrackingConfig = TrackingConfig()
+    budget: Budget = Budget()
+    """Caps on tokens and dollars over the whole run; it stops cleanly there and resumes when they are raised."""
+    prices: dict[str, Price] = {}
+    """By model, for the endpoints that state no price of their own."""
     data: PrepareConfig
     warm_up: WarmUpConfig
     committee: CommitteeConfig
@@ -72,6 +86,23 @@ class Recipe(BaseModel):
                 data = data | {"world": world | {"seed": seed}}
         return data
 
+    @model_validator(mode="before")
+    @classmethod
+    def _prices_from_the_table(cls, data: Any) -> Any:
+        prices = data.get("prices") if isinstance(data, dict) else None
+        return _priced(data, prices) if isinstance(prices, dict) else data
+
+    @model_validator(mode="after")
+    def _dollars_have_prices(self) -> "Recipe":
+        if self.budget.dollars is not None:
+            free = {one.model for _, one in self.endpoints() if not one.price_in and not one.price_out}
+            if unpriced := free - set(self.prices):
+                raise ValueError(
+                    f"budget.dollars caps the cost, but {', '.join(sorted(unpriced))} has no price; add it to prices "
+                    "(0 for your own servers), or cap budget.tokens"
+                )
+        return self
+
     @model_validator(mode="after")
     def _sizes_fit(self) -> "Recipe":
         if self.world and self.world.scenes <= self.data.held_out:
@@ -85,6 +116,19 @@ class Recipe(BaseModel):
                 f"{self.rubric.min_candidates}: no rubric could be written; raise committee.captions_each"
             )
         return self
+
+    def endpoints(self) -> list[tuple[str, Endpoint]]:
+        """Every endpoint that the stages use, with the field that names it."""
+        policy, evaluation = self.policy, self.evaluation
+        return [
+            *((f"committee.teachers.{number}", teacher) for number, teacher in enumerate(self.committee.teachers)),
+            ("rubric.writer", self.rubric.writer),
+            ("policy.judge", policy.judge),
+            *((f"policy.more_judges.{number}", judge) for number, judge in enumerate(policy.more_judges)),
+            *([("policy.probe", policy.probe)] if policy.probe else []),
+            ("evaluation.judge", evaluation.judge),
+            ("evaluation.pairwise_judge", evaluation.pairwise_judge),
+        ]
 
     def stage_configs(self) -> dict[str, StageConfig]:
         """Stage → its own configuration, in the order of the pipeline."""
@@ -114,3 +158,14 @@ _SEEDED = ("data", "warm_up", "committee", "student", "rubric", "policy", "evalu
 
 def _fields(section: BaseModel, *, without: set[str] = frozenset()) -> dict[str, Any]:  # type: ignore[assignment]
     return {name: getattr(section, name) for name in type(section).model_fields if name not in without}
+
+
+def _priced(data: Any, prices: dict[str, Any]) -> Any:
+    """The same settings, with the table's price in every endpoint that states none."""
+    if isinstance(data, list | tuple):
+        return [_priced(one, prices) for one in data]
+    if not isinstance(data, dict):
+        return data
+    data = {name: _priced(value, prices) if name != "prices" else value for name, value in data.items()}
+    price = prices.get(data.get("model")) if "url" in data and isinstance(data.get("model"), str) else None
+    return {**price, **data} if isinstance(price, dict) else data

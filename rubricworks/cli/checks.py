@@ -41,17 +41,9 @@ def check_recipe(recipe: Recipe, runs: Path) -> Iterator[Check]:
 
 def endpoints(recipe: Recipe) -> list[tuple[str, Endpoint]]:
     """Each different endpoint once, with the field that names it first."""
-    named = [(f"committee.teachers.{number}", teacher) for number, teacher in enumerate(recipe.committee.teachers)]
-    named += [
-        ("rubric.writer", recipe.rubric.writer),
-        ("policy.judge", recipe.policy.judge),
-        *([("policy.probe", recipe.policy.probe)] if recipe.policy.probe else []),
-        ("evaluation.judge", recipe.evaluation.judge),
-        ("evaluation.pairwise_judge", recipe.evaluation.pairwise_judge),
-    ]
-    found: dict[tuple[str, str, str | None], tuple[str, Endpoint]] = {}
-    for where, endpoint in named:
-        found.setdefault((endpoint.url, endpoint.model, endpoint.api_key_env), (where, endpoint))
+    found: dict[tuple[object, ...], tuple[str, Endpoint]] = {}
+    for where, endpoint in recipe.endpoints():
+        found.setdefault((endpoint.url, endpoint.replicas, endpoint.model, endpoint.api_key_env), (where, endpoint))
     return list(found.values())
 
 
@@ -124,12 +116,15 @@ def _images(recipe: Recipe) -> str:
 
 
 def count_images(recipe: Recipe) -> int:
-    """Images in the recipe's source, not opened; a source without any is an error."""
+    """Images in the recipe's source, not opened or fetched; a source without any is an error, as are only URLs of hosts
+    that are not allowed."""
     from rubricworks.data.found import FoundImage
+    from rubricworks.data.hosts import AllowedHosts
     from rubricworks.data.sources import find_images
 
     source = fill(recipe.data.source, "data.source")
-    return sum(isinstance(found, FoundImage) for found in find_images(source))
+    screened = AllowedHosts(recipe.data.allowed_hosts).screen(find_images(source), source)
+    return sum(isinstance(found, FoundImage) for found in screened)
 
 
 def _endpoint(endpoint: Endpoint) -> str:

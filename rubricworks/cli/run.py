@@ -17,6 +17,7 @@ from rubricworks.cli.world import running_world
 from rubricworks.errors import UserError
 from rubricworks.recipe import Recipe
 from rubricworks.recipe_file import load_recipe, recipe_path
+from rubricworks.stages.calls import write_budget
 from rubricworks.storage import write_atomic
 
 
@@ -78,6 +79,7 @@ def _run(recipe: Recipe, folder: Path, runs: Path) -> None:
             if check.problem:
                 raise UserError(f"{check.name}: {check.problem}")
         _save_recipe(recipe, folder)
+        write_budget(folder, recipe.budget)
         # One thread pool that spins while a server answers would take the server's core.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         os.environ.setdefault("GOMP_SPINCOUNT", "0")

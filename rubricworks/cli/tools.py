@@ -5,10 +5,10 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 import pyarrow as pa
@@ -16,15 +16,17 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ValidationError
 
 from rubricworks.cli.run import only_run_in
+from rubricworks.data.rows import rows_of
 from rubricworks.data.tables import Sample, read_rows
 from rubricworks.errors import UserError
-from rubricworks.grading import Grader
+from rubricworks.grading import CallPer, Combine, FailedCall, Grader
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.rewards import weighted_reward
 from rubricworks.rubrics import Rubric
 from rubricworks.stages import caption_committee, caption_student, prepare, synthesize_rubrics, warm_up
 from rubricworks.stages.config import canonical_json
 from rubricworks.stages.launch import launch
+from rubricworks.stages.progress import Progress
 from rubricworks.storage import write_atomic
 from rubricworks.synthesis.prompts import CAPTION_PROMPT
 
@@ -113,44 +115,90 @@ def synthesize(
 @click.command()
 @click.argument("captions", type=click.Path(path_type=Path, exists=True))
 @click.argument("rubrics", type=click.Path(path_type=Path, exists=True))
-@click.option("--judge", required=True, metavar="MODEL@URL")
-@click.option("--call-per", type=click.Choice(["response", "criterion"]), default="response", show_default=True)
+@click.option("--judge", required=True, multiple=True, metavar="MODEL@URL", help="A judge; several vote.")
+@click.option("--combine", type=click.Choice(get_args(Combine)), default="majority", show_default=True)
+@click.option("--call-per", type=click.Choice(get_args(CallPer)), default="response", show_default=True)
 @_KEY
 @click.option("--out", type=click.Path(path_type=Path), default=Path("scorecards.parquet"), show_default=True)
-def grade(captions: Path, rubrics: Path, judge: str, call_per: str, api_key_env: str | None, out: Path) -> None:
+def grade(
+    captions: Path,
+    rubrics: Path,
+    judge: tuple[str, ...],
+    combine: Combine,
+    call_per: CallPer,
+    api_key_env: str | None,
+    out: Path,
+) -> None:
     """Grade CAPTIONS (columns sample_id, caption) by RUBRICS (sample_id, rubric): Parquet files or table folders.
 
-    A caption that could not be judged keeps an empty reward; it never becomes a zero.
+    A caption that could not be judged keeps an empty reward; it never becomes a zero. What the judges answered to it
+    stands in OUT.dead_letters.jsonl. Run again, only what is not answered yet is asked.
+
+    \b
+    rubricworks grade captions/ rubrics/ --judge Qwen2.5-7B-Instruct@http://localhost:8000/v1
+    rubricworks grade captions/ rubrics/ --judge a@http://gpu1:8000/v1 --judge b@http://gpu2:8000/v1 --combine any
     """
-    by_sample = {row["sample_id"]: _rubric(row, rubrics) for row in _rows(rubrics, ["sample_id", "rubric"])}
-    wanted = [row for row in _rows(captions, ["sample_id", "caption"]) if row["sample_id"] in by_sample]
+    by_sample = {row["sample_id"]: _rubric(row, rubrics) for row in rows_of(rubrics, ["sample_id", "rubric"])}
+    wanted = [row for row in rows_of(captions, ["sample_id", "caption"]) if row["sample_id"] in by_sample]
     if not wanted:
         raise UserError(f"no sample_id of {captions} stands in {rubrics}")
+    failed: list[FailedCall] = []
 
     async def grade_all() -> list[dict[str, Any]]:
-        async with ChatClient(
-            _endpoint(judge, api_key_env), cache=out.with_suffix(".cache.sqlite"), purpose="judge"
-        ) as client:
-            grader = Grader(client, call_per=call_per)  # type: ignore[arg-type]
+        cache = out.with_suffix(".cache.sqlite")
+        async with AsyncExitStack() as stack:
+            judges = [ChatClient(_endpoint(one, api_key_env), cache=cache, purpose="judge") for one in judge]
+            for client in judges:
+                await stack.enter_async_context(client)
+            grader = Grader(judges, call_per=call_per, combine=combine, on_error=failed.append)
             jobs = (
                 (Sample(sample_id=row["sample_id"], image=b"", prompt=""), row["caption"], by_sample[row["sample_id"]])
                 for row in wanted
             )
-            return [
-                {
-                    "sample_id": card.sample_id,
-                    "caption": card.response,
-                    "reward": weighted_reward(card.credits, by_sample[card.sample_id].weights),
-                    "scorecard": card.model_dump_json(),
-                }
-                async for card in grader.grade_many(jobs)
-            ]
+            total = sum(len(by_sample[row["sample_id"]].criteria) for row in wanted)
+            progress = Progress("grade", total, "verdicts", clients=judges)
+            rows: list[dict[str, Any]] = []
+            async for card in grader.grade_many(jobs):
+                rows.append(
+                    {
+                        "sample_id": card.sample_id,
+                        "caption": card.response,
+                        "reward": weighted_reward(card.credits, by_sample[card.sample_id].weights),
+                        "scorecard": card.model_dump_json(),
+                    }
+                )
+                progress.at(progress.done + len(card.verdicts))
+            return rows
 
     rows = asyncio.run(grade_all())
     _write(rows, out)
+    _write_dead_letters(failed, out.with_suffix(".dead_letters.jsonl"))
     judged = [row["reward"] for row in rows if row["reward"] is not None]
     mean = f"mean reward {sum(judged) / len(judged):.3f}" if judged else "nothing could be judged"
     click.echo(f"{mean}; {len(judged)} judged, {len(rows) - len(judged)} not")
+
+
+def _write_dead_letters(failed: list[FailedCall], path: Path) -> None:
+    """One line for each criterion that a failed call was to decide; no file when there is none."""
+    lines = [
+        {
+            "sample_id": call.sample_id,
+            "response": call.response,
+            "judge": call.judge,
+            "criterion": criterion,
+            "reason": call.error.error_class.value,
+            "message": call.error.message,
+            "raw": call.error.raw,
+            "request": call.error.request,
+            "attempts": call.error.attempts,
+        }
+        for call in failed
+        for criterion in call.criteria
+    ]
+    path.unlink(missing_ok=True)
+    if lines:
+        write_atomic(path, "".join(json.dumps(line) + "\n" for line in lines).encode())
+        click.echo(f"{path}: {len(lines)} dead letters")
 
 
 def _stage(out: Path, stage: str, config: BaseModel, **inputs: str) -> str:
@@ -168,21 +216,6 @@ def _endpoint(text: str, api_key_env: str | None, *, max_tokens: int = 1024) -> 
     if not at or not model:
         raise UserError(f"{text}: write an endpoint as MODEL@URL, such as Qwen2.5-VL-7B@http://localhost:8000/v1")
     return Endpoint(url=f"http{url}", model=model, api_key_env=api_key_env, max_tokens=max_tokens)
-
-
-def _rows(path: Path, columns: list[str]) -> Iterator[dict[str, Any]]:
-    if path.is_dir():
-        yield from read_rows(path, columns=columns)
-        return
-    try:
-        file = pq.ParquetFile(path)
-    except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{path} is not a Parquet file: {error}") from error
-    missing = set(columns) - set(file.schema_arrow.names)
-    if missing:
-        raise UserError(f"{path} has no column {sorted(missing)[0]}; it needs {', '.join(columns)}")
-    for batch in file.iter_batches(columns=columns):
-        yield from batch.to_pylist()
 
 
 def _rubric(row: dict[str, Any], path: Path) -> Rubric:

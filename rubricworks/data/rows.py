@@ -1,6 +1,7 @@
 """The rows of what a person names on the command line: a table's folder, or any Parquet file."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from rubricworks.errors import UserError
 from rubricworks.storage import local_path
 
 
-def rows_of(place: str, columns: list[str]) -> Iterator[dict[str, Any]]:
+def rows_of(place: str | Path, columns: list[str]) -> Iterator[dict[str, Any]]:
     """The columns of every row, in order, a few in memory at a time.
 
     Raises:

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 def _required(name: str, kind: pa.DataType) -> pa.Field:
@@ -83,15 +83,19 @@ SCHEMAS: dict[str, pa.Schema] = {
         _SAMPLE_ID,
         _required("stage", _TEXT),
         _required("purpose", _TEXT),
+        pa.field("criterion", _TEXT),
+        pa.field("response", _TEXT),
         _required("reason", _TEXT),
         _required("message", _TEXT),
         _required("raw", _TEXT),
+        _required("request", _TEXT),
         _required("attempts", _WHOLE),
     ),
     "rejected": _schema(_required("source", _TEXT), _required("reason", _TEXT)),
 }
 """JSON values (rubric, scorecard) are strings, because Arrow structs would unify their fields over the rows.
 
+A dead letter of grading names the response and the criterion that was not judged; `request` is the question's digest.
 A column that is nullable may be None: the judge, the oracle or the comparison gave nothing for that row.
 """
 

@@ -18,6 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from rubricworks.errors import UserError
 from rubricworks.llm.usage import Totals, Usage
 
+SPENDING_FILE = "spending.sqlite"
+"""Its name in a run's folder."""
 _WRITE_EVERY_S = 0.25
 _LOOK_AGAIN_S = 0.05
 _LOCK_TIMEOUT_S = 60.0

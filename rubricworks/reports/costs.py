@@ -1,6 +1,6 @@
-"""Where a run's time and money went, from its ledger: one line per stage attempt that finished."""
+"""Where a run's time and money went: seconds per stage attempt that finished, calls and dollars of all attempts."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -36,52 +36,34 @@ class StageCost(BaseModel):
     """What the last attempt said of itself."""
 
 
-_SUMMED = ("calls", "cached", "prompt_tokens", "completion_tokens", "cost")
-
-
-def stage_costs(ledger: Iterable[dict[str, Any]]) -> list[StageCost]:
-    """One entry per stage, in the order in which the stages first finished."""
+def stage_costs(ledger: Iterable[dict[str, Any]], calls: Sequence[ModelCalls]) -> list[StageCost]:
+    """One entry per stage, in the order in which the stages first finished; then those that only spent so far."""
     stages: dict[str, list[dict[str, Any]]] = {}
     for entry in ledger:
         stages.setdefault(str(entry["stage"]), []).append(entry)
+    for call in calls:
+        stages.setdefault(call.stage, [])
     return [
         StageCost(
             stage=stage,
             seconds=sum(_number(entry.get("seconds")) for entry in entries),
             attempts=len(entries),
-            calls=int(sum(_number(call.get("calls")) for entry in entries for call in entry.get("calls", ()))),
-            cost=sum(_number(call.get("cost")) for entry in entries for call in entry.get("calls", ())),
-            figures={key: value for key, value in entries[-1].items() if key not in ("stage", "seconds", "calls")},
+            calls=sum(call.calls for call in calls if call.stage == stage),
+            cost=sum(call.cost for call in calls if call.stage == stage),
+            figures={key: value for key, value in entries[-1].items() if key not in ("stage", "seconds")}
+            if entries
+            else {},
         )
         for stage, entries in stages.items()
     ]
 
 
-def model_calls(ledger: Iterable[dict[str, Any]]) -> list[ModelCalls]:
-    """Calls by stage, purpose and model."""
-    totals: dict[tuple[str, str, str], dict[str, float]] = {}
-    for entry in ledger:
-        for call in entry.get("calls", ()):
-            key = (str(entry["stage"]), str(call.get("purpose", "")), str(call.get("model", "")))
-            total = totals.setdefault(key, dict.fromkeys((*_SUMMED, "errors"), 0.0))
-            for name in _SUMMED:
-                total[name] += _number(call.get(name))
-            total["errors"] += _errors(call.get("errors"))
+def model_calls(spending: Iterable[dict[str, Any]]) -> list[ModelCalls]:
+    """Calls by stage, purpose and model, from `llm.read_spending`."""
     return [
-        ModelCalls(
-            stage=stage,
-            purpose=purpose,
-            model=model,
-            cost=total.pop("cost"),
-            **{name: int(value) for name, value in total.items()},
-        )
-        for (stage, purpose, model), total in totals.items()
+        ModelCalls(**{**{name: row[name] for name in ModelCalls.model_fields}, "errors": sum(row["errors"].values())})
+        for row in spending
     ]
-
-
-def _errors(value: Any) -> float:
-    """Errors are counted by class."""
-    return sum(map(_number, value.values())) if isinstance(value, dict) else _number(value)
 
 
 def _number(value: Any) -> float:

@@ -7,6 +7,7 @@ allows nothing but its inline styles and images.
 from pathlib import Path
 from typing import Any
 
+from rubricworks.llm.spending import SPENDING_FILE, read_spending
 from rubricworks.reports.charts import LineChart, line_chart
 from rubricworks.reports.costs import model_calls, stage_costs
 from rubricworks.reports.criteria import shared_criteria
@@ -42,7 +43,8 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
     """
     recipe, ledger = read_recipe(run), read_ledger(run)
     evaluation, promotion, alarm = read_evaluation(run), read_promotion(run), read_alarm(run)
-    costs, dead_letters = stage_costs(ledger), read_dead_letters(run)
+    calls = model_calls(read_spending(run / SPENDING_FILE))
+    costs, dead_letters = stage_costs(ledger, calls), read_dead_letters(run)
     summary = run_summary(
         run,
         recipe=recipe,
@@ -74,7 +76,7 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
         shared_criteria=shared_criteria(run, decoding=decoding),
         examples=read_examples(run, images, decoding=decoding, seed=seed),
         costs=costs,
-        calls=model_calls(ledger),
+        calls=calls,
         dead_letters=dead_letters,
         rejected=read_rejected(run),
         models=named_models(recipe),

@@ -35,6 +35,8 @@ class Verdict(BaseModel):
     error: ErrorClass | None = None
     reasoning: str = ""
     """The judge's reasons, or the error's message."""
+    votes: tuple[float | None, ...] = ()
+    """What each of several judges gave, in their order; None where one failed. Empty with a single judge."""
 
     @model_validator(mode="after")
     def _credit_or_error(self) -> Self:
@@ -51,8 +53,10 @@ class Scorecard(BaseModel):
     sample_id: str
     response: str
     judge: str
-    """The model that graded."""
+    """The model that graded; several are joined by ` + `."""
     verdicts: tuple[Verdict, ...] = Field(min_length=1)
+    raw: tuple[str, ...] = ()
+    """What the judges answered, word for word: one text per call, judge by judge; empty where a call failed."""
 
     @property
     def credits(self) -> list[float | None]:

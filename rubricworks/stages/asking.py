@@ -2,13 +2,14 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack
 from typing import Any, NamedTuple, TypeVar
 
 from rubricworks.data.manifest import Manifest
 from rubricworks.data.tables import build_table, count_rows, read_rows
 from rubricworks.errors import UserError
+from rubricworks.grading import FailedCall
 from rubricworks.llm import ChatClient, ChatError
 from rubricworks.stages.job import Job
 
@@ -27,7 +28,7 @@ def ask_all(
     job: Job,
     table: str,
     items: Iterable[T],
-    ask: Callable[[T], Awaitable[Answers]],
+    ask: Callable[[T], Coroutine[Any, Any, Answers]],
     *,
     total: int,
     shard_size: int,
@@ -40,7 +41,7 @@ def ask_all(
     """
 
     async def make_rows(chunk: list[T]) -> dict[str, list[Row]]:
-        answers = await asyncio.gather(*(ask(item) for item in chunk))
+        answers = await job.calls.together(ask(item) for item in chunk)
         return {
             table: [row for answer in answers for row in answer.rows],
             "dead_letters": [row for answer in answers for row in answer.dead_letters],
@@ -75,11 +76,20 @@ def dead_letter(sample_id: str, job: Job, purpose: str, error: ChatError) -> Row
         "sample_id": sample_id,
         "stage": job.stage,
         "purpose": purpose,
+        "criterion": None,
+        "response": None,
         "reason": error.error_class.value,
         "message": error.message,
         "raw": error.raw,
+        "request": error.request,
         "attempts": error.attempts,
     }
+
+
+def grading_dead_letters(job: Job, call: FailedCall) -> list[Row]:
+    """One row for each criterion that a failed call of a judge was to decide."""
+    row = dead_letter(call.sample_id, job, f"grading by {call.judge}", call.error)
+    return [{**row, "criterion": criterion, "response": call.response} for criterion in call.criteria]
 
 
 def _main_reasons(job: Job) -> str:

@@ -6,7 +6,6 @@ which the summary counts. `summary.json` stands beside the table.
 
 import asyncio
 from contextlib import AsyncExitStack
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -21,7 +20,7 @@ from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient, ChatError, Endpoint
 from rubricworks.rewards import weighted_reward
 from rubricworks.rubrics import Rubric, Scorecard
-from rubricworks.stages.asking import Row, dead_letter
+from rubricworks.stages.asking import Row, dead_letter, grading_dead_letters
 from rubricworks.stages.caption_student import model_dir
 from rubricworks.stages.config import StageConfig, canonical_json
 from rubricworks.stages.job import Job
@@ -139,15 +138,24 @@ class Examiner:
         rubrics: dict[str, Rubric],
     ) -> None:
         self.config, self.job, self.pairwise, self.oracle, self.rubrics = config, job, pairwise, oracle, rubrics
-        self.grader = Grader(judge, on_error=partial(self._failed, f"grading by {judge.endpoint.model}"))
+        self.grader = Grader(judge, on_error=lambda call: self._dead_letters.extend(grading_dead_letters(job, call)))
         self._dead_letters: list[Row] = []
 
     async def examine(self, samples: list[Sample], captions: list[Captions]) -> dict[str, list[Row]]:
         """Rows of both tables for a batch."""
         self._dead_letters = []
         of_sample = [[c._replace(texts=[c.texts[at]]) for c in captions] for at in range(len(samples))]
-        made = await asyncio.gather(*map(self._examine_sample, samples, of_sample))
-        letters = sorted(self._dead_letters, key=lambda row: (row["sample_id"], row["purpose"], row["raw"]))
+        made = await self.job.calls.together(map(self._examine_sample, samples, of_sample))
+        letters = sorted(
+            self._dead_letters,
+            key=lambda row: (
+                row["sample_id"],
+                row["purpose"],
+                row["response"] or "",
+                row["criterion"] or "",
+                row["raw"],
+            ),
+        )
         return {"evaluations": [row for rows in made for row in rows], "dead_letters": letters}
 
     async def _examine_sample(self, sample: Sample, captions: list[Captions]) -> list[Row]:
@@ -193,9 +201,7 @@ class Examiner:
         try:
             comparison = await compare(self.pairwise, sample.image, text, against, order=order, seed=seed)
         except ChatError as error:
-            self._failed(f"comparison by {self.pairwise.endpoint.model}", sample.sample_id, error)
+            purpose = f"comparison by {self.pairwise.endpoint.model}"
+            self._dead_letters.append(dead_letter(sample.sample_id, self.job, purpose, error))
             return None, None
         return comparison.win, "; ".join(judgment.reason for judgment in comparison.judgments)
-
-    def _failed(self, purpose: str, sample_id: str, error: ChatError) -> None:
-        self._dead_letters.append(dead_letter(sample_id, self.job, purpose, error))

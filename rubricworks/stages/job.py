@@ -16,6 +16,7 @@ from rubricworks import __version__
 from rubricworks.data.tables import read_manifest
 from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, Endpoint
+from rubricworks.stages.calls import StageCalls
 from rubricworks.stages.config import StageConfig, canonical_json, digest_of
 from rubricworks.stages.progress import Progress
 from rubricworks.storage import files_digest, write_atomic
@@ -31,18 +32,19 @@ class Job:
     inputs: dict[str, Path]
     made_by: dict[str, Any]
     """Stage, code version, digest of the configuration, digests of the inputs."""
-    clients: list[ChatClient] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
     """What the stage wants said of itself in the ledger: rows, rejected, steps."""
+    calls: StageCalls = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.calls = StageCalls(self.run, self.stage)
 
     def progress(self, total: int, unit: str) -> Progress:
-        return Progress(self.stage, total, unit, cost=lambda: sum(client.totals.cost for client in self.clients))
+        return Progress(self.stage, total, unit, clients=self.calls.clients)
 
     def client(self, endpoint: Endpoint, purpose: str) -> ChatClient:
-        """A client whose calls are cached for the run and counted in the ledger."""
-        client = ChatClient(endpoint, cache=self.run / "llm_cache.sqlite", purpose=purpose)
-        self.clients.append(client)
-        return client
+        """A client whose calls are cached for the run, and counted in its ledger against its budget."""
+        return self.calls.client(endpoint, purpose)
 
     def void(self) -> None:
         """Nothing can be built on what was made: it stays to be looked at, and the next attempt begins anew."""
@@ -80,10 +82,7 @@ def is_done(job: Job) -> bool:
 
 def close_job(job: Job, seconds: float) -> None:
     """Mark the output complete and write the stage's line of the ledger."""
-    calls = [
-        {"purpose": client.purpose, "model": client.endpoint.model, **client.totals.as_dict()} for client in job.clients
-    ]
-    line = {"stage": job.stage, "seconds": round(seconds, 3), **job.figures, "calls": calls}
+    line = {"stage": job.stage, "seconds": round(seconds, 3), **job.figures}
     with (job.run / "ledger.jsonl").open("a") as ledger:
         ledger.write(json.dumps(line) + "\n")
     write_atomic(job.out / "done.json", canonical_json({**job.made_by, "digest": _content_digest(job.out)}).encode())

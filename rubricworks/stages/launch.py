@@ -49,7 +49,10 @@ def _run_stage(stage: str, module: Any, config: StageConfig, run: Path, inputs: 
         return job.out
     # Counted from the start of the process, where the runner tells it.
     start = float(os.environ.get("RUBRICWORKS_STAGE_STARTED") or time.time())
-    module.run(config, job)
+    try:
+        module.run(config, job)
+    finally:
+        job.calls.close()
     close_job(job, time.time() - start)
     (run / "error.json").unlink(missing_ok=True)
     return job.out

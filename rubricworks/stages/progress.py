@@ -1,17 +1,29 @@
-"""One line now and then on standard error: how far, how fast, how long still, what it cost."""
+"""One line now and then on standard error: how far, how fast, how long still, what models are asked and what it costs.
+
+Lines, not a bar: they read the same in a terminal, in a log and in a pod.
+"""
 
 import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Sequence
 
-from rubricworks.reports.formats import duration
+from rubricworks.llm import ChatClient
+from rubricworks.reports.formats import dollars, duration
 
 
 class Progress:
-    """Counts what is done. Lines, not a bar: they read the same in a terminal, in a log and in a pod."""
+    """Counts what is done towards a total."""
 
-    def __init__(self, label: str, total: int, unit: str, *, cost: Callable[[], float], every: float = 5.0) -> None:
-        self.label, self.total, self.unit, self.cost, self.every = label, total, unit, cost, every
+    def __init__(
+        self, label: str, total: int, unit: str, *, clients: Sequence[ChatClient] = (), every: float = 5.0
+    ) -> None:
+        """
+        Args:
+            clients: those whose calls the line shows; read anew for each line.
+            every: seconds between two lines.
+        """
+        self.label, self.total, self.unit, self.clients, self.every = label, total, unit, clients, every
         self.done = 0
         self.skipped = 0
         self._start = self._last = time.monotonic()
@@ -32,6 +44,55 @@ class Progress:
             parts.append(f"{self.skipped} there already")
         if self.done < self.total and rate:
             parts.append(f"ETA {duration((self.total - self.done) / rate)}")
-        if self.cost():
-            parts.append(f"${self.cost():.4f}")
-        return "  ".join(parts)
+        return "  ".join([*parts, *calls_so_far(self.clients)])
+
+
+class VerdictLine:
+    """The judges' side of a training, whose own lines tell the steps: verdicts, their rate and their cost."""
+
+    def __init__(self, clients: Sequence[ChatClient], *, every: float = 10.0) -> None:
+        self.clients, self.every = clients, every
+        self.verdicts = 0
+        self._start = self._last = time.monotonic()
+
+    def add(self, verdicts: int) -> None:
+        self.verdicts += verdicts
+        now = time.monotonic()
+        if now - self._last >= self.every:
+            self._last = now
+            rate = self.verdicts / max(now - self._start, 1e-3)
+            parts = [f"{self.verdicts:,} verdicts", f"{rate:,.0f}/s", *calls_so_far(self.clients)]
+            print("  ".join(parts), file=sys.stderr, flush=True)
+
+
+def calls_so_far(clients: Sequence[ChatClient]) -> list[str]:
+    """In flight, cached, errors by class, tokens, dollars: of all clients together, what there is of each."""
+    totals = [client.totals for client in clients]
+    calls, cached = sum(total.calls for total in totals), sum(total.cached for total in totals)
+    if not calls:
+        return []
+    limiters = {id(client.limiter): client.limiter for client in clients}.values()
+    in_flight, turned_away = (sum(getattr(one, name) for one in limiters) for name in ("in_flight", "throttled"))
+    errors: Counter[str] = Counter()
+    for total in totals:
+        errors.update({kind.value: count for kind, count in total.errors.items()})
+    tokens = sum(total.prompt_tokens + total.completion_tokens for total in totals)
+    cost = sum(total.cost for total in totals)
+    parts = [f"{in_flight} in flight"] if in_flight else []
+    if cached:
+        parts.append(f"{100 * cached / calls:.0f}% cached")
+    if turned_away:
+        parts.append(f"{turned_away} x 429")
+    parts += [f"{count} {kind}" for kind, count in sorted(errors.items())]
+    if tokens:
+        parts.append(f"{_short(tokens)} tokens")
+    if cost:
+        parts.append(dollars(cost))
+    return parts
+
+
+def _short(count: int) -> str:
+    for unit, name in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if count >= unit:
+            return f"{count / unit:.3g}{name}"
+    return str(count)

@@ -1,4 +1,4 @@
-"""The rollouts and scorecards of a training, as tables whose shards end where checkpoints do.
+"""The rollouts, scorecards and dead letters of a training, as tables whose shards end where checkpoints do.
 
 A training that was killed goes on from a checkpoint and draws the steps after it again; their shard is then written
 again, with the same rows. So the tables of a resumed training are those of one that was never stopped.
@@ -13,6 +13,8 @@ from rubricworks.rubrics import Scorecard
 from rubricworks.stages.asking import Row
 from rubricworks.stages.job import Job
 
+_TABLES = ("rollouts", "scorecards", "dead_letters")
+
 
 class StepTables:
     """Use it as a context manager around the training; leaving it without an error finishes the tables."""
@@ -23,9 +25,7 @@ class StepTables:
             every: steps between two checkpoints, and the steps of one shard.
         """
         self.every = every
-        self._folders = {
-            name: TableFolder(job.out / name, name, job.made_by, every) for name in ("rollouts", "scorecards")
-        }
+        self._folders = {name: TableFolder(job.out / name, name, job.made_by, every) for name in _TABLES}
         self._rows: dict[str, list[Row]] = {name: [] for name in self._folders}
         self._shard = -1
         self._stack = ExitStack()
@@ -46,8 +46,8 @@ class StepTables:
                         shards += 1
                     folder.finish(shards)
 
-    def add(self, step: Any, scorecards: Sequence[Scorecard]) -> None:
-        """Keep one step's rollouts (a `StepRollouts`) and what was said of them."""
+    def add(self, step: Any, scorecards: Sequence[Scorecard], dead_letters: Sequence[Row] = ()) -> None:
+        """Keep one step's rollouts (a `StepRollouts`), what was said of them and what could not be."""
         shard = (step.step - 1) // self.every
         if shard != self._shard:
             self.commit()
@@ -68,9 +68,12 @@ class StepTables:
                 }
             )
 
+        self._rows["dead_letters"] += dead_letters
+
     def commit(self) -> None:
         """Write what was added; before every checkpoint, because that vouches for the rollouts behind it."""
+        if not self._rows["rollouts"]:
+            return
         for name, rows in self._rows.items():
-            if rows:
-                self._folders[name].commit_shard(self._shard, rows)
-                self._rows[name] = []
+            self._folders[name].commit_shard(self._shard, rows)
+            self._rows[name] = []

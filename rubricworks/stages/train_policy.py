@@ -1,13 +1,13 @@
 """The policy trained with GRPO on rubric rewards (RubiCap, section 3.3).
 
-Beside the model stand the rollouts and scorecards of every step, and `alarm.json`: null, or where and why the hacking
-alarm went off. On several processes the scorecards are those of the main one.
+Beside the model stand the rollouts, scorecards and dead letters of every step, and `alarm.json`: null, or where and why
+the hacking alarm went off. On several processes the scorecards are those of the main one.
 """
 
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -15,13 +15,15 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from rubricworks.adapters.trl import RubricReward
 from rubricworks.data.tables import read_rows, read_samples
 from rubricworks.errors import UserError
-from rubricworks.grading import Grader
-from rubricworks.llm import ChatError, Endpoint
+from rubricworks.grading import CallPer, Combine, FailedCall, Grader
+from rubricworks.llm import Endpoint
 from rubricworks.stages import synthesize_rubrics
+from rubricworks.stages.asking import Row, grading_dead_letters
 from rubricworks.stages.caption_student import model_dir
 from rubricworks.stages.config import StageConfig
 from rubricworks.stages.held_out_probe import HeldOutProbe
 from rubricworks.stages.job import Job
+from rubricworks.stages.progress import VerdictLine
 from rubricworks.stages.refresh import RubricRefresh
 from rubricworks.stages.step_tables import StepTables
 from rubricworks.storage import write_atomic
@@ -44,6 +46,11 @@ class PolicySection(StageConfig, PolicyConfig):
 
     judge: Endpoint
     """Grades the rollouts; sees the criteria and the caption, never the image."""
+    more_judges: tuple[Endpoint, ...] = ()
+    """Further judges that grade everything too; `combine` makes one credit of theirs."""
+    combine: Combine = "majority"
+    call_per: CallPer = "response"
+    """All criteria of a response in one call of a judge, or one criterion per call (the paper)."""
     probe: Endpoint | None = None
     """A pairwise judge that compares the policy with the base on held-out samples during training, for the alarm."""
     probe_samples: int = Field(default=32, ge=1)
@@ -81,7 +88,10 @@ def run(config: Config, job: Job) -> None:
         gen_kwargs={"samples": str(job.inputs["samples"]), "rubrics": rubrics, "made_by": job.made_by["inputs"]},
         cache_dir=str(job.scratch("dataset")),
     )
-    reward = RubricReward(Grader(job.client(config.judge, "judge"), on_error=_tell_once()))
+    judges = [job.client(judge, "judge") for judge in (config.judge, *config.more_judges)]
+    letters = _DeadLetters(job)
+    grader = Grader(judges, call_per=config.call_per, combine=config.combine, on_error=letters.add)
+    reward, line = RubricReward(grader), VerdictLine(judges)
     refresh = RubricRefresh(config.refresh, job, rubrics) if config.refresh else None
     if refresh and (checkpoint := last_checkpoint(job.out)):
         refresh.restore(int(checkpoint.name.rpartition("-")[2]))
@@ -97,14 +107,18 @@ def run(config: Config, job: Job) -> None:
                 refresh.reward(reward) if refresh else reward,
                 job.out,
                 _options(config),
-                on_step=lambda step: (tables.add(step, reward.scorecards), _log_step(log, step)),
+                on_step=lambda step: (
+                    tables.add(step, reward.scorecards, letters.taken()),
+                    _log_step(log, step),
+                    line.add(sum(len(card.verdicts) for card in reward.scorecards)),
+                ),
                 refresh=refresh,
                 probe=probe,
                 before_checkpoint=tables.commit,
             )
             log.set_tags({"alarm": str(result.alarm or "none")})
     finally:
-        for client in job.clients:
+        for client in job.calls.clients:
             asyncio.run(client.close())
     alarm = result.alarm and {"step": result.alarm.step, "reasons": list(result.alarm.reasons)}
     write_atomic(job.out / "alarm.json", json.dumps(alarm).encode())
@@ -141,13 +155,22 @@ def _log_step(log: RunLog, step: Any) -> None:
     )
 
 
-def _tell_once() -> Callable[[str, ChatError], None]:
-    """Say what a judge's failures look like when they begin, not ten thousand times."""
-    told: set[str] = set()
+class _DeadLetters:
+    """Of one step at a time. What a judge's failures look like is said when they begin, not ten thousand times."""
 
-    def tell(sample_id: str, error: ChatError) -> None:
-        if error.error_class not in told:
-            told.add(error.error_class)
-            print(f"the judge failed on {sample_id}: {error}; such rollouts get no reward", file=sys.stderr, flush=True)
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._rows: list[Row] = []
+        self._told: set[str] = set()
 
-    return tell
+    def add(self, call: FailedCall) -> None:
+        self._rows += grading_dead_letters(self._job, call)
+        if call.error.error_class not in self._told:
+            self._told.add(call.error.error_class)
+            said = f"the judge failed on {call.sample_id}: {call.error}; such rollouts get no reward"
+            print(said, file=sys.stderr, flush=True)
+
+    def taken(self) -> list[Row]:
+        """The rows since the last time, in an order that does not depend on which call ended first."""
+        rows, self._rows = self._rows, []
+        return sorted(rows, key=lambda row: (row["sample_id"], row["response"], row["purpose"], row["criterion"]))

@@ -69,8 +69,8 @@ def test_grade_again_asks_the_judge_only_for_what_it_could_not_judge(tell, table
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda captions, rubrics: captions.write_text("no table"), "is not a Parquet file"),
-        (lambda captions, rubrics: pq.write_table(pa.table({"sample_id": ["a"]}), captions), "has no column caption"),
+        (lambda captions, rubrics: captions.write_text("no table"), "cannot be read as Parquet"),
+        (lambda captions, rubrics: pq.write_table(pa.table({"sample_id": ["a"]}), captions), "no column 'caption'"),
         (
             lambda captions, rubrics: pq.write_table(pa.table({"sample_id": ["a"], "rubric": ["{}"]}), rubrics),
             "rubric of a: criteria: Field required",

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import AsyncExitStack
 
 import pytest
 from scripted_server import fail, say
@@ -121,12 +122,16 @@ def test_a_call_per_criterion_asks_each_alone(serve):
 )
 def test_a_judge_that_fails_leaves_errors_and_never_a_number(serve, said, error):
     reported = []
-    card = grade(serve([said]), on_error=lambda sample_id, failure: reported.append((sample_id, failure.error_class)))
+    card = grade(serve([said]), on_error=reported.append)
     assert card.credits == [None, None, None]
     assert {verdict.error for verdict in card.verdicts} == {error}
     assert all(verdict.reasoning for verdict in card.verdicts)
     assert not card.complete
-    assert reported == [("s1", error)]
+    assert [(call.sample_id, call.response, call.judge, call.criteria) for call in reported] == [
+        ("s1", "a red circle", "judge-7b", ("Red circle", "Two squares", "Position"))
+    ]
+    assert reported[0].error.error_class == error
+    assert card.raw == ("",)
 
 
 def test_a_judge_that_left_a_criterion_out_may_repair_its_answer(serve):
@@ -210,13 +215,45 @@ def test_leaving_early_cancels_what_is_in_flight(serve):
     assert len(server.chats) < 20
 
 
-def test_exactly_one_judge_is_taken():
+def several(serve, *answers, **options):
+    """A scorecard by as many judges as there are answers, each on a server of its own."""
+
+    async def run():
+        async with AsyncExitStack() as stack:
+            judges = [
+                await stack.enter_async_context(
+                    ChatClient(Endpoint(url=serve([said]).url, model=f"judge-{number}", attempts=1))
+                )
+                for number, said in enumerate(answers)
+            ]
+            return await Grader(judges, **options).grade(SAMPLE, "a red circle", RUBRIC)
+
+    return asyncio.run(run())
+
+
+def test_most_of_three_judges_decide_and_every_vote_is_kept(serve):
+    card = several(serve, *(say(judgment(*scores)) for scores in ((1, 0, 0), (1, 1, 0), (0, 1, 0))))
+    assert card.credits == [1, 1, 0]
+    assert [verdict.votes for verdict in card.verdicts] == [(1, 1, 0), (0, 1, 1), (0, 0, 0)]
+    assert card.judge == "judge-0 + judge-1 + judge-2"
+    assert card.raw == (judgment(1, 0, 0), judgment(1, 1, 0), judgment(0, 1, 0))
+
+
+def test_a_judge_that_failed_is_outvoted_or_leaves_the_criterion_unjudged(serve):
+    card = several(serve, say(judgment(1, 0, 1)), say(judgment(1, 1, 0)), fail(404))
+    assert card.credits == [1, None, None]
+    assert [verdict.error for verdict in card.verdicts] == [None, ErrorClass.TRANSPORT, ErrorClass.TRANSPORT]
+    assert "1 of 3 judges failed" in card.verdicts[1].reasoning
+    assert several(serve, say(judgment(1, 0, 1)), fail(404), combine="any").credits == [1, None, 1]
+
+
+def test_what_cannot_be_chosen_is_named():
     client = ChatClient("http://127.0.0.1:1/v1", "m")
-    assert Grader([client]).judge is client
-    for judges in ([], [client, client]):
-        with pytest.raises(UserError, match="exactly one"):
-            Grader(judges)
-    with pytest.raises(UserError, match="exposure"):
+    with pytest.raises(UserError, match="no judge"):
+        Grader([])
+    with pytest.raises(UserError, match="exposure is 'images'; choose text or image"):
         Grader(client, exposure="images")
     with pytest.raises(UserError, match="call_per"):
         Grader(client, call_per="rubric")
+    with pytest.raises(UserError, match="majority or median or any"):
+        Grader([client, client], combine="mean")

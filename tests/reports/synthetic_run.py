@@ -12,6 +12,7 @@ from PIL import Image
 
 from rubricworks.data.tables import build_table, read_rows
 from rubricworks.evaluation.summary import summarise
+from rubricworks.llm import Spending, Totals
 from rubricworks.rubrics import Criterion, ErrorClass, Rubric, Scorecard, Verdict
 
 RECIPE: dict[str, Any] = {
@@ -48,7 +49,16 @@ def write_recipe(run: Path, recipe: dict[str, Any]) -> None:
 
 
 def write_ledger(run: Path, entries: Sequence[dict[str, Any]]) -> None:
-    (run / "ledger.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    """Each entry's `calls` go into the ledger of calls, the rest into that of the stages."""
+    with (run / "ledger.jsonl").open("w") as ledger:
+        for entry in entries:
+            spending = Spending(run / "spending.sqlite", entry["stage"])
+            for call in entry.get("calls", ()):
+                totals = Totals(**{name: value for name, value in call.items() if name not in ("purpose", "model")})
+                totals.errors = {ErrorClass(kind): count for kind, count in totals.errors.items()}
+                spending.open_account(call["purpose"], call["model"], totals)
+            spending.close()
+            ledger.write(json.dumps({name: value for name, value in entry.items() if name != "calls"}) + "\n")
 
 
 def picture(colour: str, side: int = 32) -> bytes:
@@ -168,5 +178,6 @@ def letter(stage: str, message: str) -> dict[str, object]:
         "reason": "malformed",
         "message": message,
         "raw": "",
+        "request": "",
         "attempts": 3,
     }

@@ -1,0 +1,100 @@
+"""A stage's calls to models: cached for the run, paid from its budget, and stopped when they only fail.
+
+The budget's caps stand in `budget.json` in the run's folder, not in a stage's configuration: raising a cap must not
+make a stage begin anew.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from rubricworks.errors import UserError
+from rubricworks.llm import Budget, ChatClient, ChatError, Endpoint, Spending
+from rubricworks.llm.spending import SPENDING_FILE
+from rubricworks.rubrics import ErrorClass
+from rubricworks.storage import write_atomic
+
+T = TypeVar("T")
+
+_BUDGET = "budget.json"
+_CACHE = "llm_cache.sqlite"
+_AT_LEAST = 20
+_WINDOW = 200
+"""Calls that an early stop looks back on, at most."""
+
+
+class StageCalls:
+    """Makes the clients of one stage and watches over them."""
+
+    def __init__(self, run: Path, stage: str) -> None:
+        self._run = run
+        self._stage = stage
+        self.clients: list[ChatClient] = []
+        self._spending: Spending | None = None
+        self._counted: dict[int, tuple[int, int]] = {}
+        """Client → calls and failures before the window."""
+
+    def client(self, endpoint: Endpoint, purpose: str) -> ChatClient:
+        if self._spending is None:
+            self._spending = Spending(self._run / SPENDING_FILE, self._stage, read_budget(self._run))
+        client = ChatClient(
+            endpoint,
+            cache=self._run / _CACHE,
+            purpose=purpose,
+            spending=self._spending,
+            on_failure=self._on_failure,
+        )
+        self.clients.append(client)
+        return client
+
+    async def together(self, asks: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+        """What all of them return, in order. When the budget is reached, those in flight are still heard and kept.
+
+        Raises:
+            UserError: the first that one of them raised.
+        """
+        tasks = [asyncio.ensure_future(ask) for ask in asks]
+        try:
+            return await asyncio.gather(*tasks)
+        except BaseException:
+            if self._spending is None or not self._spending.exhausted:
+                for task in tasks:
+                    task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            raise
+
+    def close(self) -> None:
+        """Write what is not yet in the ledger."""
+        if self._spending is not None:
+            self._spending.close()
+            self._spending = None
+
+    def _on_failure(self, error: ChatError, client: ChatClient) -> None:
+        if error.error_class is ErrorClass.BUDGET:
+            raise UserError(f"{error.message}; raise budget.dollars or budget.tokens with --set and resume the run")
+        calls, failed = client.totals.calls - client.totals.cached, client.totals.failed
+        before_calls, before_failed = self._counted.get(id(client), (0, 0))
+        recent, bad = calls - before_calls, failed - before_failed
+        if recent >= _AT_LEAST and 2 * bad >= recent:
+            raise UserError(
+                f"{bad} of the last {recent} calls failed, so the stage stops before more is lost; the last one: "
+                f"{error}; mend it and resume the run"
+            )
+        if recent >= _WINDOW:
+            self._counted[id(client)] = (calls, failed)
+
+
+def read_budget(run: Path) -> Budget:
+    path = run / _BUDGET
+    try:
+        return Budget.model_validate_json(path.read_bytes()) if path.exists() else Budget()
+    except ValidationError as error:
+        raise UserError(f"{path} is not a budget ({error.errors()[0]['msg']}); delete it and resume the run") from None
+
+
+def write_budget(run: Path, budget: Budget) -> None:
+    """Set the caps of a run, for the stages that start from now on."""
+    write_atomic(run / _BUDGET, budget.model_dump_json().encode())
