@@ -64,8 +64,9 @@ class RequestFrame:
         else:
             opening, digest = self._head, self._hash.copy()
         ending = b'],"seed":%d}' % seed if self._sends_seed else b"]}"
-        if any(type(message.get("content")) is list for message in messages):
-            return _with_images(opening, messages, ending, digest, seed)
+        for message in messages:
+            if type(message.get("content")) is list:
+                return _with_images(opening, messages, ending, digest, seed)
         text = _encode(messages)[1:-1]
         digest.update(b"%d" % seed + text)
         body = opening + text + ending
