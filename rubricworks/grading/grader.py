@@ -98,19 +98,25 @@ class Grader:
 
     async def grade_many(self, rows: Iterable[tuple["Sample", str, Rubric]]) -> AsyncIterator[Scorecard]:
         """Scorecards in the order of the rows, which are read only as fast as they are graded."""
-        window: deque[asyncio.Task[Scorecard]] = deque()
-        limit = 2 * max(judge.endpoint.concurrency for judge in self.judges)
+        window: deque[tuple[asyncio.Task[Scorecard], int]] = deque()
+        calls, most = 0, 2 * max(judge.endpoint.concurrency for judge in self.judges)
         try:
             for sample, response, rubric in rows:
-                window.append(asyncio.create_task(self.grade(sample, response, rubric)))
-                if len(window) >= limit:
-                    yield await window.popleft()
+                count = 1 if self.call_per == "response" else len(rubric.criteria)
+                window.append((asyncio.create_task(self.grade(sample, response, rubric)), count))
+                calls += count
+                while calls >= most:
+                    task, count = window.popleft()
+                    yield await task
+                    calls -= count
             while window:
-                yield await window.popleft()
+                task, _ = window.popleft()
+                yield await task
         finally:
-            for task in window:
+            left = [task for task, _ in window]
+            for task in left:
                 task.cancel()
-            await asyncio.gather(*window, return_exceptions=True)
+            await asyncio.gather(*left, return_exceptions=True)
 
     async def _ask(
         self, judge: ChatClient, sample: "Sample", response: str, criteria: tuple[Criterion, ...]
