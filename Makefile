@@ -6,7 +6,7 @@ RUN := $(VENV)/bin/python -m
 export OMP_WAIT_POLICY := PASSIVE
 export GOMP_SPINCOUNT := 0
 
-.PHONY: demo test test-fast lint smoke bench bench-start bench-reward coverage clean help
+.PHONY: demo test test-fast lint smoke bench bench-start bench-reward bench-grading bench-attacks coverage clean help
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,13 +36,19 @@ smoke: $(VENV)/installed  ## A minute of every other recipe for laptops
 	$(RUN) rubricworks.cli run rubicap-laptop --set world.scenes=400 --set data.held_out=32 --set data.warm_up=200 \
 	  --set warm_up.sft.steps=40 --set policy.steps=8 --set policy.probe_every=4
 
-bench: bench-start bench-reward  ## Every benchmark
+bench: bench-start bench-reward bench-grading bench-attacks  ## Every benchmark
 
 bench-start: $(VENV)/installed  ## Seconds to import, and to --help
 	$(RUN) benchmarks.start
 
 bench-reward: $(VENV)/installed  ## What a rubric reward adds to a GRPO step
 	$(RUN) benchmarks.reward
+
+bench-grading: $(VENV)/installed  ## Calls, criteria and images a second beside aiohttp, the OpenAI SDK and autorubric
+	$(RUN) benchmarks.grading --install-peers
+
+bench-attacks: $(VENV)/installed  ## What orders and fake verdicts in a caption do to each scripted judge
+	$(RUN) benchmarks.attacks
 
 coverage: $(VENV)/installed  ## The table of coverage, guards and refresh in docs/world.md (an hour and a half)
 	$(RUN) benchmarks.coverage

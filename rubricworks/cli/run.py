@@ -15,9 +15,9 @@ from rubricworks.cli.checks import check_recipe, count_images
 from rubricworks.cli.plan import plan_text
 from rubricworks.cli.world import running_world
 from rubricworks.errors import UserError
+from rubricworks.llm import write_budget
 from rubricworks.recipe import Recipe
 from rubricworks.recipe_file import load_recipe, recipe_path
-from rubricworks.stages.calls import write_budget
 from rubricworks.storage import write_atomic
 
 

@@ -5,7 +5,7 @@ from rubricworks.llm.endpoint import Endpoint
 from rubricworks.llm.errors import ChatError
 from rubricworks.llm.messages import fence, image_part, text_part
 from rubricworks.llm.preflight import check_endpoint, list_models
-from rubricworks.llm.spending import Budget, Spending, read_spending
+from rubricworks.llm.spending import Budget, Spending, read_budget, read_spending, write_budget
 from rubricworks.llm.usage import Totals, Usage
 
 __all__ = [
@@ -21,6 +21,8 @@ __all__ = [
     "fence",
     "image_part",
     "list_models",
+    "read_budget",
     "read_spending",
     "text_part",
+    "write_budget",
 ]

@@ -21,6 +21,8 @@ _GROW_EVERY = 25
 _CUT = 0.75
 _FIRST_WAIT_S = 0.25
 _LONGEST_GUESSED_WAIT_S = 20.0
+_DOUBLINGS = 10
+"""No more of them: they would soon overflow."""
 
 _Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 
@@ -46,7 +48,7 @@ class Limiter:
     def take(self) -> bool:
         """A place, if one is free at once."""
         with self._lock:
-            if self._waiters or self.in_flight >= self.limit or self._resume_at > 0.0:
+            if self._waiters or self._full or self._resume_at > 0.0:
                 return False
             self.in_flight += 1
             return True
@@ -58,7 +60,7 @@ class Limiter:
                 pause = self._resume_at - time.monotonic() if self._resume_at else 0.0
                 if pause <= 0.0:
                     self._resume_at = 0.0
-                    if self.in_flight < self.limit:
+                    if not self._full:
                         self.in_flight += 1
                         return
                     loop = asyncio.get_running_loop()
@@ -72,7 +74,9 @@ class Limiter:
             except asyncio.CancelledError:
                 self._leave_queue(loop, turn)
                 raise
-            return
+            if self._resume_at <= time.monotonic():
+                return
+            self.give_back(answered=False)  # a pause has begun: sleep through it, and let the next one see it, too
 
     def give_back(self, *, answered: bool) -> None:
         """The place of a request that is over, and whether a good answer came."""
@@ -80,7 +84,7 @@ class Limiter:
             if answered:
                 self._turned_away_in_a_row = 0
                 self._patient_since = None
-                if self.limit < self.cap and self.in_flight >= int(self.limit):
+                if self.limit < self.cap and self._full:
                     self._successes += 1
                     if self._successes >= _GROW_EVERY:
                         self._successes = 0
@@ -94,7 +98,7 @@ class Limiter:
 
         Args:
             sent_at: when the request that was turned away was sent, by `time.monotonic`.
-            retry_after: seconds that the server asks for, if it says.
+            retry_after: seconds that the server asks for, if it says; 0 says nothing.
         Returns:
             For how many seconds, the coming pause included, nothing but such answers will have come.
         """
@@ -109,14 +113,18 @@ class Limiter:
                 self.limit = max(1.0, self.limit * _CUT)
                 self.cuts += 1
                 self._turned_away_in_a_row += 1
-            guessed = min(_FIRST_WAIT_S * 2 ** (self._turned_away_in_a_row - 1), _LONGEST_GUESSED_WAIT_S)
-            wait = guessed if retry_after is None else retry_after
-            self._resume_at = max(self._resume_at, now + wait)
+            doublings = min(self._turned_away_in_a_row - 1, _DOUBLINGS)
+            guessed = min(_FIRST_WAIT_S * 2**doublings, _LONGEST_GUESSED_WAIT_S)
+            self._resume_at = max(self._resume_at, now + (retry_after or guessed))
             return self._resume_at - self._patient_since
+
+    @property
+    def _full(self) -> bool:
+        return self.in_flight >= int(self.limit)
 
     def _call_next(self) -> None:
         """Hand the free places to those who wait longest."""
-        while self._waiters and self.in_flight < self.limit:
+        while self._waiters and not self._full:
             loop, turn = self._waiters.popleft()
             self.in_flight += 1
             if loop is _running_loop():

@@ -13,13 +13,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rubricworks.errors import UserError
 from rubricworks.llm.usage import Totals, Usage
+from rubricworks.storage import write_atomic
 
 SPENDING_FILE = "spending.sqlite"
-"""Its name in a run's folder."""
+BUDGET_FILE = "budget.json"
+"""Their names in a run's folder."""
 _WRITE_EVERY_S = 0.25
 _LOOK_AGAIN_S = 0.05
 _LOCK_TIMEOUT_S = 60.0
@@ -41,6 +43,20 @@ class Budget(BaseModel):
     tokens: int | None = Field(default=None, ge=1)
     dollars: float | None = Field(default=None, gt=0)
     """Needs prices: `price_in` and `price_out` of the endpoints, or the recipe's table."""
+
+
+def read_budget(run: Path) -> Budget:
+    """The caps of a run; none if nobody set any."""
+    path = run / BUDGET_FILE
+    try:
+        return Budget.model_validate_json(path.read_bytes()) if path.exists() else Budget()
+    except ValidationError as error:
+        raise UserError(f"{path} is not a budget ({error.errors()[0]['msg']}); delete it and resume the run") from None
+
+
+def write_budget(run: Path, budget: Budget) -> None:
+    """Set the caps of a run, for the stages that start from now on."""
+    write_atomic(run / BUDGET_FILE, budget.model_dump_json().encode())
 
 
 class BudgetReached(Exception):

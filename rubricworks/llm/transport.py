@@ -75,12 +75,12 @@ class Transport:
     async def _send(self, body: bytes) -> Delivery:
         """Sent when the limiter lets it, again and again while the server asks for patience. Raises RequestFailed."""
         limiter, connections, sent = self.limiter, self.connections, 0
+        lane = connections.lane()  # first: it raises where the key is not set, and a place taken would be lost
         while True:
             if not limiter.take():
                 await limiter.wait()
             sent += 1
             sent_at, answered = time.monotonic(), False
-            lane = connections.lane()
             replica = choose(lane.replicas)
             replica.in_flight += 1
             try:

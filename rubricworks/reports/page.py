@@ -7,7 +7,7 @@ allows nothing but its inline styles and images.
 from pathlib import Path
 from typing import Any
 
-from rubricworks.llm.spending import SPENDING_FILE, read_spending
+from rubricworks.llm.spending import SPENDING_FILE, read_budget, read_spending
 from rubricworks.reports.charts import LineChart, line_chart
 from rubricworks.reports.costs import model_calls, stage_costs
 from rubricworks.reports.criteria import shared_criteria
@@ -77,6 +77,8 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
         examples=read_examples(run, images, decoding=decoding, seed=seed),
         costs=costs,
         calls=calls,
+        budget=read_budget(run),
+        tokens=sum(call.prompt_tokens + call.completion_tokens for call in calls),
         dead_letters=dead_letters,
         rejected=read_rejected(run),
         models=named_models(recipe),

@@ -1,7 +1,7 @@
 """A stage's calls to models: cached for the run, paid from its budget, and stopped when they only fail.
 
-The budget's caps stand in `budget.json` in the run's folder, not in a stage's configuration: raising a cap must not
-make a stage begin anew.
+The budget's caps stand in a file of the run's folder, not in a stage's configuration: raising a cap must not make a
+stage begin anew.
 """
 
 import asyncio
@@ -9,17 +9,13 @@ from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
-
 from rubricworks.errors import UserError
-from rubricworks.llm import Budget, ChatClient, ChatError, Endpoint, Spending
+from rubricworks.llm import ChatClient, ChatError, Endpoint, Spending, read_budget
 from rubricworks.llm.spending import SPENDING_FILE
 from rubricworks.rubrics import ErrorClass
-from rubricworks.storage import write_atomic
 
 T = TypeVar("T")
 
-_BUDGET = "budget.json"
 _CACHE = "llm_cache.sqlite"
 _AT_LEAST = 20
 _WINDOW = 200
@@ -85,16 +81,3 @@ class StageCalls:
             )
         if recent >= _WINDOW:
             self._counted[id(client)] = (calls, failed)
-
-
-def read_budget(run: Path) -> Budget:
-    path = run / _BUDGET
-    try:
-        return Budget.model_validate_json(path.read_bytes()) if path.exists() else Budget()
-    except ValidationError as error:
-        raise UserError(f"{path} is not a budget ({error.errors()[0]['msg']}); delete it and resume the run") from None
-
-
-def write_budget(run: Path, budget: Budget) -> None:
-    """Set the caps of a run, for the stages that start from now on."""
-    write_atomic(run / _BUDGET, budget.model_dump_json().encode())
