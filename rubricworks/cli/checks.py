@@ -116,8 +116,7 @@ def _images(recipe: Recipe) -> str:
 
 
 def count_images(recipe: Recipe) -> int:
-    """Images in the recipe's source, not opened or fetched; a source without any is an error, as are only URLs of hosts
-    that are not allowed."""
+    """Images in the recipe's source, neither opened nor fetched; none, or none on an allowed host, is an error."""
     from rubricworks.data.found import FoundImage
     from rubricworks.data.hosts import AllowedHosts
     from rubricworks.data.sources import find_images

@@ -1,6 +1,7 @@
 """Images in Arrow columns: Parquet files, and datasets that Hugging Face's `save_to_disk` wrote.
 
-Read with pyarrow alone. An image is a binary column, or a struct with `bytes` as `datasets.Image` stores it.
+Read with pyarrow alone. An image is a binary column, or a struct with `bytes` as `datasets.Image` stores it; where no
+column is one, a column of URLs.
 """
 
 import contextlib
@@ -14,9 +15,12 @@ import pyarrow.parquet as pq
 
 from rubricworks.data.found import Found, FoundImage, Rejected, captions_of, files_of
 from rubricworks.data.images import BadImage
+from rubricworks.data.urls import found_at
 from rubricworks.errors import UserError
 
 IMAGE_COLUMNS = ("image", "images", "img", "jpg", "png", "picture", "photo")
+URL_COLUMNS = ("image_url", "img_url", "imageurl", "url", *IMAGE_COLUMNS)
+"""In any case: LAION's are URL and TEXT."""
 CAPTION_COLUMNS = ("references", "captions", "caption", "texts", "text", "description", "txt")
 _BATCH = 64
 
@@ -56,8 +60,16 @@ def _rows(batches: Iterator[pa.RecordBatch], columns: tuple[str, str | None], na
     for batch in batches:
         for row in batch.to_pylist():
             references = captions_of(row[caption_column]) if caption_column else ()
-            read = _Cell(row[image_column])
-            yield FoundImage(f"{name}#{number}", f"{where}#{number}", read, references)
+            cell = row[image_column]
+            if isinstance(cell, str):
+                if number == 0 and "url" not in image_column.lower() and not cell.startswith(("http://", "https://")):
+                    raise UserError(
+                        f"{where}: column {image_column!r} holds text, and {cell[:80]!r} is no URL; "
+                        "store the images' bytes, or their http:// or https:// URLs"
+                    )
+                yield found_at(cell, f"{where}#{number}", references)
+            else:
+                yield FoundImage(f"{name}#{number}", f"{where}#{number}", _Cell(cell), references)
             number += 1
 
 
@@ -87,22 +99,27 @@ def _columns(schema: pa.Schema, where: str, image: str | None, caption: str | No
     for asked in (image, caption):
         if asked is not None and asked not in schema.names:
             raise UserError(f"{where}: no column {asked!r}; it has {', '.join(schema.names)}")
-    if image is None:
-        named = [name for name in IMAGE_COLUMNS if name in schema.names]
-        typed = [field.name for field in schema if _holds_image(field.type)]
-        fitting = [name for name in named if name in typed] or typed
-        if not fitting:
-            texts = [name for name in schema.names if "image" in name.lower() or "url" in name.lower()]
-            hint = f"; {texts[0]!r} holds text: download the images first and store their bytes" if texts else ""
-            raise UserError(f"{where}: no column holds image bytes; it has {', '.join(schema.names)}{hint}")
-        image = fitting[0]
-    if not _holds_image(schema.field(image).type):
-        raise UserError(
-            f"{where}: column {image!r} is {schema.field(image).type}; images are bytes, or structs with bytes"
-        )
+    image = image or _image_column(schema, where)
+    kind = schema.field(image).type
+    if not _holds_image(kind) and not _holds_text(kind):
+        raise UserError(f"{where}: column {image!r} is {kind}; images are bytes, structs with bytes, or URLs")
     if caption is None:
-        caption = next((name for name in CAPTION_COLUMNS if name in schema.names and name != image), None)
+        named = {name.lower() if _holds_text(kind) else name: name for name in schema.names if name != image}
+        caption = next((named[name] for name in CAPTION_COLUMNS if name in named), None)
     return image, caption
+
+
+def _image_column(schema: pa.Schema, where: str) -> str:
+    typed = [field.name for field in schema if _holds_image(field.type)]
+    if typed:
+        return next((name for name in IMAGE_COLUMNS if name in typed), typed[0])
+    texts = {field.name.lower(): field.name for field in schema if _holds_text(field.type)}
+    for name in URL_COLUMNS:
+        if name in texts:
+            return texts[name]
+    near = [name for lowered, name in texts.items() if "image" in lowered or "url" in lowered]
+    hint = f"; {near[0]!r} holds text: if these are the images' URLs, call the column image_url" if near else ""
+    raise UserError(f"{where}: no column holds image bytes or URLs; it has {', '.join(schema.names)}{hint}")
 
 
 def _holds_image(kind: pa.DataType) -> bool:
@@ -111,6 +128,10 @@ def _holds_image(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
         return any(field.name == "bytes" and _holds_image(field.type) for field in kind.fields)
     return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
+def _holds_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def _splits(folder: Path) -> list[tuple[Path, str]]:

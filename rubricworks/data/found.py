@@ -29,6 +29,8 @@ class FoundImage:
     read: Callable[[], bytes]
     """Its bytes; raises OSError, or BadImage for what is no image."""
     references: tuple[str, ...] = ()
+    url: str | None = None
+    """Where to fetch the bytes from, if they are not here; `read` does not fetch them."""
 
 
 Found = Iterator[FoundImage | Rejected]

@@ -19,6 +19,11 @@ _FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
 """Raster formats only: some of Pillow's others start programs (EPS). Which of them are there depends on its build."""
 _LOSSLESS = ("PNG", "GIF", "BMP", "TIFF", "PPM")
 _JPEG_QUALITY = 95
+_DAMAGED = (
+    *(OSError, EOFError, SyntaxError, ValueError, TypeError, LookupError),
+    *(AttributeError, ArithmeticError, RuntimeError, struct.error),
+)
+"""What Pillow's decoders raise on damaged files; its AVIF decoder raises RuntimeError."""
 
 
 class BadImage(ValueError):
@@ -51,8 +56,7 @@ def normalise_image(content: bytes, *, max_side: int | None = None) -> bytes:
         raise BadImage(f"not an image: no known image format starts with {content[:8]!r}") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise BadImage(f"too large: {error}") from None
-    except (OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, TypeError, struct.error) as error:
-        # Pillow's decoders raise all of these on damaged files.
+    except _DAMAGED as error:
         raise BadImage(f"damaged image: {error}") from None
 
 

@@ -1,10 +1,14 @@
 """Where samples come from: a folder, Parquet, a Hugging Face dataset on disk, a WebDataset tar; told apart by the path.
 
-`folder:`, `parquet:`, `hf:` or `webdataset:` before the path says it outright.
+`folder:`, `parquet:`, `hf:` or `webdataset:` before the path says it outright. Parquet and datasets hold images or
+their URLs; `urls:` is a text file of URLs.
 """
 
-from collections.abc import Iterator
+import asyncio
+import dataclasses
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
@@ -12,11 +16,15 @@ from rubricworks.data.columns import find_in_parquet, find_in_saved_dataset
 from rubricworks.data.folders import IMAGE_SUFFIXES, find_in_folder
 from rubricworks.data.found import Found, FoundImage, Rejected
 from rubricworks.data.images import BadImage, image_digest, normalise_image
+from rubricworks.data.urls import LIST_SUFFIXES, find_in_lists
 from rubricworks.data.webdataset import find_in_tars
 from rubricworks.errors import UserError
 from rubricworks.storage import local_path
 
-KINDS = ("folder", "parquet", "hf", "webdataset")
+if TYPE_CHECKING:
+    from rubricworks.data.remote import Fetcher
+
+KINDS = ("folder", "parquet", "hf", "webdataset", "urls")
 
 
 class SourceItem(BaseModel):
@@ -43,6 +51,8 @@ def read_source(
 ) -> Iterator[SourceItem | Rejected]:
     """The images of a source in a fixed order, one in memory at a time; those that cannot be used come as Rejected.
 
+    So do those given by URL: only `open_images` fetches.
+
     Args:
         source: a path or file:// URI, with or without one of the prefixes.
         max_side: larger images are scaled down to it; None keeps every size.
@@ -65,6 +75,8 @@ def find_images(source: str, *, image_column: str | None = None, caption_column:
         found = find_in_parquet(path, **columns)
     elif kind == "hf":
         found = find_in_saved_dataset(path, **columns)
+    elif kind == "urls":
+        found = find_in_lists(path)
     else:
         found = find_in_tars(path)
     empty = True
@@ -88,6 +100,27 @@ def open_image(found: FoundImage | Rejected, *, max_side: int | None = 1_024) ->
     return SourceItem(
         key=found.key, image=image, image_digest=image_digest(image), references=found.references, source=found.source
     )
+
+
+async def open_images(
+    found: Iterable[FoundImage | Rejected], fetcher: "Fetcher", *, max_side: int | None = 1_024
+) -> list[SourceItem | Rejected]:
+    """Read and normalise images, in order; what lies elsewhere is fetched, several at once, and decoded one by one."""
+    fetching, decoding = asyncio.Semaphore(fetcher.at_once), asyncio.Lock()
+
+    async def opened(one: FoundImage | Rejected) -> SourceItem | Rejected:
+        if isinstance(one, Rejected) or one.url is None:
+            return open_image(one, max_side=max_side)
+        async with fetching:
+            try:
+                content = await fetcher.fetch(one.url)
+            except BadImage as error:
+                return Rejected(source=one.source, reason=str(error))
+            fetched = dataclasses.replace(one, read=lambda: content)
+            async with decoding:
+                return await asyncio.to_thread(open_image, fetched, max_side=max_side)
+
+    return await asyncio.gather(*map(opened, found))
 
 
 def _kind_and_path(source: str) -> tuple[str, str]:
@@ -121,4 +154,5 @@ def _what_fits(kind: str) -> str:
         "parquet": "give a Parquet file with rows, or a folder of them",
         "hf": "give a folder that save_to_disk wrote",
         "webdataset": "give a tar whose members are key.jpg and key.txt or key.json",
+        "urls": f"give a text file with one URL a line, or a folder of them that end in {', '.join(LIST_SUFFIXES)}",
     }[kind]

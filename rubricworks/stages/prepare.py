@@ -2,19 +2,23 @@
 
 Which images are held out, and which are taken at all under `max_train`, is drawn by a hash of their names, and so by
 neither the order nor the machine. A picture that stands twice is kept once: none is both trained on and held out.
-What cannot be used goes into the table `rejected`, with the reason.
+What cannot be used goes into the table `rejected`, with the reason. Images given by URL are fetched as their shard is
+made, from the hosts that the recipe allows.
 """
 
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from operator import not_
 
 import pyarrow.parquet as pq
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from rubricworks.data.found import FoundImage, Rejected
-from rubricworks.data.sources import SourceItem, find_images, open_image
+from rubricworks.data.found import Found, FoundImage, Rejected
+from rubricworks.data.hosts import AllowedHosts
+from rubricworks.data.manifest import Manifest
+from rubricworks.data.remote import Fetcher
+from rubricworks.data.sources import SourceItem, find_images, open_images
 from rubricworks.data.tables import build_table, count_rows, read_rows
 from rubricworks.environment import fill
 from rubricworks.errors import UserError
@@ -26,7 +30,10 @@ from rubricworks.synthesis.prompts import CAPTION_PROMPT
 
 class Config(StageConfig):
     source: str
-    """A folder of images, a Parquet file or folder, a Hugging Face dataset on disk, or a WebDataset tar."""
+    """A folder of images, a Parquet file or folder, a Hugging Face dataset on disk, or a WebDataset tar; `urls:` and a
+    text file with one URL a line. Parquet and datasets may hold URLs, too."""
+    allowed_hosts: tuple[str, ...] = Field(default=(), exclude_if=not_)
+    """Where images given by URL may be fetched: `images.example.org`, `*.example.org`, `host:8080`. None by default."""
     prompt: str = CAPTION_PROMPT
     """What the models are asked about every image."""
     held_out: int = Field(default=500, ge=1)
@@ -39,70 +46,79 @@ class Config(StageConfig):
     """Larger images are scaled down to this many pixels on their longer side."""
     shard_size: int = Field(default=256, ge=1)
 
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _hosts(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
+        AllowedHosts(entries)
+        return entries
 
-def run(config: Config, job: Job) -> None:
+
+def run(config: Config, job: Job, *, fetcher: Fetcher | None = None) -> None:
+    """Make the tables `samples` and `rejected`; a test may give a fetcher that reaches its own server."""
     source = fill(config.source, "data.source")
-    splits = _draw(config, source)
+    hosts = AllowedHosts(config.allowed_hosts)
+    splits, refused = _draw(config, source, hosts.screen(find_images(source), source))
     seen = _digests_there(job)
 
-    def as_written(place: str) -> str:
-        """With the recipe's variables, so that the table does not depend on where a folder lies today."""
-        return config.source + place.removeprefix(source) if place.startswith(source) else place
+    def wanted() -> Found:
+        screened = hosts.screen(find_images(source), source)
+        return (one for one in screened if isinstance(one, Rejected) or one.key in splits)
 
-    async def make_rows(found: list[FoundImage | Rejected]) -> dict[str, list[Row]]:
-        samples: list[Row] = []
-        rejected: list[Row] = []
-        for item in (open_image(one, max_side=config.max_side) for one in found):
-            if isinstance(item, SourceItem) and item.image_digest in seen:
-                item = Rejected(source=item.source, reason="the same picture stands in the source already")
-            if isinstance(item, Rejected):
-                rejected.append({"source": as_written(item.source), "reason": item.reason})
-                continue
-            seen.add(item.image_digest)
-            samples.append({**_sample(item, config.prompt, splits[item.key]), "source": as_written(item.source)})
-        return {"samples": samples, "rejected": rejected}
+    async def build(fetcher: Fetcher) -> Manifest:
+        async def make_rows(found: list[FoundImage | Rejected]) -> dict[str, list[Row]]:
+            items = await open_images(found, fetcher, max_side=config.max_side)
+            return _rows(items, config, source, splits, seen)
 
-    def wanted() -> Iterator[FoundImage | Rejected]:
-        return (one for one in find_images(source) if isinstance(one, Rejected) or one.key in splits)
+        async with fetcher:
+            return await build_table(
+                job.out,
+                "samples",
+                wanted(),
+                make_rows,
+                made_by=job.made_by,
+                shard_size=config.shard_size,
+                also={"rejected": job.out / "rejected"},
+                progress=job.progress(len(splits) + refused, "images").at,
+            )
 
-    manifest = asyncio.run(
-        build_table(
-            job.out,
-            "samples",
-            wanted(),
-            make_rows,
-            made_by=job.made_by,
-            shard_size=config.shard_size,
-            also={"rejected": job.out / "rejected"},
-            progress=job.progress(len(splits), "images").at,
-        )
-    )
+    manifest = asyncio.run(build(fetcher or Fetcher(hosts)))
     rejected = count_rows(job.out / "rejected")
     job.figures.update(samples=manifest.rows, rejected=rejected)
-    found = Counter(row["split"] for row in read_rows(job.out, columns=["split"]))
-    if not found["train"] or not found["held_out"]:
+    kept = Counter(row["split"] for row in read_rows(job.out, columns=["split"]))
+    if not kept["train"] or not kept["held_out"]:
         job.void()
         reasons = "; ".join(f"{row['source']}: {row['reason']}" for row in list(read_rows(job.out / "rejected"))[:3])
         raise UserError(
-            f"{source}: {found['train']} images to train on and {found['held_out']} held out are usable, "
+            f"{source}: {kept['train']} images to train on and {kept['held_out']} held out are usable, "
             f"at least one of each is needed{f' (rejected {rejected}: {reasons})' if rejected else ''}"
         )
 
 
-def _draw(config: Config, source: str) -> dict[str, str]:
-    """Key → split of the images that are taken."""
-    keys = [found.key for found in find_images(source) if isinstance(found, FoundImage)]
+def _draw(config: Config, source: str, found: Found) -> tuple[dict[str, str], int]:
+    """Key → split of the images that are taken, and how many places of the source hold none."""
+    keys: list[str] = []
+    refused = 0
+    first = ""
+    for one in found:
+        if isinstance(one, FoundImage):
+            keys.append(one.key)
+        else:
+            refused += 1
+            first = first or f" (rejected {one.source}: {one.reason})"
     if len(keys) < 2:
-        raise UserError(f"{source}: {len(keys)} usable images; at least 2 are needed, one to train on and one held out")
+        raise UserError(
+            f"{source}: {len(keys)} usable images; at least 2 are needed, one to train on and one held out{first}"
+        )
     ranked = sorted(keys, key=lambda key: hashlib.sha256(f"{config.seed}:{key}".encode()).digest())
     held_out = min(config.held_out, len(keys) - 1)
     warm_up = min(config.warm_up, len(keys) - 1 - held_out)
     rest = ranked[held_out + warm_up :][: config.max_train]
-    return (
+    splits = (
         dict.fromkeys(ranked[:held_out], "held_out")
         | dict.fromkeys(ranked[held_out : held_out + warm_up], "warm_up")
         | dict.fromkeys(rest, "train")
     )
+    return splits, refused
 
 
 def _digests_there(job: Job) -> set[str]:
@@ -112,6 +128,30 @@ def _digests_there(job: Job) -> set[str]:
         for shard in sorted(job.out.glob("part-*.parquet"))
         for digest in pq.read_table(shard, columns=["image_digest"])["image_digest"].to_pylist()
     }
+
+
+def _rows(
+    items: list[SourceItem | Rejected], config: Config, source: str, splits: dict[str, str], seen: set[str]
+) -> dict[str, list[Row]]:
+    """Samples and rejected; a picture that was seen is rejected, and others are added to those seen."""
+    samples: list[Row] = []
+    rejected: list[Row] = []
+    for item in items:
+        place = _as_written(item.source, config.source, source)
+        if isinstance(item, SourceItem) and item.image_digest in seen:
+            item = Rejected(source=item.source, reason="the same picture stands in the source already")
+        if isinstance(item, Rejected):
+            rejected.append({"source": place, "reason": item.reason})
+            continue
+        seen.add(item.image_digest)
+        samples.append({**_sample(item, config.prompt, splits[item.key]), "source": place})
+    return {"samples": samples, "rejected": rejected}
+
+
+def _as_written(place: str, recipe: str, source: str) -> str:
+    """With the recipe's variables, so that the table does not depend on where a folder lies today."""
+    recipe, source = recipe.removeprefix("urls:"), source.removeprefix("urls:")
+    return recipe + place.removeprefix(source) if place.startswith(source) else place
 
 
 def _sample(item: SourceItem, prompt: str, split: str) -> Row:

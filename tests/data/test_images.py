@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, features
 
 from rubricworks.data import image_digest
 from rubricworks.data.images import BadImage, normalise_image
@@ -139,3 +139,9 @@ def test_digest_is_of_the_pixels_not_of_the_encoding():
     assert image_digest(encoded(Image.new("RGB", (2, 8)), "PNG")) != image_digest(
         encoded(Image.new("RGB", (4, 4)), "PNG")
     )
+
+
+@pytest.mark.skipif(not features.check("avif"), reason="this Pillow reads no AVIF")
+def test_damaged_avif_is_refused_too():
+    with pytest.raises(BadImage, match="damaged image"):
+        normalise_image(encoded(quarters(), "AVIF").replace(b"iloc", b"free"))

@@ -114,11 +114,51 @@ def test_parquet_columns_can_be_named(tmp_path):
         list(read_source(str(path), image_column="middle"))
 
 
-def test_parquet_of_addresses_says_to_download_them(tmp_path):
+@pytest.mark.parametrize(
+    "columns",
+    [("image_url", "caption"), ("URL", "TEXT"), ("image", "texts")],
+    ids=["PixMo", "LAION", "by image column"],
+)
+def test_parquet_of_urls_gives_images_to_fetch_and_opens_none(tmp_path, columns):
     path = tmp_path / "x.parquet"
-    pq.write_table(pa.table({"image_url": ["https://example.org/a.jpg"], "caption": ["a"]}), path)
-    with pytest.raises(UserError, match="download the images first"):
-        list(read_source(str(path)))
+    urls = ["https://example.org/a.jpg", "http://example.org/b.jpg", "no url", None]
+    pq.write_table(pa.table({"id": list(range(4)), columns[0]: urls, columns[1]: ["a", None, "c", "d"]}), path)
+    first, second, third, fourth = find_images(str(path))
+    assert (first.key, first.url, first.source, first.references) == (urls[0], urls[0], urls[0], ("a",))
+    assert (second.key, second.url, second.references) == (urls[1], urls[1], ())
+    assert (third.source, third.reason) == (f"{path}#2", "not an http:// or https:// URL")
+    assert open_image(fourth) == Rejected(source=f"{path}#3", reason="the row has no image")
+    assert open_image(first) == Rejected(source=urls[0], reason="lies elsewhere and has not been fetched")
+
+
+def test_bytes_go_before_urls_and_paths_are_no_urls(tmp_path):
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"image_url": ["https://example.org/a.jpg"], "thumbnail": [picture("red")]}), path)
+    (item,) = read_source(str(path))
+    assert item.image == picture("red")
+    for column, told in (("image", "'photos/a.jpg' is no URL"), ("image_path", "call the column image_url")):
+        pq.write_table(pa.table({column: ["photos/a.jpg"]}), path)
+        with pytest.raises(UserError, match=told):
+            list(read_source(str(path)))
+
+
+def test_text_file_gives_a_url_and_its_captions_a_line(tmp_path):
+    lines = [
+        "\ufeffhttps://example.org/a.jpg",
+        "",
+        "# a note",
+        "http://example.org/b.jpg\tone\t two ",
+        "nonsense\tthree",
+    ]
+    (tmp_path / "list.txt").write_text("\r\n".join(lines), encoding="utf-8")
+    first, second, third = find_images(f"urls:{tmp_path / 'list.txt'}")
+    assert (first.key, first.url, first.references) == ("https://example.org/a.jpg", "https://example.org/a.jpg", ())
+    assert (second.key, second.references) == ("http://example.org/b.jpg", ("one", "two"))
+    assert third.source == f"{tmp_path / 'list.txt'}:5"
+    assert list(find_images(f"urls:{tmp_path}")) == [first, second, third]
+    (tmp_path / "list.txt").write_text("# nothing\n")
+    with pytest.raises(UserError, match="one URL a line"):
+        list(find_images(f"urls:{tmp_path}"))
 
 
 def test_rows_without_a_picture_and_damaged_files_are_rejected(tmp_path):
@@ -139,6 +179,12 @@ def test_dataset_saved_on_disk_is_read_split_by_split(tmp_path):
             {"image": {"bytes": picture(COLOURS[name]), "path": None}, "caption": f"picture {name}"} for name in names
         ]
         return datasets.Dataset.from_list(rows, features=features)
+
+    datasets.Dataset.from_dict({"image_url": ["https://example.org/a.jpg"], "caption": ["a"]}).save_to_disk(
+        tmp_path / "urls"
+    )
+    (found,) = find_images(str(tmp_path / "urls"))
+    assert (found.url, found.references) == ("https://example.org/a.jpg", ("a",))
 
     whole = datasets.DatasetDict({"train": split("ab"), "test": split("c")})
     whole.save_to_disk(tmp_path / "saved")

@@ -1,0 +1,89 @@
+"""Which network addresses may be connected to: public ones, checked again at the moment of connecting.
+
+A name resolves to whatever its owner likes, also to this machine, its neighbours and the cloud's metadata service. So
+every answer is checked, and the connection goes to the address that was checked, never to the name a second time.
+"""
+
+import socket
+from collections.abc import Callable
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Any
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from rubricworks.data.hosts import Refused
+
+IPAddress = IPv4Address | IPv6Address
+
+_KINDS = [
+    (ip_network(network), kind)
+    for kind, networks in {
+        "unspecified": "0.0.0.0/8 ::/128",
+        "loopback": "127.0.0.0/8 ::1/128",
+        "private": "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7 fec0::/10",
+        "link-local": "169.254.0.0/16 fe80::/10",
+        "shared by a provider's customers": "100.64.0.0/10",
+        "a cloud's own service": "168.63.129.16/32",
+        "multicast": "224.0.0.0/4 ff00::/8",
+        "reserved": "192.0.0.0/24 192.0.2.0/24 192.88.99.0/24 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 240.0.0.0/4 "
+        "2001::/23 2001:db8::/32 3fff::/20",
+    }.items()
+    for network in networks.split()
+]
+"""From IANA's special-purpose registries; Python's own lists differ from release to release."""
+_IPV6_UNICAST = ip_network("2000::/3")
+_TRANSLATED = ip_network("64:ff9b::/96")
+"""NAT64 (RFC 6052): the last 32 bits are the IPv4 address that is reached."""
+
+
+def kind_of(address: IPAddress) -> str:
+    """`public`, or what else an address is; one with an IPv4 address inside is what that one is."""
+    if isinstance(address, IPv6Address) and (inside := _embedded(address)):
+        return kind_of(inside)
+    for network, kind in _KINDS:
+        if address in network:
+            return kind
+    allotted = isinstance(address, IPv4Address) or address in _IPV6_UNICAST
+    return "public" if allotted and address.is_global else "reserved"
+
+
+def is_public(address: IPAddress) -> bool:
+    return kind_of(address) == "public"
+
+
+class CheckedResolver(AbstractResolver):
+    """Answers with addresses that may be connected to; a name with a single other one is refused altogether."""
+
+    def __init__(self, resolver: AbstractResolver, allowed: Callable[[IPAddress], bool]) -> None:
+        self._resolver, self._allowed = resolver, allowed
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        answers = await self._resolver.resolve(host, port, family)
+        for answer in answers:
+            self._check(answer["host"])
+        return answers
+
+    async def close(self) -> None:
+        await self._resolver.close()
+
+    def socket(self, place: tuple[Any, ...]) -> socket.socket:
+        """A socket for one address, asked for right before connecting. aiohttp does not resolve literal addresses."""
+        family, kind, protocol, _, address = place
+        self._check(address[0])
+        return socket.socket(family, kind, protocol)
+
+    def _check(self, text: str) -> None:
+        try:
+            address = ip_address(text)
+        except ValueError:
+            raise Refused(f"{text!r} is no address") from None
+        if not self._allowed(address):
+            raise Refused(f"address {text} is {kind_of(address)}")
+
+
+def _embedded(address: IPv6Address) -> IPv4Address | None:
+    if address in _TRANSLATED:
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour

@@ -1,0 +1,188 @@
+"""Fetching images from the network, where whoever wrote the URL or runs the server may mean harm.
+
+Only allowed hosts over http and https, only public addresses, each redirect checked like the first URL; no proxy,
+cookie or credential; sizes and times are bounded. What comes back are bytes that nobody has looked into yet.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Any, Self
+
+import aiohttp
+import stamina
+from aiohttp.abc import AbstractResolver
+from aiohttp.resolver import ThreadedResolver
+from yarl import URL
+
+from rubricworks import __version__
+from rubricworks.data.addresses import CheckedResolver, IPAddress, is_public
+from rubricworks.data.hosts import AllowedHosts, Refused, parse_url
+from rubricworks.data.images import BadImage
+
+MAX_REDIRECTS = 5
+_REDIRECTS = (301, 302, 303, 307, 308)
+_HEADERS = {
+    "User-Agent": f"rubricworks/{__version__}",
+    "Accept": "image/*, */*;q=0.5",
+    # A few bytes could unpack to gigabytes; an image is packed already.
+    "Accept-Encoding": "identity",
+}
+
+
+class NotFetched(BadImage):
+    """No image came from a URL; the message says why."""
+
+    def __init__(self, reason: str, *, retry: bool = False) -> None:
+        super().__init__(reason)
+        self.retry = retry
+
+
+class Fetcher:
+    """Fetches from allowed hosts, `at_once` images at a time; to be used as an async context manager.
+
+    Args:
+        max_bytes: of one image.
+        total_s: for one image with its redirects, in one attempt; once it is over, no other attempt begins.
+        silence_s: before an answer, and between two pieces of it.
+        attempts: where no connection comes about, the server fails (5xx), or the answer breaks off or takes too long.
+        resolver: of names; the system's by default.
+        tls: whom to trust; by default those whom the system trusts.
+        addresses_allowed: for tests, whose servers are on loopback.
+    """
+
+    def __init__(
+        self,
+        hosts: AllowedHosts,
+        *,
+        max_bytes: int = 20_000_000,
+        at_once: int = 16,
+        total_s: float = 60.0,
+        connect_s: float = 10.0,
+        silence_s: float = 15.0,
+        attempts: int = 3,
+        resolver: AbstractResolver | None = None,
+        tls: ssl.SSLContext | None = None,
+        addresses_allowed: Callable[[IPAddress], bool] = is_public,
+    ) -> None:
+        self.at_once = at_once
+        self._hosts, self._max_bytes, self._total_s, self._attempts = hosts, max_bytes, total_s, attempts
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=silence_s)
+        self._resolver, self._tls, self._addresses_allowed = resolver, tls, addresses_allowed
+        self._session: aiohttp.ClientSession
+
+    async def __aenter__(self) -> Self:
+        checked = CheckedResolver(self._resolver or ThreadedResolver(), self._addresses_allowed)
+        connector = aiohttp.TCPConnector(
+            resolver=checked, socket_factory=checked.socket, ssl=self._tls or True, limit=self.at_once
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=_HEADERS,
+            timeout=self._timeout,
+            trust_env=False,
+            auto_decompress=False,
+        )
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self._session.close()
+
+    async def fetch(self, url: str) -> bytes:
+        """What lies at a URL.
+
+        Raises:
+            BadImage: it is refused, is not there, is too large, or the tries are used up.
+        """
+        parsed = parse_url(url)
+        async for attempt in stamina.retry_context(
+            on=lambda error: isinstance(error, NotFetched) and error.retry,
+            attempts=self._attempts,
+            timeout=self._total_s,
+            wait_initial=0.5,
+            wait_max=5.0,
+        ):
+            with attempt:
+                return await self._attempt(parsed)
+        raise AssertionError("unreachable: stamina returns or raises")
+
+    async def _attempt(self, url: URL) -> bytes:
+        try:
+            async with asyncio.timeout(self._total_s):
+                return await self._follow(url)
+        except BadImage:
+            raise
+        except aiohttp.ConnectionTimeoutError:
+            raise NotFetched(f"no connection within {self._timeout.sock_connect:g} s", retry=True) from None
+        except aiohttp.ServerTimeoutError:
+            raise NotFetched(f"the server was silent for {self._timeout.sock_read:g} s", retry=True) from None
+        except TimeoutError:
+            raise NotFetched(f"took longer than {self._total_s:g} s", retry=True) from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise _failure(error) from None
+
+    async def _follow(self, url: URL) -> bytes:
+        answer = await self._ask(url)
+        for _ in range(MAX_REDIRECTS):
+            if isinstance(answer, bytes):
+                return answer
+            try:
+                url = self._next(url, answer)
+                answer = await self._ask(url)
+            except Refused as error:
+                raise NotFetched(f"redirect refused: {error}") from None
+        if isinstance(answer, bytes):
+            return answer
+        raise NotFetched(f"more than {MAX_REDIRECTS} redirects")
+
+    def _next(self, url: URL, location: str) -> URL:
+        """Where a redirect leads; raises Refused unless it may be followed there."""
+        try:
+            target = parse_url(str(url.join(URL(location))))
+        except ValueError as error:
+            raise Refused(str(error) if isinstance(error, Refused) else "not a URL") from None
+        if url.scheme == "https" and target.scheme == "http":
+            raise Refused(f"it leads from https to http, to {target.host}")
+        return target
+
+    async def _ask(self, url: URL) -> bytes | str:
+        """The content, or the Location to which a redirect leads."""
+        self._hosts.check(url)
+        async with self._session.get(url, allow_redirects=False) as answer:
+            if answer.status in _REDIRECTS and "Location" in answer.headers:
+                return answer.headers["Location"]
+            return await self._body(answer)
+
+    async def _body(self, answer: aiohttp.ClientResponse) -> bytes:
+        if answer.status != 200:
+            raise NotFetched(f"HTTP {answer.status}", retry=answer.status >= 500)
+        packing = answer.headers.get("Content-Encoding", "identity").strip().lower()
+        if packing not in ("", "identity"):
+            raise NotFetched(f"packed with {packing[:20]}, which was not asked for")
+        too_large = NotFetched(f"larger than {self._max_bytes / 1e6:g} MB")
+        if (answer.content_length or 0) > self._max_bytes:
+            raise too_large
+        pieces = bytearray()
+        async for piece in answer.content.iter_any():
+            pieces += piece
+            if len(pieces) > self._max_bytes:
+                raise too_large
+        return bytes(pieces)
+
+
+def _failure(error: Exception) -> NotFetched:
+    """What went wrong, in words; aiohttp's own text names hosts and headers."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
+        return NotFetched("the TLS certificate or handshake was not accepted")
+    if isinstance(error, aiohttp.ClientResponseError):
+        return NotFetched("the answer is not HTTP")
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        reason = "the host name does not resolve"
+    elif isinstance(error, aiohttp.ClientConnectorError):
+        reason = f"cannot connect: {error.os_error.strerror or 'no reason given'}"
+    elif isinstance(error, aiohttp.ClientPayloadError):
+        reason = "the answer broke off"
+    else:
+        reason = f"the connection failed ({type(error).__name__})"
+    return NotFetched(reason, retry=True)
