@@ -32,7 +32,7 @@ def init(images: str, endpoint: str, model: str | None, api_key_env: str | None,
     named = model or _only_model(endpoint, api_key_env)
     template = recipe_path("one-endpoint").read_text(encoding="utf-8")
     text = (
-        template.replace("${RUBRICWORKS_IMAGES}", images if "://" in images else str(Path(images).absolute()))
+        template.replace("${RUBRICWORKS_IMAGES}", _from_anywhere(images))
         .replace("${RUBRICWORKS_ENDPOINT}", endpoint)
         .replace("Qwen/Qwen2.5-VL-72B-Instruct", named)
         .replace("Qwen/Qwen2.5-VL-3B-Instruct", student)
@@ -43,6 +43,16 @@ def init(images: str, endpoint: str, model: str | None, api_key_env: str | None,
     out.write_text(text, encoding="utf-8")
     load_recipe(out)
     click.echo(f"{out}: {count} images, {named} as committee, writer and judge\nnext: rubricworks doctor {out}")
+
+
+def _from_anywhere(images: str) -> str:
+    """The same source, whatever folder the recipe is run in."""
+    from rubricworks.data.sources import KINDS
+
+    kind, colon, path = images.partition(":")
+    if "://" in images:
+        return images
+    return f"{kind}:{Path(path).absolute()}" if colon and kind in KINDS else str(Path(images).absolute())
 
 
 def _only_model(endpoint: str, api_key_env: str | None) -> str:

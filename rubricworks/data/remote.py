@@ -19,6 +19,7 @@ from rubricworks import __version__
 from rubricworks.data.addresses import CheckedResolver, IPAddress, is_public
 from rubricworks.data.hosts import AllowedHosts, Refused, parse_url
 from rubricworks.data.images import BadImage
+from rubricworks.llm.http_errors import in_words
 
 MAX_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -172,17 +173,5 @@ class Fetcher:
 
 
 def _failure(error: Exception) -> NotFetched:
-    """What went wrong, in words; aiohttp's own text names hosts and headers."""
-    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
-        return NotFetched("the TLS certificate or handshake was not accepted")
-    if isinstance(error, aiohttp.ClientResponseError):
-        return NotFetched("the answer is not HTTP")
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        reason = "the host name does not resolve"
-    elif isinstance(error, aiohttp.ClientConnectorError):
-        reason = f"cannot connect: {error.os_error.strerror or 'no reason given'}"
-    elif isinstance(error, aiohttp.ClientPayloadError):
-        reason = "the answer broke off"
-    else:
-        reason = f"the connection failed ({type(error).__name__})"
-    return NotFetched(reason, retry=True)
+    final = aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError | aiohttp.ClientResponseError
+    return NotFetched(in_words(error), retry=not isinstance(error, final))

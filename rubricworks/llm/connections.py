@@ -18,6 +18,7 @@ import aiohttp
 from yarl import URL
 
 from rubricworks.llm.endpoint import Endpoint
+from rubricworks.llm.http_errors import in_words
 from rubricworks.llm.replicas import Replica
 
 _RETRIED_STATUSES = frozenset({408, 425, 429})
@@ -112,7 +113,7 @@ class Connections:
             raise RequestFailed(f"no answer within {waited:g} s", retry=True) from error
         except (aiohttp.ClientError, OSError) as error:
             unreachable = isinstance(error, aiohttp.ClientConnectorError)
-            raise RequestFailed(_reason(error), retry=True, unreachable=unreachable) from None
+            raise RequestFailed(in_words(error), retry=True, unreachable=unreachable) from None
         finally:
             if answer is not None:
                 answer.release()
@@ -199,21 +200,6 @@ def _proxy(url: URL) -> str | None:
     if urllib.request.proxy_bypass(url.host or ""):
         return None
     return urllib.request.getproxies().get(url.scheme)
-
-
-def _reason(error: Exception) -> str:
-    """What went wrong, in words; aiohttp's own text names hosts and headers."""
-    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
-        return "the TLS certificate or handshake was not accepted"
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return "the host name does not resolve"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return f"cannot connect: {error.os_error.strerror or 'no reason given'}"
-    if isinstance(error, aiohttp.ServerDisconnectedError | ConnectionResetError):
-        return "the server closed the connection"
-    if isinstance(error, aiohttp.ClientPayloadError):
-        return "the answer broke off"
-    return f"the connection failed ({type(error).__name__})"
 
 
 def _seconds_to_wait(retry_after: str | None) -> float | None:

@@ -30,7 +30,7 @@ async def make_rows(items):
     with open(folder.parent / "asked", "a") as asked:
         print(items[0] // 4, file=asked)
     await asyncio.sleep(pause)
-    letter = {"stage": "s", "purpose": "p", "reason": "refused", "message": "", "raw": "", "attempts": 1}
+    letter = {"stage": "s", "purpose": "p", "reason": "refused", "message": "", "raw": "", "request": "", "attempts": 1}
     return {
         "rejected": [{"source": f"{item}", "reason": "x" * item} for item in items],
         "dead_letters": [{"sample_id": f"{item}", **letter} for item in items if item % 3 == 0],

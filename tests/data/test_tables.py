@@ -159,7 +159,15 @@ def test_tables_made_in_the_same_pass_are_committed_together(tmp_path):
         if 9 in items and fail:
             raise ConnectionError("gone")
         rows = [{"source": str(item), "reason": "odd"} for item in items if item % 2]
-        letter = {"stage": "s", "purpose": "p", "reason": "refused", "message": "", "raw": "", "attempts": 1}
+        letter = {
+            "stage": "s",
+            "purpose": "p",
+            "reason": "refused",
+            "message": "",
+            "raw": "",
+            "request": "",
+            "attempts": 1,
+        }
         return {"rejected": rows, "dead_letters": [{"sample_id": str(i), **letter} for i in items if i % 2 == 0]}
 
     beside = tmp_path / "dead_letters"

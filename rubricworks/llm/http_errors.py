@@ -1,0 +1,19 @@
+"""What went wrong on the way to a server, in words: aiohttp's own texts name hosts and headers."""
+
+import aiohttp
+
+
+def in_words(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
+        return "the TLS certificate or handshake was not accepted"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return "the answer is not HTTP"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "the host name does not resolve"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"cannot connect: {error.os_error.strerror or 'no reason given'}"
+    if isinstance(error, aiohttp.ServerDisconnectedError | ConnectionResetError):
+        return "the server closed the connection"
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return "the answer broke off"
+    return f"the connection failed ({type(error).__name__})"
