@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,14 @@ class Said:
     delay: float = 0.0
     cut: bool = False
     """Break the connection in the middle of the body."""
+    reset: bool = False
+    """Break it with a reset instead of a goodbye."""
+    drip: float = 0.0
+    """Seconds between two bytes of the body."""
+    chunked: bool = False
+    """Send the body without saying how long it is."""
+    bare: bool = False
+    """The body is all that is sent: no status line, no headers."""
 
 
 @dataclass
@@ -30,6 +39,10 @@ class Heard:
     headers: dict[str, str]
     body: dict[str, Any]
     text: str
+    at: float
+    """By `time.monotonic`."""
+    said: Said | None = None
+    """What was answered."""
 
 
 def say(
@@ -98,20 +111,38 @@ class ScriptedServer:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         text = await request.text()
         body = json.loads(text) if text else {}
-        self.heard.append(Heard(request.path, dict(request.headers), body, text))
+        heard = Heard(request.path, dict(request.headers), body, text, time.monotonic())
+        self.heard.append(heard)
         number = len(self.heard) - 1
         script = self.script
-        said = script(number, body) if callable(script) else script[min(number, len(script) - 1)]
+        said = heard.said = script(number, body) if callable(script) else script[min(number, len(script) - 1)]
         self._busy += 1
         self.busiest = max(self.busiest, self._busy)
         try:
             await asyncio.sleep(said.delay)
         finally:
             self._busy -= 1
-        if not said.cut:
-            return web.Response(status=said.status, body=said.body, headers=said.headers)
-        broken = web.StreamResponse(headers={**said.headers, "Content-Length": str(len(said.body))})
-        await broken.prepare(request)
-        await broken.write(said.body[: len(said.body) // 2])
+        if said.cut or said.reset or said.drip or said.chunked or said.bare:
+            return await _misbehave(request, said)
+        return web.Response(status=said.status, body=said.body, headers=said.headers)
+
+
+async def _misbehave(request: web.Request, said: Said) -> web.StreamResponse:
+    length = {} if said.chunked else {"Content-Length": str(len(said.body))}
+    answer = web.StreamResponse(status=said.status, headers={**said.headers, **length})
+    if said.bare:
+        request.transport.write(said.body)
         request.transport.close()
-        return broken
+        return answer
+    await answer.prepare(request)
+    if said.drip:
+        for byte in said.body:
+            await answer.write(bytes([byte]))
+            await asyncio.sleep(said.drip)
+    elif said.cut or said.reset:
+        await answer.write(said.body[: len(said.body) // 2])
+        await asyncio.sleep(0.01)
+        request.transport.abort() if said.reset else request.transport.close()
+    else:
+        await answer.write(said.body)
+    return answer
