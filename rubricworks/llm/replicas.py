@@ -12,6 +12,7 @@ from yarl import URL
 _FAILURES = 3
 _FIRST_REST_S = 1.0
 _LONGEST_REST_S = 30.0
+_DOUBLINGS = 5
 
 
 @dataclass(eq=False)
@@ -25,17 +26,21 @@ class Replica:
     """In a row."""
     rests: int = 0
     """In a row: no good answer since the first of them."""
+    rested_at: float = 0.0
+    """When the last rest began."""
     out_until: float = 0.0
 
     def succeeded(self) -> None:
         self.failures = self.rests = 0
         self.out_until = 0.0
 
-    def failed(self, *, unreachable: bool) -> None:
+    def failed(self, sent_at: float, *, unreachable: bool) -> None:
+        """A request that was sent then failed; one sent before the last rest began is no news."""
         self.failures += 1
-        if unreachable or self.failures >= _FAILURES or self.rests:
-            self.out_until = time.monotonic() + min(_FIRST_REST_S * 2**self.rests, _LONGEST_REST_S)
-            self.rests += 1
+        if sent_at > self.rested_at and (unreachable or self.failures >= _FAILURES or self.rests):
+            self.rested_at = time.monotonic()
+            self.out_until = self.rested_at + min(_FIRST_REST_S * 2**self.rests, _LONGEST_REST_S)
+            self.rests = min(self.rests + 1, _DOUBLINGS)
 
 
 def choose(replicas: list[Replica]) -> Replica:

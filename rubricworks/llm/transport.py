@@ -96,7 +96,7 @@ class Transport:
             except RequestFailed as error:
                 error.sent = sent
                 if error.unreachable or error.status >= 500 or not error.status:
-                    replica.failed(unreachable=error.unreachable)
+                    replica.failed(sent_at, unreachable=error.unreachable)
                 self._heed(error, sent_at)
             finally:
                 replica.in_flight -= 1
