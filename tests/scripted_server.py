@@ -84,6 +84,8 @@ class ScriptedServer:
         return [heard for heard in self.heard if heard.path.endswith("/chat/completions")]
 
     def close(self) -> None:
+        if self._loop.is_closed():
+            return
         self._run(self._stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

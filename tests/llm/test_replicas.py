@@ -1,0 +1,190 @@
+"""Several servers of one model, all real: who is asked, who is left out, and who comes back."""
+
+import asyncio
+import time
+from collections import Counter
+
+import pytest
+import stamina
+from scripted_server import fail, say
+from yarl import URL
+
+from rubricworks.llm import ChatClient, ChatError, Endpoint
+from rubricworks.llm.replicas import Replica, choose
+from rubricworks.rubrics import ErrorClass
+
+ASK = [{"role": "user", "content": "?"}]
+
+
+def good(delay: float = 0.0):
+    said = say("good")
+    said.delay = delay
+    return said
+
+
+def endpoint(*servers, **options) -> Endpoint:
+    first, *others = [server if isinstance(server, str) else server.url for server in servers]
+    return Endpoint(url=first, replicas=tuple(others), **{"model": "m", "concurrency": 12, **options})
+
+
+async def ask(client: ChatClient, count: int, start: int = 0) -> Counter:
+    """What became of so many calls at once."""
+    calls = (client.chat(ASK, seed=start + number) for number in range(count))
+    replies = await asyncio.gather(*calls, return_exceptions=True)
+    return Counter(reply.error_class if isinstance(reply, ChatError) else reply.value for reply in replies)
+
+
+def test_a_rest_is_one_second_then_two_up_to_half_a_minute_however_many_were_in_flight():
+    replica, rests = Replica(URL(), URL()), []
+    for _ in range(40):
+        sent_at = time.monotonic()
+        for _ in range(20):
+            replica.failed(sent_at, unreachable=True)
+        rests.append(replica.out_until - replica.rested_at)
+        assert 0 <= replica.rested_at - sent_at < 1
+    assert rests[:8] == pytest.approx([1, 2, 4, 8, 16, 30, 30, 30])
+    assert rests[8:] == pytest.approx([30] * 32)
+    replica.succeeded()
+    replica.failed(time.monotonic(), unreachable=True)
+    assert replica.out_until - replica.rested_at == pytest.approx(1)
+
+
+def test_one_request_tries_a_server_that_was_out_and_the_longest_out_is_asked_when_all_are():
+    well, out = Replica(URL(), URL(), in_flight=5), Replica(URL(), URL())
+    for number in range(3):
+        assert choose([well, out]) is out, number
+        out.failed(time.monotonic(), unreachable=False)
+    assert choose([well, out]) is well
+    out.out_until = 0.0
+    assert [choose([well, out]) for _ in range(3)] == [out, well, well]
+    well.failed(time.monotonic(), unreachable=True)
+    out.failed(time.monotonic(), unreachable=True)
+    assert choose([well, out]) is well
+
+
+def test_requests_in_flight_are_the_same_everywhere(serve):
+    servers = [serve([good(0.05)]) for _ in range(3)]
+
+    async def run():
+        async with ChatClient(endpoint(*servers)) as client:
+            return await ask(client, 12)
+
+    assert asyncio.run(run()) == {"good": 12}
+    assert [server.busiest for server in servers] == [4, 4, 4]
+    assert [len(server.chats) for server in servers] == [4, 4, 4]
+
+
+def test_a_slow_server_gets_fewer_requests_and_holds_no_more_than_its_share(serve):
+    servers = [serve([good(delay)]) for delay in (0.1, 0.01, 0.01)]
+
+    async def run():
+        async with ChatClient(endpoint(*servers)) as client:
+            return await ask(client, 150)
+
+    assert asyncio.run(run()) == {"good": 150}
+    slow, *quick = (len(server.chats) for server in servers)
+    assert slow < min(quick) / 2
+    assert servers[0].busiest <= 5
+
+
+@pytest.mark.usefixtures("quick_retries")
+def test_a_dead_server_is_left_out_and_taken_up_again_when_it_is_back(serve):
+    alive, dying = serve([good(0.002)]), serve([good(0.002)])
+    port = dying.port
+
+    async def run():
+        async with ChatClient(endpoint(alive, dying)) as client:
+            assert await ask(client, 20) == {"good": 20}
+            assert len(dying.chats) > 3
+            dying.close()
+            before = client.totals.requests
+            assert await ask(client, 200, 100) == {"good": 200}
+            refused = client.totals.requests - before - 200
+            # Those in flight when it died, and one that tries it each second.
+            assert 1 <= refused <= 12 + 3
+            assert len(alive.chats) + len(dying.chats) == 220
+
+            back = serve([good(0.002)], port=port)
+            asked, deadline = 1_000, time.monotonic() + 20
+            while not back.chats and time.monotonic() < deadline:
+                assert await ask(client, 10, asked) == {"good": 10}
+                asked += 10
+                await asyncio.sleep(0.05)
+            alive.heard.clear()
+            back.heard.clear()
+            assert await ask(client, 100, asked) == {"good": 100}
+            assert (len(alive.chats) + len(back.chats), len(back.chats) > 30) == (100, True)
+
+    asyncio.run(run())
+
+
+@pytest.mark.usefixtures("quick_retries")
+def test_a_server_that_fails_three_times_in_a_row_is_left_out_until_it_is_mended(serve):
+    stamina.set_testing(True, attempts=4)
+    healthy, broken = serve([good(0.005)]), serve([fail(500)])
+
+    async def run():
+        async with ChatClient(endpoint(broken, healthy, concurrency=1)) as client:
+            for number in range(40):
+                assert await ask(client, 1, number) == {"good": 1}
+            assert 3 <= len(broken.chats) <= 5
+            broken.script = [good()]
+            number, deadline = 100, time.monotonic() + 20
+            while broken.chats[-1].said.status != 200 and time.monotonic() < deadline:
+                assert await ask(client, 1, number) == {"good": 1}
+                number += 1
+                await asyncio.sleep(0.02)
+            assert broken.chats[-1].said.status == 200
+
+    asyncio.run(run())
+
+
+@pytest.mark.usefixtures("quick_retries")
+def test_a_question_that_is_refused_speaks_of_the_question_and_not_of_the_server(serve):
+    servers = [serve([fail(400, "too long")]), serve([fail(400, "too long")])]
+
+    async def run():
+        async with ChatClient(endpoint(*servers)) as client:
+            return await ask(client, 40)
+
+    assert asyncio.run(run()) == {ErrorClass.TRANSPORT: 40}
+    assert sum(len(server.chats) for server in servers) == 40
+    assert min(len(server.chats) for server in servers) >= 10
+
+
+@pytest.mark.usefixtures("quick_retries")
+def test_when_all_are_dead_calls_end_as_transport_errors_and_go_through_once_one_is_back(serve):
+    servers = [serve([good()]) for _ in range(3)]
+    ports = [server.port for server in servers]
+    for server in servers:
+        server.close()
+
+    async def run():
+        async with ChatClient(endpoint(*servers)) as client:
+            assert await ask(client, 30) == {ErrorClass.TRANSPORT: 30}
+            assert client.totals.errors == {ErrorClass.TRANSPORT: 30}
+            assert client.totals.requests == 90
+            assert client.limiter.in_flight == 0
+            back = serve([good()], port=ports[2])
+            number, deadline = 100, time.monotonic() + 20
+            while not back.chats and time.monotonic() < deadline:
+                await ask(client, 1, number)
+                number += 1
+            assert await ask(client, 30, 1_000) == {"good": 30}
+
+    asyncio.run(run())
+
+
+def test_each_server_is_sent_the_same_key_and_path(serve, monkeypatch):
+    monkeypatch.setenv("JUDGE_KEY", "k-1")
+    servers = [serve([good(0.02)]) for _ in range(2)]
+    bare = f"http://127.0.0.1:{servers[1].port}"
+
+    async def run():
+        async with ChatClient(endpoint(servers[0], bare, api_key_env="JUDGE_KEY")) as client:
+            return await ask(client, 4)
+
+    assert asyncio.run(run()) == {"good": 4}
+    heard = [heard for server in servers for heard in server.heard]
+    assert {(one.path, one.headers["Authorization"]) for one in heard} == {("/v1/chat/completions", "Bearer k-1")}
+    assert [len(server.heard) for server in servers] == [2, 2]
