@@ -2,7 +2,8 @@
 
 Everything is measured here and now, ours and the peer in alternating rounds, against a canned judge in another process.
 Where there are two cores, the judge has one and all that asks shares the other. Ours does its whole work: a new cache
-file, answers validated, limiter, totals. autorubric runs in an environment of its own, which `--install-peers` makes.
+file, answers validated, limiter, ledger and budget. autorubric runs in an environment of its own, which
+`--install-peers` makes. `--quick` is for a look: its laps are so short that opening and closing files counts.
 
 Rates are medians of the rounds, with their range; the ratio is the median of the rounds' ratios. The last columns are
 of the asking process: its CPU time, and how much of its core it used. Near 100 %, it is what the rate depends on; far

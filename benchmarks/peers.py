@@ -17,7 +17,7 @@ from yarl import URL
 
 from benchmarks.questions import ANSWER, Judgment, text_messages
 from benchmarks.rounds import Call, Lap
-from rubricworks.llm import ChatClient, Endpoint
+from rubricworks.llm import Budget, ChatClient, Endpoint, Spending
 
 Messages = Callable[[int], list[dict[str, Any]]]
 MODEL = "judge"
@@ -26,15 +26,17 @@ AUTORUBRIC = "autorubric==1.6.1"
 
 @asynccontextmanager
 async def ours(url: str, messages: Messages, concurrency: int = 32) -> AsyncIterator[Call]:
-    """`ChatClient.chat` with all that it does: a new cache file, validation, limiter, totals."""
+    """`ChatClient.chat` with all that it does: a new cache file, validation, limiter, and a ledger under a budget."""
     endpoint = Endpoint(url=url, model=MODEL, concurrency=concurrency)
     with tempfile.TemporaryDirectory() as folder:
-        async with ChatClient(endpoint, cache=Path(folder) / "cache.sqlite") as client:
+        spending = Spending(Path(folder) / "spending.sqlite", "benchmark", Budget(tokens=10**15))
+        async with ChatClient(endpoint, cache=Path(folder) / "cache.sqlite", spending=spending) as client:
 
             async def call(number: int) -> None:
                 await client.chat(messages(number), Judgment)
 
             yield call
+        spending.close()
 
 
 @asynccontextmanager

@@ -8,48 +8,30 @@ It may be called from any event loop, also from several at once (TRL awaits rewa
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, overload
 
 from pydantic import BaseModel
 from pydantic_core import from_json, to_json
 
 from rubricworks.errors import UserError
 from rubricworks.llm import telemetry
-from rubricworks.llm.answers import Answer, parse_json
+from rubricworks.llm.answers import Answer
 from rubricworks.llm.cache import AnswerCache
 from rubricworks.llm.endpoint import Endpoint
 from rubricworks.llm.errors import ChatError
 from rubricworks.llm.limiter import Limiter
+from rubricworks.llm.question import REPAIR_TURNS, Messages, Question, Reply
 from rubricworks.llm.request import BYTES_PER_TOKEN, Request, RequestFrame
 from rubricworks.llm.spending import BudgetReached, Spending
 from rubricworks.llm.transport import Transport
 from rubricworks.llm.usage import Totals, Usage
 from rubricworks.rubrics import ErrorClass
 
-T = TypeVar("T")
 Model = TypeVar("Model", bound=BaseModel)
-Messages = Sequence[dict[str, Any]]
-
-_REPAIR_TURNS = 2
-_NOTHING = Usage()
-_SHOWN_BACK = 20_000
-"""Characters of a malformed answer that a repair turn shows the model."""
-
-
-class Reply(NamedTuple, Generic[T]):
-    """A good answer."""
-
-    value: T
-    """The validated value, or the text when no response model was given."""
-    raw: str
-    usage: Usage
-    """Of the call that first got this answer, also when it comes from the cache."""
-    cached: bool
-
-
 OnFailure = Callable[[ChatError, "ChatClient"], None]
+_NOTHING = Usage()
 
 
 class ChatClient:
@@ -175,7 +157,7 @@ class ChatClient:
                 del flying[key]
         return reply
 
-    def _recall(self, key: bytes, question: "Question") -> Reply[Any] | None:
+    def _recall(self, key: bytes, question: Question) -> Reply[Any] | None:
         assert self._cache is not None
         if (kept := self._cache.get(key)) is None:
             return None
@@ -187,24 +169,29 @@ class ChatClient:
         self.totals.count_cached()
         return Reply(value, raw, Usage(prompt_tokens, completion_tokens, cost), cached=True)
 
-    async def _ask_in_span(self, question: "Question", request: Request) -> Reply[Any]:
+    async def _ask_in_span(self, question: Question, request: Request) -> Reply[Any]:
         assert self._span is not None
         with self._span() as span:
             reply = await self._ask(question, request)
             telemetry.tell(span, reply.usage)
             return reply
 
-    async def _ask(self, question: "Question", request: Request) -> Reply[Any]:
+    async def _ask(self, question: Question, request: Request) -> Reply[Any]:
         """One answer over the network, with repair turns."""
-        usage, reserved, requests, started = _NOTHING, _NOTHING, 0, time.perf_counter()
+        usage, requests, started = _NOTHING, 0, time.perf_counter()
+        reserved_tokens, reserved_dollars = 0, 0.0
         spending = self._spending
-        body, repairs_left = request.body, _REPAIR_TURNS if question.response is not None else 0
+        body, repairs_left = request.body, REPAIR_TURNS if question.response is not None else 0
         try:
             while True:
                 if spending is not None and spending.capped:
-                    reserved = reserved.plus(
-                        await self._reserve(request.tokens + len(body) - len(request.body), requests)
-                    )
+                    tokens = request.tokens + (len(body) - len(request.body)) // BYTES_PER_TOKEN
+                    dollars = self.endpoint.cost(tokens, self.endpoint.max_tokens)
+                    tokens += self.endpoint.max_tokens
+                    if not spending.reserve_at_once(tokens, dollars):
+                        await self._wait_for_budget(tokens, dollars, requests)
+                    reserved_tokens += tokens
+                    reserved_dollars += dollars
                 delivery = await self._transport.complete(body)
                 requests += delivery.requests
                 usage = usage.plus(self._usage(delivery.answer, request))
@@ -230,21 +217,16 @@ class ChatClient:
         finally:
             if spending is not None:
                 if spending.capped:
-                    spending.settle(reserved, usage)
+                    spending.settle(reserved_tokens, reserved_dollars, usage)
                 spending.note()
         return Reply(value, text or "", usage, cached=False)
 
-    async def _reserve(self, prompt_tokens: int, requests: int) -> Usage:
-        """Set aside what one request may cost at most."""
+    async def _wait_for_budget(self, tokens: int, dollars: float, requests: int) -> None:
         assert self._spending is not None
-        most = Usage(
-            prompt_tokens, self.endpoint.max_tokens, self.endpoint.cost(prompt_tokens, self.endpoint.max_tokens)
-        )
         try:
-            await self._spending.reserve(most)
+            await self._spending.reserve(tokens, dollars)
         except BudgetReached as error:
             raise self._error(ErrorClass.BUDGET, str(error), "", requests) from None
-        return most
 
     def _usable_text(self, answer: Answer, requests: int) -> str | None:
         if answer.refusal or answer.finish == "content_filter":
@@ -265,30 +247,3 @@ class ChatClient:
     def _error(self, error_class: ErrorClass, message: str, raw: str, attempts: int) -> ChatError:
         who = f"{self.purpose} {self.endpoint.label}" if self.purpose else self.endpoint.label
         return ChatError(error_class, f"{who}: {message}", raw, attempts)
-
-
-class Question(NamedTuple):
-    """What is asked, and what an answer must be like."""
-
-    frame: RequestFrame
-    messages: Messages
-    seed: int
-    response: type[Any] | None
-    check: Callable[[Any], None] | None
-
-    def value(self, text: str | None) -> Any:
-        """Raises ValueError when the text does not hold what was asked for."""
-        if text is None:
-            raise ValueError("the answer is empty")
-        if self.response is None:
-            return text
-        value = parse_json(text, self.response)
-        if self.check is not None:
-            self.check(value)
-        return value
-
-    def repaired(self, text: str, error: str) -> bytes:
-        """The request again, with the model's own answer and what is wrong with it."""
-        complaint = f"That answer cannot be used: {error}. Answer again, with nothing but the JSON object asked for."
-        turn = [{"role": "assistant", "content": text[:_SHOWN_BACK]}, {"role": "user", "content": complaint}]
-        return self.frame.encode([*self.messages, *turn], self.seed).body

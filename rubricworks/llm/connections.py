@@ -17,11 +17,13 @@ from typing import Self
 import aiohttp
 from yarl import URL
 
+from rubricworks.llm.deadlines import Deadlines
 from rubricworks.llm.endpoint import Endpoint
 from rubricworks.llm.http_errors import in_words
 from rubricworks.llm.replicas import Replica
 
 _RETRIED_STATUSES = frozenset({408, 425, 429})
+_CONNECT_S = 10.0
 _LARGEST_ANSWER = 8 * 2**20
 """Bytes. 16,000 tokens of text are 100 kB."""
 _LONGEST_WAIT_S = 60.0
@@ -34,6 +36,7 @@ class Lane:
     """What belongs to one event loop."""
 
     session: aiohttp.ClientSession
+    deadlines: Deadlines
     replicas: list[Replica]
     flying: dict[bytes, list["asyncio.Future[None]"]] = field(default_factory=dict)
     """Cached calls in flight by key, with those that wait for one instead of asking again."""
@@ -79,7 +82,6 @@ class Connections:
         self._endpoint = endpoint
         self._lanes: dict[asyncio.AbstractEventLoop, Lane] = {}
         weakref.finalize(self, _abandon_all, self._lanes)
-        self._timeout = self._limits(endpoint.timeout_s)
         self._key = b""
 
     def lane(self) -> Lane:
@@ -88,35 +90,31 @@ class Connections:
             lane = self._lanes[loop] = self._open_lane()
         return lane
 
-    async def exchange(
-        self, lane: Lane, method: str, url: URL, body: bytes | None = None, timeout_s: float | None = None
-    ) -> bytes:
+    async def exchange(self, lane: Lane, method: str, url: URL, body: bytes | None = None) -> bytes:
         """One request without retries.
 
         Raises:
             RequestFailed: no answer, or one whose status is not 200.
         """
-        answer = None
+        task = lane.deadlines.begin()
         try:
-            answer = await lane.session.request(
-                method,
-                url,
-                data=body,
-                allow_redirects=False,
-                timeout=self._timeout if timeout_s is None else self._limits(timeout_s),
-            )
+            answer = await lane.session.request(method, url, data=body, allow_redirects=False)
             length = answer.content_length
             fits = length is not None and length <= _LARGEST_ANSWER
             payload = await (answer.read() if fits else _bounded(answer))
-        except TimeoutError as error:
-            waited = timeout_s or self._endpoint.timeout_s
-            raise RequestFailed(f"no answer within {waited:g} s", retry=True) from error
+        except asyncio.CancelledError as error:
+            if not lane.deadlines.end(task):
+                raise
+            raise RequestFailed(f"no answer within {self._endpoint.timeout_s:g} s", retry=True) from error
+        except aiohttp.ConnectionTimeoutError:
+            raise RequestFailed(f"no connection within {_CONNECT_S:g} s", retry=True, unreachable=True) from None
+        except TimeoutError:
+            raise RequestFailed(f"silent for {self._endpoint.read_timeout_s} s", retry=True) from None
         except (aiohttp.ClientError, OSError) as error:
             unreachable = isinstance(error, aiohttp.ClientConnectorError)
             raise RequestFailed(in_words(error), retry=True, unreachable=unreachable) from None
         finally:
-            if answer is not None:
-                answer.release()
+            lane.deadlines.end(task)
         if self._key and self._key in payload:
             payload = payload.replace(self._key, b"***")
         status = answer.status
@@ -158,24 +156,27 @@ class Connections:
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=headers,
             proxy=_proxy(bases[0]),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=self._endpoint.read_timeout_s),
         )
-        return Lane(session, [Replica(base / "chat" / "completions", base / "models") for base in bases])
-
-    def _limits(self, seconds: float) -> aiohttp.ClientTimeout:
-        return aiohttp.ClientTimeout(
-            total=seconds, sock_connect=min(10.0, seconds), sock_read=self._endpoint.read_timeout_s
+        return Lane(
+            session,
+            Deadlines(self._endpoint.timeout_s),
+            [Replica(base / "chat" / "completions", base / "models") for base in bases],
         )
 
 
 async def _bounded(answer: aiohttp.ClientResponse) -> bytes:
-    """The body, unless it is larger than any answer."""
+    """The body, unless it is larger than any answer. Like `read`, it closes what it could not finish."""
     pieces, size = [], 0
-    async for piece in answer.content.iter_any():
-        pieces.append(piece)
-        size += len(piece)
-        if size > _LARGEST_ANSWER:
-            answer.close()
-            raise RequestFailed(f"the answer is larger than {_LARGEST_ANSWER // 2**20} MiB")
+    try:
+        async for piece in answer.content.iter_any():
+            pieces.append(piece)
+            size += len(piece)
+            if size > _LARGEST_ANSWER:
+                raise RequestFailed(f"the answer is larger than {_LARGEST_ANSWER // 2**20} MiB")
+    except BaseException:
+        answer.close()
+        raise
     return b"".join(pieces)
 
 

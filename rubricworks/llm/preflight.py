@@ -55,11 +55,11 @@ async def _request(endpoint: Endpoint, method: str, path: str, body: bytes | Non
 
     Every replica is asked, and all must answer; the first one's answer is returned.
     """
-    connections = Connections(endpoint)
+    connections = Connections(endpoint.model_copy(update={"timeout_s": timeout_s}))
     try:
         lane = connections.lane()
         urls = [replica.models_url if path == "models" else replica.chat_url for replica in lane.replicas]
-        answers = [await connections.exchange(lane, method, url, body, timeout_s) for url in urls]
+        answers = [await connections.exchange(lane, method, url, body) for url in urls]
         return answers[0]
     finally:
         await connections.close()

@@ -7,6 +7,7 @@ that spend at the same time may together exceed a cap by what they spend between
 """
 
 import asyncio
+import math
 import sqlite3
 import threading
 import time
@@ -76,14 +77,18 @@ class Spending:
         self._lock = threading.Lock()
         self._accounts: list[tuple[str, str, Totals, dict[str, Any]]] = []
         """Purpose, model, what its client counts, and what of that the file has."""
-        self._spent = self._reserved = Usage()
+        self._tokens, self._dollars = 0, 0.0
+        """Spent so far, by all of the run."""
+        self._reserved_tokens, self._reserved_dollars = 0, 0.0
+        self._most_tokens = math.inf if self.budget.tokens is None else self.budget.tokens
+        self._most_dollars = math.inf if self.budget.dollars is None else self.budget.dollars
         self._written = time.monotonic()
         try:
             self._file = sqlite3.connect(path, timeout=_LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False)
             self._file.execute("PRAGMA synchronous = NORMAL")
             for table in _TABLES:
                 self._file.execute(table)
-            self._spent = self._sum()
+            self._tokens, self._dollars = self._sum()
         except sqlite3.Error as error:
             raise self._unusable(error) from error
 
@@ -92,32 +97,46 @@ class Spending:
         with self._lock:
             self._accounts.append((purpose, model, totals, Totals().as_dict()))
 
-    async def reserve(self, most: Usage) -> None:
+    def reserve_at_once(self, tokens: int, dollars: float) -> bool:
+        """Set aside what a call may cost at most, if it fits beside all that is reserved already."""
+        with self._lock:
+            fits = (
+                self._tokens + self._reserved_tokens + tokens <= self._most_tokens
+                and self._dollars + self._reserved_dollars + dollars <= self._most_dollars
+            )
+            if fits:
+                self._reserved_tokens += tokens
+                self._reserved_dollars += dollars
+            return fits
+
+    async def reserve(self, tokens: int, dollars: float) -> None:
         """Set aside what a call may cost at most; waits while only calls in flight stand in the way.
 
         Raises:
             BudgetReached: it does not fit under a cap.
         """
-        while True:
-            with self._lock:
-                if reason := self._excess(self._spent.plus(most)):
-                    self.exhausted = True
-                    raise BudgetReached(reason)
-                if not self._excess(self._spent.plus(self._reserved).plus(most)):
-                    self._reserved = self._reserved.plus(most)
-                    return
+        while not self.reserve_at_once(tokens, dollars):
+            if self._tokens + tokens > self._most_tokens:
+                self.exhausted = True
+                raise BudgetReached(
+                    f"the budget of {self._most_tokens:,} tokens does not cover the next call; "
+                    f"{self._tokens:,} are spent"
+                )
+            if self._dollars + dollars > self._most_dollars:
+                self.exhausted = True
+                raise BudgetReached(
+                    f"the budget of ${self._most_dollars:,.2f} does not cover the next call; "
+                    f"${self._dollars:,.2f} are spent"
+                )
             await asyncio.sleep(_LOOK_AGAIN_S)
 
-    def settle(self, most: Usage, spent: Usage) -> None:
+    def settle(self, tokens: int, dollars: float, spent: Usage) -> None:
         """Give back what was reserved, and count what was spent."""
         with self._lock:
-            reserved = self._reserved
-            self._reserved = Usage(
-                reserved.prompt_tokens - most.prompt_tokens,
-                reserved.completion_tokens - most.completion_tokens,
-                reserved.cost - most.cost,
-            )
-            self._spent = self._spent.plus(spent)
+            self._reserved_tokens -= tokens
+            self._reserved_dollars -= dollars
+            self._tokens += spent.tokens
+            self._dollars += spent.cost
 
     def note(self) -> None:
         """Write the ledger if it is time."""
@@ -136,7 +155,7 @@ class Spending:
                         self._add((self.stage, purpose, model), now, known)
                         self._accounts[number] = (purpose, model, totals, now)
                 self._file.execute("COMMIT")
-                self._spent = self._sum()
+                self._tokens, self._dollars = self._sum()
             except sqlite3.Error as error:
                 raise self._unusable(error) from error
 
@@ -160,18 +179,9 @@ class Spending:
                     (*key, kind, fresh),
                 )
 
-    def _sum(self) -> Usage:
-        (row,) = self._file.execute("SELECT total(prompt_tokens), total(completion_tokens), total(cost) FROM spending")
-        return Usage(int(row[0]), int(row[1]), row[2])
-
-    def _excess(self, usage: Usage) -> str:
-        """Which cap this exceeds; empty if none."""
-        spent, budget = self._spent, self.budget
-        if budget.dollars is not None and usage.cost > budget.dollars:
-            return f"the budget of ${budget.dollars:,.2f} does not cover the next call; ${spent.cost:,.2f} are spent"
-        if budget.tokens is not None and usage.tokens > budget.tokens:
-            return f"the budget of {budget.tokens:,} tokens does not cover the next call; {spent.tokens:,} are spent"
-        return ""
+    def _sum(self) -> tuple[int, float]:
+        (row,) = self._file.execute("SELECT total(prompt_tokens + completion_tokens), total(cost) FROM spending")
+        return int(row[0]), row[1]
 
     def _unusable(self, error: Exception) -> UserError:
         return UserError(
