@@ -145,7 +145,8 @@ async def graders(plan: Plan) -> AsyncIterator[Row]:
 async def _grading_lap(url: str, rubrics: list[Rubric], numbers: Iterator[int], call_per: str, responses: int) -> Lap:
     sample = Sample(sample_id="s", image=b"", prompt="describe the scene")
     with tempfile.TemporaryDirectory() as folder:
-        async with ChatClient(Endpoint(url=url, model=MODEL), cache=Path(folder) / "cache.sqlite") as client:
+        endpoint = Endpoint(url=url, model=MODEL, concurrency=_WORKERS)
+        async with ChatClient(endpoint, cache=Path(folder) / "cache.sqlite") as client:
             grader = Grader(client, call_per=call_per)
 
             async def grade(responses: int) -> None:

@@ -135,12 +135,12 @@ class Grader:
                 for criterion in criteria
             )
             return _Answer(failed, "")
-        scores = sorted(reply.value.verdicts, key=lambda score: score.id)
-        verdicts = tuple(
-            Verdict(criterion=criterion.criterion, credit=score.score, reasoning=score.reasoning)
-            for criterion, score in zip(criteria, scores, strict=True)
-        )
-        return _Answer(verdicts, reply.raw)
+        scores = {score.id: score for score in reply.value.verdicts}
+        verdicts = [
+            Verdict(criterion=criterion.criterion, credit=scores[number].score, reasoning=scores[number].reasoning)
+            for number, criterion in enumerate(criteria, start=1)
+        ]
+        return _Answer(tuple(verdicts), reply.raw)
 
     def _together(self, verdicts: Sequence[Verdict]) -> Verdict:
         """One verdict of several judges' on a criterion, with the reasons of one that agrees."""
