@@ -79,7 +79,7 @@ class Judgment(BaseModel):
 def check_ids(judgment: Judgment, count: int) -> None:
     """Raise ValueError unless there is exactly one verdict for each of the ids 1..count."""
     ids = [verdict.id for verdict in judgment.verdicts]
-    if sorted(ids) != list(range(1, count + 1)):
+    if ids != (wanted := list(range(1, count + 1))) and sorted(ids) != wanted:
         raise ValueError(f"verdicts have the ids {ids}; give exactly one verdict for each id from 1 to {count}")
 
 
