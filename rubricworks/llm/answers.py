@@ -14,6 +14,7 @@ from pydantic_core import from_json
 
 Model = TypeVar("Model", bound=BaseModel)
 
+_MOST_TOKENS = 10**9
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _FENCED = re.compile(r"```(?:json|JSON)?[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
 
@@ -41,13 +42,25 @@ def read_answer(payload: bytes) -> Answer:
         text, refusal, usage = message.get("content"), message.get("refusal"), body.get("usage") or {}
         if not (text is None or isinstance(text, str)):
             raise TypeError("content is not text")
-        if text is not None and not text.isascii():
-            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # half a character fits no table
         finish = str(choice.get("finish_reason") or "")
-        prompt, completion = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
+        prompt, completion = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError("the answer does not follow the chat-completions protocol") from error
-    return Answer(text, finish, str(refusal or ""), prompt, completion)
+    return Answer(text and _whole(text), finish, _whole(str(refusal or "")), prompt, completion)
+
+
+def _whole(text: str) -> str:
+    """Half a character, which JSON can hold, fits no table."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _count(tokens: Any) -> int:
+    """Tokens as the server counts them; 0, which says nothing, for what no prompt or answer can have."""
+    try:
+        count = int(tokens or 0)
+    except (ValueError, TypeError, OverflowError):
+        return 0
+    return count if 0 <= count <= _MOST_TOKENS else 0
 
 
 def _envelope(payload: bytes) -> Any:
@@ -70,9 +83,14 @@ def parse_json(text: str, response: type[Model]) -> Model:
         fenced = list(_FENCED.finditer(text))
         if len(fenced) != 1 or fenced[0].end() != len(text):
             raise ValueError("the answer is not one JSON object")
-        text = fenced[0][1]
+        text = fenced[0][1].strip()
     try:
-        return response.model_validate(_DECODER.decode(text))
+        value, end = _DECODER.raw_decode(text)
+        if end != len(text):
+            raise json.JSONDecodeError("Extra data", text, end)
+        if "\\u" in text:
+            value = json.loads(_whole(json.dumps(value, ensure_ascii=False)))
+        return response.model_validate(value)
     except json.JSONDecodeError as error:
         raise ValueError(f"the answer is not valid JSON: {error.msg} at character {error.pos}") from error
     except ValidationError as error:

@@ -8,6 +8,7 @@ once.
 import asyncio
 import contextlib
 import email.utils
+import re
 import time
 import urllib.request
 import weakref
@@ -82,7 +83,7 @@ class Connections:
         self._endpoint = endpoint
         self._lanes: dict[asyncio.AbstractEventLoop, Lane] = {}
         weakref.finalize(self, _abandon_all, self._lanes)
-        self._key = b""
+        self._key: re.Pattern[bytes] | None = None
 
     def lane(self) -> Lane:
         loop = asyncio.get_running_loop()
@@ -100,7 +101,7 @@ class Connections:
         try:
             answer = await lane.session.request(method, url, data=body, allow_redirects=False)
             length = answer.content_length
-            fits = length is not None and length <= _LARGEST_ANSWER
+            fits = length is not None and length <= _LARGEST_ANSWER and "Content-Encoding" not in answer.headers
             payload = await (answer.read() if fits else _bounded(answer))
         except asyncio.CancelledError as error:
             if not lane.deadlines.end(task):
@@ -115,8 +116,8 @@ class Connections:
             raise RequestFailed(in_words(error), retry=True, unreachable=unreachable) from None
         finally:
             lane.deadlines.end(task)
-        if self._key and self._key in payload:
-            payload = payload.replace(self._key, b"***")
+        if self._key is not None:
+            payload = self._key.sub(b"***", payload)
         status = answer.status
         if status == 200:
             return payload
@@ -147,7 +148,7 @@ class Connections:
             _abandon(self._lanes.pop(loop))
         bases = self._endpoint.connect_urls()
         key = self._endpoint.api_key()
-        self._key = key.encode() if key else b""
+        self._key = _spellings(key) if key else None
         headers = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": "identity"}
         if key:
             headers["Authorization"] = f"Bearer {key}"
@@ -163,6 +164,12 @@ class Connections:
             Deadlines(self._endpoint.timeout_s),
             [Replica(base / "chat" / "completions", base / "models") for base in bases],
         )
+
+
+def _spellings(key: str) -> re.Pattern[bytes]:
+    """Finds a key in JSON, where servers escape different characters of it."""
+    pieces = [c if c.isalnum() else rf"(?:\\?{re.escape(c)}|\\u00(?i:{ord(c):02x}))" for c in key]
+    return re.compile("".join(pieces).encode())
 
 
 async def _bounded(answer: aiohttp.ClientResponse) -> bytes:
@@ -212,6 +219,6 @@ def _seconds_to_wait(retry_after: str | None) -> float | None:
     except ValueError:
         try:
             seconds = email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time()
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
     return min(max(seconds, 0.0), _LONGEST_WAIT_S) if seconds == seconds else None
