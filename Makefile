@@ -6,7 +6,7 @@ RUN := $(VENV)/bin/python -m
 export OMP_WAIT_POLICY := PASSIVE
 export GOMP_SPINCOUNT := 0
 
-.PHONY: demo test test-fast lint smoke bench bench-start bench-reward bench-grading bench-attacks coverage clean help
+.PHONY: demo test test-fast conformance lint smoke bench bench-start bench-reward bench-grading bench-attacks coverage clean help
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -26,6 +26,9 @@ test: $(VENV)/installed  ## Every test
 
 test-fast: $(VENV)/installed  ## Without the end-to-end tests
 	$(RUN) pytest -m 'not e2e'
+
+conformance: $(VENV)/installed  ## Reference cases of other implementations
+	$(RUN) pytest tests/conformance -q
 
 lint: $(VENV)/installed  ## Style and types
 	$(RUN) ruff check .

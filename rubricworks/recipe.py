@@ -98,8 +98,8 @@ class Recipe(BaseModel):
             free = {one.model for _, one in self.endpoints() if not one.price_in and not one.price_out}
             if unpriced := free - set(self.prices):
                 raise ValueError(
-                    f"budget.dollars caps the cost, but {', '.join(sorted(unpriced))} has no price; add it to prices "
-                    "(0 for your own servers), or cap budget.tokens"
+                    f"budget.dollars caps the cost, but no price is known of {', '.join(sorted(unpriced))}; "
+                    "add them to prices (0 for your own servers), or cap budget.tokens"
                 )
         return self
 
