@@ -8,6 +8,7 @@ All clients of one endpoint and model in a process share one limiter, from whate
 """
 
 import asyncio
+import math
 import random
 import threading
 import time
@@ -53,8 +54,8 @@ class Limiter:
             self.in_flight += 1
             return True
 
-    async def wait(self) -> None:
-        """A place, as soon as there is one."""
+    async def wait(self, patience_s: float = math.inf) -> bool:
+        """A place, as soon as there is one; False when the server has asked for more patience than `patience_s`."""
         while True:
             with self._lock:
                 pause = self._resume_at - time.monotonic() if self._resume_at else 0.0
@@ -62,10 +63,12 @@ class Limiter:
                     self._resume_at = 0.0
                     if not self._full:
                         self.in_flight += 1
-                        return
+                        return True
                     loop = asyncio.get_running_loop()
                     turn: asyncio.Future[None] = loop.create_future()
                     self._waiters.append((loop, turn))
+                elif self._patient_since is not None and self._resume_at - self._patient_since > patience_s:
+                    return False
             if pause > 0.0:
                 await asyncio.sleep(pause * random.uniform(1.0, 1.1))
                 continue
@@ -75,7 +78,7 @@ class Limiter:
                 self._leave_queue(loop, turn)
                 raise
             if self._resume_at <= time.monotonic():
-                return
+                return True
             self.give_back(answered=False)  # a pause has begun: sleep through it, and let the next one see it, too
 
     def give_back(self, *, answered: bool) -> None:

@@ -2,7 +2,7 @@
 
 Retried with stamina are connections that fail or break off, timeouts, 408, 425, 5xx and bodies that are not the
 protocol's; other statuses are final. A 429 is no failure: the request waits for the limiter and is sent again, until
-the server has answered nothing else for `patience_s`.
+the server has answered nothing else for `patience_s`. Then all that wait fail, and one at a time tries whether it does.
 """
 
 import time
@@ -77,8 +77,8 @@ class Transport:
         limiter, connections, sent = self.limiter, self.connections, 0
         lane = connections.lane()  # first: it raises where the key is not set, and a place taken would be lost
         while True:
-            if not limiter.take():
-                await limiter.wait()
+            if not limiter.take() and not await limiter.wait(self._endpoint.patience_s):
+                raise self._impatient("not sent", "", sent)
             sent += 1
             sent_at, answered = time.monotonic(), False
             replica = choose(lane.replicas)
@@ -113,11 +113,13 @@ class Transport:
             error.retry = False
             raise error
         if waited > self._endpoint.patience_s:
-            error.retry = False
-            error.args = (
-                f"{error}; it has answered nothing else for long (patience_s is {self._endpoint.patience_s:g})",
-            )
-            raise error
+            raise self._impatient(str(error), error.raw, error.sent)
+
+    def _impatient(self, what: str, raw: str, sent: int) -> RequestFailed:
+        patience = f"the server has asked for patience and answered nothing else for {self._endpoint.patience_s:g} s"
+        error = RequestFailed(f"{what}; {patience} (patience_s)", raw, status=429)
+        error.sent = sent
+        return error
 
     def _retrying(self) -> AsyncIterable[stamina.Attempt]:
         return stamina.retry_context(
