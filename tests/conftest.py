@@ -1,10 +1,13 @@
 """Fixtures for every test of something that calls a model."""
 
+import logging
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import stamina
+from key_search import KEY, VARIABLE, KeySearch
 from scripted_server import ScriptedServer
 
 
@@ -28,3 +31,16 @@ def quick_retries() -> Iterator[None]:
     stamina.set_testing(True, attempts=3, cap=True)
     yield
     stamina.set_testing(False)
+
+
+@pytest.fixture
+def judge_key(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> Iterator[KeySearch]:
+    """A key in the environment, which at the end must be in no log, output, file, nor in anything that was seen."""
+    monkeypatch.setenv(VARIABLE, KEY)
+    caplog.set_level(logging.DEBUG)
+    search = KeySearch(tmp_path)
+    yield search
+    records = [record for phase in ("setup", "call") for record in caplog.get_records(phase)]
+    assert search.found_in(records, "".join(capfd.readouterr())) == []

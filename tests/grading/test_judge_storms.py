@@ -1,0 +1,110 @@
+"""Many calls in flight while a server asks for patience, or does something else wrong on every other request."""
+
+import random
+import time
+from email.utils import formatdate
+from itertools import pairwise
+
+import pytest
+from faulty_judge import GOOD, PATIENCE, FaultyJudge
+from graded import Graded, rows
+from judge_faults import FAULTS
+from scripted_server import fail
+
+from rubricworks.rubrics import ErrorClass
+
+
+class Storm:
+    """Answers nothing but 429 until so many seconds after the first request."""
+
+    def __init__(self, judge, seconds, retry_after):
+        self.judge, self.seconds, self.retry_after = judge, seconds, retry_after
+        self.over, self.turned_away = None, []
+
+    def __call__(self, number, body):
+        now = time.monotonic()
+        self.over = self.over or now + self.seconds
+        if now >= self.over:
+            return self.judge(number, body)
+        self.turned_away.append(now)
+        return fail(429, "slow down", **self.retry_after())
+
+
+@pytest.mark.parametrize(
+    "retry_after",
+    [
+        dict,
+        lambda: {"Retry_After": "1"},
+        lambda: {"Retry_After": "0"},
+        lambda: {"Retry_After": formatdate(time.time() + 2)},
+    ],
+    ids=["unsaid", "a second", "nothing", "a date"],
+)
+def test_a_storm_of_429_fails_no_call_and_loses_none(serve, judge_key, retry_after):
+    storm = Storm(FaultyJudge(lambda call, nth: GOOD), 3.0, retry_after)
+    server = serve(storm)
+    graded = Graded(server.url, judge_key, rows(100, 4), concurrency=64, attempts=1)
+    graded.check(server)
+    assert None not in graded.credits
+    assert graded.total("requests") == 100 + len(storm.turned_away)
+    assert set(map(len, storm.judge.asked.values())) == {1}
+    limiter = graded.clients[0].limiter
+    assert limiter.throttled == len(storm.turned_away) >= 32
+    # Nobody sends while the server asks for patience, so what was turned away came in bursts; each is one cut.
+    bursts = 1 + sum(later - earlier > 0.15 for earlier, later in pairwise(storm.turned_away))
+    assert 2 <= limiter.cuts == bursts <= 6
+
+
+def test_a_storm_that_does_not_end_fails_every_call_when_patience_is_over(serve, judge_key):
+    storm = Storm(None, 1e9, dict)
+    server = serve(storm)
+    graded = Graded(server.url, judge_key, rows(60), call_per="criterion", patience_s=0.6)
+    graded.check(server)
+    assert graded.credits == [None] * 180
+    assert {letter.error.error_class for letter in graded.letters} == {ErrorClass.TRANSPORT}
+    assert all("answered nothing else for 0.6 s" in letter.error.message for letter in graded.letters)
+
+
+WEIGHTS = {name: 1 for name in FAULTS} | {GOOD: 110, PATIENCE: 2, "silence": 0, "10 MB, packed": 0.2}
+"""Of a request; the faults together make up a good third. Bytes now and then stand for silence."""
+
+
+def dice(seed):
+    """Picks what comes of a request, whatever the order in which requests arrive."""
+    names, weights = zip(*WEIGHTS.items(), strict=True)
+
+    def pick(call, nth):
+        return random.Random(f"{seed} {call} {nth}").choices(names, weights)[0]
+
+    return pick
+
+
+@pytest.mark.usefixtures("quick_retries")
+@pytest.mark.parametrize("models", [("j",), ("j0", "j1", "j2")], ids=["one judge", "three judges"])
+@pytest.mark.parametrize("call_per", ["response", "criterion"])
+def test_a_storm_of_everything_loses_and_invents_nothing_and_what_failed_can_be_asked_again(
+    serve, judge_key, call_per, models
+):
+    judge = FaultyJudge(dice(f"{call_per} {models}"))
+    server = serve(judge)
+    options = {"models": models, "call_per": call_per, "cache": judge_key.folder / "cache.sqlite", "timeout_s": 0.8}
+    graded = Graded(server.url, judge_key, rows(90, 4), **options)
+    graded.check(server)
+
+    failed = {(letter.judge, letter.response, letter.criteria): letter.error for letter in graded.letters}
+    assert failed.keys() == {call for call in judge.asked if judge.ends(call)}
+    for call, error in failed.items():
+        assert (error.error_class, error.attempts) == (judge.ends(call), len(judge.asked[call]))
+    assert 0 < len(failed) < len(judge.asked) / 2
+    wrong = {name for names in judge.asked.values() for name in names} - {GOOD}
+    assert len(wrong) > 30
+    if len(models) == 1:
+        assert graded.credits.count(None) == sum(len(letter.criteria) for letter in graded.letters)
+
+    calm = FaultyJudge(lambda call, nth: GOOD)
+    mended = serve(calm)
+    again = Graded(mended.url, judge_key, rows(90, 4), **options)
+    again.check(mended)
+    assert None not in again.credits
+    assert calm.asked.keys() == failed.keys()
+    assert again.total("cached") == graded.total("calls") - len(failed)
