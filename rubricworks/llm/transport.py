@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import stamina
 
+from rubricworks.llm import telemetry
 from rubricworks.llm.answers import Answer, read_answer
 from rubricworks.llm.connections import Connections, RequestFailed
 from rubricworks.llm.endpoint import Endpoint
@@ -107,6 +108,7 @@ class Transport:
         if error.status != 429 and error.wait is None:
             raise error
         waited = self.limiter.slow_down(sent_at, error.wait)
+        telemetry.count_throttled(self._endpoint)
         if error.status != 429:
             raise error
         if _NEVER_GETS_BETTER in error.raw:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rubricworks.errors import UserError
+from rubricworks.llm import telemetry
 from rubricworks.stages.config import StageConfig
 from rubricworks.stages.job import close_job, is_done, open_job
 from rubricworks.storage import local_path, write_atomic
@@ -50,6 +51,7 @@ def _run_stage(stage: str, module: Any, config: StageConfig, run: Path, inputs: 
     # Counted from the start of the process, where the runner tells it.
     start = float(os.environ.get("RUBRICWORKS_STAGE_STARTED") or time.time())
     try:
+        telemetry.serve_from_environment()
         module.run(config, job)
     finally:
         job.calls.close()
