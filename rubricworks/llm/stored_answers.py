@@ -175,7 +175,11 @@ def write_answers(path: Path, stream: BinaryIO) -> int:
 
 def bytes_on_disk(path: Path) -> int:
     """Of the file, and of the log that a run has not folded into it yet."""
-    return path.stat().st_size + (log_of(path).stat().st_size if log_of(path).exists() else 0)
+    try:
+        log = log_of(path).stat().st_size
+    except FileNotFoundError:  # a run may end at any moment
+        log = 0
+    return path.stat().st_size + log
 
 
 def log_of(path: Path) -> Path:
