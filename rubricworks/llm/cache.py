@@ -17,6 +17,8 @@ from pathlib import Path
 
 from rubricworks.errors import UserError
 
+CACHE_FILE = "llm_cache.sqlite"
+"""Its name in a run's folder."""
 SCHEMA_VERSION = 2
 _GROUP_S = 0.2
 """How long the writer gathers before it commits."""

@@ -18,10 +18,9 @@ from pydantic import BaseModel, ConfigDict
 from pydantic_core import from_json, to_json
 
 from rubricworks.errors import UserError
-from rubricworks.llm.cache import SCHEMA_VERSION
+from rubricworks.llm.cache import CACHE_FILE, SCHEMA_VERSION
 from rubricworks.storage.files import ASIDE_SUFFIX
 
-FILE_IN_A_RUN = "llm_cache.sqlite"
 PATIENCE_S = 10.0
 """How long to wait for a process that holds the file's lock; a run lets go after a few milliseconds."""
 _ROWS_PER_LOOK = 200
@@ -76,9 +75,9 @@ def cache_file(path: Path) -> Path:
         UserError: there is none.
     """
     if path.is_dir():
-        if not (path / FILE_IN_A_RUN).is_file():
-            raise UserError(f"{path} holds no {FILE_IN_A_RUN}; name a cache file or a run's folder")
-        return path / FILE_IN_A_RUN
+        if not (path / CACHE_FILE).is_file():
+            raise UserError(f"{path} holds no {CACHE_FILE}; name a cache file or a run's folder")
+        return path / CACHE_FILE
     if not path.exists():
         raise UserError(f"{path}: there is no such file or folder; name a cache file or a run's folder")
     return path

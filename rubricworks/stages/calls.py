@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, ChatError, Endpoint, Spending, read_budget
+from rubricworks.llm.cache import CACHE_FILE
 from rubricworks.llm.spending import SPENDING_FILE
 from rubricworks.rubrics import ErrorClass
 
 T = TypeVar("T")
 
-_CACHE = "llm_cache.sqlite"
 _AT_LEAST = 20
 _WINDOW = 200
 """Calls that an early stop looks back on, at most."""
@@ -38,7 +38,7 @@ class StageCalls:
             self._spending = Spending(self._run / SPENDING_FILE, self._stage, read_budget(self._run))
         client = ChatClient(
             endpoint,
-            cache=self._run / _CACHE,
+            cache=self._run / CACHE_FILE,
             purpose=purpose,
             spending=self._spending,
             on_failure=self._on_failure,
