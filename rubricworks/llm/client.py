@@ -178,23 +178,26 @@ class ChatClient:
 
     async def _ask(self, question: Question, request: Request) -> Reply[Any]:
         """One answer over the network, with repair turns."""
-        usage, requests, started = _NOTHING, 0, time.perf_counter()
-        reserved_tokens, reserved_dollars = 0, 0.0
-        spending = self._spending
+        usage, requests, started, spending = _NOTHING, 0, time.perf_counter(), self._spending
+        capped = spending is not None and spending.capped
         body, repairs_left = request.body, REPAIR_TURNS if question.response is not None else 0
         try:
             while True:
-                if spending is not None and spending.capped:
+                if capped:
                     tokens = request.tokens + (len(body) - len(request.body)) // BYTES_PER_TOKEN
                     dollars = self.endpoint.cost(tokens, self.endpoint.max_tokens)
                     tokens += self.endpoint.max_tokens
                     if not spending.reserve_at_once(tokens, dollars):
                         await self._wait_for_budget(tokens, dollars, requests)
-                    reserved_tokens += tokens
-                    reserved_dollars += dollars
-                delivery = await self._transport.complete(body)
+                turn = _NOTHING
+                try:
+                    delivery = await self._transport.complete(body)
+                    turn = self._usage(delivery.answer, request)
+                finally:
+                    if capped:  # now, not when the call ends: its own next turn would wait for it
+                        spending.settle(tokens, dollars, turn)
                 requests += delivery.requests
-                usage = usage.plus(self._usage(delivery.answer, request))
+                usage = usage.plus(turn)
                 text = self._usable_text(delivery.answer, requests)
                 try:
                     value = question.value(text)
@@ -216,8 +219,6 @@ class ChatClient:
             self.totals.count(usage, requests, time.perf_counter() - started)
         finally:
             if spending is not None:
-                if spending.capped:
-                    spending.settle(reserved_tokens, reserved_dollars, usage)
                 spending.note()
         return Reply(value, text or "", usage, cached=False)
 

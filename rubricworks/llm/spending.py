@@ -11,6 +11,7 @@ import math
 import sqlite3
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,8 @@ class Spending:
         """Purpose, model, what its client counts, and what of that the file has."""
         self._tokens, self._dollars = 0, 0.0
         """Spent so far, by all of the run."""
+        self._in_file = (0, 0.0)
+        """The same, as the file had it when we last looked."""
         self._reserved_tokens, self._reserved_dollars = 0, 0.0
         self._most_tokens = math.inf if self.budget.tokens is None else self.budget.tokens
         self._most_dollars = math.inf if self.budget.dollars is None else self.budget.dollars
@@ -88,7 +91,7 @@ class Spending:
             self._file.execute("PRAGMA synchronous = NORMAL")
             for table in _TABLES:
                 self._file.execute(table)
-            self._tokens, self._dollars = self._sum()
+            self._tokens, self._dollars = self._in_file = self._sum()
         except sqlite3.Error as error:
             raise self._unusable(error) from error
 
@@ -134,7 +137,8 @@ class Spending:
         """Give back what was reserved, and count what was spent."""
         with self._lock:
             self._reserved_tokens -= tokens
-            self._reserved_dollars -= dollars
+            # Dollars taken and given back leave a trace that would stand in the way of the last call; tokens do not.
+            self._reserved_dollars = self._reserved_dollars - dollars if self._reserved_tokens else 0.0
             self._tokens += spent.tokens
             self._dollars += spent.cost
 
@@ -147,21 +151,29 @@ class Spending:
         """Add to the file what is not in it yet, and learn what other processes have spent."""
         with self._lock:
             self._written = time.monotonic()
+            counted = [(*account[:3], account[2].as_dict()) for account in self._accounts]
             try:
                 self._file.execute("BEGIN IMMEDIATE")
-                for number, (purpose, model, totals, known) in enumerate(self._accounts):
-                    now = totals.as_dict()
+                tokens, dollars = self._sum()
+                for (purpose, model, _, known), (*_, now) in zip(self._accounts, counted, strict=True):
                     if now["calls"] != known["calls"]:
                         self._add((self.stage, purpose, model), now, known)
-                        self._accounts[number] = (purpose, model, totals, now)
+                in_file = self._sum()
                 self._file.execute("COMMIT")
-                self._tokens, self._dollars = self._sum()
             except sqlite3.Error as error:
+                if self._file.in_transaction:
+                    self._file.execute("ROLLBACK")
                 raise self._unusable(error) from error
+            self._accounts = counted
+            self._tokens += tokens - self._in_file[0]
+            self._dollars += dollars - self._in_file[1]
+            self._in_file = in_file
 
     def close(self) -> None:
-        self.write()
-        self._file.close()
+        try:
+            self.write()
+        finally:
+            self._file.close()
 
     def _add(self, key: tuple[str, str, str], now: dict[str, Any], known: dict[str, Any]) -> None:
         more = [now[name] - known[name] for name in _COUNTED]
@@ -194,14 +206,16 @@ def read_spending(path: Path) -> list[dict[str, Any]]:
     """The ledger's rows: stage, purpose, model, the figures of `Totals`. Empty if there is no ledger."""
     if not path.exists():
         return []
-    with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=_LOCK_TIMEOUT_S) as file:
-        rows = file.execute(f"SELECT stage, purpose, model, {', '.join(_COUNTED)} FROM spending ORDER BY rowid")
-        spent = [dict(zip(("stage", "purpose", "model", *_COUNTED), row, strict=True)) for row in rows]
-        for row in spent:
-            key = (row["stage"], row["purpose"], row["model"])
-            failures = file.execute(
-                "SELECT class, count FROM failures WHERE stage = ? AND purpose = ? AND model = ?", key
-            )
-            row["errors"] = dict(failures)
-    file.close()
+    # Not `mode=ro`: a process that was killed may have left a journal, which must be rolled back to read at all.
+    place = f"{path.absolute().as_uri()}?mode=rw"
+    try:
+        with closing(sqlite3.connect(place, uri=True, timeout=_LOCK_TIMEOUT_S)) as file:
+            rows = file.execute(f"SELECT stage, purpose, model, {', '.join(_COUNTED)} FROM spending ORDER BY rowid")
+            spent = [dict(zip(("stage", "purpose", "model", *_COUNTED), row, strict=True)) for row in rows]
+            failures = file.execute("SELECT stage, purpose, model, class, count FROM failures").fetchall()
+    except sqlite3.Error as error:
+        raise UserError(f"the ledger {path} cannot be read ({error}); what the run spent is not known") from error
+    for row in spent:
+        key = (row["stage"], row["purpose"], row["model"])
+        row["errors"] = {kind: count for *of, kind, count in failures if tuple(of) == key}
     return spent
