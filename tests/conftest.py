@@ -9,6 +9,7 @@ import pytest
 import stamina
 from key_search import KEY, VARIABLE, KeySearch
 from scripted_server import ScriptedServer
+from small_disk import SmallDisk, small_disk
 
 
 @pytest.fixture
@@ -44,3 +45,10 @@ def judge_key(
     yield search
     records = [record for phase in ("setup", "call") for record in caplog.get_records(phase)]
     assert search.found_in(records, "".join(capfd.readouterr())) == []
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """A small disk of its own; skips the test where none can be mounted."""
+    with small_disk(tmp_path / "disk") as mounted:
+        yield mounted
