@@ -10,6 +10,7 @@ from rubricworks.metrics.agreement import (
     krippendorff_alpha,
     pair_agreement,
 )
+from rubricworks.metrics.caption_score import b_capscore
 from rubricworks.metrics.intervals import Interval, bootstrap_interval
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Interval",
     "accuracy",
     "alpha_estimate",
+    "b_capscore",
     "bootstrap_interval",
     "cohen_kappa",
     "confusion",

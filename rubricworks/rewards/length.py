@@ -1,0 +1,40 @@
+"""Is a caption about as long as its reference? The gate of BalCapRL (section 2.3) and its linear rival (A.2-A.4).
+
+Lengths are counted in one unit, the paper's is tokens of the policy. Both go by rho = pred_len / ref_len. The gate
+belongs to the linguistic reward, which is 0 where it is shut; the penalty is taken from the normalised advantage.
+"""
+
+import math
+
+
+def length_gate(pred_len: int, ref_len: int, lower: float = 0.5, upper: float = 2.0) -> bool:
+    """Whether lower <= rho <= upper.
+
+    Raises:
+        ValueError: a length is negative, the reference is empty, or the bounds are no range.
+    """
+    return lower <= _ratio(pred_len, ref_len, lower, upper) <= upper
+
+
+def linear_length_penalty(pred_len: int, ref_len: int, lower: float, upper: float, scale: float) -> float:
+    """scale * (max(rho - upper, 0) + max(lower - rho, 0)): how far rho lies outside, never negative.
+
+    Args:
+        scale: the paper's lambda, at least 0; its value is not in the paper.
+    Raises:
+        ValueError: as for `length_gate`, or scale is negative or not finite.
+    """
+    if not (scale >= 0 and math.isfinite(scale)):
+        raise ValueError(f"scale is {scale}; a penalty's scale is a number of at least 0")
+    ratio = _ratio(pred_len, ref_len, lower, upper)
+    return scale * (max(ratio - upper, 0.0) + max(lower - ratio, 0.0))
+
+
+def _ratio(pred_len: int, ref_len: int, lower: float, upper: float) -> float:
+    if pred_len < 0 or ref_len < 0:
+        raise ValueError(f"lengths are {pred_len} and {ref_len}; a length is at least 0")
+    if ref_len == 0:
+        raise ValueError("the reference is empty: no length can be compared with 0; leave the sample out")
+    if not 0 <= lower <= upper:
+        raise ValueError(f"the length ratio may lie from {lower} to {upper}; give 0 <= lower <= upper")
+    return pred_len / ref_len
