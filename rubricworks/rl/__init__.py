@@ -1,5 +1,15 @@
-"""Reinforcement learning's pure parts: advantages. Arrays in, arrays out."""
+"""Reinforcement learning's pure parts: advantages, selection of rollouts, DiffusionNFT. Arrays in, arrays out."""
 
 from rubricworks.rl.advantages import group_advantages
+from rubricworks.rl.decoupled import decoupled_advantages
+from rubricworks.rl.diffusion_nft import diffusion_nft_loss, optimality_probability
+from rubricworks.rl.selection import keep_prompt, select_rollouts
 
-__all__ = ["group_advantages"]
+__all__ = [
+    "decoupled_advantages",
+    "diffusion_nft_loss",
+    "group_advantages",
+    "keep_prompt",
+    "optimality_probability",
+    "select_rollouts",
+]

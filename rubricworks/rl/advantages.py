@@ -34,14 +34,14 @@ def group_advantages(rewards_N: Tensor, group_size: int, *, scale: Scale = "grou
     rewards_PG = rewards_N.view(-1, group_size)
     centred_PG = rewards_PG - rewards_PG.nanmean(dim=1, keepdim=True)
     if scale == "group":
-        centred_PG = centred_PG / (_nanstd(rewards_PG) + eps)
+        centred_PG = centred_PG / (nanstd(rewards_PG) + eps)
     elif scale == "batch":
-        centred_PG = centred_PG / (_nanstd(rewards_N.view(1, -1)) + eps)
+        centred_PG = centred_PG / (nanstd(rewards_N.view(1, -1)) + eps)
     return centred_PG.nan_to_num(nan=0.0).view(-1)
 
 
-def _nanstd(rows: Tensor) -> Tensor:
-    """Standard deviation per row over what is not NaN (ddof = 1); 0 for a row with fewer than two numbers."""
+def nanstd(rows: Tensor) -> Tensor:
+    """Standard deviation along dim 1 of what is not NaN (ddof = 1); 0 where there are fewer than two numbers."""
     count = (~rows.isnan()).sum(dim=1, keepdim=True)
     squares = (rows - rows.nanmean(dim=1, keepdim=True)).square().nansum(dim=1, keepdim=True)
     return (squares / (count - 1).clamp(min=1)).sqrt()

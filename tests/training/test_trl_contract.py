@@ -9,7 +9,7 @@ from coloured_squares import policy_rows
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
-from rubricworks.rl import group_advantages
+from rubricworks.rl import decoupled_advantages, group_advantages
 from rubricworks.training.generate import decode_image, load_model
 
 
@@ -133,6 +133,47 @@ def test_normalize_then_sum_is_the_closed_form_of_gdpo(student, tmp_path):
     columns = [z(values[:4]) + z(values[4:]) for values in (one, two)]
     expected = z([0.3 * a + 0.7 * b for a, b in zip(*columns, strict=True)])
     assert trainer.output["advantages"].tolist() == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("unjudged", [(), (5,), (4, 5, 6), (0, 1, 2, 3)])
+def test_our_decoupled_advantages_are_trls_normalize_then_sum(student, tmp_path, unjudged):
+    columns = [[0.9, 0.2, 0.4, 0.4, 0.1, 0.8, 0.3, 0.6], [3.0, 5.0, 1.0, 2.0, 4.0, 4.0, 4.0, 4.0]]
+
+    def reward(column):
+        return lambda completions, **_: [None if row in unjudged else value for row, value in enumerate(column)]
+
+    trainer = one_step(
+        student,
+        tmp_path,
+        [reward(column) for column in columns],
+        reward_weights=[0.3, -0.7],
+        multi_objective_aggregation="normalize_then_sum",
+    )
+    ours = decoupled_advantages(trainer.scored[4], [0.3, -0.7], 4)
+    assert torch.allclose(ours, trainer.output["advantages"], atol=1e-5)
+    assert (ours[list(unjudged)] == 0).all()
+    assert ours.abs().max() > 0.5
+
+
+def test_trl_takes_a_missing_reward_for_0_and_rounding_errors_for_advantages_where_ours_do_not(student, tmp_path):
+    """When this fails, TRL has changed its mind, and the docstring of rl/decoupled.py says too much."""
+    first = [0.1, 0.5, 0.9, 0.3, 0.2, 0.7, 0.4, 0.8]
+
+    def advantages(other):
+        trainer = one_step(
+            student,
+            tmp_path,
+            [lambda completions, **_: first, lambda completions, **_: other],
+            multi_objective_aggregation="normalize_then_sum",
+        )
+        return trainer.output["advantages"], decoupled_advantages(trainer.scored[4], [1.0, 1.0], 4)
+
+    trls, ours = advantages([0.2, None, 0.6, 0.1, 0.5, 0.4, 0.3, 0.9])
+    assert trls[1] != 0
+    assert ours[1] == 0
+    trls, ours = advantages([1 - value for value in first])
+    assert trls.abs().max() > 0
+    assert (ours == 0).all()
 
 
 def test_a_scored_batch_holds_the_row_tensors_that_a_subclass_may_slice(student, tmp_path):

@@ -1,0 +1,82 @@
+"""Decoupled advantages: each reward is normalised within its group before the rewards are added.
+
+Summed first, rewards of different spread drown each other, and rollouts with equal sums are told apart no more. Source:
+GDPO, used on continuous rewards as c-GDPO by BalCapRL (2.4-2.6). Standard deviations use ddof = 1 and eps is added to
+them, as in GDPO's code and TRL's `normalize_then_sum`. Two things differ from TRL:
+
+- A rollout with any reward missing is masked whole. TRL adds up what is there, which makes a judge's failure a score.
+- Where nothing tells the rollouts of a batch apart, because each reward is constant or they cancel, advantages are 0.
+  TRL divides the rounding errors by their own deviation.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from rubricworks.rl.advantages import nanstd
+
+_ROUNDING = 4
+"""Sums this many times the resolution of their terms, or less, hold nothing but rounding errors."""
+
+
+def decoupled_advantages(
+    rewards_NK: Tensor, weights_K: Tensor | Sequence[float], group_size: int, *, eps: float = 1e-4
+) -> Tensor:
+    """Advantages of N rollouts by K rewards, shape [N].
+
+    A rollout that could not be judged leaves the statistics of its group and of the batch and gets advantage 0. One
+    that is alone in its group has nothing to be better than: 0 in each reward.
+
+    Args:
+        rewards_NK: K rewards per rollout, rows ordered group by group, NaN where one could not be judged.
+        weights_K: one finite weight per reward, of any sign.
+        group_size: rollouts per sample, at least 2; N must be a multiple of it.
+        eps: added to each standard deviation.
+    Raises:
+        ValueError: group_size < 2, N is not a multiple of it, the shapes do not fit, a weight is not finite, or a
+            reward is infinite.
+    """
+    if group_size < 2:
+        raise ValueError(f"group_size is {group_size}; a group needs at least 2 rollouts")
+    if rewards_NK.ndim != 2 or rewards_NK.shape[0] % group_size:
+        raise ValueError(f"rewards of shape {tuple(rewards_NK.shape)} do not divide into groups of {group_size}")
+    if not rewards_NK.is_floating_point():
+        rewards_NK = rewards_NK.to(torch.get_default_dtype())
+    weights_K = torch.as_tensor(weights_K, dtype=rewards_NK.dtype, device=rewards_NK.device)
+    if weights_K.shape != rewards_NK.shape[1:] or not weights_K.numel():
+        raise ValueError(f"weights of shape {tuple(weights_K.shape)} for rewards of shape {tuple(rewards_NK.shape)}")
+    if not weights_K.isfinite().all():
+        raise ValueError(f"weights are {weights_K.tolist()}; each must be a finite number")
+    if rewards_NK.isinf().any():
+        row, column = rewards_NK.isinf().nonzero()[0].tolist()
+        raise ValueError(f"reward {column} of rollout {row} is infinite")
+    if not rewards_NK.numel():
+        return rewards_NK.new_zeros(0)
+
+    missing_N = rewards_NK.isnan().any(dim=1)
+    rewards_PGK = rewards_NK.masked_fill(missing_N[:, None], torch.nan).view(-1, group_size, len(weights_K))
+    scores_PGK, resolution_P1K = _normalised(rewards_PGK, eps)
+    summed_N = (scores_PGK * weights_K).sum(dim=2).view(-1)
+    rounding_P1 = (resolution_P1K * weights_K.abs()).sum(dim=2)
+    if (summed_N.view(-1, group_size).abs() <= _ROUNDING * rounding_P1).all():
+        return torch.zeros_like(summed_N)
+    judged_1N = summed_N.masked_fill(missing_N, torch.nan).view(1, -1)
+    advantages_1N = (judged_1N - judged_1N.nanmean()) / (nanstd(judged_1N) + eps)
+    return advantages_1N.nan_to_num(nan=0.0).view(-1)
+
+
+def _normalised(rewards_PGK: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """How many deviations each reward lies above its group's mean, 0 for what is missing; and how finely that is known.
+
+    A mean is as fine as the largest number that goes into it. What is constant in a group is exactly at its mean.
+    """
+    missing_PGK = rewards_PGK.isnan()
+    most_P1K = rewards_PGK.masked_fill(missing_PGK, -torch.inf).amax(dim=1, keepdim=True)
+    least_P1K = rewards_PGK.masked_fill(missing_PGK, torch.inf).amin(dim=1, keepdim=True)
+    constant_P1K = most_P1K <= least_P1K
+    deviation_P1K = nanstd(rewards_PGK) + eps
+    scores_PGK = (rewards_PGK - rewards_PGK.nanmean(dim=1, keepdim=True)) / deviation_P1K
+    largest_P1K = torch.maximum(most_P1K.abs(), least_P1K.abs())
+    resolution_P1K = torch.finfo(rewards_PGK.dtype).eps * largest_P1K / deviation_P1K
+    return scores_PGK.masked_fill(missing_PGK | constant_P1K, 0.0), resolution_P1K.masked_fill(constant_P1K, 0.0)
