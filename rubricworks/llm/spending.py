@@ -3,7 +3,7 @@
 The ledger is a small SQLite file with a row for each (stage, purpose, model), which every process of the run adds to a
 few times a second; so what a killed process had spent still counts, but for its last moment. The budget caps the sum
 over all of them: what a call may cost at most is reserved before it is sent and settled by what it did cost. Processes
-that spend at the same time may together exceed a cap by what they spend between two looks at the file.
+that spend at the same time may together exceed a cap by what each reserves between two looks at the file.
 """
 
 import asyncio
