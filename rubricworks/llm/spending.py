@@ -142,6 +142,11 @@ class Spending:
             self._tokens += spent.tokens
             self._dollars += spent.cost
 
+    async def settled(self) -> None:
+        """Wait until nothing is reserved: no call is in flight then, not even one that nobody waits for any more."""
+        while self._reserved_tokens:
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
     def note(self) -> None:
         """Write the ledger if it is time."""
         if time.monotonic() - self._written >= _WRITE_EVERY_S:
