@@ -77,7 +77,7 @@ def slow_one(said, body):
     return said
 
 
-GIVEN_UP = pytest.mark.xfail(strict=True, reason="calls of a sample whose other call did not fit are given up")
+GIVEN_UP = pytest.mark.xfail(reason="calls of a sample whose other call did not fit are given up")
 
 
 @GIVEN_UP
