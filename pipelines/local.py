@@ -86,10 +86,13 @@ class _Session:
 
     def explain(self, stage: str, end: StageExit) -> str:
         try:
-            message = str(json.loads((self.run / "error.json").read_text())["message"])
+            report = json.loads((self.run / "error.json").read_text())
+            message = str(report["message"])
         except (OSError, ValueError, KeyError, TypeError):
-            message = f"{end.reason} (log: {self.log(stage)})"
+            report, message = {}, f"{end.reason} (log: {self.log(stage)})"
         message = " ".join(message.split()).rstrip(".")
+        if more := report.get("more"):
+            return f"stage {stage} {message}; raise the cap and go on: {resume_command(self.run)} {more}"
         return f"stage {stage} failed: {message}; fix it and continue with: {resume_command(self.run)}"
 
 

@@ -3,3 +3,12 @@
 
 class UserError(ValueError):
     """Bad input or a missing service. The command line prints the message as one line and exits with code 2."""
+
+
+class StoppedAtBudget(UserError):
+    """A run came to its cap. Nothing is wrong: it goes on when the cap is raised."""
+
+    def __init__(self, message: str, more: str) -> None:
+        super().__init__(message)
+        self.more = more
+        """What to resume with: `--set budget.tokens=…`."""

@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import logging
 import sys
 from typing import Any
 
@@ -54,6 +55,7 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: a user's mistake is one clear message and exit code 2, never a traceback."""
+    logging.getLogger("stamina").setLevel(logging.ERROR)  # its line for every retry tells a user nothing
     try:
         code: Any = cli.main(arguments, prog_name="rubricworks", standalone_mode=False)
     except UserError as error:

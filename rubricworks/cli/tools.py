@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ValidationError
 
 from rubricworks.cli.run import only_run_in
+from rubricworks.data.manifest import MANIFEST
 from rubricworks.data.rows import rows_of
 from rubricworks.data.tables import Sample, read_rows
 from rubricworks.errors import UserError
@@ -138,6 +139,9 @@ def grade(
     rubricworks grade captions/ rubrics/ --judge Qwen2.5-7B-Instruct@http://localhost:8000/v1
     rubricworks grade captions/ rubrics/ --judge a@http://gpu1:8000/v1 --judge b@http://gpu2:8000/v1 --combine any
     """
+    if out.is_dir():
+        raise UserError(f"--out {out} is a folder; name a file, such as {out / 'scorecards.parquet'}")
+    captions, rubrics = _made_by_a_command(captions, "captions"), _made_by_a_command(rubrics, "rubrics")
     by_sample = {row["sample_id"]: _rubric(row, rubrics) for row in rows_of(rubrics, ["sample_id", "rubric"])}
     wanted = [row for row in rows_of(captions, ["sample_id", "caption"]) if row["sample_id"] in by_sample]
     if not wanted:
@@ -174,8 +178,15 @@ def grade(
     _write(rows, out)
     _write_dead_letters(failed, out.with_suffix(".dead_letters.jsonl"))
     judged = [row["reward"] for row in rows if row["reward"] is not None]
-    mean = f"mean reward {sum(judged) / len(judged):.3f}" if judged else "nothing could be judged"
-    click.echo(f"{mean}; {len(judged)} judged, {len(rows) - len(judged)} not")
+    if not judged:
+        raise UserError(f"nothing could be judged: {failed[0].error}")
+    click.echo(f"mean reward {sum(judged) / len(judged):.3f}; {len(judged)} judged, {len(rows) - len(judged)} not")
+
+
+def _made_by_a_command(folder: Path, table: str) -> Path:
+    """What `caption` and `synthesize` leave in their `--out`, or the table or file itself."""
+    file = folder / f"{table}.parquet"
+    return file if file.is_file() and not (folder / MANIFEST).is_file() else folder
 
 
 def _write_dead_letters(failed: list[FailedCall], path: Path) -> None:

@@ -33,9 +33,9 @@ class Sample(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     sample_id: str
-    image: bytes
-    """PNG or JPEG, upright RGB."""
-    prompt: str
+    image: bytes = b""
+    """PNG or JPEG, upright RGB. Judges of text need none."""
+    prompt: str = ""
     references: tuple[str, ...] = ()
     """Captions that came with the image."""
     split: str = "train"

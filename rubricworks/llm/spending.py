@@ -144,8 +144,18 @@ class Spending:
 
     async def settled(self) -> None:
         """Wait until nothing is reserved: no call is in flight then, not even one that nobody waits for any more."""
-        while self._reserved_tokens:
+        while self._reserved_tokens:  # noqa: ASYNC110  reservations are settled from several event loops
             await asyncio.sleep(_LOOK_AGAIN_S)
+
+    @property
+    def more(self) -> str:
+        """The settings that double the caps."""
+        caps = (("tokens", self.budget.tokens), ("dollars", self.budget.dollars))
+        return " ".join(
+            f"--set budget.{name}={2 * cap:g}" if name == "dollars" else f"--set budget.{name}={2 * cap}"
+            for name, cap in caps
+            if cap is not None
+        )
 
     def note(self) -> None:
         """Write the ledger if it is time."""

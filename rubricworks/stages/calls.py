@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rubricworks.errors import UserError
+from rubricworks.errors import StoppedAtBudget, UserError
 from rubricworks.llm import ChatClient, ChatError, Endpoint, Spending, read_budget
 from rubricworks.llm.cache import CACHE_FILE
 from rubricworks.llm.spending import SPENDING_FILE
@@ -56,10 +56,13 @@ class StageCalls:
         try:
             return await asyncio.gather(*tasks)
         except BaseException:
-            if self._spending is None or not self._spending.exhausted:
+            exhausted = self._spending is not None and self._spending.exhausted
+            if not exhausted:
                 for task in tasks:
                     task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            if exhausted and self._spending is not None:
+                await self._spending.settled()
             raise
 
     def close(self) -> None:
@@ -70,14 +73,15 @@ class StageCalls:
 
     def _on_failure(self, error: ChatError, client: ChatClient) -> None:
         if error.error_class is ErrorClass.BUDGET:
-            raise UserError(f"{error.message}; raise budget.dollars or budget.tokens with --set and resume the run")
+            assert self._spending is not None
+            raise StoppedAtBudget(f"stopped at the budget: {error.message}", self._spending.more)
         calls, failed = client.totals.calls - client.totals.cached, client.totals.failed
         before_calls, before_failed = self._counted.get(id(client), (0, 0))
         recent, bad = calls - before_calls, failed - before_failed
         if recent >= _AT_LEAST and 2 * bad >= recent:
             raise UserError(
                 f"{bad} of the last {recent} calls failed, so the stage stops before more is lost; the last one: "
-                f"{error}; mend it and resume the run"
+                f"{error}; mend it and run again"
             )
         if recent >= _WINDOW:
             self._counted[id(client)] = (calls, failed)

@@ -14,7 +14,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from rubricworks.errors import UserError
+from rubricworks.errors import StoppedAtBudget, UserError
 from rubricworks.llm import telemetry
 from rubricworks.stages.config import StageConfig
 from rubricworks.stages.job import close_job, is_done, open_job
@@ -77,6 +77,8 @@ def _leave_error(run: Path, stage: str, error: BaseException) -> None:
     interrupted = isinstance(error, KeyboardInterrupt | SystemExit)
     what = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
     report = {"stage": stage, "message": "interrupted" if interrupted else what}
+    if isinstance(error, StoppedAtBudget):
+        report["more"] = error.more
     if not isinstance(error, UserError) and not interrupted:
         report["traceback"] = "".join(traceback.format_exception(error))
     try:

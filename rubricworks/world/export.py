@@ -37,7 +37,7 @@ def noisy_caption(scene: Scene, seed: int, index: int) -> str:
 def export_scenes(folder: Path | str, *, seed: int, count: int) -> Path:
     """Writes `count` different scenes; returns the folder of images. The same call writes the same bytes."""
     if count < 1:
-        raise UserError(f"count is {count}; export at least 1 scene")
+        raise UserError(f"{count} scenes are asked for; export at least 1")
     images = Path(folder) / "images"
     try:
         images.mkdir(parents=True, exist_ok=True)
