@@ -66,10 +66,10 @@ class Killed:
         self._arguments = [sys.executable, "-c", PROGRAM, str(run), samples, json.dumps(models), str(SHARD)]
 
     def start(self) -> subprocess.Popen:
-        tests = Path(__file__).parent.parent
+        path = os.pathsep.join([str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
         self.since = len(self.server.chats)
         run_log = self.run.with_suffix(".log").open("ab")
-        return subprocess.Popen(self._arguments, env={**os.environ, "PYTHONPATH": str(tests)}, stderr=run_log)
+        return subprocess.Popen(self._arguments, env={**os.environ, "PYTHONPATH": path}, stderr=run_log)
 
     def asked(self, since: int = 0) -> set[str]:
         return {digest_of(heard.body) for heard in self.server.chats[since:]}
