@@ -197,8 +197,8 @@ class AnswerCache:
             try:
                 self._writer.execute("PRAGMA journal_mode = WAL")
                 return
-            except sqlite3.OperationalError:
-                if not tries_left:
+            except sqlite3.OperationalError as error:
+                if not tries_left or error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                     raise
                 time.sleep(0.05)
 
