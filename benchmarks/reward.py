@@ -3,8 +3,7 @@
 One training of the laptop student, whose reward is in turn a `RubricReward` against a judge that answers at once
 (another process, cache on, ten criteria, one call per response) and a constant. Both give every rollout the same
 number, so the policy stays as it is and all steps do the same work; a step is timed from one reward call to the next.
-Then the client alone: CPU and calls per second with a call per response and with a call per criterion, beside plain
-aiohttp.
+The client alone is measured by `make bench-grading`.
 """
 
 import argparse
@@ -18,12 +17,9 @@ from pathlib import Path
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
-import aiohttp
-from yarl import URL
 
 from benchmarks.canned_judge import canned_judge
 from rubricworks.adapters.trl import RubricReward
-from rubricworks.data.tables import Sample
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.rubrics import Criterion, Rubric
@@ -107,54 +103,12 @@ def step_overhead(url: str, folder: Path, steps: int) -> None:
     print(f"  the reward's own time  {100 * inside / plain:8.1f} %  of the step")
 
 
-async def client_cost(url: str, folder: Path, responses: int = 3000) -> None:
-    sample = Sample(sample_id="s", image=b"", prompt=_PROMPT)
-    caption = "at top-left a big red circle . at center a small blue square . " * 3
-    rubrics = [rubric(n) for n in range(_SCENES)]
-    print("client alone, against the same judge")
-    cpu, seconds = await _plain_aiohttp(url, responses)
-    print(
-        f"  {'plain aiohttp, empty prompt':<29} {1e3 * cpu / responses:7.3f} ms CPU/call {'':>24} "
-        f"{responses / seconds:8.0f} calls/s"
-    )
-    for call_per, count in (("response", responses), ("criterion", responses // _CRITERIA)):
-        calls = count * (1 if call_per == "response" else _CRITERIA)
-        for cache in (None, folder / f"{call_per}.sqlite"):
-            async with ChatClient(Endpoint(url=url, model="judge"), cache=cache) as client:
-                rows = ((sample, f"{caption}{n}", rubrics[n % _SCENES]) for n in range(count))
-                grader = Grader(client, call_per=call_per)
-                began_cpu, began = time.process_time(), time.perf_counter()
-                async for card in grader.grade_many(rows):
-                    assert card.complete
-            cpu, seconds = time.process_time() - began_cpu, time.perf_counter() - began
-            kind = f"call per {call_per}, cache {'on' if cache else 'off'}"
-            print(
-                f"  {kind:<29} {1e3 * cpu / calls:7.3f} ms CPU/call "
-                f"{1e3 * cpu / count / _CRITERIA:7.3f} ms CPU/criterion {calls / seconds:8.0f} calls/s"
-            )
-
-
-async def _plain_aiohttp(url: str, calls: int) -> tuple[float, float]:
-    address = URL(url) / "chat/completions"
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-
-        async def worker() -> None:
-            for _ in range(calls // 32):
-                async with session.post(address, data=b'{"messages": []}') as answer:
-                    await answer.read()
-
-        began_cpu, began = time.process_time(), time.perf_counter()
-        await asyncio.gather(*(worker() for _ in range(32)))
-        return time.process_time() - began_cpu, time.perf_counter() - began
-
-
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--steps", type=int, default=64)
     steps = options.parse_args().steps
     with tempfile.TemporaryDirectory() as scratch, canned_judge() as url:
         step_overhead(url, Path(scratch), steps)
-        asyncio.run(client_cost(url, Path(scratch)))
 
 
 if __name__ == "__main__":
