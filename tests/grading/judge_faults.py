@@ -79,6 +79,7 @@ FAULTS = {
     "HTTP 503": _sent(fail(503)),
     "HTTP 503 until later": _sent(fail(503, Retry_After="0.01")),
     "HTTP 503 until nonsense": _sent(fail(503, Retry_After="Mon, 01 Jan 2030 00:00:00 +99999999999999")),
+    "HTTP 429 for good": _sent(fail(429, '{"error": {"code": "insufficient_quota"}}'), final=True),
     "HTTP 401 with the key": _sent(fail(401, ECHOES[0]), final=True),
     "HTTP 500 with the key": _sent(fail(500, f'{{"error": "{ECHOES[0]}", "again": "{ECHOES[1]}"}}')),
     "HTTP 400": _sent(fail(400, "context length exceeded"), final=True),

@@ -65,7 +65,13 @@ def test_a_storm_that_does_not_end_fails_every_call_when_patience_is_over(serve,
     assert all("answered nothing else for 0.6 s" in letter.error.message for letter in graded.letters)
 
 
-WEIGHTS = {name: 1 for name in FAULTS} | {GOOD: 110, PATIENCE: 2, "silence": 0, "10 MB, packed": 0.2}
+WEIGHTS = {name: 1 for name in FAULTS} | {
+    GOOD: 110,
+    PATIENCE: 2,
+    "HTTP 429 for good": 0,
+    "silence": 0,
+    "10 MB, packed": 0.2,
+}
 """Of a request; the faults together make up a good third. Bytes now and then stand for silence."""
 
 
