@@ -1,6 +1,7 @@
 """A chat server on loopback that says what a test tells it to, in a thread of its own."""
 
 import asyncio
+import contextlib
 import json
 import threading
 import time
@@ -137,14 +138,15 @@ async def _misbehave(request: web.Request, said: Said) -> web.StreamResponse:
         request.transport.close()
         return answer
     await answer.prepare(request)
-    if said.drip:
-        for byte in said.body:
-            await answer.write(bytes([byte]))
-            await asyncio.sleep(said.drip)
-    elif said.cut or said.reset:
-        await answer.write(said.body[: len(said.body) // 2])
-        await asyncio.sleep(0.01)
-        request.transport.abort() if said.reset else request.transport.close()
-    else:
-        await answer.write(said.body)
+    with contextlib.suppress(ConnectionError):  # the client has had enough
+        if said.drip:
+            for byte in said.body:
+                await answer.write(bytes([byte]))
+                await asyncio.sleep(said.drip)
+        elif said.cut or said.reset:
+            await answer.write(said.body[: len(said.body) // 2])
+            await asyncio.sleep(0.01)
+            request.transport.abort() if said.reset else request.transport.close()
+        else:
+            await answer.write(said.body)
     return answer

@@ -171,7 +171,7 @@ def echo_judge(_, body):
     """Credits the first criterion to even captions; answers late ones first."""
     number = int(asked_caption(body))
     said = say(judgment(int(number % 2 == 0), 1, 0))
-    said.delay = 0.03 if number % 5 == 0 else 0.0
+    said.delay = 0.03 if number % 5 == 0 else 0.005
     return said
 
 
