@@ -11,6 +11,8 @@ from key_search import KEY, VARIABLE, KeySearch
 from scripted_server import ScriptedServer
 from small_disk import SmallDisk, small_disk
 
+pytest.register_assert_rewrite("graded")
+
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., ScriptedServer]]:

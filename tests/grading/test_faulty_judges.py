@@ -24,7 +24,7 @@ WRONG = [name for name, fault in FAULTS.items() if fault.ends is not None]
 
 
 def patience(name: str) -> float:
-    return 0.3 if name in SLOW else 10.0
+    return 0.5 if name in SLOW else 10.0
 
 
 @pytest.mark.usefixtures("quick_retries")
