@@ -11,6 +11,8 @@ import sys
 import time
 import traceback
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,8 @@ def launch(stage: str, config: str, run: str, inputs: dict[str, str]) -> str:
         inputs: name → URI of the outputs that it reads.
     """
     folder = local_path(run)
-    folder.mkdir(parents=True, exist_ok=True)
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     _speak_plainly()
     try:
         module = importlib.import_module(f"rubricworks.stages.{stage}")
@@ -44,7 +47,8 @@ def launch(stage: str, config: str, run: str, inputs: dict[str, str]) -> str:
 
 
 def _run_stage(stage: str, module: Any, config: StageConfig, run: Path, inputs: dict[str, Path]) -> Path:
-    job = open_job(stage, config, run, inputs)
+    with _writing(run):
+        job = open_job(stage, config, run, inputs)
     if is_done(job):
         print("done in an earlier run", file=sys.stderr, flush=True)
         return job.out
@@ -55,9 +59,21 @@ def _run_stage(stage: str, module: Any, config: StageConfig, run: Path, inputs: 
         module.run(config, job)
     finally:
         job.calls.close()
-    close_job(job, time.time() - start)
+    with _writing(run):
+        close_job(job, time.time() - start)
     (run / "error.json").unlink(missing_ok=True)
     return job.out
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"{folder} cannot be written: {error.strerror or error}; make room or make it writable, and run again: "
+            "what was committed is kept"
+        ) from error
 
 
 def _speak_plainly() -> None:

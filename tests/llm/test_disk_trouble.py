@@ -130,7 +130,6 @@ def test_a_stage_whose_disk_fills_up_says_so_in_one_line_and_goes_on_once_there_
     assert sum((asked(server) - questions).values()) <= 8 + 4
 
 
-@pytest.mark.xfail(reason="launch and open_job make their folders without a word of their own on what went wrong")
 def test_a_stage_on_a_read_only_disk_says_so(serve, disk, tmp_path):
     samples, server = prepare(tmp_path / "samples", 12), serve(describe)
     disk.read_only()
