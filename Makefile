@@ -6,7 +6,7 @@ RUN := $(VENV)/bin/python -m
 export OMP_WAIT_POLICY := PASSIVE
 export GOMP_SPINCOUNT := 0
 
-.PHONY: demo test test-fast conformance lint smoke bench bench-start bench-reward bench-grading bench-attacks coverage clean help
+.PHONY: demo test test-fast conformance lint smoke bench bench-start bench-reward bench-grading bench-attacks bench-verifiers coverage clean help
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,7 +39,7 @@ smoke: $(VENV)/installed  ## A minute of every other recipe for laptops
 	$(RUN) rubricworks.cli run rubicap-laptop --set world.scenes=400 --set data.held_out=32 --set data.warm_up=200 \
 	  --set warm_up.sft.steps=40 --set policy.steps=8 --set policy.probe_every=4
 
-bench: bench-start bench-reward bench-grading bench-attacks  ## Every benchmark
+bench: bench-start bench-reward bench-grading bench-attacks bench-verifiers  ## Every benchmark
 
 bench-start: $(VENV)/installed  ## Seconds to import, and to --help
 	$(RUN) benchmarks.start
@@ -52,6 +52,9 @@ bench-grading: $(VENV)/installed  ## Calls, criteria and images a second beside 
 
 bench-attacks: $(VENV)/installed  ## What orders and fake verdicts in a caption do to each scripted judge
 	$(RUN) benchmarks.attacks
+
+bench-verifiers: $(VENV)/installed  ## Verifiers beside math-verify
+	$(RUN) benchmarks.verifiers
 
 coverage: $(VENV)/installed  ## The table of coverage, guards and refresh in docs/world.md (an hour and a half)
 	$(RUN) benchmarks.coverage
