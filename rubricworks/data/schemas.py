@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 def _required(name: str, kind: pa.DataType) -> pa.Field:
@@ -28,6 +28,10 @@ SCHEMAS: dict[str, pa.Schema] = {
         _required("prompt", _TEXT),
         _required("references", pa.list_(_TEXT)),
         _required("source", _TEXT),
+        pa.field("question", _TEXT),
+        pa.field("answer", _TEXT),
+        pa.field("task", _TEXT),
+        pa.field("options", pa.list_(_TEXT)),
     ),
     "captions": _schema(
         _SAMPLE_ID,

@@ -41,6 +41,14 @@ class Sample(BaseModel):
     split: str = "train"
     """train (captioned, graded, trained on) | held_out (captioned, evaluated) | warm_up (references only)."""
     source: str = ""
+    question: str | None = None
+    """What is asked, without the template around it; None where the prompt is all there is."""
+    answer: str | None = None
+    """The reference answer, where the question has one."""
+    task: str | None = None
+    """The kind of question: `count`, `document`, …; figures are averaged over tasks."""
+    options: tuple[str, ...] | None = None
+    """Of a multiple-choice question, in order: A, B, C, …"""
 
 
 async def build_table(

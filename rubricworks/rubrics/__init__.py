@@ -7,12 +7,15 @@ from rubricworks.rubrics.assertions import (
     ReferenceFeatures,
     VerifiedAssertion,
 )
+from rubricworks.rubrics.checklist import Checklist, ChecklistItem
 from rubricworks.rubrics.rubric import Criterion, Rubric
 from rubricworks.rubrics.scorecard import ErrorClass, Scorecard, Verdict
 
 __all__ = [
     "CaptionAssertions",
     "CaptionFeatures",
+    "Checklist",
+    "ChecklistItem",
     "CoveredAssertion",
     "Criterion",
     "ErrorClass",

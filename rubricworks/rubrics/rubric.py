@@ -1,10 +1,18 @@
 """A rubric: the weighted criteria that one sample's responses are graded by.
 
-The fields of a criterion are those of RubiCap's rubric writer (Prompt 1): a title, what it measures, a pass/fail rule,
-a severity weight and where it comes from. Only title, description and rule are ever shown to a judge.
+The first fields of a criterion are those of RubiCap's rubric writer (Prompt 1): a title, what it measures, a pass/fail
+rule, a severity weight and where it comes from. Only title, description and rule are ever shown to a judge. RLR³
+(section 4.1) adds a type and a reference: a verifier's call with the target, or the ground truth in words.
 """
 
+import re
+
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from rubricworks.verifiers import parse_verifier_call
+from rubricworks.verifiers.calls import SIGNATURES
+
+_CALL = re.compile(r"\s*\w+_verify\s*\(")
 
 
 class Criterion(BaseModel):
@@ -25,6 +33,11 @@ class Criterion(BaseModel):
     reference_teachers: tuple[str, ...] = ()
     teacher_consensus: str = ""
     """What the teachers agree on for this element."""
+    essential: bool = True
+    """RLR³'s type: a response that fails an essential criterion earns nothing; additional ones refine the rest."""
+    reference: str = Field(default="", max_length=4_000)
+    """What a response is compared with: `expr_verify(target='4')`, which no model sees, or words, which the judge sees.
+    Empty where description and rule say it all."""
 
     @field_validator("criterion")
     @classmethod
@@ -32,6 +45,22 @@ class Criterion(BaseModel):
         if not criterion.strip():
             raise ValueError("is blank; say what is to be checked")
         return criterion.strip()
+
+    @field_validator("reference")
+    @classmethod
+    def _call_of_a_verifier(cls, reference: str) -> str:
+        if _CALL.match(reference):
+            call = parse_verifier_call(reference)
+            if stray := sorted(call.arguments.keys() - SIGNATURES[call.name].target):
+                raise ValueError(f"{call.name} holds {stray[0]}, which is the extractor's to give; give the target")
+            if not call.arguments.keys() & {"target", "candidates"}:
+                raise ValueError(f"{call.name} has no target to compare with; write {call.name}(target=...)")
+        return reference.strip()
+
+    @property
+    def verifier(self) -> str | None:
+        """The name of the verifier that checks it, None where a judge does."""
+        return parse_verifier_call(self.reference).name if _CALL.match(self.reference) else None
 
 
 class Rubric(BaseModel):
@@ -53,3 +82,7 @@ class Rubric(BaseModel):
     @property
     def weights(self) -> list[float]:
         return [criterion.weight for criterion in self.criteria]
+
+    @property
+    def essential(self) -> list[bool]:
+        return [criterion.essential for criterion in self.criteria]

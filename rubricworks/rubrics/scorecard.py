@@ -20,6 +20,8 @@ class ErrorClass(StrEnum):
     """The answer did not fit its schema, also after repair turns."""
     TRUNCATED = "truncated"
     """The answer ran into the token limit."""
+    UNVERIFIABLE = "unverifiable"
+    """The verifier could not read its target, or ran out of time on it."""
     BUDGET = "budget"
     """The run's cap on tokens or money was reached."""
 
@@ -35,6 +37,8 @@ class Verdict(BaseModel):
     error: ErrorClass | None = None
     reasoning: str = ""
     """The judge's reasons, or the error's message."""
+    call: str = ""
+    """What the extractor found, as a verifier's call; empty where a judge gave the credit."""
     votes: tuple[float | None, ...] = ()
     """What each of several judges gave, in their order; None where one failed. Empty with a single judge."""
 
