@@ -1,7 +1,7 @@
 """Serves the world's scripted models over HTTP in the OpenAI dialect, and the oracle beside them.
 
     POST /v1/chat/completions   teacher-1 … teacher-5, rubric-writer, judge, pairwise-judge, likert-judge,
-                                gullible-judge, master-key-judge, image-reading-judge
+                                gullible-judge, master-key-judge, image-reading-judge, and those of `world.rlr3`
     GET  /v1/models
     POST /oracle/score          {"image": <data URL>, "captions": [...]} -> {"scores": [...]}
     GET  /healthz
@@ -27,6 +27,7 @@ from rubricworks.world.chat import ApiError, ChatRequest, decode_data_url, read_
 from rubricworks.world.judge import answer_judge
 from rubricworks.world.opinions import answer_likert, answer_pairwise
 from rubricworks.world.oracle import score_caption
+from rubricworks.world.rlr3 import RLR3_MODELS
 from rubricworks.world.scene import Scene
 from rubricworks.world.teachers import TEACHERS, teacher_caption
 from rubricworks.world.weak_judges import answer_gullible, answer_image_reading, answer_master_key
@@ -34,7 +35,7 @@ from rubricworks.world.writer import answer_writer
 
 MODELS = (
     *TEACHERS, "rubric-writer", "judge", "pairwise-judge", "likert-judge",
-    "gullible-judge", "master-key-judge", "image-reading-judge",
+    "gullible-judge", "master-key-judge", "image-reading-judge", *RLR3_MODELS,
 )  # fmt: skip
 _BY_WORDS_ALONE: dict[str, Callable[[str], str]] = {
     "judge": answer_judge,
@@ -62,6 +63,9 @@ class World:
         """
         if request.model in _BY_WORDS_ALONE:
             return _BY_WORDS_ALONE[request.model](request.prompt)
+        if request.model in RLR3_MODELS:
+            shown = None if request.image is None else self.find(request.image)[1]
+            return RLR3_MODELS[request.model](request, shown, self.seed)
         if request.model == "image-reading-judge":
             word = None if request.image is None else self.find(request.image)[1].word
             return answer_image_reading(request.prompt, word)
