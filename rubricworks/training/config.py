@@ -119,7 +119,8 @@ class PolicyConfig(_Options):
     weight_decay: float = Field(0.0, ge=0)
     max_grad_norm: float = Field(1.0, gt=0)
     adam_betas: tuple[float, float] = (0.9, 0.999)
-    loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo"] = "dr_grpo"
+    loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo", "group_token_mean"] = "dr_grpo"
+    """TRL's, or `group_token_mean`: tokens averaged within each group, groups weighing the same (RLR³, equation 1)."""
     scale_rewards: Literal["group", "batch", "none"] = "group"
     """What the centred rewards of a group are divided by."""
     beta: float = Field(0.0, ge=0)
@@ -150,6 +151,8 @@ class PolicyConfig(_Options):
             raise ValueError(f"group_size is {self.group_size}; a group needs at least 2 rollouts")
         if (self.steps is None) == (self.epochs is None):
             raise ValueError("give either steps or epochs (set the other one to null)")
+        if self.loss_type == "group_token_mean" and self.beta:
+            raise ValueError("loss_type group_token_mean has no KL penalty (RLR³, equation 1); set beta to 0")
         rollouts = self.group_size * self.prompts_per_step
         if self.rows_per_pass is not None and rollouts % self.rows_per_pass:
             raise ValueError(f"rows_per_pass {self.rows_per_pass} does not divide the {rollouts} rollouts of a step")

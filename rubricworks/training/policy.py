@@ -99,6 +99,7 @@ def train_policy(
                 processing_class=processor,
                 callbacks=[StepLines("policy", _SHOWN, on_log), watch],
                 on_rollouts=hand_out,
+                mean_over_group=config.loss_type == "group_token_mean",
             )
             trainer.remove_callback(PrinterCallback)
             generate.keywords.update(model=trainer.accelerator.unwrap_model(trainer.model), processor=processor)
@@ -131,7 +132,7 @@ def _trl_config(config: PolicyConfig, out_dir: Path, per_process: int) -> GRPOCo
         adam_beta1=config.adam_betas[0],
         adam_beta2=config.adam_betas[1],
         optim="adamw_torch_fused",
-        loss_type=config.loss_type,
+        loss_type="dr_grpo" if config.loss_type == "group_token_mean" else config.loss_type,
         scale_rewards=config.scale_rewards,
         beta=config.beta,
         epsilon=config.epsilon,
