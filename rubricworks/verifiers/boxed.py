@@ -1,0 +1,95 @@
+"""Final answers: what stands in the last box of a response, and the verifier that a reference answer calls for.
+
+This is the non-parametric extractor E of RLVR (RLR³, section 4.5): no model reads the response.
+"""
+
+import json
+import re
+
+from rubricworks.verifiers.calls import parse_verifier_call
+from rubricworks.verifiers.failure import LONGEST
+from rubricworks.verifiers.run import run_verifier
+
+_BRACES = re.compile(r"\\(?:boxed|fbox)\s*\{|\\[{}\\]|[{}]")
+_LETTER = re.compile(r"\(?([A-Za-z])\)?[.:)]?(?:\s|$)")
+_TEXT = re.compile(r"\\(?:text|mathrm|textbf)\{([^{}]*)\}")
+_BOXES = re.compile(r"\s*\[\s*\[[-+\d.,\s\[\]]*\]\s*\]\s*")
+_WORDS = re.compile(r"[^\W\d_]{2}[^\\^_=+*/(){}<>|$]*")
+"""Begins with letters and holds nothing of a formula."""
+
+
+def last_boxed(response: str) -> str | None:
+    """The content of the last `\\boxed{…}`, braces matched, trimmed; None without a closed one.
+
+    >>> last_boxed(r"so x is \\boxed{3}, no: \\boxed{\\frac{1}{2}}")
+    '\\\\frac{1}{2}'
+    """
+    found: tuple[int, int] = (-1, -1)
+    opened: list[int] = []
+    """Where each open brace's content starts; negative where it is no box's."""
+    for match in _BRACES.finditer(response[-LONGEST:]):
+        brace = match[0]
+        if brace == "}" and opened:
+            start = opened.pop()
+            if start > found[0]:
+                found = (start, match.start())
+        elif brace.endswith("{") and brace != r"\{":
+            opened.append(match.end() if len(brace) > 1 else -1)
+    return response[-LONGEST:][slice(*found)].strip() if found[0] >= 0 else None
+
+
+def answer_call(answer: str, *, options: bool = False) -> str:
+    """The verifier's call that checks a final answer against the reference answer.
+
+    A letter of a multiple-choice question, a number or a formula: `expr_verify`; boxes `[[x1, y1, x2, y2], …]`:
+    `bbox_verify`; words: `text_verify`, without regard to case, spaces and punctuation.
+
+    >>> answer_call("2/3")
+    "expr_verify(target='2/3')"
+    """
+    plain = answer.strip()
+    if _BOXES.fullmatch(plain):
+        return f"bbox_verify(target={json.dumps(json.loads(plain))})"
+    if options or not _WORDS.fullmatch(plain):
+        return f"expr_verify(target={plain!r})"
+    return f"text_verify(target={plain!r}, ignore_space=True, ignore_punc=True, ignore_case=True)"
+
+
+def answer_predict(response: str, reference: str) -> str:
+    """The call with the response's final answer, as an extractor would write it; an empty predict without one.
+
+    >>> answer_predict(r"It is \\boxed{B. the red one}", "expr_verify(target='B')")
+    "expr_verify(predict='B')"
+    """
+    call = parse_verifier_call(reference)
+    found = last_boxed(response) or ""
+    if call.name in ("bbox_verify", "point_verify"):
+        return f"{call.name}(predict={_coordinates(found)})"
+    if call.name == "list_verify":
+        return f"list_verify(predict={[item.strip() for item in found.split(',') if item.strip()]!r})"
+    if call.name == "time_verify":
+        return f"time_verify(predict={found!r}, pformat={call.arguments.get('tformat', '')!r})"
+    target = str(call.arguments.get("target"))
+    if call.name == "expr_verify" and len(target) == 1 and target.isalpha() and (letter := _LETTER.match(found)):
+        found = letter[1].upper()
+    if call.name == "text_verify" and (wrapped := _TEXT.fullmatch(found)):
+        found = wrapped[1].strip()
+    return f"{call.name}(predict={found!r})"
+
+
+def score_answer(response: str, answer: str, *, options: bool = False) -> float:
+    """The score of a response's final answer by rules alone, in [0, 1]: 0 or 1, but for boxes their overlap.
+
+    Raises:
+        CannotVerify: the reference answer cannot be read.
+    """
+    reference = answer_call(answer, options=options)
+    score = run_verifier(reference, answer_predict(response, reference))
+    return score if reference.startswith("bbox") else float(score == 1)
+
+
+def _coordinates(text: str) -> str:
+    """The lists of numbers in the text, as JSON; the verifier says whether they are boxes."""
+    lists = re.findall(r"\[([^\[\]]*)\]", text)
+    rows = [[float(number) for number in re.findall(r"[-+]?\d+(?:\.\d+)?", row)] for row in lists]
+    return json.dumps([[int(number) if number.is_integer() else number for number in row] for row in rows if row])
