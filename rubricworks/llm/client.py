@@ -22,7 +22,7 @@ from rubricworks.llm.cache import AnswerCache
 from rubricworks.llm.endpoint import Endpoint
 from rubricworks.llm.errors import ChatError
 from rubricworks.llm.limiter import Limiter
-from rubricworks.llm.question import REPAIR_TURNS, Messages, Question, Reply
+from rubricworks.llm.question import REPAIR_TURNS, Messages, Question, Reply, T
 from rubricworks.llm.request import BYTES_PER_TOKEN, Request, RequestFrame
 from rubricworks.llm.spending import BudgetReached, Spending
 from rubricworks.llm.transport import Transport
@@ -97,18 +97,16 @@ class ChatClient:
 
     @overload
     async def chat(
-        self,
-        messages: Messages,
-        response: type[Model],
-        seed: int = 0,
-        *,
-        check: Callable[[Model], None] | None = None,
+        self, messages: Messages, response: type[Model], seed: int = 0, *, check: Callable[[Model], None] | None = None
     ) -> Reply[Model]: ...
+
+    @overload
+    async def chat(self, messages: Messages, response: Callable[[str], T], seed: int = 0) -> Reply[T]: ...
 
     async def chat(
         self,
         messages: Messages,
-        response: type[Any] | None = None,
+        response: type[Any] | Callable[[str], Any] | None = None,
         seed: int = 0,
         *,
         check: Callable[[Any], None] | None = None,
@@ -117,16 +115,18 @@ class ChatClient:
 
         Args:
             messages: OpenAI's message dictionaries; `image_part` and `text_part` make their parts.
-            response: the pydantic model that the answer must fit; None for plain text.
+            response: the pydantic model that the answer must fit, or a function that reads it from the text and raises
+                ValueError for one that it cannot use; None for plain text.
             seed: sent to the server, and tells repeated samples of one question apart.
             check: raises ValueError for a value that fits the model but not the question; counts as malformed.
         Raises:
             ChatError: no usable answer after retries and repair turns, or no budget for it.
             UserError: the endpoint's environment, the cache file or the ledger is not usable.
         """
-        frame = self._frames.get(response)
+        schema = response if isinstance(response, type) else None
+        frame = self._frames.get(schema)
         if frame is None:
-            frame = self._frames[response] = RequestFrame(self.endpoint, response)
+            frame = self._frames[schema] = RequestFrame(self.endpoint, schema)
         question = Question(frame, messages, seed, response, check)
         request = frame.encode(messages, seed)
         ask = self._ask if self._span is None else self._ask_in_span

@@ -32,7 +32,7 @@ class Question(NamedTuple):
     frame: RequestFrame
     messages: Messages
     seed: int
-    response: type[Any] | None
+    response: type[Any] | Callable[[str], Any] | None
     check: Callable[[Any], None] | None
 
     def value(self, text: str | None) -> Any:
@@ -41,6 +41,8 @@ class Question(NamedTuple):
             raise ValueError("the answer is empty")
         if self.response is None:
             return text
+        if not isinstance(self.response, type):
+            return self.response(text)
         value = parse_json(text, self.response)
         if self.check is not None:
             self.check(value)
@@ -48,6 +50,7 @@ class Question(NamedTuple):
 
     def repaired(self, text: str, error: str) -> bytes:
         """The request again, with the model's own answer and what is wrong with it."""
-        complaint = f"That answer cannot be used: {error}. Answer again, with nothing but the JSON object asked for."
+        form = "the JSON object" if isinstance(self.response, type) else "what is"
+        complaint = f"That answer cannot be used: {error}. Answer again, with nothing but {form} asked for."
         turn = [{"role": "assistant", "content": text[:_SHOWN_BACK]}, {"role": "user", "content": complaint}]
         return self.frame.encode([*self.messages, *turn], self.seed).body
