@@ -95,6 +95,41 @@ SCHEMAS: dict[str, pa.Schema] = {
         _required("request", _TEXT),
         _required("attempts", _WHOLE),
     ),
+    "genrm_data": _schema(
+        _SAMPLE_ID,
+        _required("split", _TEXT),
+        _required("question", _TEXT),
+        _required("response", _TEXT),
+        _required("rubric", _TEXT),
+        _required("label", _TEXT),
+        pa.field("task", _TEXT),
+        _required("loses_credit", pa.bool_()),
+    ),
+    "audit_candidates": _schema(
+        _SAMPLE_ID,
+        _required("mode", _TEXT),
+        pa.field("attack", _TEXT),
+        pa.field("pattern", _TEXT),
+        _required("question", _TEXT),
+        _required("response", _TEXT),
+        _required("rubric", _TEXT),
+        _required("annotations", _TEXT),
+        pa.field("rejected", _TEXT),
+        pa.field("details", _TEXT),
+    ),
+    "audit": _schema(
+        _SAMPLE_ID,
+        _required("mode", _TEXT),
+        pa.field("attack", _TEXT),
+        pa.field("pattern", _TEXT),
+        _required("question", _TEXT),
+        _required("response", _TEXT),
+        _required("rubric", _TEXT),
+        _required("annotations", _TEXT),
+        _required("setting", _TEXT),
+        _required("judge", _TEXT),
+        _required("scorecard", _TEXT),
+    ),
     "rejected": _schema(_required("source", _TEXT), _required("reason", _TEXT)),
 }
 """JSON values (rubric, scorecard) are strings, because Arrow structs would unify their fields over the rows.
@@ -111,6 +146,8 @@ MADE_BY_STAGE = {
     "rollouts": "train_policy",
     "scorecards": "train_policy",
     "evaluations": "evaluate",
+    "genrm_data": "genrm_data",
+    "audit": "audit",
 }
 """Which stage to run for a table that is not there; for messages only."""
 
