@@ -1,14 +1,18 @@
 """Scorecards to rewards: pure functions that own no client, trainer or file."""
 
 from rubricworks.rewards.captions import CaptionScores, caption_scores
+from rubricworks.rewards.format_mask import format_mask
+from rubricworks.rewards.groups import group_rewards
 from rubricworks.rewards.hierarchical import hierarchical_reward
 from rubricworks.rewards.length import length_gate, linear_length_penalty
 from rubricworks.rewards.remapping import remap_group
 from rubricworks.rewards.weighted import weighted_reward
 
 __all__ = [
-    "CaptionScores",
     "caption_scores",
+    "CaptionScores",
+    "format_mask",
+    "group_rewards",
     "hierarchical_reward",
     "length_gate",
     "linear_length_penalty",
