@@ -1,4 +1,7 @@
-"""Captions from a model directory or a Hub name: the same few lines for the student and for any larger model."""
+"""Texts from a model directory or a Hub name: the same few lines for the students and for any larger model.
+
+A vision-language model comes with its processor, a text model with its tokenizer; both go the same way from here on.
+"""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -7,41 +10,70 @@ from pathlib import Path
 
 import torch
 from PIL import Image
-from transformers import AutoModelForImageTextToText, AutoProcessor, PreTrainedModel, ProcessorMixin
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoProcessor,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    ProcessorMixin,
+)
 
 from rubricworks.errors import UserError
-from rubricworks.training.processing import encode_prompts
+from rubricworks.training.processing import Messages, encode_prompts, tokenizer_of
 from rubricworks.training.progress import quiet_libraries
 
+Processor = ProcessorMixin | PreTrainedTokenizerBase
+"""What turns prompts into inputs: a processor where the model sees images, else a tokenizer."""
 
-def load_model(path_or_name: str | Path, *, dtype: str = "auto") -> tuple[PreTrainedModel, ProcessorMixin]:
-    """A vision-language model on the best device at hand, and its processor.
+
+def load_model(path_or_name: str | Path, *, dtype: str = "auto") -> tuple[PreTrainedModel, Processor]:
+    """A model on the best device at hand, and its processor: a vision-language model where it is one, else a causal LM.
 
     Args:
         dtype: "auto" takes the precision that the weights were saved in; else a torch name such as "float32".
     Raises:
-        UserError: nothing there, not an image-text-to-text model, or no processor for images.
+        UserError: nothing there, neither kind of model, or no processor for a vision-language model's images.
     """
     name = str(path_or_name)
     if Path(name).is_absolute() and not (Path(name) / "config.json").is_file():
         raise UserError(f"{name} is not a model directory (no config.json); give the folder that training wrote")
     with quiet_libraries():
         try:
-            processor = AutoProcessor.from_pretrained(name)
-            model = AutoModelForImageTextToText.from_pretrained(name, dtype=dtype)
+            sees = type(AutoConfig.from_pretrained(name)) in AutoModelForImageTextToText._model_mapping
+            processor = (AutoProcessor if sees else AutoTokenizer).from_pretrained(name)
+            kind = AutoModelForImageTextToText if sees else AutoModelForCausalLM
+            model = kind.from_pretrained(name, dtype=dtype)
         except (OSError, ValueError, ImportError) as error:
             reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
             raise UserError(f"cannot load the model {name}: {reason}") from error
-    if not isinstance(processor, ProcessorMixin) or getattr(processor, "image_processor", None) is None:
+    if sees and getattr(processor, "image_processor", None) is None:
         raise UserError(f"{name} has no image processor, so it cannot read images; use a vision-language model")
+    if not tokenizer_of(processor).chat_template and not getattr(processor, "chat_template", None):
+        raise UserError(f"{name} has no chat template, so it cannot be asked; use a model tuned for chat")
+    tokenizer = tokenizer_of(processor)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
     return model.to("cuda" if torch.cuda.is_available() else "cpu").eval(), processor
+
+
+def check_reads_images(processor: Processor, shown: bool) -> None:
+    """Refuse images for a model that reads text alone.
+
+    Raises:
+        UserError: it would be shown some.
+    """
+    if shown and not isinstance(processor, ProcessorMixin):
+        raise UserError("the model has no image processor, so it cannot read images; use a vision-language model")
 
 
 def generate_captions(
     model: PreTrainedModel,
-    processor: ProcessorMixin,
-    images: Sequence[bytes],
-    prompts: Sequence[str],
+    processor: Processor,
+    images: Sequence[bytes | None],
+    prompts: Sequence[str | Messages],
     *,
     max_new_tokens: int = 256,
     temperature: float = 0.0,
@@ -49,14 +81,17 @@ def generate_captions(
     batch_size: int = 32,
     seed: int = 0,
 ) -> list[tuple[str, int]]:
-    """One caption per image and how many tokens it took, the end token included; temperature 0 is greedy.
+    """One text per prompt and how many tokens it took, the end token included; temperature 0 is greedy.
 
-    Leaves the model's mode and the global random state as they were, so it may be called in the middle of training.
+    Prompts whose image is None are asked without one. Leaves the model's mode and the global random state as they were,
+    so it may be called in the middle of training.
     """
     if len(images) != len(prompts):
         raise ValueError(f"{len(images)} images for {len(prompts)} prompts; give one of each per caption")
+    check_reads_images(processor, any(image is not None for image in images))
     sampling = {"do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": 0}
-    ends = _end_ids(model, processor)
+    tokenizer = tokenizer_of(processor)
+    ends = _end_ids(model, tokenizer)
     image_token = getattr(model.config, "image_token_id", None)
     was_training = model.training
     devices = [model.device] if model.device.type == "cuda" else []
@@ -67,21 +102,22 @@ def generate_captions(
             if temperature > 0:
                 torch.manual_seed(seed)
             for start in range(0, len(images), batch_size):
-                batch = [decode_image(image) for image in images[start : start + batch_size]]
+                chunk = images[start : start + batch_size]
+                batch = [None if image is None else decode_image(image) for image in chunk]
                 inputs = encode_prompts(processor, batch, prompts[start : start + batch_size])
                 inputs = {name: tensor.to(model.device) for name, tensor in inputs.items()}
                 output = model.generate(
                     **inputs,
                     **(sampling if temperature > 0 else {"do_sample": False}),
                     max_new_tokens=max_new_tokens,
-                    pad_token_id=processor.tokenizer.pad_token_id,
+                    pad_token_id=tokenizer.pad_token_id,
                     eos_token_id=ends,
                     suppress_tokens=None if image_token is None else [image_token],
                     disable_compile=True,
                 )
                 for row in output[:, inputs["input_ids"].shape[1] :].tolist():
                     length = next((index + 1 for index, token in enumerate(row) if token in ends), len(row))
-                    captions.append((processor.tokenizer.decode(row[:length], skip_special_tokens=True), length))
+                    captions.append((tokenizer.decode(row[:length], skip_special_tokens=True), length))
     finally:
         model.train(was_training)
     return captions
@@ -92,8 +128,8 @@ def decode_image(image: bytes) -> Image.Image:
     return Image.open(BytesIO(image)).convert("RGB")
 
 
-def _end_ids(model: PreTrainedModel, processor: ProcessorMixin) -> list[int]:
+def _end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
     declared = model.generation_config.eos_token_id
     ends = declared if isinstance(declared, list) else [] if declared is None else [declared]
-    own = processor.tokenizer.eos_token_id
+    own = tokenizer.eos_token_id
     return ends if own is None or own in ends else [*ends, own]

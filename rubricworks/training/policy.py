@@ -1,4 +1,4 @@
-"""Policy RL: GRPO on any vision-language model, with a reward that is an async function of the responses.
+"""Policy RL: GRPO on any model, with images or text alone, and a reward that is an async function of the responses.
 
 The trainer is TRL's. What is added: each step's rollouts are handed to the caller, rubrics can be refreshed with the
 current policy, a held-out probe and an alarm watch for reward hacking, and the end is a plain model directory.
@@ -21,9 +21,10 @@ from rubricworks.training.alarm import Alarm, StepStats
 from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import open_run, run_digest, train_from
 from rubricworks.training.config import PolicyConfig
-from rubricworks.training.generate import decode_image, generate_captions, load_model
+from rubricworks.training.generate import Processor, check_reads_images, decode_image, generate_captions, load_model
 from rubricworks.training.lora import save_plain_model, with_adapters
 from rubricworks.training.machine import check_bf16, check_sharding, check_vllm
+from rubricworks.training.processing import template_options, text_messages, tokenizer_of
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
 from rubricworks.training.rollouts import PolicyTrainer, StepRollouts
 from rubricworks.training.watch import PolicyWatch, Probe, Refresh
@@ -31,7 +32,7 @@ from rubricworks.training.watch import PolicyWatch, Probe, Refresh
 Reward = Callable[..., Awaitable[Sequence[float | None]]]
 """`await reward(prompts=…, completions=…, sample_id=[…], rubric=[…], …)`: a number per completion, None: not judged."""
 
-_COLUMNS = ("sample_id", "image", "prompt", "rubric")
+_COLUMNS = ("sample_id", "prompt", "rubric")
 
 
 class PolicyResult(NamedTuple):
@@ -59,7 +60,8 @@ def train_policy(
     """Train the model on the samples' rewards; the result's `model_dir` is a plain Hugging Face directory.
 
     Args:
-        samples: rows with sample_id, image (encoded bytes), prompt, rubric and whatever else the reward wants.
+        samples: rows with sample_id, prompt, rubric, image (encoded bytes) and whatever else the reward wants. Without
+            the column `image` they are text alone, and a prompt may be a whole conversation.
         on_step: gets every rollout once; a step that is repeated after a kill is handed out again under its number.
         before_checkpoint: called before one is written, to commit what was made of the steps that it will stand for.
         refresh, probe: see `rubricworks.training.watch`; called every `refresh_every` / `probe_every` steps.
@@ -87,14 +89,15 @@ def train_policy(
 
     if not (out_dir / "model").is_dir():
         model, processor = load_model(model_dir, dtype="bfloat16" if config.bf16 and config.lora else "float32")
-        processor.tokenizer.padding_side = "left"
+        check_reads_images(processor, "image" in dataset.column_names)
+        tokenizer_of(processor).padding_side = "left"
         if config.lora is not None:
             model = with_adapters(model, config.lora, seed=config.seed)
         with quiet_libraries():
             trainer = PolicyTrainer(
                 model=model,
                 reward_funcs=[reward],
-                args=_trl_config(config, out_dir, per_process),
+                args=_trl_config(config, out_dir, per_process, processor),
                 train_dataset=dataset,
                 processing_class=processor,
                 callbacks=[StepLines("policy", _SHOWN, on_log), watch],
@@ -111,7 +114,7 @@ def train_policy(
 _SHOWN = {"reward": "reward", "completions/mean_length": "tokens", "entropy": "entropy", "learning_rate": "lr"}
 
 
-def _trl_config(config: PolicyConfig, out_dir: Path, per_process: int) -> GRPOConfig:
+def _trl_config(config: PolicyConfig, out_dir: Path, per_process: int, processor: Processor) -> GRPOConfig:
     rows = config.rows_per_pass or per_process
     length = {"max_steps": config.steps} if config.steps is not None else {"num_train_epochs": config.epochs}
     vllm = config.vllm
@@ -122,6 +125,7 @@ def _trl_config(config: PolicyConfig, out_dir: Path, per_process: int) -> GRPOCo
         gradient_accumulation_steps=per_process // rows,
         num_generations=config.group_size,
         max_completion_length=config.max_new_tokens,
+        chat_template_kwargs=template_options(processor),
         temperature=config.temperature,
         top_p=config.top_p,
         learning_rate=config.learning_rate,
@@ -191,16 +195,15 @@ def _dataset(samples: Dataset | Iterable[Mapping], at_least: int) -> Dataset:
 
 def _as_conversations(rows: dict[str, list]) -> dict[str, list]:
     """Decoded only when a batch is drawn: images stay encoded on disk and in memory."""
-    return {
-        **rows,
-        "image": [decode_image(image) for image in rows["image"]],
-        "prompt": [[{"role": "user", "content": prompt}] for prompt in rows["prompt"]],
-    }
+    pixels = {"image": [decode_image(image) for image in rows["image"]]} if "image" in rows else {}
+    return {**rows, **pixels, "prompt": [text_messages(prompt) for prompt in rows["prompt"]]}
 
 
 def _digest(dataset: Dataset) -> str:
+    """Of everything but the images."""
     digest = hashlib.sha256()
-    for row in dataset.with_format(None).select_columns(["sample_id", "prompt", "rubric"]):
+    texts = [column for column in dataset.column_names if column != "image"]
+    for row in dataset.with_format(None).select_columns(texts):
         digest.update(repr(sorted(row.items())).encode())
     return digest.hexdigest()
 

@@ -1,8 +1,8 @@
-"""The processor of the laptop student: text and images, no video, registered with `AutoProcessor` on import.
+"""Prompts as model inputs, and the processor of the laptop student, registered with `AutoProcessor` on import.
 
-Qwen3-VL's own processor needs a video processor, and that needs torchvision. Without a processor class that
-`AutoProcessor` can find by name it returns the bare tokenizer and says nothing, so every module that loads a model
-imports this one first.
+That student reads text and images, no video. Qwen3-VL's own processor needs a video processor, and that needs
+torchvision. Without a processor class that `AutoProcessor` can find by name it returns the bare tokenizer and says
+nothing, so every module that loads a model imports this one first.
 """
 
 import hashlib
@@ -114,19 +114,56 @@ AutoConfig.register(TinyVLConfig.model_type, TinyVLConfig, exist_ok=True)
 AutoProcessor.register(TinyVLConfig, TinyVLProcessor, exist_ok=True)
 
 
+Messages = list[dict]
+"""A conversation, `[{"role": "user", "content": "…"}]`, for prompts that are more than one user turn of text."""
+
+
+def tokenizer_of(processor: ProcessorMixin | PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """The tokenizer itself where the model reads text alone."""
+    return processor.tokenizer if isinstance(processor, ProcessorMixin) else processor
+
+
 def image_messages(image: Image.Image | None, prompt: str) -> list[dict]:
     """One user turn; image None leaves an unfilled place for it, as TRL wants."""
     place = {"type": "image"} if image is None else {"type": "image", "image": image}
     return [{"role": "user", "content": [place, {"type": "text", "text": prompt}]}]
 
 
-def encode_prompts(processor, images: Sequence[Image.Image], prompts: Sequence[str]) -> dict[str, torch.Tensor]:
+def text_messages(prompt: str | Messages) -> Messages:
+    """A conversation without images, its contents plain strings: most templates of text models take nothing else."""
+    if isinstance(prompt, str):
+        return [{"role": "user", "content": prompt}]
+    return [{"role": turn["role"], "content": _plain_text(turn["content"])} for turn in prompt]
+
+
+def template_options(processor: ProcessorMixin | PreTrainedTokenizerBase) -> dict[str, bool]:
+    """What a text model's chat template is told: a hybrid one (Qwen3) is to answer at once, without thinking aloud.
+
+    The answer's own `thought` field is the place for that; templates that know no such option pass over it.
+    """
+    return {} if isinstance(processor, ProcessorMixin) else {"enable_thinking": False}
+
+
+def encode_prompts(
+    processor: ProcessorMixin | PreTrainedTokenizerBase,
+    images: Sequence[Image.Image | None],
+    prompts: Sequence[str | Messages],
+) -> dict[str, torch.Tensor]:
     """Left-padded model inputs that end where the model's answer begins; works for any processor with a template."""
+    conversations = [
+        text_messages(prompt) if image is None else image_messages(image, prompt)
+        for image, prompt in zip(images, prompts, strict=True)
+    ]
+    tensors = {"return_tensors": "pt", "padding": True}
+    if isinstance(processor, ProcessorMixin):
+        options = {"processor_kwargs": {**tensors, "padding_side": "left"}}
+    else:
+        options = {**tensors, "tokenizer_kwargs": {"padding_side": "left"}, **template_options(processor)}
     encoded = processor.apply_chat_template(
-        [image_messages(image, prompt) for image, prompt in zip(images, prompts, strict=True)],
-        add_generation_prompt=True,
-        tokenize=True,
-        return_dict=True,
-        processor_kwargs={"return_tensors": "pt", "padding": True, "padding_side": "left"},
+        conversations, add_generation_prompt=True, tokenize=True, return_dict=True, **options
     )
     return dict(encoded)
+
+
+def _plain_text(content: str | list[dict]) -> str:
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)

@@ -1,6 +1,6 @@
-"""Supervised warm-up: teach a vision-language model to write captions like the given ones.
+"""Supervised training: teach a model to answer as the given examples do, with images or with text alone.
 
-A plain `transformers.Trainer`: the loss is the model's own, on the caption's tokens only. It continues from its last
+A plain `transformers.Trainer`: the loss is the model's own, on the answer's tokens only. It continues from its last
 complete checkpoint, exactly: weights, optimizer, schedule, order of the data and random state.
 """
 
@@ -10,37 +10,46 @@ from typing import NamedTuple
 
 import torch
 from torch.utils.data import Dataset
-from transformers import PrinterCallback, ProcessorMixin, Trainer, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from rubricworks.errors import UserError
 from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import open_run, run_digest, train_from
 from rubricworks.training.config import SftConfig
-from rubricworks.training.generate import decode_image, load_model
+from rubricworks.training.generate import Processor, check_reads_images, decode_image, load_model
 from rubricworks.training.lora import save_plain_model, with_adapters
 from rubricworks.training.machine import check_bf16, check_sharding
-from rubricworks.training.processing import encode_prompts, image_messages
+from rubricworks.training.processing import (
+    Messages,
+    encode_prompts,
+    image_messages,
+    template_options,
+    text_messages,
+    tokenizer_of,
+)
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
 
 
 class Example(NamedTuple):
-    """One image with what to say of it."""
+    """One prompt, with its image if there is one, and what to say."""
 
-    image: bytes
-    prompt: str
+    image: bytes | None
+    prompt: str | Messages
     caption: str
 
 
 def train_sft(
     model_dir: str | Path,
-    examples: Iterable[tuple[bytes, str, str]],
+    examples: Iterable[tuple[bytes | None, str | Messages, str]],
     out_dir: Path,
     config: SftConfig,
     *,
+    title: str = "warm-up",
     on_log: Callable[[StepLog], None] | None = None,
 ) -> Path:
     """Train on (image, prompt, caption) triples and return `out_dir/"model"`, a plain Hugging Face directory.
 
+    Without images (None) the caption is whatever a text model is to write, and a prompt may be a whole conversation.
     Called again with the same arguments after a kill, it goes on from the last checkpoint to the same weights.
 
     Raises:
@@ -56,12 +65,13 @@ def train_sft(
     check_sharding(config.lora)
     keep_freed_memory()
     out_dir = Path(out_dir)
-    captions = [(row.prompt, row.caption, len(row.image)) for row in rows]
+    captions = [(row.prompt, row.caption, len(row.image or b"")) for row in rows]
     digest = run_digest("sft", str(model_dir), config.model_dump(exclude={"save_every", "log_every"}), captions)
     checkpoint = open_run(out_dir, digest)
     if (out_dir / "model").is_dir():
         return out_dir / "model"
     model, processor = load_model(model_dir, dtype="float32")
+    check_reads_images(processor, any(row.image is not None for row in rows))
     if config.lora is not None:
         model = with_adapters(model, config.lora, seed=config.seed)
 
@@ -94,7 +104,7 @@ def train_sft(
         train_dataset=_Rows(rows),
         data_collator=CaptionCollator(processor),
         processing_class=processor,
-        callbacks=[StepLines("warm-up", {"loss": "loss", "learning_rate": "lr"}, on_log)],
+        callbacks=[StepLines(title, {"loss": "loss", "learning_rate": "lr"}, on_log)],
     )
     trainer.remove_callback(PrinterCallback)
     with quiet_libraries():
@@ -108,13 +118,13 @@ def train_sft(
 class CaptionCollator:
     """Examples to one batch: prompts padded on the left, captions on the right, labels on the captions alone."""
 
-    def __init__(self, processor: ProcessorMixin) -> None:
+    def __init__(self, processor: Processor) -> None:
         self.processor = processor
 
     def __call__(self, examples: Sequence[Example]) -> dict[str, torch.Tensor]:
-        images = [decode_image(example.image) for example in examples]
+        images = [None if example.image is None else decode_image(example.image) for example in examples]
         batch = encode_prompts(self.processor, images, [example.prompt for example in examples])
-        tokenizer = self.processor.tokenizer
+        tokenizer = tokenizer_of(self.processor)
         answers = tokenizer(
             [self._answer(example) for example in examples],
             add_special_tokens=False,
@@ -134,11 +144,15 @@ class CaptionCollator:
 
     def _answer(self, example: Example) -> str:
         """The text that follows the prompt in the model's own template, up to its end token."""
-        question = image_messages(None, example.prompt)
-        answer = {"role": "assistant", "content": [{"type": "text", "text": example.caption}]}
-        prompt = self.processor.apply_chat_template(question, add_generation_prompt=True, tokenize=False)
-        whole = self.processor.apply_chat_template([*question, answer], tokenize=False)
-        end = self.processor.tokenizer.eos_token or ""
+        options = template_options(self.processor)
+        if example.image is None:
+            question, said = text_messages(example.prompt), example.caption
+        else:
+            question, said = image_messages(None, example.prompt), [{"type": "text", "text": example.caption}]
+        answer = {"role": "assistant", "content": said}
+        prompt = self.processor.apply_chat_template(question, add_generation_prompt=True, tokenize=False, **options)
+        whole = self.processor.apply_chat_template([*question, answer], tokenize=False, **options)
+        end = tokenizer_of(self.processor).eos_token or ""
         written = whole.removeprefix(prompt) if whole.startswith(prompt) else example.caption
         return written.split(end)[0] + end if end else written
 
