@@ -69,11 +69,11 @@ def _rows(batches: Iterator[pa.RecordBatch], columns: tuple[str, str | None], na
                     )
                 yield found_at(cell, f"{where}#{number}", references)
             else:
-                yield FoundImage(f"{name}#{number}", f"{where}#{number}", _Cell(cell), references)
+                yield FoundImage(f"{name}#{number}", f"{where}#{number}", ImageCell(cell), references)
             number += 1
 
 
-class _Cell:
+class ImageCell:
     """The bytes of one image cell."""
 
     def __init__(self, value: Any) -> None:
@@ -109,10 +109,15 @@ def _columns(schema: pa.Schema, where: str, image: str | None, caption: str | No
     return image, caption
 
 
-def _image_column(schema: pa.Schema, where: str) -> str:
+def typed_image_column(schema: pa.Schema) -> str | None:
+    """The column whose type is an image's: of several the best named."""
     typed = [field.name for field in schema if _holds_image(field.type)]
-    if typed:
-        return next((name for name in IMAGE_COLUMNS if name in typed), typed[0])
+    return next((name for name in IMAGE_COLUMNS if name in typed), typed[0] if typed else None)
+
+
+def _image_column(schema: pa.Schema, where: str) -> str:
+    if typed := typed_image_column(schema):
+        return typed
     texts = {field.name.lower(): field.name for field in schema if _holds_text(field.type)}
     for name in URL_COLUMNS:
         if name in texts:

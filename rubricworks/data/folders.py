@@ -21,13 +21,19 @@ def find_in_folder(path: str) -> Found:
     for file in files:
         key = file.relative_to(root).as_posix() if root.is_dir() else file.name
         references, _ = captions.pop(_plain(file), ((), ""))
-        yield FoundImage(key, str(file), partial(_read, file), references)
+        yield FoundImage(key, str(file), partial(read_image_file, file), references)
     for missing, (_, line) in captions.items():
         reason = "is no image by its suffix" if missing.is_file() else "does not exist"
         yield Rejected(source=line, reason=f"names {missing.name}, which {reason}")
 
 
-def _read(file: Path) -> bytes:
+def read_image_file(file: Path) -> bytes:
+    """A file's bytes, which need not be an image's.
+
+    Raises:
+        BadImage: too large to be read.
+        OSError: not there, or not readable.
+    """
     size = file.stat().st_size
     if size > MAX_BYTES:
         raise BadImage(f"too large: {size:,} bytes, at most {MAX_BYTES:,} are read")

@@ -130,6 +130,15 @@ SCHEMAS: dict[str, pa.Schema] = {
         _required("judge", _TEXT),
         _required("scorecard", _TEXT),
     ),
+    "filtered": _schema(
+        _SAMPLE_ID,
+        _required("any", pa.bool_()),
+        _required("essential", pa.bool_()),
+        _required("kept", pa.bool_()),
+        _required("multiple_choice", pa.bool_()),
+        _required("rewards", _TEXT),
+        pa.field("initial_reward", _NUMBER),
+    ),
     "rejected": _schema(_required("source", _TEXT), _required("reason", _TEXT)),
 }
 """JSON values (rubric, scorecard) are strings, because Arrow structs would unify their fields over the rows.
@@ -148,6 +157,7 @@ MADE_BY_STAGE = {
     "evaluations": "evaluate",
     "genrm_data": "genrm_data",
     "audit": "audit",
+    "filtered": "offline_filter",
 }
 """Which stage to run for a table that is not there; for messages only."""
 
