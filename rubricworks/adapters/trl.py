@@ -1,8 +1,9 @@
 """Rubric rewards for TRL: an async reward function for `GRPOTrainer(reward_funcs=[RubricReward(grader)])`.
 
 The dataset needs a column with each sample's rubric (its JSON, a dict or a `Rubric`); `sample_id` names the scorecards
-if it is there, and `image` or `images` is what a grader with `exposure="image"` shows its judge. A response that could
-not be judged gets None, which TRL keeps out of the baseline and the loss.
+if it is there, `question` (else the prompt) is what a checklist's judge reads beside the response, and `image` or
+`images` is what a grader with `exposure="image"` shows its judge. A response that could not be judged gets None, which
+TRL keeps out of the baseline and the loss. `GroupReward` is RLR³'s: its reward depends on the whole group.
 """
 
 import asyncio
@@ -17,7 +18,8 @@ from pydantic import ValidationError
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.grading import Grader
-from rubricworks.rewards import weighted_reward
+from rubricworks.grading.boxed import BoxedGrader
+from rubricworks.rewards import format_mask, group_rewards, weighted_reward
 from rubricworks.rubrics import Rubric, Scorecard
 
 Reduce = Callable[[Sequence[float | None], Sequence[float]], float | None]
@@ -29,7 +31,9 @@ class RubricReward:
 
     __name__ = "rubric_reward"
 
-    def __init__(self, grader: Grader, *, rubric_column: str = "rubric", reduce: Reduce = weighted_reward) -> None:
+    def __init__(
+        self, grader: Grader | BoxedGrader, *, rubric_column: str = "rubric", reduce: Reduce = weighted_reward
+    ) -> None:
         self.grader = grader
         self.rubric_column = rubric_column
         self.reduce = reduce
@@ -44,28 +48,38 @@ class RubricReward:
                 "; add it, or name another with rubric_column"
             )
         rubrics = [self._rubric(value, row) for row, value in enumerate(columns[self.rubric_column])]
-        samples = self._samples(len(completions), columns)
+        samples = self._samples(prompts, len(completions), columns)
         self.scorecards = await asyncio.gather(
             *(
                 self.grader.grade(sample, _text(completion), rubric)
                 for sample, completion, rubric in zip(samples, completions, rubrics, strict=True)
             )
         )
-        rewards = [
-            self.reduce(card.credits, rubric.weights) for card, rubric in zip(self.scorecards, rubrics, strict=True)
-        ]
+        rewards = self._rewards(rubrics, samples, columns)
         if log_metric := columns.get("log_metric"):
             log_metric("rubric_reward/unjudged", sum(reward is None for reward in rewards) / max(len(rewards), 1))
         return rewards
 
-    def _samples(self, count: int, columns: Mapping[str, Any]) -> list[Sample]:
+    def _rewards(
+        self, rubrics: Sequence[Rubric], samples: Sequence[Sample], columns: Mapping[str, Any]
+    ) -> list[float | None]:
+        """Of the scorecards at hand."""
+        return [
+            self.reduce(card.credits, rubric.weights) for card, rubric in zip(self.scorecards, rubrics, strict=True)
+        ]
+
+    def _samples(self, prompts: Sequence[Any], count: int, columns: Mapping[str, Any]) -> list[Sample]:
         """What the judge may need of each row's sample: its image only if it will be shown."""
         names = columns.get("sample_id") or [f"row-{row}" for row in range(count)]
+        questions = columns.get("question") or [None] * count
         images = [b""] * count
         if self.grader.exposure == "image":
             pixels = columns.get("image") or columns.get("images") or [None] * count
             images = [_image_bytes(value, name) for value, name in zip(pixels, names, strict=True)]
-        return [Sample(sample_id=str(name), image=image, prompt="") for name, image in zip(names, images, strict=True)]
+        return [
+            Sample(sample_id=str(name), image=image, prompt=_text(prompt), question=question)
+            for name, image, prompt, question in zip(names, images, prompts, questions, strict=True)
+        ]
 
     def _rubric(self, value: Any, row: int) -> Rubric:
         if isinstance(value, Rubric):
@@ -77,6 +91,70 @@ class RubricReward:
             raise UserError(
                 f"column {self.rubric_column!r}, row {row} of the batch is not a rubric: {reason}"
             ) from None
+
+
+class GroupReward(RubricReward):
+    """RLR³'s reward (section 4.3): criteria remapped within their group, essential ones first, form and length."""
+
+    def __init__(
+        self,
+        grader: Grader | BoxedGrader,
+        *,
+        group_size: int,
+        max_tokens: int | None = None,
+        rubric_column: str = "rubric",
+        remap: bool = True,
+        gate: bool = True,
+        mask: bool = True,
+    ) -> None:
+        """
+        Args:
+            group_size: rollouts of one sample; they must come together, as TRL gives them.
+            max_tokens: a response that fills it never ended, and earns 0.
+            remap, gate, mask: what may be left out, for ablations; without all three it is the weighted share.
+        """
+        super().__init__(grader, rubric_column=rubric_column)
+        self.group_size, self.max_tokens = group_size, max_tokens
+        self.remap, self.gate, self.mask = remap, gate, mask
+
+    def _rewards(
+        self, rubrics: Sequence[Rubric], samples: Sequence[Sample], columns: Mapping[str, Any]
+    ) -> list[float | None]:
+        valid = self._valid(rubrics, samples, columns)
+        rewards: list[float | None] = []
+        for start in range(0, len(rubrics), self.group_size):
+            group = slice(start, start + self.group_size)
+            rubric = rubrics[start]
+            if len(rubrics[group]) < self.group_size or any(other != rubric for other in rubrics[group]):
+                raise UserError(
+                    f"rows {start} to {start + self.group_size - 1} of the batch are not one group of "
+                    f"{self.group_size} responses to one sample; let each process hold whole groups"
+                )
+            rewards += group_rewards(
+                [card.credits for card in self.scorecards[group]],
+                rubric.weights,
+                essential=rubric.essential,
+                valid=valid[group],
+                remap=self.remap,
+                gate=self.gate,
+            )
+        return rewards
+
+    def _valid(self, rubrics: Sequence[Rubric], samples: Sequence[Sample], columns: Mapping[str, Any]) -> list[bool]:
+        tokens = columns.get("completion_ids")
+        in_time = [True] * len(rubrics)
+        if self.max_tokens is not None and tokens is not None:
+            in_time = [len(ids) < self.max_tokens for ids in tokens]
+        if not self.mask:
+            return in_time
+        return [
+            ends
+            and format_mask(
+                card.response,
+                allowed=[sample.question or sample.prompt, *(criterion.reference for criterion in rubric.criteria)],
+            )
+            for ends, card, sample, rubric in zip(in_time, self.scorecards, samples, rubrics, strict=True)
+        ]
 
 
 @lru_cache(maxsize=4096)

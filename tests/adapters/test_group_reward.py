@@ -1,0 +1,76 @@
+"""GroupReward as TRL calls it, over the grader that needs no server."""
+
+import asyncio
+
+import pytest
+
+from rubricworks.adapters.trl import GroupReward, RubricReward
+from rubricworks.errors import UserError
+from rubricworks.grading.boxed import BoxedGrader, answer_rubric
+from rubricworks.rubrics import Criterion, ErrorClass, Rubric
+
+BOXES = Rubric(
+    criteria=(
+        Criterion(criterion="the box", reference="bbox_verify(target=[[0, 0, 100, 100]])", weight=3),
+        Criterion(criterion="again", reference="bbox_verify(target=[[0, 0, 100, 50]])", weight=1, essential=False),
+    )
+)
+WHOLE, HALF, NONE = r"\boxed{[[0, 0, 100, 100]]}", r"\boxed{[[0, 0, 100, 50]]}", "nowhere"
+
+
+def rewarded(completions, rubric, **options):
+    reward = options.pop("kind", GroupReward)(BoxedGrader(), **options)
+    ids = options.get("ids", [[1]] * len(completions))
+    columns = {"rubric": [rubric] * len(completions), "completion_ids": ids}
+    return asyncio.run(reward(prompts=["Where is it?"] * len(completions), completions=completions, **columns)), reward
+
+
+def test_scores_are_remapped_within_the_group_and_gated_by_essential_criteria():
+    values, reward = rewarded([WHOLE, HALF, NONE, NONE], BOXES, group_size=4)
+    # Raw credits: (1, 0.5), (0.5, 1), (0, 0), (0, 0); both criteria already span [0, 1], so remapping keeps them.
+    assert values == [pytest.approx((3 + 0.5) / 4), pytest.approx((1.5 + 1) / 4), 0, 0]
+    assert [card.credits for card in reward.scorecards] == [[1, 0.5], [0.5, 1], [0, 0], [0, 0]]
+
+
+def test_groups_are_remapped_each_on_its_own():
+    values, _ = rewarded([HALF, HALF, WHOLE, NONE], BOXES, group_size=2)
+    # In the first group the essential score is 0.5 everywhere: partly met, remapped to its lower end 0.5.
+    assert values == [pytest.approx((1.5 + 1) / 4)] * 2 + [pytest.approx((3 + 1) / 4), 0]
+
+
+def test_ablations_leave_out_remapping_gate_and_mask():
+    looping = "no " * 40 + WHOLE
+    assert rewarded([looping, NONE], BOXES, group_size=2)[0] == [0, 0]
+    assert rewarded([looping, NONE], BOXES, group_size=2, mask=False)[0][0] == pytest.approx(1)
+    plain, _ = rewarded([WHOLE, HALF], BOXES, group_size=2, remap=False, gate=False, mask=False)
+    weighted, _ = rewarded([WHOLE, HALF], BOXES, kind=RubricReward)
+    assert plain == weighted == [pytest.approx(0.875), pytest.approx(0.625)]
+
+
+def test_response_that_fills_the_token_cap_earns_nothing():
+    reward = GroupReward(BoxedGrader(), group_size=2, max_tokens=4)
+    columns = {"rubric": [BOXES] * 2, "completion_ids": [[1, 2, 3, 4], [1, 2, 3]]}
+    assert asyncio.run(reward(prompts=["?"] * 2, completions=[WHOLE] * 2, **columns)) == [0, 1]
+
+
+def test_group_torn_apart_is_refused_not_rewarded():
+    other = answer_rubric("3")
+    with pytest.raises(UserError, match="not one group"):
+        rewarded([WHOLE] * 3, BOXES, group_size=2)
+    reward = GroupReward(BoxedGrader(), group_size=2)
+    with pytest.raises(UserError, match="rows 0 to 1"):
+        asyncio.run(reward(prompts=["?"] * 2, completions=[WHOLE] * 2, rubric=[BOXES, other]))
+
+
+def test_target_that_cannot_be_read_is_an_error_and_no_number():
+    rubric = Rubric(criteria=(Criterion(criterion="the box", reference="bbox_verify(target=[['a']])", weight=1),))
+    values, reward = rewarded([WHOLE, NONE], rubric, group_size=2)
+    assert reward.scorecards[0].verdicts[0].error is ErrorClass.UNVERIFIABLE
+    assert values[0] is None
+
+
+def test_rlvr_is_one_verifiable_criterion_and_words_match_whole():
+    values, _ = rewarded([r"\boxed{left}", r"\boxed{right}", r"\boxed{ Left. }"], answer_rubric("left"), group_size=3)
+    assert values == [1, 0, 1]
+    with pytest.raises(ValueError, match="empty"):
+        answer_rubric("  ")
