@@ -34,14 +34,14 @@ def test_scores_are_remapped_within_the_group_and_gated_by_essential_criteria():
 
 def test_groups_are_remapped_each_on_its_own():
     values, _ = rewarded([HALF, HALF, WHOLE, NONE], BOXES, group_size=2)
-    # In the first group the essential score is 0.5 everywhere: partly met, remapped to its lower end 0.5.
-    assert values == [pytest.approx((1.5 + 1) / 4)] * 2 + [pytest.approx((3 + 1) / 4), 0]
+    # First group: 0.5 everywhere stays 0.5, 1 everywhere stays 1. Second: 0.5 and 0 span [0, 0.5], as none passed.
+    assert values == [pytest.approx((1.5 + 1) / 4)] * 2 + [pytest.approx((3 + 0.5) / 4), 0]
 
 
 def test_ablations_leave_out_remapping_gate_and_mask():
     looping = "no " * 40 + WHOLE
     assert rewarded([looping, NONE], BOXES, group_size=2)[0] == [0, 0]
-    assert rewarded([looping, NONE], BOXES, group_size=2, mask=False)[0][0] == pytest.approx(1)
+    assert rewarded([looping, NONE], BOXES, group_size=2, mask=False)[0][0] == pytest.approx(0.875)
     plain, _ = rewarded([WHOLE, HALF], BOXES, group_size=2, remap=False, gate=False, mask=False)
     weighted, _ = rewarded([WHOLE, HALF], BOXES, kind=RubricReward)
     assert plain == weighted == [pytest.approx(0.875), pytest.approx(0.625)]
@@ -50,7 +50,7 @@ def test_ablations_leave_out_remapping_gate_and_mask():
 def test_response_that_fills_the_token_cap_earns_nothing():
     reward = GroupReward(BoxedGrader(), group_size=2, max_tokens=4)
     columns = {"rubric": [BOXES] * 2, "completion_ids": [[1, 2, 3, 4], [1, 2, 3]]}
-    assert asyncio.run(reward(prompts=["?"] * 2, completions=[WHOLE] * 2, **columns)) == [0, 1]
+    assert asyncio.run(reward(prompts=["?"] * 2, completions=[WHOLE] * 2, **columns)) == [0, 0.875]
 
 
 def test_group_torn_apart_is_refused_not_rewarded():
