@@ -8,7 +8,6 @@ made, from the hosts that the recipe allows.
 
 import asyncio
 import hashlib
-from collections import Counter
 from operator import not_
 
 import pyarrow.parquet as pq
@@ -19,12 +18,13 @@ from rubricworks.data.hosts import AllowedHosts
 from rubricworks.data.manifest import Manifest
 from rubricworks.data.remote import Fetcher
 from rubricworks.data.sources import SourceItem, find_images, open_images
-from rubricworks.data.tables import build_table, count_rows, read_rows
+from rubricworks.data.tables import build_table
 from rubricworks.environment import fill
 from rubricworks.errors import UserError
 from rubricworks.stages.asking import Row
 from rubricworks.stages.config import StageConfig
 from rubricworks.stages.job import Job
+from rubricworks.stages.source_splits import as_written, check_splits, in_drawn_order
 from rubricworks.synthesis.prompts import CAPTION_PROMPT
 
 
@@ -81,17 +81,8 @@ def run(config: Config, job: Job, *, fetcher: Fetcher | None = None) -> None:
                 progress=job.progress(len(splits) + refused, "images").at,
             )
 
-    manifest = asyncio.run(build(fetcher or Fetcher(hosts)))
-    rejected = count_rows(job.out / "rejected")
-    job.figures.update(samples=manifest.rows, rejected=rejected)
-    kept = Counter(row["split"] for row in read_rows(job.out, columns=["split"]))
-    if not kept["train"] or not kept["held_out"]:
-        job.void()
-        reasons = "; ".join(f"{row['source']}: {row['reason']}" for row in list(read_rows(job.out / "rejected"))[:3])
-        raise UserError(
-            f"{source}: {kept['train']} images to train on and {kept['held_out']} held out are usable, "
-            f"at least one of each is needed{f' (rejected {rejected}: {reasons})' if rejected else ''}"
-        )
+    asyncio.run(build(fetcher or Fetcher(hosts)))
+    check_splits(job, source, "images")
 
 
 def _draw(config: Config, source: str, found: Found) -> tuple[dict[str, str], int]:
@@ -109,7 +100,7 @@ def _draw(config: Config, source: str, found: Found) -> tuple[dict[str, str], in
         raise UserError(
             f"{source}: {len(keys)} usable images; at least 2 are needed, one to train on and one held out{first}"
         )
-    ranked = sorted(keys, key=lambda key: hashlib.sha256(f"{config.seed}:{key}".encode()).digest())
+    ranked = in_drawn_order(keys, config.seed)
     held_out = min(config.held_out, len(keys) - 1)
     warm_up = min(config.warm_up, len(keys) - 1 - held_out)
     rest = ranked[held_out + warm_up :][: config.max_train]
@@ -137,7 +128,7 @@ def _rows(
     samples: list[Row] = []
     rejected: list[Row] = []
     for item in items:
-        place = _as_written(item.source, config.source, source)
+        place = as_written(item.source, config.source, source)
         if isinstance(item, SourceItem) and item.image_digest in seen:
             item = Rejected(source=item.source, reason="the same picture stands in the source already")
         if isinstance(item, Rejected):
@@ -146,12 +137,6 @@ def _rows(
         seen.add(item.image_digest)
         samples.append({**_sample(item, config.prompt, splits[item.key]), "source": place})
     return {"samples": samples, "rejected": rejected}
-
-
-def _as_written(place: str, recipe: str, source: str) -> str:
-    """With the recipe's variables, so that the table does not depend on where a folder lies today."""
-    recipe, source = recipe.removeprefix("urls:"), source.removeprefix("urls:")
-    return recipe + place.removeprefix(source) if place.startswith(source) else place
 
 
 def _sample(item: SourceItem, prompt: str, split: str) -> Row:
