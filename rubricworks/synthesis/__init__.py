@@ -1,14 +1,22 @@
-"""Rubric synthesis: what a committee of captioners agrees on becomes weighted, binary criteria."""
+"""Rubric synthesis: what a committee agrees on becomes weighted criteria, of captions or of answers to questions."""
 
+from rubricworks.synthesis.checklist_lint import lint_checklist
+from rubricworks.synthesis.checklist_prompts import CHECKLIST_PROMPT_VERSION, ChecklistDraft
+from rubricworks.synthesis.checklist_writer import ChecklistWriter, WrittenChecklist
 from rubricworks.synthesis.prompts import CAPTION_PROMPT, CAPTION_PROMPT_VERSION, WRITER_PROMPT_VERSION, Coverage
 from rubricworks.synthesis.writer import Candidate, RubricResult, RubricWriter
 
 __all__ = [
     "CAPTION_PROMPT",
     "CAPTION_PROMPT_VERSION",
+    "CHECKLIST_PROMPT_VERSION",
     "WRITER_PROMPT_VERSION",
     "Candidate",
+    "ChecklistDraft",
+    "ChecklistWriter",
     "Coverage",
     "RubricResult",
     "RubricWriter",
+    "WrittenChecklist",
+    "lint_checklist",
 ]
