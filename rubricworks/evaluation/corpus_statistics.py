@@ -1,4 +1,4 @@
-"""One row of RLR³'s Table 1: how large a training corpus is before and after filtering, and how well the base does on it.
+"""One row of RLR³'s Table 1: a training corpus before and after filtering, and how well the base model does on it.
 
 A rollout's score is the share of its rubric's weight that it earned, sum(w * credit) / sum(w), before remapping and
 gating. The paper says "average rubric score" and no more; this reading needs no group and keeps half credits.

@@ -73,7 +73,7 @@ def says(client: openai.OpenAI, model: str, messages: list[dict], **options: obj
 
 def test_models_are_listed(client: openai.OpenAI):
     assert tuple(model.id for model in client.models.list()) == MODELS
-    assert len(MODELS) == 12
+    assert len(MODELS) == len(set(MODELS)) >= 12
 
 
 def test_teacher_describes_the_image_it_is_sent_with_usage(client: openai.OpenAI, folder: Path):
