@@ -46,13 +46,13 @@ def _asked_for(query: Query, multiple_choice: bool) -> str:
             kind = f"{query.shape}s" if query.shape else f"{query.colour} objects" if query.colour else "objects"
             return f"number of {kind}"
         case "colour":
-            return f"colour of the {query.shape}"
+            return f"colour of the object at {query.cell}"
         case "relation":
             return f"side on which the {subject} is" if query.axis == "side" else f"height at which the {subject} is"
         case "word":
             return "written word"
         case "box":
-            return f"box of the {subject}"
+            return f"box of the object at {query.cell}"
 
 
 def _plain(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 from rubricworks.world.captions import Seen
 from rubricworks.world.render import CELL_SIDE, RADIUS, SIDE
-from rubricworks.world.scene import COLOURS, SHAPES, WORDS, Scene, SceneObject, grid_position
+from rubricworks.world.scene import CELLS, COLOURS, SHAPES, WORDS, Scene, SceneObject, grid_position
 
 Task = Literal["count", "colour", "relation", "word", "box"]
 TASKS: tuple[Task, ...] = get_args(Task)
@@ -26,14 +26,16 @@ class Query:
 
     task: Task
     colour: str | None = None
-    """count: only objects of this colour; relation, box: of the subject."""
+    """count: only objects of this colour; relation: of the subject."""
     shape: str | None = None
-    """count: only objects of this shape; colour, relation, box: of the subject."""
+    """count: only objects of this shape; relation: of the subject."""
     other_colour: str | None = None
     """relation: of the object that the subject is compared with."""
     other_shape: str | None = None
     axis: Literal["side", "height"] | None = None
     """relation: left or right, or above or below."""
+    cell: str | None = None
+    """colour, box: of the subject."""
 
 
 def write_question(query: Query) -> str:
@@ -43,14 +45,14 @@ def write_question(query: Query) -> str:
             what = f"{query.shape}s" if query.shape else f"{query.colour} objects" if query.colour else "objects"
             return f"how many {what} are there ?"
         case "colour":
-            return f"what colour is the {query.shape} ?"
+            return f"what colour is the object at {query.cell} ?"
         case "relation":
             choice = "left of or right of" if query.axis == "side" else "above or below"
             return f"is the {query.colour} {query.shape} {choice} the {query.other_colour} {query.other_shape} ?"
         case "word":
             return "which word is written ?"
         case "box":
-            return f"where is the {query.colour} {query.shape} ?"
+            return f"what is the box of the object at {query.cell} ?"
 
 
 def parse_question(text: str) -> Query | None:
@@ -73,10 +75,8 @@ def draw_query(scene: Scene, task: Task, rng: random.Random) -> Query | None:
         case "count":
             kinds = [{}, {"colour": rng.choice(scene.objects).colour}, {"shape": rng.choice(scene.objects).shape}]
             return Query("count", **rng.choice(kinds))  # type: ignore[arg-type]
-        case "colour":
-            shapes = Counter(item.shape for item in scene.objects)
-            single = sorted(shape for shape, count in shapes.items() if count == 1)
-            return Query("colour", shape=rng.choice(single)) if single else None
+        case "colour" | "box":
+            return Query(task, cell=rng.choice(scene.objects).cell)
         case "relation":
             pairs = [(a, b, axis) for a in unique for b in unique for axis in _axes(a, b)]
             if not pairs:
@@ -85,11 +85,6 @@ def draw_query(scene: Scene, task: Task, rng: random.Random) -> Query | None:
             return Query("relation", subject.colour, subject.shape, other.colour, other.shape, axis)
         case "word":
             return Query("word") if scene.word else None
-        case "box":
-            if not unique:
-                return None
-            item = rng.choice(unique)
-            return Query("box", item.colour, item.shape)
 
 
 def answer_query(query: Query, seen: Seen) -> str | None:
@@ -121,6 +116,8 @@ def subjects_of(query: Query, seen: Seen) -> tuple[SceneObject, ...]:
 
     if query.task == "word":
         return ()
+    if query.cell:
+        return tuple(item for item in seen.objects if item.cell == query.cell)[:1]
     found = like(query.colour, query.shape)
     if query.task == "count":
         return found
@@ -167,18 +164,19 @@ def _axes(subject: SceneObject, other: SceneObject) -> list[str]:
     return [*(["side"] if column != other_column else []), *(["height"] if row != other_row else [])]
 
 
+_CELL = "|".join(sorted(CELLS, key=len, reverse=True))
 _COLOUR, _SHAPE = f"(?:{'|'.join(COLOURS)})", f"(?:{'|'.join(SHAPES)})"
 _GRAMMAR: tuple[tuple[re.Pattern[str], Task], ...] = tuple(
     (re.compile(pattern), task)  # type: ignore[misc]
     for pattern, task in (
         (rf"how many (?:(?P<shapes>{_SHAPE})s|(?:(?P<colour>{_COLOUR}) )?objects) are there \?", "count"),
-        (rf"what colour is the (?P<shape>{_SHAPE}) \?", "colour"),
+        (rf"what colour is the object at (?P<cell>{_CELL}) \?", "colour"),
         (
             rf"is the (?P<colour>{_COLOUR}) (?P<shape>{_SHAPE}) (?P<choice>left of or right of|above or below) "
             rf"the (?P<other_colour>{_COLOUR}) (?P<other_shape>{_SHAPE}) \?",
             "relation",
         ),
         (r"which word is written \?", "word"),
-        (rf"where is the (?P<colour>{_COLOUR}) (?P<shape>{_SHAPE}) \?", "box"),
+        (rf"what is the box of the object at (?P<cell>{_CELL}) \?", "box"),
     )
 )
