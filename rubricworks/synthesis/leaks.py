@@ -21,7 +21,7 @@ _ANSWERS = re.compile(
     r"(?:(?:the|an?|answer|option|choice|letter)\s+)*|[:=]\s*)[\"'“(\[{$\\]*$"
 )
 """What stands before a value that is stated, not asked for."""
-_ALTERNATIVES = re.compile(r"\b(?:whether|which|or)\b")
+_ALTERNATIVES = re.compile(r"\b(?:whether|or)\b")
 
 
 class _Token(NamedTuple):
