@@ -29,13 +29,15 @@ def world() -> None:
 @world.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--scenes", default=1280, show_default=True, help="How many images to draw.")
+@click.option("--questions", default=0, show_default=True, help="How many questions to ask about each image.")
 @click.option("--seed", default=1, show_default=True)
-def export(folder: Path, scenes: int, seed: int) -> None:
-    """Draw scenes into FOLDER: images with noisy captions, and the truth beside them."""
-    from rubricworks.world.export import export_scenes
-
-    export_scenes(folder, seed=seed, count=scenes)
-    click.echo(f"{scenes} images in {folder / 'images'}; serve their models with: rubricworks world serve {folder}")
+def export(folder: Path, scenes: int, questions: int, seed: int) -> None:
+    """Draw scenes into FOLDER: images with noisy captions, questions if wanted, and the truth beside them."""
+    _export(folder, seed=seed, scenes=scenes, questions=questions)
+    asked = f", questions about them in {folder / 'questions'}" if questions else ""
+    click.echo(
+        f"{scenes} images in {folder / 'images'}{asked}; serve their models with: rubricworks world serve {folder}"
+    )
 
 
 @world.command()
@@ -59,9 +61,7 @@ def serve(folder: Path, host: str, port: int) -> None:
 @contextmanager
 def running_world(config: "WorldConfig", folder: Path) -> Iterator[None]:
     """Draw the scenes, if they are not there, and serve them while the block runs; sets the two variables."""
-    from rubricworks.world.export import export_scenes
-
-    export_scenes(folder, seed=config.seed or 0, count=config.scenes)
+    _export(folder, seed=config.seed or 0, scenes=config.scenes, questions=getattr(config, "questions", 0))
     command = [sys.executable, "-m", "rubricworks.cli", "world", "serve", str(folder), "--port", "0"]
     with (folder / "server.log").open("ab") as log:
         environment = {**os.environ, "RUBRICWORKS_PARENT": str(os.getpid())}
@@ -78,6 +78,16 @@ def running_world(config: "WorldConfig", folder: Path) -> Iterator[None]:
             server.wait(timeout=5)
         except subprocess.TimeoutExpired:
             server.kill()
+
+
+def _export(folder: Path, *, seed: int, scenes: int, questions: int) -> None:
+    from rubricworks.world.export import export_scenes
+
+    export_scenes(folder, seed=seed, count=scenes)
+    if questions:
+        from rubricworks.world.questions_export import export_questions
+
+        export_questions(folder, seed=seed, count=scenes, per_scene=questions)
 
 
 def _end_with_parent() -> None:

@@ -43,8 +43,6 @@ class GradedSample(NamedTuple):
     """Likewise, on an essential criterion."""
     initial_reward: float | None = None
     """Mean over its judged rollouts; None without a rubric, or where none could be judged."""
-    graded: bool = True
-    """Whether it has a rubric, so that rollouts were drawn."""
 
     def passes(self, rule: Rule) -> bool:
         """Whether the rule keeps it; what was not judged is never kept."""

@@ -1,0 +1,3 @@
+from rubricworks.components.open_questions.component import open_questions
+
+__all__ = ["open_questions"]

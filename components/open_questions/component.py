@@ -1,0 +1,20 @@
+from kfp import dsl
+
+from rubricworks.components.images import CPU
+
+
+@dsl.component(base_image=CPU, install_kfp_package=False, packages_to_install=[])
+def open_questions(config: str, run: str, samples: str) -> str:
+    """Turn multiple-choice questions into open ones where a vision-language model says that they can be.
+
+    Args:
+        config: the stage's own configuration as JSON.
+        run: URI of the run's folder.
+        samples: URI of the samples table.
+
+    Returns:
+        URI of the samples table with the opened questions.
+    """
+    from rubricworks.stages.launch import launch
+
+    return launch("open_questions", config, run, {"samples": samples})

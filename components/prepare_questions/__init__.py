@@ -1,0 +1,3 @@
+from rubricworks.components.prepare_questions.component import prepare_questions
+
+__all__ = ["prepare_questions"]

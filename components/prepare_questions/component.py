@@ -1,0 +1,19 @@
+from kfp import dsl
+
+from rubricworks.components.images import CPU
+
+
+@dsl.component(base_image=CPU, install_kfp_package=False, packages_to_install=[])
+def prepare_questions(config: str, run: str) -> str:
+    """Read the question source, check and de-duplicate it, and split it by picture.
+
+    Args:
+        config: the stage's own configuration as JSON.
+        run: URI of the run's folder.
+
+    Returns:
+        URI of the samples table; the counts of the source stand in data.json beside it.
+    """
+    from rubricworks.stages.launch import launch
+
+    return launch("prepare_questions", config, run, {})
