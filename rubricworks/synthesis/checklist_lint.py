@@ -72,20 +72,10 @@ def lint_checklist(
     return Checklist(essential=tuple(kept[True]), additional=tuple(kept[False])), dropped
 
 
-def check_usable(checklist: ChecklistDraft, **lint: Any) -> None:
-    """Raise ValueError, in words that can be sent back to the model, unless an essential criterion is left.
-
-    Args:
-        lint: as of `lint_checklist`.
-    """
-    kept, dropped = lint_checklist(checklist, **lint)
-    if kept is None:
-        reasons = dict.fromkeys(reason for _, reason in dropped[:-1])
-        raise ValueError(f"essential: nothing usable is left{_of_items(list(reasons))}")
-
-
-def _of_items(reasons: list[str]) -> str:
-    return f" (faults of the items: {'; '.join(reasons)})" if reasons else ""
+def complaint(dropped: Sequence[Dropped]) -> str:
+    """What a model is told whose checklist has nothing essential left: the faults, without its own words."""
+    reasons = "; ".join(dict.fromkeys(reason for _, reason in dropped if reason != NOTHING_ESSENTIAL))
+    return "essential: nothing usable is left" + (f" (faults of the items: {reasons})" if reasons else "")
 
 
 def _items(checklist: ChecklistDraft | Checklist) -> Iterator[tuple[bool, Any]]:

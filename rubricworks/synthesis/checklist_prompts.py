@@ -42,8 +42,8 @@ final answer gives 3 birds."
 
 Verifiers check by rule a value that is taken out of an answer; the lines after the question give those of this task. \
 Where one fits, use it; use no other. A verifier is for a value that the answer states, not for a judgment about the \
-answer: "The response correctly says that the man wears a hat." with the target 'true' is wrong. Where the truth is a \
-meaning, a yes or a no, put it into words; a grader compares with those.
+answer: "The response correctly says that the man wears a hat." checked with target='true' is wrong. Where the truth \
+is a meaning, a yes or a no, put it into words; a grader compares with those.
 
 Think like whoever grades: count nothing twice, and do not take one point apart into many.\
 """

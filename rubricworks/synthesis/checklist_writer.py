@@ -9,13 +9,14 @@ construction error (appendix B.1), because it would punish right responses.
 import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rubricworks.data.question_text import option_of
 from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, ChatError, Usage
+from rubricworks.llm.question import Messages
 from rubricworks.rubrics import Checklist, ErrorClass, Rubric
-from rubricworks.synthesis.checklist_lint import NOTHING_ESSENTIAL, Dropped, check_usable, lint_checklist
+from rubricworks.synthesis.checklist_lint import NOTHING_ESSENTIAL, Dropped, complaint, lint_checklist
 from rubricworks.synthesis.checklist_prompts import ChecklistDraft, aggregation_messages, generation_messages
 from rubricworks.synthesis.verifier_guide import check_verifiers
 
@@ -42,7 +43,8 @@ class WrittenChecklist(NamedTuple):
     rubric: Rubric | None
     """None when too few teachers wrote one, or no essential criterion is left; the last reason says which."""
     dropped: tuple[Dropped, ...]
-    """Criteria that were dropped at any step, each with the reason; an empty text where the reason is the rubric's."""
+    """Criteria that were dropped at any step, repair turns included, each with the reason; without a text where the
+    reason is the whole checklist's. Turns that the cache spares are not heard again."""
     usage: Usage
     """Of teachers and merger."""
     proposals: tuple[Checklist, ...] = ()
@@ -101,53 +103,45 @@ class ChecklistWriter:
         """
         allowed, rules = self.allowed(sample.task), self._rules(sample)
         messages = generation_messages(sample, allowed, trusted=self.trust_answers)
-        answers = await asyncio.gather(*(self._propose(at, messages, rules) for at in range(len(self.teachers))))
-        usage, proposals, dropped, failures = Usage(), [], [], []
-        for teacher, answer in zip(self.teachers, answers, strict=True):
-            if isinstance(answer, ChatError):
-                failures.append(FailedTeacher(teacher.endpoint.model, answer))
-                continue
-            draft, used = answer
-            proposal, faulty = lint_checklist(draft, **rules)
-            usage = usage.plus(used)
-            dropped += faulty
-            if proposal is not None:
-                proposals.append(proposal)
+        asked = [_Asking(teacher, rules) for teacher in self.teachers]
+        usage = await asyncio.gather(*(self._propose(at, asked[at], messages) for at in range(len(asked))))
+        total, dropped = Usage(), [fault for asking in asked for fault in asking.dropped]
+        failures = []
+        for asking, used in zip(asked, usage, strict=True):
+            if isinstance(used, ChatError):
+                failures.append(FailedTeacher(asking.client.endpoint.model, used))
+            else:
+                total = total.plus(used)
+        proposals = [asking.checklist for asking in asked if asking.checklist is not None]
 
         def result(rubric: Rubric | None, *reasons: Dropped) -> WrittenChecklist:
-            return WrittenChecklist(rubric, (*dropped, *reasons), usage, tuple(proposals), tuple(failures))
+            return WrittenChecklist(rubric, (*dropped, *reasons), total, tuple(proposals), tuple(failures))
 
         if len(proposals) < self.min_proposals:
             few = f"fewer than {self.min_proposals} of {len(self.teachers)} teachers wrote a usable checklist"
             return result(None, ("", few))
-        checklist: Checklist | None = proposals[0]
+        checklist = proposals[0]
         if self.merger is not None and len(proposals) > 1:
             shown = _in_drawn_order(proposals, sample.sample_id)
-            merging = aggregation_messages(sample, shown, allowed, trusted=self.trust_answers)
-            reply = await self.merger.chat(merging, ChecklistDraft, check=lambda draft: check_usable(draft, **rules))
-            usage = usage.plus(reply.usage)
-            checklist, faulty = lint_checklist(reply.value, **rules)
-            dropped += faulty
-        if checklist is None:
-            return result(None)
+            merging = _Asking(self.merger, rules)
+            total = total.plus(
+                await merging.ask(aggregation_messages(sample, shown, allowed, trusted=self.trust_answers))
+            )
+            dropped += merging.dropped
+            assert merging.checklist is not None
+            checklist = merging.checklist
         rubric, faulty = await self._examined(sample, checklist)
         return result(rubric, *faulty)
 
-    async def _propose(
-        self, at: int, messages: list[dict[str, object]], rules: dict[str, object]
-    ) -> tuple[ChecklistDraft, Usage] | ChatError:
-        """One teacher's checklist; one that stands twice among the teachers is asked with another seed."""
-        teacher = self.teachers[at]
-        seed = sum(other.endpoint.model == teacher.endpoint.model for other in self.teachers[:at])
+    async def _propose(self, at: int, asking: "_Asking", messages: Messages) -> Usage | ChatError:
+        """One teacher's turn; a model that stands among the teachers twice is asked with another seed."""
+        model = asking.client.endpoint.model
         try:
-            reply = await teacher.chat(
-                messages, ChecklistDraft, seed=seed, check=lambda draft: check_usable(draft, **rules)
-            )
+            return await asking.ask(messages, sum(other.endpoint.model == model for other in self.teachers[:at]))
         except ChatError as error:
             return error
-        return reply.value, reply.usage
 
-    def _rules(self, sample: "Sample") -> dict[str, object]:
+    def _rules(self, sample: "Sample") -> dict[str, Any]:
         answers = [sample.answer] if sample.answer else []
         if sample.answer and (option := option_of(sample.answer, sample.options or ())):
             answers.append(option)
@@ -172,6 +166,26 @@ class ChecklistWriter:
         if not any(criterion.essential for criterion in left):
             return None, [*wrong, ("", NOTHING_ESSENTIAL)]
         return Rubric(criteria=left), wrong
+
+
+class _Asking:
+    """One model's checklist with its repair turns, and what was dropped in all of them."""
+
+    def __init__(self, client: ChatClient, rules: dict[str, Any]) -> None:
+        self.client = client
+        self.rules = rules
+        self.checklist: Checklist | None = None
+        self.dropped: list[Dropped] = []
+
+    async def ask(self, messages: Messages, seed: int = 0) -> Usage:
+        """Raises ChatError when no turn brought an essential criterion that keeps the rules."""
+        return (await self.client.chat(messages, ChecklistDraft, seed, check=self._take)).usage
+
+    def _take(self, draft: ChecklistDraft) -> None:
+        self.checklist, faults = lint_checklist(draft, **self.rules)
+        self.dropped += [fault for fault in faults if fault[1] != NOTHING_ESSENTIAL]
+        if self.checklist is None:
+            raise ValueError(complaint(faults))
 
 
 def answer_as_response(answer: str) -> str:
