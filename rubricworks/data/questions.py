@@ -196,11 +196,12 @@ def _options(cell: Any) -> tuple[str, ...]:
                 return _options(json.loads(text))
             except ValueError:
                 pass
-        cell = split_options(f"Options: {text}" if text else "")[1]
+        cell = split_options(f"? {text}")[1]
         if text and not cell:
             raise ValueError(f"its options cannot be told apart: {text[:60]!r}")
     if isinstance(cell, dict):
-        cell = [cell[letter] for letter in sorted(cell) if cell[letter] is not None]
+        texts = cell.get("text")  # beside their labels
+        cell = texts if isinstance(texts, list) else [cell[at] for at in sorted(cell) if cell[at] is not None]
     options = tuple("" if option is None else str(option).strip() for option in cell or ())
     if len(options) > len(LETTERS) or not all(options) or len(options) == 1:
         raise ValueError(f"the row has {len(options)} options, some blank; 2 to {len(LETTERS)} are read")
