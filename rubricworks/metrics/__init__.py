@@ -11,7 +11,7 @@ from rubricworks.metrics.agreement import (
     pair_agreement,
 )
 from rubricworks.metrics.caption_score import b_capscore
-from rubricworks.metrics.intervals import Interval, bootstrap_interval
+from rubricworks.metrics.intervals import Interval, bootstrap_interval, clustered_interval
 
 __all__ = [
     "Agreement",
@@ -21,6 +21,7 @@ __all__ = [
     "alpha_estimate",
     "b_capscore",
     "bootstrap_interval",
+    "clustered_interval",
     "cohen_kappa",
     "confusion",
     "krippendorff_alpha",

@@ -1,10 +1,12 @@
 """How sure a mean is: the percentile bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13)."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
+
+from rubricworks.metrics.agreement import Estimate
 
 _BLOCK = 4_000_000
 """Drawn indices held at a time: 32 MB."""
@@ -46,3 +48,39 @@ def bootstrap_interval(
         means[start : start + rows] = kept[generator.integers(0, kept.size, size=size)].mean(axis=1)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return Interval(value=float(kept.mean()), low=float(low), high=float(high))
+
+
+def clustered_interval(
+    values: Sequence[float],
+    clusters: Sequence[Hashable],
+    *,
+    level: float = 0.95,
+    resamples: int = 2_000,
+    seed: int = 0,
+) -> Estimate:
+    """The mean of values that come in clusters, which are resampled whole (Davison and Hinkley 1997, section 3.8).
+
+    Args:
+        values: one or several per cluster.
+        clusters: which cluster each belongs to; with one alone there are no bounds.
+    Raises:
+        ValueError: there is no value, the lengths differ, or level or resamples is out of range.
+    """
+    if not 0 < level < 1 or resamples < 1:
+        raise ValueError(f"level is {level}, resamples {resamples}; between 0 and 1, and at least 1")
+    if not values or len(values) != len(clusters):
+        raise ValueError(f"{len(values)} values in {len(clusters)} clusters; give one cluster for each, and some")
+    numbers = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
+    of_value = [numbers[cluster] for cluster in clusters]
+    sums, sizes = np.bincount(of_value, weights=values), np.bincount(of_value)
+    value = float(sums.sum() / sizes.sum())
+    if (count := len(numbers)) < 2:
+        return Estimate(value=value)
+    generator = np.random.default_rng(seed)
+    means = np.empty(resamples)
+    rows = max(1, _BLOCK // count)
+    for start in range(0, resamples, rows):
+        drawn = generator.integers(0, count, size=(min(rows, resamples - start), count))
+        means[start : start + rows] = sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return Estimate(value=value, low=float(low), high=float(high))
