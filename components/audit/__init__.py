@@ -1,0 +1,3 @@
+from rubricworks.components.audit.component import audit
+
+__all__ = ["audit"]

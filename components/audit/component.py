@@ -1,0 +1,21 @@
+from kfp import dsl
+
+from rubricworks.components.images import CPU
+
+
+@dsl.component(base_image=CPU, install_kfp_package=False, packages_to_install=[])
+def audit(config: str, run: str, genrm_data: str, samples: str) -> str:
+    """Audit a judge: abnormal responses made from the test data, and what it credits to them in each setting.
+
+    Args:
+        config: the stage's own configuration as JSON.
+        run: URI of the run's folder.
+        genrm_data: URI of the labelled responses.
+        samples: URI of the samples table, for the setting that shows images.
+
+    Returns:
+        URI of the audit table; `audit.json` beside it holds the figures.
+    """
+    from rubricworks.stages.launch import launch
+
+    return launch("audit", config, run, {"genrm_data": genrm_data, "samples": samples})
