@@ -87,7 +87,8 @@ def write_reply(request: ChatRequest, text: str) -> dict[str, Any]:
     if request.max_tokens is not None and completion_tokens > request.max_tokens:
         text, completion_tokens, finish_reason = _cut(text, request.max_tokens), request.max_tokens, "length"
     prompt_tokens = 1 + request.characters // 4 + IMAGE_TOKENS * request.images
-    identity = hashlib.blake2b(f"{request.model}\x1f{request.prompt}\x1f{request.seed}".encode(), digest_size=12)
+    question = f"{request.model}\x1f{request.prompt}\x1f{request.seed}".encode(errors="surrogatepass")
+    identity = hashlib.blake2b(question, digest_size=12)
     return {
         "id": f"chatcmpl-{identity.hexdigest()}",
         "object": "chat.completion",
