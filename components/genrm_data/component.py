@@ -1,0 +1,22 @@
+from kfp import dsl
+
+from rubricworks.components.images import TRAINER
+
+
+@dsl.component(base_image=TRAINER, install_kfp_package=False, packages_to_install=[])
+def genrm_data(config: str, run: str, samples: str, rubrics: str, model: str) -> str:
+    """Label responses of the base policy by several teachers: what a generative reward model learns from.
+
+    Args:
+        config: the stage's own configuration as JSON.
+        run: URI of the run's folder.
+        samples: URI of the samples table.
+        rubrics: URI of the rubrics table.
+        model: URI of the base policy.
+
+    Returns:
+        URI of the table of labelled responses.
+    """
+    from rubricworks.stages.launch import launch
+
+    return launch("genrm_data", config, run, {"samples": samples, "rubrics": rubrics, "model": model})
