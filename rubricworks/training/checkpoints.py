@@ -51,7 +51,8 @@ def open_run(out_dir: Path, digest: str) -> Path | None:
         if not same_run or not (folder / "trainer_state.json").is_file():
             shutil.rmtree(folder)
     if not same_run:
-        shutil.rmtree(out_dir / "model", ignore_errors=True)
+        for made in ("model", "milestones"):
+            shutil.rmtree(out_dir / made, ignore_errors=True)
         run_file.write_text(json.dumps({"digest": digest}) + "\n")
     return checkpoint
 

@@ -135,6 +135,8 @@ class PolicyConfig(_Options):
     seed: int = 0
     save_every: int = Field(50, ge=1)
     log_every: int = Field(10, ge=1)
+    milestone_every: int = Field(0, ge=0)
+    """Steps between two copies of the policy that are all kept, to be evaluated; 0 = none."""
     lora: LoraOptions | None = None
     bf16: bool = False
     gradient_checkpointing: bool = False
@@ -151,6 +153,8 @@ class PolicyConfig(_Options):
             raise ValueError(f"group_size is {self.group_size}; a group needs at least 2 rollouts")
         if (self.steps is None) == (self.epochs is None):
             raise ValueError("give either steps or epochs (set the other one to null)")
+        if self.milestone_every and self.lora:
+            raise ValueError("milestone_every keeps whole models; with lora set it to 0, or train all weights")
         if self.loss_type == "group_token_mean" and self.beta:
             raise ValueError("loss_type group_token_mean has no KL penalty (RLR³, equation 1); set beta to 0")
         rollouts = self.group_size * self.prompts_per_step

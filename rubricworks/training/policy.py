@@ -24,6 +24,7 @@ from rubricworks.training.config import PolicyConfig
 from rubricworks.training.generate import Processor, check_reads_images, decode_image, generate_captions, load_model
 from rubricworks.training.lora import save_plain_model, with_adapters
 from rubricworks.training.machine import check_bf16, check_sharding, check_vllm
+from rubricworks.training.milestones import Milestones
 from rubricworks.training.processing import template_options, text_messages, tokenizer_of
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
 from rubricworks.training.rollouts import PolicyTrainer, StepRollouts
@@ -76,7 +77,7 @@ def train_policy(
     per_process = _rows_per_process(config, rollouts)
     dataset = _dataset(samples, config.prompts_per_step)
     keep_freed_memory()
-    schedule = config.model_dump(exclude={"save_every", "log_every", "alarm", "probe_every"})
+    schedule = config.model_dump(exclude={"save_every", "log_every", "milestone_every", "alarm", "probe_every"})
     checkpoint = open_run(out_dir, run_digest("policy", str(model_dir), schedule, _digest(dataset)))
     generate = partial(_generate, config)
     watch = PolicyWatch(config, out_dir / "steps.jsonl", generate, refresh, probe, before_checkpoint)
@@ -105,6 +106,8 @@ def train_policy(
                 mean_over_group=config.loss_type == "group_token_mean",
             )
             trainer.remove_callback(PrinterCallback)
+            if config.milestone_every:
+                trainer.add_callback(Milestones(config.milestone_every, out_dir, partial(_save, trainer)))
             generate.keywords.update(model=trainer.accelerator.unwrap_model(trainer.model), processor=processor)
             train_from(trainer, checkpoint, stopped=watch.must_stop)
         _save(trainer, out_dir / "model")

@@ -1,0 +1,33 @@
+"""The policy as it was every so many steps, each a plain model directory: what Figure 2 of RLR³ is drawn from.
+
+Unlike the trainer's checkpoints, which hold the optimizer and of which two are kept, all of them stay.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from transformers import TrainerCallback
+
+_FOLDER = "milestones"
+
+
+def milestone_dirs(out_dir: Path) -> dict[int, Path]:
+    """Step → model directory, in order, of a training's folder."""
+    found = {int(path.name.removeprefix("step-")): path for path in (out_dir / _FOLDER).glob("step-*[0-9]")}
+    return dict(sorted(found.items()))
+
+
+class Milestones(TrainerCallback):
+    """Saves the model every so many steps; a step that is repeated after a kill is saved again."""
+
+    def __init__(self, every: int, out_dir: Path, save: Callable[[Path], None]) -> None:
+        """
+        Args:
+            save: writes the model as it is to a folder, whole or not at all.
+        """
+        self.every, self.folder, self.save = every, out_dir / _FOLDER, save
+
+    def on_step_end(self, args, state, control, **kwargs) -> None:
+        if state.global_step % self.every == 0:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.save(self.folder / f"step-{state.global_step:06d}")

@@ -1,0 +1,48 @@
+from pathlib import Path
+
+import pytest
+from coloured_squares import policy_rows
+from safetensors.torch import load_file
+
+from rubricworks.training.config import LoraOptions, PolicyConfig
+from rubricworks.training.generate import load_model
+from rubricworks.training.milestones import milestone_dirs
+from rubricworks.training.policy import train_policy
+
+
+async def by_length(prompts, completions, **columns):
+    return [float(len(completion[0]["content"])) for completion in completions]
+
+
+def weights(folder: Path):
+    return load_file(folder / "model.safetensors")["model.language_model.embed_tokens.weight"]
+
+
+def test_every_milestone_is_a_model_of_its_own_and_the_last_is_the_result(student, tmp_path):
+    config = PolicyConfig(
+        steps=4,
+        group_size=4,
+        prompts_per_step=2,
+        max_new_tokens=4,
+        milestone_every=2,
+        save_every=100,
+        learning_rate=1e-3,
+    )
+    result = train_policy(student, policy_rows(), by_length, tmp_path, config)
+    found = milestone_dirs(tmp_path)
+    assert list(found) == [2, 4]
+    assert not weights(found[2]).equal(weights(found[4]))
+    assert weights(found[4]).equal(weights(result.model_dir))
+    load_model(found[2])
+
+
+def test_milestones_of_another_run_are_gone(student, tmp_path):
+    shape = {"group_size": 4, "prompts_per_step": 2, "max_new_tokens": 4, "save_every": 100}
+    train_policy(student, policy_rows(), by_length, tmp_path, PolicyConfig(steps=1, milestone_every=1, **shape))
+    train_policy(student, policy_rows(), by_length, tmp_path, PolicyConfig(steps=2, milestone_every=2, **shape))
+    assert list(milestone_dirs(tmp_path)) == [2]
+
+
+def test_milestones_with_adapters_are_refused_at_once():
+    with pytest.raises(ValueError, match="milestone_every keeps whole models"):
+        PolicyConfig(milestone_every=10, lora=LoraOptions())
