@@ -105,6 +105,14 @@ SCHEMAS: dict[str, pa.Schema] = {
         pa.field("task", _TEXT),
         _required("loses_credit", pa.bool_()),
     ),
+    "genrm_outputs": _schema(
+        _SAMPLE_ID,
+        _required("model", _TEXT),
+        _required("response", _TEXT),
+        _required("output", _TEXT),
+        _required("tokens", _WHOLE),
+        _required("label", _TEXT),
+    ),
     "audit_candidates": _schema(
         _SAMPLE_ID,
         _required("mode", _TEXT),
@@ -156,6 +164,7 @@ MADE_BY_STAGE = {
     "scorecards": "train_policy",
     "evaluations": "evaluate",
     "genrm_data": "genrm_data",
+    "genrm_outputs": "train_genrm",
     "audit": "audit",
     "filtered": "offline_filter",
 }

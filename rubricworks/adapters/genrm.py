@@ -1,0 +1,63 @@
+"""The reward of a GenRM in training, as TRL wants it: no model judges, an output is measured against its label.
+
+The dataset's columns are `rubric` and `label` (JSON both) and `sample_id`. Output that cannot be read earns 0: it is
+the policy's own failure, where a judge's would be None.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from rubricworks.grading import Scoring
+from rubricworks.grading.genrm_answers import check_answer
+from rubricworks.rewards.genrm import GenrmReward, genrm_reward
+from rubricworks.rubrics import Rubric, Scorecard, Verdict
+
+
+class ExecutionReward:
+    """Half for the form of an execution, half for its content (RLR³, section 4.4)."""
+
+    __name__ = "execution_reward"
+
+    def __init__(self) -> None:
+        self.scorecards: list[Scorecard] = []
+        """Of the last call, aligned with its rows: how right the output was on each criterion, not how good the
+        response is that it scores."""
+
+    async def __call__(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        *,
+        sample_id: Sequence[str],
+        rubric: Sequence[str],
+        label: Sequence[str],
+        **columns: Any,
+    ) -> list[float]:
+        """One reward per completion."""
+        outputs = [one if isinstance(one, str) else one[-1]["content"] for one in completions]
+        rows = list(zip(sample_id, outputs, label, rubric, strict=True))
+        made = await asyncio.to_thread(lambda: [_rewarded(*row) for row in rows])
+        self.scorecards = [card for card, _ in made]
+        if log_metric := columns.get("log_metric"):
+            for name in ("format", "content"):
+                log_metric(f"genrm/{name}", sum(getattr(reward, name) for _, reward in made) / max(len(made), 1))
+        return [reward.total for _, reward in made]
+
+
+def _rewarded(sample_id: str, output: str, label: str, rubric: str) -> tuple[Scorecard, GenrmReward]:
+    wanted, criteria = _parsed(label, rubric)
+    check = check_answer(output, wanted, criteria)
+    verdicts = tuple(
+        Verdict(criterion=criterion.criterion, credit=one.score)
+        for criterion, one in zip(criteria.criteria, check.criteria, strict=True)
+    )
+    card = Scorecard(sample_id=sample_id, response=output, judge="label", verdicts=verdicts)
+    return card, genrm_reward(check.valid, [one.score for one in check.criteria], check.surplus)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(label: str, rubric: str) -> tuple[Scoring, Rubric]:
+    """A group shares both, and an epoch comes back to them."""
+    return Scoring.model_validate_json(label), Rubric.model_validate_json(rubric)
