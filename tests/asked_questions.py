@@ -1,0 +1,43 @@
+"""Samples with questions for the stages that read them."""
+
+import io
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from rubricworks.stages.launch import launch
+
+COLOURS = ("red", "green", "blue", "yellow")
+
+
+def prepare_questions(folder: Path, *, pictures: int = 8, held_out: int = 2, **config: object) -> str:
+    """A finished table with an open and a multiple-choice question about each picture, the right option in turn."""
+    rows = []
+    for number in range(pictures):
+        content = io.BytesIO()
+        Image.new("RGB", (32, 32), (20 * number % 250, 80, number)).save(content, "PNG")
+        letter = "ABCD"[number % 4]
+        worked = f"it is at left . \\boxed{{ {letter} }}"
+        row = {"image": content.getvalue(), "question": "how many ?", "answer": "2", "task": "count"}
+        choice = row | {"question": "what colour is it ?", "answer": letter, "task": "colour"}
+        rows += [row, choice | {"options": list(COLOURS), "references": [worked]}]
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows, schema=_schema()), folder / "questions.parquet")
+    settings = {"source": str(folder / "questions.parquet"), "held_out": held_out, **config}
+    return launch("prepare_questions", json.dumps(settings), str(folder / "prepared"), {})
+
+
+def _schema() -> pa.Schema:
+    text, texts = pa.string(), pa.list_(pa.string())
+    columns = {
+        "image": pa.binary(),
+        "question": text,
+        "answer": text,
+        "task": text,
+        "options": texts,
+        "references": texts,
+    }
+    return pa.schema(list(columns.items()))
