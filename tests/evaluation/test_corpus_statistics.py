@@ -1,0 +1,67 @@
+"""The corpus's row of Table 1 against counting by hand."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rubricworks.evaluation.corpus_statistics import CorpusStatistics, GradedSample, SourceCounts, corpus_statistics
+
+SOURCE = SourceCounts(
+    name="x", raw=20, unusable=1, duplicates=3, deduplicated=16, mcq_ratio=0.5, splits={"train": 10}, tasks={}
+)
+rewards = st.none() | st.sampled_from([0.0, 0.25, 0.5, 1.0])
+samples = st.builds(
+    # An essential criterion is a criterion: who has no credit on one has none on any of them.
+    lambda mcq, any_, essential, reward: GradedSample(mcq, any_ or essential, essential, reward),
+    *(st.booleans(), st.booleans(), st.booleans(), rewards),
+)
+
+
+def mean(values: list[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+@given(st.lists(samples, max_size=30), st.sampled_from(["any", "essential", "all"]))
+def test_row_is_what_counting_gives(drawn, rule):
+    row = corpus_statistics(iter(drawn), rule, SOURCE)
+    judged = [one for one in drawn if one.initial_reward is not None]
+    by_rule = {
+        "any": [one for one in judged if one.any],
+        "essential": [one for one in judged if one.essential],
+        "all": judged,
+    }
+    kept = by_rule[rule]
+    assert (row.name, row.raw, row.deduplicated, row.mcq_deduplicated) == ("x", 20, 16, 0.5)
+    assert (row.train, row.graded, row.kept, row.rule) == (len(drawn), len(judged), len(kept), rule)
+    assert (row.filtered_any, row.filtered_essential) == (len(by_rule["any"]), len(by_rule["essential"]))
+    assert row.filtered_essential <= row.filtered_any <= row.graded
+    for found, values in (
+        (row.mcq_converted, [float(one.multiple_choice) for one in drawn]),
+        (row.mcq_filtered, [float(one.multiple_choice) for one in kept]),
+        (row.initial_reward_converted, [one.initial_reward for one in judged]),
+        (row.initial_reward_filtered, [one.initial_reward for one in kept]),
+    ):
+        assert found == pytest.approx(mean(values))
+    assert CorpusStatistics.model_validate_json(row.model_dump_json()) == row
+
+
+def test_example_by_hand():
+    drawn = [
+        GradedSample(True, any=True, essential=True, initial_reward=0.2),
+        GradedSample(False, any=True, initial_reward=0.6),
+        GradedSample(False, initial_reward=1.0),
+        GradedSample(True, any=True, essential=True),  # no rollout could be judged
+    ]
+    row = corpus_statistics(drawn, "essential")
+    assert (row.filtered_any, row.filtered_essential, row.kept, row.graded, row.train) == (2, 1, 1, 3, 4)
+    assert (row.mcq_converted, row.mcq_filtered) == (0.5, 1.0)
+    assert row.initial_reward_converted == pytest.approx(0.6)
+    assert row.initial_reward_filtered == 0.2
+    assert (row.name, row.raw, row.deduplicated, row.mcq_deduplicated) == ("", None, None, None)
+
+
+def test_nothing_kept_has_no_mean_and_no_ratio():
+    row = corpus_statistics([GradedSample(True, initial_reward=1.0)], "any")
+    assert (row.kept, row.mcq_filtered, row.initial_reward_filtered) == (0, None, None)
