@@ -1,0 +1,154 @@
+"""What every policy training of a run does around the trainer: data, tables, tracking, dead letters, the alarm.
+
+Beside the model stand the rollouts, scorecards and dead letters of every step, and `alarm.json`: null, or where and why
+the hacking alarm went off. On several processes the scorecards are those of the main one.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from rubricworks.adapters.trl import RubricReward
+from rubricworks.data.tables import read_rows, read_samples
+from rubricworks.errors import UserError
+from rubricworks.grading import FailedCall
+from rubricworks.llm import ChatClient
+from rubricworks.stages.asking import Row, grading_dead_letters
+from rubricworks.stages.caption_student import model_dir
+from rubricworks.stages.job import Job
+from rubricworks.stages.progress import VerdictLine
+from rubricworks.stages.step_tables import StepTables
+from rubricworks.storage import write_atomic
+from rubricworks.tracking import RunLog, stage_run
+from rubricworks.training.config import PolicyConfig
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+
+class DeadLetters:
+    """Of one step at a time. What a judge's failures look like is said when they begin, not ten thousand times."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._rows: list[Row] = []
+        self._told: set[str] = set()
+
+    def add(self, call: FailedCall) -> None:
+        self._rows += grading_dead_letters(self._job, call)
+        if call.error.error_class not in self._told:
+            self._told.add(call.error.error_class)
+            said = f"the judge failed on {call.sample_id}: {call.error}; such rollouts get no reward"
+            print(said, file=sys.stderr, flush=True)
+
+    def taken(self) -> list[Row]:
+        """The rows since the last time, in an order that does not depend on which call ended first."""
+        rows, self._rows = self._rows, []
+        return sorted(rows, key=lambda row: (row["sample_id"], row["response"], row["purpose"], row["criterion"]))
+
+
+def training_dataset(job: Job, rubrics: Mapping[str, str]) -> "Dataset":
+    """The training samples that have a rubric: Arrow files on disk, mapped into memory.
+
+    Args:
+        rubrics: sample_id → rubric as JSON.
+    Raises:
+        UserError: none of the training samples is among them.
+    """
+    from datasets import Dataset, disable_progress_bars
+
+    splits = read_rows(job.inputs["samples"], columns=["sample_id", "split"])
+    if not any(row["split"] == "train" and row["sample_id"] in rubrics for row in splits):
+        raise UserError(
+            f"none of the samples to train on has a rubric ({len(rubrics)} other ones have): nothing can be learnt; "
+            f"see {job.inputs['rubrics'] / 'dead_letters'}, and take more samples or a larger committee"
+        )
+    disable_progress_bars()
+    # The digests keep a cache of other tables from being taken for this one.
+    return Dataset.from_generator(
+        _training_rows,
+        gen_kwargs={"samples": str(job.inputs["samples"]), "rubrics": dict(rubrics), "made_by": job.made_by["inputs"]},
+        cache_dir=str(job.scratch("dataset")),
+    )
+
+
+def train(
+    config: BaseModel,
+    options: PolicyConfig,
+    job: Job,
+    dataset: "Dataset",
+    reward: RubricReward,
+    *,
+    judges: Sequence[ChatClient] = (),
+    letters: DeadLetters,
+    rewarding: Callable[..., Any] | None = None,
+    refresh: Any = None,
+    probe: Any = None,
+) -> None:
+    """Train from the model among the inputs into the job's folder, and close the job's clients.
+
+    Args:
+        config: the stage's own, for the record.
+        reward: whose scorecards are kept.
+        rewarding: what the trainer calls instead of `reward`, if something stands before it.
+        refresh, probe: see `training.policy.train_policy`.
+    """
+    from rubricworks.training.policy import train_policy
+
+    line = VerdictLine(judges)
+    try:
+        with stage_run(job.run, job.stage) as log, StepTables(job, every=options.save_every) as tables:
+            log.log_params(config.model_dump(mode="json"))
+            for name in ("samples", "rubrics"):
+                if name in job.inputs:
+                    log.log_input(name, job.inputs[name], job.made_by["inputs"][name], context="policy training")
+            result = train_policy(
+                model_dir(job.inputs["model"]),
+                dataset,
+                rewarding or reward,
+                job.out,
+                options,
+                on_step=lambda step: (
+                    tables.add(step, reward.scorecards, letters.taken()),
+                    _log_step(log, step),
+                    line.add(sum(len(card.verdicts) for card in reward.scorecards)),
+                ),
+                refresh=refresh,
+                probe=probe,
+                before_checkpoint=tables.commit,
+            )
+            log.set_tags({"alarm": str(result.alarm or "none")})
+    finally:
+        for client in job.calls.clients:
+            asyncio.run(client.close())
+    alarm = result.alarm and {"step": result.alarm.step, "reasons": list(result.alarm.reasons)}
+    write_atomic(job.out / "alarm.json", json.dumps(alarm).encode())
+    job.figures.update(steps=result.steps, alarm=alarm)
+
+
+def _training_rows(samples: str, rubrics: dict[str, str], made_by: dict[str, str]) -> Iterator[dict[str, Any]]:
+    for sample in read_samples(samples, "train"):
+        if sample.sample_id in rubrics:
+            yield {
+                "sample_id": sample.sample_id,
+                "image": sample.image,
+                "prompt": sample.prompt,
+                "question": sample.question or sample.prompt,
+                "rubric": rubrics[sample.sample_id],
+            }
+
+
+def _log_step(log: RunLog, step: Any) -> None:
+    judged = [reward for reward in step.rewards if reward is not None]
+    log.log_metrics(
+        {
+            "reward": sum(judged) / len(judged) if judged else None,
+            "tokens": sum(step.tokens) / len(step.tokens),
+            "unjudged": 1 - len(judged) / len(step.rewards),
+        },
+        step=step.step,
+    )
