@@ -15,13 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ValidationError
 
+from rubricworks.cli.endpoints import api_key_option, endpoint_of
 from rubricworks.cli.run import only_run_in
 from rubricworks.data.manifest import MANIFEST
 from rubricworks.data.rows import rows_of
 from rubricworks.data.tables import Sample, read_rows
 from rubricworks.errors import UserError
 from rubricworks.grading import CallPer, Combine, FailedCall, Grader
-from rubricworks.llm import ChatClient, Endpoint
+from rubricworks.llm import ChatClient
 from rubricworks.rewards import weighted_reward
 from rubricworks.rubrics import Rubric
 from rubricworks.stages import caption_committee, caption_student, prepare, synthesize_rubrics, warm_up
@@ -32,7 +33,6 @@ from rubricworks.storage import write_atomic
 from rubricworks.synthesis.prompts import CAPTION_PROMPT
 
 _OUT = click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for the tables.")
-_KEY = click.option("--api-key-env", help="Environment variable that holds the endpoints' API key.")
 _PROMPT = click.option("--prompt", default=CAPTION_PROMPT, help="What the captioner is asked.", show_default=False)
 
 
@@ -41,7 +41,7 @@ _PROMPT = click.option("--prompt", default=CAPTION_PROMPT, help="What the captio
 @click.option("--model", required=True, help="A model directory, or MODEL@URL of an OpenAI-compatible server.")
 @click.option("--max-new-tokens", default=1024, show_default=True)
 @_PROMPT
-@_KEY
+@api_key_option
 @_OUT
 def caption(images: str, model: str, max_new_tokens: int, prompt: str, api_key_env: str | None, out: Path) -> None:
     """Caption IMAGES (a folder, Parquet, dataset or tar) and write OUT/captions.parquet.
@@ -53,7 +53,7 @@ def caption(images: str, model: str, max_new_tokens: int, prompt: str, api_key_e
     with only_run_in(out.absolute()):
         samples = _stage(out, "prepare", prepare.Config(source=images, prompt=prompt, held_out=1))
         if "@" in model:
-            teacher = _endpoint(model, api_key_env, max_tokens=max_new_tokens)
+            teacher = endpoint_of(model, api_key_env, max_tokens=max_new_tokens)
             config = caption_committee.Config(teachers=(teacher,))
             captions = _stage(out, "caption_committee", config, samples=samples)
         else:
@@ -74,7 +74,7 @@ def caption(images: str, model: str, max_new_tokens: int, prompt: str, api_key_e
 @click.option("--coverage", type=click.Choice(["discriminative", "full"]), default="full", show_default=True)
 @click.option("--guards/--no-guards", default=True, show_default=True, help="Standing criteria against padding.")
 @_PROMPT
-@_KEY
+@api_key_option
 @_OUT
 def synthesize(
     images: str,
@@ -97,13 +97,13 @@ def synthesize(
         raise UserError("discriminative rubrics ask what a student gets wrong: give --student, or --coverage full")
     with only_run_in(out.absolute()):
         samples = _stage(out, "prepare", prepare.Config(source=images, prompt=prompt, held_out=1))
-        teachers = tuple(_endpoint(teacher, api_key_env) for teacher in committee)
+        teachers = tuple(endpoint_of(teacher, api_key_env) for teacher in committee)
         inputs = {"samples": samples}
         inputs["captions"] = _stage(out, "caption_committee", caption_committee.Config(teachers=teachers), **inputs)
         if student:
             inputs["student_captions"] = _student_captions(out, student, 1024, samples)
         config = synthesize_rubrics.Config(
-            writer=_endpoint(writer, api_key_env, max_tokens=4096),
+            writer=endpoint_of(writer, api_key_env, max_tokens=4096),
             coverage=coverage,  # type: ignore[arg-type]
             guards=guards,
             min_candidates=min(2, len(teachers)),
@@ -119,7 +119,7 @@ def synthesize(
 @click.option("--judge", required=True, multiple=True, metavar="MODEL@URL", help="A judge; several vote.")
 @click.option("--combine", type=click.Choice(get_args(Combine)), default="majority", show_default=True)
 @click.option("--call-per", type=click.Choice(get_args(CallPer)), default="response", show_default=True)
-@_KEY
+@api_key_option
 @click.option("--out", type=click.Path(path_type=Path), default=Path("scorecards.parquet"), show_default=True)
 def grade(
     captions: Path,
@@ -151,7 +151,7 @@ def grade(
     async def grade_all() -> list[dict[str, Any]]:
         cache = out.with_suffix(".cache.sqlite")
         async with AsyncExitStack() as stack:
-            judges = [ChatClient(_endpoint(one, api_key_env), cache=cache, purpose="judge") for one in judge]
+            judges = [ChatClient(endpoint_of(one, api_key_env), cache=cache, purpose="judge") for one in judge]
             for client in judges:
                 await stack.enter_async_context(client)
             grader = Grader(judges, call_per=call_per, combine=combine, on_error=failed.append)
@@ -220,13 +220,6 @@ def _student_captions(out: Path, student: str, max_new_tokens: int, samples: str
     model = _stage(out, "warm_up", warm_up.Config(student=student), samples=samples)
     config = caption_student.Config(max_new_tokens=max_new_tokens)
     return _stage(out, "caption_student", config, samples=samples, model=model)
-
-
-def _endpoint(text: str, api_key_env: str | None, *, max_tokens: int = 1024) -> Endpoint:
-    model, at, url = text.partition("@http")
-    if not at or not model:
-        raise UserError(f"{text}: write an endpoint as MODEL@URL, such as Qwen2.5-VL-7B@http://localhost:8000/v1")
-    return Endpoint(url=f"http{url}", model=model, api_key_env=api_key_env, max_tokens=max_tokens)
 
 
 def _rubric(row: dict[str, Any], path: Path) -> Rubric:
