@@ -1,7 +1,7 @@
 """Whether a criterion gives away what its reference holds back (RLR³, appendix C: the truth stays out of its text).
 
 An extractor or judge that can read the answer in the criterion need not find it in the response. Texts are compared as
-words: case, punctuation and spacing do not count, "three" is 3, and scripts without spaces count sign by sign.
+words: case, punctuation and spacing do not count, "gives three" gives 3, and scripts without spaces count sign by sign.
 """
 
 import re
@@ -17,7 +17,7 @@ _NUMBERS = {word: str(number) for number, word in enumerate(_FROM_TWO, start=2)}
 """Not "one", which is mostly a pronoun."""
 _ARTICLES = {"a", "an", "the"}
 _ANSWERS = re.compile(
-    r"(?:\b(?:is|are|was|be|as|equals?|gives|states|says|reads|namely|answer|option|choice|letter)\s+"
+    r"(?:\b(?:is|are|was|be|as|equals?|gives|shows|has|have|contains|counts|finds|states|says|reads|namely|answer|option|choice|letter)\s+"
     r"(?:(?:the|an?|answer|option|choice|letter)\s+)*|[:=]\s*)[\"'“(\[{$\\]*$"
 )
 """What stands before a value that is stated, not asked for."""
@@ -32,9 +32,9 @@ class _Token(NamedTuple):
 def gives_away(text: str, secret: str, question: str = "") -> bool:
     """Whether `text` states `secret`.
 
-    What the question holds too gives nothing away by being named ("left of or right of"), unless the text states it
-    as the answer ("the answer is left", "option B"). A single letter counts in capitals or as it is written, so that
-    the article "a" is no option A.
+    A number in letters counts only where it is stated: "compares the two" does not say 2. What the question holds too
+    gives nothing away by being named ("left of or right of"), unless the text states it as the answer ("the answer is
+    left", "option B"). A single letter counts in capitals or as it is written, so that the article "a" is no option A.
 
     >>> gives_away("The final answer gives three birds.", "3")
     True
@@ -53,7 +53,10 @@ def gives_away(text: str, secret: str, question: str = "") -> bool:
         return False
     asked = [token.word for token in _tokens(_plain(question))]
     if not _holds(asked, wanted):
-        return True
+        spelled = len(wanted) == 1 and wanted[0] in _NUMBERS.values()
+        return any(
+            not spelled or plain.startswith(wanted[0], place) or _ANSWERS.search(plain[:place]) for place, _ in places
+        )
     return any(_states(plain, place, before, wanted, asked) for place, before in places)
 
 

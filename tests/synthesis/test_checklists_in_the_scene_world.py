@@ -1,0 +1,164 @@
+"""Checklists end to end over HTTP, written and merged by the scene world's scripted models, measured by the truth."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+from aiohttp import web
+
+from rubricworks.data.question_text import question_with_options
+from rubricworks.data.tables import Sample
+from rubricworks.grading import Grader
+from rubricworks.llm import ChatClient, Endpoint
+from rubricworks.synthesis import ChecklistWriter
+from rubricworks.synthesis.checklist_lint import JOINED, JUDGMENT, LEAK, VERIFIER, WEIGHT
+from rubricworks.synthesis.checklist_writer import UNSATISFIED
+from rubricworks.verifiers.calls import parse_verifier_call
+from rubricworks.world.book import read_book
+from rubricworks.world.checklist_sentences import is_answer_criterion, parse_step_criterion
+from rubricworks.world.export import export_scenes
+from rubricworks.world.questions import parse_question
+from rubricworks.world.questions_export import world_questions
+from rubricworks.world.render import render_png
+from rubricworks.world.server import make_app
+
+SEED, SCENES, PER_SCENE = 11, 60, 3
+VERIFIERS = {"word": ("text_verify",), "box": ("bbox_verify",), "*": ("expr_verify",)}
+
+
+def questions():
+    """Samples with trusted answers, and the scene of each."""
+    for number, (scene, rows) in enumerate(world_questions(SEED, SCENES, PER_SCENE)):
+        image = render_png(scene)
+        for place, row in enumerate(rows):
+            if parse_question(row.question) is not None:  # not the respelled duplicates
+                question = question_with_options(row.question, row.options)
+                yield (
+                    scene,
+                    Sample(
+                        sample_id=f"{number}-{place}",
+                        image=image,
+                        question=question,
+                        answer=row.answer,
+                        task=row.task,
+                        options=row.options or None,
+                    ),
+                )
+
+
+async def write_all(folder, samples, examined):
+    async with AsyncExitStack() as stack:
+        runner = web.AppRunner(make_app(read_book(folder)))
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+
+        async def client(model):
+            return await stack.enter_async_context(ChatClient(Endpoint(url=url, model=model, max_tokens=4096)))
+
+        writer = ChecklistWriter(
+            [await client(f"checklist-writer-{n}") for n in (1, 2, 3)],
+            await client("checklist-merger"),
+            verifiers=VERIFIERS,
+            examiner=Grader(await client("scorer")) if examined else None,
+        )
+        return await asyncio.gather(*(writer.write(sample) for sample in samples))
+
+
+@pytest.fixture(scope="module")
+def asked():
+    return list(questions())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("world")
+    export_scenes(folder, seed=SEED, count=SCENES)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(folder, asked):
+    return asyncio.run(write_all(folder, [sample for _, sample in asked], examined=False))
+
+
+@pytest.fixture(scope="module")
+def examined(folder, asked):
+    return asyncio.run(write_all(folder, [sample for _, sample in asked], examined=True))
+
+
+def is_right(reference, scene, sample, criterion):
+    """Whether a reference says the truth, by the scene and the data set's answer."""
+    if (cell := parse_step_criterion(criterion)) is not None:
+        return reference in [f"a {one.size} {one.colour} {one.shape}" for one in scene.objects if one.cell == cell]
+    if "_verify" not in reference:
+        return reference == sample.answer
+    target = parse_verifier_call(reference).arguments["target"]
+    spelled = str(target).replace("(", "[").replace(",)", ")").replace(")", "]")
+    return spelled.replace(" ", "") == sample.answer.replace(" ", "")
+
+
+def share(checks):
+    checks = list(checks)
+    return sum(checks) / len(checks)
+
+
+def answers_right(checklists, asked):
+    """Over essential criteria of (checklists of one sample, …)."""
+    return share(
+        is_right(one.reference, scene, sample, one.criterion)
+        for some, (scene, sample) in zip(checklists, asked, strict=True)
+        for one in some
+    )
+
+
+def test_merging_makes_references_right_more_often_than_any_writer_is(results, asked):
+    before = answers_right([[item for p in r.proposals for item in p.essential] for r in results], asked)
+    after = answers_right([[c for c in r.rubric.criteria if c.essential] if r.rubric else [] for r in results], asked)
+    assert before < 0.94
+    assert after > before + 0.03
+
+
+def test_merging_mends_the_references_of_steps_too(results, asked):
+    def steps(criteria):
+        return [one for one in criteria if parse_step_criterion(one.criterion)]
+
+    before = answers_right([[s for p in r.proposals for s in steps(p.additional)] for r in results], asked)
+    after = answers_right([steps(r.rubric.criteria) if r.rubric else [] for r in results], asked)
+    assert after > before + 0.03
+
+
+def test_the_reference_answer_clears_out_what_the_majority_got_wrong(results, examined, asked):
+    def essential(result):
+        return [one for one in result.rubric.criteria if one.essential] if result.rubric else []
+
+    before = answers_right([essential(result) for result in results], asked)
+    after = answers_right([essential(result) for result in examined], asked)
+    assert before < 1
+    assert after == 1
+    assert sum(result.rubric is not None for result in examined) > 0.9 * len(asked)
+    assert any(reason == UNSATISFIED for result in examined for _, reason in result.dropped)
+
+
+def test_every_kind_of_fault_is_caught_by_code_or_by_the_majority(results):
+    caught = {reason for result in results for _, reason in result.dropped}
+    assert {LEAK, JUDGMENT, WEIGHT, JOINED, VERIFIER} <= caught
+    proposed = [item.criterion for r in results for p in r.proposals for item in (*p.essential, *p.additional)]
+    assert share("background" in text for text in proposed) > 0.01
+    assert any(text.startswith("The response ends with") for text in proposed)
+    merged = [one for result in results if result.rubric for one in result.rubric.criteria]
+    assert share("background" in one.criterion for one in merged) < 0.01
+    assert not any(one.criterion.startswith("The response ends with") for one in merged)
+
+
+def test_nearly_every_sample_gets_a_checklist_in_the_worlds_sentences(results, asked):
+    assert share(result.rubric is not None for result in results) > 0.95
+    for result, (_, sample) in zip(results, asked, strict=True):
+        if result.rubric is None:
+            continue
+        assert sum(result.rubric.essential) == 1
+        for one in result.rubric.criteria:
+            if one.essential:
+                assert is_answer_criterion(one.criterion)
+                assert one.verifier in (None, *VERIFIERS.get(sample.task, VERIFIERS["*"]))
