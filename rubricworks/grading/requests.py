@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.verifiers import parse_verifier_call
+from rubricworks.verifiers.calls import SIGNATURES
 
 if TYPE_CHECKING:
     from rubricworks.data.tables import Sample
@@ -31,24 +32,34 @@ A rubric without references is shown whole, as RubiCap does, and only `image` ad
 
 @dataclass(frozen=True, slots=True)
 class ExtractorItem:
-    """A criterion that a verifier checks: the model says what the response gives, nothing more."""
+    """A criterion that a verifier checks: the model says what the response gives, nothing more.
+
+    Raises:
+        ValueError: `verifier` is not the bare name of one.
+    """
 
     criterion: str
     verifier: str
     """Its name."""
 
+    def __post_init__(self) -> None:
+        if self.verifier not in SIGNATURES:
+            raise ValueError(
+                f"{self.criterion!r}: an extractor is shown a verifier's name, one of {', '.join(SIGNATURES)}"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class JudgeItem:
-    """A criterion that the model gives credit for."""
+    """A criterion that the model gives credit for.
+
+    Raises:
+        ValueError: `reference` is a verifier's call, which would show a target.
+    """
 
     criterion: str
     reference: str
-    """The ground truth in words.
-
-    Raises:
-        ValueError: it is a verifier's call, which would show a target.
-    """
+    """The ground truth in words."""
 
     def __post_init__(self) -> None:
         if _is_call(self.reference):

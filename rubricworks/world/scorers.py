@@ -193,7 +193,7 @@ class _Scorer:
 
     def _judge_step(self, cell: str, reference: str, chance: float) -> tuple[float, str]:
         wanted = next(iter(mentions(reference).objects), Mention())
-        there = [item for item in mentions(self.task.response).objects if item.cell == cell]
+        there = [item for item in self.said.objects if item.cell == cell]
         if there:
             credit = min(_step_credit(item, wanted) for item in there)
             return credit, f"At {cell} the response describes {' and '.join(map(_phrase, there))}."

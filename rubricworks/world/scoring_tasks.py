@@ -14,8 +14,9 @@ from rubricworks.verifiers.calls import SIGNATURES
 from rubricworks.world.captions import Seen, View
 from rubricworks.world.chat import section
 from rubricworks.world.evasions import bluffs, circumlocutes
-from rubricworks.world.parsing import mentions
+from rubricworks.world.parsing import Mention
 from rubricworks.world.questions import Query, answer_query, parse_question
+from rubricworks.world.responses import ResponseParts, read_response
 from rubricworks.world.scene import SceneObject
 
 _LONGEST_ANSWER = 2_000
@@ -46,8 +47,10 @@ class ScoringTask(NamedTuple):
 
 
 class Answering(NamedTuple):
-    """What a response says about the answer."""
+    """What a response says."""
 
+    objects: tuple[Mention, ...]
+    """That it describes, outside its boxes."""
     final: str | None
     """In its last box; None without one, or with an empty one."""
     implied: str | None
@@ -69,9 +72,11 @@ def read_task(prompt: str) -> ScoringTask | None:
 
 
 def read_answering(question: str, response: str) -> Answering:
-    """What the response says about the answer to the question."""
+    """What the response says, of the answer to the question too."""
+    said = read_response(response)
     final = (last_boxed(response) or "")[:_LONGEST_ANSWER]
-    return Answering(final or None, _implied(question, response), circumlocutes(response) or bluffs(response))
+    evades = circumlocutes(response) or bluffs(response)
+    return Answering(said.objects, final or None, _implied(question, said), evades)
 
 
 def own_answer(question: str, seen: Seen) -> str | None:
@@ -100,8 +105,7 @@ def _as_written(text: str | None) -> str:
     return (text or "").replace("&lt;", "<").encode("utf-8", "replace").decode()
 
 
-def _implied(question: str, response: str) -> str | None:
-    said = mentions(response)
+def _implied(question: str, said: ResponseParts) -> str | None:
     objects = tuple(
         SceneObject(cell=item.cell, size=item.size, colour=item.colour, shape=item.shape)  # type: ignore[arg-type]
         for item in said.objects

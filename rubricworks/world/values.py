@@ -45,7 +45,7 @@ def misread(value: str, rng: random.Random) -> str:
     if numbers := list(_NUMBER.finditer(value)):
         place = rng.choice(numbers)
         return (
-            f"{value[: place.start()]}{int(float(place[0])) + (1 if len(numbers) == 1 else 60)}{value[place.end() :]}"
+            f"{value[: place.start()]}{int(float(place[0])) + (1 if len(numbers) == 1 else 200)}{value[place.end() :]}"
         )
     if value in LETTERS:
         return LETTERS[(LETTERS.index(value) + 1) % len(LETTERS)]

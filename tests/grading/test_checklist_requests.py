@@ -12,7 +12,14 @@ from scripted_server import ScriptedServer, fail
 
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
-from rubricworks.grading import JudgeItem, ScoringRequest, scoring_messages, scoring_request, scoring_text
+from rubricworks.grading import (
+    ExtractorItem,
+    JudgeItem,
+    ScoringRequest,
+    scoring_messages,
+    scoring_request,
+    scoring_text,
+)
 from rubricworks.rubrics import Criterion, Rubric
 
 
@@ -128,6 +135,8 @@ def test_a_request_has_no_field_for_image_or_target():
     ]
     with pytest.raises(ValueError, match="a judge reads words"):
         JudgeItem("Gives the number.", "expr_verify(target='4')")
+    with pytest.raises(ValueError, match="a verifier's name"):
+        ExtractorItem("Gives the number.", "expr_verify(target='4')")
 
 
 def test_criteria_stand_in_their_lists_with_tool_or_ground_truth_and_without_weight(recorder):
