@@ -98,7 +98,7 @@ def survey_questions(found: Iterable[FoundQuestion | Rejected], pictures: Pictur
 
 def sample_id_of(digest: str, found: FoundQuestion) -> str:
     """Names a question about a picture, however it is spelled; options are part of a question."""
-    asked = normalise_question(question_with_options(found.question, found.options))
+    asked = question_with_options(normalise_question(found.question), [*map(normalise_question, found.options)])
     return hashlib.sha256(f"{digest}\x00{asked}".encode()).hexdigest()[:16]
 
 

@@ -41,18 +41,15 @@ def answer_opener(request: ChatRequest, scene: Scene | None, seed: int) -> str:
 
 
 def answers_of(query: Query, scene: Scene) -> set[str | None]:
-    """Every answer that some reading of the question gives, where several objects are like the one it names."""
-    if query.task not in ("colour", "relation"):
+    """Every answer that some reading of the question gives, where several objects are like one that it names."""
+    if query.task != "relation":
         return {answer_query(query, scene)}
 
     def like(colour: str | None, shape: str | None) -> list[SceneObject]:
-        return [one for one in scene.objects if colour in (None, one.colour) and shape in (None, one.shape)]
+        return [one for one in scene.objects if (one.colour, one.shape) == (colour, shape)]
 
-    if query.task == "colour":
-        return {one.colour for one in like(None, query.shape)}
     return {
         answer_query(query, View((subject, other)))
         for subject in like(query.colour, query.shape)
         for other in like(query.other_colour, query.other_shape)
-        if subject is not other
     }
