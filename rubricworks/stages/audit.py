@@ -50,7 +50,7 @@ class Config(StageConfig):
     """Abnormal responses of each failure mode."""
     regular: int | None = Field(default=None, ge=1)
     """Inputs whose regular responses are judged; all by default."""
-    search_size: int = Field(default=16, ge=1)
+    search_size: int = Field(default=32, ge=1)
     """Inputs on which the red team's patterns are tried: of the train split, if there is one."""
     search_rounds: int = Field(default=2, ge=1)
     """How often patterns are proposed, from the second time on with the results before."""

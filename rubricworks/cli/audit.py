@@ -1,0 +1,130 @@
+"""`rubricworks audit`: what a judge credits to responses that do not deserve it."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rubricworks.cli.audit_table import audit_text
+from rubricworks.cli.endpoints import api_key_option, endpoint_of
+from rubricworks.cli.run import only_run_in
+from rubricworks.data.tables import read_manifest, read_rows
+from rubricworks.errors import UserError
+from rubricworks.evaluation.audit.figures import AuditFigures, judged
+from rubricworks.evaluation.audit.values import SETTINGS
+from rubricworks.llm import Endpoint
+from rubricworks.reports.audit_cases import worst_cases
+from rubricworks.reports.audit_page import audit_page
+from rubricworks.stages import audit as stage
+from rubricworks.stages.config import canonical_json
+from rubricworks.stages.launch import launch
+from rubricworks.storage import write_atomic
+
+_SAMPLES = ("prepare_questions", "open_questions", "prepare")
+"""Stages whose samples hold the images, in a run's folder."""
+_FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
+_COUNT = click.IntRange(min=1)
+
+
+@click.command()
+@click.argument("source", required=False, metavar="[RUN_OR_TABLE]", type=_FOLDER)
+@click.option("--from", "earlier", type=_FOLDER, help="Judge an earlier audit's responses again; make none.")
+@click.option("--judge", required=True, metavar="MODEL@URL", help="The judge to audit.")
+@click.option("--setting", "settings", multiple=True, type=click.Choice(SETTINGS), help="Give several; default: all.")
+@click.option("--generator", metavar="MODEL@URL", help="A strong model that writes abnormal responses.")
+@click.option("--quality-judge", "quality", multiple=True, metavar="MODEL@URL", help="Checks them; exactly two.")
+@click.option("--red-team", metavar="MODEL@URL", help="Looks for attacks; without it, the paper's three.")
+@click.option("--per-category", default=50, show_default=True, type=_COUNT, help="Abnormal responses of each kind.")
+@click.option("--regular", type=_COUNT, help="Inputs whose regular responses are judged; default: all.")
+@click.option("--search-size", default=32, show_default=True, type=_COUNT, help="Inputs that attacks are tried on.")
+@click.option("--samples", type=click.Path(path_type=Path, exists=True), help="Samples table with the images.")
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(min=0))
+@api_key_option
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for the tables and the page.")
+def audit(
+    source: Path | None,
+    earlier: Path | None,
+    judge: str,
+    settings: tuple[str, ...],
+    generator: str | None,
+    quality: tuple[str, ...],
+    red_team: str | None,
+    per_category: int,
+    regular: int | None,
+    search_size: int,
+    samples: Path | None,
+    seed: int,
+    api_key_env: str | None,
+    out: Path,
+) -> None:
+    """Audit a judge on a run's GenRM data, or on the responses of an earlier audit.
+
+    Prints the rates, and writes OUT/audit.html and OUT/audit/audit.json. Run again, it goes on where it stopped.
+
+    \b
+    rubricworks audit runs/ID --judge genrm@http://gpu1:8000/v1 --generator big@http://gpu2:8000/v1 \\
+        --quality-judge a@http://gpu2:8000/v1 --quality-judge b@http://gpu3:8000/v1 --out audits/genrm
+    rubricworks audit runs/ID --from audits/genrm/audit --judge other@http://gpu1:8000/v1 --out audits/other
+    """
+    table = audited_table(source, earlier)
+    inputs = {"audit" if earlier else "genrm_data": str(table)}
+    chosen = settings or SETTINGS
+    if (found := samples or samples_of(source or table.parent)) is not None:
+        inputs["samples"] = str(found)
+    elif "image" in chosen:
+        raise UserError(
+            f"no samples with images in {source or table.parent}: give --samples, or --setting without image"
+        )
+
+    def model(text: str, max_tokens: int = 2048) -> Endpoint:
+        return endpoint_of(text, api_key_env, max_tokens=max_tokens)
+
+    made: dict[str, Any] = {}
+    if earlier is None:
+        if generator is None or len(quality) != 2:
+            raise UserError("abnormal responses need --generator, and --quality-judge twice; or take --from an audit")
+        made = {
+            "generator": model(generator, 4096),
+            "quality_judges": tuple(model(one) for one in quality),
+            "red_team": model(red_team, 4096) if red_team else None,
+            "per_category": per_category,
+            "regular": regular,
+            "search_size": search_size,
+        }
+    elif generator or quality or red_team:
+        raise UserError("responses --from an audit are judged as they are: leave generator, judges and red team out")
+    config = stage.Config(judge=model(judge), settings=chosen, seed=seed, **made)
+    with only_run_in(out.absolute()):
+        folder = Path(launch("audit", canonical_json(config), str(out), inputs))
+    figures = AuditFigures.model_validate_json((folder / "audit.json").read_bytes())
+    images = stage.read_images(Path(inputs["samples"])) if "samples" in inputs else {}
+    cases = worst_cases(map(judged, read_rows(folder)), images)
+    write_atomic(out / "audit.html", audit_page(figures, cases, title=f"On the responses of {table}").encode())
+    click.echo(audit_text(figures))
+    click.echo(f"\n{out / 'audit.html'}: the page; {folder / 'audit.json'}: all numbers")
+
+
+def audited_table(source: Path | None, earlier: Path | None) -> Path:
+    """The table whose responses are audited: GenRM data, or an earlier audit.
+
+    Raises:
+        UserError: neither is named, or what is named is something else.
+    """
+    place = earlier or source
+    if place is None:
+        raise UserError("name a run's folder or its GenRM data, or an audit with --from")
+    wanted, words = ("audit", "an audit") if earlier else ("genrm_data", "GenRM data")
+    table = place / wanted if (place / wanted).is_dir() else place
+    if not (table / "done.json").is_file():
+        raise UserError(f"{place}: no finished table of {words}, nor a folder that holds one; run the stage {wanted}")
+    kind = read_manifest(table).table
+    if kind != wanted:
+        hint = f"; judge its responses again with --from {place}" if kind == "audit" else ""
+        raise UserError(f"{place} is a table of {kind}, not {words}{hint}")
+    return table
+
+
+def samples_of(folder: Path) -> Path | None:
+    """The samples of a run's folder, or of the folder that a table of it stands in."""
+    places = [parent / name for parent in (folder, folder.absolute().parent) for name in _SAMPLES]
+    return next((place for place in places if (place / "done.json").is_file()), None)

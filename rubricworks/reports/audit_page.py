@@ -1,0 +1,121 @@
+"""The page of an audit: the picture first, RLR³'s table 5 under it, then the cases to look at. One HTML file.
+
+Questions, responses and what judges say are foreign text: Jinja escapes all of it, and the page's own security policy
+allows nothing but its inline styles and images. `audit_figure` is the picture alone, for pages of their own; it needs
+the rules of `audit.css`.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rubricworks.evaluation.audit.figures import AuditFigures, Cell
+from rubricworks.evaluation.audit.values import FAILURE_MODES, MODE_NAMES, SETTING_NAMES
+from rubricworks.reports.audit_cases import BadCase
+from rubricworks.reports.audit_chart import bar_chart
+from rubricworks.reports.formats import FILTERS
+
+_TEMPLATES = Path(__file__).parent
+WORSE = 0.02
+"""Points by which a setting must be worse than the default to be marked, as in the paper's table."""
+
+
+class TableCell(NamedTuple):
+    """One entry of table 5."""
+
+    name: str
+    """Of its column."""
+    cell: Cell | None
+    worse: bool
+
+
+class TableRow(NamedTuple):
+    name: str
+    cells: list[TableCell]
+
+
+def audit_page(figures: AuditFigures, cases: Sequence[BadCase] = (), *, title: str = "") -> str:
+    """The whole page.
+
+    Args:
+        cases: from `audit_cases.worst_cases`.
+        title: what the responses are; the judge's name stands in the heading anyway.
+    """
+    return _render(
+        "audit.html",
+        figures=figures,
+        figure=audit_figure(figures),
+        rows=table_rows(figures),
+        sentences=audit_sentences(figures),
+        cases=cases,
+        title=title,
+        mode_names=MODE_NAMES,
+        css=(_TEMPLATES / "report.css").read_text(encoding="utf-8") + audit_styles(),
+    )
+
+
+def audit_figure(figures: AuditFigures) -> Any:
+    """The bars as safe markup; a sentence where there is nothing to draw."""
+    from markupsafe import Markup
+
+    return Markup(_render("audit_figure.html", chart=bar_chart(figures)))
+
+
+def audit_styles() -> str:
+    """What `audit_figure` and the page need beyond the report's style sheet."""
+    return (_TEMPLATES / "audit.css").read_text(encoding="utf-8")
+
+
+def table_rows(figures: AuditFigures) -> list[TableRow]:
+    """Settings by columns: accuracy on regular responses, then the false-positive rates."""
+    default = figures.settings.get("text", {})
+    rows = []
+    for setting, cells in figures.settings.items():
+        row = [TableCell(MODE_NAMES[mode], cells.get(mode), _worse(mode, cells, default)) for mode in MODE_NAMES]
+        rows.append(TableRow(SETTING_NAMES[setting], row))
+    return rows
+
+
+def audit_sentences(figures: AuditFigures) -> list[str]:
+    """What the figures say, in a sentence for the default setting and one for the others."""
+    said = []
+    first = next(iter(figures.settings))
+    rates = {
+        mode: cell.average.value
+        for mode in FAILURE_MODES
+        if (cell := figures.settings[first].get(mode)) is not None and cell.average is not None
+    }
+    if rates:
+        most, least = max(rates, key=lambda mode: rates[mode]), min(rates, key=lambda mode: rates[mode])
+        where = "As it is used in training" if first == "text" else f"With the setting “{SETTING_NAMES[first]}”"
+        said.append(
+            f"{where}, {figures.judge} credits between {100 * rates[least]:.1f} % ({MODE_NAMES[least].lower()}) and "
+            f"{100 * rates[most]:.1f} % ({MODE_NAMES[most].lower()}) of what abnormal responses do not deserve."
+        )
+    for row in table_rows(figures):
+        worse = [one.name.lower() for one in row.cells if one.worse]
+        if worse:
+            said.append(f"{row.name}: worse by more than {100 * WORSE:g} points on {', '.join(worse)}.")
+    return said
+
+
+def _worse(mode: str, cells: dict[str, Cell], default: dict[str, Cell]) -> bool:
+    here, there = cells.get(mode), default.get(mode)
+    if here is None or there is None or here.average is None or there.average is None:
+        return False
+    change = here.average.value - there.average.value
+    return (-change if mode == "regular" else change) > WORSE
+
+
+def _render(template: str, **values: Any) -> str:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(FILTERS)
+    return environment.get_template(template).render(**values)
