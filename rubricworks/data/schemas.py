@@ -83,6 +83,15 @@ SCHEMAS: dict[str, pa.Schema] = {
         pa.field("win", _NUMBER),
         pa.field("judgment", _TEXT),
     ),
+    "answers": _schema(
+        _SAMPLE_ID,
+        _required("arm", _TEXT),
+        _STEP,
+        _required("task", _TEXT),
+        _required("response", _TEXT),
+        _required("tokens", _WHOLE),
+        pa.field("right", pa.bool_()),
+    ),
     "dead_letters": _schema(
         _SAMPLE_ID,
         _required("stage", _TEXT),

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from rubricworks.world.abnormal import answer_abnormal_writer
 from rubricworks.world.abnormal_reviewers import QUALITY_JUDGES, answer_quality_judge, answer_red_teamer
+from rubricworks.world.answer_judge import answer_answer_judge
 from rubricworks.world.chat import ChatRequest
 from rubricworks.world.checklist_merger import answer_checklist_merger
 from rubricworks.world.checklist_writers import CHECKLIST_WRITERS, answer_checklist_writer
@@ -22,4 +23,5 @@ RLR3_MODELS: Mapping[str, Answer] = {
     "abnormal-writer": answer_abnormal_writer,
     **dict.fromkeys(QUALITY_JUDGES, answer_quality_judge),
     "red-teamer": answer_red_teamer,
+    "answer-judge": answer_answer_judge,
 }
