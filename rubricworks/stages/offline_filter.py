@@ -6,9 +6,8 @@ one; the paper trains on the second. A rollout that could not be judged whole is
 """
 
 import asyncio
-import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import compress
 from pathlib import Path
 
@@ -22,15 +21,13 @@ from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.rewards import weighted_reward
 from rubricworks.rubrics import Rubric, Scorecard
 from rubricworks.stages.asking import Row, grading_dead_letters
-from rubricworks.stages.caption_student import model_dir
 from rubricworks.stages.config import StageConfig, canonical_json
+from rubricworks.stages.drawing import Draw, drawer
 from rubricworks.stages.evaluate import read_rubrics
 from rubricworks.stages.job import Job
 from rubricworks.stages.prepare_questions import COUNTS
 from rubricworks.storage import write_atomic
 
-Draw = Callable[[list[Sample]], list[list[str]]]
-"""So many responses to each sample."""
 STATISTICS = "statistics.json"
 
 
@@ -50,24 +47,14 @@ class Config(StageConfig):
 
 
 def run(config: Config, job: Job) -> None:
-    from rubricworks.training.generate import generate_captions, load_model
-
-    model = load_model(model_dir(job.inputs["model"]))
-
-    def draw(samples: list[Sample]) -> list[list[str]]:
-        each = [sample for sample in samples for _ in range(config.rollouts)]
-        drawn = generate_captions(
-            *model,
-            [sample.image for sample in each],
-            [sample.prompt for sample in each],
-            max_new_tokens=config.max_new_tokens,
-            temperature=config.temperature,
-            batch_size=config.batch_size,
-            seed=_seed(config.seed, samples[0].sample_id),
-        )
-        texts = [text for text, _ in drawn]
-        return [texts[start : start + config.rollouts] for start in range(0, len(texts), config.rollouts)]
-
+    draw = drawer(
+        job.inputs["model"],
+        each=config.rollouts,
+        temperature=config.temperature,
+        max_new_tokens=config.max_new_tokens,
+        batch_size=config.batch_size,
+        seed=config.seed,
+    )
     filter_samples(config, job, draw)
 
 
@@ -163,8 +150,3 @@ def _graded(samples: Path, filtered: Path) -> Iterator[GradedSample]:
 def _count(samples: Path, rubrics: dict[str, Rubric]) -> int:
     rows = read_rows(samples, columns=["sample_id", "split"])
     return sum(row["split"] == "train" and row["sample_id"] in rubrics for row in rows)
-
-
-def _seed(seed: int, sample_id: str) -> int:
-    """Of a batch: its own, so that no two batches draw with the same noise."""
-    return int.from_bytes(hashlib.sha256(f"{seed}:{sample_id}".encode()).digest()[:4], "big")
