@@ -1,5 +1,6 @@
-"""Samples with questions for the stages that read them."""
+"""Samples with questions, and their rubrics, for the stages that read them."""
 
+import asyncio
 import io
 import json
 from pathlib import Path
@@ -8,6 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from rubricworks.data.tables import build_table
+from rubricworks.rubrics import Rubric
+from rubricworks.stages.config import StageConfig
+from rubricworks.stages.job import close_job, open_job
 from rubricworks.stages.launch import launch
 
 COLOURS = ("red", "green", "blue", "yellow")
@@ -28,6 +33,21 @@ def prepare_questions(folder: Path, *, pictures: int = 8, held_out: int = 2, **c
     pq.write_table(pa.Table.from_pylist(rows, schema=_schema()), folder / "questions.parquet")
     settings = {"source": str(folder / "questions.parquet"), "held_out": held_out, **config}
     return launch("prepare_questions", json.dumps(settings), str(folder / "prepared"), {})
+
+
+def rubrics_table(run: Path, rubrics: dict[str, Rubric]) -> Path:
+    """A finished table of these rubrics by sample."""
+    job = open_job("rubrics", StageConfig(), run, {})
+    row = {"writer": "w", "prompt_version": "1", "coverage": "full", "candidates": 1}
+    row |= {"prompt_tokens": 0, "completion_tokens": 0, "cost": 0.0}
+    rows = [{**row, "sample_id": name, "rubric": rubric.model_dump_json()} for name, rubric in rubrics.items()]
+
+    async def made(items: list[dict]) -> list[dict]:
+        return items
+
+    asyncio.run(build_table(job.out, "rubrics", rows, made, made_by=job.made_by, shard_size=100))
+    close_job(job, 0.0)
+    return job.out
 
 
 def _schema() -> pa.Schema:

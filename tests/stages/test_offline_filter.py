@@ -1,6 +1,5 @@
 """The offline filter: flags and means against brute force, with a real judge's HTTP and, once, a real tiny model."""
 
-import asyncio
 import hashlib
 import json
 from collections.abc import Callable
@@ -8,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asked_questions import prepare_questions
+from asked_questions import prepare_questions, rubrics_table
 from scripted_server import Said, ScriptedServer, fail, say
 
-from rubricworks.data.tables import Sample, build_table, read_rows, read_samples
+from rubricworks.data.tables import Sample, read_rows, read_samples
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.stages import offline_filter
@@ -57,20 +56,6 @@ def responses(sample: Sample, count: int = 8) -> list[str]:
 
 def draw(samples: list[Sample]) -> list[list[str]]:
     return [responses(sample) for sample in samples]
-
-
-def rubrics_table(run: Path, rubrics: dict[str, Rubric]) -> Path:
-    job = open_job("rubrics", StageConfig(), run, {})
-    row = {"writer": "w", "prompt_version": "1", "coverage": "full", "candidates": 1}
-    row |= {"prompt_tokens": 0, "completion_tokens": 0, "cost": 0.0}
-    rows = [{**row, "sample_id": name, "rubric": rubric.model_dump_json()} for name, rubric in rubrics.items()]
-
-    async def made(items: list[dict]) -> list[dict]:
-        return items
-
-    asyncio.run(build_table(job.out, "rubrics", rows, made, made_by=job.made_by, shard_size=100))
-    close_job(job, 0.0)
-    return job.out
 
 
 @pytest.fixture
