@@ -157,9 +157,8 @@ def test_rollouts_that_could_not_be_judged_count_for_nothing_and_leave_dead_lett
         return judged(number, body)
 
     out = filtered(tmp_path / "run", inputs, serve(script))
-    by_hand = {}
-    for sample in read_samples(inputs["samples"], "train"):
-        by_hand[sample.sample_id] = [text not in lost for text in responses(sample)]
+    train = read_samples(inputs["samples"], "train")
+    by_hand = {one.sample_id: [text not in lost for text in responses(one)] for one in train}
     criteria = {row["sample_id"]: json.loads(row["rubric"])["criteria"] for row in read_rows(inputs["rubrics"])}
     for row in read_rows(out):
         rewards = json.loads(row["rewards"])
