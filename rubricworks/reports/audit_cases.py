@@ -15,10 +15,10 @@ SHOWN = 16
 
 
 class Credited(NamedTuple):
-    """Undeserved credit in one setting."""
+    """Undeserved credit, given in these settings with the same words."""
 
-    setting: str
-    name: str
+    settings: list[str]
+    """Their names."""
     verdict: Verdict
 
 
@@ -45,7 +45,7 @@ class BadCase(NamedTuple):
 
     @property
     def settings(self) -> int:
-        return len({one.setting for wrong in self.wrong for one in wrong.credited})
+        return len({setting for wrong in self.wrong for one in wrong.credited for setting in one.settings})
 
 
 def worst_cases(rows: Iterable[Judged], images: Mapping[str, bytes], count: int = SHOWN) -> list[BadCase]:
@@ -78,7 +78,11 @@ def _wrong(rows: list[Judged]) -> list[WrongCredit]:
         for criterion, annotation, verdict in row.criteria():
             if is_undeserved(annotation) and verdict.credit is not None and verdict.credit >= DESERVED:
                 parts[criterion.criterion] = (criterion, annotation)
-                credited[criterion.criterion].append(Credited(row.setting, SETTING_NAMES[row.setting], verdict))
+                given = credited[criterion.criterion]
+                same = next((one for one in given if one.verdict == verdict), None)
+                if same is None:
+                    given.append(same := Credited([], verdict))
+                same.settings.append(SETTING_NAMES[row.setting])
     return [WrongCredit(*parts[title], credited[title]) for title in parts]
 
 
@@ -95,7 +99,7 @@ def _case(row: Judged, wrong: list[WrongCredit], image: bytes | None) -> BadCase
 
 
 def _severity(case: BadCase) -> tuple[float, ...]:
-    in_training = any(one.setting == "text" for wrong in case.wrong for one in wrong.credited)
+    in_training = any(SETTING_NAMES["text"] in one.settings for wrong in case.wrong for one in wrong.credited)
     essential = any(wrong.criterion.essential for wrong in case.wrong)
     weight = sum(wrong.criterion.weight for wrong in case.wrong)
     return (-float(in_training), -float(essential), -case.settings, -weight)

@@ -46,6 +46,7 @@ def audit_page(figures: AuditFigures, cases: Sequence[BadCase] = (), *, title: s
         figures=figures,
         figure=audit_figure(figures),
         rows=table_rows(figures),
+        headline=audit_headline(figures),
         sentences=audit_sentences(figures),
         cases=cases,
         title=title,
@@ -76,25 +77,27 @@ def table_rows(figures: AuditFigures) -> list[TableRow]:
     return rows
 
 
-def audit_sentences(figures: AuditFigures) -> list[str]:
-    """What the figures say, in a sentence for the default setting and one for the others."""
-    said = []
+def audit_headline(figures: AuditFigures) -> str:
+    """The default setting, or the first that there is, in a sentence."""
     first = next(iter(figures.settings))
     rates = {
         mode: cell.average.value
         for mode in FAILURE_MODES
         if (cell := figures.settings[first].get(mode)) is not None and cell.average is not None
     }
-    if rates:
-        most, least = max(rates, key=lambda mode: rates[mode]), min(rates, key=lambda mode: rates[mode])
-        where = "As it is used in training" if first == "text" else f"With the setting “{SETTING_NAMES[first]}”"
-        said.append(
-            f"{where}, {figures.judge} credits between {100 * rates[least]:.1f} % ({MODE_NAMES[least].lower()}) and "
-            f"{100 * rates[most]:.1f} % ({MODE_NAMES[most].lower()}) of what abnormal responses do not deserve."
-        )
+    if not rates:
+        return f"{figures.judge} was given no abnormal response that could be judged."
+    where = "As it is used in training" if first == "text" else f"In the setting “{SETTING_NAMES[first].lower()}”"
+    said = [f"{100 * rates[mode]:.1f} % ({MODE_NAMES[mode].lower()})" for mode in sorted(rates, key=lambda m: rates[m])]
+    span = f"between {said[0]} and {said[-1]}" if len(said) > 1 else said[0]
+    return f"{where}, {figures.judge} credits {span} of what abnormal responses do not deserve."
+
+
+def audit_sentences(figures: AuditFigures) -> list[str]:
+    """Where each other setting is worse than the default."""
+    said = []
     for row in table_rows(figures):
-        worse = [one.name.lower() for one in row.cells if one.worse]
-        if worse:
+        if worse := [one.name.lower() for one in row.cells if one.worse]:
             said.append(f"{row.name}: worse by more than {100 * WORSE:g} points on {', '.join(worse)}.")
     return said
 

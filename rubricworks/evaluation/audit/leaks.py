@@ -40,7 +40,7 @@ def leak_of(
             return f"its boxed answer meets {criterion.criterion!r}"
         if clueless and mentions_target(response, criterion.reference, question):
             return f"it mentions the target of {criterion.criterion!r}"
-        if any(mentions_target(part, criterion.reference) for part in stated_answers(response)):
+        if any(mentions_target(f"answer: {part}", criterion.reference) for part in stated_answers(response)):
             return f"it states the target of {criterion.criterion!r}"
     return None
 
@@ -53,7 +53,7 @@ def mentions_target(text: str, reference: str, question: str = "") -> bool:
 
     >>> mentions_target("there are 13 of them", "expr_verify(target='3')")
     False
-    >>> mentions_target("there are three", "expr_verify(target='3')")
+    >>> mentions_target("there are three of them", "expr_verify(target='3')")
     True
     """
     call = parse_verifier_call(reference)

@@ -1,0 +1,163 @@
+"""Candidates are kept if rules and both judges agree; patterns of attack are ranked by what they got. Real HTTP."""
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+
+import pytest
+from scripted_server import fail, say
+
+from rubricworks.evaluation.audit.candidates import CandidateMaker
+from rubricworks.evaluation.audit.prompts import INSTRUCTIONS
+from rubricworks.evaluation.audit.red_team import search_patterns
+from rubricworks.evaluation.audit.values import Case, Failure
+from rubricworks.grading import Grader
+from rubricworks.llm import ChatClient, Endpoint
+from rubricworks.rubrics import Criterion, Rubric
+
+RUBRIC = Rubric(
+    criteria=(
+        Criterion(criterion="Gives the number.", reference="expr_verify(target='3')", weight=3),
+        Criterion(criterion="Says the colour.", reference="red", weight=1, essential=False),
+    )
+)
+WRONG = Failure("wrong_but_plausible", INSTRUCTIONS["wrong_but_plausible"])
+
+
+def written(response, value, credit, second=0):
+    entries = {
+        "1": {"extracted_value": value, "credit": credit, "rationale": "r"},
+        "2": {"extracted_value": "", "credit": second, "rationale": "r"},
+    }
+    return say(f"<response>{response}</response><extractions>{json.dumps(entries)}</extractions>")
+
+
+def review(consistent=True, matches=True):
+    return say(json.dumps({"annotation_consistent": consistent, "behaviour_matches": matches, "reason": "why"}))
+
+
+def clients(url, stack, *names):
+    endpoints = [Endpoint(url=url, model=name, attempts=1) for name in names]
+    return [stack.enter_async_context(ChatClient(endpoint, purpose=endpoint.model)) for endpoint in endpoints]
+
+
+def make(server, failure=WRONG):
+    async def run():
+        async with AsyncExitStack() as stack:
+            writer, *judges = [await one for one in clients(server.url, stack, "writer", "one", "two")]
+            case = Case("s1", "how many?", "It is 3.", RUBRIC, "")
+            return await CandidateMaker(writer, judges).make(case, failure)
+
+    return asyncio.run(run())
+
+
+def answering(**by_model):
+    return lambda _, body: by_model[body["model"]]
+
+
+def test_kept_when_rules_and_both_judges_agree(serve):
+    server = serve(answering(writer=written("It is 4.", "4", 0), one=review(), two=review()))
+    made = make(server)
+    assert made.rejected is None
+    assert [one.call for one in made.annotations] == ["expr_verify(predict='4')", ""]
+    assert sorted(heard.body["model"] for heard in server.chats) == ["one", "two", "writer"]
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "reason"),
+    [
+        (review(consistent=False), review(), "annotation inconsistent"),
+        (review(), review(consistent=False), "annotation inconsistent"),
+        (review(matches=False), review(), "behaviour does not match"),
+        (review(), review(matches=False), "behaviour does not match"),
+        (review(), fail(400, "no"), "quality judge failed"),
+        (say("prose"), review(), "quality judge failed"),
+    ],
+)
+def test_either_judge_can_turn_a_candidate_away(serve, one, two, reason):
+    made = make(serve(answering(writer=written("It is 4.", "4", 0), one=one, two=two)))
+    assert made.rejected == reason
+    assert (made.error is not None) == (reason == "quality judge failed")
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (written("It is 4.", "4", 1), "annotation contradicts its verifier"),
+        (written("It is 3, red.", "3", 1, 1), "nothing undeserved"),
+        (written(r"Hm, \boxed{3}", "4", 0), "gives the answer away"),
+        (say("I would rather not."), "writer failed"),
+    ],
+)
+def test_rules_turn_a_candidate_away_before_any_judge_is_asked(serve, said, reason):
+    server = serve(answering(writer=said))
+    assert make(server).rejected == reason
+    assert {heard.body["model"] for heard in server.chats} == {"writer"}
+
+
+def test_broken_answer_of_the_writer_is_repaired(serve):
+    answers = iter([say("no tags"), written("It is 4.", "4", 0)])
+    server = serve(lambda _, body: next(answers) if body["model"] == "writer" else review())
+    made = make(server)
+    assert made.rejected is None
+    assert "no <response>" in server.chats[1].body["messages"][-1]["content"]
+
+
+def test_there_are_exactly_two_quality_judges():
+    client = ChatClient("http://127.0.0.1:9/v1", "m")
+    with pytest.raises(ValueError, match="exactly two"):
+        CandidateMaker(client, [client])
+
+
+def test_patterns_are_ranked_by_their_false_positive_rate_with_counts_and_later_rounds_see_the_results(serve):
+    def proposals(*names):
+        return say(
+            json.dumps({"patterns": [{"name": n, "attack": "circumlocution", "instruction": f"do {n}"} for n in names]})
+        )
+
+    def answer(_, body):
+        text = body["messages"][-1]["content"]
+        match body["model"]:
+            case "red":
+                return proposals("weak", "strong") if "<results>" not in text else proposals("half", "strong")
+            case "writer":
+                name = next(name for name in ("weak", "strong", "half") if f"do {name}" in text)
+                return written(f"attack {name}", "", 0, 1 if name == "half" else 0)
+            case "judge":
+                said = text.partition("<response>")[2].partition("</response>")[0].strip()
+                credits = {"attack strong": ("'3'", 1), "attack weak": ("''", 0), "attack half": ("'3'", 1)}[said]
+                return say(
+                    json.dumps(
+                        {
+                            "thought": "",
+                            "essential": [
+                                {
+                                    "criterion": "Gives the number.",
+                                    "rationale": "",
+                                    "credit": f"expr_verify(predict={credits[0]})",
+                                }
+                            ],
+                            "additional": [{"criterion": "Says the colour.", "rationale": "", "credit": credits[1]}],
+                        }
+                    )
+                )
+        return review()
+
+    server = serve(answer)
+
+    async def run():
+        async with AsyncExitStack() as stack:
+            names = ("writer", "one", "two", "red", "judge")
+            writer, one, two, red, judge = [await each for each in clients(server.url, stack, *names)]
+            maker = CandidateMaker(writer, [one, two])
+            cases = [Case(f"s{number}", "how many?", f"It is {number}.", RUBRIC, "") for number in range(3)]
+            return await search_patterns(red, maker, Grader(judge), cases, rounds=2)
+
+    found = asyncio.run(run())
+    told = [(one.pattern.name, one.credited, one.undeserved, one.accepted, one.tried) for one in found.tried]
+    # All that `strong` and `half` do not deserve is credited; the former by more counts. A name is tried once.
+    assert told == [("strong", 6, 6, 3, 3), ("half", 3, 3, 3, 3), ("weak", 0, 6, 3, 3)]
+    assert [one.name for one in found.kept] == ["strong", "half", "weak"]
+    asked = [heard.body["messages"][-1]["content"] for heard in server.chats if heard.body["model"] == "red"]
+    assert "<results>" not in asked[0]
+    assert '"credited": 6' in asked[1]

@@ -1,0 +1,152 @@
+"""The rates of an audit, counted by hand on small tables."""
+
+import pytest
+
+from rubricworks.evaluation.audit.annotations import Annotation, annotated, label_annotations, predict_call
+from rubricworks.evaluation.audit.figures import Judged, agreement, cell, findings, table_cells
+from rubricworks.rubrics import Criterion, ErrorClass, Rubric, Scorecard, Verdict
+
+NUMBER = Criterion(criterion="Gives the number.", reference="expr_verify(target='3')", weight=3)
+SIGN = Criterion(criterion="Reads the sign.", reference="text_verify(target='STOP', ignore_case=True)", weight=2)
+COLOUR = Criterion(criterion="Says the colour.", reference="red", weight=1, essential=False)
+RUBRIC = Rubric(criteria=(NUMBER, SIGN, COLOUR))
+
+
+def row(deserved, given, *, mode="adversarial", setting="text", sample_id="s", calls=("", "", "")):
+    """Credits by position; None given is a judge that failed."""
+    annotations = tuple(
+        Annotation(criterion=one.criterion, credit=credit)
+        for one, credit in zip(RUBRIC.criteria, deserved, strict=True)
+    )
+    verdicts = tuple(
+        Verdict(
+            criterion=one.criterion,
+            credit=credit,
+            error=ErrorClass.MALFORMED if credit is None else None,
+            call=call,
+        )
+        for one, credit, call in zip(RUBRIC.criteria, given, calls, strict=True)
+    )
+    card = Scorecard(sample_id=sample_id, response="r", judge="j", verdicts=verdicts)
+    return Judged(sample_id, mode, None, setting, "q", "r", RUBRIC, annotations, card)
+
+
+def test_only_criteria_that_deserve_less_than_half_are_false_positives_and_only_from_half_credit_on():
+    rows = [row((0, 0.5, 0), (1, 0, 0.5)), row((0.4, 1, 0), (0.49, 1, 0))]
+    found = cell((one for each in rows for one in findings(each)), split=True)
+    assert (found.average.count, found.average.criteria) == (2, 4)
+    assert (found.arguments.count, found.arguments.criteria) == (1, 2)
+    assert (found.credit.count, found.credit.criteria) == (1, 2)
+    assert found.average.value == 0.5
+
+
+def test_what_could_not_be_judged_is_counted_apart_and_is_no_number():
+    found = cell(findings(row((0, 0, 0), (1, None, 0))), split=True)
+    assert (found.average.count, found.average.criteria, found.unjudged) == (1, 2, 1)
+    nothing = cell(findings(row((0, 0, 0), (None, None, None))), split=True)
+    assert (nothing.average, nothing.unjudged) == (None, 3)
+
+
+def test_criterion_whose_target_cannot_be_read_is_neither_deserved_nor_undeserved():
+    assert [one.path for one in findings(row((None, 0, 1), (1, 1, 1)))] == ["arguments"]
+
+
+def test_average_is_over_criteria_not_over_the_two_parts():
+    # One of three verifiable ones and the only judged one: 2 of 4, not the mean of 1/3 and 1.
+    rows = [row((0, 0, 0), (1, 0, 1)), row((0, 1, 1), (0, 1, 1))]
+    found = cell((one for each in rows for one in findings(each)), split=True)
+    assert found.average.value == 0.5
+    assert found.arguments.value == pytest.approx(1 / 3)
+    assert found.credit.value == 1
+
+
+def test_without_verifier_there_is_no_split():
+    rows = [row((0, 0, 1), (1, 0, 1), setting=setting) for setting in ("unverified", "text")]
+    cells = table_cells(rows)
+    assert list(cells) == ["text", "unverified"]
+    assert cells["unverified"]["adversarial"].average == cells["text"]["adversarial"].average
+    assert cells["unverified"]["adversarial"].arguments is None
+    assert cells["text"]["adversarial"].arguments is not None
+
+
+def test_inputs_are_drawn_whole_so_more_criteria_of_one_input_make_nothing_surer():
+    one_each = [row((0, 1, 1), (number % 2, 1, 1), sample_id=str(number)) for number in range(40)]
+    twice = [row((0, 0, 1), (number % 2, number % 2, 1), sample_id=str(number)) for number in range(40)]
+    single, double = (
+        cell((one for each in rows for one in findings(each)), split=False).average for rows in (one_each, twice)
+    )
+    assert (single.low, single.high) == (double.low, double.high)
+    assert (single.criteria, double.criteria, single.inputs) == (40, 80, 40)
+    alone = cell(findings(row((0, 0, 0), (1, 0, 0))), split=False).average
+    assert (alone.low, alone.high) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("criterion", "label", "said", "right"),
+    [
+        (NUMBER, "expr_verify(predict='4')", "expr_verify(predict='8/2')", 1),  # the label's value, not the target
+        (NUMBER, "expr_verify(predict='4')", "expr_verify(predict='3')", 0),
+        (NUMBER, "expr_verify(predict='')", "expr_verify(predict='')", 1),
+        (NUMBER, "expr_verify(predict='')", "expr_verify(predict='3')", 0),
+        (NUMBER, "expr_verify(predict='3')", "expr_verify(predict='')", 0),
+        (SIGN, "text_verify(predict='Go')", "text_verify(predict='GO')", 1),
+    ],
+)
+def test_values_of_regular_responses_are_held_against_the_label_by_the_verifier(criterion, label, said, right):
+    verdict = Verdict(criterion=criterion.criterion, credit=0, call=said)
+    annotation = Annotation(criterion=criterion.criterion, call=label, credit=0)
+    assert agreement(criterion, annotation, verdict) == right
+
+
+def test_credits_of_regular_responses_agree_if_they_are_equal():
+    labels = [Annotation(criterion=COLOUR.criterion, credit=credit) for credit in (0.5, 1)]
+    assert [agreement(COLOUR, label, Verdict(criterion="c", credit=0.5)) for label in labels] == [1, 0]
+    failed = Verdict(criterion="c", error=ErrorClass.TRANSPORT)
+    assert agreement(COLOUR, labels[0], failed) is None
+    assert agreement(NUMBER, Annotation(criterion="c", call="expr_verify(predict='4')", credit=0), failed) is None
+
+
+def test_judge_without_verifiers_is_held_against_the_credit_of_the_labels_value():
+    label = Annotation(criterion=SIGN.criterion, call="text_verify(predict='STOPP')", credit=8 / 9)
+    given = [agreement(SIGN, label, Verdict(criterion="c", credit=c), verified=False) for c in (0, 0.5, 1)]
+    assert given == [0, 0, 1]
+
+
+def test_label_becomes_calls_with_their_credit_and_credits():
+    label = """{"thought": "", "essential": [
+        {"criterion": "Gives the number.", "rationale": "r", "credit": "expr_verify(predict='6/2')"},
+        {"criterion": "Reads the sign.", "rationale": "", "credit": "text_verify(predict='')"}],
+        "additional": [{"criterion": "Says the colour.", "rationale": "", "credit": 0.5}]}"""
+    found = label_annotations(label, RUBRIC)
+    assert [(one.call, one.credit) for one in found] == [
+        ("expr_verify(predict='6/2')", 1),
+        ("text_verify(predict='')", 0),
+        ("", 0.5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reference", "value", "call"),
+    [
+        ("expr_verify(target='3')", 4, "expr_verify(predict='4')"),
+        ("expr_verify(target='3')", "", "expr_verify(predict='')"),
+        ("expr_verify(target='3')", None, "expr_verify(predict='')"),
+        ("list_verify(target=['a'])", "b", "list_verify(predict=['b'])"),
+        ("list_verify(target=['a'])", [], "list_verify(predict=[])"),
+        ("bbox_verify(target=[[1, 2, 3, 4]])", "[[5, 6, 7, 8]]", "bbox_verify(predict=[[5, 6, 7, 8]])"),
+        (
+            "time_verify(target='18:15', tformat='%H:%M')",
+            "6:15",
+            "time_verify(predict='6:15', pformat='%H:%M')",
+        ),
+    ],
+)
+def test_stated_values_become_verifier_arguments(reference, value, call):
+    assert predict_call(reference, value) == call
+
+
+def test_verifier_decides_what_a_stated_value_deserves():
+    assert annotated(NUMBER, "6/2", 0, "wrong, says the annotator").credit == 1
+    assert annotated(COLOUR, "scarlet", 0.5, "nearly").credit == 0.5
+    with pytest.raises(ValueError, match="nothing for expr_verify; give text"):
+        annotated(NUMBER, {"value": 3}, 0, "")

@@ -1,0 +1,69 @@
+"""Balanced sampling: exactly n of each category, no input twice, whatever is turned away."""
+
+import random
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rubricworks.evaluation.audit.sampling import Attempt, draw_number, draw_order, missing, next_pass
+from rubricworks.evaluation.audit.values import FAILURE_MODES
+
+NAMES = [f"s{number}" for number in range(40)]
+
+
+def collect(order, per_category, passes_checks):
+    """All attempts, pass by pass, as the stage makes them."""
+    attempts = []
+    while chosen := next_pass(order, attempts, per_category):
+        attempts += [Attempt(name, mode, passes_checks(name, mode)) for name, mode in chosen]
+    return attempts
+
+
+def test_without_rejections_one_pass_fills_every_category_evenly():
+    chosen = next_pass(NAMES, [], 10)
+    assert Counter(mode for _, mode in chosen) == dict.fromkeys(FAILURE_MODES, 10)
+    assert len({name for name, _ in chosen}) == 40
+
+
+def test_nothing_is_written_that_the_set_would_not_use():
+    attempts = collect(NAMES, 3, lambda name, mode: True)
+    assert len(attempts) == 12
+
+
+def test_category_that_nothing_passes_runs_short_and_takes_no_place_from_the_others():
+    attempts = collect(NAMES, 5, lambda name, mode: mode != "adversarial")
+    assert missing(attempts, 5) == {**dict.fromkeys(FAILURE_MODES, 0), "adversarial": 5}
+    tried = [one.sample_id for one in attempts if one.mode == "adversarial"]
+    used = {one.sample_id for one in attempts if one.accepted}
+    assert sorted(tried) == sorted(set(tried))  # each input once
+    assert set(tried) >= set(NAMES) - used  # and all that were free
+
+
+def test_order_follows_from_names_and_seed_alone():
+    shuffled = random.Random(1).sample(NAMES, len(NAMES))
+    assert draw_order(shuffled, 3) == draw_order([*NAMES, *NAMES], 3)
+    assert draw_order(NAMES, 3) != draw_order(NAMES, 4)
+    assert {draw_number(3, 1, name) for name in NAMES} == {0, 1, 2}
+
+
+@given(
+    st.integers(min_value=1, max_value=12),
+    st.integers(min_value=0, max_value=40),
+    st.integers(min_value=0, max_value=2**32),
+    st.floats(min_value=0, max_value=1),
+)
+def test_whatever_is_turned_away_no_input_is_used_twice_and_no_category_overflows(per_category, inputs, seed, share):
+    rng = random.Random(seed)
+    verdicts = {(name, mode): rng.random() < share for name in NAMES for mode in FAILURE_MODES}
+    attempts = collect(NAMES[:inputs], per_category, lambda name, mode: verdicts[name, mode])
+    accepted = [one for one in attempts if one.accepted]
+    assert len({one.sample_id for one in accepted}) == len(accepted)
+    assert len({(one.sample_id, one.mode) for one in attempts}) == len(attempts)
+    counts = Counter(one.mode for one in accepted)
+    assert all(counts[mode] <= per_category for mode in FAILURE_MODES)
+    used = {one.sample_id for one in accepted}
+    tried = {(one.sample_id, one.mode) for one in attempts}
+    for mode in FAILURE_MODES:  # a category is short only if every free input was tried for it
+        if counts[mode] < per_category:
+            assert all((name, mode) in tried for name in NAMES[:inputs] if name not in used)
