@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from rubricworks.errors import UserError
-from rubricworks.recipe import Recipe
+from rubricworks.recipe import RECIPES, Recipe
 
 
 def recipe_path(name: str) -> Path:
@@ -57,10 +57,19 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         raise UserError(f"{path}: a recipe is a mapping such as `name: quickstart`; this is {type(data).__name__}")
     for override in overrides:
         _apply(data, override)
+    kind = _kind(path, tree, data.get("pipeline", next(iter(RECIPES))))
     try:
-        return Recipe.model_validate(data)
+        return kind.model_validate(data)
     except ValidationError as error:
-        raise UserError("\n".join(_explain(path, tree, item) for item in error.errors())) from error
+        raise UserError("\n".join(_explain(path, tree, kind, item) for item in error.errors())) from error
+
+
+def _kind(path: Path, tree: yaml.Node | None, pipeline: Any) -> type[Recipe]:
+    if isinstance(pipeline, str) and pipeline in RECIPES:
+        return RECIPES[pipeline]
+    close = difflib.get_close_matches(str(pipeline), RECIPES, 1)
+    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(RECIPES)}"
+    raise UserError(f"{path}:{_line(tree, ['pipeline'])}: pipeline: no pipeline {pipeline!r}; {hint}")
 
 
 def _unshared(value: Any) -> Any:
@@ -97,19 +106,21 @@ def _step(place: Any, part: str, override: str) -> str | int:
     raise UserError(f"--set {override}: no {part!r} here; this is {there}")
 
 
-def _explain(path: Path, tree: yaml.Node | None, item: Any) -> str:
+def _explain(path: Path, tree: yaml.Node | None, kind: type[Recipe], item: Any) -> str:
     loc = [part for part in item["loc"] if not _is_branch(part)]
     field = ".".join(map(str, loc)) or "recipe"
     where = f"{path}:{_line(tree, loc)}"
     if item["type"] == "extra_forbidden":
-        known = _fields_at(loc[:-1])
+        known = _fields_at(kind, loc[:-1])
         close = difflib.get_close_matches(str(loc[-1]), known, 1)
         hint = f"did you mean {close[0]}?" if close else f"the fields there are {', '.join(known)}"
         return f"{where}: {field}: no such field; {hint}"
     if item["type"] == "missing":
         return f"{where}: {field} is missing; add it"
     message = item["msg"].removeprefix("Value error, ")
-    if (name := message.split(" ", 1)[0]) in _fields_at(loc):  # a check of the section that is about this one field
+    if (name := message.split(" ", 1)[0]) in _fields_at(
+        kind, loc
+    ):  # a check of the section that is about this one field
         return f"{path}:{_line(tree, [*loc, name])}: {'.'.join(map(str, [*loc, message]))}"
     given = item["input"]
     shown = f" (given: {json.dumps(given)})" if isinstance(given, str | int | float | bool) else ""
@@ -138,8 +149,8 @@ def _line(node: yaml.Node | None, loc: Sequence[Any]) -> int:
     return line
 
 
-def _fields_at(loc: Sequence[Any]) -> list[str]:
-    kinds: list[Any] = [Recipe]
+def _fields_at(recipe: type[Recipe], loc: Sequence[Any]) -> list[str]:
+    kinds: list[Any] = [recipe]
     for part in loc:
         models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
         kinds = _unwrap(

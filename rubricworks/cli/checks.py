@@ -12,7 +12,7 @@ from rubricworks.environment import fill, names_in
 from rubricworks.errors import UserError
 from rubricworks.llm import Endpoint, check_endpoint
 from rubricworks.plan import training_bytes
-from rubricworks.recipe import Recipe
+from rubricworks.recipe import Recipe, Rlr3Recipe
 
 MIN_FREE_BYTES = 2 << 30
 """A run with the laptop student takes some 100 MB; models and samples of any real size need this much and more."""
@@ -112,16 +112,20 @@ def _accelerator(recipe: Recipe) -> str:
 
 
 def _images(recipe: Recipe) -> str:
-    return f"{count_images(recipe)} images"
+    return f"{count_items(recipe)} {'questions' if isinstance(recipe, Rlr3Recipe) else 'images'}"
 
 
-def count_images(recipe: Recipe) -> int:
-    """Images in the recipe's source, neither opened nor fetched; none, or none on an allowed host, is an error."""
+def count_items(recipe: Recipe) -> int:
+    """Images or questions in the recipe's source, neither opened nor fetched; none that can be used is an error."""
+    source = fill(recipe.data.source, "data.source")
+    if isinstance(recipe, Rlr3Recipe):
+        from rubricworks.data.questions import FoundQuestion, find_questions
+
+        return sum(isinstance(found, FoundQuestion) for found in find_questions(source, recipe.data.columns))
     from rubricworks.data.found import FoundImage
     from rubricworks.data.hosts import AllowedHosts
     from rubricworks.data.sources import find_images
 
-    source = fill(recipe.data.source, "data.source")
     screened = AllowedHosts(recipe.data.allowed_hosts).screen(find_images(source), source)
     return sum(isinstance(found, FoundImage) for found in screened)
 

@@ -1,14 +1,15 @@
 """The plan of a run as text, for `--dry-run` and `doctor`."""
 
 from rubricworks.plan import plan_calls, training_bytes
-from rubricworks.recipe import Recipe
+from rubricworks.recipe import Recipe, Rlr3Recipe
 
 
-def plan_text(recipe: Recipe, images: int) -> str:
-    """Stages, calls, tokens and dollars of a recipe on so many images."""
-    calls = plan_calls(recipe, images)
-    held_out = min(recipe.data.held_out, images)
-    lines = [f"{recipe.name}: {recipe.pipeline} on {images} images, {held_out} of them held out", ""]
+def plan_text(recipe: Recipe, items: int) -> str:
+    """Stages, calls, tokens and dollars of a recipe on so many images, or questions."""
+    calls = plan_calls(recipe, items)
+    held_out = min(recipe.data.held_out, items)
+    what = "questions" if isinstance(recipe, Rlr3Recipe) else "images"
+    lines = [f"{recipe.name}: {recipe.pipeline} on {items} {what}, {held_out} of them held out", ""]
     lines.append(f"{'stage':<20} {'calls':>9}  {'for':<9} {'model':<34} {'tokens in':>11} {'out':>11} {'dollars':>9}")
     for stage in recipe.stage_configs():
         kinds = [call for call in calls if call.stage == stage]

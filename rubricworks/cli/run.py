@@ -1,6 +1,7 @@
 """`rubricworks run`: check everything, then run the recipe's pipeline on this machine."""
 
 import fcntl
+import importlib
 import json
 import os
 import time
@@ -11,12 +12,12 @@ from pathlib import Path
 import click
 import yaml
 
-from rubricworks.cli.checks import check_recipe, count_images
+from rubricworks.cli.checks import check_recipe, count_items
 from rubricworks.cli.plan import plan_text
 from rubricworks.cli.world import running_world
 from rubricworks.errors import UserError
 from rubricworks.llm import write_budget
-from rubricworks.recipe import Recipe
+from rubricworks.recipe import Recipe, Rlr3Recipe
 from rubricworks.recipe_file import load_recipe, recipe_path
 from rubricworks.storage import write_atomic
 
@@ -67,7 +68,6 @@ def run(
 def _run(recipe: Recipe, folder: Path, runs: Path) -> None:
     from rubricworks.pipelines.arguments import pipeline_arguments
     from rubricworks.pipelines.local import resume_command, run_local
-    from rubricworks.pipelines.rubicap import rubicap
     from rubricworks.tracking import pipeline_run
 
     start = time.monotonic()
@@ -85,7 +85,8 @@ def _run(recipe: Recipe, folder: Path, runs: Path) -> None:
         os.environ.setdefault("GOMP_SPINCOUNT", "0")
         stack.enter_context(pipeline_run(recipe.tracking, runs, folder.name, recipe.model_dump(mode="json")))
         try:
-            run_local(rubicap, pipeline_arguments(folder.as_uri(), recipe.stage_json()), run=folder)
+            pipeline = getattr(importlib.import_module(f"rubricworks.pipelines.{recipe.pipeline}"), recipe.pipeline)
+            run_local(pipeline, pipeline_arguments(folder.as_uri(), recipe.stage_json()), run=folder)
         except KeyboardInterrupt:
             click.echo(f"stopped; continue with: {resume_command(folder)}", err=True)
             raise SystemExit(130) from None
@@ -108,12 +109,19 @@ def _tell(folder: Path, seconds: float) -> None:
 
 
 def _dry_run(recipe: Recipe, folder: Path, runs: Path) -> None:
-    click.echo(plan_text(recipe, recipe.world.scenes if recipe.world else count_images(recipe)))
+    click.echo(plan_text(recipe, _items(recipe)))
     if recipe.world:
         click.echo("endpoints and images: the scene world, simulated, started with the run")
         return
     missing = [check for check in check_recipe(recipe, runs) if check.problem]
     click.echo("\n".join(f"missing: {check.name}: {check.problem}" for check in missing) or "nothing is missing")
+
+
+def _items(recipe: Recipe) -> int:
+    """Of the world they are known before it is drawn."""
+    if recipe.world is None:
+        return count_items(recipe)
+    return recipe.world.scenes * (recipe.world.questions if isinstance(recipe, Rlr3Recipe) else 1)
 
 
 def _existing(runs: Path, run_id: str) -> Path:

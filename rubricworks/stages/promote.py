@@ -1,10 +1,13 @@
 """Register the policy, and make it the champion if its evaluation passes the gate."""
 
+from pathlib import Path
 from typing import Any
 
+from rubricworks.evaluation.answer_summary import AnswerSummary
 from rubricworks.evaluation.summary import EvaluationSummary, ModelFigures
 from rubricworks.stages.caption_student import model_dir
 from rubricworks.stages.config import StageConfig, canonical_json
+from rubricworks.stages.evaluate_answers import SUMMARY as ANSWERS
 from rubricworks.stages.job import Job
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import Gate, registry, stage_connection, stage_run
@@ -14,12 +17,11 @@ class Config(StageConfig):
     model_name: str = "captioner"
     """Name in the model registry."""
     gate: Gate = Gate()
-    """What the greedy captions of the policy must show on the held-out samples."""
+    """What the policy must show on the held-out samples: its greedy captions, or its answers."""
 
 
 def run(config: Config, job: Job) -> None:
-    summary = EvaluationSummary.model_validate_json((job.inputs["evaluations"] / "summary.json").read_text())
-    figures = gate_figures(summary)
+    figures = _figures(job.inputs["evaluations"])
     result = config.gate.check(figures)
     version = None
     with stage_run(job.run, job.stage) as log:
@@ -52,6 +54,24 @@ def run(config: Config, job: Job) -> None:
     }
     write_atomic(job.out / "promotion.json", canonical_json(promotion).encode())
     job.figures.update(promoted=promotion["promoted"], version=version)
+
+
+def _figures(evaluations: Path) -> dict[str, dict[str, Any]]:
+    """Of captions, or of answers: whichever was evaluated."""
+    answers = evaluations / ANSWERS
+    if answers.is_file():
+        return answer_figures(AnswerSummary.model_validate_json(answers.read_bytes()))
+    return gate_figures(EvaluationSummary.model_validate_json((evaluations / "summary.json").read_bytes()))
+
+
+def answer_figures(summary: AnswerSummary) -> dict[str, dict[str, Any]]:
+    """The macro average of the policy's best milestone, and how much it gains over the base."""
+    arm = "rlr3" if "rlr3" in summary.arms else next(iter(summary.arms))
+    gain = summary.gains[arm]
+    return {
+        "accuracy": {"base": summary.base.macro.value, "policy": summary.of(arm).macro.value},
+        "accuracy_gain": {"value": gain.value, "low": gain.low, "high": gain.high},
+    }
 
 
 def gate_figures(summary: EvaluationSummary) -> dict[str, dict[str, Any]]:

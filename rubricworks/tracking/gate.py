@@ -28,12 +28,19 @@ class Gate(BaseModel):
     rubric_reward_gain_at_least: float | None = Field(default=None, ge=-1, le=1)
     """The rubric reward, policy minus base. Alone it is what a policy learns to game."""
 
+    accuracy_gain_low_above: float | None = Field(default=None, ge=-1, le=1)
+    """The interval of the macro average's gain over the base starts above this; for runs that answer questions."""
+
     def check(self, summary: Mapping[str, Any]) -> GateResult:
-        """Hold the rules against {"win_rate": {"low", …}, "oracle_f1": {"base", "policy"}, "rubric_reward": {…}}."""
+        """Hold the rules against {"win_rate": {"low", …}, "oracle_f1": {"base", "policy"}, "rubric_reward": {…},
+        "accuracy_gain": {"low", …}}."""
         findings: list[tuple[bool, str]] = []
         if self.win_rate_low_above is not None:
             low = _number(summary, "win_rate", "low")
             findings.append(_finding("win rate, low end", low, "above", self.win_rate_low_above))
+        if self.accuracy_gain_low_above is not None:
+            low = _number(summary, "accuracy_gain", "low")
+            findings.append(_finding("accuracy gain, low end", low, "above", self.accuracy_gain_low_above))
         for name, least in (
             ("oracle_f1", self.oracle_f1_gain_at_least),
             ("rubric_reward", self.rubric_reward_gain_at_least),

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from image_server import ImageServer, Page, fetcher, picture
 
-from rubricworks.cli.checks import count_images
+from rubricworks.cli.checks import count_items
 from rubricworks.data.remote import Fetcher
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
@@ -106,8 +106,8 @@ def test_nothing_is_fetched_unless_hosts_are_allowed_and_the_message_says_which_
         launch("prepare", json.dumps({"source": source, "allowed_hosts": ["a.org"]}), str(tmp_path / "run"), {})
     recipe = [f"data.source={source}", f"data.allowed_hosts=['{here}']"]
     with pytest.raises(UserError, match="names no host"):
-        count_images(load_recipe(recipe_path("one-endpoint"), recipe[:1]))
-    assert count_images(load_recipe(recipe_path("one-endpoint"), recipe)) == 3
+        count_items(load_recipe(recipe_path("one-endpoint"), recipe[:1]))
+    assert count_items(load_recipe(recipe_path("one-endpoint"), recipe)) == 3
     assert server.asked == []
     with pytest.raises(UserError, match=r"data\.allowed_hosts.*'10\.0\.0\.5' names no host"):
         load_recipe(recipe_path("one-endpoint"), [*recipe[:1], "data.allowed_hosts=[10.0.0.5]"])

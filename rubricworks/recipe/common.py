@@ -1,25 +1,15 @@
-"""A recipe: the stages' own configurations composed, checked whole before anything runs.
+"""What every recipe has: the stages' own configurations composed, checked whole before anything runs.
 
 `${NAME}` in a URL or a path is filled from the environment when the stage uses it, so that recipes hold no addresses
 and no secrets. `recipe_file` reads recipes from YAML.
 """
 
-from typing import Any, Literal
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.llm import Budget, Endpoint
-from rubricworks.stages.caption_committee import Config as CommitteeConfig
-from rubricworks.stages.caption_student import Config as StudentConfig
 from rubricworks.stages.config import StageConfig, canonical_json
-from rubricworks.stages.evaluate import Config as EvaluateConfig
-from rubricworks.stages.prepare import Config as PrepareConfig
-from rubricworks.stages.promote import Config as PromoteConfig
-from rubricworks.stages.report import Config as ReportConfig
-from rubricworks.stages.synthesize_rubrics import Config as SynthesisConfig
-from rubricworks.stages.train_policy import Config as TrainConfig
-from rubricworks.stages.train_policy import PolicySection, Refresh
-from rubricworks.stages.warm_up import Config as WarmUpConfig
 from rubricworks.tracking import TrackingConfig
 
 
@@ -29,6 +19,8 @@ class WorldConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     scenes: int = Field(default=1024, ge=2)
+    questions: int = Field(default=0, ge=0, le=8)
+    """Visual questions on each scene; none by default."""
     seed: int | None = Field(default=None, ge=0)
     """The recipe's, by default."""
 
@@ -42,19 +34,16 @@ class Price(BaseModel):
     price_out: float = Field(ge=0)
 
 
-class RubricSection(SynthesisConfig):
-    refresh_every: int = Field(default=0, ge=0)
-    """Write the rubrics anew from the current policy's captions every so many steps; 0 is never."""
-
-
 class Recipe(BaseModel):
-    """What `rubricworks run` runs."""
+    """What `rubricworks run` runs. Each pipeline adds the sections of its stages."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    seeded: ClassVar[tuple[str, ...]] = ()
+    """Sections that take the recipe's seed if they set none."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     description: str = ""
-    pipeline: Literal["rubicap"] = "rubicap"
+    pipeline: str
     seed: int = Field(default=1, ge=0)
     """Of every stage that does not set its own."""
     world: WorldConfig | None = None
@@ -63,22 +52,13 @@ class Recipe(BaseModel):
     """Caps on tokens and dollars over the whole run; it stops cleanly there and resumes when they are raised."""
     prices: dict[str, Price] = {}
     """By model, for the endpoints that state no price of their own."""
-    data: PrepareConfig
-    warm_up: WarmUpConfig
-    committee: CommitteeConfig
-    student: StudentConfig = StudentConfig()
-    rubric: RubricSection
-    policy: PolicySection
-    evaluation: EvaluateConfig
-    promotion: PromoteConfig = PromoteConfig()
-    report: ReportConfig = ReportConfig()
 
     @model_validator(mode="before")
     @classmethod
     def _one_seed(cls, data: Any) -> Any:
         if isinstance(data, dict):
             seed = data.get("seed", 1)
-            for section in _SEEDED:
+            for section in cls.seeded:
                 content = data.get(section) or {}
                 if isinstance(content, dict):
                     data = data | {section: {"seed": seed} | content}
@@ -103,61 +83,28 @@ class Recipe(BaseModel):
                 )
         return self
 
-    @model_validator(mode="after")
-    def _sizes_fit(self) -> "Recipe":
-        if self.world and self.world.scenes <= self.data.held_out:
-            raise ValueError(
-                f"world.scenes is {self.world.scenes}, data.held_out {self.data.held_out}: nothing is left to train on"
-            )
-        captions = len(self.committee.teachers) * self.committee.captions_each
-        if captions < self.rubric.min_candidates:
-            raise ValueError(
-                f"the committee gives {captions} caption(s) of an image, rubric.min_candidates is "
-                f"{self.rubric.min_candidates}: no rubric could be written; raise committee.captions_each"
-            )
-        return self
-
     def endpoints(self) -> list[tuple[str, Endpoint]]:
-        """Every endpoint that the stages use, with the field that names it."""
-        policy, evaluation = self.policy, self.evaluation
-        return [
-            *((f"committee.teachers.{number}", teacher) for number, teacher in enumerate(self.committee.teachers)),
-            ("rubric.writer", self.rubric.writer),
-            ("policy.judge", policy.judge),
-            *((f"policy.more_judges.{number}", judge) for number, judge in enumerate(policy.more_judges)),
-            *([("policy.probe", policy.probe)] if policy.probe else []),
-            ("evaluation.judge", evaluation.judge),
-            ("evaluation.pairwise_judge", evaluation.pairwise_judge),
-        ]
+        """Every endpoint that the stages use, with the field that names it, in the order of the sections."""
+        return list(_endpoints_in(self, ""))
 
     def stage_configs(self) -> dict[str, StageConfig]:
         """Stage → its own configuration, in the order of the pipeline."""
-        rubric = SynthesisConfig(**_fields(self.rubric, without={"refresh_every"}))
-        refresh = None
-        if self.rubric.refresh_every:
-            refresh = Refresh(every=self.rubric.refresh_every, rubric=rubric)
-        return {
-            "prepare": self.data,
-            "warm_up": self.warm_up,
-            "caption_committee": self.committee,
-            "caption_student": self.student,
-            "synthesize_rubrics": rubric,
-            "train_policy": TrainConfig(**_fields(self.policy), refresh=refresh),
-            "evaluate": self.evaluation,
-            "promote": self.promotion,
-            "report": self.report,
-        }
+        raise NotImplementedError
 
     def stage_json(self) -> dict[str, str]:
         """Stage → its configuration as canonical JSON, as pipelines pass it."""
         return {stage: canonical_json(config) for stage, config in self.stage_configs().items()}
 
 
-_SEEDED = ("data", "warm_up", "committee", "student", "rubric", "policy", "evaluation", "promotion", "report")
-
-
-def _fields(section: BaseModel, *, without: set[str] = frozenset()) -> dict[str, Any]:  # type: ignore[assignment]
-    return {name: getattr(section, name) for name in type(section).model_fields if name not in without}
+def _endpoints_in(value: Any, where: str) -> Any:
+    if isinstance(value, Endpoint):
+        yield where, value
+    elif isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from _endpoints_in(getattr(value, name), f"{where}.{name}".lstrip("."))
+    elif isinstance(value, tuple | list):
+        for number, one in enumerate(value):
+            yield from _endpoints_in(one, f"{where}.{number}")
 
 
 def _priced(data: Any, prices: dict[str, Any]) -> Any:

@@ -1,53 +1,13 @@
-"""What a recipe will do, before it does it: stages, calls, tokens, dollars, GPU memory.
-
-Calls are counted from the recipe; tokens are estimates by the rules below, dollars follow from the endpoints' prices.
-"""
+"""The calls of a RubiCap run."""
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
-from rubricworks.llm import Endpoint
-from rubricworks.recipe import Recipe
-
-TOKENS_PER_CRITERION = 60
-CRITERIA_PER_RUBRIC = 8
-CAPTION_TOKENS = 300
-IMAGE_TOKENS = 1_000
-"""Rules of thumb for an estimate: a 1024-pixel image, a detailed caption, a rubric of the paper's kind."""
-
-BYTES_PER_PARAMETER = {"full": 18, "lora": 3}
-"""Training memory without activations: bf16 weights and gradients, fp32 master weights and Adam; LoRA: weights."""
+from rubricworks.plan.calls import CAPTION_TOKENS, CRITERIA_PER_RUBRIC, IMAGE_TOKENS, TOKENS_PER_CRITERION, Calls
+from rubricworks.recipe import RubicapRecipe
 
 
-@dataclass(frozen=True)
-class Calls:
-    """Requests of one kind to one model."""
-
-    stage: str
-    purpose: str
-    endpoint: Endpoint
-    count: int
-    tokens_in: int
-    """Per call."""
-    tokens_out: int
-
-    @property
-    def dollars(self) -> float:
-        return self.endpoint.cost(self.count * self.tokens_in, self.count * self.tokens_out)
-
-
-def plan_calls(recipe: Recipe, images: int) -> list[Calls]:
-    """Every kind of call that the run will make.
-
-    Args:
-        images: in the source.
-    """
-    return list(_calls(recipe, images))
-
-
-def _calls(recipe: Recipe, images: int) -> Iterator[Calls]:
+def rubicap_calls(recipe: RubicapRecipe, images: int) -> Iterator[Calls]:
     held_out = min(recipe.data.held_out, images)
     train = max(images - held_out - recipe.data.warm_up, 1)
     if recipe.data.max_train is not None:
@@ -86,23 +46,3 @@ def _calls(recipe: Recipe, images: int) -> Iterator[Calls]:
     yield Calls("evaluate", "judge", evaluation.judge, graded, grading_in, grading_out)
     compared = held_out * len(evaluation.decodings) * (2 if evaluation.order == "both" else 1)
     yield Calls("evaluate", "pairwise", evaluation.pairwise_judge, compared, pair_tokens, 150)
-
-
-def training_bytes(recipe: Recipe) -> int | None:
-    """GPU memory for weights, gradients and optimiser of the student, None when its size is not known here."""
-    parameters = _parameters(recipe.warm_up.student)
-    if parameters is None:
-        return None
-    return parameters * BYTES_PER_PARAMETER["lora" if recipe.policy.lora else "full"]
-
-
-def _parameters(student: str) -> int | None:
-    if student == "tiny":
-        return 700_000
-    weights = list(Path(student).glob("*.safetensors"))
-    if weights:
-        return sum(path.stat().st_size for path in weights) // 2
-    for part in reversed(student.replace("_", "-").split("-")):
-        if part[:-1].replace(".", "", 1).isdigit() and part[-1] in "Bb":
-            return int(float(part[:-1]) * 1e9)
-    return None

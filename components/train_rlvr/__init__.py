@@ -1,0 +1,3 @@
+from rubricworks.components.train_rlvr.component import train_rlvr
+
+__all__ = ["train_rlvr"]

@@ -1,0 +1,72 @@
+"""RLR³, as in the paper's first figure: questions get checklists, responses are scored criterion by criterion, by an
+extractor and a verifier or by a judge, and the policy is trained on the aggregate, beside RLVR on the same samples.
+
+The figure's reward is what `train_rlr3` calls; the GenRM that executes it in the paper is made on the second branch,
+and audited. Each stage takes its own configuration, so a change of one leaves the work of those before it in place.
+"""
+
+from kfp import dsl
+
+from rubricworks.components.audit import audit
+from rubricworks.components.evaluate_answers import evaluate_answers
+from rubricworks.components.genrm_data import genrm_data
+from rubricworks.components.offline_filter import offline_filter
+from rubricworks.components.open_questions import open_questions
+from rubricworks.components.prepare_questions import prepare_questions
+from rubricworks.components.promote import promote
+from rubricworks.components.rlr3_report import rlr3_report
+from rubricworks.components.train_genrm import train_genrm
+from rubricworks.components.train_rlr3 import train_rlr3
+from rubricworks.components.train_rlvr import train_rlvr
+from rubricworks.components.warm_up import warm_up
+from rubricworks.components.write_checklists import write_checklists
+
+
+@dsl.pipeline(name="rlr3")
+def rlr3(
+    run: str,
+    prepare_questions_config: str,
+    open_questions_config: str,
+    warm_up_config: str,
+    write_checklists_config: str,
+    offline_filter_config: str,
+    genrm_data_config: str,
+    train_genrm_config: str,
+    audit_config: str,
+    train_rlvr_config: str,
+    train_rlr3_config: str,
+    evaluate_answers_config: str,
+    promote_config: str,
+    rlr3_report_config: str,
+) -> None:
+    """Questions in, a better answerer out: rewards from checklists whose targets no model sees.
+
+    Args:
+        run: URI of the run's folder; started again with the same one, a run continues where it stopped.
+        prepare_questions_config: JSON of the stage's configuration, as for every `_config` below.
+    """
+    questions = prepare_questions(config=prepare_questions_config, run=run).output
+    samples = open_questions(config=open_questions_config, run=run, samples=questions).output
+    student = warm_up(config=warm_up_config, run=run, samples=samples).output
+    rubrics = write_checklists(config=write_checklists_config, run=run, samples=samples).output
+    filtered = offline_filter(
+        config=offline_filter_config, run=run, questions=questions, samples=samples, rubrics=rubrics, model=student
+    ).output
+
+    # The reward model: labelled responses, SFT and RLVR, and what it or any other judge falls for.
+    labelled = genrm_data(config=genrm_data_config, run=run, samples=samples, rubrics=rubrics, model=student).output
+    genrm = train_genrm(config=train_genrm_config, run=run, genrm_data=labelled).output
+    audited = audit(config=audit_config, run=run, genrm_data=labelled, samples=samples).output
+
+    # The policy: two arms on the same samples, compared over their milestones.
+    baseline = train_rlvr(
+        config=train_rlvr_config, run=run, samples=samples, rubrics=rubrics, filtered=filtered, model=student
+    ).output
+    policy = train_rlr3(
+        config=train_rlr3_config, run=run, samples=samples, rubrics=rubrics, filtered=filtered, model=student
+    ).output
+    answers = evaluate_answers(
+        config=evaluate_answers_config, run=run, samples=samples, model=student, rlvr=baseline, rlr3=policy
+    ).output
+    promotion = promote(config=promote_config, run=run, evaluations=answers, policy=answers, samples=samples).output
+    rlr3_report(config=rlr3_report_config, run=run, promotion=promotion, audit=audited, genrm=genrm)

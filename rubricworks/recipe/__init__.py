@@ -1,0 +1,10 @@
+"""Recipes: what `rubricworks run` runs, one kind for each pipeline."""
+
+from rubricworks.recipe.common import Price, Recipe, WorldConfig
+from rubricworks.recipe.rlr3 import Rlr3Recipe
+from rubricworks.recipe.rubicap import RubicapRecipe
+
+RECIPES: dict[str, type[Recipe]] = {"rubicap": RubicapRecipe, "rlr3": Rlr3Recipe}
+"""By `pipeline:`; the first is meant where a recipe names none."""
+
+__all__ = ["RECIPES", "Price", "Recipe", "Rlr3Recipe", "RubicapRecipe", "WorldConfig"]

@@ -1,0 +1,29 @@
+"""The page of an RLR³ run: Tables 1 to 5 and Figure 2 as this run has them, and the same in a few numbers.
+
+Both stand in the run's own folder, `report.html` and `summary.json`, made from what the other stages left there.
+"""
+
+from pydantic import Field
+
+from rubricworks.stages.config import StageConfig
+from rubricworks.stages.job import Job
+from rubricworks.storage import write_atomic
+from rubricworks.tracking import stage_run
+
+
+class Config(StageConfig):
+    examples: int = Field(default=8, ge=0)
+    """Held-out questions shown with the answers of all models, drawn by the seed."""
+
+
+def run(config: Config, job: Job) -> None:
+    from rubricworks.reports.rlr3_page import build_rlr3_report
+
+    html, summary = build_rlr3_report(job.run, examples=config.examples, seed=config.seed)
+    figures = summary.model_dump_json(indent=2).encode()
+    # A response may hold half of a surrogate pair, which UTF-8 cannot write.
+    write_atomic(job.run / "report.html", html.encode("utf-8", "replace"))
+    write_atomic(job.run / "summary.json", figures)
+    write_atomic(job.out / "summary.json", figures)
+    with stage_run(job.run, job.stage) as log:
+        log.log_artifact(job.run / "report.html")
