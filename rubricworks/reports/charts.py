@@ -17,6 +17,26 @@ class Tick(NamedTuple):
     label: str
 
 
+class Frame(NamedTuple):
+    """What a chart's frame shows: its ranges, and round numbers in them."""
+
+    left: float
+    right: float
+    low: float
+    high: float
+    x_ticks: list[Tick]
+    y_ticks: list[Tick]
+
+    def place(self, x: float, y: float) -> tuple[float, float]:
+        """In percent, from the top left."""
+        across = 100 * (x - self.left) / (self.right - self.left)
+        return across, 100 - 100 * (y - self.low) / (self.high - self.low)
+
+    def upright(self, marks: Sequence[tuple[float, str]]) -> list[Tick]:
+        """Upright lines at steps; one outside stands at the edge."""
+        return [Tick(min(100.0, max(0.0, self.place(x, self.low)[0])), label) for x, label in marks]
+
+
 class LineChart(NamedTuple):
     """One line over steps: as measured, and smoothed."""
 
@@ -51,25 +71,31 @@ def line_chart(
     if not points:
         return None
     xs, ys = zip(*points, strict=True)
-    low, high = bounds or _bounds(ys)
-    y_ticks = nice_ticks(low, high)
-    low, high = min(low, y_ticks[0]), max(high, y_ticks[-1])
-    left, right = xs[0], xs[-1] if xs[-1] > xs[0] else xs[0] + 1
-
-    def place(x: float, y: float) -> tuple[float, float]:
-        return 100 * (x - left) / (right - left), 100 - 100 * (y - low) / (high - low)
-
+    frame = frame_of((xs[0], xs[-1]), bounds or value_bounds(ys))
     smooth = smoothed(ys)
     return LineChart(
         title=title,
-        measured=_path([place(*point) for point in _thinned(list(zip(xs, ys, strict=True)))]),
-        smoothed=_path([place(*point) for point in _thinned(list(zip(xs, smooth, strict=True)))]),
-        x_ticks=[Tick(place(x, low)[0], f"{x:g}") for x in nice_ticks(left, right, wanted=5) if left <= x <= right],
-        y_ticks=[Tick(place(left, y)[1], f"{y:g}") for y in y_ticks],
-        marks=[Tick(min(100.0, max(0.0, place(x, low)[0])), label) for x, label in marks],
+        measured=path([frame.place(*point) for point in thinned(list(zip(xs, ys, strict=True)))]),
+        smoothed=path([frame.place(*point) for point in thinned(list(zip(xs, smooth, strict=True)))]),
+        x_ticks=frame.x_ticks,
+        y_ticks=frame.y_ticks,
+        marks=frame.upright(marks),
         first=smooth[0],
         last=smooth[-1],
-        end=place(xs[-1], smooth[-1]),
+        end=frame.place(xs[-1], smooth[-1]),
+    )
+
+
+def frame_of(steps: tuple[float, float], bounds: tuple[float, float]) -> Frame:
+    """The frame that shows the first to the last step and the lowest to the highest value."""
+    low, high = bounds
+    values = nice_ticks(low, high)
+    left, right = steps[0], steps[1] if steps[1] > steps[0] else steps[0] + 1
+    frame = Frame(left, right, min(low, values[0]), max(high, values[-1]), [], [])
+    across = [x for x in nice_ticks(left, right, wanted=5) if left <= x <= right]
+    return frame._replace(
+        x_ticks=[Tick(frame.place(x, frame.low)[0], f"{x:g}") for x in across],
+        y_ticks=[Tick(frame.place(left, y)[1], f"{y:g}") for y in values],
     )
 
 
@@ -99,14 +125,15 @@ def nice_ticks(low: float, high: float, wanted: int = 4) -> list[float]:
     return [round(number * step, 10) for number in range(start, stop + 1)]
 
 
-def _bounds(values: Sequence[float]) -> tuple[float, float]:
+def value_bounds(values: Sequence[float]) -> tuple[float, float]:
+    """The lowest and highest value, from 0 if they are near it."""
     low, high = min(values), max(values)
     if low >= 0 and low < (high - low) * 2:
         low = 0.0
     return (low, high) if high > low else (low, low + (abs(low) or 1.0))
 
 
-def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+def thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     """At most MAX_POINTS, neighbours averaged; the last point stays where it is."""
     width = math.ceil(len(points) / MAX_POINTS)
     if width == 1:
@@ -116,7 +143,8 @@ def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return [points[0], *means[1:-1], points[-1]]
 
 
-def _path(points: list[tuple[float, float]]) -> str:
+def path(points: list[tuple[float, float]]) -> str:
+    """SVG path data of a line; level from side to side where there is one point."""
     if len(points) == 1:
         return f"M0 {points[0][1]:.2f}L100 {points[0][1]:.2f}"
     return "M" + "L".join(f"{x:.2f} {y:.2f}" for x, y in points)

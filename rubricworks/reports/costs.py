@@ -5,6 +5,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+_REPORTS = ("report", "rlr3_report")
+"""Stages that make the page, so that it cannot tell of them."""
+
 
 class ModelCalls(BaseModel):
     """The calls of one stage to one model for one purpose."""
@@ -35,6 +38,10 @@ class StageCost(BaseModel):
     figures: dict[str, Any]
     """What the last attempt said of itself."""
 
+    @property
+    def is_report(self) -> bool:
+        return self.stage in _REPORTS
+
 
 def stage_costs(ledger: Iterable[dict[str, Any]], calls: Sequence[ModelCalls]) -> list[StageCost]:
     """One entry per stage, in the order in which the stages first finished; then those that only spent so far."""
@@ -56,6 +63,12 @@ def stage_costs(ledger: Iterable[dict[str, Any]], calls: Sequence[ModelCalls]) -
         )
         for stage, entries in stages.items()
     ]
+
+
+def seconds_by_stage(costs: Iterable[StageCost]) -> dict[str, float]:
+    """`total`, and each stage's own; stages that ran side by side both count, the report does not."""
+    stages = {cost.stage: cost.seconds for cost in costs if not cost.is_report}
+    return {"total": round(sum(stages.values()), 3), **{stage: round(took, 3) for stage, took in stages.items()}}
 
 
 def model_calls(spending: Iterable[dict[str, Any]]) -> list[ModelCalls]:

@@ -31,15 +31,21 @@ class _Sums:
         self.reward = self.repetition = 0.0
 
 
-def read_steps(run: Path) -> list[Step]:
-    """One record per training step, in order; empty if nothing was trained."""
+def read_steps(run: Path, stage: str = "train_policy", *, words: bool = True) -> list[Step]:
+    """One record per training step, in order; empty if nothing was trained.
+
+    Args:
+        words: count what the responses say; without, objects and repetition are 0 and the texts are left unread.
+    """
     sums: dict[int, _Sums] = {}
-    for row in table_rows(run / "train_policy" / "rollouts", ["step", "tokens", "reward", "response"]):
+    columns = ["step", "tokens", "reward", *(["response"] if words else [])]
+    for row in table_rows(run / stage / "rollouts", columns):
         step = sums.setdefault(row["step"], _Sums())
         step.rollouts += 1
         step.tokens += row["tokens"]
-        step.objects += objects_named(row["response"])
-        step.repetition += repetition(row["response"])
+        if words:
+            step.objects += objects_named(row["response"])
+            step.repetition += repetition(row["response"])
         if row["reward"] is not None:
             step.judged += 1
             step.reward += row["reward"]

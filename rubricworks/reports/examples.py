@@ -81,7 +81,7 @@ class Example(NamedTuple):
 
 def read_examples(run: Path, count: int, *, decoding: str, seed: int) -> list[Example]:
     """Up to `count` evaluated samples, in the order of their draw."""
-    ids = _draw((row["sample_id"] for row in table_rows(run / "evaluate", ["sample_id"])), count, seed)
+    ids = drawn_samples((row["sample_id"] for row in table_rows(run / "evaluate", ["sample_id"])), count, seed)
     rows: Rows = {
         (row["sample_id"], row["model"]): row
         for row in table_rows(run / "evaluate")
@@ -92,11 +92,11 @@ def read_examples(run: Path, count: int, *, decoding: str, seed: int) -> list[Ex
         for row in table_rows(run / "synthesize_rubrics", ["sample_id", "rubric"])
         if row["sample_id"] in ids
     }
-    images = _images(run / "prepare", set(ids))
+    images = sample_images(run / "prepare", set(ids))
     return [_example(sample_id, rows, rubrics.get(sample_id), images.get(sample_id)) for sample_id in ids]
 
 
-def _draw(sample_ids: Iterable[str], count: int, seed: int) -> list[str]:
+def drawn_samples(sample_ids: Iterable[str], count: int, seed: int) -> list[str]:
     """The samples whose hash comes first; a sample's rows stand together, so its repeats are passed over."""
 
     def distinct() -> Iterable[tuple[bytes, str]]:
@@ -138,7 +138,7 @@ def _verdicts(row: dict[str, Any] | None) -> dict[str, Verdict]:
     return {verdict.criterion: verdict for verdict in Scorecard.model_validate_json(row["scorecard"]).verdicts}
 
 
-def _images(table: Path, wanted: set[str]) -> dict[str, tuple[bytes, str]]:
+def sample_images(table: Path, wanted: set[str]) -> dict[str, tuple[bytes, str]]:
     """sample_id → (image, source). Images are read only from shards that hold a wanted one."""
     found: dict[str, tuple[bytes, str]] = {}
     for path in shard_paths(table) if (table / MANIFEST).is_file() else ():

@@ -5,7 +5,6 @@ allows nothing but its inline styles and images.
 """
 
 from pathlib import Path
-from typing import Any
 
 from rubricworks.llm.spending import SPENDING_FILE, read_budget, read_spending
 from rubricworks.reports.charts import LineChart, line_chart
@@ -13,8 +12,8 @@ from rubricworks.reports.costs import model_calls, stage_costs
 from rubricworks.reports.criteria import shared_criteria
 from rubricworks.reports.curves import Step, read_steps
 from rubricworks.reports.examples import read_examples
-from rubricworks.reports.formats import FILTERS
 from rubricworks.reports.headline import headline, promotion_sentence, shown_decoding
+from rubricworks.reports.rendering import render
 from rubricworks.reports.results import decoding_results
 from rubricworks.reports.run_folder import (
     Alarm,
@@ -30,7 +29,6 @@ from rubricworks.reports.run_folder import (
 from rubricworks.reports.settings import named_models, next_commands, recipe_text, table_counts
 from rubricworks.reports.summary import RunSummary, run_summary
 
-_TEMPLATES = Path(__file__).parent
 _SHOWN_STEPS = 9
 
 
@@ -58,7 +56,7 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
     results = decoding_results(evaluation)
     steps = read_steps(run)
     html = render(
-        run=run,
+        "report.html",
         recipe=recipe,
         recipe_text=recipe_text(recipe),
         summary=summary,
@@ -68,7 +66,8 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
         headline=headline(evaluation.win_rate.get(decoding) if evaluation else None),
         promotion=promotion,
         promotion_sentence=promotion_sentence(promotion),
-        alarm=alarm,
+        alarms=[("", alarm)] if alarm else [],
+        responses="captions",
         steps=_sampled_steps(steps),
         unjudged=sum(step.unjudged for step in steps),
         rollouts=sum(step.rollouts for step in steps),
@@ -81,28 +80,13 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
         tokens=sum(call.prompt_tokens + call.completion_tokens for call in calls),
         dead_letters=dead_letters,
         rejected=read_rejected(run),
+        source={"noun": "image", "stage": "prepare"},
         models=named_models(recipe),
         tables=table_counts(run),
         stages=read_stage_records(run),
         commands=next_commands(run, recipe),
     )
     return html, summary
-
-
-def render(**values: Any) -> str:
-    """Fill the template."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(FILTERS)
-    css = (_TEMPLATES / "report.css").read_text(encoding="utf-8")
-    return environment.get_template("report.html").render(css=css, **values)
 
 
 def _curves(steps: list[Step], alarm: Alarm | None) -> list[LineChart]:

@@ -89,15 +89,15 @@ def read_recipe(run: Path) -> dict[str, Any]:
 
 
 def read_evaluation(run: Path) -> EvaluationSummary | None:
-    return _read_value(run / "evaluate" / "summary.json", EvaluationSummary)
+    return read_value(run / "evaluate" / "summary.json", EvaluationSummary)
 
 
 def read_promotion(run: Path) -> Promotion | None:
-    return _read_value(run / "promote" / "promotion.json", Promotion)
+    return read_value(run / "promote" / "promotion.json", Promotion)
 
 
-def read_alarm(run: Path) -> Alarm | None:
-    return _read_value(run / "train_policy" / "alarm.json", Alarm)
+def read_alarm(run: Path, stage: str = "train_policy") -> Alarm | None:
+    return read_value(run / stage / "alarm.json", Alarm)
 
 
 def read_ledger(run: Path) -> list[dict[str, Any]]:
@@ -118,7 +118,7 @@ def read_ledger(run: Path) -> list[dict[str, Any]]:
 def read_stage_records(run: Path) -> list[StageRecord]:
     """The finished stages, in the order in which they finished."""
     done = sorted(run.glob("*/done.json"), key=lambda path: (path.stat().st_mtime_ns, path))
-    return [record for path in done if (record := _read_value(path, StageRecord))]
+    return [record for path in done if (record := read_value(path, StageRecord))]
 
 
 def read_dead_letters(run: Path) -> list[DeadLetters]:
@@ -137,17 +137,22 @@ def read_dead_letters(run: Path) -> list[DeadLetters]:
     ]
 
 
-def read_rejected(run: Path) -> list[tuple[str, int, str]]:
-    """(reason, how many, first source) of the images that could not be used, the most frequent reason first."""
+def read_rejected(run: Path, stage: str = "prepare") -> list[tuple[str, int, str]]:
+    """(reason, how many, first source) of the data that could not be used, the most frequent reason first."""
     counts: Counter[str] = Counter()
     first: dict[str, str] = {}
-    for row in table_rows(run / "prepare" / "rejected"):
+    for row in table_rows(run / stage / "rejected"):
         counts[row["reason"]] += 1
         first.setdefault(row["reason"], row["source"])
     return [(reason, count, first[reason]) for reason, count in counts.most_common(20)]
 
 
-def _read_value(path: Path, kind: type[Value]) -> Value | None:
+def read_value(path: Path, kind: type[Value]) -> Value | None:
+    """A JSON file's value; None where the file is missing, empty or null.
+
+    Raises:
+        UserError: what it holds is something else.
+    """
     if not path.is_file():
         return None
     content = path.read_bytes()

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from rubricworks.evaluation.summary import EvaluationSummary, Figure
-from rubricworks.reports.costs import StageCost
+from rubricworks.reports.costs import StageCost, seconds_by_stage
 from rubricworks.reports.run_folder import Alarm, DeadLetters, Promotion
 
 
@@ -60,22 +60,22 @@ def run_summary(
     dead_letters: list[DeadLetters],
 ) -> RunSummary:
     greedy = decoding_summary(evaluation, "greedy")
-    stages = [cost for cost in costs if cost.stage != "report"]
     return RunSummary(
         **dict(greedy),
         run=run.name,
         simulated=bool(recipe.get("world")),
         sampled=decoding_summary(evaluation, "sampled"),
-        seconds={
-            "total": round(sum(cost.seconds for cost in stages), 3),
-            **{cost.stage: round(cost.seconds, 3) for cost in stages},
-        },
+        seconds=seconds_by_stage(costs),
         cost=sum(cost.cost for cost in costs),
         promoted=promotion is not None and promotion.promoted,
-        gate="; ".join(promotion.reasons) if promotion else "the promote stage has not finished",
+        gate=gate_sentence(promotion),
         alarm=str(alarm) if alarm else None,
         dead_letters=sum(letters.count for letters in dead_letters),
     )
+
+
+def gate_sentence(promotion: Promotion | None) -> str:
+    return "; ".join(promotion.reasons) if promotion else "the promote stage has not finished"
 
 
 def decoding_summary(evaluation: EvaluationSummary | None, decoding: str) -> DecodingSummary:
