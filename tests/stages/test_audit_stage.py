@@ -203,3 +203,12 @@ def test_configuration_is_checked_before_anything_is_asked(changes, told):
 def test_image_setting_without_samples_is_one_line(world, inputs, tmp_path):
     with pytest.raises(UserError, match="give the samples, or leave the setting out"):
         launch("audit", audit_config(world), str(tmp_path), {"genrm_data": inputs["genrm_data"]})
+
+
+def test_test_inputs_spent_on_the_search_are_not_audited_with(world, tmp_path):
+    inputs = write_labelled(tmp_path, 24, train=0)
+    config = audit_config(world, per_category=24, search_size=5, search_rounds=1, settings=["text"])
+    out = Path(launch("audit", config, str(tmp_path), inputs))
+    tried = {row["sample_id"] for folder in (out / "candidates").glob("pass-*") for row in read_rows(folder)}
+    assert len(tried) == 24 - 5
+    assert {one["tried"] for one in figures_of(out).patterns} == {5}
