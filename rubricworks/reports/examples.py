@@ -92,7 +92,7 @@ def read_examples(run: Path, count: int, *, decoding: str, seed: int) -> list[Ex
         for row in table_rows(run / "synthesize_rubrics", ["sample_id", "rubric"])
         if row["sample_id"] in ids
     }
-    images = sample_images(run / "prepare", set(ids))
+    images = sample_rows(run / "prepare", set(ids), ["image", "source"])
     return [_example(sample_id, rows, rubrics.get(sample_id), images.get(sample_id)) for sample_id in ids]
 
 
@@ -109,7 +109,7 @@ def drawn_samples(sample_ids: Iterable[str], count: int, seed: int) -> list[str]
     return [sample_id for _, sample_id in heapq.nsmallest(count, distinct())]
 
 
-def _example(sample_id: str, rows: Rows, rubric: Rubric | None, image: tuple[bytes, str] | None) -> Example:
+def _example(sample_id: str, rows: Rows, rubric: Rubric | None, image: dict[str, Any] | None) -> Example:
     base, policy = rows.get((sample_id, "base")), rows.get((sample_id, "policy"))
     before, after = _verdicts(base), _verdicts(policy)
     criteria = [
@@ -124,8 +124,8 @@ def _example(sample_id: str, rows: Rows, rubric: Rubric | None, image: tuple[byt
     ]
     return Example(
         sample_id=sample_id,
-        image=image and data_uri(image[0]),
-        source=image[1] if image else "",
+        image=image and data_uri(image["image"]),
+        source=image["source"] if image else "",
         base=base,
         policy=policy,
         criteria=criteria,
@@ -138,17 +138,15 @@ def _verdicts(row: dict[str, Any] | None) -> dict[str, Verdict]:
     return {verdict.criterion: verdict for verdict in Scorecard.model_validate_json(row["scorecard"]).verdicts}
 
 
-def sample_images(table: Path, wanted: set[str]) -> dict[str, tuple[bytes, str]]:
-    """sample_id → (image, source). Images are read only from shards that hold a wanted one."""
-    found: dict[str, tuple[bytes, str]] = {}
+def sample_rows(table: Path, wanted: set[str], columns: list[str]) -> dict[str, dict[str, Any]]:
+    """sample_id → its columns, images among them: these are read only from shards that hold a wanted sample."""
+    found: dict[str, dict[str, Any]] = {}
     for path in shard_paths(table) if (table / MANIFEST).is_file() else ():
         with pq.ParquetFile(path) as shard:
             if wanted.isdisjoint(shard.read(columns=["sample_id"])["sample_id"].to_pylist()):
                 continue
-            for batch in shard.iter_batches(batch_size=16, columns=["sample_id", "image", "source"]):
-                for row in batch.to_pylist():
-                    if row["sample_id"] in wanted:
-                        found[row["sample_id"]] = (row["image"], row["source"])
+            for batch in shard.iter_batches(batch_size=16, columns=["sample_id", *columns]):
+                found.update({row["sample_id"]: row for row in batch.to_pylist() if row["sample_id"] in wanted})
     return found
 
 

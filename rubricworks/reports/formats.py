@@ -1,9 +1,20 @@
 """Numbers as the page writes them."""
 
+from typing import Protocol
+
 from rubricworks.evaluation.summary import Figure
 
 MINUS = "\N{MINUS SIGN}"
 MISSING = "–"  # noqa: RUF001  an en dash is meant
+
+
+class Bounded(Protocol):
+    """Anything with an interval."""
+
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
 
 
 def number(value: float | None, places: int = 2) -> str:
@@ -16,6 +27,21 @@ def signed(value: float | None, places: int = 2) -> str:
 
 def percent(value: float | None) -> str:
     return MISSING if value is None else f"{100 * value:.0f}\N{NARROW NO-BREAK SPACE}%"
+
+
+def share(value: float | None, places: int = 1) -> str:
+    """In percent, without the sign, as tables of accuracies are written."""
+    return number(None if value is None else 100 * value, places)
+
+
+def points(value: float | None, places: int = 1) -> str:
+    """A difference of two shares in percentage points."""
+    return signed(None if value is None else 100 * value, places)
+
+
+def span(figure: Bounded | None, places: int = 1) -> str:
+    """The interval of a share, in percent."""
+    return MISSING if figure is None else f"{share(figure.low, places)} to {share(figure.high, places)}"
 
 
 def whole(value: float | None) -> str:
@@ -46,6 +72,9 @@ FILTERS = {
     "number": number,
     "signed": signed,
     "percent": percent,
+    "share": share,
+    "points": points,
+    "span": span,
     "whole": whole,
     "dollars": dollars,
     "interval": interval,

@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +39,7 @@ def recipe_text(recipe: dict[str, Any]) -> str:
 
 
 def named_models(recipe: dict[str, Any]) -> list[NamedModel]:
-    """Every endpoint of the recipe, and the student."""
+    """Every endpoint of the recipe, and the students."""
     grouped: dict[tuple[str, str], list[str]] = {}
     for role, model, url in _endpoints(recipe, ()):
         grouped.setdefault((role, url), []).append(model)
@@ -47,6 +47,9 @@ def named_models(recipe: dict[str, Any]) -> list[NamedModel]:
     student = (recipe.get("warm_up") or {}).get("student")
     if student:
         models.append(NamedModel("student", str(student), "trained in this run"))
+    genrm = (recipe.get("genrm") or {}).get("student")
+    if genrm:
+        models.append(NamedModel("GenRM student", str(genrm), "trained in this run"))
     oracle = (recipe.get("evaluation") or {}).get("oracle")
     if oracle:
         models.append(NamedModel("evaluation oracle", "", _without_secrets(str(oracle))))
@@ -66,15 +69,34 @@ def _endpoints(node: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str, str
             yield from _endpoints(child, path)
 
 
-def table_counts(run: Path) -> list[TableCount]:
-    """What the stages made, counted from the tables themselves."""
-    splits = Counter(row["split"] for row in table_rows(run / "prepare", ["split"]))
-    counts = [TableCount(f"{split.replace('_', '-')} images", rows, "") for split, rows in sorted(splits.items())]
-    for stage, what, writer in (
-        ("caption_committee", "committee captions", "captioner"),
-        ("caption_student", "student captions", "captioner"),
-        ("synthesize_rubrics", "rubrics", "writer"),
-    ):
+class MadeTable(NamedTuple):
+    """A table of which the page tells who made its rows."""
+
+    stage: str
+    what: str
+    column: str
+    """Who made a row."""
+
+
+RUBICAP_TABLES = (
+    MadeTable("caption_committee", "committee captions", "captioner"),
+    MadeTable("caption_student", "student captions", "captioner"),
+    MadeTable("synthesize_rubrics", "rubrics", "writer"),
+)
+
+
+def table_counts(
+    run: Path, samples: str = "prepare", noun: str = "image", made: Sequence[MadeTable] = RUBICAP_TABLES
+) -> list[TableCount]:
+    """What the stages made, counted from the tables themselves.
+
+    Args:
+        samples: the stage whose table of samples is counted by split.
+        noun: what a sample is.
+    """
+    splits = Counter(row["split"] for row in table_rows(run / samples, ["split"]))
+    counts = [TableCount(f"{split.replace('_', '-')} {noun}s", rows, "") for split, rows in sorted(splits.items())]
+    for stage, what, writer in made:
         made_with: Counter[tuple[str, str]] = Counter(
             (row[writer], row["prompt_version"]) for row in table_rows(run / stage, [writer, "prompt_version"])
         )
@@ -89,29 +111,31 @@ def table_counts(run: Path) -> list[TableCount]:
 
 def next_commands(run: Path, recipe: dict[str, Any]) -> list[Command]:
     """What people want to do next, ready to paste."""
-    quoted = shlex.quote
-    uri = tracking_uri(TrackingConfig(**(recipe.get("tracking") or {})), run.parent)
-    commands = [
-        Command(
-            "Continue this run, or make its report again",
-            f"rubricworks run --resume {quoted(run.name)} --runs {quoted(str(run.parent))}",
-        )
-    ]
+    commands = [resume_command(run)]
     if (run / "train_policy" / "model").is_dir():
-        model = quoted(str(run / "train_policy" / "model"))
+        model = shlex.quote(str(run / "train_policy" / "model"))
         commands.append(
             Command(
                 "Caption your images with the trained model",
                 f"rubricworks caption IMAGES --model {model} --out captions",
             )
         )
+    return [*commands, compare_command(run, recipe)]
+
+
+def resume_command(run: Path) -> Command:
+    return Command(
+        "Continue this run, or make its report again",
+        f"rubricworks run --resume {shlex.quote(run.name)} --runs {shlex.quote(str(run.parent))}",
+    )
+
+
+def compare_command(run: Path, recipe: dict[str, Any]) -> Command:
+    uri = tracking_uri(TrackingConfig(**(recipe.get("tracking") or {})), run.parent)
+    shown = _without_secrets(uri)
     if uri.startswith(("http://", "https://")):
-        commands.append(Command("Compare runs in MLflow", f"open {_without_secrets(uri)}"))
-    else:
-        commands.append(
-            Command("Compare runs in MLflow", f"mlflow ui --backend-store-uri {quoted(_without_secrets(uri))}")
-        )
-    return commands
+        return Command("Compare runs in MLflow", f"open {shown}")
+    return Command("Compare runs in MLflow", f"mlflow ui --backend-store-uri {shlex.quote(shown)}")
 
 
 def _without_secrets(uri: str) -> str:
