@@ -12,7 +12,7 @@ ASK = [{"role": "user", "content": "how many?"}]
 
 
 def read_count(text: str) -> int:
-    head, found, count = text.partition("count: ")
+    _, found, count = text.partition("count: ")
     if not found:
         raise ValueError("there is no count in it")
     return int(count)
