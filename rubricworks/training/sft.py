@@ -17,6 +17,7 @@ from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import open_run, run_digest, train_from
 from rubricworks.training.config import SftConfig
 from rubricworks.training.generate import Processor, check_reads_images, decode_image, load_model
+from rubricworks.training.length_groups import LengthGroups
 from rubricworks.training.lora import save_plain_model, with_adapters
 from rubricworks.training.machine import check_bf16, check_sharding
 from rubricworks.training.processing import (
@@ -98,7 +99,8 @@ def train_sft(
         disable_tqdm=True,
         report_to="none",
     )
-    trainer = Trainer(
+    kind = Trainer if any(row.image is not None for row in rows) else _TextTrainer
+    trainer = kind(
         model=model,
         args=arguments,
         train_dataset=_Rows(rows),
@@ -155,6 +157,14 @@ class CaptionCollator:
         end = tokenizer_of(self.processor).eos_token or ""
         written = whole.removeprefix(prompt) if whole.startswith(prompt) else example.caption
         return written.split(end)[0] + end if end else written
+
+
+class _TextTrainer(Trainer):
+    """Batches of like length; with images the prompt's length is nearly always the same, and nothing would be won."""
+
+    def _get_train_sampler(self, train_dataset=None):
+        lengths = [len(str(row.prompt)) + len(row.caption) for row in self.train_dataset.rows]
+        return LengthGroups(lengths, self.args.train_batch_size * self.args.gradient_accumulation_steps, self.args.seed)
 
 
 class _Rows(Dataset):
