@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from rubricworks.evaluation.summary import Figure, figure
 
 BASE = "base"
+_DIGITS = 12
 
 
 class Accuracy(BaseModel):
@@ -87,8 +88,11 @@ def summarise_answers(rows: Iterable[Mapping[str, Any]], *, resamples: int = 2_0
         arm: tuple(found[arm, step] for step in sorted(step for name, step in found if name == arm))
         for arm in sorted({name for name, _ in found} - {BASE})
     }
-    # The earliest of equals: what needs least training.
-    best = {arm: max(points, key=lambda one: (one.macro.value, -one.step)).step for arm, points in arms.items()}
+    # The earliest of equals, which rounding must not tell apart: what needs least training.
+    best = {
+        arm: max(points, key=lambda one: (round(one.macro.value, _DIGITS), -one.step)).step
+        for arm, points in arms.items()
+    }
     gains = {arm: _difference(right[arm, step], right[BASE, 0], resamples, seed) for arm, step in best.items()}
     if {"rlr3", "rlvr"} <= best.keys():
         pair = (right["rlr3", best["rlr3"]], right["rlvr", best["rlvr"]])
