@@ -1,0 +1,109 @@
+"""A claim, what the runs measured of it, and the verdict that follows from the numbers alone.
+
+Each seed gives one number for a claim, mostly a difference. Over the seeds stands the 95 % t interval of its mean, and
+the claim
+
+    holds          if the whole interval is on the claimed side of the bound
+    does not hold  if the whole interval is on the other side
+    inconclusive   otherwise; always so with fewer than two seeds, which have no interval
+
+    rule       claimed side            other side              the paper says, for example
+    greater    above 0                 0 or below              better than
+    not_worse  -margin or above        below -margin           not worse than, by more than the margin
+    within     -margin to margin       outside of that         the same as, up to the margin
+
+Every claim is judged by itself: of twenty true null differences, one leaves its interval by chance.
+"""
+
+from collections.abc import Mapping
+from statistics import mean
+from typing import Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from rubricworks.claims.t_interval import t_interval
+
+Verdict = Literal["holds", "does not hold", "inconclusive"]
+Rule = Literal["greater", "not_worse", "within"]
+_DIGITS = 12
+"""0.95 - 0.96 is below -0.01 in floating point, and a margin is a bound."""
+
+
+class Claim(BaseModel):
+    """A statement that runs can bear out or not."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    statement: str
+    """The paper's words, shortened; what of it is measured follows after a colon where it is not plain."""
+    source: str
+    """Table or section of the paper."""
+    rule: Rule = "greater"
+    margin: float = Field(default=0.0, ge=0)
+    ours: bool = False
+    """The paper argues for it but does not measure it; the measure is ours."""
+
+    @model_validator(mode="after")
+    def _margin_has_a_rule(self) -> "Claim":
+        if self.rule == "greater" and self.margin:
+            raise ValueError(f"{self.name}: a difference above 0 has no margin")
+        return self
+
+
+class Observed(NamedTuple):
+    """What one run has to say of a claim: a number, or why there is none."""
+
+    value: float | None
+    note: str = ""
+
+
+class Finding(BaseModel):
+    """A claim with the numbers of the runs."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    claim: Claim
+    values: dict[int, float | None]
+    """Seed → its number; None where the run could not give one."""
+    mean: float | None
+    low: float | None
+    high: float | None
+    """Bounds of the 95 % interval."""
+    verdict: Verdict
+    notes: dict[int, str] = {}
+    """Seed → what a reader must know of its number, or why it is missing."""
+
+    @property
+    def margin(self) -> float:
+        return self.claim.margin
+
+
+def finding(claim: Claim, observed: Mapping[int, Observed]) -> Finding:
+    """The verdict on a claim from one observation for each seed."""
+    values = {seed: None if one.value is None else round(one.value, _DIGITS) for seed, one in observed.items()}
+    known = [value for value in values.values() if value is not None]
+    bounds = t_interval(known)
+    low, high = (round(bound, _DIGITS) for bound in bounds) if bounds else (None, None)
+    return Finding(
+        claim=claim,
+        values=values,
+        mean=mean(known) if known else None,
+        low=low,
+        high=high,
+        verdict=_verdict(claim, low, high),
+        notes={seed: one.note for seed, one in observed.items() if one.note},
+    )
+
+
+def _verdict(claim: Claim, low: float | None, high: float | None) -> Verdict:
+    if low is None or high is None:
+        return "inconclusive"
+    margin = claim.margin
+    if claim.rule == "greater":
+        yes, no = low > 0, high <= 0
+    elif claim.rule == "not_worse":
+        yes, no = low >= -margin, high < -margin
+    else:
+        yes, no = -margin <= low and high <= margin, high < -margin or low > margin
+    return "holds" if yes else "does not hold" if no else "inconclusive"
