@@ -13,8 +13,7 @@ With the outputs, their labels and rubrics at hand, each figure is a share of ri
 
 A broken output fails all its criteria. Arguments and credit are taken of executed criteria only: the paper's base model
 has more right arguments (91.5 %) than executions (82.0 %), and its criterion-level figure (71.7 %) is about their
-product. Intervals are bootstrapped over what each figure is a share of; criteria of one output stand and fall together
-to some extent, which makes those over criteria a little too narrow.
+product. Intervals (95 %) are bootstrapped over whole outputs, whose criteria stand and fall together.
 """
 
 from collections.abc import Iterable
@@ -24,7 +23,7 @@ from pydantic import BaseModel, ConfigDict
 
 from rubricworks.grading.genrm_answers import AnswerCheck, check_answer
 from rubricworks.grading.scoring_answers import Scoring
-from rubricworks.metrics import Interval, bootstrap_interval
+from rubricworks.metrics import Estimate, clustered_interval
 from rubricworks.rubrics import Rubric
 
 _WHOLE = 1 - 1e-9
@@ -37,13 +36,13 @@ class GenrmReport(BaseModel):
 
     outputs: int
     criteria: int
-    schema_accuracy: Interval | None
-    criterion: Interval | None
-    execution: Interval | None
-    arguments: Interval | None
-    credit: Interval | None
-    criterion_level: Interval | None
-    sample_level: Interval | None
+    schema_accuracy: Estimate | None
+    criterion: Estimate | None
+    execution: Estimate | None
+    arguments: Estimate | None
+    credit: Estimate | None
+    criterion_level: Estimate | None
+    sample_level: Estimate | None
 
     def metrics(self) -> dict[str, float]:
         """The figures' values by name, for tracking."""
@@ -69,23 +68,25 @@ def genrm_report(rows: Iterable[Executed | tuple[str, Scoring, Rubric]], *, seed
 
 def report_of(checks: list[AnswerCheck], *, seed: int = 0) -> GenrmReport:
     """The same of outputs that were checked already."""
-    criteria = [criterion for check in checks for criterion in check.criteria]
-    executed = [criterion for criterion in criteria if criterion.executed]
+    criteria = [(number, criterion) for number, check in enumerate(checks) for criterion in check.criteria]
+    executed = [(number, criterion) for number, criterion in criteria if criterion.executed]
 
-    def share(values: Iterable[bool]) -> Interval | None:
-        found = [float(value) for value in values]
-        return bootstrap_interval(found, seed=seed) if found else None
+    def share(found: Iterable[tuple[int, bool]]) -> Estimate | None:
+        listed = list(found)
+        if not listed:
+            return None
+        return clustered_interval([float(value) for _, value in listed], [number for number, _ in listed], seed=seed)
 
     return GenrmReport(
         outputs=len(checks),
         criteria=len(criteria),
-        schema_accuracy=share(check.valid for check in checks),
-        criterion=share(criterion.slot for criterion in criteria),
-        execution=share(criterion.executed for criterion in criteria),
-        arguments=share(criterion.score >= _WHOLE for criterion in executed if criterion.verifiable),
-        credit=share(criterion.score >= _WHOLE for criterion in executed if not criterion.verifiable),
-        criterion_level=share(criterion.score >= _WHOLE for criterion in criteria),
-        sample_level=share(_all_right(check) for check in checks),
+        schema_accuracy=share((number, check.valid) for number, check in enumerate(checks)),
+        criterion=share((number, one.slot) for number, one in criteria),
+        execution=share((number, one.executed) for number, one in criteria),
+        arguments=share((number, one.score >= _WHOLE) for number, one in executed if one.verifiable),
+        credit=share((number, one.score >= _WHOLE) for number, one in executed if not one.verifiable),
+        criterion_level=share((number, one.score >= _WHOLE) for number, one in criteria),
+        sample_level=share((number, _all_right(check)) for number, check in enumerate(checks)),
     )
 
 
