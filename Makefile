@@ -6,7 +6,7 @@ RUN := $(VENV)/bin/python -m
 export OMP_WAIT_POLICY := PASSIVE
 export GOMP_SPINCOUNT := 0
 
-.PHONY: demo test test-fast conformance lint smoke bench bench-start bench-reward bench-grading bench-attacks bench-verifiers coverage clean help
+.PHONY: demo test test-fast conformance lint smoke bench bench-start bench-reward bench-grading bench-attacks bench-verifiers coverage claims clean help
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -58,6 +58,9 @@ bench-verifiers: $(VENV)/installed  ## Verifiers beside math-verify
 
 coverage: $(VENV)/installed  ## The table of coverage, guards and refresh in docs/world.md (an hour and a half)
 	$(RUN) benchmarks.coverage
+
+claims: $(VENV)/installed  ## Which of RLR³'s claims hold in the scene world, over five seeds
+	$(RUN) rubricworks.cli claims rlr3
 
 clean:  ## Remove the environment and caches; runs/ stays
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,81 @@
+"""The findings as one HTML page: every seed and the interval of their mean beside what the paper claims."""
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import NamedTuple
+
+from rubricworks.claims.claim import Finding
+from rubricworks.claims.report import MIDDLE, RULES, SIMULATED, ClaimsReport, bound_text, interval_text
+from rubricworks.reports.rendering import render
+
+_ROOM = 0.08
+"""Of the scale's width, left free at both ends."""
+
+
+class Whisker(NamedTuple):
+    """A finding on a scale of its own, in percent of its width."""
+
+    dots: list[float]
+    """One for each seed."""
+    mean: float | None
+    low: float | None
+    high: float | None
+    claimed: tuple[float, float]
+    """The side on which the paper has it."""
+    zero: float
+
+
+class Row(NamedTuple):
+    finding: Finding
+    whisker: Whisker
+    bound: str
+    interval: str
+    mood: str
+
+
+def claims_page(report: ClaimsReport) -> str:
+    sources = [(source, [_row(one) for one in found]) for source, found in _by_source(report.findings)]
+    return render(
+        "claims.html",
+        styles=("report.css", "claims.css"),
+        summary={"run": f"Claims of {report.paper}", "simulated": False},
+        recipe={},
+        alarms=[],
+        stages=[{"version": report.version}],
+        report=report,
+        sources=sources,
+        simulated=SIMULATED,
+        rules=RULES,
+        middle=MIDDLE,
+    )
+
+
+def whisker(finding: Finding) -> Whisker:
+    """The geometry of one row."""
+    claim = finding.claim
+    values = [value for value in finding.values.values() if value is not None]
+    bounds = [bound for bound in (finding.low, finding.high) if bound is not None]
+    ends = [*values, *bounds, 0.0, -claim.margin, *([claim.margin] if claim.rule == "within" else [])]
+    width = (max(ends) - min(ends)) or 1.0
+    left, width = min(ends) - _ROOM * width, (1 + 2 * _ROOM) * width
+
+    def at(value: float) -> float:
+        return 100 * (value - left) / width
+
+    return Whisker(
+        dots=[at(value) for value in values],
+        mean=None if finding.mean is None else at(finding.mean),
+        low=None if finding.low is None else at(finding.low),
+        high=None if finding.high is None else at(finding.high),
+        claimed=(at(-claim.margin), at(claim.margin) if claim.rule == "within" else 100.0),
+        zero=at(0.0),
+    )
+
+
+def _row(finding: Finding) -> Row:
+    mood = {"holds": "good", "does not hold": "bad", "inconclusive": "open"}[finding.verdict]
+    return Row(finding, whisker(finding), bound_text(finding.claim), interval_text(finding), mood)
+
+
+def _by_source(findings: Iterable[Finding]) -> list[tuple[str, list[Finding]]]:
+    return [(source, list(found)) for source, found in groupby(findings, key=lambda one: one.claim.source)]

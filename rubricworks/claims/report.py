@@ -1,0 +1,117 @@
+"""The findings of a paper's claims as one value, and as Markdown and text for people."""
+
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from typing import get_args
+
+from pydantic import BaseModel, ConfigDict
+
+from rubricworks.claims.claim import Claim, Finding, Verdict
+from rubricworks.reports.formats import MINUS, MISSING, signed
+
+SIMULATED = (
+    "Simulated: teachers, judges and attacks are scripted, with programmed faults; the students and their training are "
+    "real. A claim that holds here shows that the mechanism works, not that the paper's number is reproduced. One that "
+    "does not hold is reported as it is."
+)
+RULES = (
+    "Each seed gives one number for each claim. A claim holds if the whole 95 % t interval of the mean over seeds is "
+    "on the claimed side, does not hold if the whole interval is on the other side, and is inconclusive otherwise, "
+    "also if fewer than two seeds have a number. Each claim is judged by itself: of twenty true null differences, one "
+    "leaves its interval by chance. Shares are between 0 and 1: 0.01 is one percentage point."
+)
+MIDDLE = (
+    "Figure 2: the middle milestone is the last one at or before half of the steps. Best milestones are chosen on the "
+    "held-out questions themselves, as in the paper, which flatters both arms."
+)
+
+
+class ClaimsReport(BaseModel):
+    """What `claims.json` holds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    paper: str
+    seeds: tuple[int, ...]
+    changed: tuple[str, ...]
+    """Settings that the runs changed in the recipe."""
+    version: str
+    """Of rubricworks."""
+    findings: tuple[Finding, ...]
+
+    @property
+    def counts(self) -> dict[Verdict, int]:
+        found = Counter(one.verdict for one in self.findings)
+        return {verdict: found[verdict] for verdict in get_args(Verdict)}
+
+    @property
+    def headline(self) -> str:
+        counts = self.counts
+        return (
+            f"Of {len(self.findings)} claims {counts['holds']} hold, {counts['does not hold']} do not, and "
+            f"{counts['inconclusive']} are inconclusive over {_seeds(self.seeds)}."
+        )
+
+
+def bound_text(claim: Claim) -> str:
+    """What the number must be for the claim to hold."""
+    if claim.rule == "greater":
+        return "above 0"
+    if claim.rule == "not_worse":
+        return f"{MINUS}{claim.margin:g} or above" if claim.margin else "0 or above"
+    return f"within ±{claim.margin:g}"
+
+
+def interval_text(finding: Finding) -> str:
+    if finding.low is None:
+        return "no interval" if finding.mean is not None else MISSING
+    return f"{signed(finding.low, 3)} to {signed(finding.high, 3)}"
+
+
+def markdown(report: ClaimsReport) -> str:
+    """The table with every number, for `claims.md`."""
+    lines = [f"# Claims of {report.paper}", "", f"**{report.headline}**", "", f"> {SIMULATED}", ""]
+    if report.changed:
+        lines += [f"Settings changed in the recipe: {'; '.join(f'`{one}`' for one in report.changed)}.", ""]
+    columns = ["Claim", "Source", "Claimed", *(f"Seed {seed}" for seed in report.seeds), "Mean", "95 % interval"]
+    lines += [_line([*columns, "Verdict"]), _line(["---"] * (len(columns) + 1))]
+    for one in report.findings:
+        statement = one.claim.statement + (" *(ours)*" if one.claim.ours else "")
+        values = [signed(one.values.get(seed), 3) for seed in report.seeds]
+        cells = [statement, one.claim.source, bound_text(one.claim), *values, signed(one.mean, 3), interval_text(one)]
+        lines.append(_line([*cells, f"**{one.verdict}**"]))
+    if missing := _missing(report):
+        lines += ["", "Without a number:", "", *(f"- {one}" for one in missing)]
+    return "\n".join([*lines, "", RULES, "", MIDDLE, ""])
+
+
+def text(report: ClaimsReport) -> str:
+    """A line for each claim, at most 100 characters wide."""
+    width = max(len(one.claim.name) for one in report.findings)
+    lines = [*textwrap.wrap(SIMULATED, 100), ""]
+    source = ""
+    for one in report.findings:
+        if one.claim.source != source:
+            source = one.claim.source
+            lines.append(source + (" (ours)" if one.claim.ours else ""))
+        mean = f"{signed(one.mean, 3):>7}  {interval_text(one):<18}"
+        lines.append(f"  {one.verdict:<14}{one.claim.name:<{width}}  {mean}  {bound_text(one.claim)}")
+    return "\n".join([*lines, "", report.headline])
+
+
+def _missing(report: ClaimsReport) -> list[str]:
+    return [
+        f"{one.claim.name}, seed {seed}: {one.notes.get(seed, 'no number')}"
+        for one in report.findings
+        for seed, value in one.values.items()
+        if value is None
+    ]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return f"{len(seeds)} seed{'s' if len(seeds) != 1 else ''}"

@@ -1,0 +1,93 @@
+"""`rubricworks claims`: do a paper's directional claims hold as mechanisms in the scene world?"""
+
+from pathlib import Path
+
+import click
+
+from rubricworks import __version__
+from rubricworks.errors import UserError
+from rubricworks.storage import write_atomic
+
+
+class Seeds(click.ParamType):
+    """`1-5`, `1,3,4` or a single number."""
+
+    name = "seeds"
+
+    def convert(self, value: object, param: click.Parameter | None, context: click.Context | None) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        found: list[int] = []
+        for part in str(value).split(","):
+            first, dash, last = part.strip().partition("-")
+            if not first.isdecimal() or (dash and not last.isdecimal()):
+                self.fail(f"{part!r} is no seed; write 1-5, 1,3,4 or one number", param, context)
+            numbers = range(int(first), int(last or first) + 1)
+            if not numbers:
+                self.fail(f"{part!r} ends before it begins", param, context)
+            found += numbers
+        return tuple(found)
+
+
+@click.command()
+@click.argument("paper", type=click.Choice(["rlr3"]))
+@click.option(
+    "--seeds", multiple=True, type=Seeds(), default=("1-5",), show_default=True, help="1-5 or 1,3; may be repeated."
+)
+@click.option(
+    "--runs", type=click.Path(path_type=Path, file_okay=False), help="Folder of the runs. [default: runs/claims-PAPER]"
+)
+@click.option("--at-once", default=2, show_default=True, type=click.IntRange(min=1), help="Runs side by side.")
+@click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a field of the recipe in every run.")
+@click.option("--only-report", is_flag=True, help="Run nothing; report on the seeds that are there.")
+def claims(
+    paper: str,
+    seeds: tuple[tuple[int, ...], ...],
+    runs: Path | None,
+    at_once: int,
+    overrides: tuple[str, ...],
+    only_report: bool,
+) -> None:
+    """Run PAPER's laptop recipe for several seeds, and say which of its claims hold.
+
+    Judges, teachers and attacks are scripted with programmed faults, so a claim that holds shows that the mechanism
+    works, not that the paper's number is reproduced. Writes claims.md, claims.json and claims.html into the folder of
+    the runs. Seeds that are finished are not run again; stopped ones go on. Exit code 0 whatever the verdicts.
+
+    \b
+    rubricworks claims rlr3
+    rubricworks claims rlr3 --seeds 1-3 --at-once 1
+    rubricworks claims rlr3 --seeds 1-3 --only-report
+    """
+    from rubricworks.claims.page import claims_page
+    from rubricworks.claims.report import ClaimsReport, markdown, text
+    from rubricworks.claims.rlr3 import rlr3_findings
+    from rubricworks.claims.runs import run_folders, run_seeds
+    from rubricworks.claims.settings import check_settings, shared_changes, wanted_settings
+
+    place = (runs or Path("runs") / f"claims-{paper}").absolute()
+    folders = run_folders(place, sorted({seed for several in seeds for seed in several}))
+    if only_report:
+        if overrides:
+            raise UserError("--set changes runs and --only-report makes none: give one of them")
+    else:
+        wanted_settings(next(iter(folders)), overrides)
+        check_settings(folders, overrides)
+        try:
+            run_seeds(folders, overrides, at_once=at_once, say=lambda line: click.echo(line, err=True))
+        except KeyboardInterrupt:
+            click.echo("the runs were stopped; give the same command again to go on", err=True)
+            raise
+    changed = shared_changes(folders)
+    report = ClaimsReport(
+        paper="RLR³",
+        seeds=tuple(folders),
+        changed=tuple(changed),
+        version=__version__,
+        findings=tuple(rlr3_findings(folders)),
+    )
+    write_atomic(place / "claims.json", report.model_dump_json(indent=2).encode() + b"\n")
+    write_atomic(place / "claims.md", markdown(report).encode())
+    write_atomic(place / "claims.html", claims_page(report).encode())
+    click.echo(text(report))
+    click.echo(f"{place / 'claims.html'}: the page; claims.md and claims.json beside it: all numbers")
