@@ -9,12 +9,12 @@ MISSING = "–"  # noqa: RUF001  an en dash is meant
 
 
 class Bounded(Protocol):
-    """Anything with an interval."""
+    """Anything with an interval; None where it could not be told."""
 
     @property
-    def low(self) -> float: ...
+    def low(self) -> float | None: ...
     @property
-    def high(self) -> float: ...
+    def high(self) -> float | None: ...
 
 
 def number(value: float | None, places: int = 2) -> str:
@@ -41,7 +41,9 @@ def points(value: float | None, places: int = 1) -> str:
 
 def span(figure: Bounded | None, places: int = 1) -> str:
     """The interval of a share, in percent."""
-    return MISSING if figure is None else f"{share(figure.low, places)} to {share(figure.high, places)}"
+    if figure is None or figure.low is None or figure.high is None:
+        return MISSING
+    return f"{share(figure.low, places)} to {share(figure.high, places)}"
 
 
 def whole(value: float | None) -> str:

@@ -41,12 +41,16 @@ def _relation(gain: Difference) -> tuple[Mood, str]:
 
 def _averages(answers: AnswerSummary, arms: list[str]) -> str:
     """The arm that is spoken of first comes first, the base last."""
-    said = [f"{share(answers.of(arm).macro.value)} %" for arm in reversed(arms)]
-    return f"{' against '.join(said)} (base {share(answers.base.macro.value)} %)"
+    said = [_percent(answers.of(arm).macro.value) for arm in reversed(arms)]
+    return f"{' against '.join(said)} (base {_percent(answers.base.macro.value)})"
 
 
 def _difference(gain: Difference) -> str:
     return f"{points(gain.value)} points ({span(gain)})"
+
+
+def _percent(value: float) -> str:
+    return f"{share(value)}\N{NARROW NO-BREAK SPACE}%"
 
 
 def _tasks(answers: AnswerSummary) -> str:

@@ -17,7 +17,7 @@ from rubricworks.reports.rlr3_examples import read_questions
 from rubricworks.reports.rlr3_figures import macro_chart, task_charts, training_charts
 from rubricworks.reports.rlr3_folder import ARMS, NAMES, Rlr3Run, read_rlr3_run
 from rubricworks.reports.rlr3_headline import rlr3_headline
-from rubricworks.reports.rlr3_settings import reward_judge, rlr3_commands, rlr3_tables
+from rubricworks.reports.rlr3_settings import reward_sentence, rlr3_commands, rlr3_tables
 from rubricworks.reports.rlr3_summary import Rlr3Summary, rlr3_lines, rlr3_summary
 from rubricworks.reports.rlr3_tables import (
     GENRM_COLUMNS,
@@ -83,7 +83,7 @@ def build_rlr3_report(run: Path, *, examples: int, seed: int) -> tuple[str, Rlr3
         axis=axis,
         **_audit(found),
         questions=read_questions(run, found.answers, examples, seed=seed),
-        judge=reward_judge(recipe),
+        reward_sentence=reward_sentence(recipe),
         costs=costs,
         calls=calls,
         budget=read_budget(run),

@@ -14,6 +14,13 @@ from rubricworks.reports.settings import (
 )
 
 _TABLES = (MadeTable("write_checklists", "checklists", "writer"),)
+_EXPOSURES = {
+    "text": ", shown neither the image nor the verifiers' targets",
+    "image": ", shown the image as well",
+    "targets": ", shown the verifiers' targets as well",
+    "unverified": ", given the targets as words and no verifier",
+}
+"""By the policy's `exposure`."""
 
 
 def rlr3_tables(run: Path) -> list[TableCount]:
@@ -21,11 +28,19 @@ def rlr3_tables(run: Path) -> list[TableCount]:
     return table_counts(run, "prepare_questions", "question", _TABLES)
 
 
-def reward_judge(recipe: dict[str, Any]) -> str:
-    """The model that executed checklists for the policy's rewards; empty if the recipe does not say."""
+def reward_sentence(recipe: dict[str, Any]) -> str:
+    """How RLR³'s rewards came about, ablations included; without a recipe nothing is claimed of the run."""
     policy = recipe.get("policy")
-    judge = policy.get("judge") if isinstance(policy, dict) else None
-    return str(judge.get("model") or "") if isinstance(judge, dict) else ""
+    if not isinstance(policy, dict):
+        return "RLR³ executes the whole checklist."
+    judge = policy.get("judge")
+    model = judge.get("model") if isinstance(judge, dict) else None
+    shown = _EXPOSURES.get(str(policy.get("exposure", "text")), "")
+    parts = [
+        "credits are remapped in each group" if policy.get("remap", True) else "credits are not remapped",
+        "a failed essential criterion gives 0" if policy.get("gate", True) else "no criterion gates the reward",
+    ]
+    return f"For RLR³ {model or 'a judge'} executes the whole checklist{shown}; {', and '.join(parts)}."
 
 
 def rlr3_commands(run: Path, recipe: dict[str, Any]) -> list[Command]:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from rubricworks.evaluation.answer_summary import AnswerSummary, Difference
 from rubricworks.evaluation.audit.values import FAILURE_MODES, MODE_NAMES
 from rubricworks.evaluation.summary import Figure
-from rubricworks.metrics import Interval
+from rubricworks.metrics import Estimate
 from rubricworks.reports.costs import StageCost, seconds_by_stage
 from rubricworks.reports.formats import points, share, span
 from rubricworks.reports.rlr3_folder import ARMS, NAMES, Rlr3Run
@@ -55,7 +55,7 @@ class Rlr3Summary(BaseModel):
     macro: Macro
     gains: dict[str, Difference]
     """Best milestone minus base for each arm, and `rlr3 - rlvr`."""
-    genrm: dict[str, Interval]
+    genrm: dict[str, Estimate]
     """Model (base, sft, rlvr) → share of criteria that it executes right."""
     audit: dict[str, float]
     """Failure mode → false-positive rate in the default setting."""
@@ -115,7 +115,7 @@ def rlr3_lines(summary: Rlr3Summary) -> list[str]:
         unclear = ", not distinguishable" if gain.low <= 0 <= gain.high else ""
         lines.append(f"{gain_name(name)}: {points(gain.value)} points [{span(gain)}]{unclear}")
     if summary.genrm:
-        said = [f"{NAMES.get(model, model)} {share(interval.value)}" for model, interval in summary.genrm.items()]
+        said = [f"{NAMES.get(model, model)} {share(right.value)}" for model, right in summary.genrm.items()]
         lines.append(f"criteria that the GenRM executes right, in %: {', '.join(said)}")
     if summary.audit:
         said = [f"{MODE_NAMES[mode].lower()} {share(rate)}" for mode, rate in summary.audit.items()]

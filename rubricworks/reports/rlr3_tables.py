@@ -6,11 +6,11 @@ from rubricworks.evaluation.answer_summary import BASE, Accuracy, AnswerSummary,
 from rubricworks.evaluation.corpus_statistics import CorpusStatistics, SourceCounts
 from rubricworks.evaluation.genrm_report import FIGURES, GenrmReport
 from rubricworks.evaluation.summary import Figure
-from rubricworks.metrics import Interval
+from rubricworks.metrics import Estimate
 from rubricworks.reports.charts import Tick, nice_ticks
 from rubricworks.reports.rlr3_figures import tasks_of
 from rubricworks.reports.rlr3_folder import ARMS, NAMES, Rlr3Run
-from rubricworks.reports.rlr3_summary import GAINS, gain_name
+from rubricworks.reports.rlr3_summary import BETWEEN, GAINS, gain_name
 
 GENRM_COLUMNS = dict(
     zip(
@@ -77,10 +77,10 @@ class Lane(NamedTuple):
 
     kind: str
     name: str
-    interval: Interval
+    estimate: Estimate
     at: float
-    left: float
-    width: float
+    reach: tuple[float, float] | None
+    """Where the interval begins and how wide it is."""
 
 
 class GenrmRow(NamedTuple):
@@ -123,7 +123,12 @@ def task_rows(answers: AnswerSummary | None) -> list[TaskRow]:
     if answers is None:
         return []
     rows = [_row(task, [column.accuracy.tasks.get(task) for column in columns], columns) for task in tasks_of(answers)]
-    return [*rows, _row("Macro average", [column.accuracy.macro for column in columns], columns)]
+    macro = _row("Macro average", [column.accuracy.macro for column in columns], columns)
+    if (gain := answers.gains.get(BETWEEN)) is not None:
+        # What is said above: on the questions that were judged for both.
+        best = next(at for at, score in enumerate(macro.scores) if score.change is not None)
+        macro.scores[best] = macro.scores[best]._replace(change=gain.value)
+    return [*rows, macro]
 
 
 def _row(name: str, figures: list[Figure | None], columns: list[Column]) -> TaskRow:
@@ -148,31 +153,23 @@ def gain_rows(answers: AnswerSummary | None) -> list[Gain]:
 
 def genrm_rows(reports: dict[str, GenrmReport]) -> tuple[list[GenrmRow], list[Tick]]:
     """The picture of table 4: a row per figure, a lane per model; and the axis, cut off below what there is to see."""
-    found = [interval for report in reports.values() for name in FIGURES if (interval := getattr(report, name))]
+    found = [estimate for report in reports.values() for name in FIGURES if (estimate := getattr(report, name))]
     if not found:
         return [], []
-    ticks = nice_ticks(min(0.9, *(interval.low for interval in found)), 1.0)
+    ticks = nice_ticks(min(0.9, *(one.value if one.low is None else one.low for one in found)), 1.0)
     low, high = ticks[0], ticks[-1]
 
     def across(value: float) -> float:
         return 100 * (value - low) / (high - low)
 
+    def lane(model: str, one: Estimate) -> Lane:
+        reach = None
+        if one.low is not None and one.high is not None:
+            reach = across(one.low), across(one.high) - across(one.low)
+        return Lane(model, NAMES.get(model, model), one, across(one.value), reach)
+
     rows = [
-        GenrmRow(
-            column,
-            [
-                Lane(
-                    kind=model,
-                    name=NAMES.get(model, model),
-                    interval=interval,
-                    at=across(interval.value),
-                    left=across(interval.low),
-                    width=across(interval.high) - across(interval.low),
-                )
-                for model, report in reports.items()
-                if (interval := getattr(report, name)) is not None
-            ],
-        )
+        GenrmRow(column, [lane(model, one) for model, report in reports.items() if (one := getattr(report, name))])
         for name, column in GENRM_COLUMNS.items()
     ]
     return rows, [Tick(across(tick), f"{100 * tick:g}") for tick in ticks]

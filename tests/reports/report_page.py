@@ -5,7 +5,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-from rubricworks.stages import report
+from rubricworks.stages import report, rlr3_report
 from rubricworks.stages.job import Job
 
 
@@ -13,6 +13,15 @@ def write_report(run: Path, **config: int) -> tuple[str, dict]:
     """The page and the summary that the stage writes."""
     run.mkdir(parents=True, exist_ok=True)
     report.run(report.Config(**config), Job(stage="report", run=run, out=run / "report", inputs={}, made_by={}))
+    return (run / "report.html").read_text(), json.loads((run / "summary.json").read_text())
+
+
+def write_rlr3_report(run: Path, **config: int) -> tuple[str, dict]:
+    """The same of an RLR³ run."""
+    run.mkdir(parents=True, exist_ok=True)
+    job = Job(stage="rlr3_report", run=run, out=run / "rlr3_report", inputs={}, made_by={})
+    rlr3_report.run(rlr3_report.Config(**config), job)
+    assert (job.out / "summary.json").read_bytes() == (run / "summary.json").read_bytes()
     return (run / "report.html").read_text(), json.loads((run / "summary.json").read_text())
 
 
