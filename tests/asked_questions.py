@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,8 +19,14 @@ from rubricworks.stages.launch import launch
 COLOURS = ("red", "green", "blue", "yellow")
 
 
-def prepare_questions(folder: Path, *, pictures: int = 8, held_out: int = 2, **config: object) -> str:
-    """A finished table with an open and a multiple-choice question about each picture, the right option in turn."""
+def prepare_questions(
+    folder: Path, *, pictures: int = 8, held_out: int = 2, more: Sequence[dict[str, str]] = (), **config: object
+) -> str:
+    """A finished table with an open and a multiple-choice question about each picture, the right option in turn.
+
+    Args:
+        more: further questions about each picture: question, answer and task.
+    """
     rows = []
     for number in range(pictures):
         content = io.BytesIO()
@@ -28,7 +35,7 @@ def prepare_questions(folder: Path, *, pictures: int = 8, held_out: int = 2, **c
         worked = f"it is at left . \\boxed{{ {letter} }}"
         row = {"image": content.getvalue(), "question": "how many ?", "answer": "2", "task": "count"}
         choice = row | {"question": "what colour is it ?", "answer": letter, "task": "colour"}
-        rows += [row, choice | {"options": list(COLOURS), "references": [worked]}]
+        rows += [row, choice | {"options": list(COLOURS), "references": [worked]}, *(row | other for other in more)]
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.Table.from_pylist(rows, schema=_schema()), folder / "questions.parquet")
     settings = {"source": str(folder / "questions.parquet"), "held_out": held_out, **config}

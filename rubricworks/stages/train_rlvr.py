@@ -1,7 +1,8 @@
 """The baseline: RLVR, which rewards the final answer alone, in the same trainer on the same samples.
 
-It is RLR³ with one verifiable criterion and the last box as extractor (section 4.5), so no model is called. A sample
-whose reference answer no verifier can hold is left out and counted.
+It is RLR³ with one verifiable criterion and the last box as extractor, so no model is called, and the reward is the
+verifier's score itself (section 4.5), 0 where a response never ended. A sample whose reference answer no verifier can
+hold is left out and counted.
 """
 
 from rubricworks.adapters.trl import GroupReward
@@ -28,5 +29,12 @@ def run(config: Config, job: Job) -> None:
             except ValueError:
                 continue
     job.figures["without_an_answer"] = len(kept) - len(rubrics)
-    reward = GroupReward(BoxedGrader(), group_size=config.group_size, max_tokens=config.max_new_tokens)
+    reward = GroupReward(
+        BoxedGrader(),
+        group_size=config.group_size,
+        max_tokens=config.max_new_tokens,
+        remap=False,
+        gate=False,
+        mask=False,
+    )
     train(config, config.policy_config(), job, training_dataset(job, rubrics), reward, letters=DeadLetters(job))
