@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 import yaml
@@ -90,12 +91,22 @@ def _run(recipe: Recipe, folder: Path, runs: Path) -> None:
         except KeyboardInterrupt:
             click.echo(f"stopped; continue with: {resume_command(folder)}", err=True)
             raise SystemExit(130) from None
-    _tell(folder, time.monotonic() - start)
+    _tell(recipe, folder, time.monotonic() - start)
 
 
-def _tell(folder: Path, seconds: float) -> None:
-    summary = json.loads((folder / "summary.json").read_text())
-    lines = [f"done in {seconds:.0f} s"]
+def _tell(recipe: Recipe, folder: Path, seconds: float) -> None:
+    figures = (folder / "summary.json").read_bytes()
+    if isinstance(recipe, Rlr3Recipe):
+        from rubricworks.reports.rlr3_page import Rlr3Summary, rlr3_lines
+
+        lines = rlr3_lines(Rlr3Summary.model_validate_json(figures))
+    else:
+        lines = _caption_lines(json.loads(figures))
+    click.echo("\n".join([f"done in {seconds:.0f} s", *lines, f"report: {folder / 'report.html'}"]))
+
+
+def _caption_lines(summary: dict[str, Any]) -> list[str]:
+    lines = []
     if win := summary["win_rate"]:
         lines.append(f"win rate against the base: {win['value']:.2f} [{win['low']:.2f}, {win['high']:.2f}]")
     for name in ("oracle_f1", "rubric_reward"):
@@ -105,7 +116,7 @@ def _tell(folder: Path, seconds: float) -> None:
     lines.append("promoted to champion" if summary["promoted"] else f"not promoted: {summary['gate']}")
     if summary["alarm"]:
         lines.append(f"ALARM: {summary['alarm']}")
-    click.echo("\n".join([*lines, f"report: {folder / 'report.html'}"]))
+    return lines
 
 
 def _dry_run(recipe: Recipe, folder: Path, runs: Path) -> None:
