@@ -48,9 +48,10 @@ class ClaimsReport(BaseModel):
     @property
     def headline(self) -> str:
         counts = self.counts
+        not_held = f"{counts['does not hold']} {'does' if counts['does not hold'] == 1 else 'do'} not"
         return (
-            f"Of {len(self.findings)} claims {counts['holds']} hold, {counts['does not hold']} do not, and "
-            f"{counts['inconclusive']} are inconclusive over {_seeds(self.seeds)}."
+            f"{len(self.findings)} claims over {_seeds(self.seeds)}: {counts['holds']} hold, {not_held}, "
+            f"{counts['inconclusive']} inconclusive."
         )
 
 

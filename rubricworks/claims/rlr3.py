@@ -158,7 +158,7 @@ def _audit(setting: str, modes: tuple[str, ...], of: Figures) -> Observed:
         for mode in modes:
             cell = of.audit.settings.get(name, {}).get(mode)
             if cell is None or cell.average is None:
-                where = f"{SETTING_NAMES[name]}, {MODE_NAMES[mode]}".lower()  # type: ignore[index]
+                where = f"{SETTING_NAMES[name]}, {MODE_NAMES[mode]}".lower()
                 return Observed(None, f"nothing was judged ({where})")
             found.append(cell.average.value)
     here, default = mean(rates[setting]), mean(rates["text"])

@@ -1,0 +1,93 @@
+"""`rubricworks claims` on runs that are there already."""
+
+import json
+
+import pytest
+from claimed_runs import MACROS, PAIRS, write_run
+
+from rubricworks.claims.report import ClaimsReport
+
+
+@pytest.fixture
+def runs(tmp_path):
+    for seed, last in {1: 0.60, 2: 0.61, 3: 0.62}.items():
+        macros = MACROS | {"rlr3": {30: 0.4, 60: last}}
+        write_run(tmp_path / "runs" / f"seed-{seed}", seed=seed, macros=macros, pairs=[((0, 1), (1, 0))] * 20)
+    return tmp_path / "runs"
+
+
+def test_report_of_finished_runs_prints_and_writes_every_claim(tell, runs):
+    told = tell("claims", "rlr3", "--runs", runs, "--seeds", "1-3", "--only-report")
+    assert told.code == 0, told
+    assert max(map(len, told.out.splitlines()[:-1])) <= 100
+    words = " ".join(told.out.split())
+    assert "scripted, with programmed faults" in words
+    assert "not that the paper's number is reproduced" in words
+    line = next(line for line in told.out.splitlines() if " macro-best " in line)
+    assert line.split() == ["holds", "macro-best", "+0.110", "+0.085", "to", "+0.135", "above", "0"]
+
+    report = ClaimsReport.model_validate_json((runs / "claims.json").read_bytes())
+    assert report.seeds == (1, 2, 3)
+    assert report.changed == ("policy.group_size: 8 → 2",)
+    found = {one.claim.name: one for one in report.findings}
+    assert found["macro-best"].values == pytest.approx({1: 0.10, 2: 0.11, 3: 0.12})
+    assert found["gate-unmasks"].claim.ours
+    assert sum(report.counts.values()) == len(found) == 31
+
+    table = (runs / "claims.md").read_text()
+    row = next(line for line in table.splitlines() if "best milestones |" in line)
+    assert [cell.strip() for cell in row.strip("|").split("|")][3:] == [
+        "+0.100", "+0.110", "+0.120", "+0.110", "+0.085 to +0.135", "**holds**",
+    ]  # fmt: skip
+    assert table.index("scripted, with programmed faults") < table.index("| Claim |")
+    assert "remapping-spreads, seed 2: only 0 such criteria" in table
+    page = (runs / "claims.html").read_text()
+    assert page.index("scripted, with programmed faults") < page.index("Table 2</h2>")
+    assert page.count('class="claim"') == 31
+    assert "<script" not in page
+
+
+def test_finished_seeds_with_the_same_settings_are_reported_without_running(tell, runs):
+    told = tell("claims", "rlr3", "--runs", runs, "--seeds", "1", "--seeds", "2,3", "--set", PAIRS)
+    assert told.code == 0, told
+    assert "seeds 1, 2, 3: finished in an earlier call" in told.err
+    assert json.loads((runs / "claims.json").read_text())["seeds"] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--only-report"], "seed-4: there is no run here"),
+        (["--seeds", "1-3"], "seed-1 was run with other settings (policy.group_size: 2 → 8)"),
+        (["--seeds", "1-3", "--only-report", "--set", PAIRS], "--only-report makes none"),
+        (["--seeds", "7", "--set", "policy.stepps=3"], "stepps"),
+        (["--seeds", "3-1"], "ends before it begins"),
+        (["--seeds", "one"], "'one' is no seed"),
+    ],
+)
+def test_mistakes_are_told_before_anything_runs(tell, runs, words, said):
+    told = tell("claims", "rlr3", "--runs", runs, *words)
+    assert told.code == 2
+    assert said in told.err
+    assert sorted(path.name for path in runs.iterdir()) == ["seed-1", "seed-2", "seed-3"]
+
+
+def test_runs_that_differ_in_more_than_the_seed_are_not_compared(tell, runs):
+    write_run(runs / "seed-4", seed=4, settings=[PAIRS, "policy.steps=20"])
+    told = tell("claims", "rlr3", "--runs", runs, "--seeds", "1-4", "--only-report")
+    assert told.code == 2
+    assert "different settings (policy.steps: 100 → 20)" in told.err
+
+
+def test_damaged_run_is_one_line(tell, runs):
+    (runs / "seed-2" / "audit" / "audit.json").write_text("{")
+    told = tell("claims", "rlr3", "--runs", runs, "--seeds", "1-3", "--only-report")
+    assert told.code == 2
+    assert "audit.json" in told.err
+    assert not (runs / "claims.md").exists()
+
+
+def test_unknown_paper_is_refused(tell):
+    told = tell("claims", "rubicap")
+    assert told.code == 2
+    assert "rlr3" in told.err
