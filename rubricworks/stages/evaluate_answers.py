@@ -23,7 +23,7 @@ from rubricworks.stages.config import StageConfig, canonical_json
 from rubricworks.stages.job import Job
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import stage_run
-from rubricworks.training.milestones import milestone_dirs
+from rubricworks.training.checkpoints import milestone_dirs
 from rubricworks.verifiers import CannotVerify
 
 SUMMARY = "answers.json"
@@ -61,7 +61,11 @@ def run(config: Config, job: Job) -> None:
         for start in range(0, len(samples), config.batch_size)
     ]
     asyncio.run(_answer(config, job, batches))
-    summary = summarise_answers(read_rows(job.out), seed=config.seed)
+    try:
+        summary = summarise_answers(read_rows(job.out), seed=config.seed)
+    except ValueError as error:
+        job.void()
+        raise UserError(f"{error}; see {job.out / 'dead_letters'}") from error
     _link_best(job, models, summary)
     write_atomic(job.out / SUMMARY, canonical_json(summary).encode())
     job.figures.update(answers=count_rows(job.out), dead_letters=count_rows(job.out / "dead_letters"))

@@ -99,4 +99,6 @@ def output_digest(path: Path) -> str:
 def _content_digest(folder: Path) -> str:
     if (folder / "manifest.json").exists():
         return read_manifest(folder).digest
-    return files_digest(list((folder / "model").glob("*")) or folder.glob("*.json"), folder)
+    # A milestone counts by its name: the same steps lead to the same model.
+    made = [*(folder / "model").glob("*"), *(folder / "milestones").glob("*/config.json")]
+    return files_digest(made or folder.glob("*.json"), folder)

@@ -14,8 +14,8 @@ _BRACES = re.compile(r"\\(?:boxed|fbox)\s*\{|\\[{}\\]|[{}]")
 _LETTER = re.compile(r"\(?([A-Za-z])\)?[.:)]?(?:\s|$)")
 _TEXT = re.compile(r"\\(?:text|mathrm|textbf)\{([^{}]*)\}")
 _BOXES = re.compile(r"\s*\[\s*\[[-+\d.,\s\[\]]*\]\s*\]\s*")
-_WORDS = re.compile(r"[^\W\d_]{2}[^\\^_=+*/(){}<>|$]*")
-"""Begins with letters and holds nothing of a formula."""
+_WORDS = re.compile(r"(?:[Aa]\s+)?[^\W\d_]{2}[^\\^_=+*/(){}<>|$]*")
+"""Begins with a word, perhaps after an article, and holds nothing of a formula."""
 
 
 def last_boxed(response: str) -> str | None:

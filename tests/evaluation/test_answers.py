@@ -140,6 +140,9 @@ def test_reference_that_no_verifier_can_read_is_said_not_scored(serve):
     [
         ("left", False, True),
         ("two red boats", False, True),
+        ("A red boat", False, True),
+        ("a", False, False),
+        ("a b", False, False),
         ("B", True, False),
         ("12", False, False),
         ("x^2 + 1", False, False),
