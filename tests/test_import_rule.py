@@ -129,7 +129,15 @@ def test_heavy_packages_are_imported_where_they_are_used():
 
 
 @pytest.mark.parametrize(
-    "module", ["rubricworks", "rubricworks.cli", "rubricworks.data", "rubricworks.grading", "rubricworks.tracking"]
+    "module",
+    [
+        "rubricworks",
+        "rubricworks.cli",
+        "rubricworks.data",
+        "rubricworks.grading",
+        "rubricworks.tracking",
+        "rubricworks.recipe",
+    ],
 )
 def test_importing_loads_nothing_heavy(module):
     program = f"import sys, {module}; print(*sorted({HEAVY} & sys.modules.keys()))"

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from transformers import Trainer
 
 _RUN_FILE = "training.json"
+MILESTONES = "milestones"
 
 
 def run_digest(*parts: object) -> str:
@@ -35,6 +36,12 @@ def last_step(out_dir: Path) -> int:
     return 0 if checkpoint is None else int(checkpoint.name.removeprefix("checkpoint-"))
 
 
+def milestone_dirs(out_dir: Path) -> dict[int, Path]:
+    """Step → model directory, in order: the copies of the policy that a training kept."""
+    found = {int(path.name.removeprefix("step-")): path for path in (out_dir / MILESTONES).glob("step-*[0-9]")}
+    return dict(sorted(found.items()))
+
+
 def open_run(out_dir: Path, digest: str) -> Path | None:
     """Prepare the folder for this run and return the checkpoint to continue from, if any.
 
@@ -51,7 +58,7 @@ def open_run(out_dir: Path, digest: str) -> Path | None:
         if not same_run or not (folder / "trainer_state.json").is_file():
             shutil.rmtree(folder)
     if not same_run:
-        for made in ("model", "milestones"):
+        for made in ("model", MILESTONES):
             shutil.rmtree(out_dir / made, ignore_errors=True)
         run_file.write_text(json.dumps({"digest": digest}) + "\n")
     return checkpoint

@@ -8,13 +8,7 @@ from pathlib import Path
 
 from transformers import TrainerCallback
 
-_FOLDER = "milestones"
-
-
-def milestone_dirs(out_dir: Path) -> dict[int, Path]:
-    """Step → model directory, in order, of a training's folder."""
-    found = {int(path.name.removeprefix("step-")): path for path in (out_dir / _FOLDER).glob("step-*[0-9]")}
-    return dict(sorted(found.items()))
+from rubricworks.training.checkpoints import MILESTONES
 
 
 class Milestones(TrainerCallback):
@@ -25,7 +19,7 @@ class Milestones(TrainerCallback):
         Args:
             save: writes the model as it is to a folder, whole or not at all.
         """
-        self.every, self.folder, self.save = every, out_dir / _FOLDER, save
+        self.every, self.folder, self.save = every, out_dir / MILESTONES, save
 
     def on_step_end(self, args, state, control, **kwargs) -> None:
         if state.global_step % self.every == 0:

@@ -74,10 +74,14 @@ def test_recipes_are_listed_copied_with_their_comments_and_never_over_a_file(tel
 
 def test_the_schema_describes_the_recipes_that_come_with_the_package(tell):
     schema = json.loads(tell("recipes", "schema").out)
-    assert {"data", "committee", "rubric", "policy", "evaluation"} <= set(schema["properties"])
-    assert schema["additionalProperties"] is False
+    kinds = [schema["$defs"][kind["$ref"].removeprefix("#/$defs/")] for kind in schema["anyOf"]]
+    by_pipeline = {kind["properties"]["pipeline"]["const"]: kind for kind in kinds}
+    assert {"data", "committee", "rubric", "policy", "evaluation"} <= set(by_pipeline["rubicap"]["properties"])
     for path in built_in_recipes():
-        assert set(yaml.safe_load(path.read_text())) <= set(schema["properties"])
+        recipe = yaml.safe_load(path.read_text())
+        kind = by_pipeline[recipe.get("pipeline", "rubicap")]
+        assert set(recipe) <= set(kind["properties"])
+        assert kind["additionalProperties"] is False
 
 
 def test_init_writes_a_recipe_for_a_folder_and_the_only_model_of_an_endpoint(tell, tmp_path, images, serve):

@@ -4,9 +4,9 @@ import pytest
 from coloured_squares import policy_rows
 from safetensors.torch import load_file
 
+from rubricworks.training.checkpoints import milestone_dirs
 from rubricworks.training.config import LoraOptions, PolicyConfig
 from rubricworks.training.generate import load_model
-from rubricworks.training.milestones import milestone_dirs
 from rubricworks.training.policy import train_policy
 
 
