@@ -118,10 +118,9 @@ def _explain(path: Path, tree: yaml.Node | None, kind: type[Recipe], item: Any) 
     if item["type"] == "missing":
         return f"{where}: {field} is missing; add it"
     message = item["msg"].removeprefix("Value error, ")
-    if (name := message.split(" ", 1)[0]) in _fields_at(
-        kind, loc
-    ):  # a check of the section that is about this one field
-        return f"{path}:{_line(tree, [*loc, name])}: {'.'.join(map(str, [*loc, message]))}"
+    first, *inner = message.split(" ", 1)[0].split(".")
+    if first in _fields_at(kind, loc):  # a check of the section that is about this one field
+        return f"{path}:{_line(tree, [*loc, first, *inner])}: {'.'.join(map(str, [*loc, message]))}"
     given = item["input"]
     shown = f" (given: {json.dumps(given)})" if isinstance(given, str | int | float | bool) else ""
     return f"{where}: {field}: {message}{shown}"

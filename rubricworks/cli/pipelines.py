@@ -1,8 +1,11 @@
 """`rubricworks pipelines`: the DAGs as Kubeflow Pipelines reads them."""
 
+import importlib
 from pathlib import Path
 
 import click
+
+from rubricworks.recipe import RECIPES
 
 
 @click.group()
@@ -15,8 +18,8 @@ def pipelines() -> None:
 def compile_(folder: Path) -> None:
     """Write every pipeline into FOLDER as YAML that `kfp` and the Kubeflow UI take; the same bytes every time."""
     from rubricworks.pipelines.compile import compile_pipeline
-    from rubricworks.pipelines.rubicap import rubicap
 
-    folder.mkdir(parents=True, exist_ok=True)
-    compile_pipeline(rubicap, folder / "rubicap.yaml")
-    click.echo(folder / "rubicap.yaml")
+    for name in RECIPES:
+        path = folder / f"{name}.yaml"
+        compile_pipeline(getattr(importlib.import_module(f"rubricworks.pipelines.{name}"), name), path)
+        click.echo(path)

@@ -1,6 +1,7 @@
 """Help, recipes, init, doctor and plans: what is met in the first hour."""
 
 import json
+from functools import partial
 
 import pytest
 import yaml
@@ -74,14 +75,19 @@ def test_recipes_are_listed_copied_with_their_comments_and_never_over_a_file(tel
 
 def test_the_schema_describes_the_recipes_that_come_with_the_package(tell):
     schema = json.loads(tell("recipes", "schema").out)
-    kinds = [schema["$defs"][kind["$ref"].removeprefix("#/$defs/")] for kind in schema["anyOf"]]
-    by_pipeline = {kind["properties"]["pipeline"]["const"]: kind for kind in kinds}
-    assert {"data", "committee", "rubric", "policy", "evaluation"} <= set(by_pipeline["rubicap"]["properties"])
+    kinds = {kind["properties"]["pipeline"]["const"]: kind for kind in map(partial(followed, schema), schema["anyOf"])}
+    assert {"data", "committee", "rubric", "policy", "evaluation"} <= set(kinds["rubicap"]["properties"])
+    assert {"data", "checklists", "genrm", "audit", "policy"} <= set(kinds["rlr3"]["properties"])
     for path in built_in_recipes():
         recipe = yaml.safe_load(path.read_text())
-        kind = by_pipeline[recipe.get("pipeline", "rubicap")]
-        assert set(recipe) <= set(kind["properties"])
+        kind = kinds[recipe.get("pipeline", "rubicap")]
         assert kind["additionalProperties"] is False
+        assert set(kind["required"]) <= set(recipe) <= set(kind["properties"])
+
+
+def followed(schema: dict, place: dict) -> dict:
+    """The definition that a place of a schema refers to."""
+    return schema["$defs"][place["$ref"].removeprefix("#/$defs/")]
 
 
 def test_init_writes_a_recipe_for_a_folder_and_the_only_model_of_an_endpoint(tell, tmp_path, images, serve):
@@ -181,12 +187,14 @@ def test_a_dry_run_counts_the_calls_and_dollars_and_runs_nothing(tell, tmp_path,
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_pipeline_is_compiled_the_same_every_time(tell, tmp_path):
-    assert tell("pipelines", "compile", "a").code == 0
+def test_every_pipeline_is_compiled_the_same_every_time(tell, tmp_path):
+    told = tell("pipelines", "compile", "a")
+    assert (told.code, told.out) == (0, "a/rubicap.yaml\na/rlr3.yaml\n")
     assert tell("pipelines", "compile", "b").code == 0
-    first = (tmp_path / "a" / "rubicap.yaml").read_bytes()
-    assert first == (tmp_path / "b" / "rubicap.yaml").read_bytes()
-    assert b"train-policy" in first
+    for name, stage in (("rubicap", b"train-policy"), ("rlr3", b"train-rlr3")):
+        first = (tmp_path / "a" / f"{name}.yaml").read_bytes()
+        assert first == (tmp_path / "b" / f"{name}.yaml").read_bytes()
+        assert stage in first
 
 
 def test_a_place_that_cannot_be_written_is_named_in_one_line(tell, tmp_path):

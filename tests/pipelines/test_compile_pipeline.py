@@ -7,28 +7,26 @@ import pytest
 import yaml
 from google.protobuf import json_format
 from kfp.pipeline_spec.pipeline_spec_pb2 import PipelineSpec
+from test_rlr3_dag import INPUTS as RLR3
+from test_rubicap_dag import INPUTS as RUBICAP
 
 from rubricworks.errors import UserError
 from rubricworks.pipelines.compile import compile_pipeline
+from rubricworks.pipelines.rlr3 import rlr3
 from rubricworks.pipelines.rubicap import rubicap
 
-STAGES = {
-    "prepare": set(),
-    "warm-up": {"prepare"},
-    "caption-committee": {"prepare"},
-    "caption-student": {"prepare", "warm-up"},
-    "synthesize-rubrics": {"prepare", "caption-committee", "caption-student"},
-    "train-policy": {"prepare", "caption-committee", "synthesize-rubrics", "warm-up"},
-    "evaluate": {"prepare", "synthesize-rubrics", "warm-up", "train-policy"},
-    "promote": {"prepare", "train-policy", "evaluate"},
-    "report": {"promote"},
-}
+DAGS = {"rubicap": RUBICAP, "rlr3": RLR3}
+
+
+@pytest.fixture(scope="module", params=[rubicap, rlr3], ids=["rubicap", "rlr3"])
+def pipeline(request):
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("compiled") / "new" / "rubicap.yaml"
-    compile_pipeline(rubicap, path)
+def compiled(pipeline, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("compiled") / "new" / f"{pipeline.name}.yaml"
+    compile_pipeline(pipeline, path)
     return path
 
 
@@ -37,19 +35,22 @@ def spec(compiled) -> PipelineSpec:
     return json_format.ParseDict(yaml.safe_load(compiled.read_text()), PipelineSpec())
 
 
-def test_compiling_again_in_another_process_gives_the_same_bytes(compiled, tmp_path):
-    again = tmp_path / "again.yaml"
+def test_compiling_again_in_another_process_gives_the_same_bytes(pipeline, compiled, tmp_path):
+    again, name = tmp_path / "again.yaml", pipeline.name
     program = (
         "import sys, pathlib; from rubricworks.pipelines.compile import compile_pipeline;"
-        "from rubricworks.pipelines.rubicap import rubicap; compile_pipeline(rubicap, pathlib.Path(sys.argv[1]))"
+        f"from rubricworks.pipelines.{name} import {name}; compile_pipeline({name}, pathlib.Path(sys.argv[1]))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "12345", "TZ": "Asia/Tokyo", "LC_ALL": "C"}
     subprocess.run([sys.executable, "-c", program, str(again)], check=True, env=environment, cwd=tmp_path)
     assert again.read_bytes() == compiled.read_bytes()
 
 
-def test_every_stage_waits_for_those_whose_outputs_it_reads_and_for_no_other(spec):
-    assert {name: set(task.dependent_tasks) for name, task in spec.root.dag.tasks.items()} == STAGES
+def test_every_stage_waits_for_those_whose_outputs_it_reads_and_for_no_other(pipeline, spec):
+    waits = {name.replace("-", "_"): set(task.dependent_tasks) for name, task in spec.root.dag.tasks.items()}
+    assert waits == {
+        stage: {maker.replace("_", "-") for maker in inputs.values()} for stage, inputs in DAGS[pipeline.name].items()
+    }
 
 
 def test_each_stage_gets_its_own_configuration_and_the_run(spec):
@@ -59,10 +60,14 @@ def test_each_stage_gets_its_own_configuration_and_the_run(spec):
         assert inputs["run"].component_input_parameter == "run"
 
 
-def test_what_people_read_in_the_web_pages_is_there(spec, compiled):
-    assert "better captioner" in compiled.read_text()
-    described = spec.components["comp-evaluate"].input_definitions.parameters["policy"].description
-    assert described == "URI of the trained policy."
+def test_what_people_read_in_the_web_pages_is_there(pipeline, spec, compiled):
+    what, stage, name = {
+        "rubicap": ("better captioner", "evaluate", "policy"),
+        "rlr3": ("better answerer", "evaluate-answers", "rlr3"),
+    }[pipeline.name]
+    assert what in compiled.read_text()
+    described = spec.components[f"comp-{stage}"].input_definitions.parameters[name].description
+    assert described.startswith("URI of ")
 
 
 def test_nothing_is_installed_when_a_container_starts(compiled):

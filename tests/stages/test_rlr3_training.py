@@ -16,7 +16,7 @@ from rubricworks.errors import UserError
 from rubricworks.rewards import format_mask, group_rewards
 from rubricworks.rubrics import Rubric, Scorecard
 from rubricworks.stages.launch import launch
-from rubricworks.training.milestones import milestone_dirs
+from rubricworks.training.checkpoints import milestone_dirs
 from rubricworks.verifiers.boxed import score_answer
 
 pytest.importorskip("trl")

@@ -57,3 +57,17 @@ def test_gate_without_rules_passes():
 def test_misspelt_rule_is_refused():
     with pytest.raises(ValidationError, match="win_rate_above"):
         Gate(win_rate_above=0.5)
+
+
+@pytest.mark.parametrize(("low", "passes"), [(0.011, True), (0.01, False), (-0.02, False)])
+def test_accuracy_gain_must_surely_lie_above_the_bound(low, passes):
+    gate = Gate(win_rate_low_above=None, accuracy_gain_low_above=0.01)
+    result = gate.check({"accuracy_gain": {"value": 0.05, "low": low, "high": 0.1}})
+    assert result.passed is passes
+    (reason,) = result.reasons
+    assert reason == f"accuracy gain, low end: {low:.3f}, {'is' if passes else 'must be'} above 0.01"
+
+
+def test_accuracy_gain_of_a_run_that_answered_nothing_does_not_pass():
+    result = Gate(win_rate_low_above=None, accuracy_gain_low_above=-1).check(SUMMARY)
+    assert (result.passed, result.reasons) == (False, ("accuracy gain, low end: not measured, must be above -1",))

@@ -1,0 +1,81 @@
+"""Pipelines run with their real DAG and components, and a stand-in for the stages."""
+
+import importlib
+import inspect
+import json
+import sys
+import types
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from rubricworks.pipelines.arguments import pipeline_arguments
+from rubricworks.pipelines.local import run_local
+
+
+class Dag(NamedTuple):
+    """What a pipeline should be."""
+
+    pipeline: Any
+    inputs: Mapping[str, Mapping[str, str]]
+    """Stage → each of its inputs → the stage that made it."""
+
+
+# Python imports `sitecustomize` when it starts: the stages' processes find this in place of the real launch.
+_STAND_IN = """
+import json, os, sys, types
+
+def launch(stage, config, run, inputs):
+    with open(os.path.join(run, "launched.jsonl"), "a") as file:
+        file.write(json.dumps({"stage": stage, "config": config, "inputs": inputs}) + "\\n")
+    return f"{run}/{stage}"
+
+module = types.ModuleType("rubricworks.stages.launch")
+module.launch = launch
+sys.modules["rubricworks.stages.launch"] = module
+"""
+
+
+def check_whole_run(dag: Dag, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every stage is launched once, with its own configuration and the outputs that it needs, after they are there."""
+    shim, run = folder / "shim", folder / "run"
+    shim.mkdir()
+    run.mkdir()
+    (shim / "sitecustomize.py").write_text(_STAND_IN)
+    monkeypatch.setenv("PYTHONPATH", str(shim))
+    configs = {stage: json.dumps({"stage": stage, "steps": [8, 0.5]}) for stage in dag.inputs}
+
+    run_local(dag.pipeline, pipeline_arguments(str(run), configs), run=run)
+
+    launched = [json.loads(line) for line in (run / "launched.jsonl").read_text().splitlines()]
+    assert sorted(call["stage"] for call in launched) == sorted(dag.inputs)
+    made: set[str] = set()
+    for call in launched:
+        assert call["inputs"] == {name: f"{run}/{maker}" for name, maker in dag.inputs[call["stage"]].items()}
+        assert set(call["inputs"].values()) <= made, "a stage ran before what it reads was there"
+        assert call["config"] == configs[call["stage"]]
+        made.add(f"{run}/{call['stage']}")
+
+
+def check_component(stage: str, inputs: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It passes each input to its stage under its own name, and is described for the web pages."""
+    stand_in = types.ModuleType("rubricworks.stages.launch")
+    stand_in.launch = lambda *call: call  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "rubricworks.stages.launch", stand_in)
+    component = component_of(stage)
+    uris = {name: f"uri of {name}" for name in inputs}
+    assert component.python_func(config="{}", run="r", **uris) == (stage, "{}", "r", uris)
+    spec = component.component_spec
+    assert spec.description
+    assert set(spec.inputs) == {"config", "run", *inputs}
+    # Other types would be changed on their way (8 in a list becomes 8.0); YAML 1.1 reads the words below as booleans.
+    signature = inspect.signature(component.python_func)
+    assert {str(parameter.annotation) for parameter in signature.parameters.values()} == {str(str)}
+    assert signature.return_annotation is str
+    assert not {name.lower() for name in signature.parameters} & {"y", "n", "yes", "no", "on", "off"}
+
+
+def component_of(stage: str) -> Any:
+    return getattr(importlib.import_module(f"rubricworks.components.{stage}"), stage)
