@@ -61,7 +61,14 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        raise UserError("\n".join(_explain(path, tree, kind, item) for item in error.errors())) from error
+        raise UserError("\n".join(_explain(path, tree, kind, item) for item in _mistakes(error))) from error
+
+
+def _mistakes(error: ValidationError) -> list[Any]:
+    """Without lists that seem too short because one of their items is wrong."""
+    items = error.errors()
+    within = {item["loc"][:end] for item in items for end in range(len(item["loc"]))}
+    return [item for item in items if item["type"] != "too_short" or item["loc"] not in within]
 
 
 def _kind(path: Path, tree: yaml.Node | None, pipeline: Any) -> type[Recipe]:

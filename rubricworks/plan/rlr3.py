@@ -14,6 +14,9 @@ MULTIPLE_CHOICE_SHARE = 0.35
 KEPT_SHARE = 0.4
 """Table 1 of the paper: what the essential rule keeps, 25 to 60 %."""
 
+PATTERNS_PROPOSED = 3
+"""Attacks that a red team proposes at once: one of each family."""
+
 
 def rlr3_calls(recipe: Rlr3Recipe, questions: int) -> Iterator[Calls]:
     held_out = min(recipe.data.held_out, questions)
@@ -38,11 +41,15 @@ def rlr3_calls(recipe: Rlr3Recipe, questions: int) -> Iterator[Calls]:
     for teacher in recipe.genrm_data.teachers:
         yield Calls("genrm_data", "label", teacher, responses, *grading)
     audit, abnormal = recipe.audit, 4 * recipe.audit.per_category
+    tried = 0
+    if audit.red_team:
+        tried = audit.search_rounds * PATTERNS_PROPOSED * audit.search_size
+        yield Calls("audit", "red team", audit.red_team, audit.search_rounds, GUIDE_TOKENS + CAPTION_TOKENS, 600)
     if audit.generator:
-        yield Calls("audit", "generator", audit.generator, 2 * abnormal, GUIDE_TOKENS + CAPTION_TOKENS, 600)
+        yield Calls("audit", "generator", audit.generator, 2 * abnormal + tried, GUIDE_TOKENS + CAPTION_TOKENS, 600)
     for judge in audit.quality_judges:
-        yield Calls("audit", "quality", judge, 2 * abnormal, GUIDE_TOKENS + CAPTION_TOKENS, 150)
-    judged = (abnormal + (audit.regular or recipe.genrm_data.test)) * len(audit.settings)
+        yield Calls("audit", "quality", judge, 2 * abnormal + tried, GUIDE_TOKENS + CAPTION_TOKENS, 150)
+    judged = (abnormal + (audit.regular or recipe.genrm_data.test)) * len(audit.settings) + tried
     yield Calls("audit", "judge", audit.judge, judged, *grading)
     policy = recipe.policy
     per_step = policy.prompts_per_step * policy.group_size

@@ -48,6 +48,12 @@ class Rlr3Recipe(Recipe):
     def _parts_fit(self) -> "Rlr3Recipe":
         if self.world and not self.world.questions:
             raise ValueError("world.questions is 0: RLR³ trains on questions; set it to 1 or more for each scene")
+        kept_apart = self.data.held_out + self.data.warm_up
+        if self.world and self.world.scenes * self.world.questions <= kept_apart:
+            raise ValueError(
+                f"world.scenes is {self.world.scenes} with {self.world.questions} question(s) each, data.held_out and "
+                f"data.warm_up take {kept_apart}: nothing is left to train on"
+            )
         if not self.policy.milestone_every:
             raise ValueError("policy.milestone_every is 0: the arms are compared by their milestones; set it")
         if self.policy.steps is not None and self.policy.steps % self.policy.milestone_every:
