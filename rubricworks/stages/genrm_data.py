@@ -1,8 +1,8 @@
 """What a GenRM learns from: responses of the base policy, labelled by several teachers (RLR³, sections 4.4 and 5.4).
 
 Every teacher executes the rubric of every response; the label is the median per criterion. Then the data is balanced by
-whether any criterion loses credit, and split so that no sample and no image is on both sides. All labelled responses
-stay in the table `labelled` beside it, and `statistics.json` is the paper's Table 3.
+whether any criterion loses credit, and split so that no sample and no image is on both sides. Responses to train on
+that balancing leaves out stay in the table under the split `left_out`; `statistics.json` is the paper's Table 3.
 """
 
 import asyncio
@@ -92,7 +92,8 @@ def label_responses(config: Config, job: Job, draw: Draw) -> None:
         job.void()
         raise
     asyncio.run(_keep(job, splits))
-    statistics = {split: found.model_dump() for split, found in data_statistics(read_rows(job.out)).items()}
+    used = (row for row in read_rows(job.out) if row["split"] != "left_out")
+    statistics = {split: found.model_dump() for split, found in data_statistics(used).items()}
     write_atomic(job.out / STATISTICS, canonical_json(statistics).encode())
     job.figures.update({split: found["instances"] for split, found in statistics.items()})
 

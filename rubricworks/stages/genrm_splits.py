@@ -16,9 +16,10 @@ class Labelled(NamedTuple):
 
 
 def draw_genrm_splits(rows: Sequence[Labelled], *, test: int, balance: bool, seed: int) -> dict[int, str]:
-    """Number of the row → `train` or `test`; rows that are not in it are left out.
+    """Number of the row → `train`, `test`, or `left_out`: on the training side, but too many of its kind.
 
-    Images go to the test, each with all its samples, until there is enough for `test` rows. Where the data is balanced,
+    Images go to the test, each with all its samples, until there is enough for `test` rows; what they have more is in
+    neither split. Where the data is balanced,
     both splits hold as many responses that lose credit as ones that keep it all, drawn from the larger half.
 
     Raises:
@@ -48,7 +49,7 @@ def draw_genrm_splits(rows: Sequence[Labelled], *, test: int, balance: bool, see
             f"of {len(rest)} labelled responses to train on none is left once those that lose credit are balanced "
             "with those that do not: all are of one kind; set balance to false, or draw at another temperature"
         )
-    return splits | dict.fromkeys(train, "train")
+    return splits | dict.fromkeys(rest, "left_out") | dict.fromkeys(train, "train")
 
 
 def _usable(rows: Sequence[Labelled], numbers: Sequence[int], balance: bool) -> int:

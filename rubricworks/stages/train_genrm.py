@@ -81,15 +81,17 @@ class Instance(NamedTuple):
 
 def run(config: Config, job: Job) -> None:
     instances = [_instance(row, config.instructions) for row in read_rows(job.inputs["genrm_data"])]
-    train = [instance for instance in instances if instance.row["split"] == "train"]
-    test = [instance for instance in instances if instance.row["split"] == "test"]
+    train, test, left_out = (
+        [instance for instance in instances if instance.row["split"] == split]
+        for split in ("train", "test", "left_out")
+    )
     if not train or not test:
         raise UserError(f"{job.inputs['genrm_data']}: {len(train)} rows to train on and {len(test)} to test; need both")
     with stage_run(job.run, job.stage) as log:
         log.log_params(config.model_dump(mode="json"))
         data = job.inputs["genrm_data"]
         log.log_input("genrm_data", data, job.made_by["inputs"]["genrm_data"], context="GenRM training")
-        models: dict[Model, str | Path] = {"base": _base(config, job, train, log)}
+        models: dict[Model, str | Path] = {"base": _base(config, job, [*train, *left_out], log)}
         models["sft"] = _sft(config.sft, config.seed, models["base"], _examples(train), job.out / "sft", log, "sft")
         models["rlvr"] = _rlvr(config, models[config.start], train, job, log)
         reports = _test(config, job, models, test)
@@ -110,16 +112,20 @@ def _examples(instances: Sequence[Instance]) -> list[tuple[None, Any, str]]:
     return [(None, instance.prompt, instance.row["label"]) for instance in instances]
 
 
-def _base(config: Config, job: Job, train: Sequence[Instance], log: RunLog) -> str | Path:
-    """The model that everything starts from: the student as it is, or the tiny one made careless."""
+def _base(config: Config, job: Job, seen: Sequence[Instance], log: RunLog) -> str | Path:
+    """The model that everything starts from: the student as it is, or the tiny one made careless.
+
+    Args:
+        seen: what the tiny one learns from: all but the test's images, also what balancing left out.
+    """
     if config.base is None:
         student = fill(config.student, "genrm.student")
         return Path(student) if Path(student).is_dir() else student
     from rubricworks.training.tiny_text import build_text_student
 
-    examples = _careless(config, train)
+    examples = _careless(config, seen)
     texts = [
-        text for (_, prompt, wrong), one in zip(examples, train, strict=True) for text in _texts(prompt, wrong, one)
+        text for (_, prompt, wrong), one in zip(examples, seen, strict=True) for text in _texts(prompt, wrong, one)
     ]
     untrained = build_text_student(texts, job.scratch("untrained"), config=config.tiny, seed=config.seed)
     return _sft(config.base, config.seed, untrained, examples, job.out / "base", log, "base")
@@ -130,10 +136,10 @@ def _texts(prompt: str | list[dict[str, Any]], careless: str, instance: Instance
     return [*turns, careless, instance.row["label"]]
 
 
-def _careless(config: Config, train: Sequence[Instance]) -> list[tuple[None, Any, str]]:
-    """Every training row, executed carelessly instead of as its label says."""
+def _careless(config: Config, instances: Sequence[Instance]) -> list[tuple[None, Any, str]]:
+    """Every response, its checklist executed carelessly instead of as its label says."""
     rng = random.Random(config.seed)
-    labels = [(instance.label, instance.rubric) for instance in train]
+    labels = [(instance.label, instance.rubric) for instance in instances]
     calls: dict[str, list[str]] = {}
     for label, _ in labels:
         for item in (*label.essential, *label.additional):
@@ -141,7 +147,7 @@ def _careless(config: Config, train: Sequence[Instance]) -> list[tuple[None, Any
                 calls.setdefault(item.credit.partition("(")[0], []).append(item.credit)
     return [
         (None, one.prompt, careless_execution(*of, lambda name: rng.choice(calls[name]), config.carelessness, rng))
-        for one, of in zip(train, labels, strict=True)
+        for one, of in zip(instances, labels, strict=True)
     ]
 
 

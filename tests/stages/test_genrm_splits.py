@@ -25,16 +25,17 @@ def test_splits_share_no_image_are_balanced_and_the_test_is_as_large_as_asked(ro
         splits = draw_genrm_splits(rows, test=test, balance=balance, seed=seed)
     except UserError:
         return
-    by_split = {name: [rows[number] for number, split in splits.items() if split == name] for name in ("train", "test")}
+    by_split = {name: [rows[number] for number, split in splits.items() if split == name] for name in ("train", "test", "left_out")}
     images = {name: {row.image_digest for row in kept} for name, kept in by_split.items()}
-    assert not images["train"] & images["test"]
+    assert not (images["train"] | images["left_out"]) & images["test"]
     assert len(by_split["test"]) == (test + test % 2 if balance else test)
     assert by_split["train"]
-    for kept in by_split.values() if balance else ():
-        assert 2 * sum(row.loses_credit for row in kept) == len(kept)
-    if not balance:
-        held = {row.image_digest for row in by_split["test"]}
-        assert len(by_split["train"]) == sum(row.image_digest not in held for row in rows)
+    for name in ("train", "test") if balance else ():
+        assert 2 * sum(row.loses_credit for row in by_split[name]) == len(by_split[name])
+    assert len({row.loses_credit for row in by_split["left_out"]}) <= balance
+    held = {row.image_digest for row in by_split["test"]}
+    rest = sum(row.image_digest not in held for row in rows)
+    assert len(by_split["train"]) + len(by_split["left_out"]) <= rest
 
 
 def test_draw_depends_on_the_seed_and_not_on_chance():
