@@ -42,18 +42,20 @@ NEEDS_OPTIONS = "which of these is right :"
 DUPLICATE_SHARE = 0.03
 """Rows that are there twice, the second time with other spaces and capitals."""
 RESPONSE_NOISE = Faults(
-    omits_big=0.03,
-    omits_small=0.06,
-    wrong_cell=0.04,
-    wrong_size=0.08,
-    wrong_colour=0.08,
-    wrong_shape=0.06,
-    invents=0.06,
-    misses_word=0.1,
-    misreads_word=0.15,
+    omits_small=0.04,
+    wrong_cell=0.02,
+    wrong_size=0.04,
+    wrong_colour=0.05,
+    wrong_shape=0.04,
+    stops_early=0.35,
+    misses_word=0.05,
+    misreads_word=0.05,
 )
-"""What the writers of the worked answers see wrongly."""
-UNSOUND_SHARE = 0.15
+"""What the writers of the worked answers see wrongly; in a third of them the last object is not reached."""
+GUESS_SHARE = 0.6
+"""Answers without a look at the picture: a box with a guess in it, and no step. They are the majority, so a student
+that learns from them guesses at first, and has something to unlearn."""
+UNSOUND_SHARE = 0.05
 """Worked answers whose box holds another answer than what was seen: right steps do not always end right."""
 
 _SCHEMA = pa.schema(
@@ -150,7 +152,11 @@ def _options(query: Query, answer: str, rng: random.Random) -> tuple[str, ...]:
 
 
 def _worked_answer(scene: Scene, query: Query, options: tuple[str, ...], rng: random.Random) -> str:
-    """How somebody with noisy sight answers; who finds no option that fits, guesses one."""
+    """How somebody with noisy sight answers, or guesses; who finds no option that fits, guesses one."""
+    if rng.random() < GUESS_SHARE:
+        right = answer_query(query, scene)
+        guess = rng.choice(options or (right, *other_answers(query, right)))
+        return f"\\boxed{{ {LETTERS[options.index(guess)] if options else guess} }}"
     seen = perceive(scene, RESPONSE_NOISE, rng)
     answer = answer_query(query, seen)
     boxed = None
