@@ -25,7 +25,10 @@ def test_splits_share_no_image_are_balanced_and_the_test_is_as_large_as_asked(ro
         splits = draw_genrm_splits(rows, test=test, balance=balance, seed=seed)
     except UserError:
         return
-    by_split = {name: [rows[number] for number, split in splits.items() if split == name] for name in ("train", "test", "left_out")}
+    by_split = {
+        name: [rows[number] for number, split in splits.items() if split == name]
+        for name in ("train", "test", "left_out")
+    }
     images = {name: {row.image_digest for row in kept} for name, kept in by_split.items()}
     assert not (images["train"] | images["left_out"]) & images["test"]
     assert len(by_split["test"]) == (test + test % 2 if balance else test)
