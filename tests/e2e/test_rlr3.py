@@ -1,0 +1,241 @@
+"""RLR³ in small, as a user runs it: every table and figure there and consistent, and requests that show no more than
+they may."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kills import continued_after, differing, products, run_with_kills, saved, there
+from scripted_server import ScriptedServer
+from small_rlr3 import TINY_RLR3, WORLD, recorded_world
+from tiny_run import Run, settings
+
+from rubricworks.data.tables import count_rows, read_rows, read_samples
+from rubricworks.evaluation.answer_summary import AnswerSummary, summarise_answers
+from rubricworks.evaluation.audit.figures import AuditFigures
+from rubricworks.evaluation.audit.values import FAILURE_MODES, SETTINGS
+from rubricworks.recipe_file import load_recipe
+from rubricworks.rubrics import Rubric, Scorecard
+from rubricworks.training.checkpoints import milestone_dirs
+from rubricworks.verifiers.boxed import score_answer
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
+
+KILLS = {
+    "train_rlr3": [("everything", saved("train_rlr3/checkpoint-1")), ("run", saved("train_rlr3/checkpoint-3"))],
+    "audit": [
+        ("stage", there("audit/candidates/pass-01/part-00001.parquet")),
+        ("everything", there("audit/part-00001.parquet")),
+    ],
+}
+IMAGES_FOR = {"question-opener", "checklist-writer-1", "checklist-writer-2", "checklist-writer-3", "checklist-merger"}
+SCORERS = {"scorer", "scorer-1", "scorer-2", "scorer-3"}
+VERIFIER_NAMES = {"expr_verify", "text_verify", "bbox_verify"}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> tuple[Path, str, list[dict[str, Any]]]:
+    """The run's folder, what it said, and every request for a chat."""
+    home = tmp_path_factory.mktemp("home")
+    with recorded_world(home / "world") as (door, environment):
+        arguments = ["rlr3-laptop", "--set", "world=null", *settings(TINY_RLR3), "--run", "whole"]
+        said = Run(home / "runs", *arguments, env=environment).finish()
+        return home / "runs" / "whole", said, requests(door)
+
+
+def requests(door: ScriptedServer) -> list[dict[str, Any]]:
+    return [chat.body for chat in door.chats]
+
+
+@pytest.fixture(scope="module")
+def run(finished) -> Path:
+    return finished[0]
+
+
+def figures(run: Path, place: str) -> Any:
+    return json.loads((run / place).read_text())
+
+
+def test_questions_are_split_checklists_written_and_filtered(run):
+    samples = {one.sample_id: one for one in read_samples(run / "open_questions")}
+    splits = Counter(one.split for one in samples.values())
+    assert splits["held_out"] >= 60
+    assert splits["warm_up"] >= 200
+    assert splits["train"] == 60
+    opened = figures(run, "offline_filter/statistics.json")
+    asked = [one for one in read_samples(run / "prepare_questions", "train") if one.options]
+    left = [one for one in samples.values() if one.split == "train" and one.options]
+    assert opened["mcq_converted"] == pytest.approx(len(left) / 60)
+    assert len(left) < len(asked)
+
+    rubrics = {
+        row["sample_id"]: Rubric.model_validate_json(row["rubric"]) for row in read_rows(run / "write_checklists")
+    }
+    assert rubrics.keys() <= {name for name, one in samples.items() if one.split != "warm_up"}
+    assert all(any(rubric.essential) for rubric in rubrics.values())
+    assert {one.verifier for rubric in rubrics.values() for one in rubric.criteria} >= {None, *VERIFIER_NAMES}
+    filtered = list(read_rows(run / "offline_filter"))
+    assert {row["sample_id"] for row in filtered} == {name for name in rubrics if samples[name].split == "train"}
+    assert all(row["kept"] == row["essential"] <= row["any"] for row in filtered)
+    assert opened["kept"] == sum(row["kept"] for row in filtered)
+
+
+@pytest.mark.parametrize("arm", ["train_rlr3", "train_rlvr"])
+def test_both_arms_are_trained_for_all_steps_on_what_the_filter_kept(run, arm):
+    rows = list(read_rows(run / arm / "rollouts"))
+    kept = {row["sample_id"] for row in read_rows(run / "offline_filter") if row["kept"]}
+    assert {row["sample_id"] for row in rows} <= kept
+    assert Counter(row["step"] for row in rows) == dict.fromkeys((1, 2, 3, 4), 16)
+    assert count_rows(run / arm / "scorecards") == 64
+    assert list(milestone_dirs(run / arm)) == [2, 4]
+    assert figures(run, f"{arm}/alarm.json") is None
+
+
+def test_rlvr_rewards_the_box_and_rlr3_more_than_that(run):
+    samples = {one.sample_id: one for one in read_samples(run / "open_questions", "train")}
+    for row in read_rows(run / "train_rlvr" / "rollouts"):
+        sample = samples[row["sample_id"]]
+        score = score_answer(row["response"], sample.answer, options=bool(sample.options))
+        assert row["reward"] == pytest.approx(score if row["tokens"] < 64 else 0)
+    cards = [Scorecard.model_validate_json(row["scorecard"]) for row in read_rows(run / "train_rlr3" / "scorecards")]
+    assert all(card.complete for card in cards)
+    verdicts = [verdict for card in cards for verdict in card.verdicts]
+    assert {bool(verdict.call) for verdict in verdicts} == {True, False}  # verified ones, and judged ones
+
+
+def test_evaluation_is_that_of_its_table_and_the_summary_and_the_promotion_say_the_same(run):
+    rows = list(read_rows(run / "evaluate_answers"))
+    held_out = {one.sample_id for one in read_samples(run / "open_questions", "held_out")}
+    models = {("base", 0), ("rlvr", 2), ("rlvr", 4), ("rlr3", 2), ("rlr3", 4)}
+    assert Counter((row["arm"], row["step"]) for row in rows) == dict.fromkeys(models, len(held_out))
+    assert {row["sample_id"] for row in rows} == held_out
+    answers = AnswerSummary.model_validate_json((run / "evaluate_answers" / "answers.json").read_bytes())
+    assert answers == summarise_answers(rows, seed=1)
+    assert set(answers.base.tasks) == {"box", "colour", "count", "relation", "word"}
+    best = milestone_dirs(run / "train_rlr3")[answers.best["rlr3"]]
+    assert (run / "evaluate_answers" / "model").resolve() == best.resolve()
+
+    summary = figures(run, "summary.json")
+    assert summary["macro"]["base"]["value"] == answers.base.macro.value
+    for arm in ("rlr3", "rlvr"):
+        assert summary["macro"][arm]["best"]["value"] == answers.of(arm).macro.value
+        assert summary["macro"][arm]["best_step"] == answers.best[arm]
+        assert summary["gains"][arm] == answers.gains[arm].model_dump()
+    promotion = figures(run, "promote/promotion.json")
+    assert promotion["passed"] == (answers.gains["rlr3"].low > 0)
+    assert summary["gate"] == "; ".join(promotion["reasons"])
+    assert summary["dead_letters"] == sum(count_rows(one.parent) for one in run.glob("*/dead_letters/manifest.json"))
+
+
+def test_reward_model_is_measured_at_three_points_and_a_judge_in_every_setting(run):
+    data = Counter(row["split"] for row in read_rows(run / "genrm_data"))
+    assert data["test"] >= 2
+    assert data["train"] >= 2
+    genrm = figures(run, "train_genrm/genrm.json")
+    assert genrm.keys() == {"base", "sft", "rlvr"}
+    for model in genrm:
+        assert genrm[model]["outputs"] == data["test"]
+        assert 0 <= genrm[model]["criterion_level"]["value"] <= 1
+    assert all((run / "train_genrm" / name / "config.json").is_file() for name in ("base/model", "sft/model", "model"))
+
+    audit = AuditFigures.model_validate_json((run / "audit" / "audit.json").read_bytes())
+    assert set(audit.settings) == set(SETTINGS)
+    responses = Counter((row["setting"], row["mode"]) for row in read_rows(run / "audit"))
+    for setting in SETTINGS:
+        assert responses[setting, "regular"] == data["test"]
+        assert sum(responses[setting, mode] for mode in FAILURE_MODES) == sum(
+            one.found for mode, one in audit.responses.items() if mode in FAILURE_MODES
+        )
+    summary = figures(run, "summary.json")
+    assert summary["genrm"]["rlvr"]["value"] == genrm["rlvr"]["criterion_level"]["value"]
+    default = audit.settings["text"]
+    assert default.keys() == {"regular", *FAILURE_MODES}
+    assert summary["audit"] == {mode: default[mode].average.value for mode in FAILURE_MODES if default[mode].average}
+
+
+def test_report_and_last_lines_tell_the_figures_and_the_ledger_has_every_stage(finished):
+    run, said, _ = finished
+    page = (run / "report.html").read_text()
+    assert page.lstrip().lower().startswith("<!doctype html>")
+    assert "http://" not in page.replace("http://www.w3.org", "").replace("http://127.0.0.1", "")
+    summary = figures(run, "summary.json")
+    base = f"{100 * summary['macro']['base']['value']:.1f}"
+    assert base in page
+    assert re.search(rf"base {base}\b.*RLVR .*RLR³ ", said)
+    assert said.rstrip().endswith(f"report: {run / 'report.html'}")
+    stages = {json.loads(line)["stage"] for line in (run / "ledger.jsonl").read_text().splitlines()}
+    assert stages == load_recipe(run / "recipe.yaml").stage_configs().keys()
+
+
+def content(body: dict[str, Any]) -> str:
+    parts = body["messages"][1]["content"]  # after it come repair turns
+    return parts if isinstance(parts, str) else "\n".join(part["text"] for part in parts if part["type"] == "text")
+
+
+def checklist(body: dict[str, Any]) -> list[dict[str, str]]:
+    parts = json.loads(content(body).split("<checklist>\n")[1].split("\n</checklist>")[0])
+    return [item for items in parts.values() for item in items]
+
+
+def test_no_target_and_no_image_reaches_a_request_for_grading(finished):
+    _, _, bodies = finished
+    grading = [body for body in bodies if body["model"] in SCORERS]
+    assert {body["model"] for body in grading} == SCORERS
+    items = [item for body in grading for item in checklist(body)]
+    for body in grading:
+        assert "image_url" not in json.dumps(body)
+        assert "target" not in json.dumps(body)
+    references = {item["reference"] for item in items}
+    assert references >= VERIFIER_NAMES
+    assert not any("(" in reference for reference in references)
+
+
+def test_images_go_to_those_who_write_and_to_the_audited_judge_in_one_setting_alone(finished):
+    run, _, bodies = finished
+    seen = Counter(body["model"] for body in bodies if "image_url" in json.dumps(body))
+    assert seen.keys() == IMAGES_FOR | {"weak-scorer"}
+    audited = [body for body in bodies if body["model"] == "weak-scorer"]
+    each = sum(row["setting"] == "text" for row in read_rows(run / "audit"))
+    assert seen["weak-scorer"] >= each
+    with_targets = [body for body in audited if any("target=" in item["reference"] for item in checklist(body))]
+    assert 0 < len(with_targets) < len(audited) / 2
+    assert not any("image_url" in json.dumps(body) for body in with_targets)
+
+
+def test_judge_of_answers_sees_question_reference_and_final_answer_alone(finished):
+    run, _, bodies = finished
+    references = {one.answer for one in read_samples(run / "open_questions", "held_out")}
+    asked = [content(body) for body in bodies if body["model"] == "answer-judge"]
+    assert asked
+    for text in asked:
+        found = re.fullmatch(
+            r"<question>\n(.*)\n</question>\n\n<reference>\n(.*)\n</reference>\n\n<answer>\n(.*)\n</answer>", text
+        )
+        assert found
+        assert found[2] in references
+        assert "boxed" not in found[3]
+
+
+def test_killed_in_policy_and_audit_and_resumed_it_ends_as_the_run_that_was_never_stopped(run, tmp_path_factory):
+    """This one starts the recipe's own world, which is the same: it must make the same of it."""
+    folder = tmp_path_factory.mktemp("runs") / "cut"
+    output = run_with_kills(folder, ["rlr3-laptop", *settings(WORLD | TINY_RLR3), "--run", "cut"], KILLS)
+    stages = [stage for stage in load_recipe(run / "recipe.yaml").stage_configs() if stage != "rlr3_report"]
+    expected = products(run, stages)
+    assert {"train_rlr3/model/model.safetensors", "audit/part-00003.parquet", "evaluate_answers/answers.json"} <= (
+        expected.keys()
+    )
+    assert differing(products(folder, stages), expected) == []
+    assert continued_after("policy", output) == [1, 3]
+    same = [
+        {name: one[name] for name in one if name not in ("seconds", "run", "simulated")}
+        for one in map(summary_of, (run, folder))
+    ]
+    assert same[0] == same[1]
+
+
+def summary_of(run: Path) -> dict[str, Any]:
+    return figures(run, "summary.json")
