@@ -39,7 +39,7 @@ smoke: $(VENV)/installed  ## A minute of every other recipe for laptops
 	$(RUN) rubricworks.cli run rubicap-laptop --set world.scenes=400 --set data.held_out=32 --set data.warm_up=200 \
 	  --set warm_up.sft.steps=40 --set policy.steps=8 --set policy.probe_every=4
 	$(RUN) rubricworks.cli run rlr3-laptop --set world.scenes=300 --set data.held_out=60 --set data.warm_up=200 \
-	  --set data.max_train=60 --set warm_up.sft.steps=30 --set genrm_data.test=4 --set genrm.base.steps=20 \
+	  --set data.max_train=60 --set warm_up.sft.steps=30 --set genrm_data.test=40 --set genrm_data.balance=false --set genrm.base.steps=20 \
 	  --set genrm.sft.steps=20 --set genrm.rlvr.steps=2 --set genrm.rlvr.prompts_per_step=2 --set audit.per_category=1 \
 	  --set policy.steps=4 --set policy.milestone_every=2
 

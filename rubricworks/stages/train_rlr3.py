@@ -15,7 +15,7 @@ from rubricworks.llm import Endpoint
 from rubricworks.stages.config import StageConfig
 from rubricworks.stages.job import Job
 from rubricworks.stages.policy_training import DeadLetters, train, training_dataset
-from rubricworks.training.config import PolicyConfig
+from rubricworks.training.config import AlarmConfig, PolicyConfig
 
 
 class Options(StageConfig, PolicyConfig):
@@ -30,6 +30,8 @@ class Options(StageConfig, PolicyConfig):
     loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo", "group_token_mean"] = "group_token_mean"
     save_every: int = Field(100, ge=1)
     milestone_every: int = Field(100, ge=0)
+    alarm: AlarmConfig = AlarmConfig(growth=4.0)
+    """Answers that are worked out at last grow longer for good; four times is another matter."""
 
     def policy_config(self) -> PolicyConfig:
         return PolicyConfig(**{name: getattr(self, name) for name in PolicyConfig.model_fields})
