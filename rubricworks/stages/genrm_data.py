@@ -2,7 +2,8 @@
 
 Every teacher executes the rubric of every response; the label is the median per criterion. Then the data is balanced by
 whether any criterion loses credit, and split so that no sample and no image is on both sides. Responses to train on
-that balancing leaves out stay in the table under the split `left_out`; `statistics.json` is the paper's Table 3.
+that balancing leaves out stay in the table under the split `left_out`; `statistics.json` is the paper's Table 3. The
+table `labelled` beside it holds every labelled response, before the draw.
 """
 
 import asyncio

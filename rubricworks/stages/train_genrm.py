@@ -4,6 +4,7 @@ Beside `model`, the trained one, stand its base and the SFT baseline, what all t
 rollouts of the training, and `genrm.json`: the paper's Table 4. A student that is a model folder or a Hub name is its
 own base. `student: tiny_text` builds a small text model, and `base` teaches it careless executions: that plays the part
 of a general instruct model on a laptop, is ours and not the paper's, and its figures say nothing about real models.
+Labels have no reasoning in them, so the SFT baseline learns to leave `thought` and `rationale` empty.
 """
 
 import asyncio
