@@ -29,6 +29,7 @@ def test_the_laptop_recipe_is_listed_with_what_it_is(tell):
 
 def test_a_dry_run_counts_every_call_of_the_laptop_recipe_and_runs_nothing(tell, tmp_path):
     small = ["world.scenes=300", "data.held_out=60", "data.warm_up=200", "data.max_train=100", "policy.steps=40"]
+    small += ["genrm_data.responses_each=3", "genrm_data.test=300"]
     told = tell("run", "rlr3-laptop", "--dry-run", *(part for one in small for part in ("--set", one)))
     assert told.code == 0, told
     calls = {(f[0], f[3]): int(f[1].replace(",", "")) for line in told.out.splitlines() if len(f := columns(line)) > 4}
@@ -137,7 +138,7 @@ def save(recipe: Recipe, run: Path) -> Path:
 
 def test_continuing_a_run_with_a_wrong_override_or_a_wrong_name_is_refused_before_anything_runs(tell, tmp_path):
     run = tmp_path / "runs" / "mine"
-    save(load_recipe(recipe_path("rlr3-laptop")), run)
+    save(load_recipe(recipe_path("rlr3-laptop"), ["policy.steps=100"]), run)
     told = tell("run", "--resume", "mine", "--set", "policy.milestone_every=30")
     assert (told.code, told.err.count("\n")) == (2, 1)
     assert "recipe.yaml:" in told.err
