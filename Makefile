@@ -21,11 +21,11 @@ $(VENV)/installed: pyproject.toml constraints.txt
 demo: $(VENV)/installed  ## The whole loop on this machine: images in, a better captioner and a report out
 	$(RUN) rubricworks.cli run quickstart
 
-test: $(VENV)/installed  ## Every test
-	$(RUN) pytest
+test: test-fast  ## Every test
+	$(RUN) pytest -m e2e
 
 test-fast: $(VENV)/installed  ## Without the end-to-end tests
-	$(RUN) pytest -m 'not e2e'
+	$(RUN) pytest -m 'not e2e' -n auto --dist worksteal
 
 conformance: $(VENV)/installed  ## Reference cases of other implementations
 	$(RUN) pytest tests/conformance -q
@@ -42,6 +42,8 @@ smoke: $(VENV)/installed  ## A minute of every other recipe for laptops
 	  --set data.max_train=60 --set warm_up.sft.steps=30 --set genrm_data.test=40 --set genrm_data.balance=false --set genrm.base.steps=20 \
 	  --set genrm.sft.steps=20 --set genrm.rlvr.steps=2 --set genrm.rlvr.prompts_per_step=2 --set audit.per_category=1 \
 	  --set policy.steps=4 --set policy.milestone_every=2
+	$(RUN) rubricworks.cli run balcaprl-laptop --set world.scenes=300 --set data.held_out=32 --set data.warm_up=200 \
+	  --set warm_up.sft.steps=40 --set policy.steps=6
 
 bench: bench-start bench-reward bench-grading bench-attacks bench-verifiers  ## Every benchmark
 

@@ -8,12 +8,13 @@ started and listened to is ours (`StageTask`). A run's folder gets `logs/` (one 
 """
 
 import contextlib
+import copy
 import json
 import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,7 +31,9 @@ from rubricworks.pipelines.guard import Guard
 from rubricworks.pipelines.stage_process import StageExit, run_stage_process
 
 
-def run_local(pipeline_func: BaseComponent, arguments: dict[str, str], *, run: Path) -> None:
+def run_local(
+    pipeline_func: BaseComponent, arguments: dict[str, str], *, run: Path, without: Collection[str] = ()
+) -> None:
     """Run every stage to its end; progress appears on standard error, each line under the name of its stage.
 
     One at a time in a process: `kfp.local` keeps its settings in globals.
@@ -39,9 +42,11 @@ def run_local(pipeline_func: BaseComponent, arguments: dict[str, str], *, run: P
         pipeline_func: a function decorated with `dsl.pipeline`.
         arguments: the pipeline's parameters.
         run: the run's folder; its name is the run's id.
+        without: stages that are left out; only such whose outputs no other stage takes.
     Raises:
         UserError: a stage failed; says which, why, and how to continue.
     """
+    pipeline_func = _left_out(pipeline_func, without)
     (run / "logs").mkdir(parents=True, exist_ok=True)
     shutil.rmtree(run / "kfp", ignore_errors=True)
     stages = [name.replace("-", "_") for name in pipeline_func.pipeline_spec.root.dag.tasks]
@@ -54,6 +59,17 @@ def run_local(pipeline_func: BaseComponent, arguments: dict[str, str], *, run: P
                 if session.failed is None:
                     raise
                 raise UserError(session.explain(*session.failed)) from error
+
+
+def _left_out(pipeline_func: BaseComponent, without: Collection[str]) -> BaseComponent:
+    """The pipeline without some of its stages, and itself as it was."""
+    rest = copy.deepcopy(pipeline_func)
+    tasks = rest.pipeline_spec.root.dag.tasks
+    for name in [name for name in tasks if name.replace("-", "_") in without]:
+        del tasks[name]
+    if orphans := [name for name, task in tasks.items() if not set(task.dependent_tasks) <= tasks.keys()]:
+        raise ValueError(f"{', '.join(orphans)}: takes what was left out; leave it out too")
+    return rest
 
 
 @dataclass

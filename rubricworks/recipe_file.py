@@ -1,18 +1,20 @@
-"""Recipes as files: found by name or path, overridden by `--set`, read with errors that name file, line and field."""
+"""Recipes as files: found by name or path, overridden by `--set`, read with errors that name file, line and field.
+
+A recipe may name arms, each a few fields with other values. All of them are checked whenever the file is read.
+"""
 
 import difflib
-import json
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from rubricworks.errors import UserError
 from rubricworks.recipe import RECIPES, Recipe
+from rubricworks.recipe_mistakes import explain, line_of, mistakes
 
 
 def recipe_path(name: str) -> Path:
@@ -35,11 +37,12 @@ def built_in_recipes() -> list[Path]:
     return sorted(folder.glob("*.yaml"))
 
 
-def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
+def load_recipe(path: Path, overrides: Sequence[str] = (), *, arm: str | None = None) -> Recipe:
     """Read and check a recipe.
 
     Args:
-        overrides: `a.b=c` each, the value as YAML; they win over the file.
+        overrides: `a.b=c` each, the value as YAML; they win over the file and over the arm.
+        arm: the name of one of the recipe's arms.
     Raises:
         UserError: with file and line, for all mistakes at once.
     """
@@ -55,20 +58,68 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         raise UserError(f"{where}: not YAML: {getattr(error, 'problem', None) or error}") from error
     if not isinstance(data, dict):
         raise UserError(f"{path}: a recipe is a mapping such as `name: quickstart`; this is {type(data).__name__}")
+    _check_arms(path, tree, data)
+    if arm is not None:
+        data = _with_arm(path, data, arm)
     for override in overrides:
         _apply(data, override)
     kind = _kind(path, tree, data.get("pipeline", next(iter(RECIPES))))
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        raise UserError("\n".join(_explain(path, tree, kind, item) for item in _mistakes(error))) from error
+        raise UserError("\n".join(explain(path, tree, kind, item) for item in mistakes(error))) from error
 
 
-def _mistakes(error: ValidationError) -> list[Any]:
-    """Without lists that seem too short because one of their items is wrong."""
-    items = error.errors()
-    within = {item["loc"][:end] for item in items for end in range(len(item["loc"]))}
-    return [item for item in items if item["type"] != "too_short" or item["loc"] not in within]
+def _arms(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Those that are written as arms; what else stands there is a mistake that the recipe's own check finds."""
+    arms = data.get("arms")
+    arms = arms if isinstance(arms, dict) else {}
+    return {name: changes for name, changes in arms.items() if isinstance(name, str) and isinstance(changes, dict)}
+
+
+def _with_arm(path: Path, data: dict[str, Any], arm: str) -> dict[str, Any]:
+    """The recipe with an arm's values."""
+    arms = _arms(data)
+    if arm not in arms:
+        close = difflib.get_close_matches(arm, arms, 1)
+        there = f"there are {', '.join(arms)}" if arms else "it has none"
+        raise UserError(f"{path}: no arm {arm!r}; {f'did you mean {close[0]}?' if close else there}")
+    changed = {**_unshared(data), "arm": arm}
+    for key, value in arms[arm].items():
+        _set(changed, str(key), _unshared(value), f"arms.{arm}: {key}")
+    return changed
+
+
+def _check_arms(path: Path, tree: yaml.Node | None, data: dict[str, Any]) -> None:
+    """Every arm makes a recipe that can be run, unless the file itself does not."""
+    if not (arms := _arms(data)):
+        return
+    kind = _kind(path, tree, data.get("pipeline", next(iter(RECIPES))))
+    said: list[str] = []
+    for name, changes in arms.items():
+        try:
+            kind.model_validate(_with_arm(path, data, name))
+        except UserError as error:
+            said.append(f"{path}:{line_of(tree, ['arms', name])}: {error}")
+        except ValidationError as error:
+            if not said and not _is_valid(kind, data):
+                return
+            for item in mistakes(error):
+                field = ".".join(map(str, item["loc"]))
+                key = next((key for key in changes if f"{field}.".startswith(f"{key}.")), None)
+                where = f"{path}:{line_of(tree, ['arms', name, *([key] if key else [])])}"
+                mistake = explain(path, tree, kind, item).removeprefix(f"{path}:").partition(": ")[2]
+                said.append(f"{where}: arms.{name}: {mistake}")
+    if said:
+        raise UserError("\n".join(said))
+
+
+def _is_valid(kind: type[Recipe], data: dict[str, Any]) -> bool:
+    try:
+        kind.model_validate(data)
+    except ValidationError:
+        return False
+    return True
 
 
 def _kind(path: Path, tree: yaml.Node | None, pipeline: Any) -> type[Recipe]:
@@ -76,7 +127,7 @@ def _kind(path: Path, tree: yaml.Node | None, pipeline: Any) -> type[Recipe]:
         return RECIPES[pipeline]
     close = difflib.get_close_matches(str(pipeline), RECIPES, 1)
     hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(RECIPES)}"
-    raise UserError(f"{path}:{_line(tree, ['pipeline'])}: pipeline: no pipeline {pipeline!r}; {hint}")
+    raise UserError(f"{path}:{line_of(tree, ['pipeline'])}: pipeline: no pipeline {pipeline!r}; {hint}")
 
 
 def _unshared(value: Any) -> Any:
@@ -87,93 +138,33 @@ def _unshared(value: Any) -> Any:
 
 
 def _apply(data: dict[str, Any], override: str) -> None:
-    key, equals, value = override.partition("=")
+    key, equals, text = override.partition("=")
     if not equals or not key.strip():
         raise UserError(f"--set {override}: write it as section.field=value")
-    *parents, last = key.strip().split(".")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UserError(f"--set {override}: {text!r} is not a YAML value") from error
+    _set(data, key.strip(), value, f"--set {override}")
+
+
+def _set(data: dict[str, Any], key: str, value: Any, said: str) -> None:
+    """Put a value at `a.b.c`, making the sections that are not there; `said` names the change in a mistake."""
+    *parents, last = key.split(".")
     place: Any = data
     for parent in parents:
-        step = _step(place, parent, override)
+        step = _step(place, parent, said)
         if isinstance(place, dict) and not isinstance(place.get(step), dict | list):
             place[step] = {}
         place = place[step]
-    try:
-        place[_step(place, last, override)] = yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise UserError(f"--set {override}: {value!r} is not a YAML value") from error
+    place[_step(place, last, said)] = value
 
 
-def _step(place: Any, part: str, override: str) -> str | int:
-    """What `part` of an override's path is in a section, or in a list."""
+def _step(place: Any, part: str, said: str) -> str | int:
+    """What `part` of a path is in a section, or in a list."""
     if isinstance(place, dict):
         return part
     if isinstance(place, list) and part.isdigit() and int(part) < len(place):
         return int(part)
     there = f"a list, numbered 0 to {len(place) - 1}" if isinstance(place, list) else "no section"
-    raise UserError(f"--set {override}: no {part!r} here; this is {there}")
-
-
-def _explain(path: Path, tree: yaml.Node | None, kind: type[Recipe], item: Any) -> str:
-    loc = [part for part in item["loc"] if not _is_branch(part)]
-    field = ".".join(map(str, loc)) or "recipe"
-    where = f"{path}:{_line(tree, loc)}"
-    if item["type"] == "extra_forbidden":
-        known = _fields_at(kind, loc[:-1])
-        close = difflib.get_close_matches(str(loc[-1]), known, 1)
-        hint = f"did you mean {close[0]}?" if close else f"the fields there are {', '.join(known)}"
-        return f"{where}: {field}: no such field; {hint}"
-    if item["type"] == "missing":
-        return f"{where}: {field} is missing; add it"
-    message = item["msg"].removeprefix("Value error, ")
-    first, *inner = message.split(" ", 1)[0].split(".")
-    if first in _fields_at(kind, loc):  # a check of the section that is about this one field
-        return f"{path}:{_line(tree, [*loc, first, *inner])}: {'.'.join(map(str, [*loc, message]))}"
-    given = item["input"]
-    shown = f" (given: {json.dumps(given)})" if isinstance(given, str | int | float | bool) else ""
-    return f"{where}: {field}: {message}{shown}"
-
-
-def _is_branch(part: Any) -> bool:
-    """Pydantic puts the names of union members into error locations."""
-    return isinstance(part, str) and (part in ("none", "str") or "[" in part or part[:1].isupper())
-
-
-def _line(node: yaml.Node | None, loc: Sequence[Any]) -> int:
-    """Line of the deepest part of the location that the file has."""
-    line = 1
-    for part in loc:
-        if isinstance(node, yaml.MappingNode):
-            found = next(((k, v) for k, v in node.value if k.value == str(part)), None)
-            if found is None:
-                break
-            line, node = found[0].start_mark.line + 1, found[1]
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-            node = node.value[part]
-            line = node.start_mark.line + 1
-        else:
-            break
-    return line
-
-
-def _fields_at(recipe: type[Recipe], loc: Sequence[Any]) -> list[str]:
-    kinds: list[Any] = [recipe]
-    for part in loc:
-        models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
-        kinds = _unwrap(
-            [model.model_fields[part].annotation for model in models if part in model.model_fields]
-            if isinstance(part, str)
-            else kinds
-        )
-    return sorted(
-        {name for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel) for name in kind.model_fields}
-    )
-
-
-def _unwrap(kinds: Sequence[Any]) -> list[Any]:
-    flat: list[Any] = []
-    for kind in kinds:
-        if get_origin(kind) in (Union, UnionType, tuple, list):
-            flat += _unwrap(get_args(kind))
-        else:
-            flat.append(kind)
-    return flat
+    raise UserError(f"{said}: no {part!r} here; this is {there}")

@@ -7,7 +7,6 @@ TRL keeps out of the baseline and the loss. `GroupReward` is RLR³'s: its reward
 """
 
 import asyncio
-import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -15,12 +14,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from rubricworks.adapters.rows import completion_text, image_bytes
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.grading import Grader
 from rubricworks.grading.boxed import BoxedGrader
+from rubricworks.grading.requests import target_in_words
 from rubricworks.rewards import format_mask, group_rewards, weighted_reward
-from rubricworks.rubrics import Rubric, Scorecard
+from rubricworks.rubrics import Criterion, Rubric, Scorecard
 
 Reduce = Callable[[Sequence[float | None], Sequence[float]], float | None]
 """Credits and weights of one scorecard to a reward; None where it could not be judged."""
@@ -51,7 +52,7 @@ class RubricReward:
         samples = self._samples(prompts, len(completions), columns)
         self.scorecards = await asyncio.gather(
             *(
-                self.grader.grade(sample, _text(completion), rubric)
+                self.grader.grade(sample, completion_text(completion), rubric)
                 for sample, completion, rubric in zip(samples, completions, rubrics, strict=True)
             )
         )
@@ -75,9 +76,9 @@ class RubricReward:
         images = [b""] * count
         if self.grader.exposure == "image":
             pixels = columns.get("image") or columns.get("images") or [None] * count
-            images = [_image_bytes(value, name) for value, name in zip(pixels, names, strict=True)]
+            images = [image_bytes(value, name) for value, name in zip(pixels, names, strict=True)]
         return [
-            Sample(sample_id=str(name), image=image, prompt=_text(prompt), question=question)
+            Sample(sample_id=str(name), image=image, prompt=completion_text(prompt), question=question)
             for name, image, prompt, question in zip(names, images, prompts, questions, strict=True)
         ]
 
@@ -151,38 +152,18 @@ class GroupReward(RubricReward):
             ends
             and format_mask(
                 card.response,
-                allowed=[sample.question or sample.prompt, *(criterion.reference for criterion in rubric.criteria)],
+                allowed=[sample.question or sample.prompt, *map(_ground_truth, rubric.criteria)],
             )
             for ends, card, sample, rubric in zip(in_time, self.scorecards, samples, rubrics, strict=True)
         ]
+
+
+def _ground_truth(criterion: Criterion) -> str:
+    """In words: the name of a verifier is English in every language."""
+    return criterion.reference if criterion.verifier is None else target_in_words(criterion.reference)
 
 
 @lru_cache(maxsize=4096)
 def _parse_rubric(text: str) -> Rubric:
     """A group shares its rubric, and an epoch comes back to it."""
     return Rubric.model_validate_json(text)
-
-
-def _text(completion: Any) -> str:
-    """What the policy wrote: a string, or the text of its last message in conversational form."""
-    if isinstance(completion, str):
-        return completion
-    content = completion[-1]["content"] if completion else ""
-    if isinstance(content, str):
-        return content
-    return "".join(part.get("text") or "" for part in content or [] if part.get("type") == "text")
-
-
-def _image_bytes(pixels: Any, sample_id: str) -> bytes:
-    """PNG or JPEG bytes of what a dataset holds: bytes, a `{"bytes": …}` record, a PIL image, or a list of one."""
-    if isinstance(pixels, list | tuple) and len(pixels) == 1:
-        pixels = pixels[0]
-    if isinstance(pixels, Mapping):
-        pixels = pixels.get("bytes")
-    if isinstance(pixels, bytes):
-        return pixels
-    if hasattr(pixels, "save"):
-        encoded = io.BytesIO()
-        pixels.convert("RGB").save(encoded, format="PNG")
-        return encoded.getvalue()
-    raise UserError(f"sample {sample_id}: the judge is to see the image, and the row's image column holds none")

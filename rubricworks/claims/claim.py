@@ -5,7 +5,8 @@ the claim
 
     holds          if the whole interval is on the claimed side of the bound
     does not hold  if the whole interval is on the other side
-    inconclusive   otherwise; always so with fewer than two seeds, which have no interval
+    inconclusive   otherwise; always so with one seed, which has no interval
+    not measured   if no seed has a number
 
     rule       claimed side            other side              the paper says, for example
     greater    above 0                 0 or below              better than
@@ -23,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.claims.t_interval import t_interval
 
-Verdict = Literal["holds", "does not hold", "inconclusive"]
+Verdict = Literal["holds", "does not hold", "inconclusive", "not measured"]
 Rule = Literal["greater", "not_worse", "within"]
 _DIGITS = 12
 """0.95 - 0.96 is below -0.01 in floating point, and a margin is a bound."""
@@ -91,7 +92,7 @@ def finding(claim: Claim, observed: Mapping[int, Observed]) -> Finding:
         mean=mean(known) if known else None,
         low=low,
         high=high,
-        verdict=_verdict(claim, low, high),
+        verdict=_verdict(claim, low, high) if known else "not measured",
         notes={seed: one.note for seed, one in observed.items() if one.note},
     )
 

@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from rubricworks.claims.claim import Finding
-from rubricworks.claims.report import MIDDLE, RULES, SIMULATED, ClaimsReport, bound_text, interval_text
+from rubricworks.claims.report import RULES, SIMULATED, ClaimsReport, bound_text, interval_text
 from rubricworks.reports.rendering import render
 
 _ROOM = 0.08
@@ -46,7 +46,6 @@ def claims_page(report: ClaimsReport) -> str:
         sources=sources,
         simulated=SIMULATED,
         rules=RULES,
-        middle=MIDDLE,
     )
 
 
@@ -73,7 +72,7 @@ def whisker(finding: Finding) -> Whisker:
 
 
 def _row(finding: Finding) -> Row:
-    mood = {"holds": "good", "does not hold": "bad", "inconclusive": "open"}[finding.verdict]
+    mood = {"holds": "good", "does not hold": "bad", "inconclusive": "open", "not measured": "open"}[finding.verdict]
     return Row(finding, whisker(finding), bound_text(finding.claim), interval_text(finding), mood)
 
 

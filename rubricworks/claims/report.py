@@ -18,12 +18,9 @@ SIMULATED = (
 RULES = (
     "Each seed gives one number for each claim. A claim holds if the whole 95 % t interval of the mean over seeds is "
     "on the claimed side, does not hold if the whole interval is on the other side, and is inconclusive otherwise, "
-    "also if fewer than two seeds have a number. Each claim is judged by itself: of twenty true null differences, one "
-    "leaves its interval by chance. Shares are between 0 and 1: 0.01 is one percentage point."
-)
-MIDDLE = (
-    "Figure 2: the middle milestone is the last one at or before half of the steps. Best milestones are chosen on the "
-    "held-out questions themselves, as in the paper, which flatters both arms."
+    "also if only one seed has a number; without any it is not measured. Each claim is judged by itself: of twenty "
+    "true null differences, one leaves its interval by chance. Shares are between 0 and 1: 0.01 is one percentage "
+    "point."
 )
 
 
@@ -39,6 +36,8 @@ class ClaimsReport(BaseModel):
     version: str
     """Of rubricworks."""
     findings: tuple[Finding, ...]
+    notes: tuple[str, ...] = ()
+    """What a reader must know of this paper's claims."""
 
     @property
     def counts(self) -> dict[Verdict, int]:
@@ -49,9 +48,11 @@ class ClaimsReport(BaseModel):
     def headline(self) -> str:
         counts = self.counts
         not_held = f"{counts['does not hold']} {'does' if counts['does not hold'] == 1 else 'do'} not"
+        unknown = f", {counts['not measured']} not measured" if counts["not measured"] else ""
+        too_few = " One seed has no interval; take two or more." if len(self.seeds) < 2 else ""
         return (
             f"{len(self.findings)} claims over {_seeds(self.seeds)}: {counts['holds']} hold, {not_held}, "
-            f"{counts['inconclusive']} inconclusive."
+            f"{counts['inconclusive']} inconclusive{unknown}.{too_few}"
         )
 
 
@@ -84,7 +85,7 @@ def markdown(report: ClaimsReport) -> str:
         lines.append(_line([*cells, f"**{one.verdict}**"]))
     if missing := _missing(report):
         lines += ["", "Without a number:", "", *(f"- {one}" for one in missing)]
-    return "\n".join([*lines, "", RULES, "", MIDDLE, ""])
+    return "\n".join([*lines, *(line for rule in (RULES, *report.notes) for line in ("", rule)), ""])
 
 
 def text(report: ClaimsReport) -> str:

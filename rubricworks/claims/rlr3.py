@@ -30,6 +30,10 @@ _RAISES = {
     "unverified": ("verifiers reduce exploitable false positives", ("no_final_answer", "adversarial")),
 }
 """Setting → what section 5.5 says of it, and the failure modes whose false-positive rate it raises."""
+NOTES = (
+    "Figure 2: the middle milestone is the last one at or before half of the steps. Best milestones are chosen on the "
+    "held-out questions themselves, as in the paper, which flatters both arms.",
+)
 _SAME = 0.03
 _NOT_WORSE = 0.01
 

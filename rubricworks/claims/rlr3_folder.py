@@ -8,13 +8,13 @@ from typing import NamedTuple, TypeVar
 from pydantic import BaseModel, RootModel
 
 from rubricworks.claims.rlr3_rewards import Group
+from rubricworks.claims.settings import read_settings
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.answer_summary import AnswerSummary
 from rubricworks.evaluation.audit.figures import AuditFigures
 from rubricworks.evaluation.genrm_report import GenrmReport
 from rubricworks.recipe import Rlr3Recipe
-from rubricworks.recipe_file import load_recipe
 from rubricworks.reports.run_folder import read_value
 from rubricworks.rubrics import Rubric, Scorecard
 
@@ -66,17 +66,6 @@ def read_figures(run: Path) -> Figures:
     return Figures(genrm, _read(run / _AUDIT, AuditFigures), answers, tuple(_groups(run)))
 
 
-def read_settings(run: Path) -> Rlr3Recipe:
-    """The recipe that the run was made with."""
-    path = run / "recipe.yaml"
-    if not path.is_file():
-        raise UserError(f"{run}: there is no run here (no recipe.yaml); run it, or leave this seed out")
-    recipe = load_recipe(path)
-    if not isinstance(recipe, Rlr3Recipe):
-        raise UserError(f"{path}: a recipe of the pipeline {recipe.pipeline}, not of rlr3; give another folder")
-    return recipe
-
-
 def _read(path: Path, kind: type[_Value]) -> _Value:
     value = read_value(path, kind)
     if value is None:
@@ -85,7 +74,9 @@ def _read(path: Path, kind: type[_Value]) -> _Value:
 
 
 def _groups(run: Path) -> Iterator[Group]:
-    size = read_settings(run).policy.group_size
+    recipe = read_settings(run, "rlr3")
+    assert isinstance(recipe, Rlr3Recipe)
+    size = recipe.policy.group_size
     rubrics = {
         row["sample_id"]: Rubric.model_validate_json(row["rubric"])
         for row in read_rows(run / _RUBRICS, columns=["sample_id", "rubric"])

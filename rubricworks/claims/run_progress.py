@@ -1,14 +1,15 @@
 """How far a run is that another process makes, from what it has left in its folder so far."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from statistics import mean
 
-from rubricworks.claims.rlr3_folder import RECIPE, is_finished
+from rubricworks.claims.planned import PlannedRun
 from rubricworks.recipe_file import load_recipe, recipe_path
 from rubricworks.reports.formats import duration
 from rubricworks.reports.run_folder import read_ledger
+from rubricworks.stages.reuse import OF_THEIR_RUN
 
 _TAIL = 4096
 _WIDTH = 80
@@ -20,12 +21,13 @@ def stage_now(run: Path) -> str:
     return max(logs, key=lambda path: path.stat().st_mtime_ns).stem if logs else "starting"
 
 
-def state_line(run: Path, log: Path) -> str:
+def state_line(run: PlannedRun) -> str:
     """The stage now, how many are done, and the last that the run said."""
-    stage, done = stage_now(run), len(list(run.glob("*/done.json")))
-    said = last_words(log)
+    stage, done = stage_now(run.folder), len(list(run.folder.glob("*/done.json")))
+    said = last_words(run.log)
     said = said.partition("|")[2].strip() if said.startswith(stage) else ""
-    return f"{stage} ({done} of {_stages()} stages done)" + (f" {said[:_WIDTH]}" if said else "")
+    stages = _stages(run.recipe, run.arm)
+    return f"{stage} ({done} of {stages} stages done)" + (f" {said[:_WIDTH]}" if said else "")
 
 
 def last_words(log: Path) -> str:
@@ -38,10 +40,15 @@ def last_words(log: Path) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
 
 
-def time_left(run: Path, folders: Mapping[int, Path]) -> str:
-    """What this run still takes by the stages of those that are finished; nothing is said before one is."""
-    here = _seconds(run)
-    finished = [seconds for folder in folders.values() if is_finished(folder) and (seconds := _seconds(folder))]
+def time_left(run: PlannedRun, runs: Sequence[PlannedRun]) -> str:
+    """What it still takes by the stages of those of its kind that are finished; nothing is said before one is.
+
+    Arms are of one kind, whichever they are: they share what is long before the training.
+    """
+    here = _seconds(run.folder)
+    others = [one for one in runs if one.folder != run.folder and one.is_finished]
+    alike = [one for one in others if (one.arm is None) == (run.arm is None)]
+    finished = [seconds for one in alike if (seconds := _seconds(one.folder))]
     if not finished:
         return ""
     left = mean(sum(took for stage, took in seconds.items() if stage not in here) for seconds in finished)
@@ -54,5 +61,6 @@ def _seconds(run: Path) -> dict[str, float]:
 
 
 @cache
-def _stages() -> int:
-    return len(load_recipe(recipe_path(RECIPE)).stage_configs())
+def _stages(recipe: str, arm: str | None) -> int:
+    stages = load_recipe(recipe_path(recipe)).stage_configs().keys()
+    return len(stages if arm is None else stages - OF_THEIR_RUN)

@@ -1,7 +1,7 @@
-"""One run for each seed, made as a user makes it: `rubricworks run rlr3-laptop`, a few at a time.
+"""Runs in processes of their own, a few at a time, each made as a user makes it: `rubricworks run`.
 
-All arms of a seed are in one run, so they share its world, its warm-up and its kept answers. What is finished is not
-run again, what was interrupted goes on; `seed-N.log` beside a run's folder holds what it said.
+What is finished is not run again, what was interrupted goes on, and an arm waits until the run that it shares its work
+with is finished. `NAME.log` beside a run's folder holds what it said.
 """
 
 import os
@@ -9,12 +9,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from rubricworks.claims.rlr3_folder import RECIPE, is_finished
+from rubricworks.claims.planned import PlannedRun
 from rubricworks.claims.run_progress import last_words, stage_now, state_line, time_left
 from rubricworks.errors import UserError
 from rubricworks.reports.formats import duration
@@ -22,86 +22,82 @@ from rubricworks.reports.formats import duration
 COMMAND = (sys.executable, "-m", "rubricworks.cli")
 _FAREWELLS = ((signal.SIGINT, 12.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 2.0))
 """A run is asked to stop, which takes up to ten seconds, before it is made to; its guard then ends its stage."""
+_NAMED = 6
+"""So many runs are named; more are counted."""
 
 
 class Child(NamedTuple):
     """A run in its own process."""
 
-    seed: int
-    folder: Path
+    run: PlannedRun
     process: subprocess.Popen[bytes]
     start: float
 
 
-def run_folders(runs: Path, seeds: Sequence[int]) -> dict[int, Path]:
-    """Seed → the folder of its run."""
-    return {seed: runs / f"seed-{seed}" for seed in seeds}
-
-
-def run_seeds(
-    folders: Mapping[int, Path],
-    overrides: Sequence[str],
+def make_runs(
+    runs: Sequence[PlannedRun],
     *,
     at_once: int = 2,
     say: Callable[[str], None],
-    command: Sequence[str] = COMMAND,
+    command: Sequence[str] = (),
     every: float = 30.0,
 ) -> None:
-    """Run every seed that is not finished. An exception (Ctrl-C, SIGTERM) ends the runs, which can go on later.
+    """Make every run that is not finished. An exception (Ctrl-C, SIGTERM) ends the runs, which can go on later.
 
     Args:
-        folders: from `run_folders`.
-        overrides: `a.b=c` each.
+        runs: in the order in which they are started, those that have nothing to wait for first.
         say: called with lines of progress.
-        command: how `rubricworks` is called.
+        command: how `rubricworks` is called; by default as a module of this Python.
         every: seconds between two lines on the same stage.
     Raises:
         UserError: a run failed; those beside it are run to their end, and no more are started.
+        ValueError: a run waits for one that is neither finished nor among them.
     """
-    waiting = [seed for seed, folder in folders.items() if not is_finished(folder)]
-    done = [seed for seed in folders if seed not in waiting]
-    if done:
-        say(f"{_seeds(done)}: finished in an earlier call")
+    waiting = [run for run in runs if not run.is_finished]
+    to_come = {run.folder for run in waiting}
+    if lost := [run for run in waiting if run.after and run.after not in to_come and not run.finished(run.after)]:
+        raise ValueError(f"{lost[0].called} waits for {lost[0].after}, which nobody makes")
+    if done := [run.called for run in runs if run.folder not in to_come]:
+        say(f"{_together(done)}: finished in an earlier call")
     failed: list[str] = []
     running: list[Child] = []
-    shown: dict[int, tuple[str, float]] = {}
+    shown: dict[Path, tuple[str, float]] = {}
     with _ending(running):
         while running or (waiting and not failed):
-            while waiting and not failed and len(running) < at_once:
-                running.append(_start(waiting.pop(0), folders, overrides, command))
-                say(f"seed {running[-1].seed}: started, log in {_log(running[-1].folder)}")
+            while not failed and len(running) < at_once and (run := _next(waiting, running)):
+                waiting.remove(run)
+                running.append(_start(run, command or COMMAND))
+                say(f"{run.called}: started, log in {run.log}")
             time.sleep(0.2)
             for child in list(running):
                 if child.process.poll() is not None:
                     running.remove(child)
                     failed += _end(child, say)
                     continue
-                now, stage = time.monotonic(), stage_now(child.folder)
-                before, at = shown.get(child.seed, ("starting", child.start))
+                run, now, stage = child.run, time.monotonic(), stage_now(child.run.folder)
+                before, at = shown.get(run.folder, ("starting", child.start))
                 if stage != before or now - at >= every:
-                    shown[child.seed] = (stage, now)
-                    line = state_line(child.folder, _log(child.folder))
+                    shown[run.folder] = (stage, now)
                     so_far = duration(now - child.start)
-                    say(f"seed {child.seed}: {so_far}{time_left(child.folder, folders)}: {line}")
+                    say(f"{run.called}: {so_far}{time_left(run, runs)}: {state_line(run)}")
     if failed:
         raise UserError("; ".join(failed) + "; mend it and give the same command again: what is done is kept")
 
 
-def run_arguments(seed: int, folder: Path, overrides: Sequence[str]) -> list[str]:
-    """What follows `rubricworks` for one seed: a new run, or the rest of one that was stopped."""
-    if (folder / "recipe.yaml").is_file():
-        return ["run", "--runs", str(folder.parent), "--resume", folder.name]
-    changes = [word for one in (*overrides, f"seed={seed}") for word in ("--set", one)]
-    return ["run", RECIPE, "--runs", str(folder.parent), "--run", folder.name, *changes]
+def _next(waiting: Sequence[PlannedRun], running: Sequence[Child]) -> PlannedRun | None:
+    """The first that has nothing to wait for."""
+    busy = {child.run.folder for child in running}
+    return next(
+        (run for run in waiting if run.after is None or (run.after not in busy and run.finished(run.after))), None
+    )
 
 
-def _start(seed: int, folders: Mapping[int, Path], overrides: Sequence[str], command: Sequence[str]) -> Child:
-    folder = folders[seed]
+def _start(run: PlannedRun, command: Sequence[str]) -> Child:
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with _log(folder).open("ab") as log:
+        run.folder.parent.mkdir(parents=True, exist_ok=True)
+        with run.log.open("ab") as log:
             process = subprocess.Popen(
-                [*command, *run_arguments(seed, folder, overrides)],
+                [*command, *run.arguments()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -110,20 +106,20 @@ def _start(seed: int, folders: Mapping[int, Path], overrides: Sequence[str], com
                 start_new_session=True,  # a Ctrl-C reaches it once, from us
             )
     except OSError as error:
-        raise UserError(f"{folder.parent} cannot be written: {error.strerror}; give another with --runs") from error
-    return Child(seed, folder, process, time.monotonic())
+        raise UserError(f"{run.folder.parent} cannot be written: {error.strerror}; give another with --runs") from error
+    return Child(run, process, time.monotonic())
 
 
 def _end(child: Child, say: Callable[[str], None]) -> list[str]:
     """Why the run failed, if it did."""
-    code, log = child.process.returncode, _log(child.folder)
-    if is_finished(child.folder):
-        after = f", though it ended with exit code {code} after what the claims read ({log})" if code else ""
-        say(f"seed {child.seed}: done in {duration(time.monotonic() - child.start)}{after}")
+    run, code = child.run, child.process.returncode
+    if run.is_finished:
+        after = f", though it ended with exit code {code} after what the claims read ({run.log})" if code else ""
+        say(f"{run.called}: done in {duration(time.monotonic() - child.start)}{after}")
         return []
-    said = last_words(log).removeprefix("error: ")
-    say(f"seed {child.seed}: failed: {said}")
-    return [f"seed {child.seed} failed: {said} (log: {log})"]
+    said = last_words(run.log).removeprefix("error: ")
+    say(f"{run.called}: failed: {said}")
+    return [f"{run.called} failed: {said} (log: {run.log})"]
 
 
 @contextmanager
@@ -154,9 +150,10 @@ def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
             time.sleep(0.05)
 
 
-def _log(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}.log")
-
-
-def _seeds(seeds: Sequence[int]) -> str:
-    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+def _together(called: Sequence[str]) -> str:
+    """`seeds 1, 2`; more than a few runs are counted."""
+    if len(called) > _NAMED:
+        return f"{len(called)} runs"
+    if len(called) > 1 and all(name.removeprefix("seed ").isdecimal() for name in called):
+        return f"seeds {', '.join(name.removeprefix('seed ') for name in called)}"
+    return "; ".join(called)

@@ -1,11 +1,11 @@
-"""Whether runs may be compared: the same settings in everything but the seed."""
+"""Whether runs may be compared: the same settings in everything but the seed, and what an arm is about."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rubricworks.claims.rlr3_folder import RECIPE, read_settings
+from rubricworks.claims.planned import PlannedRun
 from rubricworks.errors import UserError
 from rubricworks.recipe import Recipe
 from rubricworks.recipe_file import load_recipe, recipe_path
@@ -13,46 +13,66 @@ from rubricworks.recipe_file import load_recipe, recipe_path
 _SHOWN = 3
 
 
-def wanted_settings(seed: int, overrides: tuple[str, ...]) -> Recipe:
-    """The recipe that a seed is run with.
+def check_settings(runs: Sequence[PlannedRun]) -> None:
+    """Refuse what cannot be run, and folders of an earlier call that had other settings or another arm.
 
+    Args:
+        runs: of one recipe with the same overrides.
     Raises:
-        UserError: an override names no field, or gives it what it cannot be.
+        UserError: an override names no field, gives it what it cannot be, or changes what an arm is about; there is no
+            such arm; a folder was run with other settings: says in which run, and which fields.
     """
-    return load_recipe(recipe_path(RECIPE), [*overrides, f"seed={seed}"])
+    arms = load_recipe(recipe_path(runs[0].recipe)).arms
+    for run in runs:
+        for override in run.overrides if run.arm in arms else ():
+            _check_apart(override, str(run.arm), arms[str(run.arm)])
+    first = _first_of_arms(runs)
+    wanted = {arm: _settings(load_recipe(recipe_path(run.recipe), run.changes, arm=arm)) for arm, run in first.items()}
+    for run in runs:
+        if (run.folder / "recipe.yaml").is_file() and (
+            changed := differences(_settings(read_settings(run.folder)), wanted[run.arm])
+        ):
+            raise UserError(
+                f"{run.folder} was run with other settings ({_some(changed)}); give the same --set as then, or "
+                "another folder with --runs"
+            )
 
 
-def check_settings(runs: Mapping[int, Path], overrides: tuple[str, ...]) -> None:
-    """Refuse folders of an earlier call that had other settings, so that no seed is compared with another experiment.
-
-    Raises:
-        UserError: says in which run, and which fields.
-    """
-    for seed, run in runs.items():
-        if (run / "recipe.yaml").is_file():
-            wanted = _settings(wanted_settings(seed, overrides))
-            if changed := differences(_settings(read_settings(run)), wanted):
-                raise UserError(
-                    f"{run} was run with other settings ({_some(changed)}); give the same --set as then, or another "
-                    "folder with --runs"
-                )
-
-
-def shared_changes(runs: Mapping[int, Path]) -> list[str]:
-    """What the runs changed in the recipe, as they all did.
+def shared_changes(runs: Sequence[PlannedRun]) -> list[str]:
+    """What the runs changed in the recipe, as they all did; that each is the arm that its name says.
 
     Raises:
         UserError: they are not the same.
     """
-    found = {seed: _settings(read_settings(run)) for seed, run in runs.items()}
-    first, *others = found
-    for other in others:
-        if changed := differences(found[first], found[other]):
-            raise UserError(
-                f"{runs[first]} and {runs[other]} were run with different settings ({_some(changed)}); claims compare "
-                "runs that differ in nothing but the seed"
-            )
-    return differences(_settings(wanted_settings(first, ())), found[first])
+    first = _first_of_arms(runs)
+    settings = {arm: _settings(read_settings(run.folder)) for arm, run in first.items()}
+    for run in runs:
+        _check_same(first[run.arm], run, differences(settings[run.arm], _settings(read_settings(run.folder))))
+    changes = {
+        arm: differences(_settings(load_recipe(recipe_path(run.recipe), arm=arm)), settings[arm])
+        for arm, run in first.items()
+    }
+    shared = changes[runs[0].arm]
+    for arm, run in first.items():
+        _check_same(runs[0], run, sorted(set(changes[arm]) ^ set(shared)))
+    return shared
+
+
+def read_settings(run: Path, pipeline: str | None = None) -> Recipe:
+    """The recipe that a run was made with.
+
+    Args:
+        pipeline: that it must be of.
+    Raises:
+        UserError: there is no run, or one of another pipeline.
+    """
+    path = run / "recipe.yaml"
+    if not path.is_file():
+        raise UserError(f"{run}: there is no run here (no recipe.yaml); run it, or leave it out")
+    recipe = load_recipe(path)
+    if pipeline is not None and recipe.pipeline != pipeline:
+        raise UserError(f"{path}: a recipe of the pipeline {recipe.pipeline}, not of {pipeline}; give another folder")
+    return recipe
 
 
 def differences(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
@@ -67,8 +87,35 @@ def differences(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str
     return found
 
 
+def _first_of_arms(runs: Sequence[PlannedRun]) -> dict[str | None, PlannedRun]:
+    """Arm → its first run: over seeds all of an arm are the same."""
+    first: dict[str | None, PlannedRun] = {}
+    for run in runs:
+        first.setdefault(run.arm, run)
+    return first
+
+
+def _check_apart(override: str, arm: str, fields: Mapping[str, Any]) -> None:
+    key = f"{override.partition('=')[0].strip()}."
+    for field in fields:
+        if f"{field}.".startswith(key) or key.startswith(f"{field}."):
+            raise UserError(
+                f"--set {override}: the arm {arm} is about {field}, and would be another one; leave out the arm or "
+                "this change"
+            )
+
+
+def _check_same(one: PlannedRun, other: PlannedRun, changed: list[str]) -> None:
+    if changed:
+        raise UserError(
+            f"{one.folder} and {other.folder} were run with different settings ({_some(changed)}); what is compared "
+            "may differ in nothing but the seed and the arm"
+        )
+
+
 def _settings(recipe: Recipe) -> dict[str, Any]:
-    seedless = _without_seeds(recipe.model_dump(mode="json"))
+    # A run keeps the name of its arm and not the others.
+    seedless = _without_seeds(recipe.model_dump(mode="json", exclude={"arms"}))
     assert isinstance(seedless, dict)
     return seedless
 

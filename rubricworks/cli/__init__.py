@@ -21,6 +21,7 @@ _COMMANDS = {
     "grade": ("rubricworks.cli.tools:grade", "Grade captions by rubrics."),
     "grading": ("rubricworks.cli.grading:grading", "Judges against people, and against each other."),
     "audit": ("rubricworks.cli.audit:audit", "What a judge credits to responses that do not deserve it."),
+    "arms": ("rubricworks.cli.arms:arms", "A recipe beside its arms: what each part is worth, in one table."),
     "claims": ("rubricworks.cli.claims:claims", "Do a paper's claims hold as mechanisms in the scene world?"),
     "cache": ("rubricworks.cli.cache:cache", "Look into, trim and export kept answers."),
     "pipelines": ("rubricworks.cli.pipelines:pipelines", "Compile pipelines for Kubeflow."),

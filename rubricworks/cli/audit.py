@@ -15,6 +15,7 @@ from rubricworks.evaluation.audit.values import SETTINGS
 from rubricworks.llm import Endpoint
 from rubricworks.reports.audit_cases import worst_cases
 from rubricworks.reports.audit_page import audit_page
+from rubricworks.reports.run_folder import read_recipe
 from rubricworks.stages import audit as stage
 from rubricworks.stages.config import canonical_json
 from rubricworks.stages.launch import launch
@@ -67,6 +68,8 @@ def audit(
     rubricworks audit runs/ID --from audits/genrm/audit --judge other@http://gpu1:8000/v1 --out audits/other
     """
     table = audited_table(source, earlier)
+    if (out / "audit").resolve() in (table.resolve(), *table.resolve().parents):
+        raise UserError(f"{table} would be replaced by its own audit; give another folder with --out")
     inputs = {"audit" if earlier else "genrm_data": str(table)}
     chosen = settings or SETTINGS
     if (found := samples or samples_of(source or table.parent)) is not None:
@@ -99,7 +102,14 @@ def audit(
     figures = AuditFigures.model_validate_json((folder / "audit.json").read_bytes())
     images = stage.read_images(Path(inputs["samples"])) if "samples" in inputs else {}
     cases = worst_cases(map(judged, read_rows(folder)), images)
-    write_atomic(out / "audit.html", audit_page(figures, cases, title=f"On the responses of {table}").encode())
+    runs = [place.absolute().parent for place in (table, *map(Path, inputs.values()))]
+    page = audit_page(
+        figures,
+        cases,
+        title=f"On the responses of {table}",
+        simulated=any(read_recipe(run).get("world") for run in runs),
+    )
+    write_atomic(out / "audit.html", page.encode())
     click.echo(audit_text(figures))
     click.echo(f"\n{out / 'audit.html'}: the page; {folder / 'audit.json'}: all numbers")
 

@@ -1,10 +1,12 @@
 """`rubricworks claims`: do a paper's directional claims hold as mechanisms in the scene world?"""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from rubricworks import __version__
+from rubricworks.claims.planned import PlannedRun
 from rubricworks.errors import UserError
 from rubricworks.storage import write_atomic
 
@@ -30,7 +32,7 @@ class Seeds(click.ParamType):
 
 
 @click.command()
-@click.argument("paper", type=click.Choice(["rlr3"]))
+@click.argument("paper", type=click.Choice(["rlr3", "balcaprl"]))
 @click.option(
     "--seeds", multiple=True, type=Seeds(), default=("1-5",), show_default=True, help="1-5 or 1,3; may be repeated."
 )
@@ -48,46 +50,56 @@ def claims(
     overrides: tuple[str, ...],
     only_report: bool,
 ) -> None:
-    """Run PAPER's laptop recipe for several seeds, and say which of its claims hold.
+    """Run PAPER's laptop recipe for several seeds, with the arms that it is compared with, and say which claims hold.
 
     Judges, teachers and attacks are scripted with programmed faults, so a claim that holds shows that the mechanism
     works, not that the paper's number is reproduced. Writes claims.md, claims.json and claims.html into the folder of
-    the runs. Seeds that are finished are not run again; stopped ones go on. Exit code 0 whatever the verdicts.
+    the runs. What is finished is not run again; what was stopped goes on. Exit code 0 whatever the verdicts.
 
     \b
     rubricworks claims rlr3
-    rubricworks claims rlr3 --seeds 1-3 --at-once 1
-    rubricworks claims rlr3 --seeds 1-3 --only-report
+    rubricworks claims balcaprl --seeds 1-3 --at-once 1
+    rubricworks claims balcaprl --seeds 1-3 --only-report
     """
     from rubricworks.claims.page import claims_page
+    from rubricworks.claims.papers import PAPERS
+    from rubricworks.claims.planned import plan_runs
     from rubricworks.claims.report import ClaimsReport, markdown, text
-    from rubricworks.claims.rlr3 import rlr3_findings
-    from rubricworks.claims.runs import run_folders, run_seeds
-    from rubricworks.claims.settings import check_settings, shared_changes, wanted_settings
+    from rubricworks.claims.settings import shared_changes
 
+    of = PAPERS[paper]
     place = (runs or Path("runs") / f"claims-{paper}").absolute()
-    folders = run_folders(place, sorted({seed for several in seeds for seed in several}))
-    if only_report:
-        if overrides:
-            raise UserError("--set changes runs and --only-report makes none: give one of them")
-    else:
-        wanted_settings(next(iter(folders)), overrides)
-        check_settings(folders, overrides)
-        try:
-            run_seeds(folders, overrides, at_once=at_once, say=lambda line: click.echo(line, err=True))
-        except KeyboardInterrupt:
-            click.echo("the runs were stopped; give the same command again to go on", err=True)
-            raise
-    changed = shared_changes(folders)
+    numbers = sorted({seed for several in seeds for seed in several})
+    planned = plan_runs(of.recipe, place, numbers, overrides, finished=of.finished, arms=of.arms)
+    make_or_find(planned, at_once=at_once, only_report=only_report)
+    changed = shared_changes(planned)
     report = ClaimsReport(
-        paper="RLR³",
-        seeds=tuple(folders),
+        paper=of.title,
+        seeds=tuple(numbers),
         changed=tuple(changed),
         version=__version__,
-        findings=tuple(rlr3_findings(folders)),
+        findings=tuple(of.findings({run.seed: run.folder for run in planned if run.arm is None})),
+        notes=of.notes,
     )
     write_atomic(place / "claims.json", report.model_dump_json(indent=2).encode() + b"\n")
     write_atomic(place / "claims.md", markdown(report).encode())
     write_atomic(place / "claims.html", claims_page(report).encode())
     click.echo(text(report))
     click.echo(f"{place / 'claims.html'}: the page; claims.md and claims.json beside it: all numbers")
+
+
+def make_or_find(planned: Sequence[PlannedRun], *, at_once: int, only_report: bool) -> None:
+    """Make the runs that are not finished, with progress on standard error; none if only a report is wanted."""
+    from rubricworks.claims.runs import make_runs
+    from rubricworks.claims.settings import check_settings
+
+    if only_report:
+        if planned[0].overrides:
+            raise UserError("--set changes runs and --only-report makes none: give one of them")
+        return
+    check_settings(planned)
+    try:
+        make_runs(planned, at_once=at_once, say=lambda line: click.echo(line, err=True))
+    except KeyboardInterrupt:
+        click.echo("the runs were stopped; give the same command again to go on", err=True)
+        raise

@@ -19,7 +19,10 @@ def plan_text(recipe: Recipe, items: int) -> str:
             tokens = f"{call.count * call.tokens_in:>11,} {call.count * call.tokens_out:>11,}"
             priced = f"{call.dollars:>9.2f}" if call.endpoint.price_in or call.endpoint.price_out else f"{'-':>9}"
             lines.append(f"{stage:<20} {call.count:>9,}  {call.purpose:<9} {call.endpoint.model:<34} {tokens} {priced}")
+    free = {call.endpoint.model for call in calls if not call.endpoint.price_in and not call.endpoint.price_out}
     lines += ["", f"dollars in all: {sum(call.dollars for call in calls):.2f}, by the prices in the recipe"]
+    if free and not recipe.world:
+        lines[-1] += f"; {len(free)} model{'s have' if len(free) > 1 else ' has'} no price there and count nothing"
     lines.append("calls are counted, tokens estimated; repeated requests come from the cache")
     memory = training_bytes(recipe)
     if memory is None:

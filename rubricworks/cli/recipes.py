@@ -15,7 +15,7 @@ from rubricworks.recipe_file import built_in_recipes, load_recipe, recipe_path
 
 @click.group()
 def recipes() -> None:
-    """List, copy and describe recipes."""
+    """List, show, copy and describe recipes."""
 
 
 @recipes.command("list")
@@ -41,6 +41,13 @@ def copy(name: str, target: Path) -> None:
     click.echo(
         f"{target}: edit it, check it with `rubricworks doctor {target}`, run it with `rubricworks run {target}`"
     )
+
+
+@recipes.command()
+@click.argument("name")
+def show(name: str) -> None:
+    """Print recipe NAME, with its comments."""
+    click.echo(recipe_path(name).read_text(encoding="utf-8"), nl=False)
 
 
 @recipes.command()

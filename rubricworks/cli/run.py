@@ -5,7 +5,7 @@ import importlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from rubricworks.cli.plan import plan_text
 from rubricworks.cli.world import running_world
 from rubricworks.errors import UserError
 from rubricworks.llm import write_budget
-from rubricworks.recipe import Recipe, Rlr3Recipe
+from rubricworks.recipe import BalcaprlRecipe, Recipe, Rlr3Recipe
 from rubricworks.recipe_file import load_recipe, recipe_path
 from rubricworks.storage import write_atomic
 
@@ -26,14 +26,28 @@ from rubricworks.storage import write_atomic
 @click.command()
 @click.argument("recipe", required=False)
 @click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a field, e.g. policy.steps=50.")
+@click.option("--arm", metavar="NAME", help="Run one of the recipe's arms, which is compared, not promoted.")
 @click.option("--run", "run_id", metavar="ID", help="Name of the run's folder; by default recipe, date and time.")
 @click.option("--resume", metavar="ID", help="Continue a run where it stopped; what is done is not done again.")
+@click.option(
+    "--reuse",
+    multiple=True,
+    metavar="RUN",
+    help="Take what is made from the same in another run from there; an id or a folder. May be repeated.",
+)
 @click.option(
     "--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Folder of all runs."
 )
 @click.option("--dry-run", is_flag=True, help="Print stages, calls, tokens, dollars and what is missing; run nothing.")
 def run(
-    recipe: str | None, overrides: tuple[str, ...], run_id: str | None, resume: str | None, runs: Path, dry_run: bool
+    recipe: str | None,
+    overrides: tuple[str, ...],
+    arm: str | None,
+    run_id: str | None,
+    resume: str | None,
+    reuse: tuple[str, ...],
+    runs: Path,
+    dry_run: bool,
 ) -> None:
     """Run RECIPE, a built-in name or a YAML file, as a pipeline on this machine.
 
@@ -42,33 +56,40 @@ def run(
     rubricworks run quickstart --set seed=2 --set policy.steps=50
     rubricworks run my.yaml --dry-run
     rubricworks run --resume quickstart-20260101-120000
+    rubricworks run balcaprl-laptop --run main
+    rubricworks run balcaprl-laptop --arm no_length --reuse main
     """
     if (recipe is None) == (resume is None):
         raise UserError("give a recipe (`rubricworks recipes list` shows them) or --resume with a run's id")
     if run_id and resume:
         raise UserError("--run names a new run and --resume an old one: give one of them")
+    if arm is not None and resume:
+        raise UserError("--arm is for a new run; a run that is continued stays the arm that it is")
     runs = runs.absolute()
     if resume is not None:
         folder = _existing(runs, resume)
         parsed = load_recipe(folder / "recipe.yaml", overrides)
     else:
         assert recipe is not None
-        parsed = load_recipe(recipe_path(recipe), overrides)
-        folder = runs / (run_id or f"{parsed.name}-{time.strftime('%Y%m%d-%H%M%S')}")
+        parsed = load_recipe(recipe_path(recipe), overrides, arm=arm)
+        named = parsed.name if arm is None else f"{parsed.name}-{arm}"
+        folder = runs / (run_id or f"{named}-{time.strftime('%Y%m%d-%H%M%S')}")
         if (folder / "recipe.yaml").exists():
             raise UserError(
                 f"{folder} is there already; continue it with --resume {folder.name} or choose another --run"
             )
+    sources = [_source(runs, one, folder) for one in reuse]
     if dry_run:
         _dry_run(parsed, folder, runs)
         return
     with only_run_in(folder):
-        _run(parsed, folder, runs)
+        _run(parsed, folder, runs, sources)
 
 
-def _run(recipe: Recipe, folder: Path, runs: Path) -> None:
+def _run(recipe: Recipe, folder: Path, runs: Path, sources: Sequence[Path]) -> None:
     from rubricworks.pipelines.arguments import pipeline_arguments
     from rubricworks.pipelines.local import resume_command, run_local
+    from rubricworks.stages.reuse import OF_THEIR_RUN, write_reuse
     from rubricworks.tracking import pipeline_run
 
     start = time.monotonic()
@@ -81,13 +102,16 @@ def _run(recipe: Recipe, folder: Path, runs: Path) -> None:
                 raise UserError(f"{check.name}: {check.problem}")
         _save_recipe(recipe, folder)
         write_budget(folder, recipe.budget)
+        if sources:
+            write_reuse(folder, sources)
         # One thread pool that spins while a server answers would take the server's core.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         os.environ.setdefault("GOMP_SPINCOUNT", "0")
         stack.enter_context(pipeline_run(recipe.tracking, runs, folder.name, recipe.model_dump(mode="json")))
         try:
             pipeline = getattr(importlib.import_module(f"rubricworks.pipelines.{recipe.pipeline}"), recipe.pipeline)
-            run_local(pipeline, pipeline_arguments(folder.as_uri(), recipe.stage_json()), run=folder)
+            arguments = pipeline_arguments(folder.as_uri(), recipe.stage_json())
+            run_local(pipeline, arguments, run=folder, without=() if recipe.arm is None else OF_THEIR_RUN)
         except KeyboardInterrupt:
             click.echo(f"stopped; continue with: {resume_command(folder)}", err=True)
             raise SystemExit(130) from None
@@ -95,11 +119,18 @@ def _run(recipe: Recipe, folder: Path, runs: Path) -> None:
 
 
 def _tell(recipe: Recipe, folder: Path, seconds: float) -> None:
+    if recipe.arm is not None:
+        click.echo(f"done in {seconds:.0f} s\nan arm is compared, not promoted: {folder}")
+        return
     figures = (folder / "summary.json").read_bytes()
     if isinstance(recipe, Rlr3Recipe):
         from rubricworks.reports.rlr3_page import Rlr3Summary, rlr3_lines
 
         lines = rlr3_lines(Rlr3Summary.model_validate_json(figures))
+    elif isinstance(recipe, BalcaprlRecipe):
+        from rubricworks.reports.balcaprl_summary import BalcaprlSummary, balcaprl_lines
+
+        lines = balcaprl_lines(BalcaprlSummary.model_validate_json(figures))
     else:
         lines = _caption_lines(json.loads(figures))
     click.echo("\n".join([f"done in {seconds:.0f} s", *lines, f"report: {folder / 'report.html'}"]))
@@ -144,8 +175,18 @@ def _existing(runs: Path, run_id: str) -> Path:
     return folder
 
 
+def _source(runs: Path, run: str, folder: Path) -> Path:
+    """The run to take from, given as an id or a folder."""
+    source = _existing(Path(run).absolute().parent, Path(run).name) if os.sep in run else _existing(runs, run)
+    if source.resolve() == folder.resolve():
+        raise UserError(f"--reuse {run}: that is this run itself; a run goes on with --resume")
+    return source
+
+
 def _save_recipe(recipe: Recipe, folder: Path) -> None:
-    text = yaml.safe_dump(recipe.model_dump(mode="json", exclude_defaults=True), sort_keys=False, allow_unicode=True)
+    """As it is run: an arm with its values, and without the other arms."""
+    settings = recipe.model_dump(mode="json", exclude_defaults=True, exclude={"arms"})
+    text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
     write_atomic(folder / "recipe.yaml", text.encode())
 
 

@@ -30,10 +30,24 @@ def world() -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--scenes", default=1280, show_default=True, help="How many images to draw.")
 @click.option("--questions", default=0, show_default=True, help="How many questions to ask about each image.")
+@click.option(
+    "--commentary",
+    default=0.0,
+    show_default=True,
+    type=click.FloatRange(0, 1),
+    help="The share of the captions that end with a sentence of commentary.",
+)
+@click.option(
+    "--repetition",
+    default=0.0,
+    show_default=True,
+    type=click.FloatRange(0, 1),
+    help="The share of the captions that say one of their sentences twice.",
+)
 @click.option("--seed", default=1, show_default=True)
-def export(folder: Path, scenes: int, questions: int, seed: int) -> None:
+def export(folder: Path, scenes: int, questions: int, commentary: float, repetition: float, seed: int) -> None:
     """Draw scenes into FOLDER: images with noisy captions, questions if wanted, and the truth beside them."""
-    _export(folder, seed=seed, scenes=scenes, questions=questions)
+    _export(folder, seed=seed, scenes=scenes, questions=questions, commentary=commentary, repetition=repetition)
     asked = f", questions about them in {folder / 'questions'}" if questions else ""
     click.echo(
         f"{scenes} images in {folder / 'images'}{asked}; serve their models with: rubricworks world serve {folder}"
@@ -43,7 +57,7 @@ def export(folder: Path, scenes: int, questions: int, seed: int) -> None:
 @world.command()
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--host", default="127.0.0.1", show_default=True)
-@click.option("--port", default=8000, show_default=True, help="0 takes a free one.")
+@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65_535), help="0 takes a free one.")
 def serve(folder: Path, host: str, port: int) -> None:
     """Serve teachers, rubric writer, judges and oracle for the scenes in FOLDER over HTTP.
 
@@ -61,7 +75,14 @@ def serve(folder: Path, host: str, port: int) -> None:
 @contextmanager
 def running_world(config: "WorldConfig", folder: Path) -> Iterator[None]:
     """Draw the scenes, if they are not there, and serve them while the block runs; sets the two variables."""
-    _export(folder, seed=config.seed or 0, scenes=config.scenes, questions=getattr(config, "questions", 0))
+    _export(
+        folder,
+        seed=config.seed or 0,
+        scenes=config.scenes,
+        questions=config.questions,
+        commentary=config.commentary,
+        repetition=config.repetition,
+    )
     command = [sys.executable, "-m", "rubricworks.cli", "world", "serve", str(folder), "--port", "0"]
     with (folder / "server.log").open("ab") as log:
         environment = {**os.environ, "RUBRICWORKS_PARENT": str(os.getpid())}
@@ -80,10 +101,10 @@ def running_world(config: "WorldConfig", folder: Path) -> Iterator[None]:
             server.kill()
 
 
-def _export(folder: Path, *, seed: int, scenes: int, questions: int) -> None:
+def _export(folder: Path, *, seed: int, scenes: int, questions: int, commentary: float, repetition: float) -> None:
     from rubricworks.world.export import export_scenes
 
-    export_scenes(folder, seed=seed, count=scenes)
+    export_scenes(folder, seed=seed, count=scenes, commentary=commentary, repetition=repetition)
     if questions:
         from rubricworks.world.questions_export import export_questions
 

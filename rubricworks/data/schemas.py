@@ -69,6 +69,18 @@ SCHEMAS: dict[str, pa.Schema] = {
         _required("scorecard", _TEXT),
         pa.field("reward", _NUMBER),
     ),
+    "caption_grades": _schema(
+        _STEP,
+        _SAMPLE_ID,
+        _required("response", _TEXT),
+        _required("judge", _TEXT),
+        _required("graded", _TEXT),
+        *(pa.field(name, _NUMBER) for name in ("precision", "recall", "linguistic")),
+        _required("gated", pa.bool_()),
+        _required("tokens", _WHOLE),
+        _required("reference_tokens", _WHOLE),
+        pa.field("advantage", _NUMBER),
+    ),
     "evaluations": _schema(
         _SAMPLE_ID,
         _required("model", _TEXT),
@@ -82,6 +94,28 @@ SCHEMAS: dict[str, pa.Schema] = {
         pa.field("oracle_f1", _NUMBER),
         pa.field("win", _NUMBER),
         pa.field("judgment", _TEXT),
+    ),
+    "exams": _schema(
+        _SAMPLE_ID,
+        _required("questions", _TEXT),
+        _required("writer", _TEXT),
+        _required("prompt_version", _TEXT),
+        *_CALL,
+    ),
+    "caption_scores": _schema(
+        _SAMPLE_ID,
+        _required("model", _TEXT),
+        _required("caption", _TEXT),
+        _required("tokens", _WHOLE),
+        *(
+            pa.field(name, _NUMBER)
+            for name in (
+                *("precision", "recall", "linguistic", "b_capscore"),
+                *("dc_precision", "dc_recall", "dc_f1", "dc_score", "caption_qa"),
+                *("oracle_precision", "oracle_recall", "oracle_f1", "win"),
+            )
+        ),
+        *(pa.field(name, _TEXT) for name in ("graded", "facts", "answers", "judgment")),
     ),
     "answers": _schema(
         _SAMPLE_ID,
@@ -161,6 +195,8 @@ SCHEMAS: dict[str, pa.Schema] = {
 """JSON values (rubric, scorecard) are strings, because Arrow structs would unify their fields over the rows.
 
 A dead letter of grading names the response and the criterion that was not judged; `request` is the question's digest.
+In `caption_grades`, `linguistic` is what the judge said; where `gated`, the policy was paid 0 instead. Its tokens are
+without those that end a response, unlike those of `rollouts`. `graded` is a `GradedCaption`.
 A column that is nullable may be None: the judge, the oracle or the comparison gave nothing for that row.
 """
 
@@ -171,7 +207,10 @@ MADE_BY_STAGE = {
     "rubrics": "synthesize_rubrics",
     "rollouts": "train_policy",
     "scorecards": "train_policy",
+    "caption_grades": "train_balcaprl",
     "evaluations": "evaluate",
+    "exams": "write_exams",
+    "caption_scores": "evaluate_captions",
     "genrm_data": "genrm_data",
     "genrm_outputs": "train_genrm",
     "audit": "audit",

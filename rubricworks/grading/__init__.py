@@ -1,5 +1,7 @@
 """Grading: a rubric on a response becomes a scorecard."""
 
+from rubricworks.grading.assertion_grader import AssertionGrader, GradedCaption
+from rubricworks.grading.assertion_prompts import ASSERTION_PROMPT_VERSION, Pointability
 from rubricworks.grading.execution import execute, verdicts_of
 from rubricworks.grading.grader import CallPer, FailedCall, Grader
 from rubricworks.grading.requests import (
@@ -20,16 +22,20 @@ from rubricworks.grading.scoring_prompts import SCORING_PROMPT_VERSION, scoring_
 from rubricworks.grading.votes import Combine, combine_credits
 
 __all__ = [
+    "ASSERTION_PROMPT_VERSION",
     "SCORING_PROMPT_VERSION",
     "AnyRequest",
+    "AssertionGrader",
     "CallPer",
     "Combine",
     "Exposure",
     "ExtractorItem",
     "FailedCall",
+    "GradedCaption",
     "Grader",
     "ImageShown",
     "JudgeItem",
+    "Pointability",
     "ScoredItem",
     "Scoring",
     "ScoringRequest",

@@ -182,7 +182,7 @@ def _with_target(criterion: Criterion) -> TargetItem | JudgeItem:
 def _in_words(criterion: Criterion) -> JudgeItem:
     if criterion.verifier is None:
         return _judged(criterion)
-    return JudgeItem(criterion.criterion, _target_in_words(criterion.reference))
+    return JudgeItem(criterion.criterion, target_in_words(criterion.reference))
 
 
 def _judged(criterion: Criterion) -> JudgeItem:
@@ -191,7 +191,8 @@ def _judged(criterion: Criterion) -> JudgeItem:
     return JudgeItem(criterion.criterion, criterion.reference or rule)
 
 
-def _target_in_words(reference: str) -> str:
+def target_in_words(reference: str) -> str:
+    """The target of a verifier's call as ground truth that a reader understands."""
     arguments = parse_verifier_call(reference).arguments
     if (several := arguments.get("candidates")) is not None:
         options = several if isinstance(several, tuple) else (several,)

@@ -12,6 +12,7 @@ from rubricworks.metrics.agreement import (
 )
 from rubricworks.metrics.caption_score import b_capscore
 from rubricworks.metrics.intervals import Interval, bootstrap_interval, clustered_interval
+from rubricworks.metrics.rankings import kendall_tau_b, ranking_agreement, spearman
 
 __all__ = [
     "Agreement",
@@ -24,6 +25,9 @@ __all__ = [
     "clustered_interval",
     "cohen_kappa",
     "confusion",
+    "kendall_tau_b",
     "krippendorff_alpha",
     "pair_agreement",
+    "ranking_agreement",
+    "spearman",
 ]

@@ -6,10 +6,11 @@ prices.
 
 from pathlib import Path
 
+from rubricworks.plan.balcaprl import balcaprl_calls
 from rubricworks.plan.calls import Calls
 from rubricworks.plan.rlr3 import rlr3_calls
 from rubricworks.plan.rubicap import rubicap_calls
-from rubricworks.recipe import Recipe, Rlr3Recipe, RubicapRecipe
+from rubricworks.recipe import BalcaprlRecipe, Recipe, Rlr3Recipe, RubicapRecipe
 
 __all__ = ["Calls", "plan_calls", "training_bytes"]
 
@@ -25,11 +26,13 @@ def plan_calls(recipe: Recipe, items: int) -> list[Calls]:
     """
     if isinstance(recipe, RubicapRecipe):
         return list(rubicap_calls(recipe, items))
+    if isinstance(recipe, BalcaprlRecipe):
+        return list(balcaprl_calls(recipe, items))
     assert isinstance(recipe, Rlr3Recipe)
     return list(rlr3_calls(recipe, items))
 
 
-def training_bytes(recipe: RubicapRecipe | Rlr3Recipe) -> int | None:
+def training_bytes(recipe: RubicapRecipe | Rlr3Recipe | BalcaprlRecipe) -> int | None:
     """GPU memory for weights, gradients and optimiser of the student, None when its size is not known here."""
     parameters = _parameters(recipe.warm_up.student)
     if parameters is None:

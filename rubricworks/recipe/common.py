@@ -4,7 +4,7 @@
 and no secrets. `recipe_file` reads recipes from YAML.
 """
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -21,6 +21,10 @@ class WorldConfig(BaseModel):
     scenes: int = Field(default=1024, ge=2)
     questions: int = Field(default=0, ge=0, le=8)
     """Visual questions on each scene; none by default."""
+    commentary: float = Field(default=0.0, ge=0, le=1)
+    """The share of the images' captions that end with a sentence of commentary; none by default."""
+    repetition: float = Field(default=0.0, ge=0, le=1)
+    """The share of them that say one of their sentences twice; none by default."""
     seed: int | None = Field(default=None, ge=0)
     """The recipe's, by default."""
 
@@ -52,6 +56,10 @@ class Recipe(BaseModel):
     """Caps on tokens and dollars over the whole run; it stops cleanly there and resumes when they are raised."""
     prices: dict[str, Price] = {}
     """By model, for the endpoints that state no price of their own."""
+    arms: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")], dict[str, Any]] = {}
+    """Variants that `run --arm NAME` runs: name → the fields that differ, as `section.field: value`."""
+    arm: str | None = None
+    """Which of them this is; `--arm` sets it."""
 
     @model_validator(mode="before")
     @classmethod

@@ -6,16 +6,14 @@ the rules of `audit.css`.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from rubricworks.evaluation.audit.figures import AuditFigures, Cell
 from rubricworks.evaluation.audit.values import FAILURE_MODES, MODE_NAMES, SETTING_NAMES
 from rubricworks.reports.audit_cases import BadCase
 from rubricworks.reports.audit_chart import bar_chart
-from rubricworks.reports.formats import FILTERS
+from rubricworks.reports.rendering import render
 
-_TEMPLATES = Path(__file__).parent
 WORSE = 0.02
 """Points by which a setting must be worse than the default to be marked, as in the paper's table."""
 
@@ -34,14 +32,17 @@ class TableRow(NamedTuple):
     cells: list[TableCell]
 
 
-def audit_page(figures: AuditFigures, cases: Sequence[BadCase] = (), *, title: str = "") -> str:
+def audit_page(
+    figures: AuditFigures, cases: Sequence[BadCase] = (), *, title: str = "", simulated: bool = False
+) -> str:
     """The whole page.
 
     Args:
         cases: from `audit_cases.worst_cases`.
         title: what the responses are; the judge's name stands in the heading anyway.
+        simulated: the questions, and whoever wrote the responses, are of the scene world.
     """
-    return _render(
+    return render(
         "audit.html",
         figures=figures,
         figure=audit_figure(figures),
@@ -50,8 +51,9 @@ def audit_page(figures: AuditFigures, cases: Sequence[BadCase] = (), *, title: s
         sentences=audit_sentences(figures),
         cases=cases,
         title=title,
+        simulated=simulated,
         mode_names=MODE_NAMES,
-        css=(_TEMPLATES / "report.css").read_text(encoding="utf-8") + audit_styles(),
+        styles=("report.css", "audit.css"),
     )
 
 
@@ -59,12 +61,7 @@ def audit_figure(figures: AuditFigures) -> Any:
     """The bars as safe markup; a sentence where there is nothing to draw."""
     from markupsafe import Markup
 
-    return Markup(_render("audit_figure.html", chart=bar_chart(figures)))
-
-
-def audit_styles() -> str:
-    """What `audit_figure` and the page need beyond the report's style sheet."""
-    return (_TEMPLATES / "audit.css").read_text(encoding="utf-8")
+    return Markup(render("audit_figure.html", chart=bar_chart(figures)))
 
 
 def table_rows(figures: AuditFigures) -> list[TableRow]:
@@ -87,7 +84,7 @@ def audit_headline(figures: AuditFigures) -> str:
     }
     if not rates:
         return f"{figures.judge} was given no abnormal response that could be judged."
-    where = "As it is used in training" if first == "text" else f"In the setting “{SETTING_NAMES[first].lower()}”"
+    where = "In the default setting" if first == "text" else f"In the setting “{SETTING_NAMES[first].lower()}”"
     said = [f"{100 * rates[mode]:.1f} % ({MODE_NAMES[mode].lower()})" for mode in sorted(rates, key=lambda m: rates[m])]
     span = f"between {said[0]} and {said[-1]}" if len(said) > 1 else said[0]
     return f"{where}, {figures.judge} credits {span} of what abnormal responses do not deserve."
@@ -108,17 +105,3 @@ def _worse(mode: str, cells: dict[str, Cell], default: dict[str, Cell]) -> bool:
         return False
     change = here.average.value - there.average.value
     return (-change if mode == "regular" else change) > WORSE
-
-
-def _render(template: str, **values: Any) -> str:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(FILTERS)
-    return environment.get_template(template).render(**values)

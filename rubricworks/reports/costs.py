@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-_REPORTS = ("report", "rlr3_report")
+REPORTS = ("report", "rlr3_report", "balcaprl_report")
 """Stages that make the page, so that it cannot tell of them."""
 
 
@@ -40,7 +40,7 @@ class StageCost(BaseModel):
 
     @property
     def is_report(self) -> bool:
-        return self.stage in _REPORTS
+        return self.stage in REPORTS
 
 
 def stage_costs(ledger: Iterable[dict[str, Any]], calls: Sequence[ModelCalls]) -> list[StageCost]:

@@ -6,13 +6,14 @@ allows nothing but its inline styles and images.
 
 from pathlib import Path
 
-from rubricworks.llm.spending import SPENDING_FILE, read_budget, read_spending
+from rubricworks.llm.spending import SPENDING_FILE, read_spending
 from rubricworks.reports.charts import LineChart, line_chart
 from rubricworks.reports.costs import model_calls, stage_costs
 from rubricworks.reports.criteria import shared_criteria
 from rubricworks.reports.curves import Step, read_steps
 from rubricworks.reports.examples import read_examples
 from rubricworks.reports.headline import headline, promotion_sentence, shown_decoding
+from rubricworks.reports.record import record_values
 from rubricworks.reports.rendering import render
 from rubricworks.reports.results import decoding_results
 from rubricworks.reports.run_folder import (
@@ -23,10 +24,8 @@ from rubricworks.reports.run_folder import (
     read_ledger,
     read_promotion,
     read_recipe,
-    read_rejected,
-    read_stage_records,
 )
-from rubricworks.reports.settings import named_models, next_commands, recipe_text, table_counts
+from rubricworks.reports.settings import next_commands, recipe_text, table_counts
 from rubricworks.reports.summary import RunSummary, run_summary
 
 _SHOWN_STEPS = 9
@@ -74,16 +73,8 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
         curves=_curves(steps, alarm),
         shared_criteria=shared_criteria(run, decoding=decoding),
         examples=read_examples(run, images, decoding=decoding, seed=seed),
-        costs=costs,
-        calls=calls,
-        budget=read_budget(run),
-        tokens=sum(call.prompt_tokens + call.completion_tokens for call in calls),
-        dead_letters=dead_letters,
-        rejected=read_rejected(run),
-        source={"noun": "image", "stage": "prepare"},
-        models=named_models(recipe),
+        **record_values(run, recipe, calls=calls, costs=costs, dead_letters=dead_letters),
         tables=table_counts(run),
-        stages=read_stage_records(run),
         commands=next_commands(run, recipe),
     )
     return html, summary

@@ -1,5 +1,7 @@
 """Templates filled in: foreign text is escaped, a name that a template misses is an error, numbers have one form."""
 
+import base64
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +10,14 @@ from rubricworks.reports.formats import FILTERS
 _TEMPLATES = Path(__file__).parent
 
 
-def render(template: str, *, styles: tuple[str, ...] = ("report.css",), **values: Any) -> str:
-    """A page with its style sheets inside it.
+def render(
+    template: str, *, styles: tuple[str, ...] = ("report.css",), scripts: tuple[str, ...] = (), **values: Any
+) -> str:
+    """A page with its style sheets and scripts inside it.
 
     Args:
         styles: files beside the template, in order.
+        scripts: the same; the page's security policy lets them run by their digest, and no other.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -24,5 +29,10 @@ def render(template: str, *, styles: tuple[str, ...] = ("report.css",), **values
         lstrip_blocks=True,
     )
     environment.filters.update(FILTERS)
-    css = "".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in styles)
-    return environment.get_template(template).render(css=css, **values)
+    css, script = (_joined(names) for names in (styles, scripts))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return environment.get_template(template).render(css=css, script=script, script_digest=digest, **values)
+
+
+def _joined(names: tuple[str, ...]) -> str:
+    return "".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in names)

@@ -7,11 +7,12 @@ allows nothing but its inline styles and images.
 from pathlib import Path
 
 from rubricworks.evaluation.audit.values import MODE_NAMES
-from rubricworks.llm.spending import SPENDING_FILE, read_budget, read_spending
+from rubricworks.llm.spending import SPENDING_FILE, read_spending
 from rubricworks.reports.audit_page import audit_figure, audit_headline, audit_sentences, table_rows
 from rubricworks.reports.costs import model_calls, stage_costs
 from rubricworks.reports.curves import read_steps
 from rubricworks.reports.headline import promotion_sentence
+from rubricworks.reports.record import record_values
 from rubricworks.reports.rendering import render
 from rubricworks.reports.rlr3_examples import read_questions
 from rubricworks.reports.rlr3_figures import macro_chart, task_charts, training_charts
@@ -33,10 +34,8 @@ from rubricworks.reports.run_folder import (
     read_ledger,
     read_promotion,
     read_recipe,
-    read_rejected,
-    read_stage_records,
 )
-from rubricworks.reports.settings import named_models, recipe_text
+from rubricworks.reports.settings import recipe_text
 
 __all__ = ["Rlr3Summary", "build_rlr3_report", "rlr3_lines"]
 
@@ -84,16 +83,10 @@ def build_rlr3_report(run: Path, *, examples: int, seed: int) -> tuple[str, Rlr3
         **_audit(found),
         questions=read_questions(run, found.answers, examples, seed=seed),
         reward_sentence=reward_sentence(recipe),
-        costs=costs,
-        calls=calls,
-        budget=read_budget(run),
-        tokens=sum(call.prompt_tokens + call.completion_tokens for call in calls),
-        dead_letters=dead_letters,
-        rejected=read_rejected(run, "prepare_questions"),
-        source={"noun": "question", "stage": "prepare_questions"},
-        models=named_models(recipe),
+        **record_values(
+            run, recipe, calls=calls, costs=costs, dead_letters=dead_letters, noun="question", stage="prepare_questions"
+        ),
         tables=rlr3_tables(run),
-        stages=read_stage_records(run),
         commands=rlr3_commands(run, recipe),
     )
     return html, summary

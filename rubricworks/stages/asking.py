@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, NamedTuple, TypeVar
 
@@ -10,8 +10,9 @@ from rubricworks.data.manifest import Manifest
 from rubricworks.data.tables import build_table, count_rows, read_rows
 from rubricworks.errors import UserError
 from rubricworks.grading import FailedCall
-from rubricworks.llm import ChatClient, ChatError
+from rubricworks.llm import ChatClient, ChatError, Reply
 from rubricworks.stages.job import Job
+from rubricworks.synthesis.prompts import CAPTION_PROMPT_VERSION
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -22,6 +23,8 @@ class Answers(NamedTuple):
 
     rows: list[Row]
     dead_letters: list[Row]
+    beside: Mapping[str, list[Row]] = {}
+    """Of further tables, by name."""
 
 
 def ask_all(
@@ -33,9 +36,12 @@ def ask_all(
     total: int,
     shard_size: int,
     clients: Iterable[ChatClient],
+    beside: Sequence[str] = (),
 ) -> Manifest:
     """Build the job's table from what `ask` answers for each item, in order; dead letters stand in a table beside it.
 
+    Args:
+        beside: further tables, each in a folder of its name.
     Raises:
         UserError: there were items and not one row came of them.
     """
@@ -45,6 +51,7 @@ def ask_all(
         return {
             table: [row for answer in answers for row in answer.rows],
             "dead_letters": [row for answer in answers for row in answer.dead_letters],
+            **{name: [row for answer in answers for row in answer.beside.get(name, [])] for name in beside},
         }
 
     async def build() -> Manifest:
@@ -58,7 +65,7 @@ def ask_all(
                 make_rows,
                 made_by=job.made_by,
                 shard_size=shard_size,
-                also={"dead_letters": job.out / "dead_letters"},
+                also={name: job.out / name for name in ("dead_letters", *beside)},
                 progress=job.progress(total, "samples").at,
             )
 
@@ -68,6 +75,23 @@ def ask_all(
         job.void()
         raise UserError(f"no {table} came of {total} samples: {_main_reasons(job)}; see {job.out / 'dead_letters'}")
     return manifest
+
+
+def caption_row(sample_id: str, client: ChatClient, seed: int, reply: Reply[Any]) -> Row:
+    """A row of `captions`."""
+    return {
+        "sample_id": sample_id,
+        "captioner": client.endpoint.model,
+        "model": client.endpoint.model,
+        "revision": client.endpoint.revision,
+        "prompt_version": CAPTION_PROMPT_VERSION,
+        "endpoint": client.endpoint.url,
+        "seed": seed,
+        "caption": reply.raw.strip(),
+        "prompt_tokens": reply.usage.prompt_tokens,
+        "completion_tokens": reply.usage.completion_tokens,
+        "cost": reply.usage.cost,
+    }
 
 
 def dead_letter(sample_id: str, job: Job, purpose: str, error: ChatError) -> Row:

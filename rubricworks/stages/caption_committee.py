@@ -10,10 +10,9 @@ from pydantic import Field
 
 from rubricworks.data.tables import Sample, count_samples, read_samples
 from rubricworks.llm import ChatClient, ChatError, Endpoint, image_part, text_part
-from rubricworks.stages.asking import Answers, Row, ask_all, dead_letter
+from rubricworks.stages.asking import Answers, Row, ask_all, caption_row, dead_letter
 from rubricworks.stages.config import StageConfig
 from rubricworks.stages.job import Job
-from rubricworks.synthesis.prompts import CAPTION_PROMPT_VERSION
 
 
 class Config(StageConfig):
@@ -56,16 +55,4 @@ async def _caption(client: ChatClient, sample: Sample, seed: int, job: Job) -> R
         reply = await client.chat(request, seed=seed)
     except ChatError as error:
         return dead_letter(sample.sample_id, job, f"caption by {client.endpoint.model}", error)
-    return {
-        "sample_id": sample.sample_id,
-        "captioner": client.endpoint.model,
-        "model": client.endpoint.model,
-        "revision": client.endpoint.revision,
-        "prompt_version": CAPTION_PROMPT_VERSION,
-        "endpoint": client.endpoint.url,
-        "seed": seed,
-        "caption": reply.raw.strip(),
-        "prompt_tokens": reply.usage.prompt_tokens,
-        "completion_tokens": reply.usage.completion_tokens,
-        "cost": reply.usage.cost,
-    }
+    return caption_row(sample.sample_id, client, seed, reply)

@@ -21,6 +21,8 @@ from rubricworks.stages.config import StageConfig, canonical_json, digest_of
 from rubricworks.stages.progress import Progress
 from rubricworks.storage import files_digest, write_atomic
 
+DONE = "done.json"
+
 
 @dataclass
 class Job:
@@ -50,6 +52,12 @@ class Job:
         """Nothing can be built on what was made: it stays to be looked at, and the next attempt begins anew."""
         write_atomic(self.out / "made_from.json", canonical_json({**self.made_by, "void": True}).encode())
 
+    def note(self, figures: dict[str, Any], seconds: float) -> None:
+        """Write the stage's line of the ledger."""
+        line = {"stage": self.stage, "seconds": round(seconds, 3), **figures}
+        with (self.run / "ledger.jsonl").open("a") as ledger:
+            ledger.write(json.dumps(line) + "\n")
+
     def scratch(self, name: str) -> Path:
         """A folder that lives beside the output and may vary between runs."""
         folder = self.run / "scratch" / self.stage / name
@@ -68,35 +76,40 @@ def open_job(stage: str, config: StageConfig, run: Path, inputs: dict[str, Path]
     out = run / stage
     plan = out / "made_from.json"
     if plan.exists() and json.loads(plan.read_text()) != made_by:
-        aside = run / "replaced" / f"{stage}-{digest_of(json.loads(plan.read_text()))[:8]}-{time.time_ns()}"
-        aside.parent.mkdir(exist_ok=True)
-        os.rename(out, aside)
+        set_aside(out, run)
     out.mkdir(parents=True, exist_ok=True)
     write_atomic(plan, canonical_json(made_by).encode())
     return Job(stage=stage, run=run, out=out, inputs=inputs, made_by=made_by)
 
 
+def set_aside(out: Path, run: Path) -> None:
+    """Move what a stage made, or began, to where it can still be looked at."""
+    made_from = json.loads((out / "made_from.json").read_text())
+    aside = run / "replaced" / f"{out.name}-{digest_of(made_from)[:8]}-{time.time_ns()}"
+    aside.parent.mkdir(exist_ok=True)
+    os.rename(out, aside)
+
+
 def is_done(job: Job) -> bool:
-    return (job.out / "done.json").exists()
+    return (job.out / DONE).exists()
 
 
 def close_job(job: Job, seconds: float) -> None:
     """Mark the output complete and write the stage's line of the ledger."""
-    line = {"stage": job.stage, "seconds": round(seconds, 3), **job.figures}
-    with (job.run / "ledger.jsonl").open("a") as ledger:
-        ledger.write(json.dumps(line) + "\n")
-    write_atomic(job.out / "done.json", canonical_json({**job.made_by, "digest": _content_digest(job.out)}).encode())
+    job.note(job.figures, seconds)
+    write_atomic(job.out / DONE, canonical_json({**job.made_by, "digest": content_digest(job.out)}).encode())
 
 
 def output_digest(path: Path) -> str:
     """Digest of what a finished stage wrote."""
-    done = path / "done.json"
+    done = path / DONE
     if not done.exists():
         raise UserError(f"{path}: the {path.name} stage has not finished; run it first")
     return str(json.loads(done.read_text())["digest"])
 
 
-def _content_digest(folder: Path) -> str:
+def content_digest(folder: Path) -> str:
+    """Digest of what lies in a stage's folder."""
     if (folder / "manifest.json").exists():
         return read_manifest(folder).digest
     # A milestone counts by its name: the same steps lead to the same model.

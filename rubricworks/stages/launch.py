@@ -20,6 +20,7 @@ from rubricworks.errors import StoppedAtBudget, UserError
 from rubricworks.llm import telemetry
 from rubricworks.stages.config import StageConfig
 from rubricworks.stages.job import close_job, is_done, open_job
+from rubricworks.stages.reuse import taken_over
 from rubricworks.storage import local_path, write_atomic
 
 
@@ -52,6 +53,9 @@ def _run_stage(stage: str, module: Any, config: StageConfig, run: Path, inputs: 
     if is_done(job):
         print("done in an earlier run", file=sys.stderr, flush=True)
         return job.out
+    with _writing(run):
+        if taken_over(job):
+            return job.out
     # Counted from the start of the process, where the runner tells it.
     start = float(os.environ.get("RUBRICWORKS_STAGE_STARTED") or time.time())
     try:

@@ -4,20 +4,25 @@ from pathlib import Path
 from typing import Any
 
 from rubricworks.evaluation.answer_summary import AnswerSummary
-from rubricworks.evaluation.summary import EvaluationSummary, ModelFigures
+from rubricworks.evaluation.caption_summary import BASE, POLICY, CaptionSummary
+from rubricworks.evaluation.summary import EvaluationSummary, Figure, ModelFigures
 from rubricworks.stages.caption_student import model_dir
 from rubricworks.stages.config import StageConfig, canonical_json
 from rubricworks.stages.evaluate_answers import SUMMARY as ANSWERS
+from rubricworks.stages.evaluate_captions import SUMMARY as CAPTIONS
 from rubricworks.stages.job import Job
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import Gate, registry, stage_connection, stage_run
+
+VIEWS = ("b_capscore", "dc_score", "caption_qa", "oracle_f1", "tokens")
+"""What is told of captions scored by several views."""
 
 
 class Config(StageConfig):
     model_name: str = "captioner"
     """Name in the model registry."""
     gate: Gate = Gate()
-    """What the policy must show on the held-out samples: its greedy captions, or its answers."""
+    """What the policy must show on the held-out samples: its captions read greedily, or its answers."""
 
 
 def run(config: Config, job: Job) -> None:
@@ -57,10 +62,11 @@ def run(config: Config, job: Job) -> None:
 
 
 def _figures(evaluations: Path) -> dict[str, dict[str, Any]]:
-    """Of captions, or of answers: whichever was evaluated."""
-    answers = evaluations / ANSWERS
-    if answers.is_file():
+    """Of captions by rubrics, of captions by several views, or of answers: whichever was evaluated."""
+    if (answers := evaluations / ANSWERS).is_file():
         return answer_figures(AnswerSummary.model_validate_json(answers.read_bytes()))
+    if (captions := evaluations / CAPTIONS).is_file():
+        return caption_figures(CaptionSummary.model_validate_json(captions.read_bytes()))
     return gate_figures(EvaluationSummary.model_validate_json((evaluations / "summary.json").read_bytes()))
 
 
@@ -70,7 +76,22 @@ def answer_figures(summary: AnswerSummary) -> dict[str, dict[str, Any]]:
     gain = summary.gains[arm]
     return {
         "accuracy": {"base": summary.base.macro.value, "policy": summary.of(arm).macro.value},
-        "accuracy_gain": {"value": gain.value, "low": gain.low, "high": gain.high},
+        "accuracy_gain": _interval(gain),
+    }
+
+
+def caption_figures(summary: CaptionSummary) -> dict[str, dict[str, Any]]:
+    """The arena, the views that were scored and, of b-CapScore, how much the policy gains on the same samples."""
+    base, policy = (summary.models.get(model, {}) for model in (BASE, POLICY))
+    pairs = {name: {"base": base.get(name), "policy": policy.get(name)} for name in VIEWS}
+    return {
+        "win_rate": _interval(summary.win_rate),
+        "b_capscore_gain": _interval(summary.gains.get("b_capscore")),
+        **{
+            name: {model: figure and figure.value for model, figure in pair.items()}
+            for name, pair in pairs.items()
+            if any(pair.values())
+        },
     }
 
 
@@ -78,12 +99,15 @@ def gate_figures(summary: EvaluationSummary) -> dict[str, dict[str, Any]]:
     """The greedy figures that gates read; the first decoding's where none was greedy."""
     decoding = "greedy" if "greedy" in summary.models else next(iter(summary.models), "greedy")
     models = summary.models.get(decoding, {})
-    win = summary.win_rate.get(decoding)
     return {
-        "win_rate": {"value": win and win.value, "low": win and win.low, "high": win and win.high},
+        "win_rate": _interval(summary.win_rate.get(decoding)),
         "oracle_f1": _pair(models, "oracle_f1"),
         "rubric_reward": _pair(models, "rubric_reward"),
     }
+
+
+def _interval(figure: Figure | None) -> dict[str, float | None]:
+    return {part: figure and getattr(figure, part) for part in ("value", "low", "high")}
 
 
 def _pair(models: dict[str, ModelFigures], name: str) -> dict[str, float | None]:

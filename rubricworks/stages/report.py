@@ -3,7 +3,7 @@
 Both stand in the run's own folder, `report.html` and `summary.json`, made from what the other stages left there.
 """
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from rubricworks.reports.page import build_report
 from rubricworks.stages.config import StageConfig
@@ -18,9 +18,13 @@ class Config(StageConfig):
 
 
 def run(config: Config, job: Job) -> None:
-    html, summary = build_report(job.run, images=config.images, seed=config.seed)
+    keep_page(job, *build_report(job.run, images=config.images, seed=config.seed))
+
+
+def keep_page(job: Job, html: str, summary: BaseModel) -> None:
+    """Write a page and its numbers into the run's folder, and hand the page to tracking."""
     figures = summary.model_dump_json(indent=2).encode()
-    # A caption may hold half of a surrogate pair, which UTF-8 cannot write.
+    # A response may hold half of a surrogate pair, which UTF-8 cannot write.
     write_atomic(job.run / "report.html", html.encode("utf-8", "replace"))
     write_atomic(job.run / "summary.json", figures)
     write_atomic(job.out / "summary.json", figures)

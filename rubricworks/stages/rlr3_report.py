@@ -7,8 +7,7 @@ from pydantic import Field
 
 from rubricworks.stages.config import StageConfig
 from rubricworks.stages.job import Job
-from rubricworks.storage import write_atomic
-from rubricworks.tracking import stage_run
+from rubricworks.stages.report import keep_page
 
 
 class Config(StageConfig):
@@ -19,11 +18,4 @@ class Config(StageConfig):
 def run(config: Config, job: Job) -> None:
     from rubricworks.reports.rlr3_page import build_rlr3_report
 
-    html, summary = build_rlr3_report(job.run, examples=config.examples, seed=config.seed)
-    figures = summary.model_dump_json(indent=2).encode()
-    # A response may hold half of a surrogate pair, which UTF-8 cannot write.
-    write_atomic(job.run / "report.html", html.encode("utf-8", "replace"))
-    write_atomic(job.run / "summary.json", figures)
-    write_atomic(job.out / "summary.json", figures)
-    with stage_run(job.run, job.stage) as log:
-        log.log_artifact(job.run / "report.html")
+    keep_page(job, *build_rlr3_report(job.run, examples=config.examples, seed=config.seed))

@@ -27,7 +27,7 @@ from rubricworks.stages.asking import Row
 from rubricworks.stages.caption_student import model_dir
 from rubricworks.stages.config import StageConfig, canonical_json
 from rubricworks.stages.job import Job
-from rubricworks.stages.step_tables import StepTables
+from rubricworks.stages.step_tables import StepTables, scorecard_rows
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import RunLog, stage_run
 from rubricworks.training.config import PolicyConfig, SftConfig
@@ -190,7 +190,7 @@ def _rlvr(config: Config, start: str | Path, train: Sequence[Instance], job: Job
             job.out,
             config.rlvr.model_copy(update={"seed": config.seed}),
             on_step=lambda step: (
-                tables.add(step, reward.scorecards),
+                tables.add(step, scorecard_rows(step, reward.scorecards)),
                 log.log_metrics({"reward": sum(step.rewards) / len(step.rewards)}, step=step.step),
             ),
             before_checkpoint=tables.commit,

@@ -30,17 +30,20 @@ class Gate(BaseModel):
 
     accuracy_gain_low_above: float | None = Field(default=None, ge=-1, le=1)
     """The interval of the macro average's gain over the base starts above this; for runs that answer questions."""
+    b_capscore_gain_low_above: float | None = Field(default=None, ge=-1, le=1, exclude_if=lambda bound: bound is None)
+    """The interval of b-CapScore's gain over the base starts above this; for runs that balance captions."""
 
     def check(self, summary: Mapping[str, Any]) -> GateResult:
         """Hold the rules against {"win_rate": {"low", …}, "oracle_f1": {"base", "policy"}, "rubric_reward": {…},
-        "accuracy_gain": {"low", …}}."""
+        "accuracy_gain": {"low", …}, "b_capscore_gain": {"low", …}}."""
         findings: list[tuple[bool, str]] = []
-        if self.win_rate_low_above is not None:
-            low = _number(summary, "win_rate", "low")
-            findings.append(_finding("win rate, low end", low, "above", self.win_rate_low_above))
-        if self.accuracy_gain_low_above is not None:
-            low = _number(summary, "accuracy_gain", "low")
-            findings.append(_finding("accuracy gain, low end", low, "above", self.accuracy_gain_low_above))
+        for what, name, bound in (
+            ("win rate", "win_rate", self.win_rate_low_above),
+            ("accuracy gain", "accuracy_gain", self.accuracy_gain_low_above),
+            ("b-CapScore gain", "b_capscore_gain", self.b_capscore_gain_low_above),
+        ):
+            if bound is not None:
+                findings.append(_finding(f"{what}, low end", _number(summary, name, "low"), "above", bound))
         for name, least in (
             ("oracle_f1", self.oracle_f1_gain_at_least),
             ("rubric_reward", self.rubric_reward_gain_at_least),

@@ -123,6 +123,11 @@ class PolicyConfig(_Options):
     """TRL's, or `group_token_mean`: tokens averaged within each group, groups weighing the same (RLR³, equation 1)."""
     scale_rewards: Literal["group", "batch", "none"] = "group"
     """What the centred rewards of a group are divided by."""
+    objective: Literal["grpo", "c-gdpo"] = "grpo"
+    """Several rewards: added by weight, then normalised; or each normalised in its group, added by weight, and then
+    normalised in the batch (GDPO, on continuous rewards c-GDPO: BalCapRL, 2.4-2.6) [multi_objective_aggregation]."""
+    reward_weights: tuple[float, ...] | None = None
+    """One per reward function, 1 by default."""
     beta: float = Field(0.0, ge=0)
     """Weight of the KL penalty against the starting model."""
     epsilon: float = Field(0.2, gt=0)
@@ -157,6 +162,8 @@ class PolicyConfig(_Options):
             raise ValueError("milestone_every keeps whole models; with lora set it to 0, or train all weights")
         if self.loss_type == "group_token_mean" and self.beta:
             raise ValueError("loss_type group_token_mean has no KL penalty (RLR³, equation 1); set beta to 0")
+        if self.objective == "c-gdpo" and self.scale_rewards != "group":
+            raise ValueError("objective c-gdpo normalises each reward in its group; leave scale_rewards at group")
         rollouts = self.group_size * self.prompts_per_step
         if self.rows_per_pass is not None and rollouts % self.rows_per_pass:
             raise ValueError(f"rows_per_pass {self.rows_per_pass} does not divide the {rollouts} rollouts of a step")

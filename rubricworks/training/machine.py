@@ -6,7 +6,7 @@ import os
 import torch
 
 from rubricworks.errors import UserError
-from rubricworks.training.config import LoraOptions, VllmOptions
+from rubricworks.training.config import LoraOptions, PolicyConfig, VllmOptions
 
 
 def check_bf16(wanted: bool) -> None:
@@ -34,3 +34,21 @@ def check_sharding(lora: LoraOptions | None) -> None:
     """Raises UserError for adapters under FSDP: they could not be merged into a plain model at the end."""
     if lora is not None and os.environ.get("ACCELERATE_USE_FSDP", "").lower() in ("1", "true"):
         raise UserError("lora under FSDP cannot be merged into a plain model; train without FSDP, or without lora")
+
+
+def rows_per_process(config: PolicyConfig) -> int:
+    """Rollouts of a step on each process. TRL's reward functions see those of their own, so it must hold whole groups.
+
+    Raises:
+        UserError: the groups do not divide over the processes, or the passes over a process's rollouts.
+    """
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    per_process, left_over = divmod(config.group_size * config.prompts_per_step, processes)
+    if left_over or per_process % config.group_size:
+        raise UserError(
+            f"prompts_per_step {config.prompts_per_step} does not divide over {processes} processes; "
+            "make it a multiple of their number"
+        )
+    if config.rows_per_pass is not None and per_process % config.rows_per_pass:
+        raise UserError(f"rows_per_pass {config.rows_per_pass} does not divide the {per_process} rollouts per process")
+    return per_process

@@ -1,4 +1,4 @@
-"""Policy RL: GRPO on any model, with images or text alone, and a reward that is an async function of the responses.
+"""Policy RL: GRPO on any model, with images or text alone, and rewards that are async functions of the responses.
 
 The trainer is TRL's. What is added: each step's rollouts are handed to the caller, rubrics can be refreshed with the
 current policy, a held-out probe and an alarm watch for reward hacking, and the end is a plain model directory.
@@ -6,7 +6,6 @@ Training goes on from its last complete checkpoint; on a CPU to the very same we
 """
 
 import hashlib
-import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,17 +22,18 @@ from rubricworks.training.checkpoints import open_run, run_digest, train_from
 from rubricworks.training.config import PolicyConfig
 from rubricworks.training.generate import Processor, check_reads_images, decode_image, generate_captions, load_model
 from rubricworks.training.lora import save_plain_model, with_adapters
-from rubricworks.training.machine import check_bf16, check_sharding, check_vllm
+from rubricworks.training.machine import check_bf16, check_sharding, check_vllm, rows_per_process
 from rubricworks.training.milestones import Milestones
 from rubricworks.training.processing import template_options, text_messages, tokenizer_of
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
-from rubricworks.training.rollouts import PolicyTrainer, StepRollouts
+from rubricworks.training.rollouts import Penalty, PolicyTrainer, StepRollouts
 from rubricworks.training.watch import PolicyWatch, Probe, Refresh
 
 Reward = Callable[..., Awaitable[Sequence[float | None]]]
-"""`await reward(prompts=…, completions=…, sample_id=[…], rubric=[…], …)`: a number per completion, None: not judged."""
+"""`await reward(prompts=…, completions=…, sample_id=[…], rubric=[…], …)`: a number per completion, None: not judged.
 
-_COLUMNS = ("sample_id", "prompt", "rubric")
+The samples' columns come along: `image` decoded, `image_bytes` as it was given.
+"""
 
 
 class PolicyResult(NamedTuple):
@@ -48,10 +48,12 @@ class PolicyResult(NamedTuple):
 def train_policy(
     model_dir: str | Path,
     samples: Dataset | Iterable[Mapping],
-    reward: Reward,
+    reward: Reward | Sequence[Reward],
     out_dir: Path,
     config: PolicyConfig,
     *,
+    reads: str = "rubric",
+    penalty: Penalty | None = None,
     on_step: Callable[[StepRollouts], None] | None = None,
     on_log: Callable[[StepLog], None] | None = None,
     refresh: Refresh | None = None,
@@ -63,6 +65,10 @@ def train_policy(
     Args:
         samples: rows with sample_id, prompt, rubric, image (encoded bytes) and whatever else the reward wants. Without
             the column `image` they are text alone, and a prompt may be a whole conversation.
+        reward: one function, or several, which `config.objective` and `config.reward_weights` make one advantage of. A
+            rollout that any of them cannot judge counts as not judged.
+        reads: the column that the reward grades by.
+        penalty: what is taken from the advantages of rollouts that could be judged.
         on_step: gets every rollout once; a step that is repeated after a kill is handed out again under its number.
         before_checkpoint: called before one is written, to commit what was made of the steps that it will stand for.
         refresh, probe: see `rubricworks.training.watch`; called every `refresh_every` / `probe_every` steps.
@@ -70,12 +76,17 @@ def train_policy(
         UserError: samples or options that cannot work, found before any step, or rewards that never come.
     """
     out_dir = Path(out_dir)
-    rollouts = config.group_size * config.prompts_per_step
     check_bf16(config.bf16)
     check_vllm(config.vllm)
     check_sharding(config.lora)
-    per_process = _rows_per_process(config, rollouts)
-    dataset = _dataset(samples, config.prompts_per_step)
+    per_process = rows_per_process(config)
+    rewards = list(reward) if isinstance(reward, Sequence) else [reward]
+    if config.reward_weights is not None and len(config.reward_weights) != len(rewards):
+        raise UserError(
+            f"reward_weights has {len(config.reward_weights)} weights for {len(rewards)} reward functions; "
+            "give one each, or null for 1 each"
+        )
+    dataset = _dataset(samples, config.prompts_per_step, reads)
     keep_freed_memory()
     schedule = config.model_dump(exclude={"save_every", "log_every", "milestone_every", "alarm", "probe_every"})
     checkpoint = open_run(out_dir, run_digest("policy", str(model_dir), schedule, _digest(dataset)))
@@ -97,13 +108,14 @@ def train_policy(
         with quiet_libraries():
             trainer = PolicyTrainer(
                 model=model,
-                reward_funcs=[reward],
+                reward_funcs=rewards,
                 args=_trl_config(config, out_dir, per_process, processor),
                 train_dataset=dataset,
                 processing_class=processor,
                 callbacks=[StepLines("policy", _SHOWN, on_log), watch],
                 on_rollouts=hand_out,
                 mean_over_group=config.loss_type == "group_token_mean",
+                penalty=penalty,
             )
             trainer.remove_callback(PrinterCallback)
             if config.milestone_every:
@@ -141,6 +153,8 @@ def _trl_config(config: PolicyConfig, out_dir: Path, per_process: int, processor
         optim="adamw_torch_fused",
         loss_type="dr_grpo" if config.loss_type == "group_token_mean" else config.loss_type,
         scale_rewards=config.scale_rewards,
+        multi_objective_aggregation=_OBJECTIVES[config.objective],
+        reward_weights=None if config.reward_weights is None else list(config.reward_weights),
         beta=config.beta,
         epsilon=config.epsilon,
         epsilon_high=config.epsilon_high,
@@ -168,37 +182,25 @@ def _trl_config(config: PolicyConfig, out_dir: Path, per_process: int, processor
     )
 
 
+_OBJECTIVES = {"grpo": "sum_then_normalize", "c-gdpo": "normalize_then_sum"}
 _SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
 
 
-def _rows_per_process(config: PolicyConfig, rollouts: int) -> int:
-    """TRL's reward functions see the rows of their own process, so each must hold whole groups."""
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
-    per_process, left_over = divmod(rollouts, processes)
-    if left_over or per_process % config.group_size:
-        raise UserError(
-            f"prompts_per_step {config.prompts_per_step} does not divide over {processes} processes; "
-            "make it a multiple of their number"
-        )
-    if config.rows_per_pass is not None and per_process % config.rows_per_pass:
-        raise UserError(f"rows_per_pass {config.rows_per_pass} does not divide the {per_process} rollouts per process")
-    return per_process
-
-
-def _dataset(samples: Dataset | Iterable[Mapping], at_least: int) -> Dataset:
+def _dataset(samples: Dataset | Iterable[Mapping], at_least: int, reads: str) -> Dataset:
     dataset = samples if isinstance(samples, Dataset) else Dataset.from_list([dict(row) for row in samples])
     if len(dataset) < at_least:
         raise UserError(
-            f"{len(dataset)} samples with a rubric, but prompts_per_step is {at_least}; add samples or lower it"
+            f"{len(dataset)} samples with a {reads}, but prompts_per_step is {at_least}; add samples or lower it"
         )
-    if missing := [column for column in _COLUMNS if column not in dataset.column_names]:
+    if missing := [column for column in ("sample_id", "prompt", reads) if column not in dataset.column_names]:
         raise UserError(f"the training samples have no column {', '.join(missing)}")
     return dataset.with_transform(_as_conversations)
 
 
 def _as_conversations(rows: dict[str, list]) -> dict[str, list]:
     """Decoded only when a batch is drawn: images stay encoded on disk and in memory."""
-    pixels = {"image": [decode_image(image) for image in rows["image"]]} if "image" in rows else {}
+    images = rows.get("image")
+    pixels = {"image": [decode_image(image) for image in images], "image_bytes": images} if images is not None else {}
     return {**rows, **pixels, "prompt": [text_messages(prompt) for prompt in rows["prompt"]]}
 
 

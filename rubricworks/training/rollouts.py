@@ -1,4 +1,7 @@
-"""GRPO with two additions: every step's rollouts are handed out, with what they earned, and RLR³'s token mean.
+"""GRPO with additions: every step's rollouts are handed out, with what they earned; c-GDPO and RLR³'s token mean.
+
+Several rewards are all there or all missing: TRL adds up what is there, which makes a judge's failure a score. In
+c-GDPO the advantages are those of `rl.decoupled_advantages`, which are TRL's except where nothing tells rollouts apart.
 
 Equation 1 of RLR³ averages over the tokens of a group, and groups weigh the same; TRL knows the mean over a response
 or over the whole batch. Its `dr_grpo` loss divides by a constant, and advantages enter it as factors, so advantages
@@ -15,8 +18,17 @@ from torch import Tensor
 from trl import GRPOTrainer
 
 from rubricworks.errors import UserError
+from rubricworks.rl import decoupled_advantages
+
+Penalty = Callable[..., Sequence[float]]
+"""`penalty(prompts=…, completions=…, completion_ids=…, sample_id=[…], …)`: what to take from each advantage.
+
+It is called as a reward function is, and is not asynchronous.
+"""
 
 _UNJUDGED_STEPS = 3
+_ROLLOUT = ("prompt", "completion", "completion_ids")
+"""Not columns of the data."""
 
 
 class StepRollouts(NamedTuple):
@@ -27,14 +39,27 @@ class StepRollouts(NamedTuple):
     responses: list[str]
     tokens: list[int]
     rewards: list[float | None]
-    """None where the response could not be judged."""
+    """Weighted sums of the reward functions' values; None where the response could not be judged."""
     advantages: list[float]
+    """After the penalty, if there is one."""
+    components: dict[str, list[float | None]] = {}  # noqa: RUF012 - a tuple's default, never written to
+    """Name of a reward function → its values."""
+
+
+class _Scored(NamedTuple):
+    """What `_calculate_rewards` learns about all processes' rows."""
+
+    rows: list[tuple[str, str, int]]
+    rewards_NK: Tensor
+    judged_N: Tensor
+    penalties_N: Tensor | None
 
 
 class PolicyTrainer(GRPOTrainer):
     """TRL's trainer, plus `on_rollouts`, called on the main process once per batch of rollouts.
 
-    The two methods it wraps are private to TRL; tests/training/test_trl_contract.py holds what is relied upon.
+    The methods it wraps are private to TRL and Transformers; tests/training/test_trl_contract.py holds what is relied
+    upon.
     """
 
     def __init__(
@@ -42,45 +67,74 @@ class PolicyTrainer(GRPOTrainer):
         *args: Any,
         on_rollouts: Callable[[StepRollouts], None],
         mean_over_group: bool = False,
+        penalty: Penalty | None = None,
         **kwargs: Any,
     ) -> None:
         """
         Args:
             mean_over_group: average the loss as equation 1 does; the configuration's loss_type must be `dr_grpo`.
+            penalty: taken from the advantages of rollouts that could be judged (BalCapRL, A.5).
         """
         self._on_rollouts = on_rollouts
         self._mean_over_group = mean_over_group
-        self._scored: tuple[list[tuple[str, str, int]], list[float]] = ([], [])
+        self._penalty = penalty
+        self._scored: _Scored
         self._unjudged_steps = 0
         super().__init__(*args, **kwargs)
 
+    def _get_train_sampler(self, dataset=None):
+        self._sampler = super()._get_train_sampler(dataset)
+        return self._sampler
+
+    def _init_training_state(self, *args, **kwargs):
+        """Each epoch's order follows from the ones before, so a resumed training draws those of the finished epochs."""
+        epochs, batches = super()._init_training_state(*args, **kwargs)
+        for _ in range(epochs):
+            next(iter(self._sampler))
+        return epochs, batches
+
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        rewards_NK = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         rows = [
             (str(row["sample_id"]), _text(completion), len(ids))
             for row, completion, ids in zip(inputs, completions, completion_ids_list, strict=True)
         ]
-        self._scored = (gather_object(rows), rewards_per_func[:, 0].tolist())
-        return rewards_per_func
+        penalties_N = None
+        if self._penalty is not None:
+            columns = {name: [row[name] for row in inputs] for name in inputs[0] if name not in _ROLLOUT}
+            drawn = {"prompts": prompts, "completions": completions, "completion_ids": completion_ids_list}
+            penalties_N = self.accelerator.gather(rewards_NK.new_tensor(self._penalty(**drawn, **columns)))
+        judged_N = ~rewards_NK.isnan().any(dim=1)
+        self._scored = _Scored(gather_object(rows), rewards_NK, judged_N, penalties_N)
+        return rewards_NK.masked_fill(~judged_N[:, None], torch.nan)
 
     def _generate_and_score_completions(self, inputs):
         step = self.state.global_step + 1
         output = super()._generate_and_score_completions(inputs)
-        rows, scores = self._scored
-        advantages = self.accelerator.gather(output["advantages"]).tolist()
-        rewards = [None if math.isnan(score) else score for score in scores]
+        here = slice(self.accelerator.process_index * len(inputs), (self.accelerator.process_index + 1) * len(inputs))
+        rows, rewards_NK, judged_N, penalties_N = self._scored
+        if self.multi_objective_aggregation == "normalize_then_sum":
+            advantages_N = decoupled_advantages(rewards_NK, self.reward_weights.to(rewards_NK), self.num_generations)
+        else:
+            advantages_N = self.accelerator.gather(output["advantages"])
+        if penalties_N is not None:
+            advantages_N = torch.where(judged_N, advantages_N - penalties_N, advantages_N)
+        output["advantages"] = advantages_N[here]
         if self.accelerator.is_main_process:
             sample_ids, responses, tokens = (list(column) for column in zip(*rows, strict=True))
-            self._on_rollouts(StepRollouts(step, sample_ids, responses, tokens, rewards, advantages))
-        if self._mean_over_group:
-            here = slice(
-                self.accelerator.process_index * len(inputs), (self.accelerator.process_index + 1) * len(inputs)
+            weights_K = self.args.reward_weights or [1.0] * len(self.reward_func_names)
+            weighted_N = (rewards_NK.cpu().double() * torch.tensor(weights_K, dtype=torch.float64)).sum(dim=1)
+            components = dict(zip(self.reward_func_names, map(_values, rewards_NK.T), strict=True))
+            self._on_rollouts(
+                StepRollouts(
+                    step, sample_ids, responses, tokens, _values(weighted_N), advantages_N.tolist(), components
+                )
             )
-            judged = torch.tensor([reward is not None for reward in rewards[here]], device=output["advantages"].device)
-            tokens = output["completion_mask"].sum(dim=1) * judged
+        if self._mean_over_group:
+            tokens = output["completion_mask"].sum(dim=1) * judged_N[here]
             weights = group_token_weights(tokens, self.num_generations, self.max_completion_length)
             output["advantages"] = output["advantages"] * weights
-        self._unjudged_steps = self._unjudged_steps + 1 if all(reward is None for reward in rewards) else 0
+        self._unjudged_steps = 0 if judged_N.any() else self._unjudged_steps + 1
         if self._unjudged_steps == min(_UNJUDGED_STEPS, self.state.max_steps):
             raise UserError(
                 f"no rollout could be judged in the last {self._unjudged_steps} steps (up to step {step}); check the "
@@ -103,3 +157,7 @@ def group_token_weights(tokens_N: Tensor, group_size: int, max_tokens: int) -> T
 
 def _text(completion: str | Sequence[dict]) -> str:
     return completion if isinstance(completion, str) else "".join(turn["content"] or "" for turn in completion)
+
+
+def _values(rewards_N: Tensor) -> list[float | None]:
+    return [None if math.isnan(reward) else reward for reward in rewards_N.tolist()]

@@ -10,6 +10,15 @@ from typing import Literal, NamedTuple, Protocol
 
 from rubricworks.world.scene import WORD_CELL, SceneObject, relations
 
+COMMENTARY = (
+    "it adds depth to the picture .",
+    "the colours contrast nicely .",
+    "this is a calm and pleasant scene .",
+    "one feels invited to look closer .",
+    "the picture feels well balanced .",
+)
+"""Fluent sentences that describe nothing that one could point to; no captioner reads an object out of them."""
+
 Style = Literal["canonical", "there_is", "sits", "place_first", "listing", "verbose"]
 
 

@@ -34,6 +34,8 @@ class ChatRequest(NamedTuple):
     """Length of the text of all messages, for the token count."""
     seed: int
     max_tokens: int | None
+    system: str = ""
+    """The text of all system messages."""
 
 
 def read_request(body: Any) -> ChatRequest:
@@ -54,6 +56,7 @@ def read_request(body: Any) -> ChatRequest:
     if body.get("n") not in (None, 1):
         raise ApiError(400, "this server gives one choice per request; send n 1 and vary the seed", param="n")
     texts: list[str] = []
+    orders: list[str] = []
     image, images, characters = None, 0, 0
     for message in messages:
         if not isinstance(message, dict) or "role" not in message:
@@ -64,6 +67,8 @@ def read_request(body: Any) -> ChatRequest:
                 characters += len(part["text"])
                 if from_user:
                     texts.append(part["text"])
+                elif message["role"] == "system":
+                    orders.append(part["text"])
             elif part["type"] == "image_url":
                 images += 1
                 if from_user and image is None:
@@ -78,6 +83,7 @@ def read_request(body: Any) -> ChatRequest:
         characters=characters,
         seed=_integer(body, "seed", 0),
         max_tokens=_integer(body, "max_completion_tokens", _integer(body, "max_tokens", None)),
+        system="\n\n".join(orders),
     )
 
 

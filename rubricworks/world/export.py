@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rubricworks.errors import UserError
 from rubricworks.world.book import SCENES_FILE, pixel_digest
-from rubricworks.world.captions import write_caption
+from rubricworks.world.captions import COMMENTARY, write_caption
 from rubricworks.world.faults import Faults, perceive
 from rubricworks.world.render import render_png
 from rubricworks.world.scene import Scene, generate_scenes, rng_of
@@ -29,15 +29,33 @@ CAPTION_NOISE = Faults(
 """Faults of the captions in metadata.jsonl: good enough to start a student, with plenty left to learn from rewards."""
 
 
-def noisy_caption(scene: Scene, seed: int, index: int) -> str:
-    """The canonical caption that comes with the image number `index`."""
-    return write_caption(perceive(scene, CAPTION_NOISE, rng_of("noisy caption", seed, index)), "canonical")
+def noisy_caption(scene: Scene, seed: int, index: int, *, commentary: float = 0.0, repetition: float = 0.0) -> str:
+    """The canonical caption that comes with the image number `index`.
+
+    A share says one of its sentences again, and a share ends with a sentence of commentary.
+    """
+    caption = write_caption(perceive(scene, CAPTION_NOISE, rng_of("noisy caption", seed, index)), "canonical")
+    rng = rng_of("repetition", seed, index)
+    if rng.random() < repetition:
+        caption += f" {rng.choice(caption.removesuffix(' .').split(' . '))} ."
+    rng = rng_of("commentary", seed, index)
+    return f"{caption} {rng.choice(COMMENTARY)}" if rng.random() < commentary else caption
 
 
-def export_scenes(folder: Path | str, *, seed: int, count: int) -> Path:
-    """Writes `count` different scenes; returns the folder of images. The same call writes the same bytes."""
+def export_scenes(
+    folder: Path | str, *, seed: int, count: int, commentary: float = 0.0, repetition: float = 0.0
+) -> Path:
+    """Writes `count` different scenes; returns the folder of images. The same call writes the same bytes.
+
+    Args:
+        commentary: the share of captions that end with a sentence of commentary.
+        repetition: the share of captions that say one of their sentences twice.
+    """
     if count < 1:
         raise UserError(f"{count} scenes are asked for; export at least 1")
+    for name, share in (("commentary", commentary), ("repetition", repetition)):
+        if not 0 <= share <= 1:
+            raise UserError(f"{name} is {share}; it is a share of the captions, from 0 to 1")
     images = Path(folder) / "images"
     try:
         images.mkdir(parents=True, exist_ok=True)
@@ -50,7 +68,8 @@ def export_scenes(folder: Path | str, *, seed: int, count: int) -> Path:
             for index, scene in enumerate(generate_scenes(seed, count)):
                 name, picture = f"scene-{index:05d}.png", render_png(scene)
                 (images / name).write_bytes(picture)
-                metadata.write(json.dumps({"file_name": name, "text": noisy_caption(scene, seed, index)}) + "\n")
+                text = noisy_caption(scene, seed, index, commentary=commentary, repetition=repetition)
+                metadata.write(json.dumps({"file_name": name, "text": text}) + "\n")
                 row = {"file_name": name, "digest": pixel_digest(picture), "scene": scene.model_dump()}
                 truth.write(json.dumps(row) + "\n")
     except OSError as error:

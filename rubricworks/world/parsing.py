@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from rubricworks.world.scene import CELLS, COLOURS, SHAPES, SIZES
 
-_SYNONYMS = {
+SYNONYMS = {
     "large": "big",
     "little": "small",
     "tiny": "small",
@@ -21,6 +21,7 @@ _SYNONYMS = {
     "middle": "center",
     "centre": "center",
 }
+"""Spoken word → the world's own."""
 _KINDS: dict[str, str] = {
     **dict.fromkeys(CELLS, "cell"),
     **dict.fromkeys(SIZES, "size"),
@@ -70,7 +71,7 @@ def mentions(caption: str) -> Mentions:
     counts: list[int] = []
     related: list[StatedRelation] = []
     words: list[str] = []
-    for sentence in _sentences(caption):
+    for sentence in sentences(caption):
         rest = _take_words(sentence, words)
         _take_counts(rest, counts)
         if any(token in _RELATIONS for token in rest):
@@ -80,19 +81,20 @@ def mentions(caption: str) -> Mentions:
     return Mentions(tuple(objects), tuple(counts), tuple(related), tuple(words))
 
 
-def _sentences(caption: str) -> list[list[str]]:
+def sentences(caption: str) -> list[list[str]]:
+    """Its sentences as words and commas; the world's own words in their plain form, each place as one."""
     text = _CORNER.sub(_corner_cell, caption)
     text = _SIDE.sub(lambda match: match[2].lower(), text)
-    sentences: list[list[str]] = [[]]
+    found: list[list[str]] = [[]]
     for token in _TOKEN.findall(_RELATION.sub(lambda match: f"{match[1].lower()}-of", text)):
         if token in ".;!?":
-            sentences.append([])
+            found.append([])
         else:
             lower = token.lower()
-            plain = _SYNONYMS.get(lower, lower)
+            plain = SYNONYMS.get(lower, lower)
             plain = plain.replace("-of", " of") if plain in ("left-of", "right-of") else plain
-            sentences[-1].append(plain if plain in _KINDS or plain in _RELATIONS else token)
-    return sentences
+            found[-1].append(plain if plain in _KINDS or plain in _RELATIONS else token)
+    return found
 
 
 def _corner_cell(match: re.Match[str]) -> str:

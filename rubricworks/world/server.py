@@ -1,7 +1,8 @@
 """Serves the world's scripted models over HTTP in the OpenAI dialect, and the oracle beside them.
 
     POST /v1/chat/completions   teacher-1 … teacher-5, rubric-writer, judge, pairwise-judge, likert-judge,
-                                gullible-judge, master-key-judge, image-reading-judge, and those of `world.rlr3`
+                                gullible-judge, master-key-judge, image-reading-judge, and those of `world.rlr3` and
+                                `world.balcaprl`
     GET  /v1/models
     POST /oracle/score          {"image": <data URL>, "captions": [...]} -> {"scores": [...]}
     GET  /healthz
@@ -14,7 +15,7 @@ import asyncio
 import json
 import logging
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,13 @@ from typing import Any
 from aiohttp import web
 
 from rubricworks.errors import UserError
+from rubricworks.world.balcaprl import BALCAPRL_MODELS
 from rubricworks.world.book import SceneBook, UnknownImage, read_book
 from rubricworks.world.chat import ApiError, ChatRequest, decode_data_url, read_request, write_reply
 from rubricworks.world.judge import answer_judge
 from rubricworks.world.opinions import answer_likert, answer_pairwise
 from rubricworks.world.oracle import score_caption
-from rubricworks.world.rlr3 import RLR3_MODELS
+from rubricworks.world.rlr3 import RLR3_MODELS, Answer
 from rubricworks.world.scene import Scene
 from rubricworks.world.teachers import TEACHERS, teacher_caption
 from rubricworks.world.weak_judges import answer_gullible, answer_image_reading, answer_master_key
@@ -35,7 +37,7 @@ from rubricworks.world.writer import answer_writer
 
 MODELS = (
     *TEACHERS, "rubric-writer", "judge", "pairwise-judge", "likert-judge",
-    "gullible-judge", "master-key-judge", "image-reading-judge", *RLR3_MODELS,
+    "gullible-judge", "master-key-judge", "image-reading-judge", *RLR3_MODELS, *BALCAPRL_MODELS,
 )  # fmt: skip
 _BY_WORDS_ALONE: dict[str, Callable[[str], str]] = {
     "judge": answer_judge,
@@ -43,6 +45,7 @@ _BY_WORDS_ALONE: dict[str, Callable[[str], str]] = {
     "gullible-judge": answer_gullible,
     "master-key-judge": answer_master_key,
 }
+_OF_THE_PIPELINES: Mapping[str, Answer] = {**RLR3_MODELS, **BALCAPRL_MODELS}
 _BODY_LIMIT = 64 * 2**20
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _log = logging.getLogger(__name__)
@@ -63,9 +66,9 @@ class World:
         """
         if request.model in _BY_WORDS_ALONE:
             return _BY_WORDS_ALONE[request.model](request.prompt)
-        if request.model in RLR3_MODELS:
+        if request.model in _OF_THE_PIPELINES:
             shown = None if request.image is None else self.find(request.image)[1]
-            return RLR3_MODELS[request.model](request, shown, self.seed)
+            return _OF_THE_PIPELINES[request.model](request, shown, self.seed)
         if request.model == "image-reading-judge":
             word = None if request.image is None else self.find(request.image)[1].word
             return answer_image_reading(request.prompt, word)

@@ -74,3 +74,11 @@ def test_rlvr_is_one_verifiable_criterion_and_words_match_whole():
     assert values == [1, 0, 1]
     with pytest.raises(ValueError, match="empty"):
         answer_rubric("  ")
+
+
+def test_a_verifiers_name_is_no_leave_to_answer_in_english():
+    rubric = Rubric(criteria=(Criterion(criterion="数量", reference="expr_verify(target='4')", weight=1),))
+    answers = [r"桌子上共有四个红色的杯子。\boxed{4}", r"There are four red cups on the table. \boxed{4}"]
+    reward = GroupReward(BoxedGrader(), group_size=2)
+    columns = {"rubric": [rubric] * 2, "question": ["有几个红杯子?"] * 2}
+    assert asyncio.run(reward(prompts=["看图"] * 2, completions=answers, **columns)) == [1, 0]

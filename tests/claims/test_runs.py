@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from rubricworks.claims.runs import run_folders, run_seeds
+from rubricworks.claims.planned import plan_runs
+from rubricworks.claims.rlr3_folder import RECIPE, is_finished
+from rubricworks.claims.runs import make_runs
 from rubricworks.errors import UserError
 
 STUB = (sys.executable, str(Path(__file__).with_name("run_stub.py")))
@@ -23,9 +25,8 @@ def call(tmp_path):
     def run(seeds, overrides=(), *, at_once=2, say=None, **behaviour):
         (tmp_path / "behaviour.json").write_text(json.dumps(behaviour))
         said = []
-        run_seeds(
-            run_folders(tmp_path, seeds), overrides, at_once=at_once, say=say or said.append, command=STUB, every=0.1
-        )
+        runs = plan_runs(RECIPE, tmp_path, seeds, overrides, finished=is_finished)
+        make_runs(runs, at_once=at_once, say=say or said.append, command=STUB, every=0.1)
         return said
 
     return run
@@ -120,8 +121,11 @@ def test_interrupted_call_ends_its_runs(call, tmp_path):
 def test_terminated_call_ends_its_runs(tmp_path):
     (tmp_path / "behaviour.json").write_text(json.dumps({"seed-1": "hang"}))
     program = (
-        "import sys; from pathlib import Path; from rubricworks.claims.runs import run_folders, run_seeds\n"
-        f"run_seeds(run_folders(Path({str(tmp_path)!r}), [1]), [], say=print, command={STUB!r})"
+        "from pathlib import Path; from rubricworks.claims.planned import plan_runs\n"
+        "from rubricworks.claims.rlr3_folder import RECIPE, is_finished\n"
+        "from rubricworks.claims.runs import make_runs\n"
+        f"runs = plan_runs(RECIPE, Path({str(tmp_path)!r}), [1], [], finished=is_finished)\n"
+        f"make_runs(runs, say=print, command={STUB!r})"
     )
     caller = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

@@ -79,7 +79,7 @@ def test_seed_without_a_number_is_left_out_and_says_why():
     assert found.values == {1: 0.1, 2: None, 3: 0.1}
     assert found.notes == {2: "only 3 cases"}
     nothing = finding(BETTER, {1: Observed(None, "only 3 cases")})
-    assert (nothing.mean, nothing.low, nothing.verdict) == (None, None, "inconclusive")
+    assert (nothing.mean, nothing.low, nothing.verdict) == (None, None, "not measured")
 
 
 def test_difference_above_0_takes_no_margin():

@@ -64,6 +64,10 @@ def test_audit_prints_the_table_and_writes_page_and_numbers_and_can_be_judged_ag
     assert "Default" not in again.out
     assert json.loads((tmp_path / "again" / "audit" / "audit.json").read_text())["judge"] == "scorer"
 
+    itself = tell("audit", run, "--from", "out", *judge(world, "scorer"), "--setting", "image", "--out", "out")
+    assert itself.code == 2
+    assert "would be replaced by its own audit" in itself.err
+
     resumed = tell("audit", run, *judge(world), *writers, *small, "--out", "out")
     assert (resumed.code, resumed.out) == (0, told.out)
     assert "done in an earlier run" in resumed.err

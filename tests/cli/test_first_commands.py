@@ -71,6 +71,7 @@ def test_recipes_are_listed_copied_with_their_comments_and_never_over_a_file(tel
     assert (again.code, again.err.count("\n")) == (2, 1)
     assert (tmp_path / "mine.yaml").read_bytes() == original.read_bytes()
     assert tell("recipes", "copy", "nope", "x.yaml").code == 2
+    assert tell("recipes", "show", "quickstart").out == original.read_text(encoding="utf-8")
 
 
 def test_the_schema_describes_the_recipes_that_come_with_the_package(tell):
@@ -189,7 +190,7 @@ def test_a_dry_run_counts_the_calls_and_dollars_and_runs_nothing(tell, tmp_path,
 
 def test_every_pipeline_is_compiled_the_same_every_time(tell, tmp_path):
     told = tell("pipelines", "compile", "a")
-    assert (told.code, told.out) == (0, "a/rubicap.yaml\na/rlr3.yaml\n")
+    assert (told.code, told.out) == (0, "a/rubicap.yaml\na/rlr3.yaml\na/balcaprl.yaml\n")
     assert tell("pipelines", "compile", "b").code == 0
     for name, stage in (("rubicap", b"train-policy"), ("rlr3", b"train-rlr3")):
         first = (tmp_path / "a" / f"{name}.yaml").read_bytes()

@@ -67,7 +67,9 @@ def test_every_endpoint_of_every_recipe_is_found_once_for_each_place_that_names_
     for source in [*built_in_recipes(), path]:
         recipe = load_recipe(source)
         found = recipe.endpoints()
-        assert {where: one.model for where, one in found} == dict(places(recipe.model_dump(mode="json")))
+        assert {where: one.model for where, one in found} == dict(
+            places(recipe.model_dump(mode="json", exclude={"arms"}))
+        )
         for where, endpoint in found:
             place = recipe
             for part in where.split("."):

@@ -7,18 +7,20 @@ import pytest
 import yaml
 from google.protobuf import json_format
 from kfp.pipeline_spec.pipeline_spec_pb2 import PipelineSpec
+from test_balcaprl_dag import INPUTS as BALCAPRL
 from test_rlr3_dag import INPUTS as RLR3
 from test_rubicap_dag import INPUTS as RUBICAP
 
 from rubricworks.errors import UserError
+from rubricworks.pipelines.balcaprl import balcaprl
 from rubricworks.pipelines.compile import compile_pipeline
 from rubricworks.pipelines.rlr3 import rlr3
 from rubricworks.pipelines.rubicap import rubicap
 
-DAGS = {"rubicap": RUBICAP, "rlr3": RLR3}
+DAGS = {"rubicap": RUBICAP, "rlr3": RLR3, "balcaprl": BALCAPRL}
 
 
-@pytest.fixture(scope="module", params=[rubicap, rlr3], ids=["rubicap", "rlr3"])
+@pytest.fixture(scope="module", params=[rubicap, rlr3, balcaprl], ids=list(DAGS))
 def pipeline(request):
     return request.param
 
@@ -64,6 +66,7 @@ def test_what_people_read_in_the_web_pages_is_there(pipeline, spec, compiled):
     what, stage, name = {
         "rubicap": ("better captioner", "evaluate", "policy"),
         "rlr3": ("better answerer", "evaluate-answers", "rlr3"),
+        "balcaprl": ("more balanced captioner", "evaluate-captions", "exams"),
     }[pipeline.name]
     assert what in compiled.read_text()
     described = spec.components[f"comp-{stage}"].input_definitions.parameters[name].description

@@ -1,12 +1,9 @@
 """RLR³'s DAG and components, with a stand-in for the stages."""
 
-from pathlib import Path
-
 import pytest
 from stage_stand_in import Dag, check_component, check_whole_run
 from test_rubicap_dag import INPUTS as OF_RUBICAP
 
-import rubricworks.components
 from rubricworks.pipelines.rlr3 import rlr3
 from rubricworks.recipe_file import load_recipe, recipe_path
 
@@ -51,11 +48,6 @@ def test_the_whole_pipeline_launches_every_stage_once_with_the_outputs_it_needs(
 @pytest.mark.parametrize("stage", sorted(INPUTS.keys() - OF_RUBICAP.keys()))
 def test_a_component_takes_and_gives_strings_under_the_names_of_its_stage_and_says_what_they_are(stage, monkeypatch):
     check_component(stage, list(INPUTS[stage]), monkeypatch)
-
-
-def test_every_component_on_disk_is_a_stage_of_a_pipeline():
-    folder = Path(rubricworks.components.__file__).parent
-    assert {path.parent.name for path in folder.glob("*/component.py")} == OF_RUBICAP.keys() | INPUTS.keys()
 
 
 def test_a_recipe_configures_exactly_the_stages_of_its_pipeline():

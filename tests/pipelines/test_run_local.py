@@ -81,6 +81,17 @@ def test_outputs_are_passed_on_and_only_standard_error_is_shown_under_the_name_o
     assert "one third" in (tmp_path / "logs" / "first.log").read_text()
 
 
+def test_a_stage_can_be_left_out_once_and_not_one_whose_outputs_are_taken(tmp_path):
+    arguments = pipeline_arguments(str(tmp_path), {"first": "hello"})
+    run_local(chain, arguments, run=tmp_path, without={"second_stage"})
+    assert (tmp_path / "first.txt").read_text() == "hello"
+    assert not (tmp_path / "second.txt").exists()
+    run_local(chain, arguments, run=tmp_path)
+    assert (tmp_path / "second.txt").exists()
+    with pytest.raises(ValueError, match="second-stage: takes what was left out"):
+        run_local(chain, arguments, run=tmp_path, without={"first"})
+
+
 def test_a_line_is_shown_while_its_stage_still_runs(tmp_path):
     process = run_in_another_process(tmp_path, "talks")
     assert process.stderr is not None

@@ -5,7 +5,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-from rubricworks.stages import report, rlr3_report
+from rubricworks.stages import balcaprl_report, report, rlr3_report
 from rubricworks.stages.job import Job
 
 
@@ -21,6 +21,15 @@ def write_rlr3_report(run: Path, **config: int) -> tuple[str, dict]:
     run.mkdir(parents=True, exist_ok=True)
     job = Job(stage="rlr3_report", run=run, out=run / "rlr3_report", inputs={}, made_by={})
     rlr3_report.run(rlr3_report.Config(**config), job)
+    assert (job.out / "summary.json").read_bytes() == (run / "summary.json").read_bytes()
+    return (run / "report.html").read_text(), json.loads((run / "summary.json").read_text())
+
+
+def write_balcaprl_report(run: Path, **config: int) -> tuple[str, dict]:
+    """The same of a BalCapRL run."""
+    run.mkdir(parents=True, exist_ok=True)
+    job = Job(stage="balcaprl_report", run=run, out=run / "balcaprl_report", inputs={}, made_by={})
+    balcaprl_report.run(balcaprl_report.Config(**config), job)
     assert (job.out / "summary.json").read_bytes() == (run / "summary.json").read_bytes()
     return (run / "report.html").read_text(), json.loads((run / "summary.json").read_text())
 

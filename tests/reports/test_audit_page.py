@@ -158,3 +158,9 @@ def test_attacks_are_listed_with_their_counts():
     text = text_of(audit_page(found))
     assert "25 % 2 of 8 4 of 5 yes" in text
     assert json.loads(found.model_dump_json())["patterns"][0]["pattern"]["attack"] == "symbolic_bluff"
+
+
+def test_what_the_scene_world_answered_is_called_simulated():
+    found = figures([judged("s", (1, 0))])
+    assert "Simulated." in text_of(audit_page(found, simulated=True))
+    assert "Simulated." not in text_of(audit_page(found))

@@ -7,7 +7,7 @@ import pytest
 from rubricworks.data.tables import read_rows
 from rubricworks.rubrics import Scorecard, Verdict
 from rubricworks.stages.job import Job
-from rubricworks.stages.step_tables import StepTables
+from rubricworks.stages.step_tables import StepTables, scorecard_rows
 
 
 def job_in(folder) -> Job:
@@ -43,7 +43,8 @@ def write(folder, first: int, last: int, *, stop_at: int | None = None) -> None:
         for step in range(first, last + 1):
             if step == stop_at:
                 raise KeyboardInterrupt
-            tables.add(*drawn(step))
+            rollouts, cards = drawn(step)
+            tables.add(rollouts, scorecard_rows(rollouts, cards))
             if step % 2 == 0 or step == last:
                 tables.commit()
 

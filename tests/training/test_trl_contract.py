@@ -7,6 +7,7 @@ import pytest
 import torch
 from coloured_squares import policy_rows
 from datasets import Dataset
+from transformers import Trainer
 from trl import GRPOConfig, GRPOTrainer
 
 from rubricworks.rl import decoupled_advantages, group_advantages
@@ -190,3 +191,5 @@ def test_the_wrapped_methods_keep_their_signatures():
     rewards = inspect.signature(GRPOTrainer._calculate_rewards).parameters
     assert list(rewards) == ["self", "inputs", "prompts", "completions", "completion_ids_list"]
     assert list(inspect.signature(GRPOTrainer._generate_and_score_completions).parameters) == ["self", "inputs"]
+    assert list(inspect.signature(GRPOTrainer._get_train_sampler).parameters) == ["self", "dataset"]
+    assert "_init_training_state" in vars(Trainer)

@@ -1,0 +1,20 @@
+from kfp import dsl
+
+from rubricworks.components.images import CPU
+
+
+@dsl.component(base_image=CPU, install_kfp_package=False, packages_to_install=[])
+def balcaprl_report(config: str, run: str, promotion: str) -> str:
+    """Write the page and the summary of the run.
+
+    Args:
+        config: the stage's own configuration as JSON.
+        run: URI of the run's folder.
+        promotion: URI of the promotion.
+
+    Returns:
+        URI of the folder that holds the summary.
+    """
+    from rubricworks.stages.launch import launch
+
+    return launch("balcaprl_report", config, run, {"promotion": promotion})

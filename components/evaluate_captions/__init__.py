@@ -1,0 +1,3 @@
+from rubricworks.components.evaluate_captions.component import evaluate_captions
+
+__all__ = ["evaluate_captions"]

@@ -1,0 +1,24 @@
+from kfp import dsl
+
+from rubricworks.components.images import TRAINER
+
+
+@dsl.component(base_image=TRAINER, install_kfp_package=False, packages_to_install=[])
+def evaluate_captions(config: str, run: str, samples: str, exams: str, model: str, policy: str) -> str:
+    """Caption the held-out samples with base and policy, and score both: b-CapScore, DCScore, CaptionQA, arena.
+
+    Args:
+        config: the stage's own configuration as JSON.
+        run: URI of the run's folder.
+        samples: URI of the samples table; only its held-out rows are captioned.
+        exams: URI of the exams table.
+        model: URI of the model before training: the base.
+        policy: URI of the trained policy.
+
+    Returns:
+        URI of the caption_scores table.
+    """
+    from rubricworks.stages.launch import launch
+
+    inputs = {"samples": samples, "exams": exams, "model": model, "policy": policy}
+    return launch("evaluate_captions", config, run, inputs)

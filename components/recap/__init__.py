@@ -1,0 +1,3 @@
+from rubricworks.components.recap.component import recap
+
+__all__ = ["recap"]

@@ -1,0 +1,22 @@
+from kfp import dsl
+
+from rubricworks.components.images import TRAINER
+
+
+@dsl.component(base_image=TRAINER, install_kfp_package=False, packages_to_install=[])
+def train_balcaprl(config: str, run: str, samples: str, exams: str, model: str) -> str:
+    """Train the policy on precision, recall and linguistic quality of its captions, each normalised for itself.
+
+    Args:
+        config: the stage's own configuration as JSON.
+        run: URI of the run's folder.
+        samples: URI of the samples table; the first reference of each training sample is what captions are measured by.
+        exams: URI of the exams table, for the reward of right answers.
+        model: URI of the model to start from.
+
+    Returns:
+        URI of the folder that holds the trained policy.
+    """
+    from rubricworks.stages.launch import launch
+
+    return launch("train_balcaprl", config, run, {"samples": samples, "exams": exams, "model": model})

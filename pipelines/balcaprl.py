@@ -1,0 +1,52 @@
+"""BalCapRL: a strong model writes the reference captions anew, and a captioner is trained on three rewards at once:
+what it says is true and can be pointed at, what the reference says is covered, and it is well written.
+
+The rewards come from one judge in one call, inside `train_balcaprl`; exams and the other views of the evaluation say
+whether the gain is balanced. Each stage takes its own configuration, so a change of one leaves the finished work of
+those before it in place, and runs that differ in their training alone can share the rest (`run --reuse`).
+"""
+
+from kfp import dsl
+
+from rubricworks.components.balcaprl_report import balcaprl_report
+from rubricworks.components.evaluate_captions import evaluate_captions
+from rubricworks.components.prepare import prepare
+from rubricworks.components.promote import promote
+from rubricworks.components.recap import recap
+from rubricworks.components.train_balcaprl import train_balcaprl
+from rubricworks.components.warm_up import warm_up
+from rubricworks.components.write_exams import write_exams
+
+
+@dsl.pipeline(name="balcaprl")
+def balcaprl(
+    run: str,
+    prepare_config: str,
+    recap_config: str,
+    warm_up_config: str,
+    write_exams_config: str,
+    train_balcaprl_config: str,
+    evaluate_captions_config: str,
+    promote_config: str,
+    balcaprl_report_config: str,
+) -> None:
+    """Images in, a more balanced captioner out: precision, recall and writing, normalised each by itself.
+
+    Args:
+        run: URI of the run's folder; started again with the same one, a run continues where it stopped.
+        prepare_config: JSON of the stage's configuration, as for every `_config` below.
+    """
+    images = prepare(config=prepare_config, run=run).output
+
+    # The student starts from the captions that came with the images, whatever it is measured against later.
+    student = warm_up(config=warm_up_config, run=run, samples=images).output
+    samples = recap(config=recap_config, run=run, samples=images).output
+    exams = write_exams(config=write_exams_config, run=run, samples=images).output
+
+    policy = train_balcaprl(config=train_balcaprl_config, run=run, samples=samples, model=student, exams=exams).output
+
+    evaluations = evaluate_captions(
+        config=evaluate_captions_config, run=run, samples=samples, exams=exams, model=student, policy=policy
+    ).output
+    promotion = promote(config=promote_config, run=run, evaluations=evaluations, policy=policy, samples=samples).output
+    balcaprl_report(config=balcaprl_report_config, run=run, promotion=promotion)

@@ -1,0 +1,203 @@
+"""BalCapRL's three rewards of a caption, as TRL takes them: `GRPOTrainer(reward_funcs=list(rewards.functions))`.
+
+The dataset needs the column `reference` and each row's image: `image_bytes` as encoded, else `image` or `images` as TRL
+knows them; `sample_id` names what is graded. TRL calls the three functions at the same time, with the same rows: the
+first that comes has the batch graded, the others wait for that grading, so a rollout has all three rewards or none.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from rubricworks.adapters.rows import completion_text, image_bytes
+from rubricworks.errors import UserError
+from rubricworks.grading import AssertionGrader, GradedCaption
+from rubricworks.rewards import length_gate, linear_length_penalty
+
+RewardFunction = Callable[..., Awaitable[list[float | None]]]
+
+
+class Lengths(NamedTuple):
+    """Of one caption and its reference, in tokens."""
+
+    caption: int
+    reference: int
+
+
+class CaptionLengths:
+    """Counts captions and references in the policy's own tokens."""
+
+    def __init__(
+        self,
+        count_tokens: Callable[[str], int],
+        *,
+        end_tokens: Collection[int] = (),
+        reference_column: str = "reference",
+    ) -> None:
+        """
+        Args:
+            count_tokens: tokens of a text, without those that begin or end it.
+            end_tokens: ids that end, pad or mark a completion, and are no part of a caption's length.
+        """
+        self._count, self._end_tokens = lru_cache(maxsize=4096)(count_tokens), frozenset(end_tokens)
+        self.reference_column = reference_column
+
+    def of(self, completions: Sequence[Any], columns: Mapping[str, Any]) -> list[Lengths]:
+        """The captions by `completion_ids`, where the columns have them, else by their text.
+
+        Raises:
+            UserError: there is no column of references, or a reference has no tokens.
+        """
+        if self.reference_column not in columns:
+            raise UserError(
+                f"the training rows have no column {self.reference_column!r}, only {', '.join(sorted(columns))}; add "
+                "it, or name another with reference_column"
+            )
+        ids = columns.get("completion_ids")
+        captions = (
+            [sum(token not in self._end_tokens for token in row) for row in ids]
+            if ids is not None
+            else [self._count(completion_text(completion)) for completion in completions]
+        )
+        references = [self._count(text) for text in columns[self.reference_column]]
+        if 0 in references:
+            name = row_names(len(completions), columns)[references.index(0)]
+            raise UserError(f"sample {name}: its reference is empty, and no length compares with 0; leave it out")
+        return [Lengths(*pair) for pair in zip(captions, references, strict=True)]
+
+
+class LengthPenalty:
+    """The linear rival of the gate (appendix A.9), to be taken from the normalised advantage."""
+
+    def __init__(self, lengths: CaptionLengths, *, lower: float, upper: float, scale: float) -> None:
+        self.lengths, self.lower, self.upper, self.scale = lengths, lower, upper, scale
+
+    def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float]:
+        """What to take from each rollout's advantage, at least 0."""
+        found = self.lengths.of(completions, columns)
+        return [linear_length_penalty(*pair, self.lower, self.upper, self.scale) for pair in found]
+
+
+class CaptionRewards:
+    """Grades a batch of captions once, and hands out precision, recall and linguistic quality."""
+
+    def __init__(
+        self,
+        grader: AssertionGrader,
+        *,
+        count_tokens: Callable[[str], int],
+        gate: tuple[float, float] | None = (0.5, 2.0),
+        reference_column: str = "reference",
+        end_tokens: Collection[int] = (),
+    ) -> None:
+        """
+        Args:
+            count_tokens, end_tokens: see `CaptionLengths`.
+            gate: how long a caption may be, by its reference's length, to earn its linguistic reward; None: any length.
+        """
+        self.grader, self.gate = grader, gate
+        self.lengths = CaptionLengths(count_tokens, end_tokens=end_tokens, reference_column=reference_column)
+        self.functions: tuple[RewardFunction, ...] = (self.precision_reward, self.recall_reward, self.linguistic_reward)
+        self.graded: list[GradedCaption] = []
+        """Of the last batch, aligned with its rows; so are the two below."""
+        self.measured: list[Lengths] = []
+        self.gated: list[bool] = []
+        """Whether the gate is shut."""
+        self._batch: _Batch | None = None
+
+    async def precision_reward(self, prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
+        """Share of the caption's assertions that hold."""
+        return await self._reward(0, completions, columns)
+
+    async def recall_reward(self, prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
+        """Share of the reference's assertions that the caption covers."""
+        return await self._reward(1, completions, columns)
+
+    async def linguistic_reward(self, prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
+        """How well it is written; 0 where the gate is shut."""
+        return await self._reward(2, completions, columns)
+
+    async def _reward(self, which: int, completions: Sequence[Any], columns: Mapping[str, Any]) -> list[float | None]:
+        texts = [completion_text(completion) for completion in completions]
+        rows = (texts, columns.get(self.lengths.reference_column), row_names(len(texts), columns), _pixels(columns))
+        if self._batch is None or not self._batch.serves(which, rows):
+            self._batch = _Batch(rows, asyncio.ensure_future(self._grade(texts, completions, columns)))
+        return [None if rewards is None else rewards[which] for rewards in await self._batch.rewards(which)]
+
+    async def _grade(
+        self, texts: Sequence[str], completions: Sequence[Any], columns: Mapping[str, Any]
+    ) -> list[tuple[float, ...] | None]:
+        measured = self.lengths.of(completions, columns)
+        names = row_names(len(texts), columns)
+        rows = zip(names, _images(names, columns), texts, columns[self.lengths.reference_column], strict=True)
+        graded = await asyncio.gather(*(self.grader.grade(*row) for row in rows))
+        gate = self.gate
+        gated = [gate is not None and not length_gate(*pair, *gate) for pair in measured]
+        self.graded, self.measured, self.gated = list(graded), measured, gated
+        rewards = [_rewards(one, shut) for one, shut in zip(graded, gated, strict=True)]
+        if log_metric := columns.get("log_metric"):
+            log_metric("captions/unjudged", sum(one is None for one in rewards) / max(len(rewards), 1))
+            log_metric("captions/gated", sum(gated) / max(len(gated), 1))
+        return rewards
+
+
+class _Batch:
+    """One grading that several reward functions wait for; each may have its result once."""
+
+    def __init__(self, rows: Any, grading: "asyncio.Future[list[tuple[float, ...] | None]]") -> None:
+        self._rows, self._grading = rows, grading
+        self._served: set[int] = set()
+        self._waiting = 0
+
+    def serves(self, which: int, rows: Any) -> bool:
+        """Whether this is the grading of these rows, and still to be had by that function."""
+        if which in self._served or self._grading.cancelled() or rows != self._rows:
+            return False
+        return self._grading.done() or self._grading.get_loop() is asyncio.get_running_loop()
+
+    async def rewards(self, which: int) -> list[tuple[float, ...] | None]:
+        """A function that is cancelled leaves the grading to the others; the last one takes it along."""
+        self._served.add(which)
+        self._waiting += 1
+        try:
+            return await asyncio.shield(self._grading)
+        except asyncio.CancelledError:
+            if self._waiting == 1:
+                self._grading.cancel()
+            raise
+        finally:
+            self._waiting -= 1
+
+
+def row_names(count: int, columns: Mapping[str, Any]) -> list[str]:
+    """The rows' sample ids, or their numbers."""
+    return [str(name) for name in columns.get("sample_id") or (f"row-{row}" for row in range(count))]
+
+
+def _rewards(graded: GradedCaption, shut: bool) -> tuple[float, ...] | None:
+    scores = graded.scores
+    if scores is None or scores.precision is None or scores.recall is None:
+        return None
+    return scores.precision, scores.recall, 0.0 if shut else scores.linguistic
+
+
+def _pixels(columns: Mapping[str, Any]) -> list[int]:
+    """Which images they are, without a look at them."""
+    return [id(image) for image in _image_column(columns)]
+
+
+def _images(names: Sequence[str], columns: Mapping[str, Any]) -> list[bytes]:
+    """What the judge is shown; a group shares one image, encoded once."""
+    encoded: dict[str, bytes] = {}
+    for name, pixels in zip(names, _image_column(columns), strict=True):
+        if name not in encoded:
+            encoded[name] = image_bytes(pixels, name)
+    return [encoded[name] for name in names]
+
+
+def _image_column(columns: Mapping[str, Any]) -> Sequence[Any]:
+    for name in ("image_bytes", "image", "images"):
+        if columns.get(name) is not None:
+            return list(columns[name])
+    raise UserError("the training rows have no column 'image_bytes', 'image' or 'images'; the judge is to see images")

@@ -1,0 +1,36 @@
+"""What TRL hands a reward function, read: the text of a completion, and an image as the bytes that a judge is shown."""
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from rubricworks.errors import UserError
+
+
+def completion_text(completion: Any) -> str:
+    """What the policy wrote: a string, or the text of its last message in conversational form."""
+    if isinstance(completion, str):
+        return completion
+    content = completion[-1]["content"] if completion else ""
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text") or "" for part in content or [] if part.get("type") == "text")
+
+
+def image_bytes(pixels: Any, sample_id: str) -> bytes:
+    """PNG or JPEG bytes of what a dataset holds: bytes, a `{"bytes": …}` record, a PIL image, or a list of one.
+
+    Raises:
+        UserError: it holds none of these; the message names the sample.
+    """
+    if isinstance(pixels, list | tuple) and len(pixels) == 1:
+        pixels = pixels[0]
+    if isinstance(pixels, Mapping):
+        pixels = pixels.get("bytes")
+    if isinstance(pixels, bytes):
+        return pixels
+    if hasattr(pixels, "save"):
+        encoded = io.BytesIO()
+        pixels.convert("RGB").save(encoded, format="PNG")
+        return encoded.getvalue()
+    raise UserError(f"sample {sample_id}: the judge is to see the image, and the row's image column holds none")

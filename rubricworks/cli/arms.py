@@ -1,0 +1,85 @@
+"""`rubricworks arms`: a recipe beside its arms, all from the same start, in one table."""
+
+from pathlib import Path
+from typing import get_args
+
+import click
+
+from rubricworks import __version__
+from rubricworks.claims.arm_tables import TITLES, TableName
+from rubricworks.cli.claims import make_or_find
+from rubricworks.errors import UserError
+from rubricworks.storage import write_atomic
+
+
+@click.command()
+@click.argument("recipe")
+@click.option("--table", type=click.Choice(get_args(TableName)), help="The arms of one of the paper's tables.")
+@click.option("--arm", "arms", multiple=True, metavar="NAME", help="One of the recipe's arms; may be repeated.")
+@click.option("--seed", type=click.IntRange(min=0), help="Of every run. [default: the recipe's]")
+@click.option(
+    "--runs", type=click.Path(path_type=Path, file_okay=False), help="Folder of the runs. [default: runs/arms-RECIPE]"
+)
+@click.option("--at-once", default=2, show_default=True, type=click.IntRange(min=1), help="Runs side by side.")
+@click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a field of the recipe in every run.")
+@click.option("--only-report", is_flag=True, help="Run nothing; show the runs that are there.")
+def arms(
+    recipe: str,
+    table: TableName | None,
+    arms: tuple[str, ...],
+    seed: int | None,
+    runs: Path | None,
+    at_once: int,
+    overrides: tuple[str, ...],
+    only_report: bool,
+) -> None:
+    """Run RECIPE and chosen arms of it, and set what they are worth side by side.
+
+    The recipe's own run comes first; every arm takes from it whatever is made from the same, and differs in the rest.
+    Arms are compared, not promoted. What is finished is not run again. Writes the table as Markdown, JSON and a page
+    into the folder of the runs.
+
+    \b
+    rubricworks arms balcaprl-laptop --table components
+    rubricworks arms balcaprl-laptop --arm no_recall --arm no_length --seed 2
+    rubricworks arms balcaprl-laptop --table length --runs runs/claims-balcaprl --only-report
+    """
+    from rubricworks.claims.arm_report import arms_page, markdown, text
+    from rubricworks.claims.arm_tables import OWN, ArmTable, arm_rows, rows_of, shown
+    from rubricworks.claims.balcaprl_folder import is_finished
+    from rubricworks.claims.planned import plan_runs
+    from rubricworks.claims.settings import shared_changes
+    from rubricworks.recipe_file import load_recipe, recipe_path
+
+    parsed = load_recipe(recipe_path(recipe))
+    if parsed.pipeline != "balcaprl":
+        raise UserError(f"{recipe}: a recipe of the pipeline {parsed.pipeline}; arms are compared of balcaprl only")
+    if any(override.partition("=")[0].strip() == "seed" for override in overrides):
+        raise UserError("the seed of all runs is set with --seed, not with --set")
+    wanted = list(dict.fromkeys([*(rows_of(table, parsed.arms) if table else ()), *arms]))
+    chosen = [arm for arm in wanted if arm != OWN]
+    if not chosen:
+        raise UserError(f"choose with --table or --arm; {recipe} has {', '.join(parsed.arms) or 'no arms'}")
+    if unknown := [arm for arm in chosen if arm not in parsed.arms]:
+        load_recipe(recipe_path(recipe), arm=unknown[0])  # says what there is
+    number = parsed.seed if seed is None else seed
+    place = (runs or Path("runs") / f"arms-{parsed.name}").absolute()
+    planned = plan_runs(recipe, place, [number], overrides, finished=is_finished, arms=chosen)
+    make_or_find(planned, at_once=at_once, only_report=only_report)
+    changed = shared_changes(planned)
+    rows = arm_rows({run.arm or OWN: run.folder for run in planned})
+    found = ArmTable(
+        title=TITLES[table] if table else "Arms",
+        recipe=parsed.name,
+        seed=number,
+        changed=tuple(changed),
+        simulated=parsed.world is not None,
+        version=__version__,
+        rows=shown(rows, wanted if OWN in wanted or table else [OWN, *wanted]),
+    )
+    stem = place / f"seed-{number}-{f'table-{table}' if table else 'table'}"
+    write_atomic(stem.with_suffix(".json"), found.model_dump_json(indent=2).encode() + b"\n")
+    write_atomic(stem.with_suffix(".md"), markdown(found).encode())
+    write_atomic(stem.with_suffix(".html"), arms_page(found).encode())
+    click.echo(text(found))
+    click.echo(f"{stem.with_suffix('.html')}: the page; .md and .json beside it: all numbers")

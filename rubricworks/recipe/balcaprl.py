@@ -1,0 +1,62 @@
+"""The recipe of the BalCapRL pipeline."""
+
+from typing import ClassVar, Literal
+
+from pydantic import model_validator
+
+from rubricworks.recipe.common import Recipe
+from rubricworks.stages.balcaprl_report import Config as ReportConfig
+from rubricworks.stages.config import StageConfig
+from rubricworks.stages.evaluate_captions import Config as EvaluateConfig
+from rubricworks.stages.prepare import Config as PrepareConfig
+from rubricworks.stages.promote import Config as PromoteConfig
+from rubricworks.stages.recap import Config as RecapConfig
+from rubricworks.stages.train_balcaprl import Config as TrainConfig
+from rubricworks.stages.warm_up import Config as WarmUpConfig
+from rubricworks.stages.write_exams import Config as ExamConfig
+
+
+class BalcaprlRecipe(Recipe):
+    """BalCapRL: a captioner trained on precision, recall and writing at once, each normalised by itself."""
+
+    seeded: ClassVar[tuple[str, ...]] = (
+        "data", "recap", "warm_up", "exams", "policy", "evaluation", "promotion", "report",
+    )  # fmt: skip
+
+    pipeline: Literal["balcaprl"]
+    data: PrepareConfig
+    recap: RecapConfig = RecapConfig()
+    """`null`: the captions that the images came with are the references."""
+    warm_up: WarmUpConfig
+    exams: ExamConfig
+    policy: TrainConfig
+    evaluation: EvaluateConfig
+    promotion: PromoteConfig = PromoteConfig()
+    report: ReportConfig = ReportConfig()
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> "BalcaprlRecipe":
+        kept_apart = self.data.held_out + self.data.warm_up
+        if self.world and self.world.scenes <= kept_apart:
+            raise ValueError(
+                f"world.scenes is {self.world.scenes}, data.held_out and data.warm_up take {kept_apart}: nothing is "
+                "left to train on"
+            )
+        if self.policy.reward == "questions" and "train" not in self.exams.splits:
+            raise ValueError("policy.reward is questions: training needs exams too; add train to exams.splits")
+        if self.evaluation.exam_taker and "held_out" not in self.exams.splits:
+            raise ValueError("evaluation.exam_taker is set: held-out samples need exams; add held_out to exams.splits")
+        return self
+
+    def stage_configs(self) -> dict[str, StageConfig]:
+        """Stage → its own configuration, in the order of the pipeline."""
+        return {
+            "prepare": self.data,
+            "recap": self.recap,
+            "warm_up": self.warm_up,
+            "write_exams": self.exams,
+            "train_balcaprl": self.policy,
+            "evaluate_captions": self.evaluation,
+            "promote": self.promotion,
+            "balcaprl_report": self.report,
+        }

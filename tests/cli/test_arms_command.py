@@ -1,0 +1,168 @@
+"""`rubricworks arms` and `claims balcaprl`, with a stub in the place of `rubricworks run`."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from claimed_captions import BASE, write_captions, write_seed
+
+from rubricworks.claims import runs as engine
+from rubricworks.claims.arm_tables import ArmTable, label_of, rows_of
+from rubricworks.claims.balcaprl import ARMS
+from rubricworks.claims.report import ClaimsReport
+from rubricworks.recipe_file import load_recipe, recipe_path
+
+STUB = (sys.executable, str(Path(__file__).parents[1] / "claims" / "arm_stub.py"))
+LAPTOP = "balcaprl-laptop"
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "COMMAND", STUB)
+    return tmp_path / "runs" / f"arms-{LAPTOP}"
+
+
+def calls(place):
+    path = place / "calls.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+
+
+def test_arms_are_run_as_a_user_would_after_the_run_that_they_take_from(tell, place):
+    told = tell("arms", LAPTOP, "--arm", "no_recall", "--arm", "linear", "--seed", "3", "--set", "policy.steps=4")
+    assert told.code == 0, told
+    made = calls(place)
+    assert made[0]["words"] == [
+        *("run", LAPTOP, "--runs", str(place), "--run", "seed-3"),
+        *("--set", "policy.steps=4", "--set", "seed=3"),
+    ]
+    assert sorted((one["run"], one["words"][6:10], one["ready"]) for one in made[1:]) == [
+        ("seed-3-linear", ["--arm", "linear", "--reuse", "seed-3"], True),
+        ("seed-3-no_recall", ["--arm", "no_recall", "--reuse", "seed-3"], True),
+    ]
+    assert "seed 3, linear: done in" in told.err
+    table = ArmTable.model_validate_json((place / "seed-3-table.json").read_bytes())
+    assert (table.seed, table.changed, table.simulated) == (3, ("policy.steps: 120 → 4",), True)
+    assert [row.arm for row in table.rows] == ["base", "own", "no_recall", "linear"]
+
+    again = tell("arms", LAPTOP, "--arm", "no_recall", "--seed", "3", "--set", "policy.steps=4")
+    assert "seed 3; seed 3, no_recall: finished in an earlier call" in again.err
+    assert len(calls(place)) == len(made)
+
+
+def test_a_run_that_failed_goes_on_and_its_arms_wait_for_it(tell, place):
+    place.mkdir(parents=True)
+    (place / "behaviour.json").write_text('["seed-1"]')
+    told = tell("arms", LAPTOP, "--arm", "linear")
+    assert told.code == 2
+    assert "seed 1 failed: no room on /" in told.err
+    assert [one["run"] for one in calls(place)] == ["seed-1"]
+    assert tell("arms", LAPTOP, "--arm", "linear").code == 0
+    assert [one["run"] for one in calls(place)] == ["seed-1", "seed-1", "seed-1-linear"]
+    assert calls(place)[1]["words"] == ["run", "--runs", str(place), "--resume", "seed-1"]
+    assert calls(place)[2]["ready"]
+
+
+def test_the_table_has_the_papers_rows_and_each_figure_with_its_interval(tell, place):
+    write_seed(place)
+    told = tell("arms", LAPTOP, "--table", "components", "--only-report")
+    assert told.code == 0, told
+    assert max(map(len, told.out.splitlines()[:-1])) <= 100
+    lines = told.out.splitlines()
+    at = next(n for n, line in enumerate(lines) if line.startswith("w/o linguistic"))
+    # DCScore, CaptionQA, Arena, length; the rest was not measured, but b-CapScore and oracle F1.
+    assert lines[at].split()[2:] == ["53.0", "58.0", "30.0", "60.0", "–", "–", "–", "44.0", "71.0"]  # noqa: RUF001
+    assert lines[at + 1].split()[:2] == ["48–58", "52–64"]  # noqa: RUF001
+    page = (place / "seed-1-table-components.md").read_text()
+    row = next(line for line in page.splitlines() if line.startswith("| Base model"))
+    assert [cell.strip() for cell in row.strip("|").split("|")][1:5] == [
+        "40.0 (36.0–44.0)", "50.0 (45.0–55.0)", "50.0", "30.0 (27.0–33.0)",  # noqa: RUF001
+    ]  # fmt: skip
+    labels = [line.split("|")[1].strip() for line in page.splitlines() if line.startswith("| ")][2:]
+    assert labels == [
+        *("Base model", "Full, equal weights", "w/o c-GDPO", "w/o precision", "w/o recall", "w/o linguistic"),
+        *("w/o pointability", "w/o recap"),
+    ]
+    html = (place / "seed-1-table-components.html").read_text()
+    assert html.index("Simulated.") < html.index("w/o c-GDPO")
+    assert html.count('<tr id="') + html.count('<tr class="base"') == 8
+    assert "<script" not in html
+
+
+def test_tables_hold_the_rows_of_the_paper_that_a_recipe_has():
+    laptop, paper = (load_recipe(recipe_path(name)).arms for name in (LAPTOP, "balcaprl"))
+    assert rows_of("length", laptop) == ["no_length", "linear", "full", "gate_0_3", "gate_05_1", "gate_05_3"]
+    assert rows_of("length", paper)[-3:] == ["gate_05_4", "gate_05_5", "gate_05_6"]
+    assert rows_of("weights", laptop) == ["no_precision", "own", "w_prec_02", "full", "w_prec_04"]
+    assert rows_of("judges", laptop) == ["own", "judge_mini", "judge_strong"]
+    assert rows_of("peers", []) == ["own"]
+    assert label_of("gate_05_3") == "Gate 0.5 to 3"
+    assert label_of("gate_0_3") == "Gate 0 to 3"
+    assert label_of("w_prec_02") == "Precision weight 0.2"
+    assert label_of("judge_gpt_5_mini") == "Judge gpt-5-mini"
+    assert label_of("warm_start") == "warm_start"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "choose with --table or --arm; balcaprl-laptop has full, no_cgdpo"),
+        (["--arm", "no_recal"], "no arm 'no_recal'; did you mean no_recall?"),
+        (["--arm", "linear", "--set", "policy.stepps=3"], "stepps"),
+        (
+            ["--arm", "linear", "--set", "policy.length={control: none}"],
+            "the arm linear is about policy.length.control",
+        ),
+        (["--arm", "linear", "--set", "seed=4"], "set with --seed"),
+        (["--arm", "linear", "--set", "policy.steps=4", "--only-report"], "--only-report makes none"),
+        (["--arm", "linear", "--only-report"], "seed-1: there is no run here"),
+        (["--table", "everything"], "'everything' is not one of"),
+    ],
+)
+def test_mistakes_are_told_before_anything_runs(tell, place, words, said):
+    told = tell("arms", LAPTOP, *words)
+    assert told.code == 2
+    assert said in told.err
+    assert not place.exists()
+
+
+def test_only_captions_are_compared(tell, place):
+    told = tell("arms", "rlr3-laptop", "--arm", "x")
+    assert "a recipe of the pipeline rlr3; arms are compared of balcaprl only" in told.err
+
+
+def test_arms_of_another_start_or_other_settings_are_not_compared(tell, place):
+    write_captions(place / "seed-1")
+    write_captions(place / "seed-1-linear", "linear", base=BASE | {"tokens": 31.0})
+    told = tell("arms", LAPTOP, "--arm", "linear", "--only-report")
+    assert "its base model does not write what that of" in told.err
+    write_captions(place / "seed-1-linear", "linear", settings=["policy.steps=20"])
+    told = tell("arms", LAPTOP, "--arm", "linear", "--only-report")
+    assert "different settings (policy.steps: 120 → 20)" in told.err
+    write_captions(place / "seed-1-linear", "no_length")
+    told = tell("arms", LAPTOP, "--arm", "linear", "--only-report")
+    assert 'different settings (arm: "linear" → "no_length"' in told.err
+
+
+def test_claims_of_balcaprl_run_every_arm_of_every_seed_once(tell, place):
+    runs = place.parent / "claims"
+    for seed in (1, 2):
+        write_seed(runs, seed)
+    for missing in ("seed-1-linear", "seed-2"):
+        (runs / missing / "evaluate_captions" / "done.json").unlink()
+    told = tell("claims", "balcaprl", "--runs", runs, "--seeds", "1-2")
+    assert told.code == 0, told
+    # Both are there and begun, so they go on.
+    assert sorted(one["words"][-1] for one in calls(runs)) == ["seed-1-linear", "seed-2"]
+    assert f"{2 * (1 + len(ARMS)) - 2} runs: finished in an earlier call" in told.err
+    assert max(map(len, told.out.splitlines()[:-1])) <= 100
+    line = next(line for line in told.out.splitlines() if " improves-dc " in line)
+    assert line.split() == ["holds", "improves-dc", "+0.100", "+0.100", "to", "+0.100", "above", "0"]
+    report = ClaimsReport.model_validate_json((runs / "claims.json").read_bytes())
+    assert (report.paper, report.seeds, report.changed) == ("BalCapRL", (1, 2), ())
+    assert len(report.findings) == 32
+    for written in ("claims.md", "claims.html"):
+        assert "forgets other tasks" in (runs / written).read_text()
+    assert "Figure 2: the middle milestone" not in (runs / "claims.html").read_text()
+    # The same runs, as a table of arms.
+    assert tell("arms", LAPTOP, "--table", "judges", "--runs", runs, "--seed", "2", "--only-report").code == 0

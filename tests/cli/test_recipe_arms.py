@@ -1,0 +1,126 @@
+"""Arms of a recipe: few fields that differ, checked when the file is read, run by name."""
+
+import json
+
+import pytest
+import yaml
+from questions_recipe import RECIPE
+
+from rubricworks.errors import UserError
+from rubricworks.recipe_file import load_recipe
+
+ARMS = """\
+arms:
+  no_gate: {policy.gate: false}
+  plain:
+    policy.gate: false
+    policy.remap: false
+  others: {policy.more_judges.0.model: third, checklists.verifiers: {"*": [text_verify]}}
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "my.yaml"
+    path.write_text(RECIPE + ARMS)
+    return path
+
+
+def mistakes(path, arms: str) -> list[str]:
+    path.write_text(RECIPE + arms)
+    with pytest.raises(UserError) as caught:
+        load_recipe(path)
+    return [line.removeprefix(f"{path}:") for line in str(caught.value).splitlines()]
+
+
+def test_an_arm_changes_its_fields_and_no_others(path):
+    recipe, arm = load_recipe(path), load_recipe(path, arm="plain")
+    assert (recipe.arm, arm.arm) == (None, "plain")
+    theirs = recipe.model_dump()
+    assert theirs["policy"]["gate"]
+    theirs["policy"] |= {"gate": False, "remap": False}
+    assert arm.model_dump() == theirs | {"arm": "plain"}
+
+
+def test_an_arm_reaches_into_lists_and_replaces_sections(path):
+    arm = load_recipe(path, arm="others")
+    assert arm.policy.more_judges[0].model == "third"
+    assert arm.checklists.verifiers == {"*": ("text_verify",)}
+    assert load_recipe(path).policy.more_judges[0].model == "second"
+
+
+def test_what_the_command_line_sets_wins_over_the_arm(path):
+    arm = load_recipe(path, ["policy.remap=true"], arm="plain")
+    assert (arm.policy.gate, arm.policy.remap) == (False, True)
+
+
+def test_an_arm_that_is_not_there_is_answered_with_those_that_are(path, tell):
+    told = tell("run", path, "--arm", "no_gates", "--dry-run")
+    assert told.code == 2
+    assert told.err == f"error: {path}: no arm 'no_gates'; did you mean no_gate?\n"
+    assert "there are no_gate, plain, others" in tell("run", path, "--arm", "x", "--dry-run").err
+    path.write_text(RECIPE)
+    assert "no arm 'x'; it has none" in tell("run", path, "--arm", "x", "--dry-run").err
+
+
+def test_every_mistake_in_every_arm_is_told_with_the_line_of_the_field(path):
+    first = len(RECIPE.splitlines()) + 1
+    told = mistakes(path, ARMS + "  a: {policy.gatee: true}\n  b:\n    policy.gate: false\n    policy.beta: 0.1\n")
+    assert told[0] == f"{first + 6}: arms.a: policy.gatee: no such field; did you mean gate?"
+    assert told[1].startswith(f"{first + 7}: arms.b: policy.loss_type group_token_mean has no KL penalty")
+    assert len(told) == 2
+    (said,) = mistakes(path, ARMS + "  c:\n    policy.gate: false\n    policy.steps: many\n")
+    assert said.startswith(f"{first + 8}: arms.c: policy.steps: ")
+    assert '(given: "many")' in said
+
+
+@pytest.mark.parametrize(
+    ("arm", "told"),
+    [
+        ("  a: {polcy.gate: true}", "arms.a: polcy: no such field; did you mean policy?"),
+        ("  a: {policy.more_judges.3.model: x}", "arms.a: policy.more_judges.3.model: no '3' here; this is a list"),
+        ("  a: [policy.gate]", "arms.a: Input should be a valid dictionary"),
+        ("  Big Name: {policy.gate: true}", "String should match pattern"),
+        ("  a: {policy.milestone_every: 7}", "arms.a: policy.milestone_every 7 does not divide policy.steps 20"),
+    ],
+)
+def test_a_mistake_in_an_arm_is_one_line_before_anything_runs(path, arm, told):
+    (said,) = mistakes(path, f"arms:\n{arm}\n")
+    assert told in said
+    assert int(said.split(":")[0]) >= len(RECIPE.splitlines()) + 1
+
+
+def test_a_mistake_in_the_recipe_itself_is_told_once_and_not_for_every_arm(path):
+    path.write_text(RECIPE.replace("  steps: 20", "  steps: none") + ARMS)
+    with pytest.raises(UserError) as caught:
+        load_recipe(path)
+    assert str(caught.value).count("\n") == 0
+    assert "policy.steps" in str(caught.value)
+    assert "arms" not in str(caught.value)
+
+
+def test_an_override_that_an_arm_could_not_have_is_no_hindrance_to_other_runs(path):
+    path.write_text(RECIPE + "arms:\n  often: {policy.milestone_every: 5}\n")
+    assert load_recipe(path, ["policy.steps=12", "policy.milestone_every=4"]).policy.steps == 12
+
+
+def test_a_plan_is_that_of_the_arm(path, tell, tmp_path):
+    questions = tmp_path / "questions.jsonl"
+    lines = [json.dumps({"question": f"q{n}", "answer": "1"}) for n in range(6)]
+    questions.write_text("\n".join(lines))
+    path.write_text(RECIPE + ARMS)
+    told = tell("run", path, "--arm", "others", "--set", f"data.source={questions}", "--dry-run")
+    planned = [line.split() for line in told.out.splitlines() if line.startswith("train_rlr3")]
+    assert {line[3] for line in planned} == {"judge", "third"}
+
+
+def test_a_run_to_take_from_must_be_there_and_be_another_one(path, tell, tmp_path):
+    for name in ("main", "other"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        saved = load_recipe(path).model_dump(mode="json", exclude_defaults=True, exclude={"arms"})
+        (tmp_path / "runs" / name / "recipe.yaml").write_text(yaml.safe_dump(saved))
+    assert "no run 'mian'" in tell("run", path, "--reuse", "mian", "--dry-run").err
+    assert "that is this run itself" in tell("run", "--resume", "main", "--reuse", "main", "--dry-run").err
+    elsewhere = tell("run", "--resume", "main", "--reuse", tmp_path / "runs" / "other", "--dry-run")
+    assert "questions.parquet" in elsewhere.err  # only the questions are missing
+    assert "stays the arm that it is" in tell("run", "--resume", "main", "--arm", "plain").err

@@ -1,0 +1,58 @@
+"""DCScore and CaptionQA against cases made by running the benchmarks' own code; the cases name its commits."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rubricworks.evaluation.caption_qa import extract_letter, is_yes_no, offered_options
+from rubricworks.evaluation.dc_score import DCScore, FactScore, StatedFact, dc_score, mean_dc_score
+
+CASES = json.loads((Path(__file__).parent / "data" / "x_benchmarks.json").read_text())
+DC, QA = CASES["dcscore"], CASES["captionqa"]
+
+
+def stated(case):
+    positions = {fact["id"]: number for number, fact in enumerate(case["oracle"])}
+    checked = {entry["fact"]: bool(entry["verification"]) for entry in case["verification"]}
+    return [
+        StatedFact(
+            fact=fact["fact"],
+            relevant=bool(fact["relevance"]),
+            is_true=checked[fact["fact"]],
+            reference=positions.get(case["mapping"][fact["fact"]]),
+        )
+        for fact in case["predicted"]
+    ]
+
+
+@pytest.mark.parametrize("case", DC["pr_cases"])
+def test_precision_recall_and_f1_of_all_facts_and_of_the_relevant_ones(case):
+    score = dc_score(stated(case), [bool(fact["relevance"]) for fact in case["oracle"]])
+    found = {
+        name + suffix: value
+        for suffix, part in (("", score.every), ("_relevant", score.relevant))
+        for name, value in zip(("precision", "recall", "f1_score", "total_atomic_facts"), part, strict=True)
+    }
+    assert found.keys() == case["expected"].keys()
+    assert found == pytest.approx(case["expected"], abs=1e-12)
+
+
+@pytest.mark.parametrize("case", DC["aggregate_cases"])
+def test_aggregate_of_f1s(case):
+    details = [item["eval_details"] for item in case["items"] if item["valid"]]
+    scores = [
+        DCScore(FactScore(0, 0, one["f1_score"], 1), FactScore(0, 0, one["f1_score_relevant"], 1)) for one in details
+    ]
+    assert f"DCScore: {mean_dc_score(scores):.2f}" == case["expected_stdout"].splitlines()[-1]
+
+
+@pytest.mark.parametrize("case", QA["extract"])
+def test_letter_of_an_answer(case):
+    assert extract_letter(case["response"], case["num_options"]) == case["expected"]
+
+
+@pytest.mark.parametrize("case", QA["yesno"])
+def test_yes_or_no_questions_and_the_option_of_the_others(case):
+    assert is_yes_no(case["question"], case["choices"]) == case["expected"]
+    assert list(offered_options(case["question"], case["choices"])) == case["expected_with_option"]

@@ -1,0 +1,184 @@
+"""DCScore by hand, and the fact judge over HTTP: what it is shown, what it must answer, what a failure leaves."""
+
+import asyncio
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted_server import Said, fail, say
+
+from rubricworks.evaluation.dc_score import NO_WORDS, FactJudge, JudgedFacts, StatedFact, dc_score, mean_dc_score
+from rubricworks.llm import ChatClient, ChatError, Endpoint
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 20
+CAPTION, REFERENCE = "A red boat and a car. It is calm.", "A red boat by a pier."
+
+
+def fact(is_true: bool = True, reference: int | None = None, relevant: bool = True) -> StatedFact:
+    return StatedFact(fact="f", relevant=relevant, is_true=is_true, reference=reference)
+
+
+def test_true_facts_beyond_the_reference_are_told_and_to_be_told():
+    every = dc_score([fact(reference=0), fact(), fact(False)], [True, True]).every
+    assert (every.precision, every.recall, every.facts) == (pytest.approx(2 / 3), pytest.approx(2 / 3), 3)
+    assert every.f1 == pytest.approx(2 / 3)
+
+
+def test_saying_the_same_twice_earns_no_more_recall():
+    once = dc_score([fact(reference=0)], [True, True])
+    assert dc_score([fact(reference=0)] * 3, [True, True]).every.recall == pytest.approx(once.every.recall) == 0.5
+
+
+def test_caption_of_commentary_alone_has_no_relevant_score_and_half_a_score_at_most():
+    score = dc_score([fact(relevant=False)], [True])
+    assert score.relevant == (0, 0, 0, 1)
+    assert score.score == pytest.approx(score.every.f1 / 2)
+
+
+def test_commentary_of_the_reference_need_not_be_told():
+    score = dc_score([fact(reference=0)], [True, False])
+    assert (score.every.recall, score.relevant.recall) == (0.5, 1)
+
+
+stated_facts = st.lists(
+    st.builds(fact, st.booleans(), st.none() | st.integers(0, 3), st.booleans()), min_size=1, max_size=12
+)
+
+
+@given(stated_facts)
+def test_all_facts_score_between_zero_and_one(stated):
+    every = dc_score(stated, [True] * 4).every
+    assert all(0 <= value <= 1 + 1e-9 for value in every[:3])
+    assert every.f1 <= max(every.precision, every.recall)
+
+
+def test_mean_is_in_percent():
+    whole, nothing = dc_score([fact(reference=0)], [True]), dc_score([fact(False)], [True])
+    assert mean_dc_score([whole, nothing]) == pytest.approx(50, abs=1e-4)
+    with pytest.raises(ValueError, match="no caption has a score"):
+        mean_dc_score([])
+
+
+@pytest.mark.parametrize(("stated", "reference"), [([], [True]), ([fact()], []), ([fact(reference=1)], [True])])
+def test_nothing_to_share_or_match_is_refused(stated, reference):
+    with pytest.raises(ValueError, match=r"each needs one|matches fact 1 of 1"):
+        dc_score(stated, reference)
+
+
+FACTS = {
+    CAPTION: [
+        ("There is a boat.", True),
+        ("The boat is red.", True),
+        ("There is a car.", True),
+        ("It is calm.", False),
+    ],
+    REFERENCE: [("There is a boat.", True), ("The boat is red.", True), ("A pier is beside the boat.", True)],
+}
+ANSWERS = {
+    "reference_facts": {
+        "matches": [
+            {"fact": 1, "reference": 1},
+            {"fact": 2, "reference": 2},
+            {"fact": 3, "reference": None},
+            {"fact": 4, "reference": None},
+        ]
+    },
+    "image": {"checks": [{"fact": number, "is_true": number < 3} for number in (1, 2, 3, 4)]},
+}
+
+
+def kind_of(body: dict) -> str:
+    parts = body["messages"][1]["content"]
+    if any(part["type"] == "image_url" for part in parts):
+        return "image"
+    return "reference_facts" if "<reference_facts>" in parts[0]["text"] else "caption"
+
+
+def answer(_: int, body: dict) -> Said:
+    kind = kind_of(body)
+    if kind != "caption":
+        return say(json.dumps(ANSWERS[kind]))
+    caption = body["messages"][1]["content"][0]["text"].split("\n")[1]
+    return say(json.dumps({"facts": [{"fact": text, "relevant": relevant} for text, relevant in FACTS[caption]]}))
+
+
+def judge(url: str, caption: str = CAPTION, reference: str = REFERENCE) -> JudgedFacts:
+    async def run() -> JudgedFacts:
+        async with ChatClient(Endpoint(url=url, model="fact-judge", attempts=1)) as client:
+            return await FactJudge(client).judge(PNG, caption, reference)
+
+    return asyncio.run(run())
+
+
+def test_caption_is_taken_apart_matched_and_checked_and_only_the_check_sees_the_image(serve):
+    server = serve(answer)
+    judged = judge(server.url)
+    every, relevant = judged.score
+    # 2 of 4 are true, both in the reference, which has a third; the comment is left out of the relevant ones.
+    assert (every.precision, every.recall) == (pytest.approx(2 / 4), pytest.approx(2 / 3))
+    assert (relevant.precision, relevant.recall) == (pytest.approx(2 / 3), pytest.approx(2 / 3))
+    assert [(one.is_true, one.reference) for one in judged.stated] == [
+        (True, 0),
+        (True, 1),
+        (False, None),
+        (False, None),
+    ]
+    assert sorted(kind_of(chat.body) for chat in server.chats) == ["caption", "caption", "image", "reference_facts"]
+    check = next(chat for chat in server.chats if kind_of(chat.body) == "image")
+    assert (
+        "1. There is a boat.\n2. The boat is red.\n3. There is a car.\n4. It is calm."
+        in json.loads(check.text)["messages"][1]["content"][1]["text"]
+    )
+    assert "pier" not in check.text
+
+
+@pytest.mark.parametrize("caption", ["", " \n", "... !"])
+def test_caption_without_words_scores_zero_unasked(serve, caption):
+    server = serve([fail(400, "no")])
+    assert judge(server.url, caption).score == NO_WORDS
+    assert NO_WORDS.score == 0
+    assert not server.chats
+
+
+BROKEN = [
+    ("image", {"checks": ANSWERS["image"]["checks"][:3]}, "the facts 1 to 4"),
+    ("image", {"checks": [*ANSWERS["image"]["checks"][:3], {"fact": 3, "is_true": True}]}, "the facts 1 to 4"),
+    ("image", {"checks": [{"fact": n, "is_true": "yes"} for n in (1, 2, 3, 4)]}, "boolean"),
+    ("reference_facts", {"matches": [{"fact": n, "reference": 4} for n in (1, 2, 3, 4)]}, "no reference fact 4"),
+    ("reference_facts", {"matches": [{"fact": n, "reference": 0} for n in (1, 2, 3, 4)]}, "greater than or equal to 1"),
+    ("caption", {"facts": [{"fact": "", "relevant": True}]}, "at least 1 character"),
+]
+
+
+@pytest.mark.parametrize(("kind", "said", "hint"), BROKEN)
+def test_answer_that_does_not_fit_is_mended_once_told_what_is_wrong(serve, kind, said, hint):
+    def script(number: int, body: dict) -> Said:
+        first = len(body["messages"]) == 2 and kind_of(body) == kind
+        return say(json.dumps(said)) if first else answer(number, body)
+
+    server = serve(script)
+    assert judge(server.url).score.every.recall == pytest.approx(2 / 3)
+    repairs = [chat.body["messages"][-1]["content"] for chat in server.chats if len(chat.body["messages"]) > 2]
+    assert repairs
+    assert all(hint in str(repair) for repair in repairs)
+
+
+@pytest.mark.parametrize("kind", ["caption", "image", "reference_facts"])
+@pytest.mark.parametrize("said", [fail(400, "no"), say("I will not.")])
+def test_failed_call_leaves_no_score(serve, kind, said):
+    server = serve(lambda number, body: said if kind_of(body) == kind else answer(number, body))
+    with pytest.raises(ChatError):
+        judge(server.url)
+
+
+@pytest.mark.parametrize("silent", [CAPTION, REFERENCE])
+def test_no_fact_in_a_text_with_words_is_the_judges_failure(serve, silent):
+    def script(number: int, body: dict) -> Said:
+        empty = kind_of(body) == "caption" and silent in str(body["messages"][1])
+        return say('{"facts": []}') if empty else answer(number, body)
+
+    with pytest.raises(
+        ChatError, match="no fact was found in the " + ("caption" if silent == CAPTION else "reference")
+    ):
+        judge(serve(script).url)

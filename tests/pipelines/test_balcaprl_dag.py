@@ -1,0 +1,50 @@
+"""BalCapRL's DAG and components, with a stand-in for the stages."""
+
+from pathlib import Path
+
+import pytest
+from stage_stand_in import Dag, check_component, check_whole_run
+from test_rlr3_dag import INPUTS as OF_RLR3
+from test_rubicap_dag import INPUTS as OF_RUBICAP
+
+import rubricworks.components
+from rubricworks.pipelines.balcaprl import balcaprl
+from rubricworks.recipe_file import load_recipe, recipe_path
+
+INPUTS = {
+    "prepare": {},
+    "recap": {"samples": "prepare"},
+    # The student starts from the captions that came with the images, and exams ask about the images alone: neither is
+    # made anew when the references are.
+    "warm_up": {"samples": "prepare"},
+    "write_exams": {"samples": "prepare"},
+    "train_balcaprl": {"samples": "recap", "model": "warm_up", "exams": "write_exams"},
+    "evaluate_captions": {
+        "samples": "recap",
+        "exams": "write_exams",
+        "model": "warm_up",
+        "policy": "train_balcaprl",
+    },
+    "promote": {"evaluations": "evaluate_captions", "policy": "train_balcaprl", "samples": "recap"},
+    "balcaprl_report": {"promotion": "promote"},
+}
+
+
+def test_the_whole_pipeline_launches_every_stage_once_with_the_outputs_it_needs(tmp_path, monkeypatch):
+    check_whole_run(Dag(balcaprl, INPUTS), tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("stage", sorted(INPUTS.keys() - OF_RUBICAP.keys()))
+def test_a_component_takes_and_gives_strings_under_the_names_of_its_stage_and_says_what_they_are(stage, monkeypatch):
+    check_component(stage, list(INPUTS[stage]), monkeypatch)
+
+
+def test_every_component_on_disk_is_a_stage_of_a_pipeline():
+    folder = Path(rubricworks.components.__file__).parent
+    of_pipelines = OF_RUBICAP.keys() | OF_RLR3.keys() | INPUTS.keys()
+    assert {path.parent.name for path in folder.glob("*/component.py")} == of_pipelines
+
+
+@pytest.mark.parametrize("name", ["balcaprl", "balcaprl-laptop"])
+def test_a_recipe_configures_exactly_the_stages_of_its_pipeline(name):
+    assert list(load_recipe(recipe_path(name)).stage_configs()) == list(INPUTS)

@@ -1,0 +1,119 @@
+"""Exams: questions that the scene answers, and a taker that knows the caption alone; error rates as stated."""
+
+import json
+
+import pytest
+
+from rubricworks.evaluation.caption_prompts import (
+    CANNOT_ANSWER,
+    LETTERS,
+    Exam,
+    exam_taker_messages,
+    exam_writer_messages,
+)
+from rubricworks.world.captions import View, write_caption
+from rubricworks.world.chat import ApiError, ChatRequest, read_request
+from rubricworks.world.exams import (
+    NO_QUESTION,
+    TAKER_ERROR_RATE,
+    WRITER_ERROR_RATE,
+    answer_exam_taker,
+    answer_exam_writer,
+    what_it_says,
+)
+from rubricworks.world.render import render_png
+from rubricworks.world.scene import Scene, SceneObject, generate_scenes
+
+SCENES = list(generate_scenes(8, 250))
+SCENE = Scene(
+    objects=(
+        SceneObject(cell="top-left", size="big", colour="red", shape="circle"),
+        SceneObject(cell="center", size="small", colour="blue", shape="square"),
+    ),
+    word="CAT",
+)
+CAPTION = write_caption(SCENE)
+COLOUR_QUESTION = "What colour is the object at the top left?"
+
+
+def written(scene: Scene, seed: int = 0) -> Exam:
+    body = {"model": "exam-writer", "messages": exam_writer_messages(render_png(SCENES[0])), "seed": seed}
+    return Exam.model_validate_json(answer_exam_writer(read_request(body), scene, 1))
+
+
+def taken(caption: str, question: str, options: list[str]) -> str:
+    request = read_request({"model": "exam-taker", "messages": exam_taker_messages(caption, question, options)})
+    assert request.image is None
+    return options[LETTERS.index(answer_exam_taker(request, None, 1))]
+
+
+def test_exams_have_four_to_six_different_questions_which_a_full_caption_answers_but_for_wrong_keys():
+    sizes, wrong, asked = set(), 0, 0
+    for scene in SCENES:
+        exam, caption = written(scene), write_caption(scene)
+        sizes.add(len(exam.questions))
+        assert len({one.question for one in exam.questions}) == len(exam.questions)
+        for one in exam.questions:
+            says = what_it_says(caption, one.question)
+            assert says in one.options
+            asked, wrong = asked + 1, wrong + (one.options[LETTERS.index(one.answer)] != says)
+    assert sizes == {4, 5, 6}
+    assert wrong / asked == pytest.approx(WRITER_ERROR_RATE, abs=0.008)
+
+
+def test_right_letters_are_spread_over_the_options():
+    keys = [one.answer for scene in SCENES for one in written(scene).questions if len(one.options) == 4]
+    assert all(keys.count(letter) / len(keys) == pytest.approx(0.25, abs=0.06) for letter in "ABCD")
+
+
+def test_same_image_same_exam_and_another_seed_another_one():
+    assert written(SCENE) == written(SCENE)
+    assert len({written(SCENE, seed) for seed in range(8)}) > 4
+
+
+@pytest.mark.parametrize(
+    ("caption", "question", "answer"),
+    [
+        (CAPTION, COLOUR_QUESTION, "red"),
+        (CAPTION, "What shape is the object at the center?", "square"),
+        (CAPTION, "What size is the object at the center?", "small"),
+        (CAPTION, "How many objects are in the picture?", "2"),
+        ("there are 3 objects .", "How many objects are in the picture?", "3"),
+        (CAPTION, "Which word is written in the picture?", "CAT"),
+        ("there is a violet circle in the upper left .", COLOUR_QUESTION, "purple"),
+        (write_caption(View(SCENE.objects[1:])), COLOUR_QUESTION, None),
+        ("at top-left a big circle .", COLOUR_QUESTION, None),
+        ("at top-left a red circle . at top-left a blue circle .", COLOUR_QUESTION, None),
+        ("the word CAT . the word SUN .", "Which word is written in the picture?", None),
+        (CAPTION, "What is the meaning of life?", None),
+        ("", COLOUR_QUESTION, None),
+    ],
+)
+def test_caption_says_one_answer_or_none(caption: str, question: str, answer: str | None):
+    assert what_it_says(caption, question) == answer
+
+
+def test_taker_errs_at_the_stated_rate_and_else_chooses_what_the_caption_says():
+    options = ["red", "green", "blue", "black", CANNOT_ANSWER]
+    captions = [f"{CAPTION} {number} more words" for number in range(1500)]
+    for expected, question in (("red", COLOUR_QUESTION), (CANNOT_ANSWER, "What colour is the object at the bottom?")):
+        chosen = [taken(caption, question, options) for caption in captions]
+        errors = sum(choice != expected for choice in chosen)
+        assert errors / len(chosen) == pytest.approx(TAKER_ERROR_RATE, abs=0.012)
+
+
+def test_taker_guesses_where_it_may_not_pass():
+    options = ["red", "green", "blue", "black"]
+    chosen = [taken(f"nothing {number}", COLOUR_QUESTION, options) for number in range(800)]
+    assert all(chosen.count(option) / len(chosen) == pytest.approx(0.25, abs=0.06) for option in options)
+    passed = [taken(f"at top-left a violet star {n} .", COLOUR_QUESTION, [*options, CANNOT_ANSWER]) for n in range(100)]
+    assert passed.count(CANNOT_ANSWER) > 90  # it says a colour that is none of the options
+
+
+def test_requests_without_an_image_or_a_question_are_answered_as_such():
+    body = {"model": "exam-taker", "messages": [{"role": "user", "content": "hello"}]}
+    assert answer_exam_taker(read_request(body), None, 1) == NO_QUESTION
+    request: ChatRequest = read_request(body | {"model": "exam-writer"})
+    with pytest.raises(ApiError, match="looks at an image"):
+        answer_exam_writer(request, None, 1)
+    assert json.loads(answer_exam_writer(request, SCENE, 1))["questions"]
