@@ -1,6 +1,9 @@
-"""What a pipeline is started with, here and on a cluster."""
+"""What a pipeline is started with, here and on a cluster, and what its stages hand on."""
 
 from collections.abc import Mapping
+
+from kfp.dsl import PipelineTask
+from kfp.dsl.pipeline_channel import PipelineChannel
 
 
 def pipeline_arguments(run: str, configs: Mapping[str, str]) -> dict[str, str]:
@@ -11,6 +14,11 @@ def pipeline_arguments(run: str, configs: Mapping[str, str]) -> dict[str, str]:
         configs: stage → its own configuration as JSON.
     """
     return {"run": run} | {f"{stage}_config": _without_placeholders(config) for stage, config in configs.items()}
+
+
+def output_of(task: PipelineTask) -> PipelineChannel:
+    """The URI that a stage hands on; its view and its metrics are for people."""
+    return task.outputs["Output"]
 
 
 def _without_placeholders(config: str) -> str:

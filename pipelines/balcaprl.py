@@ -16,6 +16,7 @@ from rubricworks.components.recap import recap
 from rubricworks.components.train_balcaprl import train_balcaprl
 from rubricworks.components.warm_up import warm_up
 from rubricworks.components.write_exams import write_exams
+from rubricworks.pipelines.arguments import output_of
 
 
 @dsl.pipeline(name="balcaprl")
@@ -36,17 +37,23 @@ def balcaprl(
         run: URI of the run's folder; started again with the same one, a run continues where it stopped.
         prepare_config: JSON of the stage's configuration, as for every `_config` below.
     """
-    images = prepare(config=prepare_config, run=run).output
+    images = output_of(prepare(config=prepare_config, run=run))
 
     # The student starts from the captions that came with the images, whatever it is measured against later.
-    student = warm_up(config=warm_up_config, run=run, samples=images).output
-    samples = recap(config=recap_config, run=run, samples=images).output
-    exams = write_exams(config=write_exams_config, run=run, samples=images).output
+    student = output_of(warm_up(config=warm_up_config, run=run, samples=images))
+    samples = output_of(recap(config=recap_config, run=run, samples=images))
+    exams = output_of(write_exams(config=write_exams_config, run=run, samples=images))
 
-    policy = train_balcaprl(config=train_balcaprl_config, run=run, samples=samples, model=student, exams=exams).output
+    policy = output_of(
+        train_balcaprl(config=train_balcaprl_config, run=run, samples=samples, model=student, exams=exams)
+    )
 
-    evaluations = evaluate_captions(
-        config=evaluate_captions_config, run=run, samples=samples, exams=exams, model=student, policy=policy
-    ).output
-    promotion = promote(config=promote_config, run=run, evaluations=evaluations, policy=policy, samples=samples).output
+    evaluations = output_of(
+        evaluate_captions(
+            config=evaluate_captions_config, run=run, samples=samples, exams=exams, model=student, policy=policy
+        )
+    )
+    promotion = output_of(
+        promote(config=promote_config, run=run, evaluations=evaluations, policy=policy, samples=samples)
+    )
     balcaprl_report(config=balcaprl_report_config, run=run, promotion=promotion)

@@ -20,6 +20,7 @@ from rubricworks.components.train_rlr3 import train_rlr3
 from rubricworks.components.train_rlvr import train_rlvr
 from rubricworks.components.warm_up import warm_up
 from rubricworks.components.write_checklists import write_checklists
+from rubricworks.pipelines.arguments import output_of
 
 
 @dsl.pipeline(name="rlr3")
@@ -45,28 +46,36 @@ def rlr3(
         run: URI of the run's folder; started again with the same one, a run continues where it stopped.
         prepare_questions_config: JSON of the stage's configuration, as for every `_config` below.
     """
-    questions = prepare_questions(config=prepare_questions_config, run=run).output
-    samples = open_questions(config=open_questions_config, run=run, samples=questions).output
-    student = warm_up(config=warm_up_config, run=run, samples=samples).output
-    rubrics = write_checklists(config=write_checklists_config, run=run, samples=samples).output
-    filtered = offline_filter(
-        config=offline_filter_config, run=run, questions=questions, samples=samples, rubrics=rubrics, model=student
-    ).output
+    questions = output_of(prepare_questions(config=prepare_questions_config, run=run))
+    samples = output_of(open_questions(config=open_questions_config, run=run, samples=questions))
+    student = output_of(warm_up(config=warm_up_config, run=run, samples=samples))
+    rubrics = output_of(write_checklists(config=write_checklists_config, run=run, samples=samples))
+    filtered = output_of(
+        offline_filter(
+            config=offline_filter_config, run=run, questions=questions, samples=samples, rubrics=rubrics, model=student
+        )
+    )
 
     # The reward model: labelled responses, SFT and RLVR, and what it or any other judge falls for.
-    labelled = genrm_data(config=genrm_data_config, run=run, samples=samples, rubrics=rubrics, model=student).output
-    genrm = train_genrm(config=train_genrm_config, run=run, genrm_data=labelled).output
-    audited = audit(config=audit_config, run=run, genrm_data=labelled, samples=samples).output
+    labelled = output_of(genrm_data(config=genrm_data_config, run=run, samples=samples, rubrics=rubrics, model=student))
+    genrm = output_of(train_genrm(config=train_genrm_config, run=run, genrm_data=labelled))
+    audited = output_of(audit(config=audit_config, run=run, genrm_data=labelled, samples=samples))
 
     # The policy: two arms on the same samples, compared over their milestones.
-    baseline = train_rlvr(
-        config=train_rlvr_config, run=run, samples=samples, rubrics=rubrics, filtered=filtered, model=student
-    ).output
-    policy = train_rlr3(
-        config=train_rlr3_config, run=run, samples=samples, rubrics=rubrics, filtered=filtered, model=student
-    ).output
-    answers = evaluate_answers(
-        config=evaluate_answers_config, run=run, samples=samples, model=student, rlvr=baseline, rlr3=policy
-    ).output
-    promotion = promote(config=promote_config, run=run, evaluations=answers, policy=answers, samples=samples).output
+    baseline = output_of(
+        train_rlvr(
+            config=train_rlvr_config, run=run, samples=samples, rubrics=rubrics, filtered=filtered, model=student
+        )
+    )
+    policy = output_of(
+        train_rlr3(
+            config=train_rlr3_config, run=run, samples=samples, rubrics=rubrics, filtered=filtered, model=student
+        )
+    )
+    answers = output_of(
+        evaluate_answers(
+            config=evaluate_answers_config, run=run, samples=samples, model=student, rlvr=baseline, rlr3=policy
+        )
+    )
+    promotion = output_of(promote(config=promote_config, run=run, evaluations=answers, policy=answers, samples=samples))
     rlr3_report(config=rlr3_report_config, run=run, promotion=promotion, audit=audited, genrm=genrm)

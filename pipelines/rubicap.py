@@ -16,6 +16,7 @@ from rubricworks.components.report import report
 from rubricworks.components.synthesize_rubrics import synthesize_rubrics
 from rubricworks.components.train_policy import train_policy
 from rubricworks.components.warm_up import warm_up
+from rubricworks.pipelines.arguments import output_of
 
 
 @dsl.pipeline(name="rubicap")
@@ -37,27 +38,35 @@ def rubicap(
         run: URI of the run's folder; started again with the same one, a run continues where it stopped.
         prepare_config: JSON of the stage's configuration, as for every `_config` below.
     """
-    samples = prepare(config=prepare_config, run=run).output
+    samples = output_of(prepare(config=prepare_config, run=run))
 
     # The committee and the student look at the same images; neither waits for the other.
-    captions = caption_committee(config=caption_committee_config, run=run, samples=samples).output
-    student = warm_up(config=warm_up_config, run=run, samples=samples).output
-    student_captions = caption_student(config=caption_student_config, run=run, samples=samples, model=student).output
+    captions = output_of(caption_committee(config=caption_committee_config, run=run, samples=samples))
+    student = output_of(warm_up(config=warm_up_config, run=run, samples=samples))
+    student_captions = output_of(
+        caption_student(config=caption_student_config, run=run, samples=samples, model=student)
+    )
 
-    rubrics = synthesize_rubrics(
-        config=synthesize_rubrics_config,
-        run=run,
-        samples=samples,
-        captions=captions,
-        student_captions=student_captions,
-    ).output
+    rubrics = output_of(
+        synthesize_rubrics(
+            config=synthesize_rubrics_config,
+            run=run,
+            samples=samples,
+            captions=captions,
+            student_captions=student_captions,
+        )
+    )
 
-    policy = train_policy(
-        config=train_policy_config, run=run, samples=samples, rubrics=rubrics, model=student, captions=captions
-    ).output
+    policy = output_of(
+        train_policy(
+            config=train_policy_config, run=run, samples=samples, rubrics=rubrics, model=student, captions=captions
+        )
+    )
 
-    evaluations = evaluate(
-        config=evaluate_config, run=run, samples=samples, rubrics=rubrics, model=student, policy=policy
-    ).output
-    promotion = promote(config=promote_config, run=run, evaluations=evaluations, policy=policy, samples=samples).output
+    evaluations = output_of(
+        evaluate(config=evaluate_config, run=run, samples=samples, rubrics=rubrics, model=student, policy=policy)
+    )
+    promotion = output_of(
+        promote(config=promote_config, run=run, evaluations=evaluations, policy=policy, samples=samples)
+    )
     report(config=report_config, run=run, promotion=promotion)

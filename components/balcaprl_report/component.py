@@ -4,17 +4,21 @@ from rubricworks.components.images import CPU
 
 
 @dsl.component(base_image=CPU, install_kfp_package=False, packages_to_install=[])
-def balcaprl_report(config: str, run: str, promotion: str) -> str:
+def balcaprl_report(
+    config: str, run: str, promotion: str, view: dsl.Output[dsl.HTML], metrics: dsl.Output[dsl.Metrics]
+) -> str:
     """Write the page and the summary of the run.
 
     Args:
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
         promotion: URI of the promotion.
+        view: what came of it, as a page.
+        metrics: its figures.
 
     Returns:
         URI of the folder that holds the summary.
     """
     from rubricworks.stages.launch import launch
 
-    return launch("balcaprl_report", config, run, {"promotion": promotion})
+    return launch("balcaprl_report", config, run, {"promotion": promotion}, view=view.path, metrics=metrics.log_metric)

@@ -4,17 +4,21 @@ from rubricworks.components.images import CPU
 
 
 @dsl.component(base_image=CPU, install_kfp_package=False, packages_to_install=[])
-def caption_committee(config: str, run: str, samples: str) -> str:
+def caption_committee(
+    config: str, run: str, samples: str, view: dsl.Output[dsl.HTML], metrics: dsl.Output[dsl.Metrics]
+) -> str:
     """Ask every model of the committee for a caption of every training sample.
 
     Args:
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
         samples: URI of the samples table.
+        view: what came of it, as a page.
+        metrics: its figures.
 
     Returns:
         URI of the captions table.
     """
     from rubricworks.stages.launch import launch
 
-    return launch("caption_committee", config, run, {"samples": samples})
+    return launch("caption_committee", config, run, {"samples": samples}, view=view.path, metrics=metrics.log_metric)

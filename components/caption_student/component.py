@@ -4,7 +4,9 @@ from rubricworks.components.images import TRAINER
 
 
 @dsl.component(base_image=TRAINER, install_kfp_package=False, packages_to_install=[])
-def caption_student(config: str, run: str, samples: str, model: str) -> str:
+def caption_student(
+    config: str, run: str, samples: str, model: str, view: dsl.Output[dsl.HTML], metrics: dsl.Output[dsl.Metrics]
+) -> str:
     """Caption the training samples with the model that is about to be trained, so that rubrics can aim at its faults.
 
     Args:
@@ -12,10 +14,14 @@ def caption_student(config: str, run: str, samples: str, model: str) -> str:
         run: URI of the run's folder.
         samples: URI of the samples table.
         model: URI of the model before training: the student.
+        view: what came of it, as a page.
+        metrics: its figures.
 
     Returns:
         URI of the captions table of the student.
     """
     from rubricworks.stages.launch import launch
 
-    return launch("caption_student", config, run, {"samples": samples, "model": model})
+    return launch(
+        "caption_student", config, run, {"samples": samples, "model": model}, view=view.path, metrics=metrics.log_metric
+    )

@@ -4,7 +4,16 @@ from rubricworks.components.images import TRAINER
 
 
 @dsl.component(base_image=TRAINER, install_kfp_package=False, packages_to_install=[])
-def evaluate(config: str, run: str, samples: str, rubrics: str, model: str, policy: str) -> str:
+def evaluate(
+    config: str,
+    run: str,
+    samples: str,
+    rubrics: str,
+    model: str,
+    policy: str,
+    view: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
+) -> str:
     """Caption the held-out samples with base and policy, and grade both.
 
     Args:
@@ -14,10 +23,19 @@ def evaluate(config: str, run: str, samples: str, rubrics: str, model: str, poli
         rubrics: URI of the rubrics table.
         model: URI of the model before training: the base.
         policy: URI of the trained policy.
+        view: what came of it, as a page.
+        metrics: its figures.
 
     Returns:
         URI of the evaluations table.
     """
     from rubricworks.stages.launch import launch
 
-    return launch("evaluate", config, run, {"samples": samples, "rubrics": rubrics, "model": model, "policy": policy})
+    return launch(
+        "evaluate",
+        config,
+        run,
+        {"samples": samples, "rubrics": rubrics, "model": model, "policy": policy},
+        view=view.path,
+        metrics=metrics.log_metric,
+    )

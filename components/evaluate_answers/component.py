@@ -4,7 +4,16 @@ from rubricworks.components.images import TRAINER
 
 
 @dsl.component(base_image=TRAINER, install_kfp_package=False, packages_to_install=[])
-def evaluate_answers(config: str, run: str, samples: str, model: str, rlvr: str, rlr3: str) -> str:
+def evaluate_answers(
+    config: str,
+    run: str,
+    samples: str,
+    model: str,
+    rlvr: str,
+    rlr3: str,
+    view: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
+) -> str:
     """Answer the held-out questions with the base model and with both arms' milestones.
 
     Args:
@@ -14,10 +23,19 @@ def evaluate_answers(config: str, run: str, samples: str, model: str, rlvr: str,
         model: URI of the base model.
         rlvr: URI of the baseline's training.
         rlr3: URI of the policy's training.
+        view: what came of it, as a page.
+        metrics: its figures.
 
     Returns:
         URI of the answers table.
     """
     from rubricworks.stages.launch import launch
 
-    return launch("evaluate_answers", config, run, {"samples": samples, "model": model, "rlvr": rlvr, "rlr3": rlr3})
+    return launch(
+        "evaluate_answers",
+        config,
+        run,
+        {"samples": samples, "model": model, "rlvr": rlvr, "rlr3": rlr3},
+        view=view.path,
+        metrics=metrics.log_metric,
+    )

@@ -4,7 +4,16 @@ from rubricworks.components.images import TRAINER
 
 
 @dsl.component(base_image=TRAINER, install_kfp_package=False, packages_to_install=[])
-def evaluate_captions(config: str, run: str, samples: str, exams: str, model: str, policy: str) -> str:
+def evaluate_captions(
+    config: str,
+    run: str,
+    samples: str,
+    exams: str,
+    model: str,
+    policy: str,
+    view: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
+) -> str:
     """Caption the held-out samples with base and policy, and score both: b-CapScore, DCScore, CaptionQA, arena.
 
     Args:
@@ -14,6 +23,8 @@ def evaluate_captions(config: str, run: str, samples: str, exams: str, model: st
         exams: URI of the exams table.
         model: URI of the model before training: the base.
         policy: URI of the trained policy.
+        view: what came of it, as a page.
+        metrics: its figures.
 
     Returns:
         URI of the caption_scores table.
@@ -21,4 +32,4 @@ def evaluate_captions(config: str, run: str, samples: str, exams: str, model: st
     from rubricworks.stages.launch import launch
 
     inputs = {"samples": samples, "exams": exams, "model": model, "policy": policy}
-    return launch("evaluate_captions", config, run, inputs)
+    return launch("evaluate_captions", config, run, inputs, view=view.path, metrics=metrics.log_metric)

@@ -4,7 +4,15 @@ from rubricworks.components.images import TRAINER
 
 
 @dsl.component(base_image=TRAINER, install_kfp_package=False, packages_to_install=[])
-def genrm_data(config: str, run: str, samples: str, rubrics: str, model: str) -> str:
+def genrm_data(
+    config: str,
+    run: str,
+    samples: str,
+    rubrics: str,
+    model: str,
+    view: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
+) -> str:
     """Label responses of the base policy by several teachers: what a generative reward model learns from.
 
     Args:
@@ -13,10 +21,19 @@ def genrm_data(config: str, run: str, samples: str, rubrics: str, model: str) ->
         samples: URI of the samples table.
         rubrics: URI of the rubrics table.
         model: URI of the base policy.
+        view: what came of it, as a page.
+        metrics: its figures.
 
     Returns:
         URI of the table of labelled responses.
     """
     from rubricworks.stages.launch import launch
 
-    return launch("genrm_data", config, run, {"samples": samples, "rubrics": rubrics, "model": model})
+    return launch(
+        "genrm_data",
+        config,
+        run,
+        {"samples": samples, "rubrics": rubrics, "model": model},
+        view=view.path,
+        metrics=metrics.log_metric,
+    )

@@ -4,7 +4,16 @@ from rubricworks.components.images import TRAINER
 
 
 @dsl.component(base_image=TRAINER, install_kfp_package=False, packages_to_install=[])
-def offline_filter(config: str, run: str, questions: str, samples: str, rubrics: str, model: str) -> str:
+def offline_filter(
+    config: str,
+    run: str,
+    questions: str,
+    samples: str,
+    rubrics: str,
+    model: str,
+    view: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
+) -> str:
     """Grade rollouts of the base model on the training samples, and mark those that it still fails on.
 
     Args:
@@ -14,6 +23,8 @@ def offline_filter(config: str, run: str, questions: str, samples: str, rubrics:
         samples: URI of the samples table.
         rubrics: URI of the rubrics table.
         model: URI of the base model.
+        view: what came of it, as a page.
+        metrics: its figures.
 
     Returns:
         URI of the filtered table; the corpus's statistics stand in statistics.json beside it.
@@ -21,5 +32,10 @@ def offline_filter(config: str, run: str, questions: str, samples: str, rubrics:
     from rubricworks.stages.launch import launch
 
     return launch(
-        "offline_filter", config, run, {"questions": questions, "samples": samples, "rubrics": rubrics, "model": model}
+        "offline_filter",
+        config,
+        run,
+        {"questions": questions, "samples": samples, "rubrics": rubrics, "model": model},
+        view=view.path,
+        metrics=metrics.log_metric,
     )

@@ -4,17 +4,21 @@ from rubricworks.components.images import CPU
 
 
 @dsl.component(base_image=CPU, install_kfp_package=False, packages_to_install=[])
-def open_questions(config: str, run: str, samples: str) -> str:
+def open_questions(
+    config: str, run: str, samples: str, view: dsl.Output[dsl.HTML], metrics: dsl.Output[dsl.Metrics]
+) -> str:
     """Turn multiple-choice questions into open ones where a vision-language model says that they can be.
 
     Args:
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
         samples: URI of the samples table.
+        view: what came of it, as a page.
+        metrics: its figures.
 
     Returns:
         URI of the samples table with the opened questions.
     """
     from rubricworks.stages.launch import launch
 
-    return launch("open_questions", config, run, {"samples": samples})
+    return launch("open_questions", config, run, {"samples": samples}, view=view.path, metrics=metrics.log_metric)

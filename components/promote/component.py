@@ -4,7 +4,15 @@ from rubricworks.components.images import CPU
 
 
 @dsl.component(base_image=CPU, install_kfp_package=False, packages_to_install=[])
-def promote(config: str, run: str, evaluations: str, policy: str, samples: str) -> str:
+def promote(
+    config: str,
+    run: str,
+    evaluations: str,
+    policy: str,
+    samples: str,
+    view: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
+) -> str:
     """Register the policy and make it champion if it passes the gate.
 
     Args:
@@ -13,10 +21,19 @@ def promote(config: str, run: str, evaluations: str, policy: str, samples: str) 
         evaluations: URI of the evaluations table.
         policy: URI of the trained policy.
         samples: URI of the samples table.
+        view: what came of it, as a page.
+        metrics: its figures.
 
     Returns:
         URI of the promotion's record.
     """
     from rubricworks.stages.launch import launch
 
-    return launch("promote", config, run, {"evaluations": evaluations, "policy": policy, "samples": samples})
+    return launch(
+        "promote",
+        config,
+        run,
+        {"evaluations": evaluations, "policy": policy, "samples": samples},
+        view=view.path,
+        metrics=metrics.log_metric,
+    )

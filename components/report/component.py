@@ -4,17 +4,19 @@ from rubricworks.components.images import CPU
 
 
 @dsl.component(base_image=CPU, install_kfp_package=False, packages_to_install=[])
-def report(config: str, run: str, promotion: str) -> str:
+def report(config: str, run: str, promotion: str, view: dsl.Output[dsl.HTML], metrics: dsl.Output[dsl.Metrics]) -> str:
     """Write the page that shows what ran and what came of it.
 
     Args:
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
         promotion: URI of the promotion's record; the rest is read from the run's folder.
+        view: what came of it, as a page.
+        metrics: its figures.
 
     Returns:
         URI of the report.
     """
     from rubricworks.stages.launch import launch
 
-    return launch("report", config, run, {"promotion": promotion})
+    return launch("report", config, run, {"promotion": promotion}, view=view.path, metrics=metrics.log_metric)

@@ -4,7 +4,15 @@ from rubricworks.components.images import CPU
 
 
 @dsl.component(base_image=CPU, install_kfp_package=False, packages_to_install=[])
-def rlr3_report(config: str, run: str, promotion: str, audit: str, genrm: str) -> str:
+def rlr3_report(
+    config: str,
+    run: str,
+    promotion: str,
+    audit: str,
+    genrm: str,
+    view: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
+) -> str:
     """Write the page and the summary of the run.
 
     Args:
@@ -13,10 +21,19 @@ def rlr3_report(config: str, run: str, promotion: str, audit: str, genrm: str) -
         promotion: URI of the promotion.
         audit: URI of the audit.
         genrm: URI of the trained GenRM.
+        view: what came of it, as a page.
+        metrics: its figures.
 
     Returns:
         URI of the folder that holds the summary.
     """
     from rubricworks.stages.launch import launch
 
-    return launch("rlr3_report", config, run, {"promotion": promotion, "audit": audit, "genrm": genrm})
+    return launch(
+        "rlr3_report",
+        config,
+        run,
+        {"promotion": promotion, "audit": audit, "genrm": genrm},
+        view=view.path,
+        metrics=metrics.log_metric,
+    )

@@ -4,7 +4,15 @@ from rubricworks.components.images import CPU
 
 
 @dsl.component(base_image=CPU, install_kfp_package=False, packages_to_install=[])
-def synthesize_rubrics(config: str, run: str, samples: str, captions: str, student_captions: str) -> str:
+def synthesize_rubrics(
+    config: str,
+    run: str,
+    samples: str,
+    captions: str,
+    student_captions: str,
+    view: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
+) -> str:
     """Write one rubric per training sample: what the committee agrees on, turned into weighted yes-or-no criteria.
 
     Args:
@@ -13,6 +21,8 @@ def synthesize_rubrics(config: str, run: str, samples: str, captions: str, stude
         samples: URI of the samples table.
         captions: URI of the committee's captions.
         student_captions: URI of the student's captions.
+        view: what came of it, as a page.
+        metrics: its figures.
 
     Returns:
         URI of the rubrics table.
@@ -24,4 +34,6 @@ def synthesize_rubrics(config: str, run: str, samples: str, captions: str, stude
         config,
         run,
         {"samples": samples, "captions": captions, "student_captions": student_captions},
+        view=view.path,
+        metrics=metrics.log_metric,
     )

@@ -4,7 +4,15 @@ from rubricworks.components.images import TRAINER
 
 
 @dsl.component(base_image=TRAINER, install_kfp_package=False, packages_to_install=[])
-def train_balcaprl(config: str, run: str, samples: str, exams: str, model: str) -> str:
+def train_balcaprl(
+    config: str,
+    run: str,
+    samples: str,
+    exams: str,
+    model: str,
+    view: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
+) -> str:
     """Train the policy on precision, recall and linguistic quality of its captions, each normalised for itself.
 
     Args:
@@ -13,10 +21,19 @@ def train_balcaprl(config: str, run: str, samples: str, exams: str, model: str) 
         samples: URI of the samples table; the first reference of each training sample is what captions are measured by.
         exams: URI of the exams table, for the reward of right answers.
         model: URI of the model to start from.
+        view: what came of it, as a page.
+        metrics: its figures.
 
     Returns:
         URI of the folder that holds the trained policy.
     """
     from rubricworks.stages.launch import launch
 
-    return launch("train_balcaprl", config, run, {"samples": samples, "exams": exams, "model": model})
+    return launch(
+        "train_balcaprl",
+        config,
+        run,
+        {"samples": samples, "exams": exams, "model": model},
+        view=view.path,
+        metrics=metrics.log_metric,
+    )

@@ -4,7 +4,16 @@ from rubricworks.components.images import TRAINER
 
 
 @dsl.component(base_image=TRAINER, install_kfp_package=False, packages_to_install=[])
-def train_policy(config: str, run: str, samples: str, rubrics: str, model: str, captions: str) -> str:
+def train_policy(
+    config: str,
+    run: str,
+    samples: str,
+    rubrics: str,
+    model: str,
+    captions: str,
+    view: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
+) -> str:
     """Train the policy by group-relative policy optimisation on rewards graded from the rubrics.
 
     Args:
@@ -14,6 +23,8 @@ def train_policy(config: str, run: str, samples: str, rubrics: str, model: str, 
         rubrics: URI of the rubrics table.
         model: URI of the model to start from.
         captions: URI of the committee's captions, for refreshing rubrics during training.
+        view: what came of it, as a page.
+        metrics: its figures.
 
     Returns:
         URI of the folder that holds the trained policy.
@@ -21,5 +32,10 @@ def train_policy(config: str, run: str, samples: str, rubrics: str, model: str, 
     from rubricworks.stages.launch import launch
 
     return launch(
-        "train_policy", config, run, {"samples": samples, "rubrics": rubrics, "model": model, "captions": captions}
+        "train_policy",
+        config,
+        run,
+        {"samples": samples, "rubrics": rubrics, "model": model, "captions": captions},
+        view=view.path,
+        metrics=metrics.log_metric,
     )

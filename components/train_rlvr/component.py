@@ -4,7 +4,16 @@ from rubricworks.components.images import TRAINER
 
 
 @dsl.component(base_image=TRAINER, install_kfp_package=False, packages_to_install=[])
-def train_rlvr(config: str, run: str, samples: str, rubrics: str, filtered: str, model: str) -> str:
+def train_rlvr(
+    config: str,
+    run: str,
+    samples: str,
+    rubrics: str,
+    filtered: str,
+    model: str,
+    view: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
+) -> str:
     """Train the baseline on verified final answers alone.
 
     Args:
@@ -14,6 +23,8 @@ def train_rlvr(config: str, run: str, samples: str, rubrics: str, filtered: str,
         rubrics: URI of the rubrics table.
         filtered: URI of the table that says which samples are kept.
         model: URI of the model to start from.
+        view: what came of it, as a page.
+        metrics: its figures.
 
     Returns:
         URI of the folder that holds the trained policy.
@@ -21,5 +32,10 @@ def train_rlvr(config: str, run: str, samples: str, rubrics: str, filtered: str,
     from rubricworks.stages.launch import launch
 
     return launch(
-        "train_rlvr", config, run, {"samples": samples, "rubrics": rubrics, "filtered": filtered, "model": model}
+        "train_rlvr",
+        config,
+        run,
+        {"samples": samples, "rubrics": rubrics, "filtered": filtered, "model": model},
+        view=view.path,
+        metrics=metrics.log_metric,
     )

@@ -4,17 +4,19 @@ from rubricworks.components.images import TRAINER
 
 
 @dsl.component(base_image=TRAINER, install_kfp_package=False, packages_to_install=[])
-def warm_up(config: str, run: str, samples: str) -> str:
+def warm_up(config: str, run: str, samples: str, view: dsl.Output[dsl.HTML], metrics: dsl.Output[dsl.Metrics]) -> str:
     """Teach the base model to caption at all; a model that is a captioner already passes through unchanged.
 
     Args:
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
         samples: URI of the samples table; its references are what the model first learns from.
+        view: what came of it, as a page.
+        metrics: its figures.
 
     Returns:
         URI of the folder that holds the model every later stage starts from.
     """
     from rubricworks.stages.launch import launch
 
-    return launch("warm_up", config, run, {"samples": samples})
+    return launch("warm_up", config, run, {"samples": samples}, view=view.path, metrics=metrics.log_metric)

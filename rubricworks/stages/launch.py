@@ -11,20 +11,29 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rubricworks.errors import StoppedAtBudget, UserError
 from rubricworks.llm import telemetry
+from rubricworks.reports.views import FinishedStage, show_stage
 from rubricworks.stages.config import StageConfig
 from rubricworks.stages.job import close_job, is_done, open_job
 from rubricworks.stages.reuse import taken_over
 from rubricworks.storage import local_path, write_atomic
 
 
-def launch(stage: str, config: str, run: str, inputs: dict[str, str]) -> str:
+def launch(
+    stage: str,
+    config: str,
+    run: str,
+    inputs: dict[str, str],
+    *,
+    view: str | None = None,
+    metrics: Callable[[str, float], object] | None = None,
+) -> str:
     """Run a stage to the end and return the URI of its output folder.
 
     Args:
@@ -32,6 +41,8 @@ def launch(stage: str, config: str, run: str, inputs: dict[str, str]) -> str:
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
         inputs: name → URI of the outputs that it reads.
+        view: file to write a page about what came of it to, also when it was done before.
+        metrics: called with the name and the value of each of its figures.
     """
     folder = local_path(run)
     with _writing(folder):
@@ -41,7 +52,9 @@ def launch(stage: str, config: str, run: str, inputs: dict[str, str]) -> str:
         module = importlib.import_module(f"rubricworks.stages.{stage}")
         parsed = module.Config.model_validate_json(config)
         paths = {name: local_path(uri) for name, uri in inputs.items()}
-        return str(_run_stage(stage, module, parsed, folder, paths))
+        out = _run_stage(stage, module, parsed, folder, paths)
+        show_stage(FinishedStage(stage, out, folder, paths), view, metrics)
+        return str(out)
     except BaseException as error:
         _leave_error(folder, stage, error)
         raise

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from kfp import dsl
 
 from rubricworks.pipelines.arguments import pipeline_arguments
 from rubricworks.pipelines.local import run_local
@@ -27,7 +28,10 @@ class Dag(NamedTuple):
 _STAND_IN = """
 import json, os, sys, types
 
-def launch(stage, config, run, inputs):
+def launch(stage, config, run, inputs, *, view, metrics):
+    with open(view, "w") as file:
+        file.write(f"<h1>{stage}</h1>")
+    metrics("rows", 7)
     with open(os.path.join(run, "launched.jsonl"), "a") as file:
         file.write(json.dumps({"stage": stage, "config": config, "inputs": inputs}) + "\\n")
     return f"{run}/{stage}"
@@ -51,6 +55,9 @@ def check_whole_run(dag: Dag, folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     launched = [json.loads(line) for line in (run / "launched.jsonl").read_text().splitlines()]
     assert sorted(call["stage"] for call in launched) == sorted(dag.inputs)
+    for stage in dag.inputs:
+        (view,) = (run / "kfp").glob(f"*/{stage.replace('_', '-')}/view")
+        assert view.read_text() == f"<h1>{stage}</h1>"
     made: set[str] = set()
     for call in launched:
         assert call["inputs"] == {name: f"{run}/{maker}" for name, maker in dag.inputs[call["stage"]].items()}
@@ -62,17 +69,25 @@ def check_whole_run(dag: Dag, folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def check_component(stage: str, inputs: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """It passes each input to its stage under its own name, and is described for the web pages."""
     stand_in = types.ModuleType("rubricworks.stages.launch")
-    stand_in.launch = lambda *call: call  # type: ignore[attr-defined]
+    stand_in.launch = lambda *call, **shown: (*call, shown)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "rubricworks.stages.launch", stand_in)
     component = component_of(stage)
     uris = {name: f"uri of {name}" for name in inputs}
-    assert component.python_func(config="{}", run="r", **uris) == (stage, "{}", "r", uris)
+    view, metrics = dsl.HTML(uri="gs://store/view"), dsl.Metrics(uri="gs://store/metrics")
+    shown = {"view": view.path, "metrics": metrics.log_metric}
+    outputs = {"view": view, "metrics": metrics}
+    assert component.python_func(config="{}", run="r", **uris, **outputs) == (stage, "{}", "r", uris, shown)
     spec = component.component_spec
+    assert {name: output.type for name, output in spec.outputs.items()} == {
+        "Output": "String",
+        "view": "system.HTML@0.0.1",
+        "metrics": "system.Metrics@0.0.1",
+    }
     assert spec.description
     assert set(spec.inputs) == {"config", "run", *inputs}
     # Other types would be changed on their way (8 in a list becomes 8.0); YAML 1.1 reads the words below as booleans.
     signature = inspect.signature(component.python_func)
-    assert {str(parameter.annotation) for parameter in signature.parameters.values()} == {str(str)}
+    assert {str(signature.parameters[name].annotation) for name in spec.inputs} == {str(str)}
     assert signature.return_annotation is str
     assert not {name.lower() for name in signature.parameters} & {"y", "n", "yes", "no", "on", "off"}
 
