@@ -6,7 +6,7 @@ RUN := $(VENV)/bin/python -m
 export OMP_WAIT_POLICY := PASSIVE
 export GOMP_SPINCOUNT := 0
 
-.PHONY: demo test test-fast conformance lint smoke bench bench-start bench-reward bench-grading bench-attacks bench-verifiers coverage claims clean help
+.PHONY: demo test test-fast test-cluster conformance lint smoke bench bench-start bench-reward bench-grading bench-attacks bench-verifiers coverage claims clean help
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -25,7 +25,11 @@ test: test-fast  ## Every test
 	$(RUN) pytest -m e2e
 
 test-fast: $(VENV)/installed  ## Without the end-to-end tests
-	$(RUN) pytest -m 'not e2e' -n auto --dist worksteal
+	$(RUN) pytest -m 'not e2e and not cluster' -n auto --dist worksteal
+
+test-cluster: $(VENV)/installed  ## What a cluster needs, against real servers and tools (Debian or Ubuntu; ten minutes)
+	tests/cluster/install.sh
+	$(RUN) pytest -m cluster
 
 conformance: $(VENV)/installed  ## Reference cases of other implementations
 	$(RUN) pytest tests/conformance -q

@@ -1,6 +1,7 @@
 """Recipes: what `rubricworks run` runs, one kind for each pipeline."""
 
 from rubricworks.recipe.balcaprl import BalcaprlRecipe
+from rubricworks.recipe.cluster import ClusterConfig
 from rubricworks.recipe.common import Price, Recipe, WorldConfig
 from rubricworks.recipe.rlr3 import Rlr3Recipe
 from rubricworks.recipe.rubicap import RubicapRecipe
@@ -8,4 +9,13 @@ from rubricworks.recipe.rubicap import RubicapRecipe
 RECIPES: dict[str, type[Recipe]] = {"rubicap": RubicapRecipe, "rlr3": Rlr3Recipe, "balcaprl": BalcaprlRecipe}
 """By `pipeline:`; the first is meant where a recipe names none."""
 
-__all__ = ["RECIPES", "BalcaprlRecipe", "Price", "Recipe", "Rlr3Recipe", "RubicapRecipe", "WorldConfig"]
+__all__ = [
+    "RECIPES",
+    "BalcaprlRecipe",
+    "ClusterConfig",
+    "Price",
+    "Recipe",
+    "Rlr3Recipe",
+    "RubicapRecipe",
+    "WorldConfig",
+]

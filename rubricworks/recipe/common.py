@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.llm import Budget, Endpoint
+from rubricworks.recipe.cluster import ClusterConfig
 from rubricworks.stages.config import StageConfig, canonical_json
 from rubricworks.tracking import TrackingConfig
 
@@ -60,6 +61,8 @@ class Recipe(BaseModel):
     """Variants that `run --arm NAME` runs: name → the fields that differ, as `section.field: value`."""
     arm: str | None = None
     """Which of them this is; `--arm` sets it."""
+    cluster: ClusterConfig | None = None
+    """Where each stage runs on a Kubeflow cluster; part of no stage's configuration."""
 
     @model_validator(mode="before")
     @classmethod
@@ -89,6 +92,12 @@ class Recipe(BaseModel):
                     f"budget.dollars caps the cost, but no price is known of {', '.join(sorted(unpriced))}; "
                     "add them to prices (0 for your own servers), or cap budget.tokens"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _cluster_knows_the_stages(self) -> "Recipe":
+        if self.cluster:
+            self.cluster.check_stages(self.stage_configs())
         return self
 
     def endpoints(self) -> list[tuple[str, Endpoint]]:

@@ -1,0 +1,24 @@
+"""The way to a Kubeflow installation: where it answers and who asks."""
+
+from pydantic import BaseModel, ConfigDict
+
+from rubricworks.recipe.placement import Name, Variable
+
+
+class KubeflowConfig(BaseModel):
+    """Kubeflow Pipelines' address and how to be let in."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: str = "${RUBRICWORKS_KUBEFLOW}"
+    """Of the Pipelines API."""
+    ui: str | None = None
+    """Of its web pages, for links; the API's own by default."""
+    namespace: Name | None = None
+    """The profile whose runs these are; the cluster's by default."""
+    token_env: Variable | None = None
+    """Environment variable that holds a bearer token."""
+    token_file: str | None = None
+    """File that holds one and may be renewed, such as a projected service account token."""
+    ca_file: str | None = None
+    """Certificates that the server's is checked against; the system's by default."""

@@ -1,0 +1,11 @@
+#!/bin/sh
+# What the tests marked `cluster` need beyond Python: servers and tools of Debian or Ubuntu, and of npm. Quick when all
+# is there. Each part says what it is for; a test whose part is missing skips, and says so.
+set -eu
+
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
+
+debian() {  # debian COMMAND PACKAGE: install PACKAGE unless COMMAND is there
+  command -v "$1" >/dev/null 2>&1 && return
+  as_root apt-get install -y -qq --no-install-recommends "$2" >/dev/null
+}
