@@ -12,7 +12,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ def launch(
     """Run a stage to the end and return the URI of its output folder.
 
     Args:
-        stage: a module of `rubricworks.stages`.
+        stage: a module of `rubricworks.stages`; one that says EACH_TIME runs again though it is done.
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
         inputs: name → URI of the outputs that it reads.
@@ -63,7 +63,7 @@ def launch(
 def _run_stage(stage: str, module: Any, config: StageConfig, run: Path, inputs: dict[str, Path]) -> Path:
     with _writing(run):
         job = open_job(stage, config, run, inputs)
-    if is_done(job):
+    if is_done(job) and not getattr(module, "EACH_TIME", False):
         print("done in an earlier run", file=sys.stderr, flush=True)
         return job.out
     with _writing(run):
@@ -78,7 +78,7 @@ def _run_stage(stage: str, module: Any, config: StageConfig, run: Path, inputs: 
         job.calls.close()
     with _writing(run):
         close_job(job, time.time() - start)
-    (run / "error.json").unlink(missing_ok=True)
+    _forget_error(run, stage)
     return job.out
 
 
@@ -104,6 +104,15 @@ def _speak_plainly() -> None:
     own.propagate = False
     logging.getLogger("stamina").setLevel(logging.ERROR)
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
+
+
+def _forget_error(run: Path, stage: str) -> None:
+    """What an earlier attempt of this stage left; on a cluster another's may stand there."""
+    path = run / "error.json"
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        if json.loads(path.read_bytes())["stage"] != stage:
+            return
+    path.unlink(missing_ok=True)
 
 
 def _leave_error(run: Path, stage: str, error: BaseException) -> None:
