@@ -16,7 +16,7 @@ STOREYS = [
     {"components"},
     {"claims", "recipe", "recipe_file", "recipe_mistakes", "plan"},
     {"stages"},
-    {"training", "evaluation", "tracking", "reports"},
+    {"training", "evaluation", "tracking", "reports", "kubernetes"},
     {"adapters"},
     {"synthesis", "grading"},
     {"rewards", "metrics", "rl"},
@@ -29,7 +29,11 @@ PURE = {"rewards", "metrics", "rl"}
 MAY_KNOW_THE_WORLD = {"world", "cli", "claims", "recipe", "recipes"}
 WORLD_MAY_KNOW = {"world", "errors", *(room for room, floor in FLOOR.items() if floor <= FLOOR["metrics"])}
 
-HEAVY = {"torch", "transformers", "trl", "mlflow", "kfp", "datasets", "matplotlib", "accelerate", "peft", "pandas"}
+HEAVY = {"torch", "transformers", "trl", "mlflow", "kfp", "datasets", "matplotlib", "accelerate", "peft", "pandas"} | {
+    "kubernetes",
+    "kubeflow_trainer_api",
+}
+HEAVY |= {"fastapi", "sqlalchemy", "uvicorn"}
 LIGHT = {
     "cli",
     "recipe",
@@ -48,6 +52,7 @@ LIGHT = {
     "errors",
     "environment",
     "tracking",
+    "kubernetes",
     "__init__",
 }
 

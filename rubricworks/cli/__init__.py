@@ -25,6 +25,7 @@ _COMMANDS = {
     "claims": ("rubricworks.cli.claims:claims", "Do a paper's claims hold as mechanisms in the scene world?"),
     "cache": ("rubricworks.cli.cache:cache", "Look into, trim and export kept answers."),
     "pipelines": ("rubricworks.cli.pipelines:pipelines", "Compile pipelines for Kubeflow."),
+    "api": ("rubricworks.cli.api:api", "The HTTP service of an installation."),
     "world": ("rubricworks.cli.world:world", "The embedded scene world: simulated images and models."),
 }
 

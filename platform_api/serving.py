@@ -1,0 +1,59 @@
+"""Listening: what is wrong is said before the port is open, and a stop lets answers finish."""
+
+import logging
+import socket
+
+import uvicorn
+
+from rubricworks.errors import UserError
+from rubricworks.platform_api.access import OPEN_PATHS, binds_to_loopback
+from rubricworks.platform_api.app import create_app
+from rubricworks.platform_api.settings import open_database, settings_from_environment
+
+_SECONDS_TO_FINISH = 20
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens on `host`.
+
+    Raises:
+        UserError: the address cannot be used, or it is not loopback and there is no token.
+    """
+    settings = settings_from_environment()
+    engine = open_database(settings)
+    if engine is not None:
+        engine.dispose()
+    try:
+        if settings.token is None and not binds_to_loopback(host):
+            raise UserError(
+                f"--host {host} can be reached from other machines and RUBRICWORKS_API_TOKEN is not set: "
+                "set it to a token of at least 16 characters, or listen on 127.0.0.1"
+            )
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except OSError as error:
+        raise UserError(
+            f"cannot listen on {host}:{port} ({error.strerror or error}); choose another --host or --port"
+        ) from error
+
+
+def url_of(listening: socket.socket) -> str:
+    """Where the socket is called."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve(listening: socket.socket) -> None:
+    """Answer until SIGINT or SIGTERM; settings come from the environment."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("uvicorn.access").addFilter(_is_no_probe)
+    config = uvicorn.Config(
+        create_app(), log_config=None, server_header=False, timeout_graceful_shutdown=_SECONDS_TO_FINISH
+    )
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def _is_no_probe(record: logging.LogRecord) -> bool:
+    """Probes every few seconds would be most of the log."""
+    arguments = record.args if isinstance(record.args, tuple) else ()
+    return len(arguments) < 3 or str(arguments[2]).partition("?")[0] not in OPEN_PATHS
