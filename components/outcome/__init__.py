@@ -1,0 +1,3 @@
+from rubricworks.components.outcome.component import outcome
+
+__all__ = ["outcome"]

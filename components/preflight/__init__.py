@@ -1,0 +1,3 @@
+from rubricworks.components.preflight.component import preflight
+
+__all__ = ["preflight"]
