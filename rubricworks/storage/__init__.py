@@ -1,5 +1,18 @@
-"""Where tables and models lie: URIs to paths, and writes that are there whole or not at all."""
+"""Where tables and models lie: URIs to paths and objects, and writes that are there whole or not at all."""
 
+from rubricworks.storage.bucket import Bucket, StoredObject, open_bucket
+from rubricworks.storage.check import check_storage
 from rubricworks.storage.files import files_digest, local_path, write_atomic
+from rubricworks.storage.uris import is_remote, join
 
-__all__ = ["files_digest", "local_path", "write_atomic"]
+__all__ = [
+    "Bucket",
+    "StoredObject",
+    "check_storage",
+    "files_digest",
+    "is_remote",
+    "join",
+    "local_path",
+    "open_bucket",
+    "write_atomic",
+]

@@ -25,7 +25,7 @@ def local_path(uri: str | os.PathLike[str]) -> Path:
         return Path(text)
     parts = urlsplit(text)
     if parts.scheme == "s3":
-        raise UserError(f"{text}: s3:// storage is not available yet; give a folder or a file:// URI")
+        raise UserError(f"{text}: a folder or a file:// URI is needed here; s3:// is for runs and for images")
     if parts.scheme != "file":
         raise UserError(f"{text}: {parts.scheme}:// is not a storage scheme; give a folder or a file:// URI")
     if parts.netloc not in ("", "localhost"):

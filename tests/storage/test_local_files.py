@@ -38,7 +38,7 @@ def test_file_uris_and_bare_paths_name_the_same_file():
 @pytest.mark.parametrize(
     ("uri", "told"),
     [
-        ("s3://bucket/x", "not available yet"),
+        ("s3://bucket/x", "s3:// is for runs"),
         ("gs://bucket/x", "not a storage scheme"),
         ("file://data/x", "three slashes"),
     ],
