@@ -34,7 +34,7 @@ class RolloutServer(_Section):
 
 
 class TrainJobConfig(_Section):
-    """A training stage on several nodes, by Kubeflow Trainer (version 2.2 or later)."""
+    """A training stage on several nodes, by Kubeflow Trainer (version 2.3 or later)."""
 
     nodes: int = Field(2, ge=1)
     min_nodes: int | None = Field(None, ge=1)
@@ -102,8 +102,11 @@ class PodPlan(_Section):
     env: tuple[dict[str, Any], ...] = ()
     """EnvVar objects; secrets by reference."""
     image_pull_secrets: tuple[str, ...] = ()
-    workspace: dict[str, Any] = {"emptyDir": {}}
-    """Source of the volume at /workspace: a claim that many nodes can write, or a folder of each pod."""
+    volumes: tuple[dict[str, Any], ...] = ()
+    """Volume objects: the workspace, and the claim with all runs where no bucket holds them."""
+    mounts: tuple[dict[str, Any], ...] = ()
+    """VolumeMount objects."""
+    run_as_user: int | None = Field(None, ge=1)
 
 
 class TrainJobPlan(_Section):

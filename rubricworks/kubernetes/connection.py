@@ -1,0 +1,160 @@
+"""The way to a cluster's API: from inside a pod by its service account, from elsewhere by a kubeconfig.
+
+What it answers is kept as the JSON that it is. A server that is restarted, or says that it has too much to do, is
+asked again for some minutes; what is refused becomes one line that says what to do.
+"""
+
+import json
+import os
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rubricworks.errors import UserError
+
+_IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_TIMEOUT = (10, 60)
+"""Seconds to connect, and between two pieces of an answer."""
+_PATIENCE = 300.0
+"""Seconds for which a server that does not answer is asked again."""
+_COMES_BACK = {429, 500, 502, 503, 504}
+
+Json = dict[str, Any]
+
+
+class Cluster(NamedTuple):
+    """One namespace of a cluster."""
+
+    namespace: str
+    api: Any
+    """kubernetes.client.ApiClient."""
+    patience: float = _PATIENCE
+
+    def get(self, path: str, **query: str) -> Json:
+        return self._ask("GET", path, query)
+
+    def list(self, path: str, **labels: str) -> list[Json]:
+        """Of a kind, those with these labels (`stage="…"` becomes `rubricworks/stage=…`)."""
+        selector = ",".join(f"{name}={value}" for name, value in labels.items())
+        return self._ask("GET", path, {"labelSelector": selector} if selector else {}).get("items") or []
+
+    def create(self, path: str, body: Json) -> Json | None:
+        """The object as the server has it; None if one of this name is there already."""
+        from kubernetes.client import ApiException
+
+        try:
+            return self._ask("POST", path, {}, body)
+        except ApiException as error:
+            if error.status == 409:
+                return None
+            raise
+
+    def patch(self, path: str, body: Json) -> Json:
+        return self._ask("PATCH", path, {}, body)
+
+    def delete(self, path: str) -> None:
+        """And all that it owns; that it is gone already is no mistake."""
+        from kubernetes.client import ApiException
+
+        try:
+            self._ask("DELETE", path, {"propagationPolicy": "Background"})
+        except ApiException as error:
+            if error.status != 404:
+                raise
+
+    def stream(self, path: str, **query: str) -> Any:
+        """The answer's open body, for logs."""
+        return self._call("GET", path, query, None, _preload_content=False, _request_timeout=(10, None))
+
+    def _ask(self, method: str, path: str, query: dict[str, str], body: Json | None = None) -> Json:
+        from kubernetes.client import ApiException
+        from urllib3.exceptions import HTTPError
+
+        until, pause = time.monotonic() + self.patience, 0.2
+        while True:
+            try:
+                return self._call(method, path, query, body, response_type="object", _request_timeout=_TIMEOUT)
+            except (ApiException, HTTPError) as error:
+                gone = isinstance(error, ApiException) and error.status not in _COMES_BACK
+                if gone or time.monotonic() > until:
+                    raise
+            time.sleep(pause * random.uniform(0.7, 1.3))
+            pause = min(2 * pause, 10)
+
+    def _call(self, method: str, path: str, query: dict[str, str], body: Json | None, **how: Any) -> Any:
+        headers = {"Accept": "application/json"}
+        if body is not None:
+            headers["Content-Type"] = "application/json" if method == "POST" else "application/merge-patch+json"
+        return self.api.call_api(
+            path.format(namespace=self.namespace),
+            method,
+            query_params=list(query.items()),
+            header_params=headers,
+            body=body,
+            auth_settings=["BearerToken"],
+            _return_http_data_only=True,
+            **how,
+        )
+
+
+def connect(namespace: str | None = None, *, patience: float = _PATIENCE) -> Cluster:
+    """A cluster as this pod's service account or this user's kubeconfig (KUBECONFIG) reaches it.
+
+    Raises:
+        UserError: there is neither, or the package `kubernetes` is missing.
+    """
+    try:
+        from kubernetes import client, config
+    except ImportError:
+        raise UserError('work on several pods needs more packages: pip install "rubricworks[cluster]"') from None
+    settings = client.Configuration()
+    try:
+        if os.environ.get("KUBERNETES_SERVICE_HOST") and not os.environ.get("KUBECONFIG"):
+            config.load_incluster_config(client_configuration=settings)
+            own = _IN_POD.read_text().strip() if _IN_POD.is_file() else None
+        else:
+            config.load_kube_config(client_configuration=settings)
+            _, context = config.list_kube_config_contexts()
+            own = context["context"].get("namespace")
+    except config.ConfigException as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise UserError(f"no cluster to work on: {reason}; run inside one, or set KUBECONFIG") from None
+    settings.retries = False
+    return Cluster(namespace or own or "default", client.ApiClient(settings), patience)
+
+
+@contextmanager
+def telling(what: str, namespace: str) -> Iterator[None]:
+    """Turn what the API answers into one line for the user.
+
+    Args:
+        what: was to be done: `create a TrainJob`.
+    """
+    from kubernetes.client import ApiException
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield
+    except ApiException as error:
+        raise UserError(f"could not {what} in namespace {namespace}: {_reason(error)}") from error
+    except HTTPError as error:
+        raise UserError(f"could not {what}: the cluster's API does not answer ({type(error).__name__})") from error
+
+
+def _reason(error: Any) -> str:
+    try:
+        message = str(json.loads(error.body)["message"])
+    except (TypeError, ValueError, KeyError):
+        message = str(error.reason)
+    return f"{message} ({error.status}); {_ADVICE.get(error.status, 'run again when the cluster is well')}"
+
+
+_ADVICE = {
+    401: "the token is not accepted: log in again, or look at the pod's service account",
+    403: "give the service account the rights of the chart's role for pipelines, or mend what is refused",
+    404: "is it installed? TrainJobs need Kubeflow Trainer 2.3 or later",
+    422: "mend the recipe's cluster section",
+}
