@@ -1,5 +1,6 @@
 """What an S3 server or the way to it complains of: which of it passes, and what to say of the rest."""
 
+import re
 from typing import Any
 
 from rubricworks.errors import UserError
@@ -33,7 +34,11 @@ class Damaged(Exception):
 
 def code_of(error: BaseException) -> str:
     """The S3 error code, or empty."""
-    return str(getattr(error, "code", "") or "")
+    if code := getattr(error, "code", None):
+        return str(code)
+    # The client reads only application/xml; some servers send text/xml.
+    found = re.search(r"<Code>(\w+)</Code>", str(getattr(error, "_body", None) or ""))
+    return found[1] if found else ""
 
 
 def status_of(error: BaseException) -> int:

@@ -1,0 +1,37 @@
+"""A store for the tests of S3: one server for all, a bucket and a line of its own for each."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import object_store
+import pytest
+from object_store import Line
+
+
+@pytest.fixture(scope="session")
+def store_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("store") / "buckets"
+
+
+@pytest.fixture(scope="session")
+def store(store_folder: Path) -> Iterator[str]:
+    with object_store.rclone_server(store_folder) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def line(store: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
+    """The way to the store; the environment leads there."""
+    line = Line(store)
+    for name, value in object_store.environment(line.url).items():
+        monkeypatch.setenv(name, value)
+    yield line
+    line.close()
+
+
+@pytest.fixture
+def bucket(store_folder: Path, line: Line) -> str:
+    """The URI of an empty bucket."""
+    name = object_store.bucket_name()
+    (store_folder / name).mkdir()
+    return f"s3://{name}"
