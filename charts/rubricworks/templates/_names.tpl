@@ -1,0 +1,65 @@
+{{/* Names and labels. A name leaves room for what is put behind it: 63 characters for a Service, 52 for a CronJob. */}}
+
+{{- define "rubricworks.chart" -}}
+{{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end -}}
+
+{{- define "rubricworks.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 33 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 33 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 33 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What finds the pods of one component: dict "root" $ "component" "api". Never changes in an upgrade. */}}
+{{- define "rubricworks.selector" -}}
+app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+{{- if .component }}
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+{{- if .model }}
+rubricworks/model: {{ .model }}
+{{- end }}
+{{- end -}}
+
+{{/* Of every object. */}}
+{{- define "rubricworks.labels" -}}
+{{ include "rubricworks.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ include "rubricworks.chart" .root }}
+{{- with .root.Values.labels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Of pods: nothing that changes with the chart's version, or an upgrade would load every model anew. */}}
+{{- define "rubricworks.podLabels" -}}
+{{ include "rubricworks.selector" . }}
+{{- with .root.Values.labels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "rubricworks.modelName" -}}
+{{ include "rubricworks.fullname" .root }}-model-{{ .model }}
+{{- end -}}
+
+{{/* dict "root" $ "account" "api" */}}
+{{- define "rubricworks.serviceAccount" -}}
+{{- $given := index .root.Values.serviceAccounts .account -}}
+{{- default (printf "%s-%s" (include "rubricworks.fullname" .root) .account) $given.name -}}
+{{- end -}}
+
+{{- define "rubricworks.trialStore" -}}
+{{- if or .Values.trial.minio.enabled .Values.trial.seaweedfs.enabled -}}true{{- end -}}
+{{- end -}}
+
+{{- define "rubricworks.pipelineNamespaces" -}}
+{{- default (list .Release.Namespace) .Values.pipelines.namespaces | toJson -}}
+{{- end -}}
