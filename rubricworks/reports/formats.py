@@ -7,6 +7,8 @@ from rubricworks.evaluation.summary import Figure
 MINUS = "\N{MINUS SIGN}"
 MISSING = "–"  # noqa: RUF001  an en dash is meant
 
+_MAX_CHARACTERS = 1_500
+
 
 class Bounded(Protocol):
     """Anything with an interval; None where it could not be told."""
@@ -70,6 +72,12 @@ def duration(seconds: float) -> str:
     return f"{total // 3600} h {total % 3600 // 60:02d} min"
 
 
+def shortened(text: str) -> str:
+    """A text for a card: what is longer is cut, and says so."""
+    cut = len(text) - _MAX_CHARACTERS
+    return f"{text[:_MAX_CHARACTERS]} … ({whole(cut)} more characters)" if cut > 0 else text
+
+
 FILTERS = {
     "number": number,
     "signed": signed,
@@ -81,4 +89,5 @@ FILTERS = {
     "dollars": dollars,
     "interval": interval,
     "duration": duration,
+    "shortened": shortened,
 }

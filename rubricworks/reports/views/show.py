@@ -1,0 +1,165 @@
+"""The view of a stage, made when the stage is done, also when it was done before.
+
+A view is for people and nothing depends on it: what is missing is said on it, and one that cannot be made spoils
+neither the stage nor the run.
+"""
+
+import logging
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rubricworks.reports.costs import ModelCalls, model_calls
+from rubricworks.reports.rendering import render
+from rubricworks.reports.run_folder import read_dead_letters, read_ledger, read_recipe
+from rubricworks.reports.views.parts import FinishedStage, Table, View
+
+logger = logging.getLogger(__name__)
+
+MAX_BYTES = 1_000_000
+"""A view that would be larger goes without its cards. The Kubeflow UI reads it whole, and pictures are most of it."""
+
+
+def show_stage(
+    stage: FinishedStage, view: str | None = None, log_metric: Callable[[str, float], object] | None = None
+) -> None:
+    """Write the stage's page to the file `view` and tell its figures; neither where none is asked for."""
+    if view is None and log_metric is None:
+        return
+    try:
+        found = view_of(stage)
+        for name, value in metrics_of(stage, found).items():
+            if log_metric:
+                log_metric(name, value)
+        page = page_of(stage, found)
+    except Exception as error:  # whatever it is, the stage is done
+        problem = f"The view of {stage.name} could not be made ({type(error).__name__}: {error})"
+        logger.warning("%s", problem)
+        page = render("view.html", **_frame(stage, View(f"{problem}; the stage itself is done.", "bad")))
+    if view:
+        path = Path(view)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # A response may hold half of a surrogate pair, which UTF-8 cannot write.
+        path.write_bytes(page.encode("utf-8", "replace"))
+
+
+def view_of(stage: FinishedStage) -> View:
+    """What there is to see of the stage; of one without a view of its own, the figures in its ledger."""
+    from rubricworks.reports.views import data, evaluations, training, writings
+
+    views: dict[str, Callable[[FinishedStage], View]] = {
+        "prepare": data.samples,
+        "prepare_questions": data.samples,
+        "recap": data.rewritten,
+        "open_questions": data.opened,
+        "offline_filter": data.filtered,
+        "genrm_data": data.labelled,
+        "caption_committee": writings.captions,
+        "caption_student": writings.captions,
+        "synthesize_rubrics": writings.rubrics,
+        "write_checklists": writings.rubrics,
+        "write_exams": writings.exams,
+        "warm_up": training.warm_up,
+        "train_policy": training.policy,
+        "train_balcaprl": training.policy,
+        "train_rlvr": training.policy,
+        "train_rlr3": training.policy,
+        "train_genrm": training.genrm,
+        "evaluate": evaluations.evaluated,
+        "evaluate_captions": evaluations.captions_scored,
+        "evaluate_answers": evaluations.answers,
+        "audit": evaluations.audited,
+        "promote": evaluations.promoted,
+        "report": evaluations.reported,
+        "rlr3_report": evaluations.reported,
+        "balcaprl_report": evaluations.reported,
+    }
+    return views.get(stage.name, _by_its_figures)(stage)
+
+
+def metrics_of(stage: FinishedStage, view: View) -> dict[str, float]:
+    """The view's figures, what the stage said of itself in the ledger, and what its calls took; numbers alone."""
+    calls = _calls(stage)
+    named = {
+        **_ledger(stage),
+        **view.metrics,
+        **({"calls": sum(one.calls for one in calls), "dollars": sum(one.cost for one in calls)} if calls else {}),
+    }
+    # Infinity and NaN are not JSON: a task that told them would fail.
+    return {name: value for name, value in named.items() if _is_number(value) and math.isfinite(value)}
+
+
+def page_of(stage: FinishedStage, view: View) -> str:
+    """The view as HTML with everything inside: no script, nothing fetched."""
+    if view.page:
+        return view.page
+    frame = _frame(
+        stage,
+        view,
+        simulated=bool(read_recipe(stage.run).get("world")),
+        metrics=metrics_of(stage, view),
+        tables=[*view.tables, *_failures_and_calls(stage)],
+    )
+    page = render("view.html", **frame)
+    if len(page) <= MAX_BYTES:
+        return page
+    return render("view.html", **{**frame, "cards": (), "left_out": len(view.cards)})
+
+
+def _frame(stage: FinishedStage, view: View, **read: Any) -> dict[str, Any]:
+    """The template's values; without `read` no file is read, so that this much can always be shown."""
+    return {
+        "styles": ("report.css", "rlr3.css", "audit.css", "view.css"),
+        "title": stage.name.replace("_", " "),
+        "run": stage.run.name,
+        "simulated": False,
+        "view": view,
+        "metrics": {},
+        "cards": view.cards,
+        "left_out": 0,
+        "tables": view.tables,
+        **read,
+    }
+
+
+def _failures_and_calls(stage: FinishedStage) -> Iterator[Table]:
+    letters = [one for one in read_dead_letters(stage.run) if one.folder.startswith(f"{stage.name}/")]
+    if letters:
+        columns = ("Asked for", "Why", "How many", "The first")
+        rows = [(one.purpose, one.reason, one.count, one.example[:300]) for one in letters]
+        yield Table("Dead letters: what no usable answer came to", columns, rows)
+    if calls := _calls(stage):
+        columns = ("Model", "Asked for", "Calls", "From the cache", "Failed", "Tokens", "Dollars")
+        yield Table("Calls of models", columns, [_call(one) for one in calls])
+
+
+def _call(one: ModelCalls) -> tuple[str | float, ...]:
+    return (
+        one.model,
+        one.purpose,
+        one.calls,
+        one.cached,
+        one.errors,
+        one.prompt_tokens + one.completion_tokens,
+        f"{one.cost:.2f}",
+    )
+
+
+def _calls(stage: FinishedStage) -> list[ModelCalls]:
+    from rubricworks.llm.spending import SPENDING_FILE, read_spending
+
+    return [one for one in model_calls(read_spending(stage.run / SPENDING_FILE)) if one.stage == stage.name]
+
+
+def _by_its_figures(stage: FinishedStage) -> View:
+    return View(sentence="", metrics=_ledger(stage))
+
+
+def _ledger(stage: FinishedStage) -> dict[str, Any]:
+    said = [entry for entry in read_ledger(stage.run) if entry["stage"] == stage.name]
+    return {name: value for name, value in (said or [{}])[-1].items() if name != "stage" and _is_number(value)}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

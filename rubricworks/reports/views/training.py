@@ -1,0 +1,156 @@
+"""Views of the stages that train: curves, the alarm, and what the model said at the first and at the last step."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rubricworks.evaluation.genrm_report import FIGURES
+from rubricworks.reports.balcaprl_figures import caption_charts
+from rubricworks.reports.balcaprl_folder import grade_steps
+from rubricworks.reports.charts import LineChart, line_chart
+from rubricworks.reports.curves import Step, read_steps
+from rubricworks.reports.formats import number, share, whole
+from rubricworks.reports.rlr3_folder import GENRM_MODELS, NAMES
+from rubricworks.reports.rlr3_tables import GENRM_COLUMNS
+from rubricworks.reports.run_folder import Alarm, read_alarm, table_rows
+from rubricworks.reports.views.parts import Card, FinishedStage, Passage, Table, Tile, View, picture
+from rubricworks.training.checkpoints import last_checkpoint
+
+_GROUP_SHOWN = 4
+"""Rollouts of a group on a card."""
+
+
+def warm_up(stage: FinishedStage) -> View:
+    """The loss, where the student was taught something."""
+    losses = _losses(stage)
+    if not losses:
+        passed_on = (stage.out / "model").is_symlink()
+        return View("The student is passed on as it is." if passed_on else "The loss of the warm-up was not kept.")
+    chart = line_chart("Loss on the answers' tokens", losses)
+    return View(
+        sentence=f"The student learned for {whole(losses[-1][0])} steps.",
+        metrics={"loss_first": losses[0][1], "loss": losses[-1][1]},
+        curves=[chart] if chart else [],
+    )
+
+
+def policy(stage: FinishedStage) -> View:
+    """Reward curves, the hacking alarm, and rollouts of one group at either end of the training."""
+    alarm = read_alarm(stage.run, stage.name)
+    steps = read_steps(stage.run, stage.name, words=False)
+    grades = grade_steps(table_rows(stage.out / "caption_grades", _GRADES))
+    series = caption_charts(grades, None, alarm) if any(one.rewards for one in grades) else []
+    curves = _curves(steps, alarm)
+    unjudged, rollouts = sum(one.unjudged for one in steps), sum(one.rollouts for one in steps)
+    parts = {f"{name}_reward": value for name, value in (grades[-1].rewards if grades else {}).items()}
+    return View(
+        sentence=_trained(steps, curves, stage),
+        mood="bad" if alarm else "open",
+        notes=[f"Hacking alarm, {alarm}. A higher reward is no evidence of better responses here."] if alarm else [],
+        metrics={
+            "steps": steps[-1].step if steps else None,
+            **_ends(curves),
+            **parts,
+            "unjudged": unjudged / rollouts if rollouts else None,
+            "tokens": steps[-1].tokens if steps else None,
+            "alarm_step": alarm.step if alarm else None,
+        },
+        curves=[] if series else curves,
+        series=series,
+        tiles=[
+            Tile("Rollouts", whole(rollouts), f"{whole(unjudged)} could not be judged"),
+            Tile("Alarm", f"step {alarm.step}" if alarm else "none"),
+        ]
+        if steps
+        else [],
+        cards_title="Rollouts of one group at the first step and at the last",
+        cards=_groups(stage, steps),
+    )
+
+
+def genrm(stage: FinishedStage) -> View:
+    """Of `train_genrm`: the test's figures of base, SFT and RLVR, and the reward of the training."""
+    reports = json.loads((stage.out / "genrm.json").read_bytes())
+    models = [model for model in GENRM_MODELS if model in reports]
+    value = {model: {name: (reports[model][name] or {}).get("value") for name in FIGURES} for model in models}
+    steps = read_steps(stage.run, stage.name, words=False)
+    curves = _curves(steps, read_alarm(stage.run, stage.name))
+    return View(
+        sentence=f"Of the test's whole outputs {share(value['rlvr']['sample_level'])} % are right.",
+        metrics={f"{model}/{name}": one for model in models for name, one in value[model].items()} | _ends(curves),
+        tiles=[Tile(NAMES[model], share(value[model]["criterion_level"]), "criteria right, %") for model in models],
+        curves=curves,
+        tables=[
+            Table(
+                "On the test, in percent",
+                ("GenRM", *GENRM_COLUMNS.values()),
+                [(NAMES[model], *(share(value[model][name]) for name in GENRM_COLUMNS)) for model in models],
+            )
+        ],
+    )
+
+
+_GRADES = ["step", "precision", "recall", "linguistic", "gated", "tokens", "reference_tokens"]
+
+
+def _losses(stage: FinishedStage) -> list[tuple[float, float]]:
+    """(step, loss) of a supervised training, from the state beside its last checkpoint."""
+    checkpoint = last_checkpoint(stage.out)
+    if checkpoint is None:
+        return []
+    lines = json.loads((checkpoint / "trainer_state.json").read_bytes())["log_history"]
+    return [(float(line["step"]), float(line["loss"])) for line in lines if "loss" in line]
+
+
+def _curves(steps: Sequence[Step], alarm: Alarm | None) -> list[LineChart]:
+    marks = [(float(alarm.step), f"alarm, step {alarm.step}")] if alarm else []
+    judged = [(float(step.step), step.reward) for step in steps if step.reward is not None]
+    drawn = [
+        line_chart("Reward", judged, bounds=(0.0, 1.0), marks=marks),
+        line_chart("Tokens per response", [(float(step.step), step.tokens) for step in steps], marks=marks),
+    ]
+    return [chart for chart in drawn if chart]
+
+
+def _ends(curves: Sequence[LineChart]) -> dict[str, float]:
+    """The reward where its smoothed line begins and ends."""
+    return next(({"reward_first": one.first, "reward": one.last} for one in curves if one.title == "Reward"), {})
+
+
+def _trained(steps: Sequence[Step], curves: Sequence[LineChart], stage: FinishedStage) -> str:
+    if not steps:
+        losses = _losses(stage)
+        return f"Trained on references, to a loss of {number(losses[-1][1])}." if losses else "There are no rollouts."
+    ends = _ends(curves)
+    if not ends:
+        return "No rollout has a reward: the judge answered none of them."
+    change = f"from {number(ends['reward_first'])} to {number(ends['reward'])}"
+    return f"Over {whole(steps[-1].step)} steps the reward went {change}."
+
+
+def _groups(stage: FinishedStage, steps: Sequence[Step]) -> list[Card]:
+    if not steps:
+        return []
+    ends = sorted({steps[0].step, steps[-1].step})
+    groups: dict[int, list[dict[str, Any]]] = {step: [] for step in ends}
+    for row in table_rows(stage.out / "rollouts"):
+        if row["step"] in groups and row["sample_id"] == (groups[row["step"]] or [row])[0]["sample_id"]:
+            groups[row["step"]].append(row)
+    asked = stage.pictures(rows[0]["sample_id"] for rows in groups.values())
+    return [_group(step, rows, asked.get(rows[0]["sample_id"])) for step, rows in groups.items()]
+
+
+def _group(step: int, rows: list[dict[str, Any]], sample: dict[str, Any] | None) -> Card:
+    shown = sorted(rows, key=lambda row: -1.0 if row["reward"] is None else -row["reward"])[:_GROUP_SHOWN]
+    more = len(rows) - len(shown)
+    question = [Passage("Question", sample["question"])] if sample and sample["question"] else []
+    return Card(
+        rows[0]["sample_id"],
+        picture(sample),
+        [*question, *(Passage(_paid(row), row["response"], f"{row['tokens']} tokens", "policy") for row in shown)],
+        note=f"step {step}" + (f", {more} more rollouts" if more > 0 else ""),
+    )
+
+
+def _paid(row: dict[str, Any]) -> str:
+    return "could not be judged" if row["reward"] is None else f"reward {number(row['reward'])}"
