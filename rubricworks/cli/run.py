@@ -96,7 +96,7 @@ def _run(recipe: Recipe, folder: Path, runs: Path, sources: Sequence[Path]) -> N
     click.echo(f"run {folder.name}", err=True)
     with ExitStack() as stack:
         if recipe.world:
-            stack.enter_context(running_world(recipe.world, folder / "world"))
+            stack.enter_context(running_world(recipe.world, folder / "world", [one / "world" for one in sources]))
         for check in check_recipe(recipe, runs):
             if check.problem:
                 raise UserError(f"{check.name}: {check.problem}")

@@ -1,24 +1,30 @@
 """`rubricworks world`: the scene world's images and its OpenAI-compatible server."""
 
 import ctypes
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from rubricworks import __version__
 from rubricworks.errors import UserError
+from rubricworks.storage import write_atomic
 
 if TYPE_CHECKING:
     from rubricworks.recipe import WorldConfig
 
 URL, FOLDER = "RUBRICWORKS_WORLD_URL", "RUBRICWORKS_WORLD_DIR"
 """Where a recipe with a `world:` section finds the world's endpoints and images."""
+DRAWN = "drawn.json"
+"""Beside the scenes once all are there: what they were drawn from."""
 
 
 @click.group()
@@ -73,16 +79,13 @@ def serve(folder: Path, host: str, port: int) -> None:
 
 
 @contextmanager
-def running_world(config: "WorldConfig", folder: Path) -> Iterator[None]:
-    """Draw the scenes, if they are not there, and serve them while the block runs; sets the two variables."""
-    _export(
-        folder,
-        seed=config.seed or 0,
-        scenes=config.scenes,
-        questions=config.questions,
-        commentary=config.commentary,
-        repetition=config.repetition,
-    )
+def running_world(config: "WorldConfig", folder: Path, others: Sequence[Path] = ()) -> Iterator[None]:
+    """Draw the scenes, if they are not there, and serve them while the block runs; sets the two variables.
+
+    Args:
+        others: folders of worlds from which the scenes are copied, where they are the same.
+    """
+    _draw(config, folder, others)
     command = [sys.executable, "-m", "rubricworks.cli", "world", "serve", str(folder), "--port", "0"]
     with (folder / "server.log").open("ab") as log:
         environment = {**os.environ, "RUBRICWORKS_PARENT": str(os.getpid())}
@@ -99,6 +102,30 @@ def running_world(config: "WorldConfig", folder: Path) -> Iterator[None]:
             server.wait(timeout=5)
         except subprocess.TimeoutExpired:
             server.kill()
+
+
+def _draw(config: "WorldConfig", folder: Path, others: Sequence[Path]) -> None:
+    wanted = json.dumps({"version": __version__, **config.model_dump()}, sort_keys=True).encode()
+    if _holds(folder, wanted):
+        return
+    (folder / DRAWN).unlink(missing_ok=True)
+    if same := next((other for other in others if _holds(other, wanted)), None):
+        shutil.copytree(same, folder, ignore=shutil.ignore_patterns(DRAWN, "server.log"), dirs_exist_ok=True)
+    else:
+        _export(
+            folder,
+            seed=config.seed or 0,
+            scenes=config.scenes,
+            questions=config.questions,
+            commentary=config.commentary,
+            repetition=config.repetition,
+        )
+    write_atomic(folder / DRAWN, wanted)
+
+
+def _holds(folder: Path, wanted: bytes) -> bool:
+    path = folder / DRAWN
+    return path.is_file() and path.read_bytes() == wanted
 
 
 def _export(folder: Path, *, seed: int, scenes: int, questions: int, commentary: float, repetition: float) -> None:

@@ -112,7 +112,7 @@ SCHEMAS: dict[str, pa.Schema] = {
             for name in (
                 *("precision", "recall", "linguistic", "b_capscore"),
                 *("dc_precision", "dc_recall", "dc_f1", "dc_score", "caption_qa"),
-                *("oracle_precision", "oracle_recall", "oracle_f1", "win"),
+                *("oracle_precision", "oracle_recall", "oracle_f1", "win", "answered"),
             )
         ),
         *(pa.field(name, _TEXT) for name in ("graded", "facts", "answers", "judgment")),

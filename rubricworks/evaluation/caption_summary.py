@@ -17,9 +17,11 @@ SCORES = (
     *("b_capscore", "precision", "recall", "linguistic"),
     *("dc_score", "dc_f1", "dc_precision", "dc_recall"),
     *("caption_qa", "oracle_f1", "oracle_precision", "oracle_recall"),
+    "answered",
     "tokens",
 )
-"""Columns of `caption_scores` that are averaged. `dc_score` is DCScore; all but tokens lie in [0, 1]."""
+"""Columns of `caption_scores` that are averaged. `dc_score` is DCScore, `answered` the share of visual questions
+answered right; all but tokens lie in [0, 1]."""
 
 
 class CaptionSummary(BaseModel):
@@ -60,14 +62,13 @@ def summarise_captions(rows: Iterable[Mapping[str, Any]]) -> CaptionSummary:
     if scores.keys() != {BASE, POLICY}:
         raise ValueError(f"captions of {sorted(scores) or 'no model'}; there must be some of base and of policy")
     base, policy = scores[BASE], scores[POLICY]
+    pairs = [(row, base[key]) for key, row in policy.items() if key in base]
     return CaptionSummary(
         models={
-            model: _figures({name: [row[name] for row in of.values()] for name in SCORES})
+            model: _figures({name: [row.get(name) for row in of.values()] for name in SCORES})
             for model, of in ((BASE, base), (POLICY, policy))
         },
-        gains=_figures(
-            {name: [_less(row[name], base[key][name]) for key, row in policy.items() if key in base] for name in SCORES}
-        ),
+        gains=_figures({name: [_less(row.get(name), before.get(name)) for row, before in pairs] for name in SCORES}),
         win_rate=figure([row["win"] for row in policy.values()]),
     )
 

@@ -2,14 +2,17 @@
 
 Both are read greedily. Each score comes from a judge of its own, and what a judge could not say is missing from the
 row, never a number; b-CapScore and DCScore are missing where a sample has no reference caption, CaptionQA where it has
-no exam. `captions.json` stands beside the table.
+no exam. With `questions` both models also answer those, which shows what training on captions made one forget
+(Table 2). `captions.json` stands beside the table.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections import defaultdict
 from contextlib import AsyncExitStack
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
@@ -27,6 +30,7 @@ from rubricworks.stages.caption_scoring import CaptionScoring, Described, Judges
 from rubricworks.stages.caption_student import model_dir
 from rubricworks.stages.config import StageConfig, canonical_json
 from rubricworks.stages.job import Job
+from rubricworks.stages.other_task import OtherTask, digests_of, questions_about, shares_answered
 from rubricworks.stages.write_exams import read_exams
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import stage_run
@@ -52,6 +56,8 @@ class Config(StageConfig):
     """Positions in the arena: drawn at random (CapArena), or both."""
     oracle: str | None = None
     """URL of an endpoint that knows the truth (the scene world's), for evaluation only."""
+    questions: OtherTask | None = None
+    """Visual questions about the held-out pictures, which both models answer; none by default."""
     max_new_tokens: int = Field(default=1024, ge=1)
     batch_size: int = Field(default=64, ge=1)
 
@@ -98,7 +104,9 @@ def _shown(row: Row) -> Row:
 
 
 async def _evaluate(config: Config, job: Job, samples: list[Sample], exams: dict[str, Exam]) -> None:
-    describe = _describer(config, job)
+    models = _load_models(job)
+    describe = partial(_describe, config, models)
+    questions = _questions(config, job)
     async with AsyncExitStack() as stack:
         clients = {
             purpose: await stack.enter_async_context(job.client(endpoint, purpose))
@@ -125,7 +133,13 @@ async def _evaluate(config: Config, job: Job, samples: list[Sample], exams: dict
         )
 
         async def make_rows(chunk: list[Sample]) -> dict[str, list[Row]]:
-            return await scoring.rows(describe(chunk))
+            made = await scoring.rows(describe(chunk))
+            for name, model in models.items() if questions else ():
+                shares = shares_answered(questions, chunk, partial(_respond, config, model))
+                for row in made["caption_scores"]:
+                    if row["model"] == name:
+                        row["answered"] = shares.get(row["sample_id"])
+            return made
 
         await build_table(
             job.out,
@@ -139,27 +153,41 @@ async def _evaluate(config: Config, job: Job, samples: list[Sample], exams: dict
         )
 
 
-def _describer(config: Config, job: Job) -> Callable[[list[Sample]], list[Described]]:
-    from rubricworks.training.generate import generate_captions, load_model
+def _questions(config: Config, job: Job) -> dict[str, list[Sample]]:
+    """Held-out sample → the questions about its picture."""
+    if config.questions is None:
+        return {}
+    found: dict[str, list[Sample]] = defaultdict(list)
+    held_out = digests_of(job.inputs["samples"], "held_out")
+    for digest, question in questions_about(held_out, config.questions, "evaluation.questions"):
+        found[held_out[digest]].append(question)
+    return found
 
-    models = {name: load_model(model_dir(job.inputs[key])) for name, key in ((BASE, "model"), (POLICY, "policy"))}
 
-    def describe(chunk: list[Sample]) -> list[Described]:
-        captions = {
-            name: generate_captions(
-                *model,
-                [sample.image for sample in chunk],
-                [sample.prompt for sample in chunk],
-                max_new_tokens=config.max_new_tokens,
-                temperature=0.0,
-                batch_size=config.batch_size,
-                seed=config.seed,
-            )
-            for name, model in models.items()
-        }
-        return [
-            Described(sample, reference_of(sample), {name: texts[place] for name, texts in captions.items()})
-            for place, sample in enumerate(chunk)
-        ]
+def _load_models(job: Job) -> dict[str, tuple[Any, Any]]:
+    from rubricworks.training.generate import load_model
 
-    return describe
+    return {name: load_model(model_dir(job.inputs[key])) for name, key in ((BASE, "model"), (POLICY, "policy"))}
+
+
+def _describe(config: Config, models: dict[str, tuple[Any, Any]], chunk: list[Sample]) -> list[Described]:
+    captions = {name: _respond(config, model, chunk) for name, model in models.items()}
+    return [
+        Described(sample, reference_of(sample), {name: texts[place] for name, texts in captions.items()})
+        for place, sample in enumerate(chunk)
+    ]
+
+
+def _respond(config: Config, model: tuple[Any, Any], chunk: list[Sample]) -> list[tuple[str, int]]:
+    """What a model says of each picture, read greedily."""
+    from rubricworks.training.generate import generate_captions
+
+    return generate_captions(
+        *model,
+        [sample.image for sample in chunk],
+        [sample.prompt for sample in chunk],
+        max_new_tokens=config.max_new_tokens,
+        temperature=0.0,
+        batch_size=config.batch_size,
+        seed=config.seed,
+    )

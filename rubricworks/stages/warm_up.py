@@ -2,11 +2,11 @@
 
 `student: tiny` builds a small vision-language transformer whose vocabulary is that of the references. Any other value
 is a model directory or a Hub name. Without `sft` the student is passed on as it is, which is what a model that can
-caption already wants.
+caption already wants. With `questions` it learns to answer those as well, from their worked answers.
 """
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from pydantic import model_validator
@@ -16,10 +16,14 @@ from rubricworks.environment import fill
 from rubricworks.errors import UserError
 from rubricworks.stages.config import StageConfig
 from rubricworks.stages.job import Job
+from rubricworks.stages.other_task import OtherTask, digests_of, questions_about
 from rubricworks.tracking import stage_run
 from rubricworks.training.config import SftConfig, TinyConfig
 
 _IMAGES_FOR_BACKGROUND = 256
+_SPLITS = ("warm_up", "train")
+Example = tuple[bytes, str, str]
+"""Image, prompt, and what to answer."""
 
 
 class Config(StageConfig):
@@ -29,6 +33,8 @@ class Config(StageConfig):
     """The shape of the tiny student."""
     sft: SftConfig | None = None
     """Supervised warm-up on the samples' references; none by default."""
+    questions: OtherTask | None = None
+    """Visual questions about the same pictures, learnt beside the captions; none by default."""
 
     @model_validator(mode="after")
     def _tiny_needs_warm_up(self) -> "Config":
@@ -38,14 +44,16 @@ class Config(StageConfig):
 
 
 def run(config: Config, job: Job) -> None:
-    student = _tiny(config, job) if config.student == "tiny" else Path(fill(config.student, "warm_up.student"))
+    answers = _answers(config, job) if config.questions and config.sft else []
+    given = config.student != "tiny"
+    student = Path(fill(config.student, "warm_up.student")) if given else _tiny(config, job, answers)
     if config.sft is None:
         _pass_on(student, job.out / "model")
         return
     from rubricworks.training.sft import train_sft
 
-    examples = list(_examples(job.inputs["samples"]))
-    if not examples:
+    examples = [*_examples(job.inputs["samples"]), *answers]
+    if len(examples) == len(answers):
         raise UserError(
             "no sample has a caption to warm up on; give the images captions, or take a student that can caption"
         )
@@ -62,13 +70,16 @@ def run(config: Config, job: Job) -> None:
         )
 
 
-def _tiny(config: Config, job: Job) -> Path:
+def _tiny(config: Config, job: Job, answers: list[Example]) -> Path:
     from rubricworks.training.tiny import build_student
 
     folder = job.scratch("untrained")
     samples = job.inputs["samples"]
     return build_student(
-        (text for sample in read_samples(samples, "warm_up", "train") for text in (sample.prompt, *sample.references)),
+        chain(
+            (text for sample in read_samples(samples, *_SPLITS) for text in (sample.prompt, *sample.references)),
+            (text for _, prompt, answer in answers for text in (prompt, answer)),
+        ),
         folder,
         config=config.tiny,
         images=[sample.image for sample in islice(read_samples(samples, "train"), _IMAGES_FOR_BACKGROUND)],
@@ -76,10 +87,17 @@ def _tiny(config: Config, job: Job) -> Path:
     )
 
 
-def _examples(samples: Path) -> Iterator[tuple[bytes, str, str]]:
-    for sample in read_samples(samples, "warm_up", "train"):
+def _examples(samples: Path) -> Iterator[Example]:
+    for sample in read_samples(samples, *_SPLITS):
         for caption in sample.references:
             yield sample.image, sample.prompt, caption
+
+
+def _answers(config: Config, job: Job) -> list[Example]:
+    assert config.questions is not None
+    pictures = digests_of(job.inputs["samples"], *_SPLITS)
+    asked = [sample for _, sample in questions_about(pictures, config.questions, "warm_up.questions")]
+    return [(sample.image, sample.prompt, answer) for sample in asked for answer in sample.references]
 
 
 def _pass_on(student: Path, place: Path) -> None:
