@@ -1,6 +1,7 @@
 """What every stage's configuration has in common."""
 
 import hashlib
+import json
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -27,3 +28,9 @@ def canonical_json(value: Any) -> str:
 def digest_of(value: Any) -> str:
     """sha256 of the canonical JSON, in hexadecimal."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def own_config(stage: str, text: str) -> str:
+    """A stage's configuration as JSON, also where those of several stand together: {"stages": {"prepare": {…}}}."""
+    value = json.loads(text)
+    return json.dumps(value["stages"][stage]) if isinstance(value, dict) and "stages" in value else text

@@ -22,6 +22,8 @@ from rubricworks.stages.progress import Progress
 from rubricworks.storage import files_digest, write_atomic
 
 DONE = "done.json"
+HANDED_ON = "handed_on.json"
+"""What a stage hands on by value, beside the URI of its output: an object of strings."""
 
 
 @dataclass

@@ -19,8 +19,8 @@ from typing import Any
 from rubricworks.errors import StoppedAtBudget, UserError
 from rubricworks.llm import telemetry
 from rubricworks.reports.views import FinishedStage, show_stage
-from rubricworks.stages.config import StageConfig
-from rubricworks.stages.job import close_job, is_done, open_job
+from rubricworks.stages.config import StageConfig, own_config
+from rubricworks.stages.job import HANDED_ON, close_job, is_done, open_job
 from rubricworks.stages.reuse import taken_over
 from rubricworks.storage import local_path, write_atomic
 
@@ -33,16 +33,18 @@ def launch(
     *,
     view: str | None = None,
     metrics: Callable[[str, float], object] | None = None,
+    handed_on: dict[str, str] | None = None,
 ) -> str:
     """Run a stage to the end and return the URI of its output folder.
 
     Args:
         stage: a module of `rubricworks.stages`; one that says EACH_TIME runs again though it is done.
-        config: the stage's own configuration as JSON.
+        config: the stage's own configuration as JSON, or those of several stages (`own_config`).
         run: URI of the run's folder.
-        inputs: name → URI of the outputs that it reads.
+        inputs: name → URI of the outputs that it reads; one without a URI is left out.
         view: file to write a page about what came of it to, also when it was done before.
         metrics: called with the name and the value of each of its figures.
+        handed_on: filled with what the stage hands on by value.
     """
     folder = local_path(run)
     with _writing(folder):
@@ -50,9 +52,11 @@ def launch(
     _speak_plainly()
     try:
         module = importlib.import_module(f"rubricworks.stages.{stage}")
-        parsed = module.Config.model_validate_json(config)
-        paths = {name: local_path(uri) for name, uri in inputs.items()}
+        parsed = module.Config.model_validate_json(own_config(stage, config))
+        paths = {name: local_path(uri) for name, uri in inputs.items() if uri}
         out = _run_stage(stage, module, parsed, folder, paths)
+        if handed_on is not None:
+            handed_on.update(json.loads((out / HANDED_ON).read_bytes()))
         show_stage(FinishedStage(stage, out, folder, paths), view, metrics)
         return str(out)
     except BaseException as error:

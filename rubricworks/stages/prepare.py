@@ -57,7 +57,7 @@ def run(config: Config, job: Job, *, fetcher: Fetcher | None = None) -> None:
     """Make the tables `samples` and `rejected`; a test may give a fetcher that reaches its own server."""
     source = fill(config.source, "data.source")
     hosts = AllowedHosts(config.allowed_hosts)
-    splits, refused = _draw(config, source, hosts.screen(find_images(source), source))
+    splits, refused = draw(config, source, hosts.screen(find_images(source), source))
     seen = _digests_there(job)
 
     def wanted() -> Found:
@@ -85,7 +85,7 @@ def run(config: Config, job: Job, *, fetcher: Fetcher | None = None) -> None:
     check_splits(job, source, "images")
 
 
-def _draw(config: Config, source: str, found: Found) -> tuple[dict[str, str], int]:
+def draw(config: Config, source: str, found: Found) -> tuple[dict[str, str], int]:
     """Key → split of the images that are taken, and how many places of the source hold none."""
     keys: list[str] = []
     refused = 0
@@ -141,10 +141,15 @@ def _rows(
 
 def _sample(item: SourceItem, prompt: str, split: str) -> Row:
     return {
-        "sample_id": hashlib.sha256(f"{item.image_digest}\x00{prompt}".encode()).hexdigest()[:16],
+        "sample_id": sample_id_of(item.image_digest, prompt),
         "split": split,
         "image": item.image,
         "image_digest": item.image_digest,
         "prompt": prompt,
         "references": list(item.references),
     }
+
+
+def sample_id_of(image_digest: str, prompt: str) -> str:
+    """Names a picture with what is asked about it, wherever it lies."""
+    return hashlib.sha256(f"{image_digest}\x00{prompt}".encode()).hexdigest()[:16]

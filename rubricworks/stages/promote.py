@@ -1,8 +1,12 @@
 """Register the policy, and make it the champion if its evaluation passes the gate."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
+from rubricworks.data.tables import read_rows
 from rubricworks.evaluation.answer_summary import AnswerSummary
 from rubricworks.evaluation.caption_summary import BASE, POLICY, CaptionSummary
 from rubricworks.evaluation.summary import EvaluationSummary, Figure, ModelFigures
@@ -12,7 +16,21 @@ from rubricworks.stages.evaluate_answers import SUMMARY as ANSWERS
 from rubricworks.stages.evaluate_captions import SUMMARY as CAPTIONS
 from rubricworks.stages.job import Job
 from rubricworks.storage import write_atomic
-from rubricworks.tracking import Gate, registry, stage_connection, stage_run
+from rubricworks.tracking import (
+    Connection,
+    Gate,
+    GateResult,
+    ModelVersion,
+    SampleKey,
+    StagedRecipe,
+    registry,
+    stage_connection,
+    stage_run,
+)
+from rubricworks.tracking.lineage import store_lineage, tags_of
+
+Figures = dict[str, dict[str, Any]]
+"""What the gate reads: a figure's name → its parts."""
 
 VIEWS = ("b_capscore", "dc_score", "caption_qa", "oracle_f1", "tokens")
 """What is told of captions scored by several views."""
@@ -23,32 +41,22 @@ class Config(StageConfig):
     """Name in the model registry."""
     gate: Gate = Gate()
     """What the policy must show on the held-out samples: its captions read greedily, or its answers."""
+    recipe: StagedRecipe | None = Field(default=None, exclude_if=lambda recipe: recipe is None)
+    """What the policy is made by, for the registry; the recipe itself fills it in."""
 
 
 def run(config: Config, job: Job) -> None:
-    figures = _figures(job.inputs["evaluations"])
+    figures = evaluation_figures(job.inputs["evaluations"])
     result = config.gate.check(figures)
     version = None
     with stage_run(job.run, job.stage) as log:
         log.log_metrics({f"{name}/{part}": value for name, pair in figures.items() for part, value in pair.items()})
         log.set_tags({"gate": "passed" if result.passed else "failed"})
         if opened := stage_connection(job.run, job.stage):
-            connection, mlflow_run = opened
-            registered = registry.register(
-                connection,
-                model_dir(job.inputs["policy"]),
-                config.model_name,
-                run=mlflow_run,
-                tags={
-                    "run": job.run.name,
-                    "data_digest": job.made_by["inputs"]["samples"],
-                    "gate": "; ".join(result.reasons),
-                    **{f"{name}.{part}": value for name, pair in figures.items() for part, value in pair.items()},
-                },
-            )
+            registered = register_policy(job, *opened, config.model_name, result, figures, config.recipe)
             version = str(registered.version)
             if result.passed:
-                registry.promote(connection, config.model_name, registered.version)
+                registry.promote(opened[0], config.model_name, registered.version)
     promotion = {
         "model_name": config.model_name,
         "version": version,
@@ -61,7 +69,44 @@ def run(config: Config, job: Job) -> None:
     job.figures.update(promoted=promotion["promoted"], version=version)
 
 
-def _figures(evaluations: Path) -> dict[str, dict[str, Any]]:
+def register_policy(
+    job: Job,
+    connection: Connection,
+    mlflow_run: str,
+    name: str,
+    result: GateResult,
+    figures: Figures,
+    recipe: StagedRecipe | None,
+    **tags: Any,
+) -> ModelVersion:
+    """Register the job's input `policy`, with all that it takes to make it again on more data.
+
+    Args:
+        mlflow_run: the id of the stage's run.
+        recipe: what the policy was made by; None for a stage that is run by itself.
+        tags: what else is told of the version.
+    """
+    lineage: Mapping[str, str] = {}
+    if recipe:
+        rows = read_rows(job.inputs["samples"], columns=[*SampleKey._fields])
+        lineage = tags_of(recipe, store_lineage(connection, mlflow_run, recipe, (SampleKey(**row) for row in rows)))
+    return registry.register(
+        connection,
+        model_dir(job.inputs["policy"]),
+        name,
+        run=mlflow_run,
+        tags={
+            "run": job.run.name,
+            "data_digest": job.made_by["inputs"]["samples"],
+            "gate": "; ".join(result.reasons),
+            **lineage,
+            **tags,
+            **{f"{name}.{part}": value for name, pair in figures.items() for part, value in pair.items()},
+        },
+    )
+
+
+def evaluation_figures(evaluations: Path) -> Figures:
     """Of captions by rubrics, of captions by several views, or of answers: whichever was evaluated."""
     if (answers := evaluations / ANSWERS).is_file():
         return answer_figures(AnswerSummary.model_validate_json(answers.read_bytes()))
@@ -70,7 +115,7 @@ def _figures(evaluations: Path) -> dict[str, dict[str, Any]]:
     return gate_figures(EvaluationSummary.model_validate_json((evaluations / "summary.json").read_bytes()))
 
 
-def answer_figures(summary: AnswerSummary) -> dict[str, dict[str, Any]]:
+def answer_figures(summary: AnswerSummary) -> Figures:
     """The macro average of the policy's best milestone, and how much it gains over the base."""
     arm = "rlr3" if "rlr3" in summary.arms else next(iter(summary.arms))
     gain = summary.gains[arm]
@@ -80,7 +125,7 @@ def answer_figures(summary: AnswerSummary) -> dict[str, dict[str, Any]]:
     }
 
 
-def caption_figures(summary: CaptionSummary) -> dict[str, dict[str, Any]]:
+def caption_figures(summary: CaptionSummary) -> Figures:
     """The arena, the views that were scored and, of b-CapScore, how much the policy gains on the same samples."""
     base, policy = (summary.models.get(model, {}) for model in (BASE, POLICY))
     pairs = {name: {"base": base.get(name), "policy": policy.get(name)} for name in VIEWS}
@@ -95,7 +140,7 @@ def caption_figures(summary: CaptionSummary) -> dict[str, dict[str, Any]]:
     }
 
 
-def gate_figures(summary: EvaluationSummary) -> dict[str, dict[str, Any]]:
+def gate_figures(summary: EvaluationSummary) -> Figures:
     """The greedy figures that gates read; the first decoding's where none was greedy."""
     decoding = "greedy" if "greedy" in summary.models else next(iter(summary.models), "greedy")
     models = summary.models.get(decoding, {})

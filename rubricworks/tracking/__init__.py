@@ -2,6 +2,7 @@
 
 from rubricworks.tracking.connection import Connection, TrackingConfig, check_tracking, connect, tracking_uri
 from rubricworks.tracking.gate import Gate, GateResult
+from rubricworks.tracking.lineage import Lineage, SampleKey, StagedRecipe
 from rubricworks.tracking.registry import ModelVersion
 from rubricworks.tracking.runlog import RunLog
 from rubricworks.tracking.runs import pipeline_run, stage_connection, stage_run
@@ -10,8 +11,11 @@ __all__ = [
     "Connection",
     "Gate",
     "GateResult",
+    "Lineage",
     "ModelVersion",
     "RunLog",
+    "SampleKey",
+    "StagedRecipe",
     "TrackingConfig",
     "check_tracking",
     "connect",

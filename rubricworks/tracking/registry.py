@@ -1,4 +1,7 @@
-"""The model registry: plain Hugging Face folders as versions, and the alias `champion` on the promoted one."""
+"""The model registry: plain Hugging Face folders as versions; the alias `champion` is on the promoted one.
+
+The alias `challenger` is on the version that was last measured against the champion.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +14,8 @@ from rubricworks.storage import files_digest
 from rubricworks.tracking.connection import Connection, explained
 
 CHAMPION = "champion"
-_DIGEST_TAG = "model_digest"
+CHALLENGER = "challenger"
+DIGEST_TAG = "model_digest"
 _TAG_LENGTH = 5_000
 
 
@@ -43,28 +47,69 @@ def register(connection: Connection, model_dir: Path, name: str, *, run: str, ta
     with explained(connection.uri):
         _ensure_name(connection, name)
         for found in client.search_model_versions(f"name = '{name}' and run_id = '{run}'"):
-            if found.tags.get(_DIGEST_TAG) == digest:
+            if found.tags.get(DIGEST_TAG) == digest:
                 return _value(found)
         folder = f"model-{digest[:12]}"
         client.log_artifacts(run, str(model_dir), folder)
         source = f"{client.get_run(run).info.artifact_uri}/{folder}"
         texts = {key: str(value)[:_TAG_LENGTH] for key, value in tags.items()}
-        made = client.create_model_version(name, source=source, run_id=run, tags={**texts, _DIGEST_TAG: digest})
+        made = client.create_model_version(name, source=source, run_id=run, tags={**texts, DIGEST_TAG: digest})
         return _value(made)
 
 
 def champion(connection: Connection, name: str) -> ModelVersion | None:
     """The promoted version of a model; None if there is none yet."""
+    return _aliased(connection, name, CHAMPION)
+
+
+def challenger(connection: Connection, name: str) -> ModelVersion | None:
+    """The version that was last measured against the champion and has not become it; None if there is none."""
+    return _aliased(connection, name, CHALLENGER)
+
+
+def version_of(connection: Connection, name: str, version: int) -> ModelVersion:
+    """One version.
+
+    Raises:
+        UserError: there is no such version.
+    """
     with explained(connection.uri):
-        model = _registered(connection, name)
-        version = model and model.aliases.get(CHAMPION)
-        return _value(connection.client.get_model_version(name, str(version))) if version else None
+        return _value(connection.client.get_model_version(name, str(version)))
+
+
+def model_names(connection: Connection) -> list[str]:
+    """Every registered model."""
+    with explained(connection.uri):
+        return sorted(model.name for model in connection.client.search_registered_models())
 
 
 def promote(connection: Connection, name: str, version: int) -> None:
     """Make a version the champion; the one before stays registered."""
     with explained(connection.uri):
         connection.client.set_registered_model_alias(name, CHAMPION, str(version))
+        model = _registered(connection, name)
+        if str(model.aliases.get(CHALLENGER)) == str(version):
+            connection.client.delete_registered_model_alias(name, CHALLENGER)
+
+
+def nominate(connection: Connection, name: str, version: int) -> None:
+    """Make a version the challenger; the one before stays registered."""
+    with explained(connection.uri):
+        connection.client.set_registered_model_alias(name, CHALLENGER, str(version))
+
+
+def tag(connection: Connection, version: ModelVersion, tags: Mapping[str, Any]) -> None:
+    """Add to what is told of a version, or say it anew."""
+    with explained(connection.uri):
+        for key, value in tags.items():
+            connection.client.set_model_version_tag(version.name, str(version.version), key, str(value)[:_TAG_LENGTH])
+
+
+def _aliased(connection: Connection, name: str, alias: str) -> ModelVersion | None:
+    with explained(connection.uri):
+        model = _registered(connection, name)
+        version = model and model.aliases.get(alias)
+        return _value(connection.client.get_model_version(name, str(version))) if version else None
 
 
 def _ensure_name(connection: Connection, name: str) -> None:

@@ -1,0 +1,113 @@
+"""What the stages of a retraining share: what was found new, the registry, and how the outcome is told."""
+
+import importlib
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from rubricworks.errors import UserError
+from rubricworks.stages.config import canonical_json
+from rubricworks.stages.job import Job
+from rubricworks.storage import write_atomic
+from rubricworks.tracking import Connection, StagedRecipe, stage_connection
+
+FOUND = "found.json"
+OUTCOME = "summary.json"
+
+_log = logging.getLogger(__name__)
+
+
+class Found(BaseModel):
+    """What a look for new samples found, for the stages that follow."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model_name: str
+    champion: int
+    """The champion's version."""
+    data_digest: str
+    """Of the champion's samples."""
+    known: int
+    """Samples of the champion and of the challenger that was tried last."""
+    new: int
+    """Usable samples that they do not have; counted until there are as many as are needed."""
+    needed: int
+    recipe: StagedRecipe
+    """By which the challenger is made."""
+
+    @property
+    def enough(self) -> bool:
+        return self.new >= self.needed
+
+
+def read_found(job: Job) -> Found:
+    """What was found new, from the job's input `found`."""
+    return Found.model_validate_json((job.inputs["found"] / FOUND).read_bytes())
+
+
+def open_registry(job: Job) -> tuple[Connection, str]:
+    """The registry of the job's run, and the MLflow run of its stage.
+
+    Raises:
+        UserError: there is none here.
+    """
+    opened = stage_connection(job.run, job.stage)
+    if opened is None:
+        raise UserError(
+            "retraining starts from the champion in the model registry, which needs MLflow; run: "
+            "pip install 'rubricworks[tracking]'"
+        )
+    return opened
+
+
+def with_changes(recipe: StagedRecipe, changes: Mapping[str, Any]) -> StagedRecipe:
+    """The recipe with other values in some fields, and every stage's configuration checked as a whole.
+
+    Args:
+        changes: `stage.field` → value; a field may be inside another, as `train_policy.judge.concurrency`.
+    Raises:
+        UserError: no such stage, or its configuration would not be one.
+    """
+    stages = recipe.model_dump(mode="json")["stages"]
+    for path, value in changes.items():
+        stage, _, field = path.partition(".")
+        if stage not in stages or not field:
+            raise UserError(
+                f"new_samples.changes: {path}: write stage.field; the champion's stages are {', '.join(stages)}"
+            )
+        *outer, last = field.split(".")
+        place = stages[stage]
+        for name in outer:
+            place = place.setdefault(name, {}) if isinstance(place, dict) else {}
+        if not isinstance(place, dict):
+            raise UserError(f"new_samples.changes: {path}: {outer[-1]} is no section there")
+        place[last] = value
+    for stage, config in stages.items():
+        try:
+            importlib.import_module(f"rubricworks.stages.{stage}").Config.model_validate(config)
+        except ValidationError as error:
+            problem = error.errors()[0]
+            where = ".".join(map(str, (stage, *problem["loc"])))
+            raise UserError(
+                f"{recipe.name}, by which the champion was made: {where}: {problem['msg']}; set it with "
+                "new_samples.changes"
+            ) from error
+    return recipe.model_copy(update={"stages": stages})
+
+
+def tell_outcome(job: Job, outcome: str, found: Found, **figures: Any) -> None:
+    """Say how the retraining ended: on the terminal and in the run's summary."""
+    summary = {
+        "outcome": outcome,
+        "model_name": found.model_name,
+        "champion": found.champion,
+        "new_samples": found.new,
+        "needed_samples": found.needed,
+        **figures,
+    }
+    text = canonical_json(summary).encode()
+    write_atomic(job.out / OUTCOME, text)
+    write_atomic(job.run / OUTCOME, text)
+    _log.info(outcome)
