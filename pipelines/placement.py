@@ -114,6 +114,8 @@ def _set_environment(task: PipelineTask, cluster: ClusterConfig, asked: StagePla
         variables[ACCELERATORS_VARIABLE] = str(asked.accelerators)
     for name, value in {**variables, **cluster.env, **asked.env}.items():
         task.set_env_variable(name, value)
+    # What Kubeflow calls the run; a run of a schedule has it in its folder's name.
+    kubernetes.use_field_path_as_env(task, "KUBEFLOW_RUN_ID", "metadata.labels['pipeline/runid']")
     for secret, keys in _joined(cluster.secrets, asked.secrets).items():
         kubernetes.use_secret_as_env(task, secret, keys)
     for config_map, keys in _joined(cluster.config_maps, asked.config_maps).items():

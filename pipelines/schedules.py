@@ -1,8 +1,8 @@
 """Runs that begin by themselves: recurring runs of Kubeflow, one at a time, and none made up for.
 
 Every run of a schedule has a folder of its own, named after the schedule and the id that Kubeflow gives the run: the
-parameter `run` ends in `${KUBEFLOW_RUN_ID}`, which each pod finds in its environment. Kubeflow's own macros would not do,
-since backends before 2.17 leave them as they are in the parameters of these pipelines.
+parameter `run` ends in `${KUBEFLOW_RUN_ID}`, which each pod finds in its environment. Kubeflow's own macros would not
+do, since many backends leave them as they are in the parameters of these pipelines.
 """
 
 import re
