@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from rubricworks.environment import fill
 from rubricworks.errors import StoppedAtBudget, UserError
 from rubricworks.llm import telemetry
 from rubricworks.reports.views import FinishedStage, show_stage
@@ -46,6 +47,7 @@ def launch(
         metrics: called with the name and the value of each of its figures.
         handed_on: filled with what the stage hands on by value.
     """
+    run = fill(run, "the run's folder")  # a run of a schedule is named by what started it
     folder = local_path(run)
     with _writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
