@@ -54,6 +54,14 @@ http://{{ include "rubricworks.fullname" . }}-mlflow.{{ .Release.Namespace }}.sv
 {{- if .Values.storage.ca.existingConfigMap }}
 - {name: AWS_CA_BUNDLE, value: /etc/rubricworks/storage-ca/{{ .Values.storage.ca.key }}}
 {{- end }}
+{{- with .Values.storage.encryption }}
+{{- if .kind }}
+- {name: RUBRICWORKS_S3_SSE, value: {{ .kind | quote }}}
+{{- end }}
+{{- if .existingSecret }}
+{{ include "rubricworks.secretEnv" (dict "name" "RUBRICWORKS_S3_SSE_KEY" "secret" .existingSecret "key" .key) }}
+{{- end }}
+{{- end }}
 {{- with include "rubricworks.storageKeys" . }}
 {{ . }}
 {{- end }}
