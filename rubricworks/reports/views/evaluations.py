@@ -87,12 +87,13 @@ def captions_scored(stage: FinishedStage) -> View:
                     for caption in one.captions
                 ],
                 [
-                    Check("", claim.text, caption.name, [("verified", float(claim.holds))])
+                    Check("", claim.text, marks=[("verified", float(claim.holds))])
                     for caption in one.captions
                     if caption.kind == "policy"
                     for claim in caption.claims[:MAX_CHECKS]
                 ],
-                note=one.judgment,
+                checks_title="What the trained policy claims, verified in the image or not",
+                judgment=one.judgment,
             )
             for one in examples
         ],
@@ -201,10 +202,11 @@ def _before_and_after(example: Example, image: str | None) -> Card:
         Check(
             f"{one.weight:g}",
             one.title,
-            one.rule,
+            "",
             [(who, verdict.credit) for who, verdict in (("base", one.base), ("policy", one.policy)) if verdict],
             one.change,
         )
         for one in (*example.telling, *example.met_by_both)
     ]
-    return Card(example.sample_id, image, passages, checks[:MAX_CHECKS])
+    judgment = (example.policy or {}).get("judgment") or ""
+    return Card(example.sample_id, image, passages, checks[:MAX_CHECKS], judgment=judgment)

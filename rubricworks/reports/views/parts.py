@@ -95,7 +95,11 @@ class Card(NamedTuple):
     """Data URI."""
     passages: Sequence[Passage] = ()
     checks: Sequence[Check] = ()
+    checks_title: str = ""
     note: str = ""
+    """Beside the sample's name."""
+    judgment: str = ""
+    """What a judge said of the passages together."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,7 @@ class View:
     tables: Sequence[Table] = ()
     cards_title: str = ""
     cards: Sequence[Card] = ()
+    cards_note: str = "Drawn by a hash of their names: neither the best nor the worst."
     page: str = ""
     """A whole page, shown instead of all of the above."""
 

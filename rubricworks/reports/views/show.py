@@ -4,6 +4,7 @@ A view is for people and nothing depends on it: what is missing is said on it, a
 neither the stage nor the run.
 """
 
+import json
 import logging
 import math
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rubricworks.reports.costs import ModelCalls, model_calls
+from rubricworks.reports.formats import MISSING, shortened
 from rubricworks.reports.rendering import render
 from rubricworks.reports.run_folder import read_dead_letters, read_ledger, read_recipe
 from rubricworks.reports.views.parts import FinishedStage, Table, View
@@ -19,6 +21,9 @@ logger = logging.getLogger(__name__)
 
 MAX_BYTES = 1_000_000
 """A view that would be larger goes without its cards. The Kubeflow UI reads it whole, and pictures are most of it."""
+_BOOKKEEPING = frozenset({"made_from.json", "done.json", "plan.json", "manifest.json", "training.json"})
+_LARGEST_FILE = 100_000
+_MOST_ROWS = 60
 
 
 def show_stage(
@@ -45,7 +50,7 @@ def show_stage(
 
 
 def view_of(stage: FinishedStage) -> View:
-    """What there is to see of the stage; of one without a view of its own, the figures in its ledger."""
+    """What there is to see of the stage; of one without a view of its own, the files that it wrote."""
     from rubricworks.reports.views import data, evaluations, training, writings
 
     views: dict[str, Callable[[FinishedStage], View]] = {
@@ -75,7 +80,7 @@ def view_of(stage: FinishedStage) -> View:
         "rlr3_report": evaluations.reported,
         "balcaprl_report": evaluations.reported,
     }
-    return views.get(stage.name, _by_its_figures)(stage)
+    return views.get(stage.name, _by_its_files)(stage)
 
 
 def metrics_of(stage: FinishedStage, view: View) -> dict[str, float]:
@@ -142,7 +147,7 @@ def _call(one: ModelCalls) -> tuple[str | float, ...]:
         one.cached,
         one.errors,
         one.prompt_tokens + one.completion_tokens,
-        f"{one.cost:.2f}",
+        one.cost,
     )
 
 
@@ -152,8 +157,26 @@ def _calls(stage: FinishedStage) -> list[ModelCalls]:
     return [one for one in model_calls(read_spending(stage.run / SPENDING_FILE)) if one.stage == stage.name]
 
 
-def _by_its_figures(stage: FinishedStage) -> View:
-    return View(sentence="", metrics=_ledger(stage))
+def _by_its_files(stage: FinishedStage) -> View:
+    """The small JSON files that the stage wrote, and as the sentence what they call the outcome."""
+    tables, sentence = [], ""
+    for path in sorted(stage.out.glob("*.json")):
+        if path.name in _BOOKKEEPING or path.stat().st_size > _LARGEST_FILE:
+            continue
+        value = json.loads(path.read_bytes())
+        rows = [(name, shortened(one)) for name, one in _flat(value)]
+        sentence = sentence or next((one for name, one in rows if name == "outcome"), "")
+        tables.append(Table(path.stem.replace("_", " "), ("Name", "Value"), rows[:_MOST_ROWS]))
+    return View(sentence=sentence, tables=tables)
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Every leaf of a JSON value, as `outer.inner`."""
+    if isinstance(value, dict | list):
+        for key, one in value.items() if isinstance(value, dict) else enumerate(value, start=1):
+            yield from _flat(one, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, MISSING if value is None else str(value)
 
 
 def _ledger(stage: FinishedStage) -> dict[str, Any]:

@@ -22,15 +22,15 @@ _GROUP_SHOWN = 4
 
 def warm_up(stage: FinishedStage) -> View:
     """The loss, where the student was taught something."""
-    losses = _losses(stage)
+    steps, losses = _losses(stage)
     if not losses:
         passed_on = (stage.out / "model").is_symlink()
         return View("The student is passed on as it is." if passed_on else "The loss of the warm-up was not kept.")
-    chart = line_chart("Loss on the answers' tokens", losses)
+    curve = line_chart("Loss on the answers' tokens", losses) if len(losses) > 1 else None
     return View(
-        sentence=f"The student learned for {whole(losses[-1][0])} steps.",
+        sentence=f"The student learned for {whole(steps)} steps, to a loss of {number(losses[-1][1])}.",
         metrics={"loss_first": losses[0][1], "loss": losses[-1][1]},
-        curves=[chart] if chart else [],
+        curves=[curve] if curve else [],
     )
 
 
@@ -64,6 +64,7 @@ def policy(stage: FinishedStage) -> View:
         if steps
         else [],
         cards_title="Rollouts of one group at the first step and at the last",
+        cards_note="The first group of either step, its best rollouts first.",
         cards=_groups(stage, steps),
     )
 
@@ -93,13 +94,14 @@ def genrm(stage: FinishedStage) -> View:
 _GRADES = ["step", "precision", "recall", "linguistic", "gated", "tokens", "reference_tokens"]
 
 
-def _losses(stage: FinishedStage) -> list[tuple[float, float]]:
-    """(step, loss) of a supervised training, from the state beside its last checkpoint."""
+def _losses(stage: FinishedStage) -> tuple[int, list[tuple[float, float]]]:
+    """Steps of a supervised training and its (step, loss), from the state in its last checkpoint."""
     checkpoint = last_checkpoint(stage.out)
     if checkpoint is None:
-        return []
-    lines = json.loads((checkpoint / "trainer_state.json").read_bytes())["log_history"]
-    return [(float(line["step"]), float(line["loss"])) for line in lines if "loss" in line]
+        return 0, []
+    state = json.loads((checkpoint / "trainer_state.json").read_bytes())
+    losses = [(float(line["step"]), float(line["loss"])) for line in state["log_history"] if "loss" in line]
+    return state["global_step"], losses
 
 
 def _curves(steps: Sequence[Step], alarm: Alarm | None) -> list[LineChart]:
@@ -119,7 +121,7 @@ def _ends(curves: Sequence[LineChart]) -> dict[str, float]:
 
 def _trained(steps: Sequence[Step], curves: Sequence[LineChart], stage: FinishedStage) -> str:
     if not steps:
-        losses = _losses(stage)
+        _, losses = _losses(stage)
         return f"Trained on references, to a loss of {number(losses[-1][1])}." if losses else "There are no rollouts."
     ends = _ends(curves)
     if not ends:

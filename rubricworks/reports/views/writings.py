@@ -51,7 +51,7 @@ def captions(stage: FinishedStage) -> View:
             Card(
                 key,
                 picture(asked.get(key)),
-                [Passage(row["captioner"], row["caption"], row["model"]) for row in written if row["sample_id"] == key],
+                [Passage(row["captioner"], row["caption"]) for row in written if row["sample_id"] == key],
             )
             for key in ids
         ],
