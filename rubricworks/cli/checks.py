@@ -1,57 +1,33 @@
 """What a recipe needs from the world around it: asked by `doctor`, and by `run` before anything starts."""
 
-import asyncio
 import importlib.util
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from rubricworks.environment import fill, names_in
 from rubricworks.errors import UserError
-from rubricworks.llm import Endpoint, check_endpoint
 from rubricworks.plan import training_bytes
 from rubricworks.recipe import Recipe, Rlr3Recipe
+from rubricworks.recipe.cluster_run import data_source, different_endpoints
+from rubricworks.stages import needs
+from rubricworks.stages.needs import Check, checked, endpoint_answers, tracking_answers
 
 MIN_FREE_BYTES = 2 << 30
 """A run with the laptop student takes some 100 MB; models and samples of any real size need this much and more."""
 
 
-@dataclass(frozen=True)
-class Check:
-    """One need, and what is wrong with it if anything is."""
-
-    name: str
-    problem: str | None
-    detail: str = ""
-
-
 def check_recipe(recipe: Recipe, runs: Path) -> Iterator[Check]:
     """Packages, disk, memory, GPU, images, endpoints, tracking; each as it is answered."""
-    yield _check("packages", lambda: _packages(recipe))
-    yield _check("disk", lambda: _disk(runs))
-    yield _check("memory", _memory)
-    yield _check("accelerator", lambda: _accelerator(recipe))
-    yield _check("images", lambda: _images(recipe))
-    for where, endpoint in endpoints(recipe):
-        yield _check(f"endpoint {where}", lambda endpoint=endpoint: _endpoint(endpoint))
-    yield _check("tracking", lambda: _tracking(recipe, runs))
-
-
-def endpoints(recipe: Recipe) -> list[tuple[str, Endpoint]]:
-    """Each different endpoint once, with the field that names it first."""
-    found: dict[tuple[object, ...], tuple[str, Endpoint]] = {}
-    for where, endpoint in recipe.endpoints():
-        found.setdefault((endpoint.url, endpoint.replicas, endpoint.model, endpoint.api_key_env), (where, endpoint))
-    return list(found.values())
-
-
-def _check(name: str, ask: Callable[[], str]) -> Check:
-    try:
-        return Check(name, None, ask())
-    except UserError as error:
-        return Check(name, str(error))
+    yield checked("packages", lambda: _packages(recipe))
+    yield checked("disk", lambda: _disk(runs))
+    yield checked("memory", _memory)
+    yield checked("accelerator", lambda: _accelerator(recipe))
+    yield checked("images", lambda: _items(recipe))
+    for where, endpoint in different_endpoints(recipe):
+        yield checked(f"endpoint {where}", partial(endpoint_answers, endpoint))
+    yield checked("tracking", lambda: tracking_answers(recipe.tracking, runs))
 
 
 def _packages(recipe: Recipe) -> str:
@@ -111,34 +87,11 @@ def _accelerator(recipe: Recipe) -> str:
     return f"{torch.cuda.device_count()} GPU with {total / 2**30:.0f} GiB, {wanted} needed"
 
 
-def _images(recipe: Recipe) -> str:
-    return f"{count_items(recipe)} {'questions' if isinstance(recipe, Rlr3Recipe) else 'images'}"
-
-
 def count_items(recipe: Recipe) -> int:
     """Images or questions in the recipe's source, neither opened nor fetched; none that can be used is an error."""
-    source = fill(recipe.data.source, "data.source")
-    if isinstance(recipe, Rlr3Recipe):
-        from rubricworks.data.questions import FoundQuestion, find_questions
-
-        return sum(isinstance(found, FoundQuestion) for found in find_questions(source, recipe.data.columns))
-    from rubricworks.data.found import FoundImage
-    from rubricworks.data.hosts import AllowedHosts
-    from rubricworks.data.sources import find_images
-
-    screened = AllowedHosts(recipe.data.allowed_hosts).screen(find_images(source), source)
-    return sum(isinstance(found, FoundImage) for found in screened)
+    data = data_source(recipe)
+    return needs.count_items(data) if data else 0
 
 
-def _endpoint(endpoint: Endpoint) -> str:
-    asyncio.run(check_endpoint(endpoint))
-    if endpoint.api_key_env or names_in(endpoint.url):
-        return f"{endpoint.label} answers, with what the environment holds"
-    return f"{endpoint.label} answers"
-
-
-def _tracking(recipe: Recipe, runs: Path) -> str:
-    from rubricworks.tracking import check_tracking, tracking_uri
-
-    on = check_tracking(recipe.tracking, runs)
-    return tracking_uri(recipe.tracking, runs) if on else "off: MLflow is not installed"
+def _items(recipe: Recipe) -> str:
+    return f"{count_items(recipe)} {'questions' if isinstance(recipe, Rlr3Recipe) else 'images'}"

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import click
 
-from rubricworks.recipe import RECIPES
+from rubricworks.errors import UserError
+from rubricworks.recipe import RECIPES, ClusterConfig
+from rubricworks.recipe_file import load_recipe, recipe_path
 
 
 @click.group()
@@ -14,12 +16,39 @@ def pipelines() -> None:
 
 
 @pipelines.command("compile")
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path("compiled"))
-def compile_(folder: Path) -> None:
-    """Write every pipeline into FOLDER as YAML that `kfp` and the Kubeflow UI take; the same bytes every time."""
+@click.argument("what", nargs=-1, metavar="[RECIPE|PIPELINE]...")
+@click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a field of the recipes.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("compiled"), show_default=True,
+    help="Folder of the files.",
+)  # fmt: skip
+def compile_(what: tuple[str, ...], overrides: tuple[str, ...], out: Path) -> None:
+    """Write pipelines as YAML that `kfp` and the Kubeflow UI take; the same bytes every time.
+
+    A RECIPE's pipeline is written with each stage in the place that the recipe's `cluster:` section gives it, a
+    PIPELINE as it is, and every pipeline if none is named.
+
+    \b
+    rubricworks pipelines compile
+    rubricworks pipelines compile my.yaml --set cluster.queue=team-b
+    """
     from rubricworks.pipelines.compile import compile_pipeline
 
-    for name in RECIPES:
-        path = folder / f"{name}.yaml"
-        compile_pipeline(getattr(importlib.import_module(f"rubricworks.pipelines.{name}"), name), path)
+    named = [(name, name, None) for name in RECIPES] if not what else [_named(name, overrides) for name in what]
+    for name, pipeline, cluster in named:
+        path = out / f"{name}.yaml"
+        compile_pipeline(getattr(importlib.import_module(f"rubricworks.pipelines.{pipeline}"), pipeline), path, cluster)
         click.echo(path)
+
+
+def _named(name: str, overrides: tuple[str, ...]) -> tuple[str, str, ClusterConfig | None]:
+    """File name, pipeline and cluster; a name that both have is the pipeline's where the recipe has no cluster."""
+    recipe = load_recipe(recipe_path(name), overrides)
+    if recipe.cluster:
+        return recipe.name, recipe.pipeline, recipe.cluster
+    if name in RECIPES:
+        return name, name, None
+    raise UserError(
+        f"{name}: the recipe has no cluster: section, which says where its stages run; add one (docs/cluster.md), or "
+        f"compile the pipeline alone: rubricworks pipelines compile {recipe.pipeline}"
+    )

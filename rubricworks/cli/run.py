@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
 from rubricworks.cli.checks import check_recipe, count_items
 from rubricworks.cli.plan import plan_text
@@ -19,6 +18,7 @@ from rubricworks.cli.world import running_world
 from rubricworks.errors import UserError
 from rubricworks.llm import write_budget
 from rubricworks.recipe import BalcaprlRecipe, Recipe, Rlr3Recipe
+from rubricworks.recipe.cluster_run import recipe_text
 from rubricworks.recipe_file import load_recipe, recipe_path
 from rubricworks.storage import write_atomic
 
@@ -100,7 +100,7 @@ def _run(recipe: Recipe, folder: Path, runs: Path, sources: Sequence[Path]) -> N
         for check in check_recipe(recipe, runs):
             if check.problem:
                 raise UserError(f"{check.name}: {check.problem}")
-        _save_recipe(recipe, folder)
+        write_atomic(folder / "recipe.yaml", recipe_text(recipe).encode())
         write_budget(folder, recipe.budget)
         if sources:
             write_reuse(folder, sources)
@@ -181,13 +181,6 @@ def _source(runs: Path, run: str, folder: Path) -> Path:
     if source.resolve() == folder.resolve():
         raise UserError(f"--reuse {run}: that is this run itself; a run goes on with --resume")
     return source
-
-
-def _save_recipe(recipe: Recipe, folder: Path) -> None:
-    """As it is run: an arm with its values, and without the other arms."""
-    settings = recipe.model_dump(mode="json", exclude_defaults=True, exclude={"arms"})
-    text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
-    write_atomic(folder / "recipe.yaml", text.encode())
 
 
 @contextmanager

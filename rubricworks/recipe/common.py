@@ -10,8 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.llm import Budget, Endpoint
 from rubricworks.recipe.cluster import ClusterConfig
+from rubricworks.recipe.cluster_run import cluster_configs
+from rubricworks.reports.costs import REPORTS
 from rubricworks.stages.config import StageConfig, canonical_json
-from rubricworks.tracking import TrackingConfig
+from rubricworks.stages.promote import Config as PromoteConfig
+from rubricworks.tracking import StagedRecipe, TrackingConfig
 
 
 class WorldConfig(BaseModel):
@@ -97,7 +100,7 @@ class Recipe(BaseModel):
     @model_validator(mode="after")
     def _cluster_knows_the_stages(self) -> "Recipe":
         if self.cluster:
-            self.cluster.check_stages(self.stage_configs())
+            self.cluster.check_stages(self.stage_names())
         return self
 
     def endpoints(self) -> list[tuple[str, Endpoint]]:
@@ -109,8 +112,28 @@ class Recipe(BaseModel):
         raise NotImplementedError
 
     def stage_json(self) -> dict[str, str]:
-        """Stage → its configuration as canonical JSON, as pipelines pass it."""
-        return {stage: canonical_json(config) for stage, config in self.stage_configs().items()}
+        """Stage → its configuration as canonical JSON, as pipelines pass it.
+
+        That of `promote` holds those of the others: the registry keeps with a model how it was made.
+        """
+        configs = self.stage_configs()
+        if isinstance(config := configs.get("promote"), PromoteConfig):
+            configs["promote"] = config.model_copy(update={"recipe": self.staged()})
+        return {stage: canonical_json(config) for stage, config in configs.items()}
+
+    def staged(self) -> StagedRecipe:
+        """The recipe as its stages see it."""
+        configs = self.stage_configs().items()
+        stages = {stage: config.model_dump(mode="json") for stage, config in configs if stage not in REPORTS}
+        return StagedRecipe(name=self.name, pipeline=self.pipeline, stages=stages)
+
+    def stage_names(self) -> list[str]:
+        """Every stage that the pipeline may run, in its order."""
+        return list(self.stage_configs())
+
+    def cluster_json(self) -> dict[str, str]:
+        """The same for the pipeline on a cluster, which checks before the first stage and tells of the end."""
+        return {task: canonical_json(config) for task, config in cluster_configs(self).items()}
 
 
 def _endpoints_in(value: Any, where: str) -> Any:

@@ -5,7 +5,7 @@ from rubricworks.tracking.gate import Gate, GateResult
 from rubricworks.tracking.lineage import Lineage, SampleKey, StagedRecipe
 from rubricworks.tracking.registry import ModelVersion
 from rubricworks.tracking.runlog import RunLog
-from rubricworks.tracking.runs import pipeline_run, stage_connection, stage_run
+from rubricworks.tracking.runs import close_pipeline, open_pipeline, pipeline_run, stage_connection, stage_run
 
 __all__ = [
     "Connection",
@@ -18,7 +18,9 @@ __all__ = [
     "StagedRecipe",
     "TrackingConfig",
     "check_tracking",
+    "close_pipeline",
     "connect",
+    "open_pipeline",
     "pipeline_run",
     "stage_connection",
     "stage_run",

@@ -15,7 +15,7 @@ from typing import Any
 from rubricworks.tracking.connection import Connection, TrackingConfig, check_tracking, connect
 from rubricworks.tracking.delivery import deliver
 from rubricworks.tracking.identity import mlflow_run, save_settings, saved_config
-from rubricworks.tracking.runlog import PIPELINE, RunLog, recorded
+from rubricworks.tracking.runlog import PIPELINE, RunLog, log_path, recorded
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +54,36 @@ def pipeline_run(
             del os.environ[_DELIVERED_BY_PIPELINE]
         else:
             os.environ[_DELIVERED_BY_PIPELINE] = before
+
+
+def open_pipeline(config: TrackingConfig, run: Path, params: Mapping[str, Any]) -> None:
+    """Begin the MLflow run of a pipeline whose stages share no process with it, or go on with it.
+
+    Raises:
+        UserError: the server does not answer or refuses.
+    """
+    save_settings(config, run)
+    log_of_pipeline = RunLog(log_path(run, PIPELINE))
+    log_of_pipeline.set_status("RUNNING")
+    log_of_pipeline.log_params(params)
+    log_of_pipeline.close()
+    deliver(config, run, [PIPELINE])
+
+
+def close_pipeline(run: Path, status: str, tags: Mapping[str, Any]) -> None:
+    """End it; trouble with MLflow is told and does not become the run's.
+
+    Args:
+        status: FINISHED, FAILED or KILLED.
+    """
+    log_of_pipeline = RunLog(log_path(run, PIPELINE))
+    log_of_pipeline.set_tags(tags)
+    log_of_pipeline.set_status(status)
+    log_of_pipeline.close()
+    try:
+        deliver(saved_config(run) or TrackingConfig(), run, [PIPELINE])
+    except Exception as error:  # whatever it is, the outcome is in the run's folder
+        log.warning("tracking: %s. The outcome is not told there", error)
 
 
 @contextmanager

@@ -1,0 +1,57 @@
+"""What a recipe hands to the tasks that a pipeline has on a cluster alone."""
+
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from rubricworks.stages.config import StageConfig
+from rubricworks.stages.needs import DataSource
+from rubricworks.stages.outcome import Config as OutcomeConfig
+from rubricworks.stages.preflight import Config as PreflightConfig
+from rubricworks.stages.preflight import NamedEndpoint
+
+if TYPE_CHECKING:
+    from rubricworks.llm import Endpoint
+    from rubricworks.recipe.common import Recipe
+
+
+def cluster_configs(recipe: "Recipe") -> dict[str, StageConfig]:
+    """Task → its configuration: the pipeline's stages between `preflight` and `outcome`."""
+    return {"preflight": _preflight(recipe), **recipe.stage_configs(), "outcome": OutcomeConfig(seed=recipe.seed)}
+
+
+def recipe_text(recipe: "Recipe") -> str:
+    """As it is run: an arm with its values, and without the other arms."""
+    settings = recipe.model_dump(mode="json", exclude_defaults=True, exclude={"arms"})
+    return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+
+
+def different_endpoints(recipe: "Recipe") -> list[tuple[str, "Endpoint"]]:
+    """Each different endpoint once, with the field that names it first."""
+    found: dict[tuple[object, ...], tuple[str, Endpoint]] = {}
+    for where, endpoint in recipe.endpoints():
+        found.setdefault((endpoint.url, endpoint.replicas, endpoint.model, endpoint.api_key_env), (where, endpoint))
+    return list(found.values())
+
+
+def data_source(recipe: Any) -> DataSource | None:
+    """Where the recipe's samples come from; None where its pipeline finds them by itself."""
+    if (data := getattr(recipe, "data", None)) is None or not getattr(data, "source", None):
+        return None
+    if hasattr(data, "columns"):
+        return DataSource(kind="questions", source=data.source, columns=data.columns)
+    return DataSource(kind="images", source=data.source, allowed_hosts=data.allowed_hosts)
+
+
+def _preflight(recipe: Any) -> PreflightConfig:
+    sections = {name: getattr(recipe, name, None) for name in ("warm_up", "genrm")}
+    return PreflightConfig(
+        seed=recipe.seed,
+        recipe=recipe_text(recipe),
+        storage=recipe.cluster.storage if recipe.cluster and recipe.cluster.runs_claim() is None else None,
+        data=data_source(recipe),
+        endpoints=tuple(NamedEndpoint(where=where, endpoint=one) for where, one in different_endpoints(recipe)),
+        models={f"{name}.student": one.student for name, one in sections.items() if getattr(one, "student", None)},
+        tracking=recipe.tracking,
+        budget=recipe.budget,
+    )
