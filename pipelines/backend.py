@@ -93,16 +93,11 @@ def _refusal(url: str, status: int, known: bool) -> str:
             "token_file, or the session's cookie in cookie_env"
         )
     if status in (401, 403):
-        fault = (
-            "does not accept the token; renew it"
-            if known
-            else "asks for a token; name it in cluster.kubeflow.token_env"
-        )
+        asks = "asks for a token; name it in cluster.kubeflow.token_env"
+        fault = "does not accept the token; renew it" if known else asks
         return f"Kubeflow at {url} {fault} (HTTP {status})"
     if status == 404:
-        return (
-            f"{url} has no v2 pipelines API; it takes Kubeflow Pipelines {SUPPORTED}, at the right cluster.kubeflow.url"
-        )
+        return f"{url} has no v2 API of Kubeflow Pipelines ({SUPPORTED}); check cluster.kubeflow.url"
     return f"Kubeflow at {url} answers HTTP {status}; look at its ml-pipeline pods and try again"
 
 

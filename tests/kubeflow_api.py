@@ -1,0 +1,228 @@
+"""A small Kubeflow Pipelines on loopback: it keeps what it is given, and answers as the API server of 2.17 does.
+
+Nothing runs in it: a test says how its runs go on (`end`, `begin_of`). What it is asked is checked against the real
+API's description by the tests that put prism in front of it.
+"""
+
+import email
+import email.policy
+import json
+import re
+import threading
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import yaml
+
+LONG_AGO = "1970-01-01T00:00:00Z"
+"""What the API server says of a time that it does not know."""
+
+
+class Refusal(Exception):
+    def __init__(self, status: int, code: int, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+class FakeKubeflow:
+    """Started by `with`; `url` is where it answers."""
+
+    def __init__(self, *, token: str = "", multi_user: bool = False, version: str = "", port: int = 0) -> None:
+        self.token = token
+        self.health: dict[str, Any] = {"multi_user": multi_user, "pipeline_store": "database"}
+        if version:  # as the pages in front of the API server tell it
+            self.health |= {"apiServerTagName": version}
+        self.kept: dict[str, dict[str, dict[str, Any]]] = {
+            kind: {} for kind in ("experiments", "pipelines", "versions", "runs", "recurringruns")
+        }
+        self.asked: list[tuple[str, str, Any]] = []
+        """Method, path and JSON of every request."""
+        self.answer_instead: Callable[[str, str], tuple[int, str, bytes] | None] = lambda method, path: None
+        """A test's own answer to a request: status, content type, body."""
+        self._clock = datetime(2026, 3, 1, 12, tzinfo=UTC)
+        fake = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def handle_one(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                status, kind, content = fake._answer(self.command, self.path, dict(self.headers), body)
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(content)))
+                if 300 <= status < 400:
+                    self.send_header("Location", "/dex/auth")
+                self.end_headers()
+                self.wfile.write(content)
+
+            do_GET = do_POST = do_DELETE = handle_one
+
+            def log_message(self, *_: Any) -> None: ...
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> "FakeKubeflow":
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def only(self, kind: str) -> dict[str, Any]:
+        (one,) = self.kept[kind].values()
+        return one
+
+    def end(self, run_id: str, state: str, tasks: dict[str, str] | None = None) -> None:
+        """Let a run come to an end; `tasks` are its stages and their states, in order."""
+        run = self.kept["runs"][run_id]
+        run |= {"state": state, "finished_at": self._now()}
+        details = [{"task_id": "root", "run_id": run_id, "display_name": "root", "state": state}]
+        for stage, of_task in (tasks or {}).items():
+            for name in (f"{stage}-driver", stage):
+                detail = {"task_id": str(uuid.uuid4()), "run_id": run_id, "display_name": name, "state": of_task}
+                detail |= {"parent_task_id": "root", "create_time": self._now(), "start_time": self._now()}
+                details.append(detail | {"end_time": self._now()})
+        run["run_details"] = {"task_details": details}
+
+    def begin_of(self, schedule_id: str) -> dict[str, Any]:
+        """A run that a schedule begins."""
+        schedule = self.kept["recurringruns"][schedule_id]
+        same = {name: schedule[name] for name in ("pipeline_version_reference", "runtime_config", "experiment_id")}
+        return self._make_run(
+            {"display_name": f"{schedule['display_name']}-1", **same, "recurring_run_id": schedule_id}
+        )
+
+    def _answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> tuple[int, str, bytes]:
+        parts = urlsplit(target)
+        said = json.loads(body) if body and "json" in headers.get("Content-Type", "") else None
+        self.asked.append((method, target, said))
+        if own := self.answer_instead(method, parts.path):
+            return own
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        try:
+            if self.token and headers.get("authorization", headers.get("Authorization")) != f"Bearer {self.token}":
+                raise Refusal(401, 16, "Request header error: there is no user identity header")
+            answer = self._route(method, unquote(parts.path).removeprefix("/apis/v2beta1"), query, said, headers, body)
+            return 200, "application/json", json.dumps(answer).encode()
+        except Refusal as refused:
+            error = {"error": str(refused), "code": refused.code, "message": str(refused), "details": []}
+            return refused.status, "application/json", json.dumps(error).encode()
+
+    def _route(self, method: str, path: str, query: dict[str, str], said: Any, headers: Any, body: bytes) -> Any:
+        if path == "/healthz":
+            return self.health
+        if path == "/pipelines/upload_version":
+            return self._take_version(query, headers, body)
+        if match := re.fullmatch(r"/pipelines/([^/]+)/versions(?:/([^/]+))?", path):
+            of_pipeline = [one for one in self.kept["versions"].values() if one["pipeline_id"] == match[1]]
+            return self._one("versions", match[2]) if match[2] else self._page("pipeline_versions", of_pipeline, query)
+        if not (match := re.fullmatch(r"/(\w+)(?:/([^/:]+)(?::(\w+))?)?", path)) or match[1] not in self.kept:
+            raise Refusal(404, 5, f"Not Found: {path}")
+        kind, key, action = match.groups()
+        if key is None and method == "POST":
+            return self._make(kind, said)
+        if key is None:
+            return self._page("recurring_runs" if kind == "recurringruns" else kind, self._of(kind, query), query)
+        one = self._one(kind, key)
+        if method == "DELETE":
+            del self.kept[kind][key]
+            return {}
+        return self._act(kind, one, action) if action else one
+
+    def _make(self, kind: str, said: dict[str, Any]) -> dict[str, Any]:
+        if kind == "runs":
+            return self._make_run(said)
+        if kind == "pipelines" and any(one["name"] == said["name"] for one in self.kept[kind].values()):
+            raise Refusal(409, 6, f"Failed to create a pipeline: Already exist error: {said['name']}")
+        if kind == "recurringruns" and not 1 <= int(said["max_concurrency"]) <= 10:
+            raise Refusal(400, 3, "max_concurrency is not between 1 and 10")
+        key = str(uuid.uuid4())
+        name = {"experiments": "experiment_id", "pipelines": "pipeline_id", "recurringruns": "recurring_run_id"}[kind]
+        made = {**said, name: key, "created_at": self._now()}
+        if kind == "recurringruns":
+            status = "ENABLED" if said["mode"] == "ENABLE" else "DISABLED"
+            made |= {"max_concurrency": str(said["max_concurrency"]), "status": status}
+        self.kept[kind][key] = made
+        return made
+
+    def _make_run(self, said: dict[str, Any]) -> dict[str, Any]:
+        version = said["pipeline_version_reference"]["pipeline_version_id"]
+        spec = self._one("versions", version)["pipeline_spec"]["pipeline_spec"]
+        wanted = set(spec["root"]["inputDefinitions"]["parameters"])
+        given = set(said["runtime_config"]["parameters"])
+        if wanted != given:
+            raise Refusal(400, 3, f"Failed to create a new run: parameters differ: {sorted(wanted ^ given)}")
+        key = str(uuid.uuid4())
+        made = {**said, "run_id": key, "state": "PENDING", "storage_state": "AVAILABLE", "created_at": self._now()}
+        self.kept["runs"][key] = made | {"finished_at": LONG_AGO, "scheduled_at": self._now()}
+        return self.kept["runs"][key]
+
+    def _act(self, kind: str, one: dict[str, Any], action: str) -> dict[str, Any]:
+        if action in ("enable", "disable"):
+            one["status"] = f"{action.upper()}D"
+        elif action == "terminate":
+            one["state"] = "CANCELING"
+        elif action == "retry" and one["state"] in ("FAILED", "CANCELED"):
+            one |= {"state": "RUNNING", "finished_at": LONG_AGO}
+        elif action == "archive":
+            one["storage_state"] = "ARCHIVED"
+        else:
+            raise Refusal(400, 3, f"Failed to {action} {kind}: Bad request: it is {one.get('state')}")
+        return {}
+
+    def _take_version(self, query: dict[str, str], headers: dict[str, str], body: bytes) -> dict[str, Any]:
+        self._one("pipelines", query.get("pipelineid", ""))
+        of_same = [one for one in self.kept["versions"].values() if one["pipeline_id"] == query["pipelineid"]]
+        if any(one["display_name"] == query["name"] for one in of_same):
+            raise Refusal(409, 6, f"Failed to create a pipeline version: Already exist error: {query['name']}")
+        whole = b"Content-Type: " + headers["Content-Type"].encode() + b"\r\n\r\n" + body
+        (part,) = email.message_from_bytes(whole, policy=email.policy.HTTP).iter_parts()  # type: ignore[attr-defined]
+        pipeline, platform = [*yaml.safe_load_all(part.get_payload(decode=True)), {}][:2]
+        key = str(uuid.uuid4())
+        self.kept["versions"][key] = {
+            "pipeline_id": query["pipelineid"],
+            "pipeline_version_id": key,
+            "name": query["name"],
+            "display_name": query["name"],
+            "description": query.get("description", ""),
+            "created_at": self._now(),
+            "pipeline_spec": {"pipeline_spec": pipeline, "platform_spec": platform},
+        }
+        return self.kept["versions"][key]
+
+    def _of(self, kind: str, query: dict[str, str]) -> list[dict[str, Any]]:
+        if self.health["multi_user"] and kind != "pipelines" and not query.get("namespace"):
+            raise Refusal(400, 3, "Invalid input error: A namespace is required in multi-user mode")
+        namespace = query.get("namespace")
+        if self.health["multi_user"] and namespace not in (None, "team"):
+            raise Refusal(403, 7, f"User is not authorized to list {kind} in namespace {namespace}")
+        return list(self.kept[kind].values())
+
+    def _page(self, name: str, found: list[dict[str, Any]], query: dict[str, str]) -> dict[str, Any]:
+        for one in json.loads(query.get("filter") or "{}").get("predicates", []):
+            equal = {"EQUALS": True, "NOT_EQUALS": False}[one["operation"]]
+            found = [have for have in found if (have.get(one["key"]) == one["stringValue"]) == equal]
+        if query.get("sort_by") == "created_at desc":
+            found = sorted(found, key=lambda have: have["created_at"], reverse=True)
+        begin, size = int(query.get("page_token") or 0), min(int(query.get("page_size") or 10), self.page_size)
+        page = {name: found[begin : begin + size], "total_size": len(found)} if found else {}
+        return page | ({"next_page_token": str(begin + size)} if begin + size < len(found) else {})
+
+    page_size = 3
+    """It gives no longer pages than this, so that tests see several."""
+
+    def _one(self, kind: str, key: str) -> dict[str, Any]:
+        if key not in self.kept[kind]:
+            raise Refusal(404, 5, f"ResourceNotFoundError: {kind} {key} not found")
+        return self.kept[kind][key]
+
+    def _now(self) -> str:
+        self._clock += timedelta(seconds=1)
+        return self._clock.strftime("%Y-%m-%dT%H:%M:%SZ")
