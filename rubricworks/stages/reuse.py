@@ -2,21 +2,25 @@
 
 A stage is taken if it is finished there and was made by the same version from the same: the digests of its
 configuration and of its inputs are equal. It is copied, never linked, so that nothing done in one run can reach the
-other; the copy is read whole before it counts. What the environment fills in (addresses, model folders) is in no
+other; the copy is read whole before it counts. The other run's answers are taken along: what was asked there is not
+asked again. What the environment fills in (addresses, model folders) is in no
 digest and is taken to be the same, as it is when a run is continued.
 """
 
 import hashlib
 import json
 import shutil
+import sqlite3
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from rubricworks.data.manifest import MANIFEST, read_manifest
 from rubricworks.errors import UserError
+from rubricworks.llm.cache import CACHE_FILE
 from rubricworks.reports.costs import REPORTS
 from rubricworks.stages.job import DONE, Job, content_digest, set_aside
 from rubricworks.storage import write_atomic
@@ -29,7 +33,26 @@ OF_THEIR_RUN = frozenset({"promote", *REPORTS})
 
 def write_reuse(run: Path, sources: Sequence[Path]) -> None:
     """Name the runs that the stages of this one may be taken from, the first that fits; they stay named."""
+    if not (run / CACHE_FILE).exists():
+        _take_answers(run, sources)
     write_atomic(run / REUSE_FILE, json.dumps({"runs": [str(source.absolute()) for source in sources]}).encode())
+
+
+def _take_answers(run: Path, sources: Sequence[Path]) -> None:
+    """Begin with the answers that the first of the runs was given. A run that goes on meanwhile is copied as it was."""
+    source = next((one / CACHE_FILE for one in sources if (one / CACHE_FILE).is_file()), None)
+    if source is None:
+        return
+    aside = run / f".{CACHE_FILE}.aside"
+    run.mkdir(parents=True, exist_ok=True)
+    aside.unlink(missing_ok=True)
+    try:
+        uri = f"{source.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True)) as theirs, closing(sqlite3.connect(aside)) as ours:
+            theirs.backup(ours)
+        aside.rename(run / CACHE_FILE)
+    except sqlite3.Error as error:
+        raise UserError(f"{source}: cannot be copied ({error}); leave out --reuse, or remove that file") from error
 
 
 def read_reuse(run: Path) -> list[Path]:
