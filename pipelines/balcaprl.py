@@ -6,7 +6,10 @@ whether the gain is balanced. Each stage takes its own configuration, so a chang
 those before it in place, and runs that differ in their training alone can share the rest (`run --reuse`).
 """
 
+from typing import NamedTuple
+
 from kfp import dsl
+from kfp.dsl.pipeline_channel import PipelineChannel
 
 from rubricworks.components.balcaprl_report import balcaprl_report
 from rubricworks.components.evaluate_captions import evaluate_captions
@@ -17,6 +20,41 @@ from rubricworks.components.train_balcaprl import train_balcaprl
 from rubricworks.components.warm_up import warm_up
 from rubricworks.components.write_exams import write_exams
 from rubricworks.pipelines.arguments import output_of
+
+
+class Made(NamedTuple):
+    """What training a policy leaves for its evaluation."""
+
+    images: PipelineChannel
+    """The samples as they came."""
+    samples: PipelineChannel
+    """The samples with the references that captions are measured by."""
+    exams: PipelineChannel
+    student: PipelineChannel
+    """The model before training on rewards."""
+    policy: PipelineChannel
+
+
+def balcaprl_policy(
+    run: str,
+    prepare_config: str,
+    recap_config: str,
+    warm_up_config: str,
+    write_exams_config: str,
+    train_balcaprl_config: str,
+) -> Made:
+    """The stages up to the trained policy, which a retraining has too."""
+    images = output_of(prepare(config=prepare_config, run=run))
+
+    # The student starts from the captions that came with the images, whatever it is measured against later.
+    student = output_of(warm_up(config=warm_up_config, run=run, samples=images))
+    samples = output_of(recap(config=recap_config, run=run, samples=images))
+    exams = output_of(write_exams(config=write_exams_config, run=run, samples=images))
+
+    policy = output_of(
+        train_balcaprl(config=train_balcaprl_config, run=run, samples=samples, model=student, exams=exams)
+    )
+    return Made(images, samples, exams, student, policy)
 
 
 @dsl.pipeline(name="balcaprl")
@@ -37,23 +75,18 @@ def balcaprl(
         run: URI of the run's folder; started again with the same one, a run continues where it stopped.
         prepare_config: JSON of the stage's configuration, as for every `_config` below.
     """
-    images = output_of(prepare(config=prepare_config, run=run))
-
-    # The student starts from the captions that came with the images, whatever it is measured against later.
-    student = output_of(warm_up(config=warm_up_config, run=run, samples=images))
-    samples = output_of(recap(config=recap_config, run=run, samples=images))
-    exams = output_of(write_exams(config=write_exams_config, run=run, samples=images))
-
-    policy = output_of(
-        train_balcaprl(config=train_balcaprl_config, run=run, samples=samples, model=student, exams=exams)
-    )
-
+    made = balcaprl_policy(run, prepare_config, recap_config, warm_up_config, write_exams_config, train_balcaprl_config)
     evaluations = output_of(
         evaluate_captions(
-            config=evaluate_captions_config, run=run, samples=samples, exams=exams, model=student, policy=policy
+            config=evaluate_captions_config,
+            run=run,
+            samples=made.samples,
+            exams=made.exams,
+            model=made.student,
+            policy=made.policy,
         )
     )
     promotion = output_of(
-        promote(config=promote_config, run=run, evaluations=evaluations, policy=policy, samples=samples)
+        promote(config=promote_config, run=run, evaluations=evaluations, policy=made.policy, samples=made.images)
     )
     balcaprl_report(config=balcaprl_report_config, run=run, promotion=promotion)

@@ -49,7 +49,8 @@ def run_local(
     pipeline_func = _left_out(pipeline_func, without)
     (run / "logs").mkdir(parents=True, exist_ok=True)
     shutil.rmtree(run / "kfp", ignore_errors=True)
-    stages = [name.replace("-", "_") for name in pipeline_func.pipeline_spec.root.dag.tasks]
+    # Those of branches, too, which are components of their own.
+    stages = [name.removeprefix("comp-") for name in pipeline_func.pipeline_spec.components]
     with Guard() as guard, (run / "logs" / "kfp.log").open("a") as kfp_log:
         session = _Session(run=run, guard=guard, width=max(map(len, stages)))
         with contextlib.redirect_stdout(kfp_log), _kfp_runs_stages_of(session):

@@ -5,7 +5,10 @@ The figure's reward is what `train_rlr3` calls; the GenRM that executes it in th
 and audited. Each stage takes its own configuration, so a change of one leaves the work of those before it in place.
 """
 
+from typing import NamedTuple
+
 from kfp import dsl
+from kfp.dsl.pipeline_channel import PipelineChannel
 
 from rubricworks.components.audit import audit
 from rubricworks.components.evaluate_answers import evaluate_answers
@@ -21,6 +24,46 @@ from rubricworks.components.train_rlvr import train_rlvr
 from rubricworks.components.warm_up import warm_up
 from rubricworks.components.write_checklists import write_checklists
 from rubricworks.pipelines.arguments import output_of
+
+
+class Made(NamedTuple):
+    """What training a policy leaves for its evaluation, and for what stands beside it."""
+
+    questions: PipelineChannel
+    """The samples as they came."""
+    samples: PipelineChannel
+    rubrics: PipelineChannel
+    filtered: PipelineChannel
+    student: PipelineChannel
+    """The model before training on rewards."""
+    policy: PipelineChannel
+
+
+def rlr3_policy(
+    run: str,
+    prepare_questions_config: str,
+    open_questions_config: str,
+    warm_up_config: str,
+    write_checklists_config: str,
+    offline_filter_config: str,
+    train_rlr3_config: str,
+) -> Made:
+    """The stages up to the trained policy, which a retraining has too."""
+    questions = output_of(prepare_questions(config=prepare_questions_config, run=run))
+    samples = output_of(open_questions(config=open_questions_config, run=run, samples=questions))
+    student = output_of(warm_up(config=warm_up_config, run=run, samples=samples))
+    rubrics = output_of(write_checklists(config=write_checklists_config, run=run, samples=samples))
+    filtered = output_of(
+        offline_filter(
+            config=offline_filter_config, run=run, questions=questions, samples=samples, rubrics=rubrics, model=student
+        )
+    )
+    policy = output_of(
+        train_rlr3(
+            config=train_rlr3_config, run=run, samples=samples, rubrics=rubrics, filtered=filtered, model=student
+        )
+    )
+    return Made(questions, samples, rubrics, filtered, student, policy)
 
 
 @dsl.pipeline(name="rlr3")
@@ -46,36 +89,45 @@ def rlr3(
         run: URI of the run's folder; started again with the same one, a run continues where it stopped.
         prepare_questions_config: JSON of the stage's configuration, as for every `_config` below.
     """
-    questions = output_of(prepare_questions(config=prepare_questions_config, run=run))
-    samples = output_of(open_questions(config=open_questions_config, run=run, samples=questions))
-    student = output_of(warm_up(config=warm_up_config, run=run, samples=samples))
-    rubrics = output_of(write_checklists(config=write_checklists_config, run=run, samples=samples))
-    filtered = output_of(
-        offline_filter(
-            config=offline_filter_config, run=run, questions=questions, samples=samples, rubrics=rubrics, model=student
-        )
+    made = rlr3_policy(
+        run,
+        prepare_questions_config,
+        open_questions_config,
+        warm_up_config,
+        write_checklists_config,
+        offline_filter_config,
+        train_rlr3_config,
     )
 
     # The reward model: labelled responses, SFT and RLVR, and what it or any other judge falls for.
-    labelled = output_of(genrm_data(config=genrm_data_config, run=run, samples=samples, rubrics=rubrics, model=student))
+    labelled = output_of(
+        genrm_data(config=genrm_data_config, run=run, samples=made.samples, rubrics=made.rubrics, model=made.student)
+    )
     genrm = output_of(train_genrm(config=train_genrm_config, run=run, genrm_data=labelled))
-    audited = output_of(audit(config=audit_config, run=run, genrm_data=labelled, samples=samples))
+    audited = output_of(audit(config=audit_config, run=run, genrm_data=labelled, samples=made.samples))
 
-    # The policy: two arms on the same samples, compared over their milestones.
+    # The other arm on the same samples; the two are compared over their milestones.
     baseline = output_of(
         train_rlvr(
-            config=train_rlvr_config, run=run, samples=samples, rubrics=rubrics, filtered=filtered, model=student
-        )
-    )
-    policy = output_of(
-        train_rlr3(
-            config=train_rlr3_config, run=run, samples=samples, rubrics=rubrics, filtered=filtered, model=student
+            config=train_rlvr_config,
+            run=run,
+            samples=made.samples,
+            rubrics=made.rubrics,
+            filtered=made.filtered,
+            model=made.student,
         )
     )
     answers = output_of(
         evaluate_answers(
-            config=evaluate_answers_config, run=run, samples=samples, model=student, rlvr=baseline, rlr3=policy
+            config=evaluate_answers_config,
+            run=run,
+            samples=made.samples,
+            model=made.student,
+            rlvr=baseline,
+            rlr3=made.policy,
         )
     )
-    promotion = output_of(promote(config=promote_config, run=run, evaluations=answers, policy=answers, samples=samples))
+    promotion = output_of(
+        promote(config=promote_config, run=run, evaluations=answers, policy=answers, samples=made.questions)
+    )
     rlr3_report(config=rlr3_report_config, run=run, promotion=promotion, audit=audited, genrm=genrm)

@@ -5,7 +5,10 @@ The figure's loop is `train_policy`; what stands before it makes its rubrics, wh
 Each stage takes its own configuration, so a change of one leaves the finished work of those before it in place.
 """
 
+from typing import NamedTuple
+
 from kfp import dsl
+from kfp.dsl.pipeline_channel import PipelineChannel
 
 from rubricworks.components.caption_committee import caption_committee
 from rubricworks.components.caption_student import caption_student
@@ -19,8 +22,17 @@ from rubricworks.components.warm_up import warm_up
 from rubricworks.pipelines.arguments import output_of
 
 
-@dsl.pipeline(name="rubicap")
-def rubicap(
+class Made(NamedTuple):
+    """What training a policy leaves for its evaluation."""
+
+    samples: PipelineChannel
+    rubrics: PipelineChannel
+    student: PipelineChannel
+    """The model before training on rewards."""
+    policy: PipelineChannel
+
+
+def rubicap_policy(
     run: str,
     prepare_config: str,
     warm_up_config: str,
@@ -28,16 +40,8 @@ def rubicap(
     caption_student_config: str,
     synthesize_rubrics_config: str,
     train_policy_config: str,
-    evaluate_config: str,
-    promote_config: str,
-    report_config: str,
-) -> None:
-    """Images in, a better captioner out: rubrics from a committee's consensus, then training on rubric rewards.
-
-    Args:
-        run: URI of the run's folder; started again with the same one, a run continues where it stopped.
-        prepare_config: JSON of the stage's configuration, as for every `_config` below.
-    """
+) -> Made:
+    """The stages up to the trained policy, which a retraining has too."""
     samples = output_of(prepare(config=prepare_config, run=run))
 
     # The committee and the student look at the same images; neither waits for the other.
@@ -62,11 +66,48 @@ def rubicap(
             config=train_policy_config, run=run, samples=samples, rubrics=rubrics, model=student, captions=captions
         )
     )
+    return Made(samples, rubrics, student, policy)
 
+
+@dsl.pipeline(name="rubicap")
+def rubicap(
+    run: str,
+    prepare_config: str,
+    warm_up_config: str,
+    caption_committee_config: str,
+    caption_student_config: str,
+    synthesize_rubrics_config: str,
+    train_policy_config: str,
+    evaluate_config: str,
+    promote_config: str,
+    report_config: str,
+) -> None:
+    """Images in, a better captioner out: rubrics from a committee's consensus, then training on rubric rewards.
+
+    Args:
+        run: URI of the run's folder; started again with the same one, a run continues where it stopped.
+        prepare_config: JSON of the stage's configuration, as for every `_config` below.
+    """
+    made = rubicap_policy(
+        run,
+        prepare_config,
+        warm_up_config,
+        caption_committee_config,
+        caption_student_config,
+        synthesize_rubrics_config,
+        train_policy_config,
+    )
     evaluations = output_of(
-        evaluate(config=evaluate_config, run=run, samples=samples, rubrics=rubrics, model=student, policy=policy)
+        evaluate(
+            config=evaluate_config,
+            run=run,
+            samples=made.samples,
+            rubrics=made.rubrics,
+            model=made.student,
+            policy=made.policy,
+        )
     )
     promotion = output_of(
-        promote(config=promote_config, run=run, evaluations=evaluations, policy=policy, samples=samples)
+        promote(config=promote_config, run=run, evaluations=evaluations, policy=made.policy, samples=made.samples)
     )
     report(config=report_config, run=run, promotion=promotion)

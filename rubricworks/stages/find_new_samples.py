@@ -67,7 +67,8 @@ def run(config: Config, job: Job) -> None:
     write_atomic(job.out / FOUND, canonical_json(found).encode())
     handed = {
         "pipeline": recipe.pipeline if found.enough else NO_PIPELINE,
-        "configs": canonical_json({"stages": recipe.stages}),
+        # As in `pipeline_arguments`: Kubeflow would resolve these braces, in a prompt too.
+        "configs": canonical_json({"stages": recipe.stages}).replace("{{$", "{\\u007b$"),
     }
     write_atomic(job.out / HANDED_ON, canonical_json(handed).encode())
     figures = {"new_samples": new, "known_samples": found.known, "needed_samples": config.needed}

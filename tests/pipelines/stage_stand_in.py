@@ -28,10 +28,12 @@ class Dag(NamedTuple):
 _STAND_IN = """
 import json, os, sys, types
 
-def launch(stage, config, run, inputs, *, view, metrics):
+def launch(stage, config, run, inputs, *, view, metrics, handed_on=None):
     with open(view, "w") as file:
         file.write(f"<h1>{stage}</h1>")
     metrics("rows", 7)
+    if handed_on is not None:
+        handed_on.update(json.loads(os.environ["HANDED_ON"]))
     with open(os.path.join(run, "launched.jsonl"), "a") as file:
         file.write(json.dumps({"stage": stage, "config": config, "inputs": inputs}) + "\\n")
     return f"{run}/{stage}"
@@ -44,16 +46,11 @@ sys.modules["rubricworks.stages.launch"] = module
 
 def check_whole_run(dag: Dag, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every stage is launched once, with its own configuration and the outputs that it needs, after they are there."""
-    shim, run = folder / "shim", folder / "run"
-    shim.mkdir()
-    run.mkdir()
-    (shim / "sitecustomize.py").write_text(_STAND_IN)
-    monkeypatch.setenv("PYTHONPATH", str(shim))
+    run = folder / "run"
     configs = {stage: json.dumps({"stage": stage, "steps": [8, 0.5]}) for stage in dag.inputs}
 
-    run_local(dag.pipeline, pipeline_arguments(str(run), configs), run=run)
+    launched = run_through(dag.pipeline, pipeline_arguments(str(run), configs), run, monkeypatch)
 
-    launched = [json.loads(line) for line in (run / "launched.jsonl").read_text().splitlines()]
     assert sorted(call["stage"] for call in launched) == sorted(dag.inputs)
     for stage in dag.inputs:
         (view,) = (run / "kfp").glob(f"*/{stage.replace('_', '-')}/view")
@@ -64,6 +61,19 @@ def check_whole_run(dag: Dag, folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert set(call["inputs"].values()) <= made, "a stage ran before what it reads was there"
         assert call["config"] == configs[call["stage"]]
         made.add(f"{run}/{call['stage']}")
+
+
+def run_through(
+    pipeline: Any, arguments: dict[str, str], run: Path, monkeypatch: pytest.MonkeyPatch
+) -> list[dict[str, Any]]:
+    """Run a pipeline in this folder; the launches of its stages, in order."""
+    shim = run.parent / "shim"
+    shim.mkdir()
+    run.mkdir()
+    (shim / "sitecustomize.py").write_text(_STAND_IN)
+    monkeypatch.setenv("PYTHONPATH", str(shim))
+    run_local(pipeline, arguments, run=run)
+    return [json.loads(line) for line in (run / "launched.jsonl").read_text().splitlines()]
 
 
 def check_component(stage: str, inputs: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> None:

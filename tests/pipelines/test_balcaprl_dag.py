@@ -4,13 +4,16 @@ from pathlib import Path
 
 import pytest
 from stage_stand_in import Dag, check_component, check_whole_run
+from test_retrain_dag import OWN as OF_RETRAINING
 from test_rlr3_dag import INPUTS as OF_RLR3
 from test_rubicap_dag import INPUTS as OF_RUBICAP
 
 import rubricworks.components
 from rubricworks.pipelines.balcaprl import balcaprl
+from rubricworks.recipe.cluster import BESIDE_THE_STAGES
 from rubricworks.recipe_file import load_recipe, recipe_path
 
+ON_A_CLUSTER = (*BESIDE_THE_STAGES, "check_accelerators")
 INPUTS = {
     "prepare": {},
     "recap": {"samples": "prepare"},
@@ -25,7 +28,7 @@ INPUTS = {
         "model": "warm_up",
         "policy": "train_balcaprl",
     },
-    "promote": {"evaluations": "evaluate_captions", "policy": "train_balcaprl", "samples": "recap"},
+    "promote": {"evaluations": "evaluate_captions", "policy": "train_balcaprl", "samples": "prepare"},
     "balcaprl_report": {"promotion": "promote"},
 }
 
@@ -41,7 +44,7 @@ def test_a_component_takes_and_gives_strings_under_the_names_of_its_stage_and_sa
 
 def test_every_component_on_disk_is_a_stage_of_a_pipeline():
     folder = Path(rubricworks.components.__file__).parent
-    of_pipelines = OF_RUBICAP.keys() | OF_RLR3.keys() | INPUTS.keys()
+    of_pipelines = OF_RUBICAP.keys() | OF_RLR3.keys() | INPUTS.keys() | OF_RETRAINING | set(ON_A_CLUSTER)
     assert {path.parent.name for path in folder.glob("*/component.py")} == of_pipelines
 
 

@@ -36,7 +36,7 @@ INPUTS = {
         "rlvr": "train_rlvr",
         "rlr3": "train_rlr3",
     },
-    "promote": {"evaluations": "evaluate_answers", "policy": "evaluate_answers", "samples": "open_questions"},
+    "promote": {"evaluations": "evaluate_answers", "policy": "evaluate_answers", "samples": "prepare_questions"},
     "rlr3_report": {"promotion": "promote", "audit": "audit", "genrm": "train_genrm"},
 }
 

@@ -1,0 +1,3 @@
+from rubricworks.components.challenge.component import challenge
+
+__all__ = ["challenge"]

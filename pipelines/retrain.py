@@ -1,0 +1,91 @@
+"""Scheduled retraining: once there is enough that the champion does not know, its recipe makes a challenger.
+
+`find_new_samples` asks the model registry how the champion was made and from what, looks at the source again, and
+decides. Too few new samples end the run there, well: "skipped: 12 new samples, 500 needed". Otherwise the stages of the
+champion's own pipeline run on the grown source, with their configurations as the registry kept them, up to the trained
+policy. Its evaluation has the champion in the place of the base: both describe, or answer, the same held-out samples,
+none of which the champion was trained on, because samples are held out by a hash that growth does not disturb.
+`challenge` holds the gate against it, registers the policy as the challenger, and makes it champion or waits for a
+person to do so (`rubricworks promote`).
+
+Which pipeline the champion came from is known only when it runs, so each has its branch. What is only for reports
+(RLR³'s baseline arm, its reward model and audit) is not made again.
+"""
+
+from kfp import dsl
+
+from rubricworks.components.challenge import challenge
+from rubricworks.components.evaluate import evaluate
+from rubricworks.components.evaluate_answers import evaluate_answers
+from rubricworks.components.evaluate_captions import evaluate_captions
+from rubricworks.components.fetch_champion import fetch_champion
+from rubricworks.components.find_new_samples import find_new_samples
+from rubricworks.pipelines.arguments import output_of
+from rubricworks.pipelines.balcaprl import balcaprl_policy
+from rubricworks.pipelines.rlr3 import rlr3_policy
+from rubricworks.pipelines.rubicap import rubicap_policy
+
+
+@dsl.pipeline(name="retrain")
+def retrain(run: str, find_new_samples_config: str, fetch_champion_config: str, challenge_config: str) -> None:
+    """New samples in, a challenger out that was measured against the champion; or nothing, if too few are new.
+
+    Args:
+        run: URI of the run's folder; started again with the same one, a run continues where it stopped.
+        find_new_samples_config: JSON of the stage's configuration, as for every `_config` below.
+    """
+    look = find_new_samples(config=find_new_samples_config, run=run)
+    pipeline, found, configs = look.outputs["Output"], look.outputs["found"], look.outputs["configs"]
+
+    with dsl.If(pipeline == "rubicap", name="rubicap"):
+        champion = output_of(fetch_champion(config=fetch_champion_config, run=run, found=found))
+        made = rubicap_policy(run, *[configs] * 6)
+        compared = evaluate(
+            config=configs, run=run, samples=made.samples, rubrics=made.rubrics, model=champion, policy=made.policy
+        )
+        challenge(
+            config=challenge_config,
+            run=run,
+            found=found,
+            evaluations=output_of(compared),
+            policy=made.policy,
+            samples=made.samples,
+        )
+
+    with dsl.If(pipeline == "balcaprl", name="balcaprl"):
+        champion = output_of(fetch_champion(config=fetch_champion_config, run=run, found=found))
+        balanced = balcaprl_policy(run, *[configs] * 5)
+        compared = evaluate_captions(
+            config=configs,
+            run=run,
+            samples=balanced.samples,
+            exams=balanced.exams,
+            model=champion,
+            policy=balanced.policy,
+        )
+        challenge(
+            config=challenge_config,
+            run=run,
+            found=found,
+            evaluations=output_of(compared),
+            policy=balanced.policy,
+            samples=balanced.images,
+        )
+
+    with dsl.If(pipeline == "rlr3", name="rlr3"):
+        champion = output_of(fetch_champion(config=fetch_champion_config, run=run, found=found))
+        answering = rlr3_policy(run, *[configs] * 6)
+        answers = output_of(
+            evaluate_answers(
+                config=configs, run=run, samples=answering.samples, model=champion, rlvr="", rlr3=answering.policy
+            )
+        )
+        # Its best milestone stands for the policy.
+        challenge(
+            config=challenge_config,
+            run=run,
+            found=found,
+            evaluations=answers,
+            policy=answers,
+            samples=answering.questions,
+        )
