@@ -36,7 +36,9 @@ def samples(stage: FinishedStage) -> View:
     splits = Counter(row["split"] for row in table_rows(stage.out, ["split"]))
     rejected = read_rejected(stage.run, stage.name)
     source = read_value(stage.out / "data.json", SourceCounts)
-    found = sample_rows(stage.out, set(ids := drawn(stage.out)), SAMPLE_COLUMNS)
+    asked = (row["sample_id"] for row in table_rows(stage.out, ["sample_id", "split"]) if row["split"] != "warm_up")
+    ids = drawn_samples(asked, SHOWN, SEED) or drawn(stage.out)
+    found = sample_rows(stage.out, set(ids), SAMPLE_COLUMNS)
     tables = []
     if source:
         tables.append(Table("Questions by task", ("Task", "Questions"), list(source.tasks.items())))

@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 MAX_BYTES = 1_000_000
 """A view that would be larger goes without its cards. The Kubeflow UI reads it whole, and pictures are most of it."""
+_NAMES = {"genrm": "GenRM", "rlvr": "RLVR", "rlr3": "RLR³", "balcaprl": "BalCapRL"}
+"""Words of a stage's name as people write them."""
 _BOOKKEEPING = frozenset({"made_from.json", "done.json", "plan.json", "manifest.json", "training.json"})
 _LARGEST_FILE = 100_000
 _MOST_ROWS = 60
@@ -116,7 +118,7 @@ def _frame(stage: FinishedStage, view: View, **read: Any) -> dict[str, Any]:
     """The template's values; without `read` no file is read, so that this much can always be shown."""
     return {
         "styles": ("report.css", "rlr3.css", "audit.css", "view.css"),
-        "title": stage.name.replace("_", " "),
+        "title": " ".join(_NAMES.get(word, word) for word in stage.name.split("_")),
         "run": stage.run.name,
         "simulated": False,
         "view": view,
