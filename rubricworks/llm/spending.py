@@ -26,11 +26,11 @@ BUDGET_FILE = "budget.json"
 """Their names in a run's folder."""
 _WRITE_EVERY_S = 0.25
 _LOOK_AGAIN_S = 0.05
-_LOCK_TIMEOUT_S = 60.0
-_COUNTED = ("calls", "cached", "requests", "prompt_tokens", "completion_tokens", "cost", "seconds")
-_TABLES = (
+LOCK_TIMEOUT_S = 60.0
+COUNTED = ("calls", "cached", "requests", "prompt_tokens", "completion_tokens", "cost", "seconds")
+TABLES = (
     "CREATE TABLE IF NOT EXISTS spending (stage TEXT, purpose TEXT, model TEXT, "
-    + ", ".join(f"{name} NUMERIC NOT NULL" for name in _COUNTED)
+    + ", ".join(f"{name} NUMERIC NOT NULL" for name in COUNTED)
     + ", PRIMARY KEY (stage, purpose, model))",
     "CREATE TABLE IF NOT EXISTS failures (stage TEXT, purpose TEXT, model TEXT, class TEXT, count INTEGER NOT NULL, "
     "PRIMARY KEY (stage, purpose, model, class))",
@@ -87,9 +87,9 @@ class Spending:
         self._most_dollars = math.inf if self.budget.dollars is None else self.budget.dollars
         self._written = time.monotonic()
         try:
-            self._file = sqlite3.connect(path, timeout=_LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+            self._file = sqlite3.connect(path, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False)
             self._file.execute("PRAGMA synchronous = NORMAL")
-            for table in _TABLES:
+            for table in TABLES:
                 self._file.execute(table)
             self._tokens, self._dollars = self._in_file = self._sum()
         except sqlite3.Error as error:
@@ -191,9 +191,9 @@ class Spending:
             self._file.close()
 
     def _add(self, key: tuple[str, str, str], now: dict[str, Any], known: dict[str, Any]) -> None:
-        more = [now[name] - known[name] for name in _COUNTED]
+        more = [now[name] - known[name] for name in COUNTED]
         marks = ",".join("?" * (3 + len(more)))
-        sums = ", ".join(f"{name} = {name} + excluded.{name}" for name in _COUNTED)
+        sums = ", ".join(f"{name} = {name} + excluded.{name}" for name in COUNTED)
         self._file.execute(
             f"INSERT INTO spending VALUES ({marks}) ON CONFLICT (stage, purpose, model) DO UPDATE SET {sums}",
             (*key, *more),
@@ -224,9 +224,9 @@ def read_spending(path: Path) -> list[dict[str, Any]]:
     # Not `mode=ro`: a process that was killed may have left a journal, which must be rolled back to read at all.
     place = f"{path.absolute().as_uri()}?mode=rw"
     try:
-        with closing(sqlite3.connect(place, uri=True, timeout=_LOCK_TIMEOUT_S)) as file:
-            rows = file.execute(f"SELECT stage, purpose, model, {', '.join(_COUNTED)} FROM spending ORDER BY rowid")
-            spent = [dict(zip(("stage", "purpose", "model", *_COUNTED), row, strict=True)) for row in rows]
+        with closing(sqlite3.connect(place, uri=True, timeout=LOCK_TIMEOUT_S)) as file:
+            rows = file.execute(f"SELECT stage, purpose, model, {', '.join(COUNTED)} FROM spending ORDER BY rowid")
+            spent = [dict(zip(("stage", "purpose", "model", *COUNTED), row, strict=True)) for row in rows]
             failures = file.execute("SELECT stage, purpose, model, class, count FROM failures").fetchall()
     except sqlite3.Error as error:
         raise UserError(f"the ledger {path} cannot be read ({error}); what the run spent is not known") from error

@@ -23,7 +23,8 @@ from rubricworks.reports.views import FinishedStage, show_stage
 from rubricworks.stages.config import StageConfig, own_config
 from rubricworks.stages.job import HANDED_ON, close_job, is_done, open_job
 from rubricworks.stages.reuse import taken_over
-from rubricworks.storage import local_path, write_atomic
+from rubricworks.stages.workspace import Workspace
+from rubricworks.storage import write_atomic
 
 
 def launch(
@@ -41,28 +42,32 @@ def launch(
     Args:
         stage: a module of `rubricworks.stages`; one that says EACH_TIME runs again though it is done.
         config: the stage's own configuration as JSON, or those of several stages (`own_config`).
-        run: URI of the run's folder.
+        run: URI of the run's folder; one in a store is worked on in a workspace (`workspace`).
         inputs: name → URI of the outputs that it reads; one without a URI is left out.
         view: file to write a page about what came of it to, also when it was done before.
         metrics: called with the name and the value of each of its figures.
         handed_on: filled with what the stage hands on by value.
     """
     run = fill(run, "the run's folder")  # a run of a schedule is named by what started it
-    folder = local_path(run)
+    place = Workspace(stage, run, {name: uri for name, uri in inputs.items() if uri})
+    folder, paths = place.run, place.inputs
     with _writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     _speak_plainly()
     try:
+        with _writing(folder):
+            place.fetch()
         module = importlib.import_module(f"rubricworks.stages.{stage}")
         parsed = module.Config.model_validate_json(own_config(stage, config))
-        paths = {name: local_path(uri) for name, uri in inputs.items() if uri}
         out = _run_stage(stage, module, parsed, folder, paths)
+        place.keep()
         if handed_on is not None:
             handed_on.update(json.loads((out / HANDED_ON).read_bytes()))
         show_stage(FinishedStage(stage, out, folder, paths), view, metrics)
-        return str(out)
+        return place.uri_of(out)
     except BaseException as error:
         _leave_error(folder, stage, error)
+        place.leave()
         raise
 
 
