@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from rubricworks.recipe.common import Recipe
 
 
-def cluster_configs(recipe: "Recipe") -> dict[str, StageConfig]:
-    """Task → its configuration: the pipeline's stages between `preflight` and `outcome`."""
-    return {"preflight": _preflight(recipe), **recipe.stage_configs(), "outcome": OutcomeConfig(seed=recipe.seed)}
+def beside_the_stages(recipe: "Recipe") -> dict[str, StageConfig]:
+    """`preflight` and `outcome` → their configurations."""
+    return {"preflight": _preflight(recipe), "outcome": OutcomeConfig(seed=recipe.seed)}
 
 
 def recipe_text(recipe: "Recipe") -> str:

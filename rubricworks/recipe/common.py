@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.llm import Budget, Endpoint
 from rubricworks.recipe.cluster import ClusterConfig
-from rubricworks.recipe.cluster_run import cluster_configs
+from rubricworks.recipe.cluster_run import beside_the_stages
 from rubricworks.reports.costs import REPORTS
 from rubricworks.stages.config import StageConfig, canonical_json
 from rubricworks.stages.promote import Config as PromoteConfig
@@ -133,7 +133,7 @@ class Recipe(BaseModel):
 
     def cluster_json(self) -> dict[str, str]:
         """The same for the pipeline on a cluster, which checks before the first stage and tells of the end."""
-        return {task: canonical_json(config) for task, config in cluster_configs(self).items()}
+        return self.stage_json() | {task: canonical_json(one) for task, one in beside_the_stages(self).items()}
 
 
 def _endpoints_in(value: Any, where: str) -> Any:
