@@ -20,6 +20,7 @@ from rubricworks.environment import fill
 from rubricworks.errors import StoppedAtBudget, UserError
 from rubricworks.llm import telemetry
 from rubricworks.reports.views import FinishedStage, show_stage
+from rubricworks.stages.accelerators import require_accelerators
 from rubricworks.stages.config import StageConfig, own_config
 from rubricworks.stages.job import HANDED_ON, close_job, is_done, open_job
 from rubricworks.stages.reuse import taken_over
@@ -74,16 +75,18 @@ def launch(
 def _run_stage(stage: str, module: Any, config: StageConfig, run: Path, inputs: dict[str, Path]) -> Path:
     with _writing(run):
         job = open_job(stage, config, run, inputs)
-    if is_done(job) and not getattr(module, "EACH_TIME", False):
-        print("done in an earlier run", file=sys.stderr, flush=True)
-        return job.out
-    with _writing(run):
-        if taken_over(job):
+    if not getattr(module, "EACH_TIME", False):
+        if is_done(job):
+            print("done in an earlier run", file=sys.stderr, flush=True)
             return job.out
+        with _writing(run):
+            if taken_over(job):
+                return job.out
     # Counted from the start of the process, where the runner tells it.
     start = float(os.environ.get("RUBRICWORKS_STAGE_STARTED") or time.time())
     try:
         telemetry.serve_from_environment()
+        require_accelerators()
         module.run(config, job)
     finally:
         job.calls.close()
