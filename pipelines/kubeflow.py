@@ -7,6 +7,7 @@ authorities are known. `backend` asks the installation first, which `kfp.Client`
 import contextlib
 import io
 import json
+import logging
 import os
 import urllib.request
 import warnings
@@ -112,6 +113,7 @@ def _client(
             proxy=_proxy(url),
             ui_host=config.ui,
         )
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # its line for every retry tells a user nothing
     rest = client._run_api.api_client.rest_client
     rest.request = partial(_in_time, rest.request)
     return client

@@ -129,7 +129,7 @@ class FakeKubeflow:
         if key is None and method == "POST":
             return self._make(kind, said)
         if key is None:
-            return self._page("recurring_runs" if kind == "recurringruns" else kind, self._of(kind, query), query)
+            return self._page("recurringRuns" if kind == "recurringruns" else kind, self._of(kind, query), query)
         one = self._one(kind, key)
         if method == "DELETE":
             del self.kept[kind][key]
@@ -207,7 +207,7 @@ class FakeKubeflow:
 
     def _page(self, name: str, found: list[dict[str, Any]], query: dict[str, str]) -> dict[str, Any]:
         for one in json.loads(query.get("filter") or "{}").get("predicates", []):
-            equal = {"EQUALS": True, "NOT_EQUALS": False}[one["operation"]]
+            equal = {"EQUALS": True, 1: True, "NOT_EQUALS": False, 2: False}[one["operation"]]
             found = [have for have in found if (have.get(one["key"]) == one["stringValue"]) == equal]
         if query.get("sort_by") == "created_at desc":
             found = sorted(found, key=lambda have: have["created_at"], reverse=True)
