@@ -29,6 +29,7 @@ from kfp.local.status import Status
 from rubricworks.errors import UserError
 from rubricworks.pipelines.guard import Guard
 from rubricworks.pipelines.stage_process import StageExit, run_stage_process
+from rubricworks.stages.workspace import uri_of_workspace
 
 
 def run_local(
@@ -116,7 +117,8 @@ class _Session:
 def resume_command(run: Path) -> str:
     """What continues a run from here; it names the folder of all runs where that is not `runs`."""
     run = run.resolve()
-    elsewhere = "" if run.parent == Path("runs").resolve() else f" --runs {shlex.quote(str(run.parent))}"
+    runs = uri_of_workspace(run.parent) or str(run.parent)
+    elsewhere = "" if run.parent == Path("runs").resolve() else f" --runs {shlex.quote(runs)}"
     return f"rubricworks run --resume {shlex.quote(run.name)}{elsewhere}"
 
 

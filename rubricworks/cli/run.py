@@ -14,13 +14,14 @@ import click
 
 from rubricworks.cli.checks import check_recipe, count_items
 from rubricworks.cli.plan import plan_text
+from rubricworks.cli.stored_runs import keep_stored_run, open_stored_run, runs_folder
 from rubricworks.cli.world import running_world
 from rubricworks.errors import UserError
 from rubricworks.llm import write_budget
 from rubricworks.recipe import BalcaprlRecipe, Recipe, Rlr3Recipe
 from rubricworks.recipe.cluster_run import recipe_text
 from rubricworks.recipe_file import load_recipe, recipe_path
-from rubricworks.storage import write_atomic
+from rubricworks.storage import is_remote, write_atomic
 
 
 @click.command()
@@ -36,7 +37,7 @@ from rubricworks.storage import write_atomic
     help="Take what is made from the same in another run from there; an id or a folder. May be repeated.",
 )
 @click.option(
-    "--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Folder of all runs."
+    "--runs", default="runs", show_default=True, metavar="FOLDER", help="Folder of all runs, or s3://bucket/folder."
 )
 @click.option("--dry-run", is_flag=True, help="Print stages, calls, tokens, dollars and what is missing; run nothing.")
 def run(
@@ -46,7 +47,7 @@ def run(
     run_id: str | None,
     resume: str | None,
     reuse: tuple[str, ...],
-    runs: Path,
+    runs: str,
     dry_run: bool,
 ) -> None:
     """Run RECIPE, a built-in name or a YAML file, as a pipeline on this machine.
@@ -65,8 +66,11 @@ def run(
         raise UserError("--run names a new run and --resume an old one: give one of them")
     if arm is not None and resume:
         raise UserError("--arm is for a new run; a run that is continued stays the arm that it is")
-    runs = runs.absolute()
+    place, runs = runs, runs_folder(runs)
+    if reuse and is_remote(place):
+        raise UserError("--reuse takes from runs in folders; leave it out, or give a folder with --runs")
     if resume is not None:
+        open_stored_run(place, resume, new=False)
         folder = _existing(runs, resume)
         parsed = load_recipe(folder / "recipe.yaml", overrides)
     else:
@@ -74,6 +78,8 @@ def run(
         parsed = load_recipe(recipe_path(recipe), overrides, arm=arm)
         named = parsed.name if arm is None else f"{parsed.name}-{arm}"
         folder = runs / (run_id or f"{named}-{time.strftime('%Y%m%d-%H%M%S')}")
+        if not dry_run:
+            open_stored_run(place, folder.name, new=True)
         if (folder / "recipe.yaml").exists():
             raise UserError(
                 f"{folder} is there already; continue it with --resume {folder.name} or choose another --run"
@@ -83,16 +89,16 @@ def run(
         _dry_run(parsed, folder, runs)
         return
     with only_run_in(folder):
-        _run(parsed, folder, runs, sources)
+        _run(parsed, folder, place, sources)
 
 
-def _run(recipe: Recipe, folder: Path, runs: Path, sources: Sequence[Path]) -> None:
+def _run(recipe: Recipe, folder: Path, place: str, sources: Sequence[Path]) -> None:
     from rubricworks.pipelines.arguments import pipeline_arguments
     from rubricworks.pipelines.local import resume_command, run_local
     from rubricworks.stages.reuse import OF_THEIR_RUN, write_reuse
     from rubricworks.tracking import pipeline_run
 
-    start = time.monotonic()
+    start, runs = time.monotonic(), folder.parent
     click.echo(f"run {folder.name}", err=True)
     with ExitStack() as stack:
         if recipe.world:
@@ -110,7 +116,7 @@ def _run(recipe: Recipe, folder: Path, runs: Path, sources: Sequence[Path]) -> N
         stack.enter_context(pipeline_run(recipe.tracking, runs, folder.name, recipe.model_dump(mode="json")))
         try:
             pipeline = getattr(importlib.import_module(f"rubricworks.pipelines.{recipe.pipeline}"), recipe.pipeline)
-            arguments = pipeline_arguments(folder.as_uri(), recipe.stage_json())
+            arguments = pipeline_arguments(keep_stored_run(place, folder), recipe.stage_json())
             run_local(pipeline, arguments, run=folder, without=() if recipe.arm is None else OF_THEIR_RUN)
         except KeyboardInterrupt:
             click.echo(f"stopped; continue with: {resume_command(folder)}", err=True)

@@ -116,6 +116,12 @@ def workspace_folder() -> Path:
     ).absolute()
 
 
+def uri_of_workspace(folder: Path) -> str | None:
+    """What a folder of the workspace is a copy of; None for any other folder."""
+    place = workspace_folder().resolve()
+    return f"s3://{folder.relative_to(place).as_posix()}" if place in folder.parents else None
+
+
 def fetch_run_files(run: str) -> Path:
     """Get what is said of a run before its stages run; returns the run's folder here."""
     bucket, folder = open_bucket(run), workspace_of(run)

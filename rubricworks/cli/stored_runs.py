@@ -1,0 +1,43 @@
+"""`--runs s3://bucket/folder`: runs that live in a store and are worked on here, in the workspace."""
+
+from pathlib import Path
+
+from rubricworks.errors import UserError
+from rubricworks.storage import check_storage, is_remote, join
+
+
+def runs_folder(runs: str) -> Path:
+    """The folder of all runs here: the one that is named, or the store's in the workspace."""
+    if not is_remote(runs):
+        return Path(runs).absolute()
+    from rubricworks.stages.workspace import workspace_of
+
+    return workspace_of(runs)
+
+
+def open_stored_run(runs: str, run_id: str, *, new: bool) -> None:
+    """Check that the store can be written, and get what is said of the run there; nothing for runs in a folder.
+
+    Raises:
+        UserError: the store cannot be used, or a new run is there already.
+    """
+    if not is_remote(runs):
+        return
+    from rubricworks.stages.workspace import fetch_run_files
+
+    check_storage(runs)
+    folder = fetch_run_files(join(runs, run_id))
+    if new and (folder / "recipe.yaml").exists():
+        raise UserError(
+            f"{join(runs, run_id)} is there already; continue it with --resume {run_id} or choose another --run"
+        )
+
+
+def keep_stored_run(runs: str, folder: Path) -> str:
+    """Put what is said of a run where its stages read it; returns the run's URI."""
+    if not is_remote(runs):
+        return folder.as_uri()
+    from rubricworks.stages.workspace import keep_run_files
+
+    keep_run_files(join(runs, folder.name))
+    return join(runs, folder.name)
