@@ -24,6 +24,8 @@ from rubricworks.storage import Bucket, is_remote, join, local_path, open_bucket
 
 RUN_FILES = ("recipe.yaml", "budget.json", "reuse.json", "tracking/settings.json")
 """What is said of a run before its stages run."""
+_OPENS_THE_RUN = "preflight"
+"""The stage that writes them, where a client has not."""
 _SPEAK_FOR_THE_RUN = frozenset({"outcome", *REPORTS})
 """Stages that look at what all others left."""
 
@@ -85,6 +87,8 @@ class Workspace:
         if self._mirror is not None:
             self._mirror.finish()
             self._mirror = None
+            if self._stage == _OPENS_THE_RUN:
+                keep_run_files(self._run_uri)
 
     def leave(self) -> None:
         """The stage failed: keep what it had committed, and its error, if the store takes it."""
