@@ -4,15 +4,18 @@
 {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end -}}
 
+{{/* A Service's name begins with a letter and has no dots; a release's may. */}}
 {{- define "rubricworks.fullname" -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- $full := printf "%s-%s" .Release.Name $name -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 33 | trimSuffix "-" -}}
+{{- $full = .Values.fullnameOverride -}}
 {{- else if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 33 | trimSuffix "-" -}}
-{{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 33 | trimSuffix "-" -}}
+{{- $full = .Release.Name -}}
 {{- end -}}
+{{- $full = replace "." "-" $full -}}
+{{- if regexMatch "^[0-9]" $full -}}{{- $full = printf "r%s" $full -}}{{- end -}}
+{{- $full | trunc 33 | trimSuffix "-" -}}
 {{- end -}}
 
 {{/* What finds the pods of one component: dict "root" $ "component" "api". Never changes in an upgrade. */}}
