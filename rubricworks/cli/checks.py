@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rubricworks.errors import UserError
 from rubricworks.plan import training_bytes
-from rubricworks.recipe import Recipe, Rlr3Recipe
+from rubricworks.recipe import Recipe, RetrainRecipe, Rlr3Recipe
 from rubricworks.recipe.cluster_run import data_source, different_endpoints
 from rubricworks.stages import needs
 from rubricworks.stages.needs import Check, checked, endpoint_answers, tracking_answers
@@ -23,8 +23,10 @@ def check_recipe(recipe: Recipe, runs: Path) -> Iterator[Check]:
     yield checked("packages", lambda: _packages(recipe))
     yield checked("disk", lambda: _disk(runs))
     yield checked("memory", _memory)
-    yield checked("accelerator", lambda: _accelerator(recipe))
-    yield checked("images", lambda: _items(recipe))
+    # A retraining finds both with the champion.
+    if not isinstance(recipe, RetrainRecipe):
+        yield checked("accelerator", lambda: _accelerator(recipe))
+        yield checked("images", lambda: _items(recipe))
     for where, endpoint in different_endpoints(recipe):
         yield checked(f"endpoint {where}", partial(endpoint_answers, endpoint))
     yield checked("tracking", lambda: tracking_answers(recipe.tracking, runs))
@@ -32,7 +34,7 @@ def check_recipe(recipe: Recipe, runs: Path) -> Iterator[Check]:
 
 def _packages(recipe: Recipe) -> str:
     needed = {"kfp": "pipelines", "trl": "train", "torch": "train", "transformers": "train", "mlflow": "tracking"}
-    if recipe.policy.lora:
+    if not isinstance(recipe, RetrainRecipe) and recipe.policy.lora:
         needed["peft"] = "train"
     missing = {package: extra for package, extra in needed.items() if importlib.util.find_spec(package) is None}
     if missing:

@@ -1,11 +1,13 @@
 """The plan of a run as text, for `--dry-run` and `doctor`."""
 
 from rubricworks.plan import plan_calls, training_bytes
-from rubricworks.recipe import Recipe, Rlr3Recipe
+from rubricworks.recipe import Recipe, RetrainRecipe, Rlr3Recipe
 
 
 def plan_text(recipe: Recipe, items: int) -> str:
     """Stages, calls, tokens and dollars of a recipe on so many images, or questions."""
+    if isinstance(recipe, RetrainRecipe):
+        return _retraining(recipe)
     calls = plan_calls(recipe, items)
     held_out = min(recipe.data.held_out, items)
     what = "questions" if isinstance(recipe, Rlr3Recipe) else "images"
@@ -30,3 +32,13 @@ def plan_text(recipe: Recipe, items: int) -> str:
     else:
         lines.append(f"memory to train {recipe.warm_up.student}: {memory / 2**30:.1f} GiB and its activations")
     return "\n".join(lines)
+
+
+def _retraining(recipe: RetrainRecipe) -> str:
+    wanted, settled = recipe.new_samples, recipe.challenge.approval
+    decides = "a person (rubricworks promote)" if settled == "person" else "the gate"
+    return (
+        f"{recipe.name}: retrain {wanted.model_name} if its source holds {wanted.needed} samples that the champion "
+        f"does not know;\n{decides} makes a challenger champion that passes the gate against it\n"
+        "stages, calls and dollars are those of the champion's recipe, which the model registry keeps"
+    )

@@ -18,7 +18,7 @@ from rubricworks.cli.stored_runs import keep_stored_run, open_stored_run, runs_f
 from rubricworks.cli.world import running_world
 from rubricworks.errors import UserError
 from rubricworks.llm import write_budget
-from rubricworks.recipe import BalcaprlRecipe, Recipe, Rlr3Recipe
+from rubricworks.recipe import BalcaprlRecipe, Recipe, RetrainRecipe, Rlr3Recipe
 from rubricworks.recipe.cluster_run import recipe_text
 from rubricworks.recipe_file import load_recipe, recipe_path
 from rubricworks.storage import is_remote, write_atomic
@@ -129,6 +129,9 @@ def _tell(recipe: Recipe, folder: Path, seconds: float) -> None:
         click.echo(f"done in {seconds:.0f} s\nan arm is compared, not promoted: {folder}")
         return
     figures = (folder / "summary.json").read_bytes()
+    if isinstance(recipe, RetrainRecipe):
+        click.echo(f"done in {seconds:.0f} s\n{json.loads(figures)['outcome']}")
+        return
     if isinstance(recipe, Rlr3Recipe):
         from rubricworks.reports.rlr3_page import Rlr3Summary, rlr3_lines
 

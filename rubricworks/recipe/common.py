@@ -12,7 +12,7 @@ from rubricworks.llm import Budget, Endpoint
 from rubricworks.recipe.cluster import ClusterConfig
 from rubricworks.recipe.cluster_run import beside_the_stages
 from rubricworks.reports.costs import REPORTS
-from rubricworks.stages.config import StageConfig, canonical_json
+from rubricworks.stages.config import StageConfig, canonical_json, endpoints_in
 from rubricworks.stages.promote import Config as PromoteConfig
 from rubricworks.tracking import StagedRecipe, TrackingConfig
 
@@ -105,21 +105,23 @@ class Recipe(BaseModel):
 
     def endpoints(self) -> list[tuple[str, Endpoint]]:
         """Every endpoint that the stages use, with the field that names it, in the order of the sections."""
-        return list(_endpoints_in(self, ""))
+        return list(endpoints_in(self))
 
     def stage_configs(self) -> dict[str, StageConfig]:
         """Stage → its own configuration, in the order of the pipeline."""
         raise NotImplementedError
 
     def stage_json(self) -> dict[str, str]:
-        """Stage → its configuration as canonical JSON, as pipelines pass it.
+        """Stage → its configuration as canonical JSON, as pipelines pass it."""
+        return {stage: canonical_json(config) for stage, config in self.run_configs().items()}
 
-        That of `promote` holds those of the others: the registry keeps with a model how it was made.
-        """
+    def run_configs(self) -> dict[str, StageConfig]:
+        """As `stage_configs`, and that of `promote` holds those of the others: the registry keeps with a model how it
+        was made."""
         configs = self.stage_configs()
         if isinstance(config := configs.get("promote"), PromoteConfig):
             configs["promote"] = config.model_copy(update={"recipe": self.staged()})
-        return {stage: canonical_json(config) for stage, config in configs.items()}
+        return configs
 
     def staged(self) -> StagedRecipe:
         """The recipe as its stages see it."""
@@ -134,17 +136,6 @@ class Recipe(BaseModel):
     def cluster_json(self) -> dict[str, str]:
         """The same for the pipeline on a cluster, which checks before the first stage and tells of the end."""
         return self.stage_json() | {task: canonical_json(one) for task, one in beside_the_stages(self).items()}
-
-
-def _endpoints_in(value: Any, where: str) -> Any:
-    if isinstance(value, Endpoint):
-        yield where, value
-    elif isinstance(value, BaseModel):
-        for name in type(value).model_fields:
-            yield from _endpoints_in(getattr(value, name), f"{where}.{name}".lstrip("."))
-    elif isinstance(value, tuple | list):
-        for number, one in enumerate(value):
-            yield from _endpoints_in(one, f"{where}.{number}")
 
 
 def _priced(data: Any, prices: dict[str, Any]) -> Any:

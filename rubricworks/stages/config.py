@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.data import manifest
+from rubricworks.llm import Endpoint
 
 
 class StageConfig(BaseModel):
@@ -28,6 +30,18 @@ def canonical_json(value: Any) -> str:
 def digest_of(value: Any) -> str:
     """sha256 of the canonical JSON, in hexadecimal."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def endpoints_in(value: Any, where: str = "") -> Iterator[tuple[str, Endpoint]]:
+    """Every endpoint in a configuration, or in several, with the field that names it."""
+    if isinstance(value, Endpoint):
+        yield where, value
+    elif isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from endpoints_in(getattr(value, name), f"{where}.{name}".lstrip("."))
+    elif isinstance(value, tuple | list):
+        for number, one in enumerate(value):
+            yield from endpoints_in(one, f"{where}.{number}")
 
 
 def own_config(stage: str, text: str) -> str:

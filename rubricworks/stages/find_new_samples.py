@@ -6,7 +6,7 @@ the champion is the one that the last challenger was measured against, that chal
 was tried once is not tried again every night.
 
 Too few new samples end the run, and end it well: "skipped: 12 new samples, 500 needed". Otherwise the configurations
-of the champion's stages are handed on, and the pipeline makes a challenger with them.
+of the champion's stages are handed on, if their endpoints answer, and the pipeline makes a challenger with them.
 """
 
 import logging
@@ -18,7 +18,7 @@ from rubricworks.errors import UserError
 from rubricworks.stages.config import StageConfig, canonical_json
 from rubricworks.stages.job import HANDED_ON, Job
 from rubricworks.stages.new_samples import count_new
-from rubricworks.stages.retraining import FOUND, Found, open_registry, tell_outcome, with_changes
+from rubricworks.stages.retraining import FOUND, Found, check_endpoints, open_registry, tell_outcome, with_changes
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import Connection, ModelVersion, registry, stage_run
 from rubricworks.tracking.lineage import read_lineage
@@ -71,6 +71,8 @@ def run(config: Config, job: Job) -> None:
         "configs": canonical_json({"stages": recipe.stages}).replace("{{$", "{\\u007b$"),
     }
     write_atomic(job.out / HANDED_ON, canonical_json(handed).encode())
+    if found.enough:
+        check_endpoints(recipe)
     figures = {"new_samples": new, "known_samples": found.known, "needed_samples": config.needed}
     job.figures.update(figures)
     if found.enough:

@@ -3,13 +3,15 @@
 import importlib
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rubricworks.errors import UserError
-from rubricworks.stages.config import canonical_json
+from rubricworks.stages.config import StageConfig, canonical_json, endpoints_in
 from rubricworks.stages.job import Job
+from rubricworks.stages.needs import checked, endpoint_answers
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import Connection, StagedRecipe, stage_connection
 
@@ -70,7 +72,7 @@ def with_changes(recipe: StagedRecipe, changes: Mapping[str, Any]) -> StagedReci
     Raises:
         UserError: no such stage, or its configuration would not be one.
     """
-    stages = recipe.model_dump(mode="json")["stages"]
+    stages: dict[str, Any] = recipe.model_dump(mode="json")["stages"]
     for path, value in changes.items():
         stage, _, field = path.partition(".")
         if stage not in stages or not field:
@@ -84,9 +86,9 @@ def with_changes(recipe: StagedRecipe, changes: Mapping[str, Any]) -> StagedReci
         if not isinstance(place, dict):
             raise UserError(f"new_samples.changes: {path}: {outer[-1]} is no section there")
         place[last] = value
-    for stage, config in stages.items():
+    for stage in stages:
         try:
-            importlib.import_module(f"rubricworks.stages.{stage}").Config.model_validate(config)
+            parsed_config(stage, stages)
         except ValidationError as error:
             problem = error.errors()[0]
             where = ".".join(map(str, (stage, *problem["loc"])))
@@ -95,6 +97,26 @@ def with_changes(recipe: StagedRecipe, changes: Mapping[str, Any]) -> StagedReci
                 "new_samples.changes"
             ) from error
     return recipe.model_copy(update={"stages": stages})
+
+
+def parsed_config(stage: str, stages: Mapping[str, Any]) -> StageConfig:
+    """A stage's configuration among those of all."""
+    config: StageConfig = importlib.import_module(f"rubricworks.stages.{stage}").Config.model_validate(stages[stage])
+    return config
+
+
+def check_endpoints(recipe: StagedRecipe) -> None:
+    """See that every endpoint of the recipe answers, before anything is paid for.
+
+    Raises:
+        UserError: names those that do not.
+    """
+    named = [pair for stage in recipe.stages for pair in endpoints_in(parsed_config(stage, recipe.stages), stage)]
+    different = {(one.url, one.replicas, one.model, one.api_key_env): (where, one) for where, one in reversed(named)}
+    checks = [checked(where, partial(endpoint_answers, one)) for where, one in different.values()]
+    if missing := [check for check in checks if check.problem]:
+        said = "; ".join(f"{check.name}: {check.problem}" for check in missing)
+        raise UserError(f"{len(missing)} of {len(checks)} endpoints of {recipe.name} fail: {said}")
 
 
 def tell_outcome(job: Job, outcome: str, found: Found, **figures: Any) -> None:

@@ -27,7 +27,7 @@ from rubricworks.storage import write_atomic
 
 REUSE_FILE = "reuse.json"
 
-OF_THEIR_RUN = frozenset({"promote", *REPORTS})
+OF_THEIR_RUN = frozenset({"promote", "challenge", *REPORTS})
 """They speak for the run that they are in, to the registry or with a page; an arm, which is compared, has none."""
 
 
