@@ -7,3 +7,6 @@ CPU = f"rubricworks/cpu:{__version__}"
 
 TRAINER = f"rubricworks/trainer:{__version__}"
 """Stages that load a model: torch, transformers, TRL."""
+
+VLLM = f"rubricworks/vllm:{__version__}"
+"""Servers of judges, teachers and rollouts, made by what runs on several pods."""

@@ -16,9 +16,9 @@ from kfp.dsl.pipeline_context import Pipeline
 from rubricworks.components.check_accelerators import check_accelerators
 from rubricworks.components.outcome import outcome
 from rubricworks.components.preflight import preflight
-from rubricworks.pipelines.placement import is_training, place, stage_of
+from rubricworks.pipelines.placement import place, stage_of
 from rubricworks.recipe import ClusterConfig
-from rubricworks.recipe.cluster import BESIDE_THE_STAGES
+from rubricworks.recipe.cluster import BESIDE_THE_STAGES, CHECK_ACCELERATORS, is_training
 
 _EXPLAINED = """
         preflight_config: JSON of what is checked before the first stage.
@@ -54,7 +54,7 @@ def on_cluster(pipeline: GraphComponent, cluster: ClusterConfig) -> GraphCompone
             if cluster.check_pools:
                 _check_pools(made, first, run, cluster)
         for task in made:
-            place(task, cluster, cluster.placement(stage_of(task)), cached=not is_training(task))
+            place(task, cluster, cluster.placement(stage_of(task)), cached=not is_training(stage_of(task)))
         for task in (first, last):
             place(task, cluster, cluster.placement(stage_of(task)), cached=False)
 
@@ -70,8 +70,10 @@ def _tasks() -> dict[str, PipelineTask]:
 
 def _check_pools(made: list[PipelineTask], first: PipelineTask, run: str, cluster: ClusterConfig) -> None:
     """Before the stages on each pool that has accelerators, one task that takes one of them for a moment."""
+    # A stage of a branch waits with its branch, which may never be taken.
+    made = [task for task in made if task.parent_task_group is first.parent_task_group]
     for pool, stages in _by_pool(made, cluster):
-        asked = cluster.placement("check_accelerators").model_copy(update={"pool": pool, "accelerators": 1})
+        asked = cluster.placement(CHECK_ACCELERATORS).model_copy(update={"pool": pool, "accelerators": 1})
         check = check_accelerators(config="{}", run=run).after(first)
         check.set_display_name(f"accelerators of {pool}")
         place(check, cluster, asked, cached=False)

@@ -8,14 +8,11 @@ from kfp import kubernetes
 from kfp.dsl import PipelineTask
 
 from rubricworks.components import images
-from rubricworks.recipe.cluster import RUNS_FOLDER, ClusterConfig
+from rubricworks.pipelines.environment import WORKSPACE, joined, labels_of, variables_of
+from rubricworks.pipelines.pod_plan import FOLLOWER, plans_of
+from rubricworks.recipe.cluster import DEFAULT, RUNS_FOLDER, ClusterConfig
 from rubricworks.recipe.placement import NodeTerm, PoolConfig, StagePlacement
-
-WORKSPACE = "/rubricworks/workspace"
-"""Where a stage keeps its files while it works."""
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-ACCELERATORS_VARIABLE = "RUBRICWORKS_ACCELERATORS"
-"""How many the stage must find before it begins."""
+from rubricworks.stages.accelerators import NODE
 
 _ROLES = {images.CPU: "cpu", images.TRAINER: "trainer"}
 _FIRST_PAUSE, _LONGEST_PAUSE = "30s", "600s"
@@ -27,11 +24,6 @@ def stage_of(task: PipelineTask) -> str:
     return task.component_spec.name.replace("-", "_")
 
 
-def is_training(task: PipelineTask) -> bool:
-    """Whether the stage makes a model: it is never passed over because it ran before."""
-    return stage_of(task).startswith("train_") or stage_of(task) == "warm_up"
-
-
 def place(task: PipelineTask, cluster: ClusterConfig, asked: StagePlacement, *, cached: bool) -> None:
     """Put a task where its stage shall run.
 
@@ -39,9 +31,12 @@ def place(task: PipelineTask, cluster: ClusterConfig, asked: StagePlacement, *, 
         asked: what the stage asks for, complete.
         cached: whether Kubeflow may pass it over, where the recipe does not say.
     """
-    pool = cluster.pools.get(asked.pool or "", PoolConfig())
     if role := _ROLES.get(task.container_spec.image):
         task.set_container_image(getattr(cluster.images, role) or task.container_spec.image)
+    plans = plans_of(stage_of(task), task.container_spec.image, cluster, asked)
+    if asked.train_job:
+        asked = asked.model_copy(update={**FOLLOWER, "pool": cluster.placement(DEFAULT).pool})
+    pool = cluster.pools.get(asked.pool or "", PoolConfig())
     task.set_caching_options(asked.cache if asked.cache is not None else cached)
     if asked.retries:
         task.set_retry(asked.retries, _FIRST_PAUSE, 2.0, _LONGEST_PAUSE)
@@ -51,7 +46,10 @@ def place(task: PipelineTask, cluster: ClusterConfig, asked: StagePlacement, *, 
     _choose_nodes(task, pool)
     _mount(task, cluster, asked)
     _set_environment(task, cluster, asked)
-    _label(task, cluster, asked, pool)
+    for name, plan in plans.items():
+        task.set_env_variable(name, plan)
+    for key, value in labels_of(stage_of(task), cluster, asked, pool).items():
+        kubernetes.add_pod_label(task, key, value)
     kubernetes.set_security_context(task, run_as_user=cluster.run_as_user, run_as_non_root=True)
     if cluster.images.pull_policy:
         kubernetes.set_image_pull_policy(task, cluster.images.pull_policy)
@@ -109,26 +107,11 @@ def _mount(task: PipelineTask, cluster: ClusterConfig, asked: StagePlacement) ->
 
 
 def _set_environment(task: PipelineTask, cluster: ClusterConfig, asked: StagePlacement) -> None:
-    variables = {"RUBRICWORKS_WORKSPACE": WORKSPACE, "OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
-    if asked.accelerators:
-        variables[ACCELERATORS_VARIABLE] = str(asked.accelerators)
-    for name, value in {**variables, **cluster.env, **asked.env}.items():
+    for name, value in variables_of(cluster, asked).items():
         task.set_env_variable(name, value)
-    # What Kubeflow calls the run; a run of a schedule has it in its folder's name.
-    kubernetes.use_field_path_as_env(task, "KUBEFLOW_RUN_ID", "metadata.labels['pipeline/runid']")
-    for secret, keys in _joined(cluster.secrets, asked.secrets).items():
+    if asked.accelerators:
+        kubernetes.use_field_path_as_env(task, NODE, "spec.nodeName")
+    for secret, keys in joined(cluster.secrets, asked.secrets).items():
         kubernetes.use_secret_as_env(task, secret, keys)
-    for config_map, keys in _joined(cluster.config_maps, asked.config_maps).items():
+    for config_map, keys in joined(cluster.config_maps, asked.config_maps).items():
         kubernetes.use_config_map_as_env(task, config_map, keys)
-
-
-def _joined(everywhere: dict[str, dict[str, str]], here: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
-    return {name: {**everywhere.get(name, {}), **here.get(name, {})} for name in {**everywhere, **here}}
-
-
-def _label(task: PipelineTask, cluster: ClusterConfig, asked: StagePlacement, pool: PoolConfig) -> None:
-    labels = {"app.kubernetes.io/part-of": "rubricworks", "rubricworks.dev/stage": stage_of(task)}
-    if queue := pool.queue or cluster.queue:
-        labels[QUEUE_LABEL] = queue
-    for key, value in {**labels, **cluster.labels, **asked.labels}.items():
-        kubernetes.add_pod_label(task, key, value)

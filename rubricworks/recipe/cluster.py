@@ -36,11 +36,17 @@ from rubricworks.recipe.placement import (
 DEFAULT = "default"
 BESIDE_THE_STAGES = ("preflight", "outcome")
 """Tasks that a pipeline has on a cluster alone: the first, and the last, which runs whatever became of the others."""
+CHECK_ACCELERATORS = "check_accelerators"
 RUNS_FOLDER = "/rubricworks/runs"
 """Where a claim with all runs is mounted."""
 
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 _PVC = "pvc://"
+
+
+def is_training(stage: str) -> bool:
+    """Whether a stage makes a model."""
+    return stage.startswith("train_") or stage == "warm_up"
 
 
 class ImagesConfig(BaseModel):
@@ -116,6 +122,7 @@ class ClusterConfig(BaseModel):
             if placement.pool is not None and placement.pool not in self.pools:
                 there = f"there are {', '.join(self.pools)}" if self.pools else "the cluster names none"
                 raise ValueError(f"{where}.pool: no pool {placement.pool!r}; {there}")
+            self._check_rollouts(where, asked)
             pool = self.pools.get(asked.pool or "", PoolConfig())
             if asked.accelerators and not pool.accelerator:
                 name = f"pool {asked.pool!r} has no accelerator" if asked.pool else "no pool is set"
@@ -125,6 +132,20 @@ class ClusterConfig(BaseModel):
                     f"{where}.accelerators is {asked.accelerators}, a node of pool {asked.pool!r} has {pool.per_node}"
                 )
         return self
+
+    def _check_rollouts(self, where: str, asked: StagePlacement) -> None:
+        server = asked.train_job and asked.train_job.rollouts
+        if not server:
+            return
+        name = server.pool or asked.pool
+        if server.pool is not None and server.pool not in self.pools:
+            raise ValueError(f"{where}.train_job.rollouts.pool: no pool {name!r}; there are {', '.join(self.pools)}")
+        pool = self.pools.get(name or "", PoolConfig())
+        if not pool.accelerator or server.accelerators > (pool.per_node or server.accelerators):
+            has = pool.per_node if pool.accelerator else 0
+            raise ValueError(
+                f"{where}.train_job.rollouts.accelerators is {server.accelerators}, a node of pool {name!r} has {has}"
+            )
 
     @model_validator(mode="after")
     def _images_have_digests(self) -> Self:
@@ -149,10 +170,12 @@ class ClusterConfig(BaseModel):
         Raises:
             ValueError: names the one that is not.
         """
-        known = [*BESIDE_THE_STAGES, *stages, DEFAULT]
-        for stage in self.stages:
+        known = [*stages, *BESIDE_THE_STAGES, CHECK_ACCELERATORS, DEFAULT]
+        for stage, placement in self.stages.items():
             if stage not in known:
                 raise ValueError(f"cluster.stages.{stage}: no such stage; there are {', '.join(known)}")
+            if placement.train_job and not is_training(stage):
+                raise ValueError(f"cluster.stages.{stage}.train_job: the stage trains nothing; leave it out")
 
     def run_uri(self, run_id: str) -> str:
         """Of a run's folder, as its stages are given it."""

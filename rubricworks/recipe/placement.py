@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from rubricworks.kubernetes import FanOutConfig, TrainJobConfig
+
 _NAME = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _WORD = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -152,6 +154,10 @@ class StagePlacement(BaseModel):
     secrets: FromKeys = {}
     config_maps: FromKeys = {}
     labels: dict[Label, LabelValue] = {}
+    train_job: TrainJobConfig | None = None
+    """Train on several nodes, each with what is asked for here; the stage's own pod only follows."""
+    fan_out: FanOutConfig | None = None
+    """Share the stage's samples among several pods like its own."""
 
     def over(self, default: "StagePlacement") -> "StagePlacement":
         """This one where it says something, the other elsewhere; what is kept by name is joined."""

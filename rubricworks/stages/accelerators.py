@@ -7,6 +7,8 @@ from rubricworks.errors import UserError
 
 ASKED_FOR = "RUBRICWORKS_ACCELERATORS"
 """How many a stage was placed with; without it nothing is asked."""
+NODE = "RUBRICWORKS_NODE"
+"""Where, for the error."""
 
 
 def require_accelerators() -> list[str]:
@@ -21,7 +23,7 @@ def require_accelerators() -> list[str]:
         raise UserError(f"{asked} accelerators were asked for, and this image has no torch to use them; take `trainer`")
     import torch
 
-    where = f"on node {os.environ['NODE_NAME']}" if os.environ.get("NODE_NAME") else "in this pod"
+    where = f"on node {os.environ[NODE]}" if os.environ.get(NODE) else "in this pod"
     try:
         names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
         for number in range(len(names)):
