@@ -1,0 +1,88 @@
+"""Who may call the service, over real HTTP."""
+
+import pytest
+from pydantic import SecretStr
+from served import TOKEN, ask, bearer, served
+
+from rubricworks import __version__
+from rubricworks.platform_api.access import binds_to_loopback, refusal_of
+from rubricworks.platform_api.settings import ApiSettings
+
+WITH_TOKEN = ApiSettings(token=SecretStr(TOKEN), revision="abc123")
+
+
+@pytest.fixture(scope="module")
+def url():
+    with served(WITH_TOKEN) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def open_url():
+    with served(ApiSettings()) as url:
+        yield url
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_probes_need_no_token(url, path):
+    assert ask(url + path)[0] == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        bearer("t0ken-of-the-tests-012345678"),
+        bearer(TOKEN + "0"),
+        bearer("ÿ" * 20),
+        {"Authorization": TOKEN},
+        {"Authorization": f"Basic {TOKEN}"},
+        {"Authorization": "Bearer"},
+    ],
+)
+@pytest.mark.parametrize("path", ["/version", "/openapi.json", "/runs", "/healthz/", "//healthz"])
+def test_everything_else_asks_for_the_token_even_on_loopback(url, path, headers):
+    status, body = ask(url + path, **headers)
+    assert status == 401
+    assert body == {"error": "a token is needed: send `Authorization: Bearer <RUBRICWORKS_API_TOKEN>`"}
+
+
+@pytest.mark.parametrize("kind", ["Bearer", "bearer"])
+def test_version_tells_what_runs(url, kind):
+    answer = ask(url + "/version", Authorization=f"{kind} {TOKEN}")
+    assert answer == (200, {"name": "rubricworks", "version": __version__, "revision": "abc123"})
+
+
+def test_a_path_that_is_not_there_and_a_wrong_method_have_the_same_form(url):
+    assert ask(url + "/runs", **bearer()) == (404, {"error": "there is no /runs"})
+    assert ask(url + "/version", method="POST", **bearer()) == (405, {"error": "Method Not Allowed"})
+
+
+def test_without_a_token_programs_of_this_machine_may_call(open_url):
+    assert ask(open_url + "/version")[0] == 200
+    assert ask(open_url + "/version", Host="localhost:1234")[0] == 200
+    assert ask(open_url + "/version", Host="[::1]:1234")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "10.0.0.7", "", "[", "::1"]
+)
+def test_without_a_token_a_page_whose_name_resolves_to_loopback_may_not(open_url, host):
+    status, body = ask(open_url + "/version", Host=host)
+    assert status == 401
+    assert "set RUBRICWORKS_API_TOKEN" in body["error"]
+
+
+@pytest.mark.parametrize("server", [("10.0.0.7", 8080), ("fd00::7", 8080), ("/run/api.sock", None), None])
+def test_without_a_token_no_other_address_of_the_machine_is_served(server):
+    scope = {"server": server, "headers": [(b"host", b"localhost")]}
+    assert "RUBRICWORKS_API_TOKEN" in (refusal_of(scope, ApiSettings()) or "")
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [("127.0.0.1", True), ("127.8.9.1", True), ("::1", True), ("localhost", True)]
+    + [("0.0.0.0", False), ("::", False), ("192.0.2.1", False), ("", False)],
+)
+def test_which_addresses_others_can_reach(host, loopback):
+    assert binds_to_loopback(host) == loopback

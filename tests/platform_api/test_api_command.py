@@ -1,0 +1,71 @@
+"""`rubricworks api serve`: bad settings are one line before the port opens; good ones answer until told to stop."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+from served import TOKEN, ask, bearer
+
+from rubricworks.cli import main
+
+SECRET = "s3cret"
+
+
+@pytest.mark.parametrize(
+    ("environment", "arguments", "said"),
+    [
+        ({}, ["--host", "0.0.0.0"], "RUBRICWORKS_API_TOKEN is not set"),
+        ({"RUBRICWORKS_API_TOKEN": "  "}, ["--host", "0.0.0.0"], "RUBRICWORKS_API_TOKEN is not set"),
+        ({"RUBRICWORKS_API_TOKEN": SECRET}, [], "has 6 characters; a token needs at least 16"),
+        ({}, ["--host", "no-such-host.invalid"], "cannot listen on no-such-host.invalid:8080"),
+        ({}, ["--host", ""], "can be reached from other machines"),
+        ({"RUBRICWORKS_DATABASE_URL": SECRET}, [], "RUBRICWORKS_DATABASE_URL is no SQLAlchemy URL"),
+        ({"RUBRICWORKS_DATABASE_URL": f"postgresql://u:{SECRET}@h:port/db"}, [], "RUBRICWORKS_DATABASE_URL"),
+        ({"RUBRICWORKS_DATABASE_URL": f"postgres://u:{SECRET}@h/db"}, [], "no database driver for 'postgres'"),
+        ({"RUBRICWORKS_DATABASE_URL": f"postgresql+pg8000://u:{SECRET}@h/db"}, [], "write postgresql+psycopg://"),
+        ({"RUBRICWORKS_DATABASE_URL": f"oracle+nothing://u:{SECRET}@h/db"}, [], "no database driver"),
+    ],
+)
+def test_bad_settings_are_one_line(monkeypatch, capsys, environment, arguments, said):
+    for name in ("RUBRICWORKS_API_TOKEN", "RUBRICWORKS_DATABASE_URL", "RUBRICWORKS_STORAGE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit) as stopped:
+        main(["api", "serve", *arguments])
+    printed = capsys.readouterr()
+    assert stopped.value.code == 2
+    assert said in printed.err
+    assert len(printed.err.splitlines()) == 1
+    assert SECRET not in printed.err + printed.out
+
+
+def test_a_port_that_is_taken_is_one_line(monkeypatch, capsys):
+    monkeypatch.delenv("RUBRICWORKS_API_TOKEN", raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SystemExit) as stopped:
+        main(["api", "serve", "--port", str(taken.getsockname()[1])])
+    assert stopped.value.code == 2
+    assert "Address already in use" in capsys.readouterr().err
+
+
+def test_serves_on_every_address_with_a_token_until_it_is_told_to_stop(tmp_path):
+    environment = {**os.environ, "RUBRICWORKS_API_TOKEN": TOKEN, "RUBRICWORKS_STORAGE": str(tmp_path / "runs")}
+    command = [sys.executable, "-m", "rubricworks.cli", "api", "serve", "--host", "0.0.0.0", "--port", "0"]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
+    try:
+        url = process.stdout.readline().strip().replace("0.0.0.0", "127.0.0.1")
+        assert ask(url + "/readyz", **bearer())[1]["checks"]["storage"]["status"] == "ok"
+        assert ask(url + "/version")[0] == 401
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=30)
+    said = (tmp_path / "log").read_text()
+    assert process.returncode == -signal.SIGTERM
+    assert "Traceback" not in said
+    assert TOKEN not in said
+    assert "/version" in said
+    assert "GET /readyz" not in said, "probes would be most of the log"

@@ -1,0 +1,117 @@
+"""Ready when what the service depends on answers; what is wrong is told to who may know it, secrets to nobody."""
+
+import asyncio
+import logging
+import threading
+
+from pydantic import SecretStr
+from served import TOKEN, ask, bearer, served
+
+from rubricworks.errors import UserError
+from rubricworks.platform_api.readiness import Dependency
+from rubricworks.platform_api.settings import ApiSettings
+
+PASSWORD = "p4ssword-of-the-tests"
+
+
+def settings(**given: object) -> ApiSettings:
+    return ApiSettings(token=SecretStr(TOKEN), **given)
+
+
+def test_database_and_storage_that_answer(tmp_path):
+    database = SecretStr(f"sqlite:///{tmp_path}/platform.db")
+    with served(settings(database=database, storage=(tmp_path / "runs").as_uri())) as url:
+        status, body = ask(url + "/readyz")
+        assert (status, body) == (
+            200,
+            {"status": "ready", "checks": {"database": {"status": "ok"}, "storage": {"status": "ok"}}},
+        )
+        assert ask(url + "/readyz", **bearer())[1]["checks"]["database"]["detail"] == "sqlite answers"
+
+
+def test_a_service_without_dependencies_is_ready():
+    with served(settings()) as url:
+        assert ask(url + "/readyz") == (200, {"status": "ready", "checks": {}})
+
+
+def test_a_database_that_cannot_be_reached_is_told_without_its_password(caplog):
+    caplog.set_level(logging.DEBUG)
+    database = SecretStr(f"postgresql://someone:{PASSWORD}@127.0.0.1:9/platform")
+    with served(settings(database=database)) as url:
+        for_all, for_operators = ask(url + "/readyz"), ask(url + "/readyz", **bearer())
+        assert ask(url + "/healthz")[0] == 200, "a kubelet that restarts the pod does not bring the database back"
+    assert for_all == (503, {"status": "not ready", "checks": {"database": {"status": "failed"}}})
+    assert for_operators[0] == 503
+    assert "127.0.0.1" in for_operators[1]["checks"]["database"]["detail"]
+    assert "database: postgresql://someone:***@127.0.0.1:9/platform" in caplog.text
+    assert PASSWORD not in f"{for_operators} {caplog.text} {settings(database=database)!r}"
+
+
+def test_a_storage_that_cannot_be_written(tmp_path):
+    in_the_way = tmp_path / "file"
+    in_the_way.write_text("")
+    with served(settings(storage=str(in_the_way))) as url:
+        status, body = ask(url + "/readyz", **bearer())
+    assert status == 503
+    assert str(in_the_way) in body["checks"]["storage"]["detail"]
+
+
+def answers(dependency: Dependency, times: int) -> list[tuple[bool, str]]:
+    async def ask_it() -> list[tuple[bool, str]]:
+        found = [await dependency.finding() for _ in range(times)]
+        return [(finding.ok, finding.detail) for finding in found]
+
+    return asyncio.run(ask_it())
+
+
+def test_a_finding_is_kept_while_it_is_fresh():
+    asked = []
+    dependency = Dependency("store", lambda: asked.append(1) or "answers", fresh=60)
+    assert answers(dependency, 3) == [(True, "answers")] * 3
+    assert len(asked) == 1
+
+
+def test_what_comes_back_is_ready_again_and_only_changes_are_logged(caplog):
+    caplog.set_level(logging.INFO)
+    states = iter(["down", "down", "up", "up"])
+
+    def ask_store() -> str:
+        if next(states) == "down":
+            raise UserError("bucket runs is not there")
+        return "answers"
+
+    found = answers(Dependency("store", ask_store, fresh=0), 4)
+    assert [ok for ok, _ in found] == [False, False, True, True]
+    assert caplog.messages == ["store: bucket runs is not there", "store: answers"]
+
+
+def test_a_store_that_hangs_fails_in_time_and_is_asked_once_meanwhile():
+    waiting, asked = threading.Event(), []
+    dependency = Dependency("store", lambda: asked.append(1) or str(waiting.wait(20)), fresh=0, deadline=0.05)
+
+    async def probe() -> tuple[list[bool], bool]:
+        hanging = await asyncio.gather(*(dependency.finding() for _ in range(5)))
+        hanging.append(await dependency.finding())
+        waiting.set()
+        later = [await dependency.finding() for _ in range(3)]  # each waits a while
+        assert all(finding.detail == "no answer within 0.05 s" for finding in hanging)
+        return [finding.ok for finding in hanging], any(finding.ok for finding in later)
+
+    assert asyncio.run(probe()) == ([False] * 6, True)
+    assert len(asked) <= 1 + 3, "the six that hung were one question"
+
+
+def test_a_fault_of_ours_is_logged_and_not_shown(caplog):
+    def broken() -> str:
+        raise RuntimeError(PASSWORD)
+
+    ((ok, detail),) = answers(Dependency("store", broken), 1)
+    assert (ok, detail) == (False, "asking failed; the service's log has the reason")
+
+
+def test_a_stop_does_not_wait_for_a_store_that_hangs():
+    let_go, ended = threading.Event(), []
+    dependency = Dependency("store", lambda: str(let_go.wait(20)) + str(ended.append(1)), deadline=0.05)
+    assert answers(dependency, 1) == [(False, "no answer within 0.05 s")]
+    assert ended == [], "its loop has ended before the answer came"
+    let_go.set()
