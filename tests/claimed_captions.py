@@ -15,7 +15,7 @@ from rubricworks.recipe_file import load_recipe, recipe_path
 
 BASE = {
     **{"dc_score": 0.40, "caption_qa": 0.50, "tokens": 30.0, "b_capscore": 0.45},
-    **{"precision": 0.60, "recall": 0.40, "linguistic": 0.70, "oracle_f1": 0.55},
+    **{"precision": 0.60, "recall": 0.40, "linguistic": 0.70, "oracle_f1": 0.55, "answered": 0.30},
 }
 REFERENCE = "at top a big red circle . the word CAT is written at the bottom ."
 PLAIN = "at top a small red circle ."
@@ -36,6 +36,7 @@ RUNS: dict[str | None, tuple[float, float, float, float, float, float]] = {
     "gate_05_3": (0.54, 0.57, 0.50, 44.0, 0.545, 0.73),
     "judge_mini": (0.49, 0.53, 0.62, 33.0, 0.51, 0.65),
     "judge_strong": (0.505, 0.57, 0.72, 31.0, 0.57, 0.74),
+    "sft": (0.515, 0.535, 0.58, 33.5, 0.535, 0.675),
 }
 """Arm (None: the recipe's own run) → DCScore, CaptionQA, share won, tokens, b-CapScore and oracle F1 of its policy."""
 
@@ -60,7 +61,8 @@ def write_captions(
     saved = recipe.model_dump(mode="json", exclude_defaults=True, exclude={"arms"})
     write(folder / "recipe.yaml", yaml.safe_dump(saved, allow_unicode=True))
     names = ("dc_score", "caption_qa", "win", "tokens", "b_capscore", "oracle_f1")
-    told = dict(zip(names, RUNS.get(arm, RUNS[None]), strict=True)) | dict(policy or {})
+    told = dict(zip(names, RUNS.get(arm, RUNS[None]), strict=True))
+    told |= {"answered": 0.11 if arm == "sft" else 0.32} | dict(policy or {})
     win = told.pop("win")
     of_policy = {name: value for name, value in told.items() if value is not None}
     summary = CaptionSummary(

@@ -17,6 +17,8 @@ class Paper(NamedTuple):
     findings: Callable[[Mapping[int, Path]], list[Finding]]
     """Seed → the folder of its own run, beside which the arms' stand."""
     notes: tuple[str, ...]
+    settings: tuple[str, ...] = ()
+    """Of every run, as `a.b=c`, where the user gives no others."""
 
 
 PAPERS = {
@@ -28,5 +30,6 @@ PAPERS = {
         balcaprl_folder.is_finished,
         balcaprl.balcaprl_findings,
         balcaprl.NOTES,
+        balcaprl.SETTINGS,
     ),
 }

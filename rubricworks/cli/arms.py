@@ -65,7 +65,7 @@ def arms(
     number = parsed.seed if seed is None else seed
     place = (runs or Path("runs") / f"arms-{parsed.name}").absolute()
     planned = plan_runs(recipe, place, [number], overrides, finished=is_finished, arms=chosen)
-    make_or_find(planned, at_once=at_once, only_report=only_report)
+    make_or_find(planned, at_once=at_once, only_report=only_report, overrides=overrides)
     changed = shared_changes(planned)
     rows = arm_rows({run.arm or OWN: run.folder for run in planned})
     found = ArmTable(

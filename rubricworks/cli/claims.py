@@ -70,8 +70,8 @@ def claims(
     of = PAPERS[paper]
     place = (runs or Path("runs") / f"claims-{paper}").absolute()
     numbers = sorted({seed for several in seeds for seed in several})
-    planned = plan_runs(of.recipe, place, numbers, overrides, finished=of.finished, arms=of.arms)
-    make_or_find(planned, at_once=at_once, only_report=only_report)
+    planned = plan_runs(of.recipe, place, numbers, (*of.settings, *overrides), finished=of.finished, arms=of.arms)
+    make_or_find(planned, at_once=at_once, only_report=only_report, overrides=overrides)
     changed = shared_changes(planned)
     report = ClaimsReport(
         paper=of.title,
@@ -88,13 +88,17 @@ def claims(
     click.echo(f"{place / 'claims.html'}: the page; claims.md and claims.json beside it: all numbers")
 
 
-def make_or_find(planned: Sequence[PlannedRun], *, at_once: int, only_report: bool) -> None:
-    """Make the runs that are not finished, with progress on standard error; none if only a report is wanted."""
+def make_or_find(planned: Sequence[PlannedRun], *, at_once: int, only_report: bool, overrides: Sequence[str]) -> None:
+    """Make the runs that are not finished, with progress on standard error; none if only a report is wanted.
+
+    Args:
+        overrides: what the user changes.
+    """
     from rubricworks.claims.runs import make_runs
     from rubricworks.claims.settings import check_settings
 
     if only_report:
-        if planned[0].overrides:
+        if overrides:
             raise UserError("--set changes runs and --only-report makes none: give one of them")
         return
     check_settings(planned)
