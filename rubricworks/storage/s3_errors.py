@@ -102,8 +102,10 @@ def user_error(error: BaseException, place: str, doing: str, settings: Any) -> U
     if gone(error):
         return UserError(f"{place}: there is no such object")
     if code or status:
+        why = " (encrypted with a key of one's own? then set RUBRICWORKS_S3_SSE=c and its key)" if status == 400 else ""
         return UserError(
-            f"{place} cannot be {doing}: {settings.endpoint} answers {code or 'HTTP'} ({status}); try again later"
+            f"{place} cannot be {doing}: {settings.endpoint} answers {code or 'HTTP'} ({status}){why}; mend it and run "
+            "again: what was committed is kept"
         )
     if "certificate" in str(error).lower() or "SSL" in str(error):
         return UserError(

@@ -9,3 +9,9 @@ debian() {  # debian COMMAND PACKAGE: install PACKAGE unless COMMAND is there
   command -v "$1" >/dev/null 2>&1 && return
   as_root apt-get install -y -qq --no-install-recommends "$2" >/dev/null
 }
+
+# An S3 server that is not ours: Ceph's gateway, and what it stands on (test_s3_*).
+debian ceph ceph-common
+debian ceph-mon ceph-mon
+debian ceph-osd ceph-osd
+debian radosgw radosgw

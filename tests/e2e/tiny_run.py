@@ -48,13 +48,18 @@ class Run:
     def __init__(
         self, runs: Path, *arguments: str, command: Sequence[str] = (sys.executable, "-m", "rubricworks.cli"), **options
     ) -> None:
+        """
+        Args:
+            runs: the folder of all runs, and of what this process says.
+            options: `env` adds to the environment, `place` names another place for the runs; others are for Popen.
+        """
         self.mark = uuid.uuid4().hex
         self._out = runs / f".{self.mark}.out"
         runs.mkdir(parents=True, exist_ok=True)
         environment = {**os.environ, **_QUIET, **options.pop("env", {}), _MARK: self.mark}
         with self._out.open("wb") as out:
             self.process = subprocess.Popen(
-                [*command, "run", *arguments, "--runs", str(runs)],
+                [*command, "run", *arguments, "--runs", options.pop("place", str(runs))],
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 env=environment,
