@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+import yaml
 from pydantic import BaseModel, ConfigDict
 
 from rubricworks.errors import UserError
@@ -45,6 +46,8 @@ class RemoteRun(BaseModel):
     state: str
     uri: str = ""
     """Of its folder."""
+    pipeline: str = ""
+    """The recipe's, as far as the run's arguments tell."""
     created: datetime | None = None
     ended: datetime | None = None
     schedule: str = ""
@@ -92,10 +95,14 @@ def experiment_id(kubeflow: Kubeflow, name: str) -> str:
         return str(client.create_experiment(name, namespace=kubeflow.namespace).experiment_id)
 
 
-def list_runs(kubeflow: Kubeflow, *, limit: int = 20) -> list[RemoteRun]:
-    """The newest runs of the namespace, the newest first."""
+def list_runs(kubeflow: Kubeflow, *, limit: int = 20, name: str = "") -> list[RemoteRun]:
+    """The newest runs of the namespace, the newest first.
+
+    Args:
+        name: only those of this name.
+    """
     found: list[RemoteRun] = []
-    for run in _runs(kubeflow, sort_by="created_at desc"):
+    for run in _runs(kubeflow, sort_by="created_at desc", key="display_name" if name else "", value=name):
         found.append(_run(kubeflow, run))
         if len(found) == limit:
             break
@@ -169,7 +176,8 @@ def _run(kubeflow: Kubeflow, told: Any) -> RemoteRun:
         id=told.run_id,
         name=told.display_name or told.run_id,
         state=told.state or "PENDING",
-        uri=str(parameters.get("run") or ""),
+        uri=str(parameters.get("run") or "").replace("${KUBEFLOW_RUN_ID}", told.run_id),
+        pipeline=str(recipe_of(parameters).get("pipeline") or ""),
         created=told.created_at,
         ended=_time(told.finished_at),
         schedule=told.recurring_run_id or "",
@@ -177,6 +185,15 @@ def _run(kubeflow: Kubeflow, told: Any) -> RemoteRun:
         stages=tuple(_stages(details or [])),
         page=kubeflow.run_page(told.run_id),
     )
+
+
+def recipe_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The recipe that a run's first task was given; empty for another's run."""
+    try:
+        said = yaml.safe_load(json.loads(parameters["preflight_config"])["recipe"])
+    except (KeyError, TypeError, ValueError, yaml.YAMLError):
+        return {}
+    return said if isinstance(said, dict) else {}
 
 
 def _stages(details: list[Any]) -> list[StageState]:

@@ -24,7 +24,9 @@ _COMMANDS = {
     "arms": ("rubricworks.cli.arms:arms", "A recipe beside its arms: what each part is worth, in one table."),
     "claims": ("rubricworks.cli.claims:claims", "Do a paper's claims hold as mechanisms in the scene world?"),
     "cache": ("rubricworks.cli.cache:cache", "Look into, trim and export kept answers."),
-    "pipelines": ("rubricworks.cli.pipelines:pipelines", "Compile pipelines for Kubeflow."),
+    "runs": ("rubricworks.cli.runs:runs", "List, show, stop, retry and prune runs, here and on Kubeflow."),
+    "schedules": ("rubricworks.cli.schedules:schedules", "Runs on Kubeflow that begin by themselves."),
+    "pipelines": ("rubricworks.cli.pipelines:pipelines", "Compile pipelines for Kubeflow, and push them there."),
     "api": ("rubricworks.cli.api:api", "The HTTP service of an installation."),
     "world": ("rubricworks.cli.world:world", "The embedded scene world: simulated images and models."),
 }

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from rubricworks.cli.on_kubeflow import cluster_of, connected_to, pushed
 from rubricworks.errors import UserError
 from rubricworks.recipe import RECIPES, ClusterConfig
 from rubricworks.recipe_file import load_recipe, recipe_path
@@ -12,7 +13,7 @@ from rubricworks.recipe_file import load_recipe, recipe_path
 
 @click.group()
 def pipelines() -> None:
-    """Compile pipelines for Kubeflow."""
+    """Compile pipelines for Kubeflow, and push them there."""
 
 
 @pipelines.command("compile")
@@ -39,6 +40,21 @@ def compile_(what: tuple[str, ...], overrides: tuple[str, ...], out: Path) -> No
         path = out / f"{name}.yaml"
         compile_pipeline(getattr(importlib.import_module(f"rubricworks.pipelines.{pipeline}"), pipeline), path, cluster)
         click.echo(path)
+
+
+@pipelines.command()
+@click.argument("recipe")
+@click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a field of the recipe.")
+@click.option("--version", metavar="NAME", help="Name of the version; by default its content and the git revision.")
+def push(recipe: str, overrides: tuple[str, ...], version: str | None) -> None:
+    """Upload RECIPE's pipeline to Kubeflow as a version that is never changed; the same content is uploaded once.
+
+    \b
+    rubricworks pipelines push my.yaml
+    """
+    parsed = load_recipe(recipe_path(recipe), overrides)
+    pushed_version = pushed(connected_to(cluster_of(parsed, recipe)), parsed, recipe, version)
+    click.echo(pushed_version.name)
 
 
 def _named(name: str, overrides: tuple[str, ...]) -> tuple[str, str, ClusterConfig | None]:

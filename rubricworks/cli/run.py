@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from rubricworks.cli.checks import check_recipe, count_items
+from rubricworks.cli.on_kubeflow import run_on_kubeflow
 from rubricworks.cli.plan import plan_text
 from rubricworks.cli.stored_runs import keep_stored_run, open_stored_run, runs_folder
 from rubricworks.cli.world import running_world
@@ -39,6 +40,8 @@ from rubricworks.storage import is_remote, write_atomic
 @click.option(
     "--runs", default="runs", show_default=True, metavar="FOLDER", help="Folder of all runs, or s3://bucket/folder."
 )
+@click.option("--on", type=click.Choice(["kubeflow"]), help="Run it where the recipe's cluster: section says.")
+@click.option("--wait", is_flag=True, help="With --on: until the run has ended, well or not.")
 @click.option("--dry-run", is_flag=True, help="Print stages, calls, tokens, dollars and what is missing; run nothing.")
 def run(
     recipe: str | None,
@@ -48,9 +51,11 @@ def run(
     resume: str | None,
     reuse: tuple[str, ...],
     runs: str,
+    on: str | None,
+    wait: bool,
     dry_run: bool,
 ) -> None:
-    """Run RECIPE, a built-in name or a YAML file, as a pipeline on this machine.
+    """Run RECIPE, a built-in name or a YAML file, as a pipeline on this machine or on Kubeflow.
 
     \b
     rubricworks run quickstart
@@ -59,6 +64,7 @@ def run(
     rubricworks run --resume quickstart-20260101-120000
     rubricworks run balcaprl-laptop --run main
     rubricworks run balcaprl-laptop --arm no_length --reuse main
+    rubricworks run my.yaml --on kubeflow
     """
     if (recipe is None) == (resume is None):
         raise UserError("give a recipe (`rubricworks recipes list` shows them) or --resume with a run's id")
@@ -66,6 +72,11 @@ def run(
         raise UserError("--run names a new run and --resume an old one: give one of them")
     if arm is not None and resume:
         raise UserError("--arm is for a new run; a run that is continued stays the arm that it is")
+    if on is not None and not dry_run:
+        run_on_kubeflow(
+            recipe, overrides, run_id, wait=wait, here_only={"--arm": arm, "--resume": resume, "--reuse": reuse}
+        )
+        return
     place, runs = runs, runs_folder(runs)
     if reuse and is_remote(place):
         raise UserError("--reuse takes from runs in folders; leave it out, or give a folder with --runs")
@@ -95,6 +106,7 @@ def run(
 def _run(recipe: Recipe, folder: Path, place: str, sources: Sequence[Path]) -> None:
     from rubricworks.pipelines.arguments import pipeline_arguments
     from rubricworks.pipelines.local import resume_command, run_local
+    from rubricworks.pipelines.run_records import OUTCOME
     from rubricworks.stages.reuse import OF_THEIR_RUN, write_reuse
     from rubricworks.tracking import pipeline_run
 
@@ -108,6 +120,7 @@ def _run(recipe: Recipe, folder: Path, place: str, sources: Sequence[Path]) -> N
                 raise UserError(f"{check.name}: {check.problem}")
         write_atomic(folder / "recipe.yaml", recipe_text(recipe).encode())
         write_budget(folder, recipe.budget)
+        (folder / OUTCOME).unlink(missing_ok=True)
         if sources:
             write_reuse(folder, sources)
         # One thread pool that spins while a server answers would take the server's core.
@@ -118,6 +131,7 @@ def _run(recipe: Recipe, folder: Path, place: str, sources: Sequence[Path]) -> N
             pipeline = getattr(importlib.import_module(f"rubricworks.pipelines.{recipe.pipeline}"), recipe.pipeline)
             arguments = pipeline_arguments(keep_stored_run(place, folder), recipe.stage_json())
             run_local(pipeline, arguments, run=folder, without=() if recipe.arm is None else OF_THEIR_RUN)
+            write_atomic(folder / OUTCOME, json.dumps({"state": "SUCCEEDED"}).encode())
         except KeyboardInterrupt:
             click.echo(f"stopped; continue with: {resume_command(folder)}", err=True)
             raise SystemExit(130) from None
