@@ -1,0 +1,156 @@
+"""What the commands share that speak to Kubeflow: which installation, and a recipe's pipeline as a version there."""
+
+import importlib
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rubricworks.errors import UserError
+from rubricworks.recipe import ClusterConfig, Recipe
+from rubricworks.recipe.cluster_run import beside_the_stages
+from rubricworks.recipe.kubeflow import KubeflowConfig
+from rubricworks.recipe_file import load_recipe, recipe_path
+from rubricworks.stages.config import canonical_json
+
+if TYPE_CHECKING:
+    from rubricworks.pipelines.kubeflow import Kubeflow
+    from rubricworks.pipelines.remote_runs import RemoteRun
+    from rubricworks.pipelines.versions import PipelineVersion
+
+_LOOK_EVERY_S = 10.0
+
+cluster_option = click.option(
+    "--cluster",
+    "recipe",
+    metavar="RECIPE",
+    help="Recipe whose cluster: section says where Kubeflow is; by default RUBRICWORKS_KUBEFLOW and its like do.",
+)
+
+
+def connected(recipe: str | None = None) -> "Kubeflow":
+    """The installation that a recipe names, or else the environment."""
+    from rubricworks.pipelines.kubeflow import connect
+
+    if recipe is None:
+        return connect(KubeflowConfig())
+    cluster = cluster_of(load_recipe(recipe_path(recipe)), recipe)
+    return connect(cluster.kubeflow, cluster.namespace)
+
+
+def cluster_of(recipe: Recipe, where: str) -> ClusterConfig:
+    """The recipe's `cluster:` section.
+
+    Raises:
+        UserError: there is none, or what the recipe uses is on this machine alone.
+    """
+    if recipe.cluster is None:
+        raise UserError(
+            f"{where}: the recipe has no cluster: section, which says where its stages run (docs/cluster.md)"
+        )
+    if recipe.world is not None:
+        raise UserError(
+            f"{where}: world: is a simulation on this machine, which a cluster's pods do not reach; "
+            "name a data source and endpoints instead, or run it here"
+        )
+    return recipe.cluster
+
+
+def pushed(kubeflow: "Kubeflow", recipe: Recipe, where: str, name: str | None = None) -> "PipelineVersion":
+    """The recipe's pipeline as a version, uploaded if it is new.
+
+    Args:
+        where: the recipe was read from.
+        name: of the version; by default its content and revision.
+    """
+    from rubricworks.pipelines.compile import compile_pipeline
+    from rubricworks.pipelines.versions import push, revision_of
+
+    pipeline = getattr(importlib.import_module(f"rubricworks.pipelines.{recipe.pipeline}"), recipe.pipeline)
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder) / f"{recipe.pipeline}.yaml"
+        compile_pipeline(pipeline, package, cluster_of(recipe, where))
+        version = push(kubeflow, package, revision=revision_of(recipe_path(where)), name=name)
+    click.echo(f"version {version.name}: {'uploaded' if version.uploaded else 'there already'}", err=True)
+    return version
+
+
+def arguments_of(recipe: Recipe, cluster: ClusterConfig, run_id: str) -> dict[str, str]:
+    """What the recipe's pipeline is started with on its cluster."""
+    from rubricworks.pipelines.arguments import pipeline_arguments
+
+    beside = {task: canonical_json(config) for task, config in beside_the_stages(recipe).items()}
+    return pipeline_arguments(cluster.run_uri(run_id), {**recipe.stage_json(), **beside})
+
+
+def run_on_kubeflow(
+    where: str | None, overrides: Sequence[str], run_id: str | None, *, wait: bool, here_only: Mapping[str, object]
+) -> None:
+    """Push a recipe's pipeline, start a run of it and say where it is.
+
+    Args:
+        where: the recipe: a built-in name or a file.
+        run_id: of the run; by default recipe, date and time.
+        wait: until it has ended; one that did not end well ends the command with code 1.
+        here_only: options that mean something on this machine alone, as they were given.
+    """
+    from rubricworks.pipelines.remote_runs import GOING, list_runs, start_run
+
+    if given := [option for option, value in here_only.items() if value]:
+        instead = "; `rubricworks runs retry ID` goes on with a run there" if "--resume" in given else ""
+        raise UserError(f"{given[0]} is for runs on this machine, not for --on kubeflow{instead}")
+    assert where is not None
+    recipe = load_recipe(recipe_path(where), overrides)
+    cluster = cluster_of(recipe, where)
+    kubeflow = connected_to(cluster)
+    name = run_id or f"{recipe.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    for there in list_runs(kubeflow, limit=1, name=name):
+        what = "is going" if there.state in GOING else f"is {there.state}"
+        raise UserError(
+            f"run {name} {what} at {kubeflow.url}; choose another --run, or go on with one that failed: "
+            f"rubricworks runs retry {name}"
+        )
+    run = start_run(
+        kubeflow,
+        pushed(kubeflow, recipe, where),
+        name,
+        arguments_of(recipe, cluster, name),
+        experiment=recipe.tracking.experiment,
+        service_account=cluster.service_account,
+        pipeline_root=cluster.pipeline_root,
+    )
+    click.echo(f"run {run.name} of {cluster.run_uri(name)}\n{run.page}")
+    if wait:
+        ended = _followed(kubeflow, run)
+        click.echo(f"{ended.name}: {ended.state.lower()}{f': {ended.error}' if ended.error else ''}")
+        if ended.state != "SUCCEEDED":
+            raise SystemExit(1)
+
+
+def connected_to(cluster: ClusterConfig) -> "Kubeflow":
+    """The installation that a cluster: section names; what it runs is told."""
+    from rubricworks.pipelines.kubeflow import connect
+
+    kubeflow = connect(cluster.kubeflow, cluster.namespace)
+    profile = f", namespace {kubeflow.namespace}" if kubeflow.namespace else ""
+    click.echo(f"Kubeflow Pipelines {kubeflow.version} at {kubeflow.url}{profile}", err=True)
+    return kubeflow
+
+
+def _followed(kubeflow: "Kubeflow", run: "RemoteRun", pause: Callable[[float], Any] = time.sleep) -> "RemoteRun":
+    """The run as it ended; stages are told as they change."""
+    from rubricworks.pipelines.remote_runs import GOING, show_run
+
+    told: dict[str, str] = {}
+    while True:
+        run = show_run(kubeflow, run.id)
+        for stage in run.stages:
+            if told.get(stage.stage) != stage.state:
+                click.echo(f"{stage.stage} | {stage.state.lower()}", err=True)
+                told[stage.stage] = stage.state
+        if run.state not in GOING:
+            return run
+        pause(_LOOK_EVERY_S)

@@ -1,0 +1,162 @@
+"""`rubricworks runs`: what runs there are, here, in a store and on Kubeflow, and what becomes of them."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from rubricworks.cli.on_kubeflow import cluster_option, connected
+from rubricworks.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rubricworks.pipelines.remote_runs import RemoteRun
+    from rubricworks.pipelines.run_records import RunRecord
+
+runs_option = click.option(
+    "--runs",
+    "place",
+    default="runs",
+    show_default=True,
+    metavar="FOLDER",
+    help="All runs: a folder or s3://bucket/folder.",
+)
+on_option = click.option("--on", type=click.Choice(["kubeflow"]), help="Ask Kubeflow instead.")
+
+
+@click.group()
+def runs() -> None:
+    """List, show, stop, retry and prune runs."""
+
+
+@runs.command("list")
+@runs_option
+@on_option
+@cluster_option
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Not more than these.")
+def list_(place: str, on: str | None, recipe: str | None, limit: int) -> None:
+    """The newest runs, the newest first."""
+    if on:
+        from rubricworks.pipelines.remote_runs import list_runs
+
+        rows = [_remote_row(run) for run in list_runs(connected(recipe), limit=limit)]
+    else:
+        from rubricworks.pipelines.run_records import records
+        from rubricworks.pipelines.run_store import open_run_store
+
+        rows = [_row(run) for run in list(records(open_run_store(place)))[:limit]]
+    if not rows:
+        click.echo("no runs", err=True)
+        return
+    _print_table(["run", "state", "pipeline", "began", "last change"], rows)
+
+
+@runs.command()
+@click.argument("run")
+@runs_option
+@on_option
+@cluster_option
+def show(run: str, place: str, on: str | None, recipe: str | None) -> None:
+    """RUN's stages, where it lies, and why it failed."""
+    if on:
+        from rubricworks.pipelines.remote_runs import show_run
+
+        _tell_remote(show_run(connected(recipe), run))
+        return
+    from rubricworks.pipelines.run_records import record_of
+    from rubricworks.pipelines.run_store import open_run_store
+
+    record = record_of(open_run_store(place), run)
+    if record is None:
+        raise UserError(f"no run {run!r} in {place}; `rubricworks runs list --runs {place}` shows them")
+    click.echo(f"{record.name}: {record.state}\n{record.uri}, {_size(record.bytes)}")
+    for stage in record.stages:
+        click.echo(f"  {stage.stage:<20}  {'done' if stage.done else 'not done'}  {_time(stage.changed)}")
+    if record.message:
+        click.echo(f"failed in {record.message}")
+
+
+@runs.command()
+@click.argument("run")
+@cluster_option
+def stop(run: str, recipe: str | None) -> None:
+    """Stop RUN on Kubeflow; what its stages committed is kept."""
+    from rubricworks.pipelines.remote_runs import stop_run
+
+    there = stop_run(connected(recipe), run)
+    click.echo(f"run {there.name} is {there.state.lower()}; go on with it: rubricworks runs retry {there.name}")
+
+
+@runs.command()
+@click.argument("run")
+@cluster_option
+def retry(run: str, recipe: str | None) -> None:
+    """Start the stages of RUN again that did not end well on Kubeflow; each goes on from what it committed."""
+    from rubricworks.pipelines.remote_runs import retry_run
+
+    there = retry_run(connected(recipe), run)
+    click.echo(f"run {there.name} is {there.state.lower()}\n{there.page}")
+
+
+@runs.command()
+@click.option("--older-than", required=True, metavar="AGE", help="How long ago a run was last changed: 12h, 90d, 8w.")
+@runs_option
+@click.option("--dry-run", is_flag=True, help="Say what would go; delete nothing.")
+def prune(older_than: str, place: str, dry_run: bool) -> None:
+    """Delete old finished runs that no model in use came from.
+
+    \b
+    rubricworks runs prune --older-than 90d --dry-run
+    rubricworks runs prune --older-than 90d --runs s3://rubricworks/runs
+    """
+    from rubricworks.pipelines.pruning import age
+    from rubricworks.pipelines.pruning import prune as pruned
+    from rubricworks.pipelines.run_store import open_run_store
+
+    limit = age(older_than)
+    count, freed = 0, 0
+    for run, kept_because in pruned(open_run_store(place), limit, dry_run=dry_run):
+        if kept_because:
+            click.echo(f"kept {run.name}: {kept_because}")
+            continue
+        click.echo(f"{'would delete' if dry_run else 'deleted'} {run.name}: {_size(run.bytes)}, {_time(run.changed)}")
+        count, freed = count + 1, freed + run.bytes
+    click.echo(f"{'would delete' if dry_run else 'deleted'} {count} runs, {_size(freed)}")
+
+
+def _row(run: "RunRecord") -> list[str]:
+    return [run.name, run.state, run.pipeline, _time(run.began), _time(run.changed)]
+
+
+def _remote_row(run: "RemoteRun") -> list[str]:
+    return [run.name, run.state.lower(), run.pipeline, _time(run.created), _time(run.ended)]
+
+
+def _tell_remote(run: "RemoteRun") -> None:
+    click.echo(f"{run.name}: {run.state.lower()}\n{run.uri}\n{run.page}")
+    for stage in run.stages:
+        click.echo(
+            f"  {stage.stage:<20}  {stage.state.lower():<10}  {_time(stage.ended or stage.started)}  {stage.error}"
+        )
+    if run.error:
+        click.echo(run.error)
+
+
+def _print_table(titles: list[str], rows: "Iterable[list[str]]") -> None:
+    lines = [titles, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
+    for line in lines:
+        click.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _time(when: datetime | None) -> str:
+    return when.astimezone(UTC).strftime("%Y-%m-%d %H:%M") if when else "-"
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"

@@ -1,0 +1,92 @@
+"""`rubricworks schedules`: runs on Kubeflow that begin by themselves."""
+
+import click
+
+from rubricworks.cli.on_kubeflow import arguments_of, cluster_of, cluster_option, connected, connected_to, pushed
+from rubricworks.recipe_file import load_recipe, recipe_path
+
+
+@click.group()
+def schedules() -> None:
+    """Runs that begin by themselves: one at a time, and none made up for."""
+
+
+@schedules.command()
+@click.argument("recipe")
+@click.option(
+    "--cron", required=True, metavar="CRON", help="Five fields, minute first: '0 3 * * 1' is Mondays at 03:00."
+)
+@click.option("--name", metavar="NAME", help="Of the schedule; by default the recipe's.")
+@click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a field of the recipe.")
+@click.option("--paused", is_flag=True, help="Begin no run before `schedules resume`.")
+def create(recipe: str, cron: str, name: str | None, overrides: tuple[str, ...], paused: bool) -> None:
+    """Run RECIPE's pipeline, as it is now, whenever CRON says so.
+
+    \b
+    rubricworks schedules create retrain.yaml --cron '0 3 * * 1'
+    """
+    from rubricworks.pipelines.cron import kubeflow_cron
+    from rubricworks.pipelines.schedules import RUN_ID, create_schedule
+
+    parsed = load_recipe(recipe_path(recipe), overrides)
+    cluster = cluster_of(parsed, recipe)
+    kubeflow_cron(cron)  # before anything is asked
+    name = name or parsed.name
+    kubeflow = connected_to(cluster)
+    made = create_schedule(
+        kubeflow,
+        name,
+        cron,
+        pushed(kubeflow, parsed, recipe),
+        arguments_of(parsed, cluster, f"{name}-{RUN_ID}"),
+        experiment=parsed.tracking.experiment,
+        on=not paused,
+        service_account=cluster.service_account,
+        pipeline_root=cluster.pipeline_root,
+    )
+    click.echo(f"schedule {made.name}: {made.cron}{'' if made.on else ', paused'}")
+
+
+@schedules.command("list")
+@cluster_option
+def list_(recipe: str | None) -> None:
+    """Every schedule: its cron, and whether it begins runs."""
+    from rubricworks.pipelines.schedules import list_schedules
+
+    found = list_schedules(connected(recipe))
+    width = max((len(one.name) for one in found), default=0)
+    for one in found:
+        state = "on" if one.on else "paused"
+        click.echo(f"{one.name:<{width}}  {one.cron:<15}  {state:<6}  {one.id}{f'  {one.error}' if one.error else ''}")
+    if not found:
+        click.echo("no schedules; `rubricworks schedules create RECIPE --cron …` makes one", err=True)
+
+
+@schedules.command()
+@click.argument("name")
+@cluster_option
+def pause(name: str, recipe: str | None) -> None:
+    """Begin no more runs of NAME; one that goes on is not stopped."""
+    from rubricworks.pipelines.schedules import pause_schedule
+
+    click.echo(f"schedule {pause_schedule(connected(recipe), name).name} is paused")
+
+
+@schedules.command()
+@click.argument("name")
+@cluster_option
+def resume(name: str, recipe: str | None) -> None:
+    """Begin runs of NAME again, from its next time on."""
+    from rubricworks.pipelines.schedules import resume_schedule
+
+    click.echo(f"schedule {resume_schedule(connected(recipe), name).name} is on")
+
+
+@schedules.command()
+@click.argument("name")
+@cluster_option
+def delete(name: str, recipe: str | None) -> None:
+    """Take NAME away; its runs stay."""
+    from rubricworks.pipelines.schedules import delete_schedule
+
+    click.echo(f"schedule {delete_schedule(connected(recipe), name).name} is deleted; its runs stay")
