@@ -26,6 +26,7 @@ _COMMANDS = {
     "cache": ("rubricworks.cli.cache:cache", "Look into, trim and export kept answers."),
     "runs": ("rubricworks.cli.runs:runs", "List, show, stop, retry and prune runs, here and on Kubeflow."),
     "schedules": ("rubricworks.cli.schedules:schedules", "Runs on Kubeflow that begin by themselves."),
+    "promote": ("rubricworks.cli.promote:promote", "Make a challenger the champion, or say no to it."),
     "pipelines": ("rubricworks.cli.pipelines:pipelines", "Compile pipelines for Kubeflow, and push them there."),
     "api": ("rubricworks.cli.api:api", "The HTTP service of an installation."),
     "world": ("rubricworks.cli.world:world", "The embedded scene world: simulated images and models."),

@@ -1,0 +1,91 @@
+"""`rubricworks promote`: a person decides whether a challenger takes the champion's place."""
+
+import getpass
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rubricworks.errors import UserError
+
+if TYPE_CHECKING:
+    from rubricworks.tracking import Connection, ModelVersion
+
+
+@click.command()
+@click.argument("model", required=False)
+@click.option("--version", type=click.IntRange(1), help="Another version than the challenger.")
+@click.option("--reject", is_flag=True, help="The challenger stays what it is, and is not asked about again.")
+@click.option("--force", is_flag=True, help="Promote a version that did not pass, or passed against an older champion.")
+@click.option("--by", help="Who decides; by default the user of this machine.")
+@click.option("--tracking", "uri", default="", help="MLflow's URI; by default as for `run`.")
+@click.option("--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True)
+def promote(
+    model: str | None, version: int | None, reject: bool, force: bool, by: str | None, uri: str, runs: Path
+) -> None:
+    """Make MODEL's challenger its champion. Without MODEL: the champions, and the challengers that wait.
+
+    \b
+    rubricworks promote
+    rubricworks promote captioner
+    rubricworks promote captioner --reject
+    """
+    from rubricworks.tracking import TrackingConfig, connect, registry
+
+    connection = connect(TrackingConfig(uri=uri), runs.absolute())
+    if connection is None:
+        raise UserError("the model registry needs MLflow; run: pip install 'rubricworks[tracking]'")
+    if model is None:
+        _list(connection)
+        return
+    chosen = registry.version_of(connection, model, version) if version else registry.challenger(connection, model)
+    if chosen is None:
+        raise UserError(f"{model} has no challenger (models here: {', '.join(registry.model_names(connection))})")
+    who = {"decided_by": by or getpass.getuser(), "decided_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    if reject:
+        registry.tag(connection, chosen, {"approval": "rejected", **who})
+        click.echo(f"{model} version {chosen.version} is rejected; the champion stays")
+        return
+    if not force:
+        _check(connection, chosen)
+    registry.promote(connection, model, chosen.version)
+    registry.tag(connection, chosen, {"approval": "promoted", **who})
+    click.echo(f"{model} version {chosen.version} is the champion")
+
+
+def _check(connection: "Connection", chosen: "ModelVersion") -> None:
+    """See that what was measured of a version speaks for promoting it now.
+
+    Raises:
+        UserError: it does not.
+    """
+    from rubricworks.stages.challenge import APPROVAL, CHALLENGED, WAITING
+    from rubricworks.tracking import registry
+
+    label = f"{chosen.name} version {chosen.version}"
+    standing, against = chosen.tags.get(APPROVAL), chosen.tags.get(CHALLENGED)
+    if standing != WAITING:
+        said = f"{standing or 'no challenger'}: {chosen.tags.get('gate') or 'it was never held against a gate'}"
+        raise UserError(f"{label} does not wait for approval ({said}); --force promotes it")
+    champion = registry.champion(connection, chosen.name)
+    if champion and str(champion.version) != against:
+        raise UserError(
+            f"{label} passed against version {against}, and the champion is version {champion.version} now: retrain, "
+            "or promote it with --force"
+        )
+
+
+def _list(connection: "Connection") -> None:
+    from rubricworks.stages.challenge import APPROVAL
+    from rubricworks.tracking import registry
+
+    names = registry.model_names(connection)
+    for name in names:
+        champion, challenger = registry.champion(connection, name), registry.challenger(connection, name)
+        click.echo(f"{name}: champion {f'version {champion.version}' if champion else '-'}")
+        if challenger:
+            standing, said = challenger.tags.get(APPROVAL, ""), challenger.tags.get("gate", "")
+            click.echo(f"  challenger version {challenger.version}: {standing} ({said})")
+    if not names:
+        click.echo("no models are registered")
