@@ -4,7 +4,6 @@ A view is for people and nothing depends on it: what is missing is said on it, a
 neither the stage nor the run.
 """
 
-import json
 import logging
 import math
 from collections.abc import Callable, Iterator
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from rubricworks.reports.costs import ModelCalls, model_calls
-from rubricworks.reports.formats import MISSING, shortened
 from rubricworks.reports.rendering import render
 from rubricworks.reports.run_folder import read_dead_letters, read_ledger, read_recipe
 from rubricworks.reports.views.parts import FinishedStage, Table, View
@@ -23,9 +21,6 @@ MAX_BYTES = 1_000_000
 """A view that would be larger goes without its cards. The Kubeflow UI reads it whole, and pictures are most of it."""
 _NAMES = {"genrm": "GenRM", "rlvr": "RLVR", "rlr3": "RLR³", "balcaprl": "BalCapRL"}
 """Words of a stage's name as people write them."""
-_BOOKKEEPING = frozenset({"made_from.json", "done.json", "plan.json", "manifest.json", "training.json"})
-_LARGEST_FILE = 100_000
-_MOST_ROWS = 60
 
 
 def show_stage(
@@ -45,15 +40,21 @@ def show_stage(
         logger.warning("%s", problem)
         page = render("view.html", **_frame(stage, View(f"{problem}; the stage itself is done.", "bad")))
     if view:
-        path = Path(view)
+        _write(Path(view), page)
+
+
+def _write(path: Path, page: str) -> None:
+    try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # A response may hold half of a surrogate pair, which UTF-8 cannot write.
         path.write_bytes(page.encode("utf-8", "replace"))
+    except OSError as error:
+        logger.warning("The view could not be written to %s: %s", path, error.strerror or error)
 
 
 def view_of(stage: FinishedStage) -> View:
     """What there is to see of the stage; of one without a view of its own, the files that it wrote."""
-    from rubricworks.reports.views import data, evaluations, training, writings
+    from rubricworks.reports.views import data, evaluations, files, training, writings
 
     views: dict[str, Callable[[FinishedStage], View]] = {
         "prepare": data.samples,
@@ -82,7 +83,7 @@ def view_of(stage: FinishedStage) -> View:
         "rlr3_report": evaluations.reported,
         "balcaprl_report": evaluations.reported,
     }
-    return views.get(stage.name, _by_its_files)(stage)
+    return views.get(stage.name, files.files_view)(stage)
 
 
 def metrics_of(stage: FinishedStage, view: View) -> dict[str, float]:
@@ -157,28 +158,6 @@ def _calls(stage: FinishedStage) -> list[ModelCalls]:
     from rubricworks.llm.spending import SPENDING_FILE, read_spending
 
     return [one for one in model_calls(read_spending(stage.run / SPENDING_FILE)) if one.stage == stage.name]
-
-
-def _by_its_files(stage: FinishedStage) -> View:
-    """The small JSON files that the stage wrote, and as the sentence what they call the outcome."""
-    tables, sentence = [], ""
-    for path in sorted(stage.out.glob("*.json")):
-        if path.name in _BOOKKEEPING or path.stat().st_size > _LARGEST_FILE:
-            continue
-        value = json.loads(path.read_bytes())
-        rows = [(name, shortened(one)) for name, one in _flat(value)]
-        sentence = sentence or next((one for name, one in rows if name == "outcome"), "")
-        tables.append(Table(path.stem.replace("_", " "), ("Name", "Value"), rows[:_MOST_ROWS]))
-    return View(sentence=sentence, tables=tables)
-
-
-def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Every leaf of a JSON value, as `outer.inner`."""
-    if isinstance(value, dict | list):
-        for key, one in value.items() if isinstance(value, dict) else enumerate(value, start=1):
-            yield from _flat(one, f"{name}.{key}" if name else str(key))
-    else:
-        yield name, MISSING if value is None else str(value)
 
 
 def _ledger(stage: FinishedStage) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Views of the stages that train: curves, the alarm, and what the model said at the first and at the last step."""
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -143,7 +144,7 @@ def _groups(stage: FinishedStage, steps: Sequence[Step]) -> list[Card]:
 
 
 def _group(step: int, rows: list[dict[str, Any]], sample: dict[str, Any] | None) -> Card:
-    shown = sorted(rows, key=lambda row: -1.0 if row["reward"] is None else -row["reward"])[:_GROUP_SHOWN]
+    shown = sorted(rows, key=lambda row: math.inf if row["reward"] is None else -row["reward"])[:_GROUP_SHOWN]
     more = len(rows) - len(shown)
     question = [Passage("Question", sample["question"])] if sample and sample["question"] else []
     return Card(
