@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from rubricworks.claims.balcaprl import SETTINGS
 from rubricworks.data.tables import build_table
 from rubricworks.evaluation.caption_summary import CaptionSummary
 from rubricworks.evaluation.summary import Figure
@@ -86,7 +87,14 @@ def write_seed(runs: Path, seed: int = 1, **changed: Mapping[str, float | None])
     for arm in RUNS:
         name = f"seed-{seed}" if arm is None else f"seed-{seed}-{arm}"
         captions = (REMARK, REMARK, PLAIN, REMARK) if arm == "no_pointability" else (PLAIN, PLAIN, PLAIN, REMARK)
-        write_captions(runs / name, arm, seed=seed, policy=changed.get(arm or "own"), captions=captions)
+        write_captions(
+            runs / name,
+            arm,
+            seed=seed,
+            settings=SETTINGS,
+            policy=changed.get(arm or "own"),
+            captions=captions,
+        )
     return runs / f"seed-{seed}"
 
 
