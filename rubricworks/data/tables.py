@@ -133,6 +133,13 @@ def read_rows(uri: str | Path, *, columns: list[str] | None = None) -> Iterator[
             ) from error
 
 
+def read_shard(uri: str | Path, number: int) -> list[dict[str, Any]]:
+    """All rows of one shard of a finished table."""
+    with pq.ParquetFile(shard_paths(uri)[number]) as shard:
+        rows: list[dict[str, Any]] = shard.read().to_pylist()
+        return rows
+
+
 def read_samples(uri: str | Path, *splits: str) -> Iterator[Sample]:
     """The samples of a table: of the splits that are named, or of all."""
     for row in read_rows(uri, columns=list(Sample.model_fields)):

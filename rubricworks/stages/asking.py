@@ -11,6 +11,7 @@ from rubricworks.data.tables import build_table, count_rows, read_rows
 from rubricworks.errors import UserError
 from rubricworks.grading import FailedCall
 from rubricworks.llm import ChatClient, ChatError, Reply
+from rubricworks.stages.fan_out import SharedOut, fan_out_of, part_from_environment
 from rubricworks.stages.job import Job
 from rubricworks.synthesis.prompts import CAPTION_PROMPT_VERSION
 
@@ -40,11 +41,21 @@ def ask_all(
 ) -> Manifest:
     """Build the job's table from what `ask` answers for each item, in order; dead letters stand in a table beside it.
 
+    In a part of a stage that is shared out over pods these are the part's items; the stage itself puts the parts
+    together (`fan_out`).
+
     Args:
         beside: further tables, each in a folder of its name.
     Raises:
         UserError: there were items and not one row came of them.
     """
+
+    tables = (table, "dead_letters", *beside)
+    part = part_from_environment()
+    if part is not None:
+        items, total = part.items(items, total, shard_size), part.size(total, shard_size)
+    plan = fan_out_of(job)
+    shared = SharedOut(job, plan, total, shard_size) if plan and total > shard_size else None
 
     async def make_rows(chunk: list[T]) -> dict[str, list[Row]]:
         answers = await job.calls.together(ask(item) for item in chunk)
@@ -54,6 +65,10 @@ def ask_all(
             **{name: [row for answer in answers for row in answer.beside.get(name, [])] for name in beside},
         }
 
+    async def rows_of_parts(numbers: list[int]) -> dict[str, list[Row]]:
+        assert shared is not None
+        return shared.rows(numbers[0] // shard_size, tables)
+
     async def build() -> Manifest:
         async with AsyncExitStack() as stack:
             for client in clients:
@@ -61,17 +76,22 @@ def ask_all(
             return await build_table(
                 job.out,
                 table,
-                items,
-                make_rows,
+                range(total) if shared else items,
+                rows_of_parts if shared else make_rows,
                 made_by=job.made_by,
                 shard_size=shard_size,
-                also={name: job.out / name for name in ("dead_letters", *beside)},
+                also={name: job.out / name for name in tables[1:]},
                 progress=job.progress(total, "samples").at,
             )
 
+    if shared:
+        shared.make()
     manifest = asyncio.run(build())
+    if shared:
+        shared.forget()
     job.figures.update({table: manifest.rows, "dead_letters": count_rows(job.out / "dead_letters")})
-    if total and not manifest.rows:
+    # Of a part that may be chance: the whole stage is judged.
+    if total and not manifest.rows and part is None:
         job.void()
         raise UserError(f"no {table} came of {total} samples: {_main_reasons(job)}; see {job.out / 'dead_letters'}")
     return manifest

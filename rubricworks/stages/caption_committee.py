@@ -14,6 +14,9 @@ from rubricworks.stages.asking import Answers, Row, ask_all, caption_row, dead_l
 from rubricworks.stages.config import StageConfig
 from rubricworks.stages.job import Job
 
+IN_PARTS = True
+"""Each sample is described without looking at the others, so pods may share them."""
+
 
 class Config(StageConfig):
     teachers: tuple[Endpoint, ...] = Field(min_length=1)

@@ -15,6 +15,7 @@ from typing import Any
 from rubricworks import __version__
 from rubricworks.data.tables import read_manifest
 from rubricworks.errors import UserError
+from rubricworks.kubernetes.work import StageWork
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.stages.calls import StageCalls
 from rubricworks.stages.config import StageConfig, canonical_json, digest_of
@@ -38,6 +39,10 @@ class Job:
     """Stage, code version, digest of the configuration, digests of the inputs."""
     figures: dict[str, Any] = field(default_factory=dict)
     """What the stage wants said of itself in the ledger: rows, rejected, steps."""
+    work: StageWork | None = None
+    """What `launch` was asked for, so that other pods can be asked for it too."""
+    in_parts: bool = False
+    """Whether the stage may be shared out over pods: it says IN_PARTS."""
     calls: StageCalls = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,7 +85,8 @@ def open_job(stage: str, config: StageConfig, run: Path, inputs: dict[str, Path]
     if plan.exists() and json.loads(plan.read_text()) != made_by:
         set_aside(out, run)
     out.mkdir(parents=True, exist_ok=True)
-    write_atomic(plan, canonical_json(made_by).encode())
+    if not plan.exists():
+        write_atomic(plan, canonical_json(made_by).encode())
     return Job(stage=stage, run=run, out=out, inputs=inputs, made_by=made_by)
 
 

@@ -18,14 +18,17 @@ from typing import Any
 
 from rubricworks.environment import fill
 from rubricworks.errors import StoppedAtBudget, UserError
+from rubricworks.kubernetes.work import StageWork
 from rubricworks.llm import telemetry
 from rubricworks.reports.views import FinishedStage, show_stage
 from rubricworks.stages.accelerators import require_accelerators
 from rubricworks.stages.config import StageConfig, own_config
+from rubricworks.stages.elsewhere import train_elsewhere, train_job_of
 from rubricworks.stages.job import HANDED_ON, close_job, is_done, open_job
 from rubricworks.stages.reuse import taken_over
 from rubricworks.stages.workspace import Workspace
 from rubricworks.storage import write_atomic
+from rubricworks.training.processes import agreed, in_turn, is_main
 
 
 def launch(
@@ -50,17 +53,17 @@ def launch(
         handed_on: filled with what the stage hands on by value.
     """
     run = fill(run, "the run's folder")  # a run of a schedule is named by what started it
-    place = Workspace(stage, run, {name: uri for name, uri in inputs.items() if uri})
+    uris = {name: uri for name, uri in inputs.items() if uri}
+    place = Workspace(stage, run, uris)
     folder, paths = place.run, place.inputs
     with _writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     _speak_plainly()
     try:
-        with _writing(folder):
-            place.fetch()
         module = importlib.import_module(f"rubricworks.stages.{stage}")
-        parsed = module.Config.model_validate_json(own_config(stage, config))
-        out = _run_stage(stage, module, parsed, folder, paths)
+        work = StageWork(stage, own_config(stage, config), run, uris)
+        parsed = module.Config.model_validate_json(work.config)
+        out = _run_stage(module, parsed, place, work)
         place.keep()
         if handed_on is not None:
             handed_on.update(json.loads((out / HANDED_ON).read_bytes()))
@@ -72,16 +75,27 @@ def launch(
         raise
 
 
-def _run_stage(stage: str, module: Any, config: StageConfig, run: Path, inputs: dict[str, Path]) -> Path:
-    with _writing(run):
-        job = open_job(stage, config, run, inputs)
+def _run_stage(module: Any, config: StageConfig, place: Workspace, work: StageWork) -> Path:
+    run = place.run
+    with in_turn(), _writing(run):
+        place.fetch()
+        job = open_job(work.stage, config, run, place.inputs)
+    job.work, job.in_parts = work, getattr(module, "IN_PARTS", False)
     if not getattr(module, "EACH_TIME", False):
         if is_done(job):
             print("done in an earlier run", file=sys.stderr, flush=True)
             return job.out
         with _writing(run):
-            if taken_over(job):
+            if agreed(is_main() and taken_over(job)):
                 return job.out
+    if plan := train_job_of(work.stage, module, config):
+        place.keep()
+        train_elsewhere(plan, work)
+        place.fetch()
+        if not is_done(job):
+            raise UserError(f"the TrainJob ended, and {work.stage} is not done; do its nodes see {work.run}?")
+        _forget_error(run, work.stage)
+        return job.out
     # Counted from the start of the process, where the runner tells it.
     start = float(os.environ.get("RUBRICWORKS_STAGE_STARTED") or time.time())
     try:
@@ -90,9 +104,10 @@ def _run_stage(stage: str, module: Any, config: StageConfig, run: Path, inputs: 
         module.run(config, job)
     finally:
         job.calls.close()
-    with _writing(run):
-        close_job(job, time.time() - start)
-    _forget_error(run, stage)
+    if is_main():
+        with _writing(run):
+            close_job(job, time.time() - start)
+        _forget_error(run, work.stage)
     return job.out
 
 

@@ -9,6 +9,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel
@@ -26,6 +27,7 @@ from rubricworks.stages.step_tables import StepTables, scorecard_rows
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import RunLog, stage_run
 from rubricworks.training.config import PolicyConfig
+from rubricworks.training.processes import in_turn, is_main
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -50,7 +52,8 @@ class DeadLetters:
         self._told: set[str] = set()
 
     def add(self, call: FailedCall) -> None:
-        self._rows += grading_dead_letters(self._job, call)
+        if is_main():
+            self._rows += grading_dead_letters(self._job, call)
         if call.error.error_class not in self._told:
             self._told.add(call.error.error_class)
             said = f"the judge failed on {call.sample_id}: {call.error}; such rollouts get no reward"
@@ -89,12 +92,13 @@ def graded_dataset(job: Job, column: str, values: Mapping[str, str]) -> "Dataset
 
     disable_progress_bars()
     source = {"samples": str(job.inputs["samples"]), "column": column, "values": dict(values)}
-    return Dataset.from_generator(
-        _training_rows,
-        # The digests keep a cache of other tables from being taken for this one.
-        gen_kwargs={**source, "made_by": job.made_by["inputs"]},
-        cache_dir=str(job.scratch("dataset")),
-    )
+    with in_turn():
+        return Dataset.from_generator(
+            _training_rows,
+            # The digests keep a cache of other tables from being taken for this one.
+            gen_kwargs={**source, "made_by": job.made_by["inputs"]},
+            cache_dir=str(job.scratch("dataset")),
+        )
 
 
 def train(
@@ -144,8 +148,12 @@ def train_on(
     """
     from rubricworks.training.policy import train_policy
 
-    line = VerdictLine(judges)
+    trained = partial(train_policy, model_dir(job.inputs["model"]), dataset, rewards, job.out, options, **more)
     try:
+        if not is_main():
+            trained()
+            return
+        line = VerdictLine(judges)
         with (
             stage_run(job.run, job.stage) as log,
             StepTables(job, every=options.save_every, graded=said.table) as tables,
@@ -154,19 +162,13 @@ def train_on(
             for name in ("samples", "rubrics", "exams"):
                 if name in job.inputs:
                     log.log_input(name, job.inputs[name], job.made_by["inputs"][name], context="policy training")
-            result = train_policy(
-                model_dir(job.inputs["model"]),
-                dataset,
-                rewards,
-                job.out,
-                options,
+            result = trained(
                 on_step=lambda step: (
                     tables.add(step, said.rows(step), letters.taken()),
                     _log_step(log, step),
                     line.add(said.verdicts()),
                 ),
                 before_checkpoint=tables.commit,
-                **more,
             )
             log.set_tags({"alarm": str(result.alarm or "none")})
     finally:

@@ -30,6 +30,8 @@ from rubricworks.storage import write_atomic
 from rubricworks.tracking import stage_run
 from rubricworks.training.config import PolicyConfig, SftConfig
 
+ON_SEVERAL_NODES = True
+
 
 class Weights(BaseModel):
     """What each reward counts; 0 leaves it out."""

@@ -14,6 +14,8 @@ from rubricworks.stages.policy_training import DeadLetters, train, training_data
 from rubricworks.stages.refresh import RubricRefresh
 from rubricworks.training.config import PolicyConfig
 
+ON_SEVERAL_NODES = True
+
 
 class Refresh(BaseModel):
     """Rubrics written anew during training, from the captions of the policy as it is then."""

@@ -17,6 +17,8 @@ from rubricworks.stages.job import Job
 from rubricworks.stages.policy_training import DeadLetters, train, training_dataset
 from rubricworks.training.config import AlarmConfig, PolicyConfig
 
+ON_SEVERAL_NODES = True
+
 
 class Options(StageConfig, PolicyConfig):
     """How both arms are trained."""

@@ -12,6 +12,8 @@ from rubricworks.stages.job import Job
 from rubricworks.stages.policy_training import DeadLetters, train, training_dataset
 from rubricworks.stages.train_rlr3 import Options, kept_rubrics
 
+ON_SEVERAL_NODES = True
+
 
 class Config(Options):
     pass

@@ -72,6 +72,7 @@ class Workspace:
             shutil.rmtree(self.run / self._stage, ignore_errors=True)
             fetch_files(bucket, self.run, index)
         if _is_follower():
+            write_atomic(note, json.dumps({"attempt": latest_attempt(bucket, self._stage)}).encode())
             return
         attempt = begin_attempt(bucket, self._stage)
         write_atomic(note, json.dumps({"attempt": attempt}).encode())

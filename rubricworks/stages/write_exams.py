@@ -17,6 +17,9 @@ from rubricworks.stages.asking import Answers, ask_all, dead_letter
 from rubricworks.stages.config import StageConfig
 from rubricworks.stages.job import Job
 
+IN_PARTS = True
+"""Each sample's exam is written without looking at the others, so pods may share them."""
+
 
 class Config(StageConfig):
     writer: Endpoint

@@ -71,7 +71,7 @@ class VllmOptions(_Options):
 
     mode: Literal["off", "colocate", "server"] = "off"
     url: str = "http://127.0.0.1:8000"
-    """Of `trl vllm-serve`, for mode server."""
+    """Of `vllm serve`, for mode server; a TrainJob with `rollouts` starts its own (docs/multi-node.md)."""
     gpu_memory: float = Field(0.3, gt=0, lt=1)
     """Share of GPU memory that vLLM takes, for mode colocate."""
     tensor_parallel: int = Field(1, ge=1)

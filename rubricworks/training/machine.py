@@ -30,6 +30,24 @@ def check_vllm(options: VllmOptions) -> None:
         raise UserError(f"vllm.mode is {options.mode}, but there is no GPU here; set vllm.mode to off")
 
 
+def vllm_url(options: VllmOptions) -> str:
+    """Of the server that writes the rollouts: one that was started beside this training comes first."""
+    return os.environ.get("RUBRICWORKS_VLLM_URL") or options.url
+
+
+def check_processes(config: PolicyConfig) -> None:
+    """Raises UserError for what one process does with the policy while the others train on."""
+    several = int(os.environ.get("WORLD_SIZE") or 1) > 1
+    sharded = os.environ.get("ACCELERATE_USE_FSDP", "").lower() in ("1", "true")
+    if several and config.refresh_every:
+        raise UserError(
+            "rubrics are rewritten during training on a single process only; set rubric.refresh_every to 0, or train "
+            "on one"
+        )
+    if sharded and config.probe_every:
+        raise UserError("the held-out probe needs the policy whole; set policy.probe_every to 0, or train without FSDP")
+
+
 def check_sharding(lora: LoraOptions | None) -> None:
     """Raises UserError for adapters under FSDP: they could not be merged into a plain model at the end."""
     if lora is not None and os.environ.get("ACCELERATE_USE_FSDP", "").lower() in ("1", "true"):

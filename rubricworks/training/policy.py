@@ -22,8 +22,16 @@ from rubricworks.training.checkpoints import open_run, run_digest, train_from
 from rubricworks.training.config import PolicyConfig
 from rubricworks.training.generate import Processor, check_reads_images, decode_image, generate_captions, load_model
 from rubricworks.training.lora import save_plain_model, with_adapters
-from rubricworks.training.machine import check_bf16, check_sharding, check_vllm, rows_per_process
+from rubricworks.training.machine import (
+    check_bf16,
+    check_processes,
+    check_sharding,
+    check_vllm,
+    rows_per_process,
+    vllm_url,
+)
 from rubricworks.training.milestones import Milestones
+from rubricworks.training.processes import in_turn
 from rubricworks.training.processing import template_options, text_messages, tokenizer_of
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
 from rubricworks.training.rollouts import Penalty, PolicyTrainer, StepRollouts
@@ -79,6 +87,7 @@ def train_policy(
     check_bf16(config.bf16)
     check_vllm(config.vllm)
     check_sharding(config.lora)
+    check_processes(config)
     per_process = rows_per_process(config)
     rewards = list(reward) if isinstance(reward, Sequence) else [reward]
     if config.reward_weights is not None and len(config.reward_weights) != len(rewards):
@@ -89,7 +98,8 @@ def train_policy(
     dataset = _dataset(samples, config.prompts_per_step, reads)
     keep_freed_memory()
     schedule = config.model_dump(exclude={"save_every", "log_every", "milestone_every", "alarm", "probe_every"})
-    checkpoint = open_run(out_dir, run_digest("policy", str(model_dir), schedule, _digest(dataset)))
+    with in_turn():
+        checkpoint = open_run(out_dir, run_digest("policy", str(model_dir), schedule, _digest(dataset)))
     generate = partial(_generate, config)
     watch = PolicyWatch(config, out_dir / "steps.jsonl", generate, refresh, probe, before_checkpoint)
     watch.restore(0 if checkpoint is None else int(checkpoint.name.removeprefix("checkpoint-")))
@@ -166,7 +176,7 @@ def _trl_config(config: PolicyConfig, out_dir: Path, per_process: int, processor
         activation_checkpointing=config.gradient_checkpointing,
         use_vllm=vllm.mode != "off",
         vllm_mode="server" if vllm.mode == "off" else vllm.mode,
-        vllm_server_base_url=vllm.url if vllm.mode == "server" else None,
+        vllm_server_base_url=vllm_url(vllm) if vllm.mode == "server" else None,
         vllm_gpu_memory_utilization=vllm.gpu_memory,
         vllm_tensor_parallel_size=vllm.tensor_parallel,
         vllm_max_model_length=vllm.max_model_length,

@@ -12,6 +12,7 @@ from transformers import TrainerCallback
 from rubricworks.storage import write_atomic
 from rubricworks.training.alarm import HackingAlarm, StepStats, step_stats
 from rubricworks.training.config import PolicyConfig
+from rubricworks.training.processes import agreed, is_main
 from rubricworks.training.rollouts import StepRollouts
 
 logger = logging.getLogger(__name__)
@@ -69,7 +70,8 @@ class PolicyWatch(TrainerCallback):
             if stats.step <= step:
                 self.history.append(stats)
                 self.alarm.update(stats)
-        write_atomic(self.file, "".join(map(_line, self.history)).encode())
+        if is_main():
+            write_atomic(self.file, "".join(map(_line, self.history)).encode())
 
     def take(self, rollouts: StepRollouts) -> None:
         stats = step_stats(rollouts.step, rollouts.responses, rollouts.tokens, rollouts.rewards, self._held_out)
@@ -91,7 +93,8 @@ class PolicyWatch(TrainerCallback):
             self._held_out = math.nan if score is None else score
 
     def on_step_end(self, args, state, control, **kwargs) -> None:
-        if self.must_stop:
+        # The main process alone is told of the rollouts.
+        if self.config.alarm.stop and agreed(self.must_stop):
             control.should_training_stop = control.should_save = True
         # The trainer's own callback, which decides on checkpoints, stands before those that it is given.
         if control.should_save and self.before_checkpoint:

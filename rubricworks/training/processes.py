@@ -1,0 +1,45 @@
+"""A training on several processes, as torchrun starts them: which one this is, and whose turn it is to write."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+def is_main() -> bool:
+    """Whether this is the one process whose word is the run's: it alone writes tables, logs and the end."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def processes() -> int:
+    return int(os.environ.get("WORLD_SIZE") or 1)
+
+
+@contextmanager
+def in_turn() -> Iterator[None]:
+    """The main process goes first, then the first of each other node, then the rest.
+
+    So what one lays down, those that share its folder find; nodes may share a folder or have one each.
+    """
+    if processes() == 1:
+        yield
+        return
+    from accelerate import PartialState
+
+    state = PartialState()
+    mine = 0 if state.is_main_process else 1 if state.is_local_main_process else 2
+    for _ in range(mine):
+        state.wait_for_everyone()
+    yield
+    for _ in range(mine, 2):
+        state.wait_for_everyone()
+
+
+def agreed(on_main: bool) -> bool:
+    """What the main process says, on all of them."""
+    if processes() == 1:
+        return on_main
+    from accelerate.utils import broadcast_object_list
+
+    said = [on_main]
+    broadcast_object_list(said)
+    return bool(said[0])
