@@ -160,7 +160,9 @@ def test_claims_of_balcaprl_run_every_arm_of_every_seed_once(tell, place):
     assert line.split() == ["holds", "improves-dc", "+0.100", "+0.100", "to", "+0.100", "above", "0"]
     report = ClaimsReport.model_validate_json((runs / "claims.json").read_bytes())
     assert (report.paper, report.seeds) == ("BalCapRL", (1, 2))
-    assert [line.partition(":")[0] for line in report.changed] == ["policy.steps"]
+    assert [line.partition(":")[0] for line in report.changed] == [
+        *("data.held_out", "policy.steps", "warm_up.sft.steps"),
+    ]
     assert len(report.findings) == 34
     for written in ("claims.md", "claims.html"):
         assert "forgets another task" in (runs / written).read_text()
