@@ -132,9 +132,10 @@ def test_rights_are_few_named_and_of_one_namespace(case: str) -> None:
 
 def test_only_the_account_of_pipelines_has_rights_and_a_token() -> None:
     objects = rendered(PRODUCTION)
-    accounts = {
-        item["metadata"]["name"]: item["automountServiceAccountToken"] for item in of_kind(objects, "ServiceAccount")
-    }
+    accounts = of_kind(objects, "ServiceAccount")
+    with_token = [item["metadata"]["name"] for item in accounts if item["automountServiceAccountToken"]]
+    assert with_token == ["rubricworks-pipelines"]
+    assert len(accounts) == 5
     assert [item["subjects"][0]["name"] for item in of_kind(objects, "RoleBinding")] == ["rubricworks-pipelines"]
 
 

@@ -46,7 +46,7 @@ def test_a_key_that_does_not_exist_is_refused_by_name(path: str, value: Any, nam
 
 
 def test_no_section_takes_keys_that_it_does_not_know() -> None:
-    """Every object of the defaults, with one key more. Maps of labels are free, and so are names of pools and models."""
+    """Every object of the defaults, with one key more. Labels are free, and so are names of pools and models."""
     free = {"labels", "annotations", "podAnnotations", "nodeSelector", "affinity", "matchLabels", "pools", "models"}
 
     def sections(values: Mapping[str, Any], path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
