@@ -6,7 +6,7 @@ RUN := $(VENV)/bin/python -m
 export OMP_WAIT_POLICY := PASSIVE
 export GOMP_SPINCOUNT := 0
 
-.PHONY: demo test test-fast test-cluster conformance lint smoke bench bench-start bench-reward bench-grading bench-attacks bench-verifiers coverage claims clean help
+.PHONY: demo test test-fast test-cluster conformance lint smoke bench bench-start bench-reward bench-grading bench-attacks bench-verifiers coverage claims images locks clean help
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -72,6 +72,13 @@ coverage: $(VENV)/installed  ## The table of coverage, guards and refresh in doc
 claims: $(VENV)/installed  ## Which of each paper's claims hold in the scene world, over five seeds (an hour and a half)
 	$(RUN) rubricworks.cli claims rlr3
 	$(RUN) rubricworks.cli claims balcaprl
+
+images:  ## The container images, with docker or podman: cpu, trainer, vllm, api (docs/images.md)
+	docker/build.sh
+
+locks: $(VENV)/installed  ## What the images install, locked anew from pyproject.toml and constraints.txt
+	$(RUN) pip install --quiet --disable-pip-version-check uv==0.13.8
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" docker/lock.sh
 
 clean:  ## Remove the environment and caches; runs/ stays
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""The container images that components run in, built in `docker/`. Locally a stage runs in the caller's Python."""
+"""The container images that components run in, built by `make images`. Locally a stage runs in the caller's Python."""
 
 from rubricworks import __version__
 
@@ -10,3 +10,6 @@ TRAINER = f"rubricworks/trainer:{__version__}"
 
 VLLM = f"rubricworks/vllm:{__version__}"
 """Servers of judges, teachers and rollouts, made by what runs on several pods."""
+
+API = f"rubricworks/api:{__version__}"
+"""The HTTP service."""

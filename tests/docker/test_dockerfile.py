@@ -1,0 +1,100 @@
+"""What the Dockerfile promises, as far as it can be told without building: hadolint, and the rules here."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from locks import IMAGES, ROOT, locked
+
+from rubricworks.components import images
+
+DOCKERFILE = (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8")
+
+
+def stages() -> dict[str, list[str]]:
+    """Stage → its instructions, those of the stages that it begins with first."""
+    found: dict[str, list[str]] = {}
+    for block in re.split(r"^(?=FROM )", DOCKERFILE, flags=re.MULTILINE)[1:]:
+        lines = re.sub(r"\\\n", " ", re.sub(r"^#.*\n", "", block, flags=re.MULTILINE)).strip().splitlines()
+        base, name = re.fullmatch(r"FROM (\S+) AS (\S+)", lines[0]).groups()
+        found[name] = [*found.get(base, []), *(line for line in lines[1:] if line)]
+    return found
+
+
+def test_hadolint_has_nothing_to_say():
+    tool = Path(sys.executable).parent / "hadolint"
+    said = subprocess.run([tool, ROOT / "docker" / "Dockerfile"], capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stdout + said.stderr) == (0, "")
+
+
+def test_there_is_a_stage_for_every_image_that_a_recipe_names():
+    names = {value.partition(":")[0] for name, value in vars(images).items() if name.isupper()}
+    assert names == {f"rubricworks/{image}" for image in IMAGES}
+    assert names <= {f"rubricworks/{stage}" for stage in stages()}
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_an_image_ends_as_a_numbered_user_that_is_not_root(image):
+    (*_, last) = [line for line in stages()[image] if line.startswith("USER ")]
+    assert re.fullmatch(r"USER [1-9]\d*:[1-9]\d*", last), "a kubelet can only check a number"
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_an_image_says_where_its_list_of_packages_is(image):
+    assert any('rubricworks.sbom="/usr/share/sbom/' in line for line in stages()[image] if line.startswith("LABEL"))
+
+
+@pytest.mark.parametrize("image", ["api", "vllm"])
+def test_servers_have_a_health_check(image):
+    assert any(line.startswith("HEALTHCHECK ") and "CMD [" in line for line in stages()[image])
+
+
+def test_only_the_image_that_compiles_kernels_has_a_compiler():
+    having = {image for image in IMAGES if any(re.search(r"\bgcc\b", line) for line in stages()[image])}
+    assert having == {"vllm"}
+    assert "nvidia-cuda-nvcc" not in locked("trainer")
+
+
+def test_pip_takes_nothing_without_a_hash():
+    fetching = [
+        line for line in re.sub(r"\\\n", " ", DOCKERFILE).splitlines() if re.search(r"pip (install|wheel)", line)
+    ]
+    assert fetching
+    for part in re.findall(r"-m pip .*?(?= && |$)", "\n".join(fetching), flags=re.MULTILINE):
+        if re.search(r" (install|wheel) ", part):
+            assert "--require-hashes" in part or "--no-index" in part, part
+
+
+def test_no_image_shows_every_gpu_of_its_node():
+    assert "NVIDIA_VISIBLE_DEVICES" not in " ".join(line for lines in stages().values() for line in lines)
+
+
+@pytest.mark.parametrize("arguments", [["everything"], ["cpu", "gpu"]])
+def test_an_image_that_is_not_there_is_refused_before_anything_is_built(arguments):
+    done = subprocess.run(
+        [ROOT / "docker" / "build.sh", *arguments],
+        capture_output=True,
+        text=True,
+        env={"ENGINE": "true", "PATH": "/usr/bin:/bin"},
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: there is no image '{arguments[-1]}'; there are cpu, trainer, vllm, api")
+
+
+def test_without_an_engine_the_script_says_so(tmp_path):
+    for tool in ("sed", "git", "dirname"):
+        (tmp_path / tool).symlink_to(f"/usr/bin/{tool}")
+    done = subprocess.run(
+        ["/bin/sh", ROOT / "docker" / "build.sh"],
+        capture_output=True,
+        text=True,
+        env={"PATH": str(tmp_path)},
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: no container engine answers; start docker, or install podman\n",
+    )
