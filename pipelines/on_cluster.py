@@ -18,8 +18,13 @@ from rubricworks.components.outcome import outcome
 from rubricworks.components.preflight import preflight
 from rubricworks.pipelines.placement import place, stage_of
 from rubricworks.recipe import ClusterConfig
-from rubricworks.recipe.cluster import BESIDE_THE_STAGES, CHECK_ACCELERATORS, is_training
+from rubricworks.recipe.cluster import BESIDE_THE_STAGES, CHECK_ACCELERATORS
 
+_DATA_STAGES = frozenset({
+    "prepare", "prepare_questions", "open_questions", "caption_committee", "caption_student", "synthesize_rubrics",
+    "recap", "write_exams", "write_checklists", "offline_filter", "genrm_data",
+})  # fmt: skip
+"""What they make follows from their inputs alone: Kubeflow may pass over them. The others train, measure or decide."""
 _EXPLAINED = """
         preflight_config: JSON of what is checked before the first stage.
         outcome_config: JSON of how the run's end is told.
@@ -54,7 +59,7 @@ def on_cluster(pipeline: GraphComponent, cluster: ClusterConfig) -> GraphCompone
             if cluster.check_pools:
                 _check_pools(made, first, run, cluster)
         for task in made:
-            place(task, cluster, cluster.placement(stage_of(task)), cached=not is_training(stage_of(task)))
+            place(task, cluster, cluster.placement(stage_of(task)), cached=stage_of(task) in _DATA_STAGES)
         for task in (first, last):
             place(task, cluster, cluster.placement(stage_of(task)), cached=False)
 

@@ -149,7 +149,7 @@ class StagePlacement(BaseModel):
     retries: int | None = Field(default=None, ge=0, le=20)
     """Further attempts, each from where the one before it was ended; 2 by default."""
     cache: bool | None = None
-    """Whether Kubeflow may pass over the stage when it ran with the same inputs; by default unless it trains."""
+    """Whether Kubeflow may pass over the stage when it ran with the same inputs; by default if it makes data."""
     env: dict[Variable, str] = {}
     secrets: FromKeys = {}
     config_maps: FromKeys = {}
