@@ -1,0 +1,199 @@
+"""Rubric rewards for verl: a reward manager that grades each response as `adapters.trl.RubricReward` does.
+
+verl is told where it is, and it is told the judges:
+
+    reward.reward_manager.source=importlib
+    reward.reward_manager.name=RubricRewardManager
+    reward.reward_manager.module.path=pkg://rubricworks.adapters.verl
+    '+reward.reward_kwargs.rubricworks={judges: [{url: "http://judge:8000/v1", model: judge}], exposure: image}'
+
+A row's rubric is its `reward_model.ground_truth` (JSON or a mapping), or the column that `rubric_key` names in
+`extra_info`; `sample_id` and `question` are taken from `extra_info`. With `exposure: image` the judge is shown the
+image of the prompt. verl cannot leave a response out of its group, so one that could not be judged is judged again, and
+then stops the training, unless `unjudged` says what it shall earn. A reward of a whole group (RLR³'s) has no place
+here: verl asks for one response at a time. Written against verl 0.9.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from rubricworks.adapters.rows import image_bytes
+from rubricworks.adapters.trl import RubricReward
+from rubricworks.errors import UserError
+from rubricworks.grading import CallPer, Combine, Exposure, Grader
+from rubricworks.llm import ChatClient, Endpoint
+
+try:
+    from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
+except ImportError as error:
+    _MISSING: ImportError | None = error
+    RewardManagerBase = object
+else:
+    _MISSING = None
+
+_IMAGE_KEYS = ("images", "image")
+
+
+class VerlOptions(BaseModel):
+    """`reward.reward_kwargs.rubricworks` of verl's configuration."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    judges: tuple[Endpoint, ...] = Field(min_length=1)
+    exposure: Exposure = "text"
+    """What of the sample a judge sees."""
+    call_per: CallPer = "response"
+    combine: Combine = "majority"
+    rubric_key: str | None = None
+    """Name in `extra_info`; None = `reward_model.ground_truth`."""
+    cache: Path | None = None
+    """File in which the judges' answers are kept, on a disk that the reward workers of a node share."""
+    tries: int = Field(default=3, ge=1)
+    """Of a response that could not be judged; each call is tried again by itself, too."""
+    pause: float = Field(default=10.0, ge=0)
+    """Seconds before the next try."""
+    unjudged: float | None = None
+    """What a response earns that could not be judged in the end; None stops the training."""
+
+
+class RubricRewardManager(RewardManagerBase):
+    """What verl asks for the reward of a response, in each of its reward workers."""
+
+    def __init__(
+        self,
+        config: Any,
+        tokenizer: Any,
+        compute_score: Any = None,
+        reward_router_address: str | None = None,
+        reward_model_tokenizer: Any = None,
+    ) -> None:
+        """
+        Args:
+            config: verl's; the rest is verl's way of calling, and is not used but for the tokenizer.
+        Raises:
+            UserError: verl is not installed, or the options are not such.
+        """
+        if _MISSING is not None:
+            raise UserError(
+                f"verl cannot be imported ({_MISSING}); install it in an environment of its own (pip install verl), "
+                "with rubricworks beside it"
+            ) from _MISSING
+        super().__init__(config=config, tokenizer=tokenizer, compute_score=compute_score)
+        self.options = verl_options(config)
+        clients = [ChatClient(judge, cache=self.options.cache, purpose="judge") for judge in self.options.judges]
+        self.reward = RubricReward(
+            Grader(
+                clients,
+                exposure=self.options.exposure,
+                call_per=self.options.call_per,
+                combine=self.options.combine,
+            )
+        )
+
+    async def run_single(self, data: Any) -> dict[str, Any]:
+        """The reward of the last row; verl gives one response at a time, or the turns of one.
+
+        Raises:
+            UserError: the row lacks what is graded, or could not be judged.
+        """
+        row = data[-1:][0]
+        extra = dict(row.non_tensor_batch.get("extra_info") or {})
+        name = str(extra.get("sample_id") or extra.get("index") or row.non_tensor_batch.get("uid") or "row")
+        response = await asyncio.get_running_loop().run_in_executor(None, self._text, row)
+        prompt = row.non_tensor_batch.get("raw_prompt")
+        messages = [] if prompt is None else list(prompt)
+        columns: dict[str, Any] = {
+            "rubric": [self._rubric(row, extra, name)],
+            "sample_id": [name],
+            "question": [extra.get("question")],
+        }
+        if self.options.exposure == "image":
+            columns["image"] = [_image(row, messages, extra, name)]
+        for left in reversed(range(self.options.tries)):
+            (reward,) = await self.reward([messages], [response], **columns)
+            if reward is not None:
+                return _scored(reward, judged=True)
+            if left:
+                await asyncio.sleep(self.options.pause)
+        if self.options.unjudged is None:
+            raise UserError(
+                f"sample {name}: the response could not be judged in {self.options.tries} tries; check the judge and "
+                "go on from verl's last checkpoint, or set reward_kwargs.rubricworks.unjudged to what such a one earns"
+            )
+        return _scored(self.options.unjudged, judged=False)
+
+    def _text(self, row: Any) -> str:
+        ids = row.batch["responses"]
+        length = int(row.batch["attention_mask"][-ids.shape[-1] :].sum())
+        return str(self.tokenizer.decode(ids[:length], skip_special_tokens=True))
+
+    def _rubric(self, row: Any, extra: Mapping[str, Any], name: str) -> Any:
+        key = self.options.rubric_key
+        found = extra.get(key) if key else (row.non_tensor_batch.get("reward_model") or {}).get("ground_truth")
+        if found is None:
+            where = f"extra_info.{key}" if key else "reward_model.ground_truth"
+            raise UserError(f"sample {name}: no rubric in {where}; put its JSON there, or set rubric_key")
+        return found if isinstance(found, str) else json.loads(json.dumps(found, default=_plain))
+
+
+def verl_options(config: Any) -> VerlOptions:
+    """What verl's configuration says for us.
+
+    Raises:
+        UserError: it says nothing, or something that cannot be.
+    """
+    said = (config.reward.get("reward_kwargs") or {}).get("rubricworks")
+    if not said:
+        raise UserError("verl's configuration has no reward.reward_kwargs.rubricworks; give it at least the judges")
+    try:
+        return VerlOptions.model_validate(_plain(said))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UserError(f"reward.reward_kwargs.rubricworks.{where}: {first['msg']}") from None
+
+
+def _scored(reward: float, *, judged: bool) -> dict[str, Any]:
+    """Every row has the same keys: verl makes a column of each."""
+    return {"reward_score": reward, "reward_extra_info": {"score": reward, "judged": float(judged)}}
+
+
+def _image(row: Any, messages: Sequence[Mapping[str, Any]], extra: Mapping[str, Any], name: str) -> bytes:
+    """The first image of the prompt, as verl's dataset puts it there; else of the row's own columns."""
+    for message in messages:
+        content = message["content"]
+        for part in content if not isinstance(content, str) else ():
+            if part.get("type") == "image":
+                return _read(part.get("image", part.get("bytes")), name)
+    for place in (row.non_tensor_batch.get("multi_modal_data") or {}, extra):
+        for key in _IMAGE_KEYS:
+            if place.get(key) is not None:
+                return _read(place[key], name)
+    raise UserError(f"sample {name}: the judge is to see the image, and neither the prompt nor extra_info holds one")
+
+
+def _read(pixels: Any, name: str) -> bytes:
+    if isinstance(pixels, list | tuple) and pixels:
+        pixels = pixels[0]
+    if isinstance(pixels, str):
+        try:
+            return Path(pixels.removeprefix("file://")).read_bytes()
+        except OSError as error:
+            raise UserError(f"sample {name}: the image {pixels} cannot be read ({error.strerror})") from None
+    return image_bytes(pixels, name)
+
+
+def _plain(value: Any) -> Any:
+    """Of OmegaConf's and numpy's containers, those of Python."""
+    if isinstance(value, Mapping) or hasattr(value, "items"):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
+        return value
+    return [_plain(item) for item in value]
