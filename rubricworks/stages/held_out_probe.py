@@ -25,7 +25,7 @@ class HeldOutProbe:
         self.client = job.client(endpoint, "probe")
         self.samples = list(islice(read_samples(job.inputs["samples"], "held_out"), count))
         self.seed = seed
-        self._base_file = job.scratch("probe") / "base.json"
+        self._base_file = job.out / "probe" / "base.json"
 
     def __call__(self, step: int, generate: "Generate") -> float | None:
         """The win rate over the base; None where the judge failed on every sample."""
