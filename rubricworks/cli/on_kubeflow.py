@@ -11,10 +11,8 @@ import click
 
 from rubricworks.errors import UserError
 from rubricworks.recipe import ClusterConfig, Recipe
-from rubricworks.recipe.cluster_run import beside_the_stages
 from rubricworks.recipe.kubeflow import KubeflowConfig
 from rubricworks.recipe_file import load_recipe, recipe_path
-from rubricworks.stages.config import canonical_json
 
 if TYPE_CHECKING:
     from rubricworks.pipelines.kubeflow import Kubeflow
@@ -82,8 +80,7 @@ def arguments_of(recipe: Recipe, cluster: ClusterConfig, run_id: str) -> dict[st
     """What the recipe's pipeline is started with on its cluster."""
     from rubricworks.pipelines.arguments import pipeline_arguments
 
-    beside = {task: canonical_json(config) for task, config in beside_the_stages(recipe).items()}
-    return pipeline_arguments(cluster.run_uri(run_id), {**recipe.stage_json(), **beside})
+    return pipeline_arguments(cluster.run_uri(run_id), recipe.cluster_json())
 
 
 def run_on_kubeflow(
