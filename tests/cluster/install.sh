@@ -15,3 +15,8 @@ debian ceph ceph-common
 debian ceph-mon ceph-mon
 debian ceph-osd ceph-osd
 debian radosgw radosgw
+
+# Images are built and run without a registry (test_images).
+debian podman podman
+debian runc runc
+debian debootstrap debootstrap

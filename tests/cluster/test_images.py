@@ -1,0 +1,129 @@
+"""The API's image, built and run with podman as a restricted pod runs it.
+
+RUBRICWORKS_TEST_IMAGES=cpu also builds the image of the CPU stages (three minutes more).
+"""
+
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from debian_base import RESTRICTED, build, make_base, missing, podman
+from object_store import free_port
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parents[2]
+TOKEN = "t0ken-of-the-images-0123456789"
+SBOM = "/usr/share/sbom/rubricworks.cdx.json"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Builds an image, and tells its name."""
+    if why := missing():
+        pytest.skip(why)
+    make_base(tmp_path_factory.mktemp("debian") / "root")
+    return lambda image: build(ROOT / "docker" / "build.sh", image, "test")
+
+
+@pytest.fixture(scope="module")
+def api(built):
+    return built("api")
+
+
+@pytest.fixture(scope="module")
+def cpu(built):
+    if "cpu" not in os.environ.get("RUBRICWORKS_TEST_IMAGES", ""):
+        pytest.skip("three minutes more; set RUBRICWORKS_TEST_IMAGES=cpu")
+    return built("cpu")
+
+
+def inside(image: str, program: str, *options: str) -> str:
+    """What a shell program says in a fresh, restricted container."""
+    return podman("run", "--rm", "--no-healthcheck", *RESTRICTED, *options, image, "sh", "-c", program).stdout
+
+
+def packages_of_lock(image: str) -> set[str]:
+    lines = (ROOT / "docker" / f"requirements-{image}.txt").read_text(encoding="utf-8").splitlines()
+    return {line.split("==")[0].partition("[")[0] for line in lines if "==" in line and not line.startswith(" ")}
+
+
+def check_contents(image: str, lock: str) -> None:
+    """Nobody's root, no compiler, nothing setuid, nothing but the lock and the wheel."""
+    assert inside(image, "id -u; id -g; pwd").split() == ["10001", "10001", "/workspace"]
+    tools = "gcc cc g++ clang ld make nvcc pip uv cyclonedx-py"
+    assert inside(image, f"for tool in {tools}; do command -v $tool || true; done") == ""
+    assert inside(image, "find / -xdev -perm /6000 -type f 2>/dev/null || true") == ""
+    listed = {part["name"].lower().replace("_", "-") for part in json.loads(inside(image, f"cat {SBOM}"))["components"]}
+    assert listed == packages_of_lock(lock) | {"rubricworks"}
+    assert "nothing" in inside(image, "touch /opt/x /workspace/x /etc/x 2>/dev/null || echo nothing can be written")
+
+
+def test_image_of_the_api_holds_what_its_lock_names_and_no_more(api):
+    check_contents(api, "api")
+
+
+def test_image_of_the_cpu_stages_holds_what_its_lock_names_and_runs_a_component(cpu):
+    check_contents(cpu, "cpu")
+    program = "from rubricworks.components.prepare.component import prepare; import rubricworks.stages.prepare"
+    assert inside(cpu, f"python3 -c '{program}' && rubricworks recipes list").count("quickstart") == 1
+
+
+def test_image_says_who_runs_it_and_how_to_tell_its_health(api):
+    (found,) = json.loads(podman("image", "inspect", api).stdout)
+    assert found["Config"]["User"] == "10001:10001"
+    assert found["Config"]["Labels"]["rubricworks.sbom"] == SBOM
+    assert found["Config"]["Labels"]["org.opencontainers.image.version"] == "0.1.0"
+    assert "/healthz" in " ".join(found["Healthcheck"]["Test"])
+
+
+def test_image_of_the_api_refuses_to_start_without_a_token(api):
+    done = podman("run", "--rm", "--no-healthcheck", *RESTRICTED, api, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("error: --host 0.0.0.0 can be reached from other machines")
+
+
+def test_image_of_the_api_serves_in_a_restricted_container_and_stops_when_told(api):
+    port = free_port()
+    settings = {"API_TOKEN": TOKEN, "DATABASE_URL": "sqlite:////tmp/platform.db", "STORAGE": "file:///tmp/runs"}
+    environment = [f"--env=RUBRICWORKS_{name}={value}" for name, value in settings.items()]
+    command = ("rubricworks", "api", "serve", "--host", "0.0.0.0", "--port", str(port))
+    started = podman("run", "--detach", "--no-healthcheck", *RESTRICTED, *environment, api, *command).stdout.strip()
+    try:
+        assert wait_for(f"http://127.0.0.1:{port}/readyz") == {
+            "status": "ready",
+            "checks": {"database": {"status": "ok"}, "storage": {"status": "ok"}},
+        }
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            answer(f"http://127.0.0.1:{port}/version")
+        (found,) = json.loads(podman("image", "inspect", api).stdout)
+        health = [part.replace(":8080", f":{port}") for part in found["Healthcheck"]["Test"][1:]]
+        assert podman("exec", started, *health, check=False).returncode == 0
+        assert podman("exec", started, *[part.replace("/healthz", "/gone") for part in health], check=False).returncode
+        said = podman("stop", "--time=25", started).stderr
+        assert "SIGKILL" not in said
+        logs = podman("logs", started)
+        assert "Application shutdown complete" in logs.stdout + logs.stderr
+        assert TOKEN not in logs.stdout + logs.stderr
+    finally:
+        podman("rm", "--force", started, check=False)
+
+
+def answer(url: str) -> object:
+    with urllib.request.urlopen(url, timeout=5) as response:
+        return json.load(response)
+
+
+def wait_for(url: str) -> object:
+    """The answer of a server that is starting."""
+    until = time.monotonic() + 60
+    while True:
+        try:
+            return answer(url)
+        except (urllib.error.URLError, ConnectionError):
+            assert time.monotonic() < until, f"{url} does not answer"
+            time.sleep(0.2)
