@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from rubricworks.errors import UserError
 from rubricworks.pipelines.kubeflow import Kubeflow
 from rubricworks.pipelines.versions import PipelineVersion
+from rubricworks.recipe import RECIPES
 
 GOING = frozenset({"PENDING", "RUNNING", "CANCELING", "PAUSED"})
 ENDED_BADLY = frozenset({"FAILED", "CANCELED"})
@@ -177,7 +178,7 @@ def _run(kubeflow: Kubeflow, told: Any) -> RemoteRun:
         name=told.display_name or told.run_id,
         state=told.state or "PENDING",
         uri=str(parameters.get("run") or "").replace("${KUBEFLOW_RUN_ID}", told.run_id),
-        pipeline=str(recipe_of(parameters).get("pipeline") or ""),
+        pipeline=_pipeline(parameters),
         created=told.created_at,
         ended=_time(told.finished_at),
         schedule=told.recurring_run_id or "",
@@ -187,13 +188,13 @@ def _run(kubeflow: Kubeflow, told: Any) -> RemoteRun:
     )
 
 
-def recipe_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The recipe that a run's first task was given; empty for another's run."""
+def _pipeline(parameters: Mapping[str, Any]) -> str:
+    """Of the recipe that the run's first task was given; nothing of another's run."""
     try:
-        said = yaml.safe_load(json.loads(parameters["preflight_config"])["recipe"])
-    except (KeyError, TypeError, ValueError, yaml.YAMLError):
-        return {}
-    return said if isinstance(said, dict) else {}
+        recipe = yaml.safe_load(json.loads(parameters["preflight_config"])["recipe"])
+        return str(recipe.get("pipeline", next(iter(RECIPES))))
+    except (KeyError, TypeError, ValueError, AttributeError, yaml.YAMLError):
+        return ""
 
 
 def _stages(details: list[Any]) -> list[StageState]:

@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict
 
 from rubricworks.pipelines.run_store import RunStore, StoredFile
+from rubricworks.recipe import RECIPES
 from rubricworks.reports.costs import REPORTS
 from rubricworks.stages.job import DONE
 
@@ -83,7 +84,7 @@ def record_of(store: RunStore, name: str) -> RunRecord | None:
         uri=f"{store.uri}/{name}",
         state=state,
         recipe=str(recipe.get("name") or ""),
-        pipeline=str(recipe.get("pipeline") or "rubicap"),
+        pipeline=str(recipe.get("pipeline") or next(iter(RECIPES))),
         began=min(times),
         changed=max(times),
         bytes=sum(file.size for file in files.values()),

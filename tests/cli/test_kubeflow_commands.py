@@ -1,0 +1,155 @@
+import json
+
+import pytest
+import yaml
+from kubeflow_api import FakeKubeflow
+
+from rubricworks.recipe_file import recipe_path
+
+CLUSTER = {
+    "storage": "s3://runs/captions",
+    "service_account": "trainer",
+    "pools": {"cpu": {}, "h100": {"accelerator": "nvidia.com/gpu"}},
+    "stages": {"default": {"pool": "cpu"}, "train_policy": {"pool": "h100", "accelerators": 1}},
+}
+
+
+@pytest.fixture
+def fake(monkeypatch, tmp_path):
+    monkeypatch.setenv("KF_PIPELINES_SA_TOKEN_PATH", str(tmp_path / "no-token"))
+    with FakeKubeflow(version="2.17.0") as fake:
+        monkeypatch.setenv("RUBRICWORKS_KUBEFLOW", fake.url)
+        yield fake
+
+
+@pytest.fixture
+def recipe(tell, tmp_path):
+    """A recipe that runs on a cluster; returns its file."""
+    path = tmp_path / "ours.yaml"
+    data = yaml.safe_load(recipe_path("rubicap").read_text())
+    path.write_text(yaml.safe_dump({**data, "name": "ours", "cluster": CLUSTER}))
+    return path
+
+
+def test_a_recipe_is_pushed_once_and_run(tell, fake, recipe):
+    pushed = tell("pipelines", "push", recipe)
+    assert pushed.code == 0, pushed.err
+    version = fake.only("versions")
+    assert pushed.out.strip() == version["name"]
+    assert version["name"].startswith("rubicap-")
+    assert "Kubeflow Pipelines 2.17.0 at" in pushed.err
+
+    ran = tell("run", recipe, "--on", "kubeflow", "--run", "monday", "--set", "seed=7")
+    assert ran.code == 0, ran.err
+    assert "there already" in ran.err
+    assert len(fake.kept["versions"]) == 1
+    told = fake.only("runs")
+    assert ran.out == f"run monday of s3://runs/captions/monday\n{fake.url}/#/runs/details/{told['run_id']}\n"
+    assert told["service_account"] == "trainer"
+    arguments = told["runtime_config"]["parameters"]
+    assert arguments["run"] == "s3://runs/captions/monday"
+    assert json.loads(arguments["train_policy_config"])["seed"] == 7
+    assert yaml.safe_load(json.loads(arguments["preflight_config"])["recipe"])["name"] == "ours"
+
+
+def test_a_run_of_a_name_that_is_there_is_refused(tell, fake, recipe):
+    tell("run", recipe, "--on", "kubeflow", "--run", "monday")
+    again = tell("run", recipe, "--on", "kubeflow", "--run", "monday")
+    assert again.code == 2
+    assert "run monday is going at" in again.err
+    assert "rubricworks runs retry monday" in again.err
+    assert len(fake.kept["runs"]) == 1
+
+
+def test_runs_are_listed_shown_stopped_and_retried(tell, fake, recipe):
+    tell("run", recipe, "--on", "kubeflow", "--run", "monday")
+    run_id = fake.only("runs")["run_id"]
+    listed = tell("runs", "list", "--on", "kubeflow").out.splitlines()
+    assert listed[0].split() == ["run", "state", "pipeline", "began", "last", "change"]
+    assert listed[1].split()[:3] == ["monday", "pending", "rubicap"]
+    assert "run monday is canceling" in tell("runs", "stop", "monday").out
+    fake.end(run_id, "CANCELED", {"prepare": "SUCCEEDED", "train-policy": "CANCELED"})
+    shown = tell("runs", "show", "monday", "--on", "kubeflow").out
+    assert "monday: canceled" in shown
+    assert "s3://runs/captions/monday" in shown
+    assert [line.split()[:2] for line in shown.splitlines()[3:]] == [
+        ["prepare", "succeeded"],
+        ["train_policy", "canceled"],
+    ]
+    assert "run monday is running" in tell("runs", "retry", "monday").out
+    assert tell("runs", "show", "sunday", "--on", "kubeflow").code == 2
+
+
+def test_a_run_is_waited_for_and_its_end_is_the_commands(tell, fake, recipe, monkeypatch):
+    ends = iter(["RUNNING", "FAILED"])
+
+    def goes_on(method, path):
+        if method == "GET" and "/runs/" in path:
+            fake.end(path.rsplit("/", 1)[1], next(ends), {"prepare": "SUCCEEDED"})
+
+    fake.answer_instead = goes_on
+    monkeypatch.setattr("rubricworks.cli.on_kubeflow._LOOK_EVERY_S", 0)
+    ended = tell("run", recipe, "--on", "kubeflow", "--wait", "--run", "monday")
+    assert ended.code == 1
+    assert "monday: failed" in ended.out
+    assert ended.err.count("prepare | succeeded") == 1
+
+
+def test_a_schedule_is_made_listed_paused_and_deleted(tell, fake, recipe):
+    made = tell("schedules", "create", recipe, "--cron", "0 3 * * 1", "--paused")
+    assert made.out == "schedule ours: 0 3 * * 1, paused\n", made.err
+    told = fake.only("recurringruns")
+    assert told["runtime_config"]["parameters"]["run"] == "s3://runs/captions/ours-${KUBEFLOW_RUN_ID}"
+    assert (told["max_concurrency"], told["no_catchup"]) == ("1", True)
+    assert "ours  0 3 * * 1        paused" in tell("schedules", "list").out
+    assert tell("schedules", "resume", "ours").out == "schedule ours is on\n"
+    assert tell("schedules", "pause", "ours", "--cluster", recipe).out == "schedule ours is paused\n"
+    assert tell("schedules", "delete", "ours").code == 0
+    assert tell("schedules", "list").out == ""
+    assert fake.kept["recurringruns"] == {}
+
+
+def test_a_cron_with_six_fields_is_refused_before_anything_is_asked(tell, fake, recipe):
+    told = tell("schedules", "create", recipe, "--cron", "0 0 3 * * 1")
+    assert told.code == 2
+    assert told.err.startswith("error: cron '0 0 3 * * 1' has six fields; give five, minute first")
+    assert fake.asked == []
+
+
+def test_a_version_that_exists_with_other_content_is_refused(tell, fake, recipe):
+    assert tell("pipelines", "push", recipe, "--version", "release-1").code == 0
+    told = tell("pipelines", "push", recipe, "--version", "release-1", "--set", "cluster.queue=team-b")
+    assert told.code == 2
+    assert "version release-1 of pipeline rubicap is at" in told.err
+    assert "with other content; give this one another name with --version" in told.err
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["run", "rubicap", "--on", "kubeflow"], "rubicap: the recipe has no cluster: section"),
+        (["run", "quickstart", "--on", "kubeflow", "--set", "cluster.storage=s3://runs"], "world: is a simulation"),
+        (["run", "ours.yaml", "--on", "kubeflow", "--arm", "x"], "--arm is for runs on this machine"),
+        (["run", "--resume", "x", "--on", "kubeflow"], "`rubricworks runs retry ID` goes on with a run there"),
+        (
+            ["pipelines", "push", "ours.yaml", "--set", "cluster.stages.train_policy.pool=b200"],
+            "stages.train_policy.pool: no pool 'b200'; there are cpu, h100",
+        ),
+        (["runs", "list"], "runs: no such folder"),
+    ],
+)
+def test_what_cannot_be_is_one_line_before_anything_is_asked(tell, fake, recipe, command, said):
+    told = tell(*command)
+    assert told.code == 2
+    assert said in told.err
+    assert len(told.err.splitlines()) == 1
+    assert fake.asked == []
+
+
+def test_a_backend_that_does_not_let_us_in_is_one_line(tell, fake, monkeypatch):
+    fake.token = "s3cret"
+    monkeypatch.setenv("RUBRICWORKS_KUBEFLOW_TOKEN", "expired-token")
+    told = tell("runs", "list", "--on", "kubeflow")
+    assert (told.code, len(told.err.splitlines())) == (2, 1)
+    assert "does not accept the token; renew it (HTTP 401)" in told.err
+    assert "expired-token" not in told.err
