@@ -20,3 +20,6 @@ debian radosgw radosgw
 debian podman podman
 debian runc runc
 debian debootstrap debootstrap
+
+# The database of the service (test_api_postgres).
+debian pg_ctlcluster postgresql

@@ -2,7 +2,7 @@
 
 import pytest
 from pydantic import SecretStr
-from served import TOKEN, ask, bearer, served
+from served_api import TOKEN, ask, bearer, served
 
 from rubricworks import __version__
 from rubricworks.platform_api.access import binds_to_loopback, refusal_of

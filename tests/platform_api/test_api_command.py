@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from served import TOKEN, ask, bearer
+from served_api import TOKEN, ask, bearer
 
 from rubricworks.cli import main
 

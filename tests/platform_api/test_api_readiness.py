@@ -5,7 +5,7 @@ import logging
 import threading
 
 from pydantic import SecretStr
-from served import TOKEN, ask, bearer, served
+from served_api import TOKEN, ask, bearer, served
 
 from rubricworks.errors import UserError
 from rubricworks.platform_api.readiness import Dependency

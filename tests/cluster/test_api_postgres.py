@@ -1,0 +1,108 @@
+"""Readiness on a real Postgres: ready, not ready while it is down or refuses the password, ready again."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from object_store import free_port
+from pydantic import SecretStr
+from served_api import TOKEN, ask, bearer, served
+
+from rubricworks.platform_api.settings import ApiSettings
+
+pytestmark = pytest.mark.cluster
+
+PASSWORD, IN_URL = "p4ss/word of the t€sts", "p4ss%2Fword%20of%20the%20t%E2%82%ACsts"
+
+
+def programs() -> Path | None:
+    """Where Postgres's programs are; Debian keeps them off the path."""
+    found = shutil.which("postgres") or next(map(str, Path("/usr/lib/postgresql").glob("*/bin/postgres")), None)
+    return Path(found).parent if found else None
+
+
+class Postgres:
+    """A server over a folder of its own. It refuses to run as root."""
+
+    def __init__(self, folder: Path, programs: Path) -> None:
+        self.data, self.programs, self.port = folder / "data", programs, free_port()
+        self.user = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
+        (folder / "password").write_text(PASSWORD)
+        for place in (folder, folder / "password"):
+            shutil.chown(place, self.user)
+        options = ("--username=service", "--auth=scram-sha-256", f"--pwfile={folder / 'password'}", "--encoding=UTF8")
+        self._run("initdb", "--pgdata", str(self.data), *options, "--no-sync")
+
+    def start(self) -> None:
+        listening = f"-p {self.port} -c listen_addresses=127.0.0.1 -k {self.data.parent}"
+        self._run("pg_ctl", "-D", str(self.data), "-o", listening, "-l", str(self.data.parent / "log"), "-w", "start")
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "-D", str(self.data), "-m", "immediate", "stop")
+
+    def url(self, password: str = IN_URL) -> SecretStr:
+        return SecretStr(f"postgresql://service:{password}@127.0.0.1:{self.port}/postgres")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        user = self.user if os.geteuid() == 0 else None
+        command = [str(self.programs / program), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, user=user, cwd="/", check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    found = programs()
+    if found is None:
+        pytest.skip("not installed: postgresql; run tests/cluster/install.sh")
+    with tempfile.TemporaryDirectory(prefix="postgres-") as folder:  # pytest's own are for its user alone
+        server = Postgres(Path(folder), found)
+        server.start()
+        yield server
+        server.stop()
+
+
+@contextmanager
+def service(database: SecretStr) -> Iterator[Callable[[], tuple[int, dict[str, str]]]]:
+    """Asks a service over this database whether it is ready."""
+    with served(ApiSettings(token=SecretStr(TOKEN), database=database)) as url:
+
+        def ready() -> tuple[int, dict[str, str]]:
+            status, body = ask(url + "/readyz", **bearer())
+            return status, body["checks"]["database"]
+
+        yield ready
+
+
+def until(ready: Callable[[], tuple[int, dict[str, str]]], status: int) -> dict[str, str]:
+    """The finding once it has this status: a finding is kept some seconds."""
+    deadline = time.monotonic() + 30
+    while (found := ready())[0] != status:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.2)
+    return found[1]
+
+
+def test_ready_not_ready_while_the_database_is_down_and_ready_again(postgres):
+    with service(postgres.url()) as ready:
+        assert ready() == (200, {"status": "ok", "detail": "postgresql answers"})
+        postgres.stop()
+        down = until(ready, 503)
+        postgres.start()
+        assert until(ready, 200)["status"] == "ok", "a connection from before is not used again"
+    assert down["status"] == "failed"
+
+
+def test_a_password_that_is_refused_is_said_and_not_shown(postgres, caplog):
+    with service(postgres.url("wr0ng-s3cret")) as ready:
+        status, found = ready()
+    assert status == 503
+    assert "password authentication failed" in found["detail"]
+    assert "wr0ng-s3cret" not in f"{found} {caplog.text}"
