@@ -1,0 +1,187 @@
+"""What the chart's pods run, run: each program with the command, the variables and the script that were rendered."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+import yaml
+from object_store import ACCESS, SECRET, free_port, rclone_server, wait_for_port
+from rendered_chart import (
+    DIGEST,
+    MATRIX,
+    NAMESPACE,
+    PRODUCTION,
+    containers,
+    environment_of,
+    merged,
+    of_kind,
+    rendered,
+    the,
+)
+
+from rubricworks.recipe.cluster import ClusterConfig
+from rubricworks.storage.s3_settings import settings_from_environment
+
+pytestmark = pytest.mark.cluster
+
+BIN = Path(sys.executable).parent
+TOKEN = "a-token-that-is-long-enough"
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "MLFLOW_", "RUBRICWORKS_"))}
+
+
+def plain(container: Mapping[str, Any]) -> dict[str, str]:
+    """The variables that hold values; those of Secrets are left out."""
+    return {name: value for name, value in environment_of(dict(container)).items() if isinstance(value, str)}
+
+
+@contextmanager
+def running(command: list[str], port: int, environment: Mapping[str, str], folder: Path) -> Iterator[str]:
+    program = [str(BIN / command[0]), *command[1:]]
+    with (folder / f"{command[0]}.log").open("w") as log:
+        process = subprocess.Popen(program, env={**CLEAN, **environment}, cwd=folder, stdout=log, stderr=log)
+        try:
+            wait_for_port(port, process, 120)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+@pytest.mark.parametrize("case", ["production", "trial", "models", "keys", "ingress and scaling", "everything"])
+def test_the_cluster_map_is_a_section_that_recipes_take(case: str) -> None:
+    objects = rendered(MATRIX[case])
+    section = yaml.safe_load(the(objects, "ConfigMap", "rubricworks-cluster")["data"]["cluster.yaml"])["cluster"]
+    cluster = ClusterConfig.model_validate(section)
+    account = of_kind(objects, "Role")[0]["metadata"]["name"]
+    assert cluster.service_account == account
+    assert cluster.production == (case != "trial")
+    if case != "trial":
+        assert cluster.images.trainer.endswith(f"rubricworks/trainer:0.1.0@{DIGEST}")
+        assert cluster.run_uri("run-1") == "s3://rubricworks-team/runs/run-1"
+    if case == "everything":
+        assert cluster.namespace == "profile-a"
+        assert cluster.queue == "gpus"
+        assert cluster.pools["h100"].accelerator == "nvidia.com/gpu"
+        assert [item.seconds for item in cluster.pools["h100"].tolerations] == [None, 60]
+        assert cluster.secrets["store"]["AWS_SECRET_ACCESS_KEY"] == "AWS_SECRET_ACCESS_KEY"
+        assert cluster.secrets["sse"] == {"key": "RUBRICWORKS_S3_SSE_KEY"}
+        assert cluster.secrets["mlflow"] == {"user": "MLFLOW_TRACKING_USERNAME", "password": "MLFLOW_TRACKING_PASSWORD"}
+        assert cluster.env["AWS_ENDPOINT_URL_S3"] == "https://s3.example.com:9443"
+
+
+def test_the_store_that_is_meant_is_the_one_that_is_reached(tmp_path: Path) -> None:
+    container = containers(the(rendered(MATRIX["keys"]), "Deployment", "-api")["spec"]["template"])[0]
+    given = plain(container)
+    mount = next(item["mountPath"] for item in container["volumeMounts"] if item["name"] == "storage-ca")
+    assert given["AWS_CA_BUNDLE"] == f"{mount}/ca.crt"
+    ca, key = tmp_path / "ca.crt", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+    ca.write_text("certificates")
+    settings = settings_from_environment({**given, "AWS_CA_BUNDLE": str(ca), "RUBRICWORKS_S3_SSE_KEY": key})
+    assert settings.endpoint == "https://s3.example.com:9443"
+    assert (settings.region, settings.ca_file, settings.sse) == ("us-east-1", str(ca), "c")
+
+
+def test_retention_runs_as_rendered_and_says_what_would_go(tmp_path: Path) -> None:
+    job = the(rendered(PRODUCTION), "CronJob")["spec"]["jobTemplate"]["spec"]["template"]
+    command = containers(job)[0]["command"]
+    (tmp_path / "runs").mkdir()
+    command = [str(tmp_path / "runs") if word.startswith("s3://") else word for word in command]
+    done = subprocess.run([BIN / command[0], *command[1:]], env=CLEAN, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "would delete 0 runs" in done.stdout
+
+
+def test_buckets_are_made_once(tmp_path: Path) -> None:
+    job = the(rendered(MATRIX["trial"]), "Job")["spec"]["template"]
+    (container,) = containers(job)
+    assert container["command"][:2] == ["python", "-c"]
+    with rclone_server(tmp_path / "store") as url:
+        given = {**CLEAN, **plain(container), "AWS_ENDPOINT_URL_S3": url}
+        given |= {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET}
+        program = [sys.executable, *container["command"][1:], *container["args"]]
+        for said in ("made", "was there"):
+            done = subprocess.run(program, env=given, capture_output=True, text=True, timeout=120)
+            assert done.stdout.splitlines() == [f"rubricworks: {said}", f"mlflow: {said}"]
+            assert (done.returncode, done.stderr) == (0, "")
+    assert {path.name for path in (tmp_path / "store").iterdir()} == {"rubricworks", "mlflow"}
+
+
+def test_the_api_starts_as_rendered_and_passes_the_helm_test_only_when_it_is_well(tmp_path: Path) -> None:
+    objects = rendered(MATRIX["trial"])
+    (api,) = containers(the(objects, "Deployment", "-api")["spec"]["template"])
+    (test,) = containers(the(objects, "Pod", "-test"))
+    port = free_port()
+    command = ["127.0.0.1" if word == "0.0.0.0" else str(port) if word == "8080" else word for word in api["command"]]
+    given = {**plain(api), "RUBRICWORKS_API_TOKEN": TOKEN, "RUBRICWORKS_STORAGE": str(tmp_path)}
+    given["RUBRICWORKS_DATABASE_URL"] = given["RUBRICWORKS_DATABASE_URL"].replace("/var/lib/rubricworks", str(tmp_path))
+
+    def asked(url: str, token: str = TOKEN) -> subprocess.CompletedProcess[str]:
+        service = f"http://rubricworks-api.{NAMESPACE}.svc:80"
+        questions = [question.replace(service, url) for question in test["args"] if "mlflow" not in question]
+        assert len(questions) == 4
+        assert all(url in question for question in questions)
+        environment = {**CLEAN, **plain(test), "RUBRICWORKS_API_TOKEN": token, "ANSWER_WITHIN": "2"}
+        program = [sys.executable, *test["command"][1:], *questions]
+        return subprocess.run(program, env=environment, capture_output=True, text=True, timeout=120)
+
+    with running(command, port, given, tmp_path) as url:
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            with urlopen(url + api[probe]["httpGet"]["path"], timeout=10) as answer:
+                assert answer.status == 200
+        well = asked(url)
+        assert well.returncode == 0, well.stdout
+        assert well.stdout.count(" ok") == 4
+        wrong = asked(url, "not-the-token-at-all")
+        assert wrong.returncode == 1
+        assert "401 FAILED: 200 expected" in wrong.stdout
+    gone = asked(url)
+    assert gone.returncode == 1
+    assert TOKEN not in well.stdout + wrong.stdout + gone.stdout + gone.stderr
+    given["RUBRICWORKS_STORAGE"] = str(tmp_path / "nowhere" / "at" / "all")
+    given["RUBRICWORKS_DATABASE_URL"] = f"sqlite:///{tmp_path}/nowhere/platform.db"
+    with running(command, port, given, tmp_path) as url:
+        assert "/readyz: 503 FAILED: 200 expected" in asked(url).stdout
+
+
+def test_mlflow_answers_to_the_names_that_pods_call_and_to_no_others(tmp_path: Path) -> None:
+    objects = rendered(merged(MATRIX["trial"], {"trial": {"mlflow": {"allowedHosts": ["mlflow.example.com"]}}}))
+    (container,) = containers(the(objects, "Deployment", "-mlflow")["spec"]["template"])
+    port = free_port()
+    changed = {
+        "--host=0.0.0.0": "--host=127.0.0.1",
+        "--port=5000": f"--port={port}",
+        "--backend-store-uri=sqlite:////mlflow/mlflow.db": f"--backend-store-uri=sqlite:///{tmp_path}/mlflow.db",
+        "--artifacts-destination=s3://mlflow/artifacts": f"--artifacts-destination={tmp_path}/artifacts",
+    }
+    assert changed.keys() <= set(container["args"])
+    command = [*container["command"], *(changed.get(word, word) for word in container["args"])]
+
+    def status(url: str, host: str) -> int:
+        try:
+            with urlopen(Request(url, headers={"Host": host}), timeout=30) as answer:
+                return int(answer.status)
+        except HTTPError as error:
+            return error.code
+
+    caller = environment_of(containers(the(objects, "Deployment", "-api")["spec"]["template"])[0])
+    called = caller["MLFLOW_TRACKING_URI"].removeprefix("http://")
+    with running(command, port, {**plain(container), "HOME": str(tmp_path)}, tmp_path) as url:
+        until = time.monotonic() + 120
+        while status(f"{url}{container['startupProbe']['httpGet']['path']}", "10.0.0.7:5000") != 200:
+            assert time.monotonic() < until
+            time.sleep(0.5)
+        experiment = f"{url}/api/2.0/mlflow/experiments/get?experiment_id=0"
+        assert status(experiment, called) == 200
+        assert status(experiment, "rubricworks-mlflow:5000") == 200
+        assert status(experiment, "mlflow.example.com") == 200
+        assert status(experiment, f"localhost:{port}") == 200
+        assert status(experiment, "attacker.example.net") == 403
+    assert (tmp_path / "mlflow.db").is_file()
