@@ -29,6 +29,7 @@ def rclone_server(folder: Path) -> Iterator[str]:
     folder.mkdir(parents=True, exist_ok=True)
     program = Path(sys.executable).with_name("rclone")
     command = [program, "serve", "s3", folder, "--addr", f"127.0.0.1:{port}", "--auth-key", f"{ACCESS},{SECRET}"]
+    command += ["--dir-cache-time", "0s"]  # a bucket is made by making a folder
     environment = {**os.environ, "RCLONE_CONFIG": str(folder.with_suffix(".conf"))}
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:

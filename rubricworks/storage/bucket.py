@@ -44,6 +44,7 @@ def open_bucket(uri: str, settings: S3Settings | None = None) -> "Bucket":
     Raises:
         UserError: not such a URI, no credentials, a setting that cannot be, or the client is not installed.
     """
+    s3_place(uri)
     settings = settings or settings_from_environment()
     return Bucket(uri, settings, client_of(settings))
 
@@ -251,4 +252,5 @@ class Bucket:
             raise self._explained(error, key, doing) from error
 
     def _explained(self, error: Exception, key: str, doing: str) -> UserError:
-        return user_error(error, join(self.uri, key), doing, self.settings)
+        known = isinstance(error, UserError)
+        return error if known else user_error(error, join(self.uri, key), doing, self.settings)

@@ -71,6 +71,7 @@ def _explained(inner: "Provider", what: str) -> "Provider":
                 except (ValueError, KeyError, OSError, AttributeError, configparser.Error) as error:
                     status = str(error).rpartition("status code ")[2]
                     told = f" (HTTP {status})" if status.isdigit() else f" ({type(error).__name__})"
-                    raise UserError(f"{what}{told}; {_HINT}") from None
+            # Raised out here, so that what was caught does not travel with it.
+            raise UserError(f"{what}{told}; {_HINT}")
 
     return Explained()

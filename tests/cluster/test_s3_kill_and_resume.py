@@ -22,7 +22,6 @@ STAGES = [
 # What the store must hold of a stage before it is killed: some of its work, and not all.
 KILLS = {
     "warm_up": "warm_up/checkpoint-2/trainer_state.json",
-    "caption_committee": "caption_committee/part-00000.parquet",
     "train_policy": "train_policy/checkpoint-2/trainer_state.json",
     "evaluate": "evaluate/part-00000.parquet",
 }

@@ -5,7 +5,16 @@ from pathlib import Path
 
 import object_store
 import pytest
+import stamina
 from object_store import Line
+
+
+@pytest.fixture
+def no_waiting() -> Iterator[None]:
+    """Ten attempts, and no pauses between them."""
+    stamina.set_testing(True, attempts=10)
+    yield
+    stamina.set_testing(False)
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +29,7 @@ def store(store_folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def line(store: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
+def line(no_waiting: None, store: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
     """The way to the store; the environment leads there."""
     line = Line(store)
     for name, value in object_store.environment(line.url).items():
