@@ -43,6 +43,8 @@ def ended(config: str, status: "PipelineTaskFinalStatus") -> str:
 
 def run(config: Config, job: Job) -> None:
     error = _error(job) if config.state != "SUCCEEDED" else None
+    if error:
+        write_atomic(job.out / "error.json", (job.run / "error.json").read_bytes())
     spent = read_spending(job.run / SPENDING_FILE)
     record: dict[str, Any] = {
         "state": config.state,

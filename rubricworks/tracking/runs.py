@@ -71,7 +71,7 @@ def open_pipeline(config: TrackingConfig, run: Path, params: Mapping[str, Any]) 
 
 
 def close_pipeline(run: Path, status: str, tags: Mapping[str, Any]) -> None:
-    """End it; trouble with MLflow is told and does not become the run's.
+    """End it, if it was begun; trouble with MLflow is told and does not become the run's.
 
     Args:
         status: FINISHED, FAILED or KILLED.
@@ -80,8 +80,10 @@ def close_pipeline(run: Path, status: str, tags: Mapping[str, Any]) -> None:
     log_of_pipeline.set_tags(tags)
     log_of_pipeline.set_status(status)
     log_of_pipeline.close()
+    if (config := saved_config(run)) is None:
+        return
     try:
-        deliver(saved_config(run) or TrackingConfig(), run, [PIPELINE])
+        deliver(config, run, [PIPELINE])
     except Exception as error:  # whatever it is, the outcome is in the run's folder
         log.warning("tracking: %s. The outcome is not told there", error)
 
