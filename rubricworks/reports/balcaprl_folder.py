@@ -22,6 +22,7 @@ SCORE_NAMES = {
     "oracle_f1": "Oracle F1",
     "oracle_precision": "Oracle precision",
     "oracle_recall": "Oracle recall",
+    "answered": "Questions answered",
     "tokens": "Tokens per caption",
 }
 """As people write them, in the order of the table."""

@@ -6,7 +6,7 @@ from rubricworks.reports.balcaprl_folder import SCORE_NAMES
 from rubricworks.reports.formats import number, percent, points, share, signed, span
 from rubricworks.reports.headline import FEW, Headline, Mood
 
-TOLD = ("precision", "recall", "linguistic", "dc_score", "caption_qa", "oracle_f1")
+TOLD = ("precision", "recall", "linguistic", "dc_score", "caption_qa", "oracle_f1", "answered")
 """Scores that the sentence sorts, beside the arena and the length."""
 
 
@@ -66,4 +66,4 @@ def _told(gain: Figure, level: float = 0.0) -> str:
 
 def _inside(name: str) -> str:
     """The name within a sentence; names of scores keep their capitals."""
-    return name.lower() if name in ("Precision", "Recall", "Linguistic") else name
+    return name.lower() if name in ("Precision", "Recall", "Linguistic", "Questions answered") else name

@@ -36,7 +36,7 @@ def test_what_is_made_from_the_same_is_taken_and_the_rest_is_made(runs):
     assert lines.keys() == {*SHARED, *ITS_OWN}
     assert said.count("| taken from main") == len(SHARED)
     assert said.count("| not taken from main: its configuration differs") == 1
-    # The images were drawn anew, in another folder, and count as the same because they are.
+    # The images lie in another folder, and count as the same because they are.
     assert (
         differing(products(runs / "other", ["prepare", *SHARED]), products(runs / "main", ["prepare", *SHARED])) == []
     )
