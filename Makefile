@@ -6,7 +6,7 @@ RUN := $(VENV)/bin/python -m
 export OMP_WAIT_POLICY := PASSIVE
 export GOMP_SPINCOUNT := 0
 
-.PHONY: demo test test-fast test-cluster conformance lint smoke bench bench-start bench-reward bench-grading bench-attacks bench-verifiers coverage claims images locks clean help
+.PHONY: demo test test-fast test-cluster test-kind conformance lint smoke bench bench-start bench-reward bench-grading bench-attacks bench-verifiers coverage claims images locks clean help
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -30,6 +30,9 @@ test-fast: $(VENV)/installed  ## Without the end-to-end tests
 test-cluster: $(VENV)/installed  ## What a cluster needs, against real servers and tools (Debian or Ubuntu; ten minutes)
 	tests/cluster/install.sh
 	$(RUN) pytest -m cluster
+
+test-kind:  ## The chart on a real control plane (docker, kind, kubectl, helm; after `make images`)
+	tests/cluster/kind.sh
 
 conformance: $(VENV)/installed  ## Reference cases of other implementations
 	$(RUN) pytest tests/conformance -q
