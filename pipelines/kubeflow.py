@@ -161,7 +161,9 @@ def _reason(error: Any) -> str:
     """The server's own words, first line; of a refusal, what to do."""
     try:
         said = json.loads(error.body or "")
-        words = str(said.get("message") or said.get("error") or "") if isinstance(said, dict) else ""
+        words = (
+            str(said.get("message") or said.get("error") or said.get("title") or "") if isinstance(said, dict) else ""
+        )
     except ValueError:
         words = ""
     words = " ".join((words or str(error.reason or "")).split())[:300].rstrip(".")

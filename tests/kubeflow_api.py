@@ -12,6 +12,7 @@ import threading
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -50,8 +51,7 @@ class FakeKubeflow:
             protocol_version = "HTTP/1.1"
 
             def handle_one(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                status, kind, content = fake._answer(self.command, self.path, dict(self.headers), body)
+                status, kind, content = fake._answer(self.command, self.path, self.headers, self.body())
                 self.send_response(status)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(content)))
@@ -59,6 +59,16 @@ class FakeKubeflow:
                     self.send_header("Location", "/dex/auth")
                 self.end_headers()
                 self.wfile.write(content)
+
+            def body(self) -> bytes:
+                if self.headers.get("Transfer-Encoding") != "chunked":
+                    return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                parts = []
+                while size := int(self.rfile.readline(), 16):
+                    parts.append(self.rfile.read(size))
+                    self.rfile.readline()
+                self.rfile.readline()
+                return b"".join(parts)
 
             do_GET = do_POST = do_DELETE = handle_one
 
@@ -99,7 +109,7 @@ class FakeKubeflow:
             {"display_name": f"{schedule['display_name']}-1", **same, "recurring_run_id": schedule_id}
         )
 
-    def _answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> tuple[int, str, bytes]:
+    def _answer(self, method: str, target: str, headers: Message, body: bytes) -> tuple[int, str, bytes]:
         parts = urlsplit(target)
         said = json.loads(body) if body and "json" in headers.get("Content-Type", "") else None
         self.asked.append((method, target, said))
@@ -107,7 +117,7 @@ class FakeKubeflow:
             return own
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         try:
-            if self.token and headers.get("authorization", headers.get("Authorization")) != f"Bearer {self.token}":
+            if self.token and headers.get("Authorization") != f"Bearer {self.token}":
                 raise Refusal(401, 16, "Request header error: there is no user identity header")
             answer = self._route(method, unquote(parts.path).removeprefix("/apis/v2beta1"), query, said, headers, body)
             return 200, "application/json", json.dumps(answer).encode()
@@ -115,7 +125,7 @@ class FakeKubeflow:
             error = {"error": str(refused), "code": refused.code, "message": str(refused), "details": []}
             return refused.status, "application/json", json.dumps(error).encode()
 
-    def _route(self, method: str, path: str, query: dict[str, str], said: Any, headers: Any, body: bytes) -> Any:
+    def _route(self, method: str, path: str, query: dict[str, str], said: Any, headers: Message, body: bytes) -> Any:
         if path == "/healthz":
             return self.health
         if path == "/pipelines/upload_version":
@@ -177,7 +187,7 @@ class FakeKubeflow:
             raise Refusal(400, 3, f"Failed to {action} {kind}: Bad request: it is {one.get('state')}")
         return {}
 
-    def _take_version(self, query: dict[str, str], headers: dict[str, str], body: bytes) -> dict[str, Any]:
+    def _take_version(self, query: dict[str, str], headers: Message, body: bytes) -> dict[str, Any]:
         self._one("pipelines", query.get("pipelineid", ""))
         of_same = [one for one in self.kept["versions"].values() if one["pipeline_id"] == query["pipelineid"]]
         if any(one["display_name"] == query["name"] for one in of_same):

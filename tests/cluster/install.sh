@@ -20,6 +20,14 @@ debian radosgw radosgw
 debian podman podman
 debian runc runc
 debian debootstrap debootstrap
+debian docker-registry docker-registry
 
 # The database of the service (test_api_postgres).
 debian pg_ctlcluster postgresql
+
+# Checks every request of the Kubeflow client, and every answer, against the API's description (test_kubeflow_contract).
+prism="$(dirname "$0")/../../.venv/prism"
+[ -x "$prism/node_modules/.bin/prism" ] || {
+  debian npm npm
+  npm install --silent --no-audit --no-fund --prefix "$prism" @stoplight/prism-cli@5.14.2 >/dev/null
+}

@@ -2,7 +2,7 @@ import subprocess
 
 import pytest
 from kubeflow_api import FakeKubeflow
-from small_pipeline import small_pipeline
+from kubeflow_stand_in import compiled_pipeline
 
 import rubricworks
 from rubricworks.errors import UserError
@@ -23,7 +23,7 @@ def kubeflow(fake):
 
 
 def test_a_version_is_named_by_its_content_and_revision(kubeflow, fake, tmp_path):
-    version = push(kubeflow, small_pipeline(tmp_path), revision="g0123abc")
+    version = push(kubeflow, compiled_pipeline(tmp_path), revision="g0123abc")
     kept = fake.only("versions")
     digest = kept["description"].split("sha256:")[1][:64]
     assert version.name == kept["name"] == f"small-{digest[:12]}-g0123abc"
@@ -37,11 +37,11 @@ def test_a_version_is_named_by_its_content_and_revision(kubeflow, fake, tmp_path
 
 
 def test_the_same_content_is_uploaded_once(kubeflow, fake, tmp_path):
-    first = push(kubeflow, small_pipeline(tmp_path), revision="g0123abc")
-    again = push(kubeflow, small_pipeline(tmp_path), revision="g0123abc")
+    first = push(kubeflow, compiled_pipeline(tmp_path), revision="g0123abc")
+    again = push(kubeflow, compiled_pipeline(tmp_path), revision="g0123abc")
     assert not again.uploaded
     assert again.version_id == first.version_id
-    other = push(kubeflow, small_pipeline(tmp_path, cpu="4"), revision="g0123abc")
+    other = push(kubeflow, compiled_pipeline(tmp_path, cpu="4"), revision="g0123abc")
     assert other.uploaded
     assert other.pipeline_id == first.pipeline_id
     assert len(fake.kept["versions"]) == 2
@@ -50,26 +50,27 @@ def test_the_same_content_is_uploaded_once(kubeflow, fake, tmp_path):
 
 def test_a_version_is_found_on_a_later_page(kubeflow, fake, tmp_path):
     for number in range(fake.page_size + 2):
-        push(kubeflow, small_pipeline(tmp_path, cpu=str(number + 1)), revision="g0123abc")
+        push(kubeflow, compiled_pipeline(tmp_path, cpu=str(number + 1)), revision="g0123abc")
     last = list(fake.kept["versions"])[-1]
-    assert push(kubeflow, small_pipeline(tmp_path, cpu=str(fake.page_size + 2)), revision="g0123abc").version_id == last
+    again = push(kubeflow, compiled_pipeline(tmp_path, cpu=str(fake.page_size + 2)), revision="g0123abc")
+    assert again.version_id == last
 
 
 def test_a_name_that_other_content_has_is_refused(kubeflow, fake, tmp_path):
-    push(kubeflow, small_pipeline(tmp_path), revision="g0123abc", name="release-1")
-    assert not push(kubeflow, small_pipeline(tmp_path), revision="gfffffff", name="release-1").uploaded
+    push(kubeflow, compiled_pipeline(tmp_path), revision="g0123abc", name="release-1")
+    assert not push(kubeflow, compiled_pipeline(tmp_path), revision="gfffffff", name="release-1").uploaded
     with pytest.raises(
         UserError, match=r"version release-1 of pipeline small is at .* with other content; give this one"
     ):
-        push(kubeflow, small_pipeline(tmp_path, cpu="4"), revision="g0123abc", name="release-1")
+        push(kubeflow, compiled_pipeline(tmp_path, cpu="4"), revision="g0123abc", name="release-1")
     fake.only("versions")["pipeline_spec"] = {"not": "a pipeline"}
     with pytest.raises(UserError, match="with other content"):
-        push(kubeflow, small_pipeline(tmp_path), revision="g0123abc", name="release-1")
+        push(kubeflow, compiled_pipeline(tmp_path), revision="g0123abc", name="release-1")
 
 
 def test_a_name_that_kubernetes_would_not_take_is_refused(kubeflow, fake, tmp_path):
     with pytest.raises(UserError, match="version 'Release 1': a name is small letters"):
-        push(kubeflow, small_pipeline(tmp_path), revision="g0123abc", name="Release 1")
+        push(kubeflow, compiled_pipeline(tmp_path), revision="g0123abc", name="Release 1")
     assert fake.kept["pipelines"] == {}
 
 

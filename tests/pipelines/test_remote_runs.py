@@ -1,6 +1,6 @@
 import pytest
 from kubeflow_api import FakeKubeflow
-from small_pipeline import ARGUMENTS, small_pipeline
+from kubeflow_stand_in import ARGUMENTS, compiled_pipeline
 
 from rubricworks.errors import UserError
 from rubricworks.pipelines.kubeflow import connect
@@ -11,7 +11,7 @@ from rubricworks.recipe.kubeflow import KubeflowConfig
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
-    return small_pipeline(tmp_path_factory.mktemp("compiled"))
+    return compiled_pipeline(tmp_path_factory.mktemp("compiled"))
 
 
 @pytest.fixture

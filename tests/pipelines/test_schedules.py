@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kubeflow_api import FakeKubeflow
-from small_pipeline import ARGUMENTS, small_pipeline
+from kubeflow_stand_in import ARGUMENTS, compiled_pipeline
 
 from rubricworks.errors import UserError
 from rubricworks.pipelines.cron import kubeflow_cron
@@ -24,7 +24,7 @@ EACH_ITS_OWN = {**ARGUMENTS, "run": f"s3://runs/weekly-{RUN_ID}"}
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
-    return small_pipeline(tmp_path_factory.mktemp("compiled"))
+    return compiled_pipeline(tmp_path_factory.mktemp("compiled"))
 
 
 @pytest.fixture

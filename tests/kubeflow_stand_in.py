@@ -17,7 +17,7 @@ def second(run: str) -> str:
     return run
 
 
-def small_pipeline(folder: Path, *, cpu: str = "2", name: str = "small") -> Path:
+def compiled_pipeline(folder: Path, *, cpu: str = "2", name: str = "small") -> Path:
     """The YAML file; another `cpu` is other content."""
 
     @dsl.pipeline(name=name)

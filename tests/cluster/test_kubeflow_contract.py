@@ -1,0 +1,140 @@
+"""What the real `kfp.Client` sends, and what the small Kubeflow answers, checked against the API's own description."""
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from kubeflow_api import FakeKubeflow
+from kubeflow_stand_in import ARGUMENTS, compiled_pipeline
+
+from rubricworks.errors import UserError
+from rubricworks.pipelines.kubeflow import Kubeflow, connect
+from rubricworks.pipelines.remote_runs import list_runs, retry_run, show_run, start_run, stop_run
+from rubricworks.pipelines.schedules import (
+    RUN_ID,
+    create_schedule,
+    delete_schedule,
+    list_schedules,
+    pause_schedule,
+    resume_schedule,
+)
+from rubricworks.pipelines.versions import push
+from rubricworks.recipe.kubeflow import KubeflowConfig
+
+pytestmark = pytest.mark.cluster
+
+SWAGGER = Path(
+    os.environ.get("RUBRICWORKS_KFP_SWAGGER")
+    or Path(__file__).parents[3] / "shared" / "contracts" / "kfp_v2beta1.swagger.json"
+)
+"""The REST API of Kubeflow Pipelines, which is not part of this project."""
+PRISM = shutil.which("prism") or str(Path(sys.prefix) / "prism" / "node_modules" / ".bin" / "prism")
+
+
+@pytest.fixture(scope="module")
+def fake():
+    with FakeKubeflow() as fake:
+        yield fake
+
+
+@pytest.fixture(scope="module")
+def kubeflow(fake, tmp_path_factory):
+    """Reached through prism, which answers an error for a request or an answer that the API does not describe."""
+    if not SWAGGER.is_file():
+        pytest.skip(f"{SWAGGER} is not there; name the API's description in RUBRICWORKS_KFP_SWAGGER")
+    if not Path(PRISM).exists():
+        pytest.skip("prism is not installed; tests/cluster/install.sh does it")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = tmp_path_factory.mktemp("prism") / "log"
+    with log.open("wb") as out:
+        prism = subprocess.Popen(
+            [PRISM, "proxy", "--errors", "-p", str(port), "-h", "127.0.0.1", str(SWAGGER), fake.url],
+            stdout=out,
+            stderr=out,
+            stdin=subprocess.DEVNULL,
+        )
+        try:
+            url = f"http://127.0.0.1:{port}"
+            _wait_for(url, prism, log)
+            os.environ["RUBRICWORKS_KUBEFLOW_TOKEN"] = "a-token"  # the API's description asks for one
+            yield connect(KubeflowConfig(url=url))
+        finally:
+            os.environ.pop("RUBRICWORKS_KUBEFLOW_TOKEN", None)
+            prism.terminate()
+            prism.wait(10)
+
+
+def _wait_for(url: str, prism: subprocess.Popen[bytes], log: Path) -> None:
+    asked = urllib.request.Request(f"{url}/apis/v2beta1/healthz", headers={"Authorization": "Bearer a-token"})
+    for _ in range(600):
+        assert prism.poll() is None, log.read_text()
+        with contextlib.suppress(OSError), urllib.request.urlopen(asked, timeout=5):
+            return
+        time.sleep(0.1)
+    raise AssertionError(log.read_text())
+
+
+@pytest.fixture(scope="module")
+def version(kubeflow, tmp_path_factory):
+    return push(kubeflow, compiled_pipeline(tmp_path_factory.mktemp("compiled")), revision="g0123abc")
+
+
+def test_prism_refuses_what_the_api_does_not_describe(kubeflow: Kubeflow):
+    with pytest.raises(UserError, match="HTTP 4"), kubeflow.asked("send nonsense") as client:
+        client.runs.run_service_create_run({"display_name": "x", "colour": "blue"})
+
+
+def test_an_answer_that_the_api_does_not_describe_is_found(kubeflow: Kubeflow, fake: FakeKubeflow):
+    fake.health["colour"] = "blue"
+    try:
+        with pytest.raises(UserError, match="HTTP 5"):
+            connect(KubeflowConfig(url=kubeflow.url))
+    finally:
+        del fake.health["colour"]
+
+
+def test_versions(kubeflow: Kubeflow, version, tmp_path):
+    assert version.uploaded
+    assert not push(kubeflow, compiled_pipeline(tmp_path), revision="g0123abc").uploaded
+    push(kubeflow, compiled_pipeline(tmp_path), revision="g0123abc", name="release-1")
+    with pytest.raises(UserError, match="with other content"):
+        push(kubeflow, compiled_pipeline(tmp_path, cpu="4"), revision="g0123abc", name="release-1")
+
+
+def test_runs(kubeflow: Kubeflow, fake: FakeKubeflow, version):
+    run = start_run(kubeflow, version, "monday", ARGUMENTS, experiment="captioner", service_account="trainer")
+    assert [one.name for one in list_runs(kubeflow)] == ["monday"]
+    assert list_runs(kubeflow, name="tuesday") == []
+    assert stop_run(kubeflow, "monday").state == "CANCELING"
+    fake.end(run.id, "CANCELED", {"first": "SUCCEEDED", "second": "CANCELED"})
+    assert [(stage.stage, stage.state) for stage in show_run(kubeflow, "monday").stages] == [
+        ("first", "SUCCEEDED"),
+        ("second", "CANCELED"),
+    ]
+    assert retry_run(kubeflow, run.id).state == "RUNNING"
+
+
+def test_schedules(kubeflow: Kubeflow, fake: FakeKubeflow, version):
+    own = {**ARGUMENTS, "run": f"s3://runs/weekly-{RUN_ID}"}
+    made = create_schedule(kubeflow, "weekly", "0 3 * * 1", version, own, experiment="retrain")
+    assert fake.only("recurringruns")["trigger"] == {"cron_schedule": {"cron": "0 0 3 * * 1"}}
+    assert [one.name for one in list_schedules(kubeflow)] == ["weekly"]
+    assert not pause_schedule(kubeflow, "weekly").on
+    assert resume_schedule(kubeflow, "weekly").on
+    assert show_run(kubeflow, fake.begin_of(made.id)["run_id"]).schedule == made.id
+    delete_schedule(kubeflow, "weekly")
+    assert list_schedules(kubeflow) == []
+
+
+def test_a_refusal_of_the_server_reaches_the_user(kubeflow: Kubeflow, version):
+    with pytest.raises(UserError, match=r"parameters differ: \['first_config'\] \(HTTP 400\)"):
+        start_run(kubeflow, version, "tuesday", {"run": "s3://runs/tuesday"}, experiment="captioner")
