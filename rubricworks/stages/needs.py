@@ -18,7 +18,8 @@ from rubricworks.environment import fill, names_in
 from rubricworks.errors import UserError
 from rubricworks.llm import Budget, Endpoint, check_endpoint, read_spending
 from rubricworks.llm.spending import SPENDING_FILE
-from rubricworks.storage import is_remote, open_bucket
+from rubricworks.stages.source_files import kind_and_place, stored_files
+from rubricworks.storage import is_remote
 from rubricworks.tracking import TrackingConfig, check_tracking, tracking_uri
 
 TINY = ("tiny", "tiny_text")
@@ -58,10 +59,8 @@ class DataSource(BaseModel):
 def count_items(data: DataSource) -> int:
     """Images or questions in a source, neither opened nor fetched; none that can be used is an error."""
     source = fill(data.source, "data.source")
-    if is_remote(source):
-        if not (count := sum(1 for _ in open_bucket(source).objects())):
-            raise UserError(f"{source}: there is nothing there; give the place of your {data.kind}")
-        return count
+    if is_remote(place := kind_and_place(source)[1]):
+        return len(stored_files(place)[1])
     if data.kind == "questions":
         return sum(isinstance(found, FoundQuestion) for found in find_questions(source, data.columns))
     from rubricworks.data.found import FoundImage

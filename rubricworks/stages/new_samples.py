@@ -15,11 +15,11 @@ from rubricworks.data.hosts import AllowedHosts
 from rubricworks.data.questions import find_questions
 from rubricworks.data.remote import Fetcher
 from rubricworks.data.sources import find_images, open_images
-from rubricworks.environment import fill
 from rubricworks.errors import UserError
 from rubricworks.stages import prepare, prepare_questions
 from rubricworks.stages.job import Job
 from rubricworks.stages.question_survey import PictureDigests, draw_splits, survey_questions
+from rubricworks.stages.source_files import source_here
 from rubricworks.stages.source_splits import as_written
 from rubricworks.tracking import SampleKey, StagedRecipe
 
@@ -46,7 +46,7 @@ async def new_images(
     config: prepare.Config, known: list[SampleKey], enough: int, fetcher: Fetcher | None = None
 ) -> int:
     """As `count_new`, of images; a test may give a fetcher that reaches its own server."""
-    source = fill(config.source, "data.source")
+    source = source_here(config.source)
     hosts = AllowedHosts(config.allowed_hosts)
     splits, _ = prepare.draw(config, source, hosts.screen(find_images(source), source))
     places, samples = {key.source for key in known}, {key.sample_id for key in known}
@@ -70,7 +70,7 @@ async def new_images(
 
 def new_questions(config: prepare_questions.Config, known: Iterable[SampleKey], job: Job) -> int:
     """As `count_new`, of questions; all of them are counted."""
-    source = fill(config.source, "data.source")
+    source = source_here(config.source)
     pictures = PictureDigests(job.scratch("pictures"), config.max_side)
     survey = survey_questions(find_questions(source, config.columns), pictures)
     splits = draw_splits(

@@ -19,11 +19,11 @@ from rubricworks.data.manifest import Manifest
 from rubricworks.data.remote import Fetcher
 from rubricworks.data.sources import SourceItem, find_images, open_images
 from rubricworks.data.tables import build_table
-from rubricworks.environment import fill
 from rubricworks.errors import UserError
 from rubricworks.stages.asking import Row
 from rubricworks.stages.config import StageConfig
 from rubricworks.stages.job import Job
+from rubricworks.stages.source_files import source_here
 from rubricworks.stages.source_splits import as_written, check_splits, in_drawn_order
 from rubricworks.synthesis.prompts import CAPTION_PROMPT
 
@@ -55,7 +55,7 @@ class Config(StageConfig):
 
 def run(config: Config, job: Job, *, fetcher: Fetcher | None = None) -> None:
     """Make the tables `samples` and `rejected`; a test may give a fetcher that reaches its own server."""
-    source = fill(config.source, "data.source")
+    source = source_here(config.source)
     hosts = AllowedHosts(config.allowed_hosts)
     splits, refused = draw(config, source, hosts.screen(find_images(source), source))
     seen = _digests_there(job)

@@ -16,13 +16,13 @@ from rubricworks.data.question_text import Templates, question_with_options
 from rubricworks.data.questions import FoundQuestion, QuestionColumns, find_questions
 from rubricworks.data.sources import open_image
 from rubricworks.data.tables import build_table
-from rubricworks.environment import fill
 from rubricworks.errors import UserError
 from rubricworks.evaluation.corpus_statistics import SourceCounts
 from rubricworks.stages.asking import Row
 from rubricworks.stages.config import StageConfig, canonical_json
 from rubricworks.stages.job import Job
 from rubricworks.stages.question_survey import PictureDigests, Survey, draw_splits, sample_id_of, survey_questions
+from rubricworks.stages.source_files import source_here
 from rubricworks.stages.source_splits import as_written, check_splits
 from rubricworks.storage import write_atomic
 
@@ -50,7 +50,7 @@ class Config(StageConfig):
 
 
 def run(config: Config, job: Job) -> None:
-    source = fill(config.source, "data.source")
+    source = source_here(config.source)
     pictures = PictureDigests(job.scratch("pictures"), config.max_side)
     survey = survey_questions(find_questions(source, config.columns), pictures)
     different = len({one.image_digest for one in survey.questions.values()})

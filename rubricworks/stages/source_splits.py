@@ -4,6 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable
 
+from rubricworks.data.sources import KINDS
 from rubricworks.data.tables import count_rows, read_rows
 from rubricworks.errors import UserError
 from rubricworks.stages.job import Job
@@ -16,7 +17,8 @@ def in_drawn_order(names: Iterable[str], seed: int) -> list[str]:
 
 def as_written(place: str, recipe: str, source: str) -> str:
     """With the recipe's variables, so that the table does not depend on where a folder lies today."""
-    recipe, source = recipe.removeprefix("urls:"), source.removeprefix("urls:")
+    for kind in KINDS:
+        recipe, source = recipe.removeprefix(f"{kind}:"), source.removeprefix(f"{kind}:")
     return recipe + place.removeprefix(source) if place.startswith(source) else place
 
 

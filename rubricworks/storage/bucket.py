@@ -176,7 +176,7 @@ class Bucket:
             headers=self._headers(digest),
             part_headers=self._own_key.headers() if self._own_key else {},
             ask=lambda request: self._ask(request, key, "written"),
-            is_there=lambda: self._checksum(key) == digest,
+            is_there=lambda: (found := self._stat(key)) and found.metadata.get(f"x-amz-meta-{CHECKSUM}") == digest,
         )
         return digest
 
@@ -219,10 +219,6 @@ class Bucket:
 
         return self._ask(ask, key, "read")
 
-    def _checksum(self, key: str) -> str | None:
-        found = self._stat(key)
-        return found and found.metadata.get(f"x-amz-meta-{CHECKSUM}")
-
     def _page(self, begin: str, last: str | None) -> list[Any]:
         found = self._client.list_objects(self._place.bucket, prefix=begin, recursive=True, start_after=last)
         return list(islice(found, _PAGE))
@@ -252,5 +248,5 @@ class Bucket:
             raise self._explained(error, key, doing) from error
 
     def _explained(self, error: Exception, key: str, doing: str) -> UserError:
-        known = isinstance(error, UserError)
-        return error if known else user_error(error, join(self.uri, key), doing, self.settings)
+        place = join(self.uri, key)
+        return error if isinstance(error, UserError) else user_error(error, place, doing, self.settings)
