@@ -44,7 +44,7 @@ def pod_plan(stage: str, image: str, cluster: ClusterConfig, asked: StagePlaceme
         node_selector=pool.node_selector,
         tolerations=tuple(_toleration(one.model_dump(exclude_none=True)) for one in pool.tolerations),
         affinity=_affinity(pool.affinity),
-        service_account=cluster.service_account,
+        service_account=cluster.worker_service_account or cluster.service_account,
         labels=labels_of(stage, cluster, asked, pool),
         env=tuple(_environment(cluster, asked)),
         image_pull_secrets=cluster.images.pull_secrets,

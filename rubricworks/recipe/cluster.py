@@ -91,6 +91,8 @@ class ClusterConfig(BaseModel):
     """The profile that runs belong to."""
     service_account: Name | None = None
     """Of the stages' pods; the installation's own by default."""
+    worker_service_account: Name | None = None
+    """Of the pods that stages make on other nodes, which need no rights in the cluster; the stages' by default."""
     production: bool = False
     """Refuse images that are not named by their digest."""
     images: ImagesConfig = ImagesConfig()

@@ -1,6 +1,7 @@
 """What the chart's pods run, run: each program with the command, the variables and the script that were rendered."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -27,7 +28,9 @@ from rendered_chart import (
     the,
 )
 
+from rubricworks.pipelines.pod_plan import pod_plan
 from rubricworks.recipe.cluster import ClusterConfig
+from rubricworks.recipe.placement import StagePlacement
 from rubricworks.storage.s3_settings import settings_from_environment
 
 pytestmark = pytest.mark.cluster
@@ -46,12 +49,13 @@ def plain(container: Mapping[str, Any]) -> dict[str, str]:
 def running(command: list[str], port: int, environment: Mapping[str, str], folder: Path) -> Iterator[str]:
     program = [str(BIN / command[0]), *command[1:]]
     with (folder / f"{command[0]}.log").open("w") as log:
-        process = subprocess.Popen(program, env={**CLEAN, **environment}, cwd=folder, stdout=log, stderr=log)
+        own = {**CLEAN, **environment}
+        process = subprocess.Popen(program, env=own, cwd=folder, stdout=log, stderr=log, start_new_session=True)
         try:
-            wait_for_port(port, process, 120)
+            wait_for_port(port, process, 240)
             yield f"http://127.0.0.1:{port}"
         finally:
-            process.terminate()
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait(30)
 
 
@@ -62,6 +66,12 @@ def test_the_cluster_map_is_a_section_that_recipes_take(case: str) -> None:
     cluster = ClusterConfig.model_validate(section)
     account = of_kind(objects, "Role")[0]["metadata"]["name"]
     assert cluster.service_account == account
+    placement = StagePlacement(pool="cpu", memory="4Gi")
+    plan = pod_plan("prepare", "image", cluster, placement)
+    accounts = {item["metadata"]["name"]: item for item in of_kind(objects, "ServiceAccount")}
+    assert accounts[plan.service_account]["automountServiceAccountToken"] is False
+    bound = {subject["name"] for item in of_kind(objects, "RoleBinding") for subject in item["subjects"]}
+    assert plan.service_account not in bound
     assert cluster.production == (case != "trial")
     if case != "trial":
         assert cluster.images.trainer.endswith(f"rubricworks/trainer:0.1.0@{DIGEST}")
@@ -151,6 +161,7 @@ def test_the_api_starts_as_rendered_and_passes_the_helm_test_only_when_it_is_wel
         assert "/readyz: 503 FAILED: 200 expected" in asked(url).stdout
 
 
+@pytest.mark.timeout(600)
 def test_mlflow_answers_to_the_names_that_pods_call_and_to_no_others(tmp_path: Path) -> None:
     objects = rendered(merged(MATRIX["trial"], {"trial": {"mlflow": {"allowedHosts": ["mlflow.example.com"]}}}))
     (container,) = containers(the(objects, "Deployment", "-mlflow")["spec"]["template"])
