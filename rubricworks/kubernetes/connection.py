@@ -116,8 +116,10 @@ def connect(namespace: str | None = None, *, patience: float = _PATIENCE) -> Clu
             config.load_incluster_config(client_configuration=settings)
             own = _IN_POD.read_text().strip() if _IN_POD.is_file() else None
         else:
-            config.load_kube_config(client_configuration=settings)
-            _, context = config.list_kube_config_contexts()
+            # The package reads the variable when it is imported, which may be long ago.
+            file = os.environ.get("KUBECONFIG")
+            config.load_kube_config(file, client_configuration=settings)
+            _, context = config.list_kube_config_contexts(file)
             own = context["context"].get("namespace")
     except config.ConfigException as error:
         reason = str(error).splitlines()[0].rstrip(".")

@@ -69,7 +69,7 @@ def follow_train_job(
                     tell(f"no room for {nodes} nodes ({trouble.message}); trying {fewer}")
                     nodes = fewer
                 else:
-                    raise UserError(_told(trouble, plan, nodes, restarts))
+                    raise trouble.raised(_told(trouble, plan, nodes, restarts))
                 job = _next(cluster, plan, work, nodes, env, job)
     except (KeyboardInterrupt, SystemExit):
         tell("stopped: the training's pods are deleted; it goes on from its last checkpoint when it is run again")

@@ -128,7 +128,9 @@ def _watch(
             trouble = worst(seen.values())
             indexes = status.get("failedIndexes")
             which = f" (parts {indexes})" if indexes else ""
-            raise UserError(trouble.message + which if trouble else f"{failed['reason']}: {failed.get('message', '')}")
+            if trouble is None:
+                raise UserError(f"{failed['reason']}: {failed.get('message', '')}")
+            raise trouble.raised(trouble.message + which)
         waits = [trouble for trouble in troubles.values() if trouble.kind in ("no room", "cannot start")]
         stuck = waits and not status.get("ready") and len(waits) == status.get("active", 0)
         no_room_since = (no_room_since or time.monotonic()) if stuck else None

@@ -1,8 +1,10 @@
 """Pods: what one is made of, and what has become of it, in words."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from rubricworks.errors import StoppedAtBudget, UserError
 from rubricworks.kubernetes.config import FAN_OUT, TRAIN_JOB, PodPlan
 from rubricworks.kubernetes.connection import Json
 
@@ -17,6 +19,7 @@ RESTRICTED = {
     "capabilities": {"drop": ["ALL"]},
     "seccompProfile": {"type": "RuntimeDefault"},
 }
+_NO_MEMORY = "ran out of memory"
 _CANNOT_START = {
     "CreateContainerConfigError",
     "CreateContainerError",
@@ -36,6 +39,13 @@ class Trouble(NamedTuple):
     message: str
     exit_code: int | None = None
     at: str = ""
+    more: str | None = None
+    """Of a stage that stopped at its budget: what to resume it with."""
+
+    def raised(self, message: str | None = None) -> UserError:
+        """The error that a stage raises for it."""
+        said = message or self.message
+        return UserError(said) if self.more is None else StoppedAtBudget(said, self.more)
 
 
 def resources(plan: PodPlan) -> Json:
@@ -114,7 +124,7 @@ def trouble_of(pod: Json) -> Trouble | None:
         state = container.get("state") or {}
         ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated")
         if ended and ended.get("exitCode"):
-            return Trouble("failed", _how_it_ended(name, ended), ended["exitCode"], ended.get("finishedAt") or "")
+            return _ended(name, ended)
         waits = state.get("waiting") or {}
         if waits.get("reason") in _CANNOT_START:
             said = waits.get("message") or ""
@@ -135,14 +145,27 @@ def _rank(trouble: Trouble) -> tuple[int, int]:
     if trouble.kind == "failed" and trouble.exit_code == USER_ERROR:
         return 0, 0
     kinds = ["preempted", "failed", "cannot start", "no room"]
-    # A container that was killed (137, 143) was most often killed because another failed.
-    return 1 + kinds.index(trouble.kind), int(trouble.exit_code in (137, 143) and "memory" not in trouble.message)
+    # Without memory one fails first; one that was killed (137, 143) was most often killed because another failed.
+    order = 0 if _NO_MEMORY in trouble.message else 2 if trouble.exit_code in (137, 143) else 1
+    return 1 + kinds.index(trouble.kind), order
 
 
-def _how_it_ended(name: str, ended: Mapping[str, Any]) -> str:
+def _ended(name: str, ended: Mapping[str, Any]) -> Trouble:
+    code, at = ended["exitCode"], ended.get("finishedAt") or ""
     if ended.get("reason") == "OOMKilled":
-        return f"{name} ran out of memory; give the stage more (cluster.stages: memory), or work on less at a time"
-    message = " ".join((ended.get("message") or "").split())
-    if message:
-        return message if ended["exitCode"] == USER_ERROR else f"{name}: {message}"
-    return f"{name} ended with exit code {ended['exitCode']} ({ended.get('reason') or 'Error'}); see its log"
+        advice = "give the stage more (cluster.stages: memory), or work on less at a time"
+        return Trouble("failed", f"{name} {_NO_MEMORY}; {advice}", code, at)
+    words = ended.get("message") or ""
+    try:
+        left = json.loads(words)
+        if left["ours"]:
+            # torchrun ends with 1 whatever its processes ended with.
+            return Trouble("failed", left["message"], USER_ERROR, at, left.get("more"))
+        words = left["message"]
+    except (ValueError, TypeError, KeyError):
+        pass
+    if said := " ".join(words.split()):
+        return Trouble("failed", said if code == USER_ERROR else f"{name}: {said}", code, at)
+    return Trouble(
+        "failed", f"{name} ended with exit code {code} ({ended.get('reason') or 'Error'}); see its log", code, at
+    )

@@ -17,8 +17,8 @@ from rubricworks.stages.fan_out import PART, Part
 from rubricworks.stages.launch import launch
 
 _LAST_WORDS = Path("/dev/termination-log")
-_MOST = 4_000
-"""Bytes that Kubernetes keeps of them."""
+_MOST = 1_000
+"""Characters of them; Kubernetes keeps 4 KiB."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,12 +54,14 @@ def _leave_last_words(error: Exception) -> None:
     if not os.environ.get("KUBERNETES_SERVICE_HOST") and "RUBRICWORKS_LAST_WORDS" not in os.environ:
         return
     place = Path(os.environ.get("RUBRICWORKS_LAST_WORDS", _LAST_WORDS))
-    said = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+    ours = isinstance(error, UserError)
+    words: dict[str, object] = {"ours": ours, "message": str(error) if ours else f"{type(error).__name__}: {error}"}
+    words["message"] = str(words["message"])[:_MOST]
     if isinstance(error, StoppedAtBudget):
-        said = json.dumps({"stopped_at_budget": said, "more": error.more})
+        words["more"] = error.more
     with suppress(OSError):
         if not place.exists() or place.stat().st_size == 0:
-            place.write_bytes(said.encode()[:_MOST])
+            place.write_text(json.dumps(words))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,279 @@
+"""A TrainJob from its making to its end, against an API over HTTP whose controllers the tests play."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+from kubernetes_api import JOBS, PODS, TRAIN_JOBS, KubernetesApi, ended
+
+from rubricworks.errors import UserError
+from rubricworks.kubernetes import PodPlan, RolloutServer, TrainJobConfig, TrainJobPlan
+from rubricworks.kubernetes.connection import connect
+from rubricworks.kubernetes.following import follow_train_job
+from rubricworks.kubernetes.rollout_server import rollout_server
+
+GPU = {"accelerator": "nvidia.com/gpu", "accelerators": 8, "memory": "800Gi", "cpu": "96", "shared_memory": "64Gi"}
+SECRET = {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "judge", "key": "key"}}}
+POLL = 0.02
+
+
+def plan(**job) -> TrainJobPlan:
+    pod = PodPlan(
+        image="trainer@sha256:1",
+        env=(SECRET, {"name": "RUBRICWORKS_TRAIN_JOB", "value": "{}"}),
+        labels={"kueue.x-k8s.io/queue-name": "gpus", "team": "vision"},
+        tolerations=({"key": "nvidia.com/gpu", "operator": "Exists"},),
+        **GPU,
+    )
+    return TrainJobPlan(job=TrainJobConfig(**{"nodes": 4, **job}), pod=pod)
+
+
+def node(api: KubernetesApi, job: str, index: int, phase: str = "Running", **status) -> str:
+    name = f"{job}-node-0-{index}"
+    labels = {"jobset.sigs.k8s.io/jobset-name": job, "batch.kubernetes.io/job-completion-index": str(index)}
+    api.pod(name, labels, phase, **status)
+    return name
+
+
+def follow(cluster, plan, work, **options) -> list[str]:
+    told: list[str] = []
+    follow_train_job(cluster, plan, work, poll=POLL, tell=told.append, **options)
+    return told
+
+
+def in_order(*acts):
+    """Plays the first act for the first TrainJob, the second for the second, …"""
+    waiting = list(acts)
+
+    def play(path: str, item: dict) -> None:
+        if path.startswith(TRAIN_JOBS):
+            waiting.pop(0)(path, item["metadata"]["name"])
+
+    return play
+
+
+def completes(api: KubernetesApi, *lines: str):
+    def act(path: str, name: str) -> None:
+        pod = node(api, name, 0)
+        api.say(pod, *lines)
+        time.sleep(4 * POLL)
+        api.status(f"{PODS}/{pod}", phase="Succeeded")
+        api.condition(path, "Complete")
+
+    return act
+
+
+def test_nodes_run_the_very_stage_by_torchrun_with_fsdp_where_the_plan_says(api, cluster, work):
+    sent = []
+    api.on_create = lambda path, item: (sent.append(item), api.condition(path, "Complete"))
+    follow(cluster, plan(), work, env={"MORE": "1"})
+    (job,) = sent
+    trainer = job["spec"]["trainer"]
+    assert trainer["command"][:6] == [
+        "python",
+        "-m",
+        "torch.distributed.run",
+        "-m",
+        "rubricworks.stages",
+        "train_policy",
+    ]
+    assert trainer["command"][6:] == [
+        *("--config", '{"steps":4}', "--run", "s3://runs/r1", "--input", "model=s3://runs/r1/warm_up")
+    ]
+    assert (trainer["numNodes"], trainer["numProcPerNode"], trainer["image"]) == (4, 8, "trainer@sha256:1")
+    assert trainer["resourcesPerNode"]["limits"] == {"memory": "800Gi", "nvidia.com/gpu": "8"}
+    env = {item["name"]: item for item in trainer["env"]}
+    assert env["KEY"] == SECRET
+    assert env["ACCELERATE_USE_FSDP"]["value"] == "true"
+    assert env["MORE"]["value"] == "1"
+    assert "RUBRICWORKS_TRAIN_JOB" not in env, "its nodes would make TrainJobs"
+    (patch,) = job["spec"]["runtimePatches"]
+    (replicated,) = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    pod = replicated["template"]["spec"]["template"]
+    assert pod["spec"]["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert pod["spec"]["volumes"] == [{"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": "64Gi"}}]
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "gpus"
+    assert "kueue.x-k8s.io/queue-name" not in pod["metadata"]["labels"], "a queue admits the job, not each pod"
+
+
+def test_the_first_nodes_log_is_heard_once_though_its_stream_breaks_and_the_job_is_deleted_at_the_end(
+    api, cluster, work
+):
+    api.cut_logs = 2
+    api.on_create = in_order(completes(api, "step 1", "step 2", "step 3"))
+    told = follow(cluster, plan(), work)
+    assert [line for line in told if line.startswith("step")] == ["step 1", "step 2", "step 3"]
+    assert api.of(TRAIN_JOBS) == []
+
+
+def test_a_preempted_node_begins_the_training_again_though_the_others_failed_for_want_of_it(api, cluster, work):
+    def preempted(path: str, name: str) -> None:
+        node(api, name, 0, "Failed", containerStatuses=ended(1, "DistBackendError: connection closed by peer"))
+        taken = [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "by a"}]
+        node(api, name, 1, "Failed", conditions=taken, containerStatuses=ended(137))
+        api.condition(path, "Failed", "FailedJobs", "jobset failed")
+
+    names = []
+    api.on_create = in_order(preempted, lambda path, name: (names.append(name), completes(api)(path, name)))
+    told = follow(cluster, plan(restarts=1), work)
+    assert names == [f"{work.name}-2"]
+    assert "goes on from its last checkpoint" in told[0]
+    assert "by a" in told[0]
+
+    api.on_create = in_order(preempted, preempted)
+    with pytest.raises(UserError, match=r"taken 2 times.*train_job\.restarts"):
+        follow(cluster, plan(restarts=1), work._replace(run="s3://runs/r2"))
+
+
+@pytest.mark.parametrize(
+    ("statuses", "message"),
+    [
+        (
+            {0: ended(143), 1: ended(1, "UserError: no"), 2: ended(2, "prompts_per_step 7 does not divide")},
+            r"^prompts_per_step 7 does not divide$",
+        ),
+        ({0: ended(1, "RuntimeError: NCCL"), 3: ended(137, reason="OOMKilled")}, "ran out of memory; give the stage"),
+        ({0: ended(1, ""), 1: ended(143)}, r"node-0-0 ended with exit code 1"),
+    ],
+)
+def test_what_failed_first_is_the_reason_and_the_failed_job_stays_to_be_looked_at(
+    api, cluster, work, statuses, message
+):
+    def fails(path: str, name: str) -> None:
+        for index, containers in statuses.items():
+            node(api, name, index, "Failed", containerStatuses=containers)
+        api.condition(path, "Failed", "FailedJobs", "jobset failed")
+
+    api.on_create = in_order(fails)
+    with pytest.raises(UserError, match=message):
+        follow(cluster, plan(), work)
+    assert len(api.of(TRAIN_JOBS)) == 1
+    api.on_create = in_order(completes(api))
+    follow(cluster, plan(), work)
+    assert api.of(TRAIN_JOBS) == [], "the next attempt begins anew, and deletes the failed one"
+
+
+def test_without_room_for_all_nodes_fewer_are_taken_and_below_the_least_the_stage_says_what_is_missing(
+    api, cluster, work
+):
+    def no_room(path: str, name: str) -> None:
+        lacks = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/9 nodes have gpus"}
+        node(api, name, 0, "Pending", conditions=[lacks])
+
+    nodes = []
+
+    def counted(act):
+        return lambda path, name: (nodes.append(api.objects[path]["spec"]["trainer"]["numNodes"]), act(path, name))
+
+    api.on_create = in_order(counted(no_room), counted(no_room), counted(completes(api)))
+    follow(cluster, plan(min_nodes=1, wait_for_room=0.1), work)
+    assert nodes == [4, 2, 1]
+
+    api.on_create = in_order(no_room)
+    with pytest.raises(UserError, match=r"no room for 4 nodes with 8 nvidia.com/gpu each.*0/9 nodes have gpus"):
+        follow(cluster, plan(wait_for_room=0.1), work._replace(run="s3://runs/r2"))
+
+
+def test_an_image_that_cannot_be_pulled_ends_the_wait(api, cluster, work):
+    def stuck(path: str, name: str) -> None:
+        waits = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image trainer"}}
+        node(api, name, 0, "Pending", containerStatuses=[{"name": "node", "state": waits}])
+
+    api.on_create = in_order(stuck)
+    with pytest.raises(UserError, match=r"cannot start: ImagePullBackOff: no such image trainer"):
+        follow(cluster, plan(wait_for_room=0.1), work)
+
+
+def test_a_stage_whose_pod_was_killed_takes_up_the_job_that_is_running(api, cluster, work):
+    api.on_create = lambda path, item: None
+    quiet = threading.Thread(target=lambda: follow(cluster, plan(), work), daemon=True)
+    quiet.start()
+    while not api.of(TRAIN_JOBS):
+        time.sleep(POLL)
+    threading.Timer(5 * POLL, lambda: api.condition(f"{TRAIN_JOBS}/{work.name}-1", "Complete")).start()
+    follow(cluster, plan(), work)
+    quiet.join()
+    assert sum(method == "POST" for method, _ in api.asked) == 1
+
+
+def test_an_api_that_is_away_for_a_while_loses_nothing_and_one_that_refuses_says_what_to_do(api, cluster, work):
+    away = iter([503] * 3)
+    api.refuse = lambda method, path: (status, "down") if (status := next(away, None)) else None
+    api.on_create = in_order(completes(api))
+    follow(cluster, plan(), work)
+
+    api.refuse = lambda method, path: (403, 'trainjobs is forbidden: User "x"') if method == "POST" else None
+    with pytest.raises(UserError, match=r"could not create a TrainJob in namespace team: .*forbidden.*chart's role"):
+        follow(cluster, plan(), work)
+    api.refuse = lambda method, path: (404, "the server could not find the requested resource")
+    with pytest.raises(UserError, match=r"Kubeflow Trainer 2\.3"):
+        follow(cluster, plan(), work)
+
+
+def test_sigterm_deletes_the_job_so_that_its_nodes_are_free(api, cluster, work):
+    api.on_create = lambda path, item: threading.Timer(4 * POLL, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    with pytest.raises(SystemExit):
+        follow(cluster, plan(), work)
+    assert api.deleted == [f"{TRAIN_JOBS}/{work.name}-1"]
+
+
+def test_time_in_a_queue_is_not_time_without_room(api, cluster, work):
+    def queued(path: str, name: str) -> None:
+        api.condition(path, "Suspended")
+        lacks = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "none"}
+        node(api, name, 0, "Pending", conditions=[lacks])
+        time.sleep(10 * POLL)
+        api.condition(path, "Complete")
+
+    api.on_create = in_order(queued)
+    assert follow(cluster, plan(wait_for_room=4 * POLL), work) == ["waiting in the queue"]
+
+
+def test_a_vllm_server_is_up_before_the_training_belongs_to_it_and_goes_with_it(api, cluster, work):
+    def controllers(path: str, item: dict) -> None:
+        if path.startswith(JOBS):
+            ready = [{"type": "Ready", "status": "True"}]
+            labels = {"batch.kubernetes.io/job-name": item["metadata"]["name"]}
+            api.pod("server", labels, conditions=ready)
+        elif path.startswith(TRAIN_JOBS):
+            owned = [item["metadata"].get("ownerReferences", [{}])[0].get("kind") for item in api.of(JOBS)]
+            time.sleep(4 * POLL)
+            owned += [item["metadata"].get("ownerReferences", [{}])[0].get("kind") for item in api.of(JOBS)]
+            assert owned[-1] == "TrainJob"
+            api.condition(path, "Complete")
+
+    api.on_create = controllers
+    wanted = plan(rollouts=RolloutServer(accelerators=2))
+    with rollout_server(cluster, wanted, work, poll=POLL, tell=lambda line: None) as server:
+        (job,) = api.of(JOBS)
+        container = job["spec"]["template"]["spec"]["containers"][0]
+        assert container["resources"]["limits"]["nvidia.com/gpu"] == "2"
+        assert container["command"][-4:] == ["--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1"]
+        assert server.environment == {"RUBRICWORKS_VLLM_URL": f"http://{work.name}-vllm:8000"}
+        follow(cluster, wanted, work, env=server.environment, made=server.belongs_to)
+    assert api.of(JOBS) == []
+
+
+def test_a_vllm_server_that_does_not_come_up_says_why(api, cluster, work):
+    def broken(path: str, item: dict) -> None:
+        if path.startswith(JOBS):
+            labels = {"batch.kubernetes.io/job-name": item["metadata"]["name"]}
+            api.pod("server", labels, "Failed", containerStatuses=ended(1, "no CUDA device", name="main"))
+
+    api.on_create = broken
+    wanted = plan(rollouts=RolloutServer(start_within=0.2))
+    with (
+        pytest.raises(UserError, match=r"not ready within 0 seconds.*no CUDA device"),
+        rollout_server(cluster, wanted, work, poll=POLL, tell=lambda line: None),
+    ):
+        pass
+
+
+def test_without_a_cluster_the_error_says_where_to_find_one(monkeypatch, tmp_path):
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(UserError, match=r"no cluster to work on.*set KUBECONFIG"):
+        connect()
