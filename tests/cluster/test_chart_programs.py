@@ -64,8 +64,7 @@ def test_the_cluster_map_is_a_section_that_recipes_take(case: str) -> None:
     objects = rendered(MATRIX[case])
     section = yaml.safe_load(the(objects, "ConfigMap", "rubricworks-cluster")["data"]["cluster.yaml"])["cluster"]
     cluster = ClusterConfig.model_validate(section)
-    account = of_kind(objects, "Role")[0]["metadata"]["name"]
-    assert cluster.service_account == account
+    assert cluster.service_account == of_kind(objects, "RoleBinding")[0]["subjects"][0]["name"]
     placement = StagePlacement(pool="cpu", memory="4Gi")
     plan = pod_plan("prepare", "image", cluster, placement)
     accounts = {item["metadata"]["name"]: item for item in of_kind(objects, "ServiceAccount")}

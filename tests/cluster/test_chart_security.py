@@ -126,7 +126,8 @@ def test_rights_are_few_named_and_of_one_namespace(case: str) -> None:
                 assert all(rule["resourceNames"])
     for binding in of_kind(objects, "RoleBinding"):
         (subject,) = binding["subjects"]
-        assert subject["name"] == binding["roleRef"]["name"] or case == "little"
+        assert binding["roleRef"]["name"] == "rubricworks-pipelines"
+        assert subject["name"] == ("own" if case == "little" else "rubricworks-pipelines")
         assert subject["namespace"] == binding["metadata"]["namespace"]
 
 
@@ -147,6 +148,16 @@ def test_profiles_have_the_rights_each_for_itself() -> None:
     role = of_kind(objects, "Role")[0]
     (secrets,) = [rule for rule in role["rules"] if "secrets" in rule["resources"]]
     assert secrets["resourceNames"] == ["mlpipeline-minio-artifact", "store"]
+
+
+def test_an_account_that_is_there_gets_the_rights_under_a_name_of_the_releases_own() -> None:
+    """Profiles of Kubeflow's have an account default-editor, and a binding of that name."""
+    given = {"serviceAccounts": {"pipelines": {"create": False, "name": "default-editor"}}}
+    objects = rendered(merged(MATRIX["profiles"], given))
+    for binding in of_kind(objects, "RoleBinding"):
+        assert binding["metadata"]["name"] == binding["roleRef"]["name"] == "rubricworks-pipelines"
+        assert binding["subjects"][0]["name"] == "default-editor"
+    assert not of_kind(objects, "ServiceAccount", "default-editor")
 
 
 def test_production_takes_no_image_without_a_digest_and_the_trial_pins_what_is_not_ours() -> None:
