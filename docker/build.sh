@@ -50,9 +50,21 @@ for image in "$@"; do
 done
 
 [ "${PUSH:-}" = 1 ] || exit 0
-for image in "$@"; do "$ENGINE" push "$REGISTRY/$image:$TAG"; done
-echo "images:"
+# podman compresses on the way out, so only the push itself knows the digest; docker learns it from the registry.
+pushed=$(mktemp)
+trap 'rm -f "$pushed"' EXIT
+named=
 for image in "$@"; do
-  printf '  %s: ' "$image"
-  "$ENGINE" image inspect --format '{{index .RepoDigests 0}}' "$REGISTRY/$image:$TAG"
+  name=$REGISTRY/$image
+  if [ -n "$format" ]; then
+    "$ENGINE" push --digestfile "$pushed" "$name:$TAG" >&2
+    reference=$name@$(cat "$pushed")
+  else
+    "$ENGINE" push "$name:$TAG" >&2
+    reference=$("$ENGINE" image inspect --format '{{range .RepoDigests}}{{println .}}{{end}}' "$name:$TAG" |
+      grep -F "$name@" | head -n 1)
+  fi
+  named="$named  $image: $reference
+"
 done
+printf 'images:\n%s' "$named"

@@ -38,8 +38,8 @@ def make_base(folder: Path) -> None:
     archive.unlink()
 
 
-def build(script: Path, image: str, tag: str) -> str:
-    """Build one image as `make images` does, on the base; returns its name."""
+def build(script: Path, image: str, tag: str, **settings: str) -> str:
+    """Build one image as `make images` does, on the base; returns what the script printed last."""
     mounts = [f"--volume={place}:{place}:ro" for place in _OF_THIS_MACHINE if Path(place).exists()]
     environment = {
         **os.environ,
@@ -48,9 +48,9 @@ def build(script: Path, image: str, tag: str) -> str:
         "REGISTRY": "localhost/rubricworks-test",
         "TAG": tag,
         "OPTIONS": " ".join(["--isolation=chroot", "--network=host", *mounts]),
+        **settings,
     }
-    _run(str(script), image, environment=environment)
-    return f"localhost/rubricworks-test/{image}:{tag}"
+    return _run(str(script), image, environment=environment).stdout
 
 
 def podman(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:

@@ -5,6 +5,8 @@ RUBRICWORKS_TEST_IMAGES=cpu also builds the image of the CPU stages (three minut
 
 import json
 import os
+import shutil
+import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -17,6 +19,7 @@ from object_store import free_port
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "docker" / "build.sh"
 TOKEN = "t0ken-of-the-images-0123456789"
 SBOM = "/usr/share/sbom/rubricworks.cdx.json"
 
@@ -27,7 +30,12 @@ def built(tmp_path_factory):
     if why := missing():
         pytest.skip(why)
     make_base(tmp_path_factory.mktemp("debian") / "root")
-    return lambda image: build(ROOT / "docker" / "build.sh", image, "test")
+
+    def build_image(image: str) -> str:
+        build(SCRIPT, image, "test")
+        return f"localhost/rubricworks-test/{image}:test"
+
+    return build_image
 
 
 @pytest.fixture(scope="module")
@@ -67,10 +75,10 @@ def test_image_of_the_api_holds_what_its_lock_names_and_no_more(api):
     check_contents(api, "api")
 
 
-def test_image_of_the_cpu_stages_holds_what_its_lock_names_and_runs_a_component(cpu):
+def test_image_of_the_cpu_stages_holds_what_its_lock_names_and_imports_a_component(cpu):
     check_contents(cpu, "cpu")
     program = "from rubricworks.components.prepare.component import prepare; import rubricworks.stages.prepare"
-    assert inside(cpu, f"python3 -c '{program}' && rubricworks recipes list").count("quickstart") == 1
+    assert inside(cpu, f"python3 -c '{program}' && rubricworks recipes list").startswith("balcaprl")
 
 
 def test_image_says_who_runs_it_and_how_to_tell_its_health(api):
@@ -111,6 +119,40 @@ def test_image_of_the_api_serves_in_a_restricted_container_and_stops_when_told(a
         assert TOKEN not in logs.stdout + logs.stderr
     finally:
         podman("rm", "--force", started, check=False)
+
+
+@pytest.fixture
+def registry(tmp_path):
+    """The address of an empty registry on loopback."""
+    if shutil.which("docker-registry") is None:
+        pytest.skip("not installed: docker-registry; run tests/cluster/install.sh")
+    address = f"127.0.0.1:{free_port()}"
+    settings = tmp_path / "registry.yml"
+    storage = {"filesystem": {"rootdirectory": str(tmp_path / "registry")}}
+    settings.write_text(json.dumps({"version": 0.1, "storage": storage, "http": {"addr": address}}))
+    with (tmp_path / "registry.log").open("wb") as log:
+        server = subprocess.Popen(["docker-registry", "serve", str(settings)], stdout=log, stderr=log)
+    try:
+        wait_for(f"http://{address}/v2/")
+        yield address
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def test_a_pushed_image_is_named_by_the_digest_that_the_registry_gave(api, registry, tmp_path):
+    without_tls = tmp_path / "registries.conf"
+    without_tls.write_text(f'[[registry]]\nlocation = "{registry}"\ninsecure = true\n')
+    places = {"REGISTRY": f"{registry}/team", "PUSH": "1", "CONTAINERS_REGISTRIES_CONF": str(without_tls)}
+    printed = build(SCRIPT, "api", "test", **places)
+    heading, named = printed.splitlines()[-2:]
+    name, _, digest = named.strip().removeprefix("api: ").partition("@")
+    assert (heading, name) == ("images:", f"{registry}/team/api")
+    kinds = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
+    asked = urllib.request.Request(f"http://{registry}/v2/team/api/manifests/{digest}", headers={"Accept": kinds})
+    with urllib.request.urlopen(asked, timeout=10) as response:
+        assert response.headers["Docker-Content-Digest"] == digest
+    podman("rmi", f"{registry}/team/api:test", check=False)
 
 
 def answer(url: str) -> object:
