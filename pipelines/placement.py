@@ -1,7 +1,7 @@
 """Where a task of a pipeline runs on a cluster, and with what: a recipe's `cluster:` section as kfp-kubernetes says it.
 
-What kfp-kubernetes has no words for (dropped capabilities, no privilege escalation, the seccomp profile) Kubeflow
-Pipelines sets itself from 2.16 on; docs/cluster.md tells what else a namespace must be told.
+What kfp-kubernetes has no words for (dropped capabilities, no privilege escalation, the seccomp profile) the backend
+sets itself; docs/cluster.md tells what a namespace must be told besides.
 """
 
 from kfp import kubernetes

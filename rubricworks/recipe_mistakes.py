@@ -33,7 +33,7 @@ def explain(path: Path, tree: yaml.Node | None, kind: type[Recipe], item: Any) -
     if item["type"] == "missing":
         return f"{where}: {field} is missing; add it"
     message = item["msg"].removeprefix("Value error, ")
-    first, *inner = message.split(" ", 1)[0].split(".")
+    first, *inner = message.split(" ", 1)[0].rstrip(":").split(".")
     if first in _fields_at(kind, loc):  # a check of the section that is about this one field
         return f"{path}:{line_of(tree, [*loc, first, *inner])}: {'.'.join(map(str, [*loc, message]))}"
     given = item["input"]
@@ -67,8 +67,9 @@ def _fields_at(recipe: type[Recipe], loc: Sequence[Any]) -> list[str]:
     kinds: list[Any] = [recipe]
     for part in loc:
         models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+        named = [get_args(kind)[1] for kind in kinds if get_origin(kind) is dict]
         kinds = _unwrap(
-            [model.model_fields[part].annotation for model in models if part in model.model_fields]
+            [*named, *(model.model_fields[part].annotation for model in models if part in model.model_fields)]
             if isinstance(part, str)
             else kinds
         )

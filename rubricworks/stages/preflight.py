@@ -13,6 +13,7 @@ from functools import partial
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
+from rubricworks.environment import fill
 from rubricworks.errors import UserError
 from rubricworks.llm import Budget, Endpoint, write_budget
 from rubricworks.stages.config import StageConfig, canonical_json
@@ -77,7 +78,7 @@ def run(config: Config, job: Job) -> None:
 def check_all(config: Config, job: Job) -> Iterator[Check]:
     """Storage, budget, samples, models, endpoints, tracking; each as it is answered."""
     if config.storage:
-        yield checked("storage", partial(check_storage, config.storage))
+        yield checked("storage", lambda: check_storage(fill(config.storage or "", "cluster.storage")))
     yield checked("budget", partial(budget_is_left, config.budget, job.run))
     if data := config.data:
         yield checked(data.kind, lambda: f"{count_items(data)} {data.kind}")

@@ -1,0 +1,116 @@
+"""The `cluster:` section as people write it: mistakes in one line each, and what `pipelines compile` makes of it."""
+
+import re
+
+import pytest
+import yaml
+from test_recipe_mistakes import RECIPE, mistakes
+
+from rubricworks.environment import names_in
+from rubricworks.recipe_file import load_recipe, recipe_path
+
+DIGEST = "@sha256:" + "a" * 64
+CLUSTER = """\
+cluster:
+  storage: s3://models/runs
+  pools:
+    cpu: {}
+    h100: {accelerator: nvidia.com/gpu, per_node: 8}
+  stages:
+    default: {pool: cpu}
+    train_policy: {pool: h100, accelerators: 8}
+"""
+START = RECIPE.count("\n")
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "line", "said"),
+    [
+        ("pool: h100", "pool: b200", 8, "cluster.stages.train_policy.pool: no pool 'b200'; there are cpu, h100"),
+        ("accelerators: 8", "accelerators: 16", 8, "cluster.stages.train_policy.accelerators is 16, a node of pool"),
+        ("{pool: h100, acc", "{pool: cpu, acc", 8, "cluster.stages.train_policy.accelerators is 8, and pool 'cpu' has"),
+        ("train_policy", "train_polcy", 8, "cluster.stages.train_polcy: no such stage; there are prepare, warm_up"),
+        ("s3://models/runs", "models/runs", 2, "cluster.storage: write s3://bucket/prefix or pvc://claim/folder"),
+        ("per_node: 8", "per_nod: 8", 5, "cluster.pools.h100.per_nod: no such field; did you mean per_node?"),
+        ("{pool: cpu}", "{pool: cpu, memory: 8GB}", 7, "cluster.stages.default.memory: a size is such as 16Gi"),
+        ("{pool: cpu}", "{pool: cpu, cpu: 0}", 7, "cluster.stages.default.cpu: cores are such as 4, 0.5 or 500m"),
+        ("{pool: cpu}", "{pool: cpu, timeout: 2 hours}", 7, "cluster.stages.default.timeout: a duration is seconds"),
+        ("{pool: cpu}", "{pool: cpu, env: {A-B: x}}", 7, "cluster.stages.default.env: a variable's name is"),
+        ("cpu: {}", "cpu: {tolerations: [{operator: Equal}]}", 4, "cluster.pools.cpu.tolerations.0.key and value are"),
+        ("cpu: {}", "cpu: {affinity: [{key: zone}]}", 4, "cluster.pools.cpu.affinity.0.operator In needs values"),
+        ("storage:", "production: true\n  storage:", 1, "cluster.images.cpu is not set; production names every image"),
+        ("storage:", "queue: no spaces\n  storage:", 2, "cluster.queue: a label's value is at most 63"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_refused_before_anything_runs_with_its_line_and_what_to_change(
+    tmp_path, written, instead, line, said
+):
+    text = RECIPE + CLUSTER.replace(written, instead, 1)
+    (told,) = mistakes(tmp_path, text)
+    assert told.startswith(f"{START + line}: "), told
+    assert told.partition(": ")[2].startswith(said)
+
+
+def test_production_refuses_a_tag_and_takes_digests(tmp_path):
+    images = f"  production: true\n  images: {{cpu: 'registry/cpu:1.0', trainer: 'registry/trainer{DIGEST}'}}\n"
+    (told,) = mistakes(tmp_path, RECIPE + CLUSTER + images)
+    assert "cluster.images.cpu is 'registry/cpu:1.0'; production needs its digest" in told
+    path = tmp_path / "good.yaml"
+    path.write_text(RECIPE + CLUSTER + images.replace(":1.0", DIGEST))
+    assert load_recipe(path).cluster.images.cpu == f"registry/cpu{DIGEST}"
+
+
+def test_where_a_stage_runs_changes_nothing_of_what_it_makes(tmp_path):
+    path = tmp_path / "my.yaml"
+    path.write_text(RECIPE)
+    here = load_recipe(path).stage_json()
+    path.write_text(RECIPE + CLUSTER)
+    there = load_recipe(path)
+    assert there.stage_json() == here
+    assert set(there.cluster_json()) == {*here, "preflight", "outcome"}
+
+
+def test_a_stage_takes_what_it_leaves_out_from_the_default_and_then_from_us(tmp_path):
+    path = tmp_path / "my.yaml"
+    cluster = CLUSTER.replace("{pool: cpu}", "{pool: cpu, timeout: 90m, env: {A: '1', B: '1'}, memory: 8Gi}")
+    path.write_text(RECIPE + cluster.replace("accelerators: 8", "accelerators: 8, env: {B: '2'}, memory: 800Gi"))
+    placed = load_recipe(path).cluster.placement("train_policy")
+    assert (placed.pool, placed.memory, placed.timeout, placed.cpu, placed.retries) == ("h100", "800Gi", 5400, "2", 2)
+    assert placed.env == {"A": "1", "B": "2"}
+
+
+def test_a_recipe_is_compiled_with_its_places_and_a_pipeline_without(tell, tmp_path):
+    (tmp_path / "my.yaml").write_text(RECIPE + CLUSTER)
+    assert tell("pipelines", "compile", "my.yaml", "rubicap").out.split() == [
+        "compiled/mine.yaml", "compiled/rubicap.yaml",
+    ]  # fmt: skip
+    mine, plain = ((tmp_path / "compiled" / name).read_text() for name in ("mine.yaml", "rubicap.yaml"))
+    assert len(list(yaml.safe_load_all(mine))) == 2
+    assert "preflight" in mine
+    assert "preflight" not in plain
+
+
+@pytest.mark.parametrize(("arguments", "said"), [(("quickstart",), "no cluster: section"), (("nothing",), "no recipe")])
+def test_what_cannot_be_compiled_is_refused_in_one_line(tell, arguments, said):
+    told = tell("pipelines", "compile", *arguments)
+    assert (told.code, told.err.count("\n")) == (2, 1)
+    assert said in told.err
+
+
+@pytest.mark.parametrize("name", ["rubicap", "rlr3", "balcaprl"])
+def test_the_map_in_a_recipe_of_ours_can_be_used_and_gives_the_stages_every_address_and_key(name, tmp_path):
+    text = recipe_path(name).read_text()
+    path = tmp_path / "mine.yaml"
+    start = text.index("# cluster:")
+    path.write_text(text[:start] + re.sub(r"(?m)^# ?", "", text[start:]))
+    recipe = load_recipe(path)
+    given = {
+        variable
+        for kind in (recipe.cluster.secrets, recipe.cluster.config_maps)
+        for keys in kind.values()
+        for variable in keys.values()
+    }
+    asked = {one.api_key_env for _, one in recipe.endpoints() if one.api_key_env}
+    for _, one in recipe.endpoints():
+        asked |= set(names_in(one.url))
+    assert asked | set(names_in(recipe.data.source)) <= given
