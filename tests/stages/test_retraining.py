@@ -9,12 +9,16 @@ from types import SimpleNamespace
 
 import pytest
 from PIL import Image
+from test_prepare_questions import many
+from test_prepare_questions import write as questions
 from test_promote_captions import summary
 
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
+from rubricworks.stages.find_new_samples import Config as FindNewSamples
+from rubricworks.stages.job import open_job
 from rubricworks.stages.launch import launch
-from rubricworks.stages.new_samples import new_images
+from rubricworks.stages.new_samples import count_new, new_images
 from rubricworks.stages.prepare import Config as Prepare
 from rubricworks.stages.retraining import check_endpoints
 from rubricworks.tracking import SampleKey, StagedRecipe, TrackingConfig, connect, registry
@@ -173,6 +177,20 @@ def test_what_a_draw_leaves_out_is_not_new_and_what_it_takes_instead_is(tmp_path
     counted = asyncio.run(new_images(config, first, 500))
     second = {key.sample_id for key in made("second")}
     assert counted == len(second - {key.sample_id for key in first}) > 0
+
+
+def test_new_questions_about_known_pictures_count_and_known_ones_in_other_words_do_not(tmp_path):
+    rows = many(pictures=8, each=2)
+    config = {"source": questions(tmp_path / "source", rows[:12]), "held_out": 2}
+    run = tmp_path / "run"
+    out = launch("prepare_questions", json.dumps(config), str(run), {})
+    known = [SampleKey(**row) for row in read_rows(out, columns=[*SampleKey._fields])]
+    assert len(known) == 12
+    again = {**rows[0], "question": f"  {rows[0]['question'].upper()} "}
+    questions(tmp_path / "source", [*rows, again])
+    recipe = StagedRecipe(name="mine", pipeline="rlr3", stages={"prepare_questions": config})
+    job = open_job("find_new_samples", FindNewSamples(), run, {})
+    assert count_new(recipe, known, 500, job) == 4
 
 
 def test_growth_holds_out_nothing_that_the_champion_was_trained_on(template, home):
