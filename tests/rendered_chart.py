@@ -1,6 +1,7 @@
 """The chart as Helm renders it, and the values that the tests of it go over."""
 
 import copy
+import json
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -137,24 +138,28 @@ def _chart() -> Any:
     return helm_python.Chart.load(CHART)
 
 
+@cache
+def _texts(values: str, release: str, revision: int) -> dict[str, str]:
+    """File → what Helm makes of it; the same values are rendered once."""
+    first = revision == 1
+    return _chart().render(json.loads(values), name=release, namespace=NAMESPACE, revision=revision, is_install=first)
+
+
 def rendered(values: Mapping[str, Any], *, release: str = RELEASE, revision: int = 1) -> list[Json]:
     """Every object, hooks among them; NOTES.txt is left out.
 
     Raises:
         helm_python.HelmError: the values are refused.
     """
-    files = _chart().render(
-        dict(values), name=release, namespace=NAMESPACE, revision=revision, is_install=revision == 1
-    )
     objects = []
-    for file, text in files.items():
+    for file, text in _texts(json.dumps(values), release, revision).items():
         if not file.endswith(".txt"):
-            objects += [document for document in yaml.safe_load_all(text) if document]
+            objects += [document for document in yaml.load_all(text, yaml.CSafeLoader) if document]
     return objects
 
 
 def notes(values: Mapping[str, Any]) -> str:
-    files = _chart().render(dict(values), name=RELEASE, namespace=NAMESPACE)
+    files = _texts(json.dumps(values), RELEASE, 1)
     return next(text for file, text in files.items() if file.endswith("NOTES.txt"))
 
 

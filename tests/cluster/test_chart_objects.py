@@ -2,10 +2,13 @@
 
 import re
 from itertools import chain
+from pathlib import Path
 
+import helm_python
 import kubernetes_validate
 import pytest
 from rendered_chart import (
+    CHART,
     MATRIX,
     NAMESPACE,
     PRODUCTION,
@@ -42,9 +45,6 @@ def test_a_field_that_kubernetes_does_not_know_would_be_noticed() -> None:
 
 
 def test_helm_lint_finds_nothing_to_mend() -> None:
-    import helm_python
-    from rendered_chart import CHART
-
     for values in ({}, *MATRIX.values()):
         report = helm_python.lint(CHART, values, strict=True)
         assert [message for message in report["messages"] if message["severity"] > 1] == []
@@ -162,6 +162,31 @@ def test_a_model_gets_its_pool_its_accelerators_and_its_arguments() -> None:
     assert "nvidia.com/gpu" not in local["containers"][0]["resources"]["limits"]
     assert {"name": "HF_HUB_OFFLINE", "value": "1"} in local["containers"][0]["env"]
     assert {"name": "models", "mountPath": "/models", "readOnly": True} in local["containers"][0]["volumeMounts"]
+
+
+@pytest.mark.parametrize("case", MATRIX)
+def test_what_a_pod_may_write_fits_into_its_bounds(case: str) -> None:
+    """A pod is evicted when its volumes hold more than its containers' limit, however large the volumes may be."""
+    units = {"Mi": 1, "Gi": 1024}
+
+    def mebibytes(text: str) -> int:
+        return int(text[:-2]) * units[text[-2:]]
+
+    for where, pod in pod_templates(rendered(MATRIX[case])):
+        limits = [container["resources"]["limits"] for container in containers(pod)]
+        of_medium = {"": 0, "Memory": 0}
+        for volume in pod["spec"]["volumes"]:
+            if "emptyDir" in volume:
+                of_medium[volume["emptyDir"].get("medium", "")] += mebibytes(volume["emptyDir"]["sizeLimit"])
+        assert of_medium[""] < sum(mebibytes(limit["ephemeral-storage"]) for limit in limits), where
+        assert of_medium["Memory"] < sum(mebibytes(limit["memory"]) for limit in limits), where
+
+
+def test_a_packaged_chart_renders_the_same(tmp_path: Path) -> None:
+    archive = helm_python.package(CHART, destination=tmp_path)
+    with helm_python.Chart.load(archive) as packaged, helm_python.Chart.load(CHART) as chart:
+        values = MATRIX["trial"]
+        assert packaged.render(values, name="r", namespace="n") == chart.render(values, name="r", namespace="n")
 
 
 def test_retention_says_what_would_go_until_it_is_told_to_delete() -> None:
