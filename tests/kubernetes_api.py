@@ -172,7 +172,7 @@ def _handler(api: KubernetesApi) -> type[BaseHTTPRequestHandler]:
         def _log(self, pod: str, since: str) -> None:
             """Streamed while the pod runs, from a second on."""
             self.send_response(200)
-            self.send_header("Connection", "close")
+            self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
             sent = 0
             while True:
@@ -180,12 +180,14 @@ def _handler(api: KubernetesApi) -> type[BaseHTTPRequestHandler]:
                     lines = [line for line in api.logs.get(pod, []) if line[:19] >= since[:19]]
                     item = api.objects.get(f"{PODS}/{pod}")
                 for line in lines[sent:]:
-                    self.wfile.write(f"{line}\n".encode())
+                    self.wfile.write(f"{len(line) + 1:x}\r\n{line}\n\r\n".encode())
                     sent += 1
                     if api.cut_logs:
                         api.cut_logs -= 1
+                        self.close_connection = True
                         return
                 if item is None or item["status"]["phase"] in ("Succeeded", "Failed"):
+                    self.wfile.write(b"0\r\n\r\n")
                     return
                 self.wfile.flush()
                 time.sleep(0.02)

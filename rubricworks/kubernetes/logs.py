@@ -38,15 +38,13 @@ class LogFollower:
     def _read(self, name: str) -> None:
         last = ""
         while not self._ended.is_set():
-            before = last
             try:
                 over = self._is_over(name)
                 for stamp, line in self._lines(name, last):
                     if stamp > last:
                         last = stamp
                         self._say(line)
-                # A stream may break at the very end, so what is over is read until there is nothing new.
-                if over and last == before:
+                if over:
                     return
             except Exception as error:  # whatever the connection meets, the training is worth more than its log
                 if getattr(error, "status", None) == 404:

@@ -24,11 +24,12 @@ _MOST = 1_000
 def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     inputs = dict(item.split("=", 1) for item in asked.input)
+    run = asked.run
     if asked.parts:
-        index = int(os.environ.get("JOB_COMPLETION_INDEX", "0"))
-        os.environ[PART] = Part(index, asked.parts).written
+        part = Part(int(os.environ.get("JOB_COMPLETION_INDEX", "0")), asked.parts)
+        run, os.environ[PART] = part.run_of(run, asked.stage), part.written
     try:
-        launch(asked.stage, asked.config, asked.run, inputs)
+        launch(asked.stage, asked.config, run, inputs)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         _leave_last_words(error)

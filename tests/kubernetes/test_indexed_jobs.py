@@ -10,14 +10,14 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from kubernetes_api import JOBS, PODS, KubernetesApi, ended
+from kubernetes_api import JOBS, KubernetesApi, ended
 from PIL import Image
 from scripted_server import fail, say
 
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import StoppedAtBudget, UserError
 from rubricworks.kubernetes import FAN_OUT, FanOutConfig, FanOutPlan, PodPlan
-from rubricworks.kubernetes.indexed_job import follow_indexed_job
+from rubricworks.kubernetes.indexed_job import follow_indexed_job, indexed_job
 from rubricworks.llm import Budget, write_budget
 from rubricworks.llm.spending import read_spending
 from rubricworks.stages import launch as launching
@@ -59,10 +59,7 @@ def test_every_part_is_tried_by_itself_a_preemption_costs_nothing_and_the_job_is
 
 
 def test_a_stage_whose_pod_was_killed_watches_the_job_on_and_one_that_failed_is_made_anew(api, cluster, work):
-    api.on_create = lambda path, item: None
-    threading.Thread(target=lambda: follow(cluster, work), daemon=True).start()
-    while not api.of(JOBS):
-        time.sleep(POLL)
+    api.create(JOBS, indexed_job(PLAN, work, 4))
     threading.Timer(5 * POLL, lambda: api.condition(f"{JOBS}/{work.name}", "Complete")).start()
     follow(cluster, work)
     assert api.of(JOBS) == []
@@ -220,10 +217,9 @@ def _made(folder: Path) -> Path:
 def test_a_stage_whose_items_hang_together_is_not_shared_out(pods_are_processes, tmp_path, serve):
     samples = str(stage(tmp_path / "run", "prepare", {"source": pictures(tmp_path / "images", 4), "held_out": 1}))
     url = serve([say("a wall")]).url
-    captions = str(
-        stage(tmp_path / "run", "caption_committee", {"teachers": [{"url": url, "model": "m"}]}, samples=samples)
-    )
+    committee = {"teachers": [{"url": url, "model": "m"}], "shard_size": 4}
+    captions = str(stage(tmp_path / "run", "caption_committee", committee, samples=samples))
     config = {"writer": {"url": url, "model": "m"}, "shard_size": 1}
     with pytest.raises(UserError, match=r"synthesize_rubrics cannot be shared out over pods"):
         stage(tmp_path / "run", "synthesize_rubrics", config, samples=samples, captions=captions)
-    assert PODS
+    assert pods_are_processes == []
