@@ -103,7 +103,9 @@ def test_retention_runs_as_rendered_and_says_what_would_go(tmp_path: Path) -> No
     command = containers(job)[0]["command"]
     (tmp_path / "runs").mkdir()
     command = [str(tmp_path / "runs") if word.startswith("s3://") else word for word in command]
-    done = subprocess.run([BIN / command[0], *command[1:]], env=CLEAN, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [BIN / command[0], *command[1:]], env=CLEAN, cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     assert "would delete 0 runs" in done.stdout
 
