@@ -1,0 +1,144 @@
+"""RubricRewardManager as verl calls it: one response at a time, tokens and the prompt's messages in, a score out.
+
+verl itself needs ray and a GPU to be of use, so its interface is played here, as verl 0.9 has it;
+tests/cluster/test_verl_itself.py loads the manager by verl's own loader.
+"""
+
+import asyncio
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from scripted_server import fail, say
+from test_trl_reward import RUBRIC, word_judge
+
+from rubricworks.adapters import verl
+from rubricworks.errors import UserError
+
+WORDS = ["<pad>", "a", "red", "circle", "square", "outage", "</s>"]
+
+
+class RewardManagerBase:
+    """verl/experimental/reward_loop/reward_manager/base.py, without ray."""
+
+    def __init__(self, config, tokenizer, compute_score):
+        self.config, self.tokenizer, self.compute_score = config, tokenizer, compute_score
+
+
+class Tokenizer:
+    def decode(self, ids, skip_special_tokens):
+        return " ".join(WORDS[int(id)] for id in ids if not (skip_special_tokens and WORDS[int(id)].startswith("<")))
+
+
+class Rows(list):
+    """A `DataProto`: slices are rows again, an item has `batch` and `non_tensor_batch`."""
+
+    def __getitem__(self, index):
+        return Rows(super().__getitem__(index)) if isinstance(index, slice) else super().__getitem__(index)
+
+
+class Row:
+    def __init__(self, text, rubric, *, image=None, **extra):
+        ids = [WORDS.index(word) for word in text.split()] + [WORDS.index("</s>")]
+        padding = 8 - len(ids)
+        prompt = [{"type": "text", "text": "describe it"}]
+        if image is not None:
+            prompt.insert(0, {"type": "image", "image": image})
+        self.batch = {
+            "responses": torch.tensor(ids + [1] * padding),
+            "attention_mask": torch.tensor([1] * 3 + [1] * len(ids) + [0] * padding),
+        }
+        self.non_tensor_batch = {
+            "data_source": "scenes",
+            "reward_model": {"ground_truth": rubric},
+            "extra_info": {"sample_id": "s1", **extra},
+            "raw_prompt": np.array([{"role": "user", "content": prompt}], dtype=object),
+        }
+
+
+class Section(dict):
+    def __getattr__(self, name):
+        return self[name]
+
+
+@pytest.fixture
+def manager(monkeypatch):
+    """The manager as it is where verl is installed."""
+
+    class There(verl.RubricRewardManager, RewardManagerBase):
+        pass
+
+    monkeypatch.setattr(verl, "_MISSING", None)
+
+    def make(server, **options):
+        said = {"judges": [{"url": server.url, "model": "judge", "attempts": 1}], "pause": 0, **options}
+        config = Section(reward=Section(reward_kwargs={"rubricworks": said}))
+        return There(config=config, tokenizer=Tokenizer(), compute_score=None, reward_router_address=None)
+
+    return make
+
+
+def run(manager, *rows):
+    async def scored():
+        try:
+            return await manager.run_single(Rows(rows))
+        finally:
+            for judge in manager.reward.grader.judges:
+                await judge.close()
+
+    return asyncio.run(scored())
+
+
+def test_a_response_earns_the_weighted_share_that_trl_would_give_it_and_padding_is_not_graded(serve, manager):
+    result = run(manager(serve(word_judge)), Row("a red square", RUBRIC.model_dump_json()))
+    assert result == {"reward_score": 0.75, "reward_extra_info": {"score": 0.75, "judged": 1.0}}
+
+
+def test_of_several_turns_the_last_is_graded_and_a_rubric_may_be_a_mapping_in_extra_info(serve, manager):
+    rows = [Row("a square", "none"), Row("a circle", "none", rubric=RUBRIC.model_dump(mode="json"))]
+    assert run(manager(serve(word_judge), rubric_key="rubric"), *rows)["reward_score"] == 0.25
+
+
+def test_a_judge_that_sees_is_shown_the_image_of_the_prompt(serve, manager, tmp_path):
+    picture = Image.new("RGB", (8, 8), (255, 0, 0))
+    picture.save(tmp_path / "p.png")
+    for image in (picture, str(tmp_path / "p.png"), {"bytes": (tmp_path / "p.png").read_bytes()}):
+        server = serve(word_judge)
+        run(manager(server, exposure="image"), Row("a red circle", RUBRIC.model_dump_json(), image=image))
+        content = server.chats[0].body["messages"][1]["content"]
+        assert [part["type"] for part in content] == ["image_url", "text"]
+    server = serve(word_judge)
+    run(manager(server), Row("a red circle", RUBRIC.model_dump_json(), image=picture))
+    assert isinstance(server.chats[0].body["messages"][1]["content"], str), "a judge of text is shown none"
+    with pytest.raises(UserError, match=r"sample s1: the judge is to see the image"):
+        run(manager(serve(word_judge), exposure="image"), Row("a", RUBRIC.model_dump_json()))
+
+
+def test_a_judge_that_fails_is_asked_again_and_is_never_a_number_unless_that_was_wanted(serve, manager):
+    row = Row("a red circle", RUBRIC.model_dump_json())
+    server = serve(lambda number, body: fail(400) if number < 2 else word_judge(number, body))
+    assert run(manager(server, tries=3), row)["reward_score"] == 1.0
+    with pytest.raises(UserError, match=r"sample s1: .*could not be judged in 2 tries"):
+        run(manager(serve([fail(400)]), tries=2), row)
+    wanted = run(manager(serve([fail(400)]), tries=1, unjudged=0.5), row)
+    assert wanted == {"reward_score": 0.5, "reward_extra_info": {"score": 0.5, "judged": 0.0}}
+
+
+def test_mistakes_in_the_rows_and_options_are_one_line_each(serve, manager):
+    server = serve([say("{}")])
+    with pytest.raises(UserError, match=r"sample s1: no rubric in reward_model\.ground_truth"):
+        run(manager(server), Row("a", None))
+    with pytest.raises(UserError, match=r"row 0 of the batch is not a rubric"):
+        run(manager(server), Row("a", json.dumps({"criteria": 3})))
+    with pytest.raises(UserError, match=r"reward\.reward_kwargs\.rubricworks\.exposur: Extra inputs"):
+        manager(server, exposur="image")
+    with pytest.raises(UserError, match=r"no reward\.reward_kwargs\.rubricworks"):
+        verl.verl_options(Section(reward=Section(reward_kwargs=None)))
+
+
+def test_without_verl_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(verl, "_MISSING", ImportError("No module named 'verl'"))
+    with pytest.raises(UserError, match=r"verl cannot be imported .*pip install verl"):
+        verl.RubricRewardManager(config=None, tokenizer=None)

@@ -1,0 +1,80 @@
+"""The reward manager in verl's own hands: loaded by its loader, called with its rows. No GPU, no ray cluster.
+
+verl's pins clash with ours, so it lies in a folder of its own, RUBRICWORKS_VERL, made by
+
+    pip install --no-deps --target FOLDER verl ray omegaconf antlr4-python3-runtime 'tensordict>=0.8,<=0.10' \
+        codetiming hydra-core pyvers orjson cloudpickle torchdata msgpack
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from scripted_server import say
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif("RUBRICWORKS_VERL" not in os.environ, reason="RUBRICWORKS_VERL names no folder with verl in it"),
+]
+
+PROGRAM = """
+import asyncio, json, sys
+sys.path.append(sys.argv[1])
+import numpy as np, torch
+from omegaconf import OmegaConf
+from PIL import Image
+from tensordict import TensorDict
+from verl import DataProto
+from verl.trainer.ppo.reward import load_reward_manager
+
+class Tokenizer:
+    def decode(self, ids, skip_special_tokens):
+        return "a red circle"
+
+judge = {"url": sys.argv[2], "model": "judge"}
+config = OmegaConf.create({"reward": {
+    "custom_reward_function": {"path": None, "name": "compute_score"},
+    "sandbox_fusion": {"url": None},
+    "reward_manager": {
+        "source": "importlib", "name": "RubricRewardManager", "module": {"path": "pkg://rubricworks.adapters.verl"}},
+    "reward_kwargs": {"rubricworks": {"judges": [judge], "exposure": "image"}},
+}})
+manager = load_reward_manager(config, Tokenizer(), reward_router_address=None, reward_model_tokenizer=None)
+criterion = {"criterion": "red", "evaluation_rule": "passes if red is named", "weight": 3}
+content = [{"type": "image", "image": Image.new("RGB", (8, 8))}, {"type": "text", "text": "describe it"}]
+columns = {
+    "data_source": "scenes",
+    "reward_model": {"style": "rule", "ground_truth": json.dumps({"criteria": [criterion]})},
+    "extra_info": {"sample_id": "s1"},
+    "raw_prompt": [{"role": "user", "content": content}],
+}
+tensors = {"prompts": [[1, 1]], "responses": [[5, 6, 7, 0]], "attention_mask": [[1, 1, 1, 1, 1, 0]]}
+batch = TensorDict({name: torch.tensor(value) for name, value in tensors.items()}, batch_size=1)
+def column(value):
+    cells = np.empty(1, dtype=object)
+    cells[0] = value
+    return cells
+data = DataProto(batch=batch, non_tensor_batch={name: column(value) for name, value in columns.items()})
+result = asyncio.run(manager.run_single(data))
+scores = type(manager).assemble_rm_scores(data, [result["reward_score"]])
+print(json.dumps([result, scores.tolist()]))
+"""
+
+
+def test_verl_loads_the_manager_and_puts_its_score_on_the_last_token(serve):
+    verdict = {"verdicts": [{"id": 1, "reasoning": "looked", "score": 1}]}
+    server = serve([say(json.dumps(verdict))])
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, os.environ["RUBRICWORKS_VERL"], server.url],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.returncode == 0, done.stderr
+    result, scores = json.loads(done.stdout.splitlines()[-1])
+    assert result == {"reward_score": 1.0, "reward_extra_info": {"score": 1.0, "judged": 1.0}}
+    assert scores == [[0.0, 0.0, 1.0, 0.0]]
+    assert server.chats[0].body["messages"][1]["content"][0]["type"] == "image_url"
