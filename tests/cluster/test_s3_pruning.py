@@ -1,0 +1,51 @@
+"""Old runs taken out of a bucket, on a server that is not ours; rclone's own cannot be trusted with deletions."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import ceph_store
+import object_store
+import pytest
+
+from rubricworks.pipelines.pruning import age, prune
+from rubricworks.pipelines.run_store import PRUNED, open_run_store
+from rubricworks.storage import open_bucket
+
+pytestmark = pytest.mark.cluster
+
+IN_A_YEAR = datetime.now(UTC) + timedelta(days=365)
+DONE = {
+    "recipe.yaml": "name: ours",
+    "prepare/made_from.json": "{}",
+    "prepare/done.json": "{}",
+    "report/made_from.json": "{}",
+    "report/done.json": "{}",
+    "state/prepare/attempt.json": "{}",
+    "outcome/outcome.json": json.dumps({"state": "SUCCEEDED"}),
+}
+
+
+@pytest.fixture
+def bucket(tmp_path, monkeypatch):
+    if missing := ceph_store.missing():
+        pytest.skip(f"{', '.join(missing)} not installed; tests/cluster/install.sh does it")
+    with ceph_store.ceph_server(tmp_path / "ceph") as endpoint:
+        for name, value in object_store.environment(endpoint).items():
+            monkeypatch.setenv(name, value)
+        name = object_store.bucket_name()
+        whole = open_bucket(f"s3://{name}")
+        whole._client.make_bucket(name)
+        yield whole.below("runs")
+
+
+def test_a_finished_run_goes_whole_and_an_unfinished_one_stays(bucket, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    half = {path: text for path, text in DONE.items() if path in ("recipe.yaml", "prepare/made_from.json")}
+    begun = {"prepare/done.json": "{}", PRUNED: "{}"}  # by a sweep that was killed
+    for run, files in {"old": DONE, "half": half, "begun": begun}.items():
+        for path, content in files.items():
+            bucket.write(f"{run}/{path}", content.encode())
+    told = prune(open_run_store(bucket.uri), age("90d"), dry_run=False, now=IN_A_YEAR)
+    assert {one.run.name: one.kept_because for one in told} == {"old": "", "half": "it is not finished"}
+    assert bucket.folders() == ["half"]
+    assert sorted(one.key for one in bucket.objects()) == ["half/prepare/made_from.json", "half/recipe.yaml"]
