@@ -39,6 +39,7 @@ def bucket(tmp_path, monkeypatch):
 
 
 def test_a_finished_run_goes_whole_and_an_unfinished_one_stays(bucket, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # MLflow makes its folder of artifacts where it is asked
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     half = {path: text for path, text in DONE.items() if path in ("recipe.yaml", "prepare/made_from.json")}
     begun = {"prepare/done.json": "{}", PRUNED: "{}"}  # by a sweep that was killed

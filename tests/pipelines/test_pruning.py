@@ -139,6 +139,7 @@ def bucket(tmp_path, monkeypatch):
 
 
 def test_runs_of_a_bucket_are_told_like_those_of_a_folder(bucket, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # MLflow makes its folder of artifacts where it is asked
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     of_cluster = {path: text for path, text in done_run().items() if path != "outcome.json"}
     of_cluster["outcome/outcome.json"] = json.dumps({"state": "SUCCEEDED"})
