@@ -29,7 +29,6 @@ def rclone_server(folder: Path) -> Iterator[str]:
     folder.mkdir(parents=True, exist_ok=True)
     program = Path(sys.executable).with_name("rclone")
     command = [program, "serve", "s3", folder, "--addr", f"127.0.0.1:{port}", "--auth-key", f"{ACCESS},{SECRET}"]
-    command += ["--dir-cache-time", "0s"]  # a bucket is made by making a folder
     environment = {**os.environ, "RCLONE_CONFIG": str(folder.with_suffix(".conf"))}
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
@@ -153,3 +152,12 @@ class Line:
 
 def bucket_name() -> str:
     return f"bucket-{secrets.token_hex(4)}"
+
+
+def make_bucket(endpoint: str) -> str:
+    """The URI of a new bucket; made by the server, which has its own idea of what its folders hold."""
+    from minio import Minio
+
+    name = bucket_name()
+    Minio(endpoint.removeprefix("http://"), ACCESS, SECRET, secure=False, region="us-east-1").make_bucket(name)
+    return f"s3://{name}"

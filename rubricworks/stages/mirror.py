@@ -94,6 +94,13 @@ class Mirror:
                 return
         raise UserError(f"{self._run / self._stage} keeps changing, or cannot be read; run again")
 
+    def give_up(self) -> None:
+        """The last push of a stage that failed, its error first. Raises as `push` does."""
+        self.stop()
+        check_attempt(self._bucket, self._stage, self._attempt)
+        self.state.push_error()
+        self.finish()
+
     def push(self) -> bool:
         """Bring the store up to what is here; says whether anything was new.
 

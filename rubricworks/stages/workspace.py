@@ -75,6 +75,7 @@ class Workspace:
             write_atomic(note, json.dumps({"attempt": latest_attempt(bucket, self._stage)}).encode())
             return
         attempt = begin_attempt(bucket, self._stage)
+        bucket.below(self._stage).delete_unfinished_uploads()
         write_atomic(note, json.dumps({"attempt": attempt}).encode())
         self._mirror = Mirror(bucket, self.run, self._stage, attempt, index, state)
         self._mirror.start()
@@ -93,12 +94,13 @@ class Workspace:
 
     def leave(self) -> None:
         """The stage failed: keep what it had committed, and its error, if the store takes it."""
-        if self._mirror is None:
+        if not is_remote(self._run_uri) or _is_follower():
             return
         try:
-            self._mirror.stop()
-            self._mirror.state.push_error()
-            self._mirror.finish()
+            if self._mirror is None:
+                RunState(open_bucket(self._run_uri), self.run, self._stage).push_error()
+            else:
+                self._mirror.give_up()
         except Exception as error:
             print(f"not all could be kept: {error}", file=sys.stderr, flush=True)
 

@@ -39,11 +39,7 @@ class StoredObject(NamedTuple):
 
 
 def open_bucket(uri: str, settings: S3Settings | None = None) -> "Bucket":
-    """The objects below an s3:// URI; asks the server nothing yet.
-
-    Raises:
-        UserError: not such a URI, no credentials, a setting that cannot be, or the client is not installed.
-    """
+    """The objects below an s3:// URI; asks the server nothing yet. Raises UserError: a setting or the URI is wrong."""
     s3_place(uri)
     settings = settings or settings_from_environment()
     return Bucket(uri, settings, client_of(settings))

@@ -38,10 +38,8 @@ def line(ceph: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
 
 
 @pytest.fixture
-def bucket(line: Line) -> str:
-    name = object_store.bucket_name()
-    open_bucket(f"s3://{name}")._client.make_bucket(name)
-    return f"s3://{name}"
+def bucket(ceph: str, line: Line) -> str:
+    return object_store.make_bucket(ceph)
 
 
 def test_parts_checksums_and_listings_are_those_of_any_server(bucket, tmp_path):

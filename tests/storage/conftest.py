@@ -1,7 +1,6 @@
 """A store for the tests of S3: one server for all, a bucket and a line of its own for each."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import object_store
 import pytest
@@ -18,13 +17,8 @@ def no_waiting() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def store_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("store") / "buckets"
-
-
-@pytest.fixture(scope="session")
-def store(store_folder: Path) -> Iterator[str]:
-    with object_store.rclone_server(store_folder) as endpoint:
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with object_store.rclone_server(tmp_path_factory.mktemp("store") / "buckets") as endpoint:
         yield endpoint
 
 
@@ -39,8 +33,6 @@ def line(no_waiting: None, store: str, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 
 @pytest.fixture
-def bucket(store_folder: Path, line: Line) -> str:
+def bucket(store: str, line: Line) -> str:
     """The URI of an empty bucket."""
-    name = object_store.bucket_name()
-    (store_folder / name).mkdir()
-    return f"s3://{name}"
+    return object_store.make_bucket(store)

@@ -1,13 +1,17 @@
 """Objects over a real server, and over a line to it that breaks in every way that lines and servers do."""
 
+import base64
 import hashlib
 import os
+from dataclasses import replace
 
 import pytest
+from object_store import environment, rclone_server
 
 from rubricworks.errors import UserError
 from rubricworks.storage import check_storage, open_bucket
 from rubricworks.storage.s3_errors import StoreFull
+from rubricworks.storage.s3_settings import settings_from_environment
 
 LARGE = 40 << 20
 
@@ -26,12 +30,16 @@ def test_what_is_written_is_listed_read_and_deleted_below_its_prefix_alone(bucke
     assert outer.read("runs/other") == b"beside"
 
 
-def test_a_listing_of_more_than_a_page_has_everything_once(bucket, store_folder):
-    folder = store_folder / bucket.removeprefix("s3://") / "many"
-    folder.mkdir()
+def test_a_listing_of_more_than_a_page_has_everything_once(monkeypatch, tmp_path):
+    folder = tmp_path / "buckets" / "bucket" / "many"
+    folder.mkdir(parents=True)
     for number in range(1_203):
         (folder / f"{number:04d}").touch()
-    assert [found.key for found in open_bucket(f"{bucket}/many").objects()] == [f"{n:04d}" for n in range(1_203)]
+    with rclone_server(tmp_path / "buckets") as endpoint:
+        for name, value in environment(endpoint).items():
+            monkeypatch.setenv(name, value)
+        found = [one.key for one in open_bucket("s3://bucket/many").objects()]
+    assert found == [f"{n:04d}" for n in range(1_203)]
 
 
 def test_an_object_that_must_be_new_is_left_alone_when_another_was_first(bucket, line):
@@ -43,11 +51,13 @@ def test_an_object_that_must_be_new_is_left_alone_when_another_was_first(bucket,
     assert it.read("done.json") == b"mine"
 
 
-def test_a_lost_race_for_a_new_object_is_seen_where_the_server_knows_conditions(bucket, line, store_folder):
+def test_a_lost_race_for_a_new_object_is_seen_where_the_server_knows_conditions(bucket, line, store):
+    past_the_line = replace(settings_from_environment(), endpoint=store)
+
     def another_is_first(request):
         if request.method != "PUT":
             return None
-        (store_folder / bucket.removeprefix("s3://") / "done.json").write_bytes(b"theirs")
+        open_bucket(bucket, past_the_line).write("done.json", b"theirs")
         return 412, "PreconditionFailed"
 
     line.fault = another_is_first
@@ -180,10 +190,6 @@ def test_nothing_that_is_local_is_taken_for_a_bucket():
 
 
 def test_a_kept_key_encrypts_every_request_and_is_in_no_repr(bucket, line, monkeypatch):
-    import base64
-
-    from rubricworks.storage.s3_settings import settings_from_environment
-
     key = base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
     monkeypatch.setenv("RUBRICWORKS_S3_SSE", "c")
     monkeypatch.setenv("RUBRICWORKS_S3_SSE_KEY", key)

@@ -155,14 +155,12 @@ def test_a_token_that_is_refused_is_not_repeated_in_the_error(bucket_of_all, exc
 
 
 @pytest.fixture
-def bucket_of_all(store, store_folder, monkeypatch) -> str:
+def bucket_of_all(store, monkeypatch) -> str:
     """A bucket that nobody has credentials for yet."""
-    from object_store import bucket_name
+    from object_store import make_bucket
 
     monkeypatch.setenv("AWS_ENDPOINT_URL", store)
-    name = bucket_name()
-    (store_folder / name).mkdir()
-    return f"s3://{name}"
+    return make_bucket(store)
 
 
 def test_uris_are_put_together_and_taken_apart():
