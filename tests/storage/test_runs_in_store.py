@@ -16,7 +16,7 @@ from rubricworks.stages.kept import begin_attempt, read_index
 from rubricworks.stages.launch import launch
 from rubricworks.stages.mirror import Mirror
 from rubricworks.stages.run_state import RunState
-from rubricworks.stages.workspace import keep_run_files, uri_of_workspace, workspace_of
+from rubricworks.stages.workspace import Workspace, keep_run_files, uri_of_workspace, workspace_of
 from rubricworks.storage import open_bucket
 
 
@@ -110,14 +110,14 @@ def test_a_store_that_fills_up_stops_the_stage_and_what_it_took_is_gone_on_from(
 
 def test_an_input_is_fetched_from_another_run_and_one_that_is_not_finished_is_named(run, images, bucket):
     with pytest.raises(UserError, match=rf"{run}/prepare: there is nothing here; run the stage"):
-        launch("caption_committee", "{}", run, {"samples": f"{run}/prepare"})
+        Workspace("caption_committee", run, {"samples": f"{run}/prepare"}).fetch()
     first = launch("prepare", config(images), f"{bucket}/runs/first", {})
     open_bucket(f"{bucket}/runs/first").delete("prepare/done.json")
     index = json.loads(open_bucket(f"{bucket}/runs/first").read("state/prepare/index.json"))
     del index["files"]["prepare/done.json"]
     open_bucket(f"{bucket}/runs/first").write("state/prepare/index.json", json.dumps(index).encode())
     with pytest.raises(UserError, match=rf"{first}: the prepare stage has not finished; run it first"):
-        launch("caption_committee", "{}", run, {"samples": first})
+        Workspace("caption_committee", run, {"samples": first}).fetch()
 
 
 def mirror_of(uri: str, stage: str) -> tuple[Mirror, Path]:
