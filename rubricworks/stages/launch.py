@@ -84,6 +84,7 @@ def _run_stage(module: Any, config: StageConfig, place: Workspace, work: StageWo
     if not getattr(module, "EACH_TIME", False):
         if is_done(job):
             print("done in an earlier run", file=sys.stderr, flush=True)
+            _forget_error(run, work.stage)
             return job.out
         with _writing(run):
             if agreed(is_main() and taken_over(job)):
