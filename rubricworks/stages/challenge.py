@@ -50,7 +50,8 @@ def run(config: Config, job: Job) -> None:
             **{CHALLENGED: found.champion, "held_out_known_to_champion": _held_out_known(job, connection, champion)},
         )
         standing, outcome = _settled(config, connection, version, found, result.passed)
-        registry.tag(connection, version, {APPROVAL: standing})
+        # Of a stage that is run again under another gate the version is there already.
+        registry.tag(connection, version, {APPROVAL: standing, "gate": "; ".join(result.reasons)})
         log.set_tags({"outcome": outcome})
     challenge = {
         "model_name": found.model_name,
