@@ -74,16 +74,21 @@ def _tasks() -> dict[str, PipelineTask]:
 
 
 def _check_pools(made: list[PipelineTask], first: PipelineTask, run: str, cluster: ClusterConfig) -> None:
-    """Before the stages on each pool that has accelerators, one task that takes one of them for a moment."""
+    """Before the stages on each pool that has accelerators, one task that takes one of them for a moment.
+
+    One pool after the other: all of these tasks write the same folder of the run.
+    """
     # A stage of a branch waits with its branch, which may never be taken.
     made = [task for task in made if task.parent_task_group is first.parent_task_group]
+    before = first
     for pool, stages in _by_pool(made, cluster):
         asked = cluster.placement(CHECK_ACCELERATORS).model_copy(update={"pool": pool, "accelerators": 1})
-        check = check_accelerators(config="{}", run=run).after(first)
+        check = check_accelerators(config="{}", run=run).after(before)
         check.set_display_name(f"accelerators of {pool}")
         place(check, cluster, asked, cached=False)
         for task in stages:
             task.after(check)
+        before = check
 
 
 def _by_pool(made: list[PipelineTask], cluster: ClusterConfig) -> Iterator[tuple[str, list[PipelineTask]]]:

@@ -115,6 +115,8 @@ def test_two_pools_are_looked_at_each_by_its_own_task():
     (of_h100,) = [one for one in table["warm-up"]["after"] if one.startswith("check-accelerators")]
     assert of_l4 != of_h100
     assert table[of_l4]["kubernetes"]["nodeSelector"]["labels"] == {"gpu": "l4"}
+    # They write the same folder of the run, so not at once.
+    assert (table[of_h100]["after"], table[of_l4]["after"]) == (["preflight"], [of_h100])
 
 
 def test_no_pod_runs_as_root_unbounded_or_unlabelled(specs):
