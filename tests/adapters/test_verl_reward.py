@@ -40,7 +40,7 @@ class Rows(list):
 
 
 class Row:
-    def __init__(self, text, rubric, *, image=None, **extra):
+    def __init__(self, text, truth, *, image=None, **extra):
         ids = [WORDS.index(word) for word in text.split()] + [WORDS.index("</s>")]
         padding = 8 - len(ids)
         prompt = [{"type": "text", "text": "describe it"}]
@@ -52,7 +52,7 @@ class Row:
         }
         self.non_tensor_batch = {
             "data_source": "scenes",
-            "reward_model": {"ground_truth": rubric},
+            "reward_model": {"ground_truth": truth},
             "extra_info": {"sample_id": "s1", **extra},
             "raw_prompt": np.array([{"role": "user", "content": prompt}], dtype=object),
         }

@@ -19,7 +19,7 @@ from rubricworks.kubernetes import TRAIN_JOB, PodPlan, TrainJobConfig, TrainJobP
 from rubricworks.kubernetes.following import follow_train_job
 from rubricworks.stages.launch import launch
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(580)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 SHAPE = {"steps": 4, "prompts_per_step": 4, "group_size": GROUP, "max_new_tokens": LONGEST, "learning_rate": 1e-3}
 SHAPE |= {"save_every": 2}
@@ -34,7 +34,7 @@ def inputs(tmp_path_factory) -> dict[str, str]:
 
 
 class Nodes:
-    """Plays the controller: the pods of each TrainJob are processes, and the first job's are taken away in the middle."""
+    """Plays the controller: pods of TrainJobs are processes, and those of the first are taken away in the middle."""
 
     def __init__(self, api, folder: Path, until: Path | None) -> None:
         self.api, self.folder, self.until = api, folder, until
