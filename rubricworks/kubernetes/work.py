@@ -41,13 +41,13 @@ class StageWork(NamedTuple):
         }
 
     def arguments(self, run: str | None = None) -> list[str]:
-        """For `python -m rubricworks.stages`.
+        """For `python -m rubricworks.stages`. torchrun stands before it, and takes `--run` for the start of its own.
 
         Args:
             run: another run's URI than the work's own.
         """
         inputs = [word for name, uri in self.inputs.items() for word in ("--input", f"{name}={uri}")]
-        return [self.stage, "--config", self.config, "--run", run or self.run, *inputs]
+        return [self.stage, "--config", self.config, "--run-uri", run or self.run, *inputs]
 
 
 def say(line: str) -> None:

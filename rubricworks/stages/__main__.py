@@ -1,4 +1,4 @@
-"""`python -m rubricworks.stages STAGE --config JSON --run URI --input NAME=URI …`: one stage, in a pod that others run.
+"""`python -m rubricworks.stages STAGE --config JSON --run-uri URI --input NAME=URI …`: one stage, in a pod that others run.
 
 A node of a TrainJob starts it by torchrun, a part of an Indexed Job by itself. What went wrong is also left where
 Kubernetes looks for a container's last words, so that whoever follows the pod can say it.
@@ -24,7 +24,7 @@ _MOST = 1_000
 def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     inputs = dict(item.split("=", 1) for item in asked.input)
-    run = asked.run
+    run = asked.run_uri
     if asked.parts:
         part = Part(int(os.environ.get("JOB_COMPLETION_INDEX", "0")), asked.parts)
         run, os.environ[PART] = part.run_of(run, asked.stage), part.written
@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m rubricworks.stages", description="Run one stage of a run.")
     parser.add_argument("stage")
     parser.add_argument("--config", required=True, help="the stage's own configuration as JSON")
-    parser.add_argument("--run", required=True, help="URI of the run's folder")
+    parser.add_argument("--run-uri", required=True, help="URI of the run's folder")
     parser.add_argument("--input", action="append", default=[], metavar="NAME=URI", help="an output that it reads")
     parser.add_argument("--parts", type=int, default=0, help="of so many, make the part JOB_COMPLETION_INDEX alone")
     return parser

@@ -81,7 +81,7 @@ def test_nodes_run_the_very_stage_by_torchrun_with_fsdp_where_the_plan_says(api,
         "train_policy",
     ]
     assert trainer["command"][6:] == [
-        *("--config", '{"steps":4}', "--run", "s3://runs/r1", "--input", "model=s3://runs/r1/warm_up")
+        *("--config", '{"steps":4}', "--run-uri", "s3://runs/r1", "--input", "model=s3://runs/r1/warm_up")
     ]
     assert (trainer["numNodes"], trainer["numProcPerNode"], trainer["image"]) == (4, 8, "trainer@sha256:1")
     assert trainer["resourcesPerNode"]["limits"] == {"memory": "800Gi", "nvidia.com/gpu": "8"}
