@@ -1,4 +1,4 @@
-"""`python -m rubricworks.stages STAGE --config JSON --run-uri URI --input NAME=URI …`: one stage, in a pod that others run.
+"""`python -m rubricworks.stages STAGE --config JSON --run-uri URI --input NAME=URI …`: a stage, in a pod of a job's.
 
 A node of a TrainJob starts it by torchrun, a part of an Indexed Job by itself. What went wrong is also left where
 Kubernetes looks for a container's last words, so that whoever follows the pod can say it.
