@@ -1,47 +1,24 @@
 """From a champion to its challenger: what counts as new, what is skipped, what is registered, and who decides."""
 
-import asyncio
 import json
 import shutil
-from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from PIL import Image
-from test_prepare_questions import many
-from test_prepare_questions import write as questions
+from growing_source import draw, prepare
 from test_promote_captions import summary
 
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
-from rubricworks.stages.find_new_samples import Config as FindNewSamples
-from rubricworks.stages.job import open_job
 from rubricworks.stages.launch import launch
-from rubricworks.stages.new_samples import count_new, new_images
-from rubricworks.stages.prepare import Config as Prepare
-from rubricworks.stages.retraining import check_endpoints
-from rubricworks.tracking import SampleKey, StagedRecipe, TrackingConfig, connect, registry
+from rubricworks.tracking import TrackingConfig, connect, registry
 from rubricworks.tracking.lineage import read_lineage
 
 pytest.importorskip("mlflow")
 
 LOST, WON = ((-0.1, -0.2, 0.0), (0.3, 0.2, 0.4)), ((0.2, 0.1, 0.3), (0.7, 0.6, 0.8))
 GATE = {"b_capscore_gain_low_above": 0.0}
-
-
-def draw(folder: Path, numbers: range) -> None:
-    """Different pictures, named by their number."""
-    folder.mkdir(exist_ok=True)
-    for number in numbers:
-        content = BytesIO()
-        Image.new("RGB", (12, 12), (number % 250, number // 250, 90)).save(content, "PNG")
-        (folder / f"{number:04}.png").write_bytes(content.getvalue())
-
-
-def prepare(run: Path, images: Path, **settings) -> str:
-    config = {"source": str(images), "held_out": 4, **settings}
-    return launch("prepare", json.dumps(config), str(run), {})
 
 
 def finished(folder: Path, digest: str) -> Path:
@@ -162,37 +139,6 @@ def test_enough_hands_on_the_champions_pipeline_and_its_configurations_with_the_
     assert sum(row["split"] == "held_out" for row in read_rows(out, columns=["split"])) == 6
 
 
-def test_what_a_draw_leaves_out_is_not_new_and_what_it_takes_instead_is(tmp_path):
-    """Counted as `prepare` itself does it: what a second run of it has that the first had not."""
-    draw(tmp_path / "images", range(40))
-    config = Prepare(source=str(tmp_path / "images"), held_out=4, max_train=10)
-
-    def made(run: str) -> list[SampleKey]:
-        out = prepare(tmp_path / run, tmp_path / "images", max_train=10)
-        return [SampleKey(**row) for row in read_rows(out, columns=[*SampleKey._fields])]
-
-    first = made("first")
-    assert asyncio.run(new_images(config, first, 500)) == 0
-    draw(tmp_path / "images", range(40, 80))
-    counted = asyncio.run(new_images(config, first, 500))
-    second = {key.sample_id for key in made("second")}
-    assert counted == len(second - {key.sample_id for key in first}) > 0
-
-
-def test_new_questions_about_known_pictures_count_and_known_ones_in_other_words_do_not(tmp_path):
-    rows = many(pictures=8, each=2)
-    config = {"source": questions(tmp_path / "source", rows[:12]), "held_out": 2}
-    run = tmp_path / "run"
-    out = launch("prepare_questions", json.dumps(config), str(run), {})
-    known = [SampleKey(**row) for row in read_rows(out, columns=[*SampleKey._fields])]
-    assert len(known) == 12
-    again = {**rows[0], "question": f"  {rows[0]['question'].upper()} "}
-    questions(tmp_path / "source", [*rows, again])
-    recipe = StagedRecipe(name="mine", pipeline="rlr3", stages={"prepare_questions": config})
-    job = open_job("find_new_samples", FindNewSamples(), run, {})
-    assert count_new(recipe, known, 500, job) == 4
-
-
 def test_growth_holds_out_nothing_that_the_champion_was_trained_on(template, home):
     draw(home / "images", range(100, 400))
     champion = registry.champion(connection(home), "captioner")
@@ -284,10 +230,3 @@ def test_the_champion_is_fetched_whole_and_what_was_changed_in_its_store_is_refu
 def test_what_cannot_be_is_said_before_anything_is_made(home, config, told):
     with pytest.raises(UserError, match=told):
         launch("find_new_samples", json.dumps({"model_name": "captioner", **config}), str(home / "runs" / "x"), {})
-
-
-def test_endpoints_of_the_champions_recipe_that_are_gone_stop_the_run_before_it_costs():
-    judge = {"url": "http://127.0.0.1:9", "model": "judge"}
-    recipe = StagedRecipe(name="mine", pipeline="balcaprl", stages={"evaluate_captions": {"judge": judge}})
-    with pytest.raises(UserError, match=r"1 of 1 endpoints of mine fail: evaluate_captions.judge: "):
-        check_endpoints(recipe)
