@@ -22,7 +22,7 @@ demo: $(VENV)/installed  ## The whole loop on this machine: images in, a better 
 	$(RUN) rubricworks.cli run quickstart
 
 test: test-fast  ## Every test
-	$(RUN) pytest -m e2e
+	$(RUN) pytest -m e2e -n auto --dist loadfile
 
 test-fast: $(VENV)/installed  ## Without the end-to-end tests
 	$(RUN) pytest -m 'not e2e and not cluster' -n auto --dist worksteal

@@ -7,6 +7,7 @@ import importlib
 import json
 import logging
 import os
+import shutil
 import sys
 import time
 import traceback
@@ -29,6 +30,9 @@ from rubricworks.stages.reuse import taken_over
 from rubricworks.stages.workspace import Workspace
 from rubricworks.storage import write_atomic
 from rubricworks.training.processes import agreed, in_turn, is_main
+
+_LEAST_ROOM = 1 << 16
+"""Bytes of disk without which nothing is begun; what a stage needs, it finds out itself."""
 
 
 def launch(
@@ -97,6 +101,7 @@ def _run_stage(module: Any, config: StageConfig, place: Workspace, work: StageWo
             raise UserError(f"the TrainJob ended, and {work.stage} is not done; do its nodes see {work.run}?")
         _forget_error(run, work.stage)
         return job.out
+    _require_room(run)
     # Counted from the start of the process, where the runner tells it.
     start = float(os.environ.get("RUBRICWORKS_STAGE_STARTED") or time.time())
     try:
@@ -110,6 +115,12 @@ def _run_stage(module: Any, config: StageConfig, place: Workspace, work: StageWo
             close_job(job, time.time() - start)
         _forget_error(run, work.stage)
     return job.out
+
+
+def _require_room(run: Path) -> None:
+    """Before a model is asked, or a step trained, of which nothing could be kept."""
+    if (left := shutil.disk_usage(run).free) < _LEAST_ROOM:
+        raise UserError(f"{run}: the disk has {left:,} bytes left; make room and run again: what was committed is kept")
 
 
 @contextmanager

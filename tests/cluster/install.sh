@@ -16,7 +16,7 @@ debian ceph-mon ceph-mon
 debian ceph-osd ceph-osd
 debian radosgw radosgw
 
-# Images are built and run without a registry (test_images).
+# Images are built and run without a registry (test_container_images).
 debian podman podman
 debian runc runc
 debian debootstrap debootstrap

@@ -176,4 +176,5 @@ def test_settings_that_make_no_sense_are_refused_before_anything_is_asked(settin
 
 def test_the_component_passes_what_the_stage_reads():
     component = importlib.import_module("rubricworks.components.write_checklists").write_checklists
-    assert list(inspect.signature(component.python_func).parameters) == ["config", "run", "samples"]
+    given = list(inspect.signature(component.python_func).parameters)
+    assert given == ["config", "run", "samples", "view", "metrics"]
