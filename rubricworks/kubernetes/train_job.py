@@ -49,7 +49,7 @@ def train_job(
                 "numNodes": nodes,
                 "numProcPerNode": processes,
                 "resourcesPerNode": resources(plan.pod),
-                "env": environment(plan.pod, {**sharding(plan.job), **env}),
+                "env": environment(plan.pod, {**sharding(plan.job), **_on_cpu(plan.pod), **env}),
             },
             "runtimePatches": [
                 {
@@ -89,6 +89,11 @@ def sharding(job: TrainJobConfig) -> dict[str, str]:
         "FSDP_OFFLOAD_PARAMS": str(job.offload).lower(),
         "FSDP_CPU_RAM_EFFICIENT_LOADING": "false",
     }
+
+
+def _on_cpu(plan: PodPlan) -> dict[str, str]:
+    """What `accelerate launch --cpu` would; without it, processes that see no accelerator train apart."""
+    return {} if plan.accelerators else {"ACCELERATE_USE_CPU": "true"}
 
 
 def condition(job: Json, kind: str) -> Json | None:

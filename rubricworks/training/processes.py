@@ -3,6 +3,13 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from rubricworks.errors import UserError
+
+_WAIT = timedelta(seconds=1800)
+"""For one another; Transformers' own, which it could not set any more."""
 
 
 def is_main() -> bool:
@@ -23,9 +30,7 @@ def in_turn() -> Iterator[None]:
     if processes() == 1:
         yield
         return
-    from accelerate import PartialState
-
-    state = PartialState()
+    state = _joined()
     mine = 0 if state.is_main_process else 1 if state.is_local_main_process else 2
     for _ in range(mine):
         state.wait_for_everyone()
@@ -40,6 +45,25 @@ def agreed(on_main: bool) -> bool:
         return on_main
     from accelerate.utils import broadcast_object_list
 
+    _joined()
     said = [on_main]
     broadcast_object_list(said)
     return bool(said[0])
+
+
+def _joined() -> Any:
+    """The processes, joined as Transformers will find them.
+
+    Raises:
+        UserError: each would train by itself, as it does where no accelerator is seen and nobody said that none is.
+    """
+    from accelerate import PartialState
+
+    on_cpu = os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true")
+    state = PartialState(cpu=on_cpu, timeout=_WAIT)
+    if state.num_processes != processes():
+        raise UserError(
+            f"{processes()} processes were started, and no accelerator is seen here, so each would train by itself; "
+            "look at the node's devices, or set ACCELERATE_USE_CPU=true to train without"
+        )
+    return state

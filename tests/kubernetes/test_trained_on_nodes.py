@@ -2,13 +2,13 @@
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from kubernetes_api import PODS, TRAIN_JOBS, ended
 from small_policy import GROUP, LONGEST, make_inputs
@@ -61,14 +61,15 @@ class Nodes:
                 subprocess.Popen(
                     [sys.executable, *trainer["command"][1:]],
                     env=inherited | given | variables,
-                    start_new_session=True,
                 )
             )
         if self.until is not None and self.jobs == 1:
             while not self.until.exists() and all(process.poll() is None for process in processes):
                 time.sleep(0.05)
+            # torchrun's own processes are in sessions of their own.
             for process in processes:
-                os.killpg(process.pid, signal.SIGKILL)
+                for one in (*psutil.Process(process.pid).children(recursive=True), process):
+                    one.kill()
             taken = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "bye"}
             self.api.status(f"{PODS}/{pods[1]}", phase="Failed", conditions=[taken])
         codes = [process.wait() for process in processes]
