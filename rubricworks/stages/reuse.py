@@ -47,7 +47,9 @@ def _take_answers(run: Path, sources: Sequence[Path]) -> None:
     run.mkdir(parents=True, exist_ok=True)
     aside.unlink(missing_ok=True)
     try:
-        uri = f"{source.absolute().as_uri()}?mode=ro"
+        # To look at a file with a write-ahead log SQLite makes another beside it; nothing may change there.
+        alone = "" if source.with_name(f"{source.name}-wal").exists() else "&immutable=1"
+        uri = f"{source.absolute().as_uri()}?mode=ro{alone}"
         with closing(sqlite3.connect(uri, uri=True)) as theirs, closing(sqlite3.connect(aside)) as ours:
             theirs.backup(ours)
         aside.rename(run / CACHE_FILE)
