@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))
 from kills import continued_after, differing, products
 from tiny_run import TINY, Run, settings
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
 
 STAGES = [
     *("prepare", "warm_up", "caption_student", "caption_committee", "synthesize_rubrics", "train_policy", "evaluate"),
@@ -66,9 +66,12 @@ def test_stages_killed_with_their_workspace_lost_end_as_if_nothing_had_happened(
     assert continued_after("warm-up", output)[0] >= 2
     assert continued_after("policy", output)[0] >= 2
     assert (run / "report.html").is_file()
-    # Every stage's time and spending are told, though no machine saw all of it.
+    # Every stage's time is told, though no machine saw all of them.
     summary, expected = (json.loads((one / "summary.json").read_text()) for one in (run, whole / "it"))
-    assert {one["stage"] for one in summary["stages"]} == {one["stage"] for one in expected["stages"]}
+    assert summary["seconds"].keys() == expected["seconds"].keys()
+    for name in ("seconds", "run"):
+        del summary[name], expected[name]
+    assert summary == expected
 
 
 def kept(run: Path, stage: str, path: str) -> bool:
