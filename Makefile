@@ -27,9 +27,9 @@ test: test-fast  ## Every test
 test-fast: $(VENV)/installed  ## Without the end-to-end tests
 	$(RUN) pytest -m 'not e2e and not cluster' -n auto --dist worksteal
 
-test-cluster: $(VENV)/installed  ## What a cluster needs, against real servers and tools (Debian or Ubuntu; ten minutes)
+test-cluster: $(VENV)/installed  ## What a cluster needs, against real servers and tools (Debian or Ubuntu; five minutes)
 	tests/cluster/install.sh
-	$(RUN) pytest -m cluster
+	$(RUN) pytest -m cluster -n auto --dist loadfile
 
 test-kind:  ## The chart on a real control plane (docker, kind, kubectl, helm; after `make images`)
 	tests/cluster/kind.sh
