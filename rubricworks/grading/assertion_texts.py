@@ -11,6 +11,7 @@ scripts without spaces sign by sign.
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]|[^\W_\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]+")
 _Y_ENDING = re.compile(r"(?<=\w{2})(?:ies|ied)$")
@@ -72,6 +73,7 @@ def _content(words: Sequence[str]) -> set[str]:
     return content or {_stem(word) for word in words}
 
 
+@lru_cache(1 << 14)
 def _stem(word: str) -> str:
     stem = _DOUBLED.sub(r"\1", _ENDING.sub("", _Y_ENDING.sub("y", word)))
     return f"{stem[:-1]}i" if len(stem) > 2 and stem.endswith("y") else stem
