@@ -21,7 +21,7 @@ from rubricworks.stages.asking import Row, dead_letter
 from rubricworks.stages.caption_student import model_dir
 from rubricworks.stages.config import StageConfig, canonical_json
 from rubricworks.stages.job import Job
-from rubricworks.storage import write_atomic
+from rubricworks.storage import link, write_atomic
 from rubricworks.tracking import stage_run
 from rubricworks.training.checkpoints import milestone_dirs
 from rubricworks.verifiers import CannotVerify
@@ -165,6 +165,4 @@ def _link_best(job: Job, models: list[Model], summary: AnswerSummary) -> None:
         return
     arm = "rlr3" if "rlr3" in summary.best else next(iter(summary.best))
     folder = next(one.folder for one in models if (one.arm, one.step) == (arm, summary.best[arm]))
-    place = model_dir(job.out)
-    place.unlink(missing_ok=True)
-    place.symlink_to(folder.resolve(), target_is_directory=True)
+    link(model_dir(job.out), folder.resolve())

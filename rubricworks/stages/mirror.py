@@ -180,7 +180,7 @@ class Mirror:
             names[:] = [
                 name
                 for name in names
-                if not name.endswith(".part") and (not name.startswith("checkpoint-") or name in whole)
+                if not name.endswith((".part", ASIDE_SUFFIX)) and (not name.startswith("checkpoint-") or name in whole)
             ]
             yield from self._named(Path(folder), files)
         for root in (self._run / "replaced").glob(f"{self._stage}-*"):

@@ -17,6 +17,7 @@ from rubricworks.errors import UserError
 from rubricworks.stages.config import StageConfig
 from rubricworks.stages.job import Job
 from rubricworks.stages.other_task import OtherTask, digests_of, questions_about
+from rubricworks.storage import link
 from rubricworks.tracking import stage_run
 from rubricworks.training.config import SftConfig, TinyConfig
 
@@ -118,5 +119,4 @@ def _pass_on(student: Path, place: Path) -> None:
             ) from error
     if not (folder / "config.json").is_file():
         raise UserError(f"warm_up.student {folder} is not a model directory (no config.json)")
-    place.unlink(missing_ok=True)
-    place.symlink_to(folder.absolute(), target_is_directory=True)
+    link(place, folder)

@@ -2,7 +2,7 @@
 
 from rubricworks.storage.bucket import Bucket, StoredObject, open_bucket
 from rubricworks.storage.check import check_storage
-from rubricworks.storage.files import files_digest, local_path, write_atomic
+from rubricworks.storage.files import files_digest, link, local_path, write_atomic
 from rubricworks.storage.uris import is_remote, join
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "files_digest",
     "is_remote",
     "join",
+    "link",
     "local_path",
     "open_bucket",
     "write_atomic",

@@ -4,6 +4,7 @@ import errno
 import hashlib
 import os
 import secrets
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -61,10 +62,39 @@ def write_atomic(path: str | os.PathLike[str], content: bytes) -> None:
         raise _user_error(error, path, len(content)) from error
 
 
+def link(place: Path, target: Path) -> None:
+    """Make `place` a link to a folder, whatever stands there: a link, a file, or a folder.
+
+    A store knows no links: in a run that went there and came back, a folder stands where the link was. A link or a file
+    is replaced at once; between a folder and the link that follows it there is a moment without either.
+
+    Raises:
+        UserError: the place cannot be written.
+    """
+    aside, old = (place.with_name(f".{place.name}.{secrets.token_hex(4)}{ASIDE_SUFFIX}") for _ in range(2))
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        aside.symlink_to(target.absolute(), target_is_directory=True)
+        try:
+            if place.is_dir() and not place.is_symlink():
+                place.rename(old)
+            aside.replace(place)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+        _flush_folder(place.parent)
+    except OSError as error:
+        raise _user_error(error, place, 0) from error
+
+
 def remove_asides(folder: Path) -> None:
     """Delete what killed writers left in a folder; only for a folder that has no other writer now."""
     for aside in folder.glob(f".*{ASIDE_SUFFIX}"):
-        aside.unlink(missing_ok=True)
+        if aside.is_dir() and not aside.is_symlink():
+            shutil.rmtree(aside)
+        else:
+            aside.unlink(missing_ok=True)
 
 
 def _flush_folder(folder: Path) -> None:

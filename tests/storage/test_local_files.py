@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from rubricworks.errors import UserError
-from rubricworks.storage import local_path, write_atomic
+from rubricworks.storage import link, local_path, write_atomic
+from rubricworks.storage.files import remove_asides
 
 
 @pytest.fixture
@@ -81,3 +82,38 @@ def test_folder_that_is_a_file_is_a_user_error(tmp_path):
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(UserError, match="cannot write"):
         write_atomic(tmp_path / "taken" / "file.bin", b"")
+
+
+@pytest.mark.parametrize("there", ["nothing", "link", "dead link", "file", "folder"])
+def test_a_link_takes_the_place_of_whatever_stands_there(tmp_path, there):
+    target, other, place = (tmp_path / name for name in ("target", "other", "place"))
+    for folder in (target, other):
+        folder.mkdir()
+        (folder / "config.json").write_text(folder.name)
+    match there:
+        case "link":
+            place.symlink_to(other)
+        case "dead link":
+            place.symlink_to(tmp_path / "gone")
+        case "file":
+            place.write_text("old")
+        case "folder":
+            place.mkdir()
+            (place / "config.json").write_text("old")
+    link(place, target)
+    assert place.is_symlink()
+    assert (place / "config.json").read_text() == "target"
+    assert (other / "config.json").read_text() == "other", "what a link led to stays"
+    assert {entry.name for entry in tmp_path.iterdir()} == {"target", "other", "place"}
+
+
+def test_what_a_killed_writer_left_beside_is_removed_be_it_a_file_a_link_or_a_folder(tmp_path):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "config.json").touch()
+    (tmp_path / ".a.1.aside").touch()
+    (tmp_path / ".b.2.aside").symlink_to(tmp_path / "kept")
+    (tmp_path / ".c.3.aside").mkdir()
+    (tmp_path / ".c.3.aside" / "config.json").touch()
+    remove_asides(tmp_path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["kept"]
+    assert (tmp_path / "kept" / "config.json").is_file()

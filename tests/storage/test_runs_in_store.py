@@ -108,6 +108,25 @@ def test_a_store_that_fills_up_stops_the_stage_and_what_it_took_is_gone_on_from(
     assert "state/prepare/error.json" not in {found.key for found in open_bucket(run).objects()}
 
 
+def test_a_stage_that_was_killed_before_it_was_done_links_its_model_again_where_the_store_has_a_folder(run, tmp_path):
+    student = tmp_path / "student"
+    student.mkdir()
+    (student / "config.json").write_text("{}")
+    passed_on = json.dumps({"student": str(student)})
+    launch("warm_up", passed_on, run, {})
+    done = stored(run, "warm_up")
+    assert "warm_up/model/config.json" in done
+    store = open_bucket(run)
+    index = json.loads(store.read("state/warm_up/index.json"))
+    del index["files"]["warm_up/done.json"]
+    store.write("state/warm_up/index.json", json.dumps(index).encode())
+    store.delete("warm_up/done.json")
+    shutil.rmtree(tmp_path / "workspace")
+    launch("warm_up", passed_on, run, {})
+    assert (workspace_of(run) / "warm_up" / "model").resolve() == student
+    assert stored(run, "warm_up") == done
+
+
 def test_an_input_is_fetched_from_another_run_and_one_that_is_not_finished_is_named(run, images, bucket):
     with pytest.raises(UserError, match=rf"{run}/prepare: there is nothing here; run the stage"):
         Workspace("caption_committee", run, {"samples": f"{run}/prepare"}).fetch()
@@ -138,6 +157,7 @@ def test_what_is_half_written_is_in_no_index(run):
     write(out / "checkpoint-2" / "model.safetensors")
     write(out / "model.part" / "model.safetensors")
     write(out / ".alarm.json.1234.aside")
+    write(out / ".model.1234.aside" / "config.json")
     write(out / "steps.jsonl", '{"step": 1}\n')
     mirror.push()
     assert set(read_index(open_bucket(run), "train")) == {"train/steps.jsonl"}
