@@ -1,4 +1,7 @@
-"""Old runs that nobody needs any more: finished, unchanged for long, and no model in use came from them.
+"""Old runs that nobody needs: unchanged for long, no model in use came from them and no run that stays takes from them.
+
+It does not matter how they ended: a failed run that nobody went on with is as old as a finished one. One that has not
+ended may still be going where nobody here can see it, or wait in a queue; it must have been quiet for days.
 
 What a model in use (one with an alias, such as the champion) was made by is asked of the registry that each run was
 tracked in. Where that cannot be asked, nothing is taken away.
@@ -6,7 +9,7 @@ tracked in. Where that cannot be asked, nothing is taken away.
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -21,6 +24,8 @@ from rubricworks.tracking.connection import explained
 
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 _PAGE = 100
+MAY_BE_GOING = timedelta(days=3)
+"""How long a run that has not ended may write nothing: over a weekend, in a queue for GPUs."""
 
 
 class Pruned(NamedTuple):
@@ -53,24 +58,46 @@ def prune(store: RunStore, older_than: timedelta, *, dry_run: bool, now: datetim
     Raises:
         UserError: it cannot be asked which models are in use, or a run cannot be deleted.
     """
-    limit = (now or datetime.now(UTC)) - older_than
+    now = now or datetime.now(UTC)
     if not dry_run:
         store.finish_deleting()
     in_use = _registries(store)
-    for name in store.names():
-        run = record_of(store, name)
-        if run is None or run.changed > limit:
-            continue
-        reason = "" if run.state == "done" else f"it is {run.state}" if run.state == "going" else "it is not finished"
-        reason = reason or in_use(run)
+    there = [run for name in store.names() if (run := record_of(store, name)) is not None]
+    old = {run.name: run for run in there if run.changed <= now - older_than}
+    kept = {name: reason for name, run in old.items() if (reason := _going(run, now) or in_use(run))}
+    kept |= _taken_from([run for run in there if run.name not in old or run.name in kept], old, kept)
+    for name, run in old.items():
+        reason = kept.get(name, "")
         # Somebody may have gone on with it while the registry was asked.
         if not reason and not dry_run:
-            again = record_of(store, name)
-            if again != run:
+            if record_of(store, name) != run:
                 reason = "it was changed just now"
             else:
                 store.delete(name)
         yield Pruned(run, reason)
+
+
+def _going(run: RunRecord, now: datetime) -> str:
+    if run.state == "going":
+        return "it is going"
+    if run.state != "done" and run.changed > now - MAY_BE_GOING:
+        return f"it is {run.state}, but was changed in the last {MAY_BE_GOING.days} days: it may be going, or go on"
+    return ""
+
+
+def _taken_from(staying: list[RunRecord], old: Mapping[str, RunRecord], kept: Mapping[str, str]) -> dict[str, str]:
+    """Old runs that a run which stays takes from, and those that these take from.
+
+    They are told by name alone, wherever they lie: rather one kept too long than one gone too soon.
+    """
+    found: dict[str, str] = {}
+    while staying:
+        run = staying.pop()
+        for name in run.takes_from:
+            if name in old and name not in kept and name not in found:
+                found[name] = f"{run.name} takes from it"
+                staying.append(old[name])
+    return found
 
 
 def _registries(store: RunStore) -> Callable[[RunRecord], str]:

@@ -7,6 +7,7 @@ were made before outcomes were written are done when their report is. A stage th
 import json
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Literal
 
 import yaml
@@ -16,6 +17,7 @@ from rubricworks.pipelines.run_store import RunStore, StoredFile
 from rubricworks.recipe import RECIPES
 from rubricworks.reports.costs import REPORTS
 from rubricworks.stages.job import DONE
+from rubricworks.stages.reuse import REUSE_FILE
 
 OUTCOME = "outcome.json"
 State = Literal["done", "going", "failed", "unfinished"]
@@ -23,6 +25,8 @@ State = Literal["done", "going", "failed", "unfinished"]
 _BEGUN = "made_from.json"
 _OF_THE_END = ("outcome", "preflight", "check_accelerators")
 """Tasks of a cluster, which are no stages."""
+_OPENED = "state/preflight/"
+"""What a run of a cluster has from its start; its recipe only once its checks have passed."""
 
 
 class StageRecord(BaseModel):
@@ -56,6 +60,8 @@ class RunRecord(BaseModel):
     """Why it failed."""
     tracking: dict[str, Any] = {}
     """Where it is tracked."""
+    takes_from: tuple[str, ...] = ()
+    """Names of the runs that its stages may be taken from."""
 
 
 def records(store: RunStore) -> Iterator[RunRecord]:
@@ -67,7 +73,7 @@ def records(store: RunStore) -> Iterator[RunRecord]:
 def record_of(store: RunStore, name: str) -> RunRecord | None:
     """One run; None where there is none of that name."""
     files = store.files(name)
-    if "recipe.yaml" not in files:
+    if "recipe.yaml" not in files and not any(path.startswith(_OPENED) for path in files):
         return None
     recipe = _mapping(yaml.safe_load, store.read(name, "recipe.yaml"))
     stages = _stages(files)
@@ -84,14 +90,20 @@ def record_of(store: RunStore, name: str) -> RunRecord | None:
         uri=f"{store.uri}/{name}",
         state=state,
         recipe=str(recipe.get("name") or ""),
-        pipeline=str(recipe.get("pipeline") or next(iter(RECIPES))),
+        pipeline=str(recipe.get("pipeline") or next(iter(RECIPES))) if recipe else "",
         began=min(times),
         changed=max(times),
         bytes=sum(file.size for file in files.values()),
         stages=stages,
         message=failed if state == "failed" else "",
         tracking=_object(store.read(name, "tracking/settings.json")).get("config") or {},
+        takes_from=_takes_from(store, name) if REUSE_FILE in files else (),
     )
+
+
+def _takes_from(store: RunStore, name: str) -> tuple[str, ...]:
+    sources = _object(store.read(name, REUSE_FILE)).get("runs")
+    return tuple(Path(str(source)).name for source in sources) if isinstance(sources, list) else ()
 
 
 def _stages(files: dict[str, StoredFile]) -> tuple[StageRecord, ...]:

@@ -104,7 +104,9 @@ def retry(run: str, recipe: str | None) -> None:
 @runs_option
 @click.option("--dry-run", is_flag=True, help="Say what would go; delete nothing.")
 def prune(older_than: str, place: str, dry_run: bool) -> None:
-    """Delete old finished runs that no model in use came from.
+    """Delete old runs, finished or not, that no model in use came from and no run that stays takes from.
+
+    A run that has not ended must have been quiet for three days, whatever AGE says: it may be going, or wait.
 
     \b
     rubricworks runs prune --older-than 90d --dry-run
@@ -120,7 +122,8 @@ def prune(older_than: str, place: str, dry_run: bool) -> None:
         if kept_because:
             click.echo(f"kept {run.name}: {kept_because}")
             continue
-        click.echo(f"{'would delete' if dry_run else 'deleted'} {run.name}: {_size(run.bytes)}, {_time(run.changed)}")
+        said = f"{run.state}, last changed {_time(run.changed)}, {_size(run.bytes)}"
+        click.echo(f"{'would delete' if dry_run else 'deleted'} {run.name}: {said}")
         count, freed = count + 1, freed + run.bytes
     click.echo(f"{'would delete' if dry_run else 'deleted'} {count} runs, {_size(freed)}")
 

@@ -38,7 +38,7 @@ def bucket(tmp_path, monkeypatch):
         yield whole.below("runs")
 
 
-def test_a_finished_run_goes_whole_and_an_unfinished_one_stays(bucket, tmp_path, monkeypatch):
+def test_a_run_goes_whole_whether_it_ended_or_not_and_one_that_may_be_going_stays(bucket, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # MLflow makes its folder of artifacts where it is asked
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     half = {path: text for path, text in DONE.items() if path in ("recipe.yaml", "prepare/made_from.json")}
@@ -46,7 +46,14 @@ def test_a_finished_run_goes_whole_and_an_unfinished_one_stays(bucket, tmp_path,
     for run, files in {"old": DONE, "half": half, "begun": begun}.items():
         for path, content in files.items():
             bucket.write(f"{run}/{path}", content.encode())
-    told = prune(open_run_store(bucket.uri), age("90d"), dry_run=False, now=IN_A_YEAR)
-    assert {one.run.name: one.kept_because for one in told} == {"old": "", "half": "it is not finished"}
+    store = open_run_store(bucket.uri)
+    soon = datetime.now(UTC) + timedelta(days=1)
+    told = {one.run.name: one.kept_because for one in prune(store, age("12h"), dry_run=False, now=soon)}
+    assert told == {
+        "old": "",
+        "half": "it is unfinished, but was changed in the last 3 days: it may be going, or go on",
+    }
     assert bucket.folders() == ["half"]
     assert sorted(one.key for one in bucket.objects()) == ["half/prepare/made_from.json", "half/recipe.yaml"]
+    assert [one.kept_because for one in prune(store, age("90d"), dry_run=False, now=IN_A_YEAR)] == [""]
+    assert list(bucket.objects()) == []

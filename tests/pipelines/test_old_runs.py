@@ -1,3 +1,4 @@
+import fcntl
 import json
 import os
 from datetime import UTC, datetime, timedelta
@@ -60,17 +61,51 @@ def pruned(folder, days="90d", **more):
     return {one.run.name: one.kept_because for one in told}
 
 
-def test_old_finished_runs_go_and_all_others_stay(put):
+def failed_run(**more):
+    return {"recipe.yaml": RECIPE, "error.json": '{"stage": "prepare", "message": "no images"}', **more}
+
+
+def test_old_runs_go_however_they_ended_and_young_ones_stay(put):
     folder = put("old", done_run())
     put("young", done_run(), days=89)
     put("half", {"recipe.yaml": RECIPE, "prepare/made_from.json": "{}"})
-    put("failed", {"recipe.yaml": RECIPE, "error.json": '{"stage": "prepare", "message": "no images"}'})
+    put("failed", failed_run())
+    put("failed-lately", failed_run(), days=89)
     put("no-run", {"notes.txt": "mine"})
-    expected = {"old": "", "half": "it is not finished", "failed": "it is not finished"}
+    expected = {"old": "", "half": "", "failed": ""}
     assert pruned(folder, dry_run=True) == expected
     assert (folder / "old" / "recipe.yaml").exists()
     assert pruned(folder) == expected
-    assert sorted(os.listdir(folder)) == ["failed", "half", "no-run", "young"]
+    assert sorted(os.listdir(folder)) == ["failed-lately", "no-run", "young"]
+
+
+def test_a_run_that_may_be_going_stays_however_short_the_limit(put):
+    folder = put("done", done_run(), days=2)
+    put("failed", failed_run(), days=2)
+    put("half", {"recipe.yaml": RECIPE, "prepare/made_from.json": "{}"}, days=2)
+    put("given-up", {"recipe.yaml": RECIPE, "prepare/made_from.json": "{}"}, days=4)
+    put("held", failed_run(lock=""), days=4)
+    with (folder / "held" / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        told = pruned(folder, "12h")
+    assert (told["done"], told["given-up"], told["held"]) == ("", "", "it is going")
+    assert told["failed"] == "it is failed, but was changed in the last 3 days: it may be going, or go on"
+    assert told["half"] == "it is unfinished, but was changed in the last 3 days: it may be going, or go on"
+    assert sorted(os.listdir(folder)) == ["failed", "half", "held"]
+
+
+def test_runs_that_a_run_which_stays_takes_from_stay_and_the_others_go(put):
+    def takes_from(name):
+        return {"reuse.json": json.dumps({"runs": [f"/elsewhere/{name}"]})}
+
+    folder = put("first", done_run())
+    put("second", failed_run(**takes_from("first")))
+    put("arm", failed_run(**takes_from("second")), days=10)
+    put("unneeded", failed_run())
+    put("old-arm", done_run() | takes_from("unneeded"))
+    expected = {"first": "second takes from it", "second": "arm takes from it", "unneeded": "", "old-arm": ""}
+    assert pruned(folder) == expected
+    assert sorted(os.listdir(folder)) == ["arm", "first", "second"]
 
 
 def test_a_run_whose_model_is_in_use_stays(put, tmp_path):
@@ -144,14 +179,18 @@ def test_runs_of_a_bucket_are_told_like_those_of_a_folder(bucket, tmp_path, monk
     of_cluster = {path: text for path, text in done_run().items() if path != "outcome.json"}
     of_cluster["outcome/outcome.json"] = json.dumps({"state": "SUCCEEDED"})
     failed = {"recipe.yaml": RECIPE, "state/prepare/error.json": '{"stage": "prepare", "message": "no images"}'}
-    for run, files in {"old": of_cluster, "bad": failed, "begun": {"recipe.yaml": RECIPE, PRUNED: "{}"}}.items():
+    refused = {"state/preflight/error.json": '{"stage": "preflight", "message": "1 of 3 checks failed"}'}
+    begun = {"recipe.yaml": RECIPE, PRUNED: "{}"}
+    for run, files in {"old": of_cluster, "bad": failed, "refused": refused, "begun": begun}.items():
         for path, content in files.items():
             bucket.write(f"{run}/{path}", content.encode())
     store = open_run_store(bucket.uri)
-    assert {one.name: one.state for one in records(store)} == {"old": "done", "bad": "failed", "begun": "unfinished"}
-    would = pruned(bucket.uri, now=IN_A_YEAR, dry_run=True)
-    assert would == {"old": "", "bad": "it is not finished", "begun": "it is not finished"}
-    assert bucket.folders() == ["bad", "begun", "old"]
+    states = {"old": "done", "bad": "failed", "refused": "failed", "begun": "unfinished"}
+    assert {one.name: one.state for one in records(store)} == states
+    refused_run = record_of(store, "refused")
+    assert (refused_run.pipeline, refused_run.message) == ("", "preflight: 1 of 3 checks failed")
+    assert pruned(bucket.uri, now=IN_A_YEAR, dry_run=True) == dict.fromkeys(states, "")
+    assert bucket.folders() == ["bad", "begun", "old", "refused"]
 
 
 def test_runs_of_a_bucket_stay_where_nobody_knows_the_registry(bucket):
