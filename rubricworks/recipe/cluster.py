@@ -15,6 +15,7 @@ was begun on one pool goes on in another.
 
 import re
 from collections.abc import Iterable
+from importlib import import_module
 from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -40,13 +41,14 @@ CHECK_ACCELERATORS = "check_accelerators"
 RUNS_FOLDER = "/rubricworks/runs"
 """Where a claim with all runs is mounted."""
 
+_SEVERAL_PODS = {
+    "train_job": ("ON_SEVERAL_NODES", "cannot be trained on several nodes"),
+    "fan_out": ("IN_PARTS", "cannot be shared out over pods"),
+}
+"""Field of a placement → what a stage says that can have it, and what is said of one that cannot."""
+
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 _PVC = "pvc://"
-
-
-def is_training(stage: str) -> bool:
-    """Whether a stage makes a model."""
-    return stage.startswith("train_") or stage == "warm_up"
 
 
 class ImagesConfig(BaseModel):
@@ -167,17 +169,20 @@ class ClusterConfig(BaseModel):
         return self.stages.get(stage, StagePlacement()).over(default)
 
     def check_stages(self, stages: Iterable[str]) -> None:
-        """Whether every name below `stages` is a task of the pipeline.
+        """Whether every name below `stages` is a task of the pipeline, and has several pods only where it can.
 
         Raises:
-            ValueError: names the one that is not.
+            ValueError: names the one that is not or cannot, and those that are or can.
         """
+        stages = list(stages)
         known = [*stages, *BESIDE_THE_STAGES, CHECK_ACCELERATORS, DEFAULT]
         for stage, placement in self.stages.items():
             if stage not in known:
                 raise ValueError(f"cluster.stages.{stage}: no such stage; there are {', '.join(known)}")
-            if placement.train_job and not is_training(stage):
-                raise ValueError(f"cluster.stages.{stage}.train_job: the stage trains nothing; leave it out")
+            for field, (word, refusal) in _SEVERAL_PODS.items():
+                if getattr(placement, field) and stage not in (able := _stages_that_say(word, stages)):
+                    which = f"{' and '.join(able)} can" if able else "no stage of this pipeline can"
+                    raise ValueError(f"cluster.stages.{stage}.{field}: {stage} {refusal}; leave it out ({which})")
 
     def run_uri(self, run_id: str) -> str:
         """Of a run's folder, as its stages are given it."""
@@ -191,3 +196,7 @@ class ClusterConfig(BaseModel):
             return None
         claim, _, folder = self.storage.removeprefix(_PVC).partition("/")
         return claim, folder.strip("/")
+
+
+def _stages_that_say(word: str, stages: Iterable[str]) -> list[str]:
+    return [one for one in stages if getattr(import_module(f"rubricworks.stages.{one}"), word, False)]

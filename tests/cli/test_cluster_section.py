@@ -7,6 +7,7 @@ import yaml
 from test_recipe_mistakes import RECIPE, mistakes
 
 from rubricworks.environment import names_in
+from rubricworks.recipe.cluster import ClusterConfig
 from rubricworks.recipe_file import load_recipe, recipe_path
 
 DIGEST = "@sha256:" + "a" * 64
@@ -38,6 +39,11 @@ START = RECIPE.count("\n")
         ("{pool: cpu}", "{pool: cpu, env: {A-B: x}}", 7, "cluster.stages.default.env: a variable's name is"),
         ("cpu: {}", "cpu: {tolerations: [{operator: Equal}]}", 4, "cluster.pools.cpu.tolerations.0.key and value are"),
         ("cpu: {}", "cpu: {affinity: [{key: zone}]}", 4, "cluster.pools.cpu.affinity.0.operator In needs values"),
+        ("{pool: cpu}", "{pool: cpu}\n    warm_up: {train_job: {nodes: 2}}", 8,
+         "cluster.stages.warm_up.train_job: warm_up cannot be trained on several nodes; leave it out (train_policy can"),
+        ("{pool: cpu}", "{pool: cpu}\n    evaluate: {fan_out: {parts: 4}}", 8,
+         "cluster.stages.evaluate.fan_out: evaluate cannot be shared out over pods; leave it out (caption_commi"),
+        ("{pool: cpu}", "{pool: cpu, fan_out: {parts: 4}}", 7, "cluster.stages.default.fan_out: default cannot be"),
         ("storage:", "production: true\n  storage:", 1, "cluster.images.cpu is not set; production names every image"),
         ("storage:", "queue: no spaces\n  storage:", 2, "cluster.queue: a label's value is at most 63"),
     ],
@@ -49,6 +55,16 @@ def test_a_mistake_is_refused_before_anything_runs_with_its_line_and_what_to_cha
     (told,) = mistakes(tmp_path, text)
     assert told.startswith(f"{START + line}: "), told
     assert told.partition(": ")[2].startswith(said)
+
+
+def test_which_stages_can_have_several_pods_is_told_and_that_none_can():
+    placed = {"storage": "s3://b", "stages": {"recap": {"fan_out": {"parts": 2}}}}
+    with pytest.raises(ValueError, match=r"leave it out \(caption_committee and write_exams can\)"):
+        ClusterConfig.model_validate(placed).check_stages(["caption_committee", "recap", "write_exams"])
+    with pytest.raises(ValueError, match=r"leave it out \(no stage of this pipeline can\)"):
+        ClusterConfig.model_validate(placed).check_stages(["prepare", "recap"])
+    placed["stages"] = {"write_exams": {"fan_out": {"parts": 2}}, "train_rlvr": {"train_job": {"nodes": 2}}}
+    ClusterConfig.model_validate(placed).check_stages(["write_exams", "train_rlvr"])
 
 
 def test_production_refuses_a_tag_and_takes_digests(tmp_path):
