@@ -95,5 +95,12 @@ def count_items(recipe: Recipe) -> int:
     return needs.count_items(data) if data else 0
 
 
+def items_of(recipe: Recipe) -> int:
+    """Images or questions that a run will have; of a world they are known before it is drawn."""
+    if recipe.world is None:
+        return count_items(recipe)
+    return recipe.world.scenes * (recipe.world.questions if isinstance(recipe, Rlr3Recipe) else 1)
+
+
 def _items(recipe: Recipe) -> str:
     return f"{count_items(recipe)} {'questions' if isinstance(recipe, Rlr3Recipe) else 'images'}"

@@ -64,9 +64,11 @@ def pushed(kubeflow: "Kubeflow", recipe: Recipe, where: str, name: str | None = 
         where: the recipe was read from.
         name: of the version; by default its content and revision.
     """
+    from rubricworks.cli.plan import warn_of_budget
     from rubricworks.pipelines.compile import compile_pipeline
     from rubricworks.pipelines.versions import push, revision_of
 
+    warn_of_budget(recipe)
     pipeline = getattr(importlib.import_module(f"rubricworks.pipelines.{recipe.pipeline}"), recipe.pipeline)
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / f"{recipe.pipeline}.yaml"

@@ -1,6 +1,11 @@
-"""The plan of a run as text, for `--dry-run` and `doctor`."""
+"""The plan of a run as text, for `--dry-run`, and what there is to say of it before a run begins."""
 
+import click
+
+from rubricworks.cli.checks import items_of
+from rubricworks.errors import UserError
 from rubricworks.plan import plan_calls, training_bytes
+from rubricworks.plan.budget import over_budget
 from rubricworks.recipe import Recipe, RetrainRecipe, Rlr3Recipe
 
 
@@ -25,6 +30,8 @@ def plan_text(recipe: Recipe, items: int) -> str:
     lines += ["", f"dollars in all: {sum(call.dollars for call in calls):.2f}, by the prices in the recipe"]
     if free and not recipe.world:
         lines[-1] += f"; {len(free)} model{'s have' if len(free) > 1 else ' has'} no price there and count nothing"
+    if over := over_budget(recipe.budget, calls):
+        lines.append(f"warning: {over}")
     lines.append("calls are counted, tokens estimated; repeated requests come from the cache")
     memory = training_bytes(recipe)
     if memory is None:
@@ -32,6 +39,22 @@ def plan_text(recipe: Recipe, items: int) -> str:
     else:
         lines.append(f"memory to train {recipe.warm_up.student}: {memory / 2**30:.1f} GiB and its activations")
     return "\n".join(lines)
+
+
+def warn_of_budget(recipe: Recipe) -> None:
+    """Say so where the plan exceeds the recipe's budget, or where nobody can tell.
+
+    It is asked here and not by the stage `preflight`, which stands below recipes and knows no plan. A retraining has
+    none: what it costs is found with the champion.
+    """
+    if (recipe.budget.tokens is None and recipe.budget.dollars is None) or isinstance(recipe, RetrainRecipe):
+        return
+    try:
+        over = over_budget(recipe.budget, plan_calls(recipe, items_of(recipe)))
+    except UserError as error:
+        over = f"the plan was not held against the budget, since its samples cannot be counted here: {error}"
+    if over:
+        click.echo(f"warning: {over}", err=True)
 
 
 def _retraining(recipe: RetrainRecipe) -> str:

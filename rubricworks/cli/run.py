@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
-from rubricworks.cli.checks import check_recipe, count_items
+from rubricworks.cli.checks import check_recipe, items_of
 from rubricworks.cli.on_kubeflow import run_on_kubeflow
-from rubricworks.cli.plan import plan_text
+from rubricworks.cli.plan import plan_text, warn_of_budget
 from rubricworks.cli.stored_runs import keep_stored_run, open_stored_run, runs_folder
 from rubricworks.cli.world import running_world
 from rubricworks.errors import UserError
@@ -99,6 +99,9 @@ def run(
     if dry_run:
         _dry_run(parsed, folder, runs)
         return
+    # Of a run that goes on, or that takes from another, only part of the plan is still to be paid for.
+    if resume is None and not reuse:
+        warn_of_budget(parsed)
     with only_run_in(folder):
         _run(parsed, folder, place, sources)
 
@@ -174,19 +177,12 @@ def _caption_lines(summary: dict[str, Any]) -> list[str]:
 
 
 def _dry_run(recipe: Recipe, folder: Path, runs: Path) -> None:
-    click.echo(plan_text(recipe, _items(recipe)))
+    click.echo(plan_text(recipe, items_of(recipe)))
     if recipe.world:
         click.echo("endpoints and images: the scene world, simulated, started with the run")
         return
     missing = [check for check in check_recipe(recipe, runs) if check.problem]
     click.echo("\n".join(f"missing: {check.name}: {check.problem}" for check in missing) or "nothing is missing")
-
-
-def _items(recipe: Recipe) -> int:
-    """Of the world they are known before it is drawn."""
-    if recipe.world is None:
-        return count_items(recipe)
-    return recipe.world.scenes * (recipe.world.questions if isinstance(recipe, Rlr3Recipe) else 1)
 
 
 def _existing(runs: Path, run_id: str) -> Path:

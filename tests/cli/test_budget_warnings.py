@@ -1,0 +1,73 @@
+"""A budget that the plan exceeds is told of before anything is paid for, wherever a run begins."""
+
+import pytest
+import yaml
+from kubeflow_api import FakeKubeflow
+
+from rubricworks.cli.plan import warn_of_budget
+from rubricworks.recipe_file import load_recipe, recipe_path
+
+PRICED = {"url": "http://127.0.0.1:9/v1", "model": "teacher", "price_in": 1.0, "price_out": 10.0}
+FREE = {"url": "http://127.0.0.1:9/v1", "model": "ours"}
+DOLLARS = "warning: the plan comes to about $0.12, and budget.dollars is 0.05: the run would stop there"
+
+
+@pytest.fixture
+def recipe(tell, tmp_path):
+    """Ten images and three captions of each, of 1,000 tokens in and 300 out: $0.12; returns the recipe's file."""
+    (tmp_path / "images").mkdir()
+    for number in range(10):
+        (tmp_path / "images" / f"{number}.png").touch()
+    path = tmp_path / "mine.yaml"
+    content = {
+        "name": "mine",
+        "data": {"source": str(tmp_path / "images"), "held_out": 4},
+        "warm_up": {"student": "tiny", "sft": {"steps": 2}},
+        "committee": {"teachers": [PRICED], "captions_each": 3},
+        "rubric": {"writer": FREE},
+        "policy": {"judge": FREE, "steps": 5, "prompts_per_step": 2, "group_size": 4},
+        "evaluation": {"judge": FREE, "pairwise_judge": FREE},
+        "prices": {"ours": {"price_in": 0, "price_out": 0}},
+    }
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def test_a_plan_above_a_cap_is_told_of_by_a_dry_run_and_before_a_run(tell, recipe):
+    assert "warning" not in tell("run", recipe, "--dry-run", "--set", "budget.dollars=0.13").out
+    assert DOLLARS in tell("run", recipe, "--dry-run", "--set", "budget.dollars=0.05").out
+    # Nothing answers there, so it ends with that; the warning is the first that it says.
+    told = tell("run", recipe, "--set", "budget.dollars=0.05")
+    assert told.err.startswith(DOLLARS)
+    assert "\nerror: endpoint" in told.err
+
+
+def test_each_cap_that_is_exceeded_is_named_and_what_to_do(tell, recipe):
+    told = tell("run", recipe, "--dry-run", "--set", "budget.dollars=0.05", "--set", "budget.tokens=5000").out
+    (line,) = [line for line in told.splitlines() if line.startswith("warning")]
+    assert "tokens, and budget.tokens is 5,000" in line
+    assert "Raise budget.dollars and budget.tokens, or do less; --dry-run shows what each stage takes" in line
+
+
+def test_what_is_pushed_to_kubeflow_is_held_against_its_budget(tell, recipe, monkeypatch, tmp_path):
+    monkeypatch.setenv("KF_PIPELINES_SA_TOKEN_PATH", str(tmp_path / "no-token"))
+    with FakeKubeflow(version="2.17.0") as fake:
+        monkeypatch.setenv("RUBRICWORKS_KUBEFLOW", fake.url)
+        told = tell("pipelines", "push", recipe, "--set", "budget.dollars=0.05", "--set", "cluster.storage=s3://runs/x")
+    assert told.code == 0, told.err
+    assert DOLLARS in told.err
+
+
+def test_where_the_samples_cannot_be_counted_it_says_that_nobody_knows(recipe, capsys):
+    warn_of_budget(load_recipe(recipe, ["budget.tokens=1", "data.source=gone"]))
+    told = capsys.readouterr().err
+    assert told.startswith(
+        "warning: the plan was not held against the budget, since its samples cannot be counted here"
+    )
+    assert "gone: no such file" in told
+
+
+def test_without_a_cap_and_of_a_retraining_nothing_is_said(recipe, capsys):
+    warn_of_budget(load_recipe(recipe, ["data.source=gone"]))
+    warn_of_budget(load_recipe(recipe_path("retrain"), ["budget.tokens=1"]))
+    assert capsys.readouterr().err == ""
