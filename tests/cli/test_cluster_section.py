@@ -40,7 +40,7 @@ START = RECIPE.count("\n")
         ("cpu: {}", "cpu: {tolerations: [{operator: Equal}]}", 4, "cluster.pools.cpu.tolerations.0.key and value are"),
         ("cpu: {}", "cpu: {affinity: [{key: zone}]}", 4, "cluster.pools.cpu.affinity.0.operator In needs values"),
         ("{pool: cpu}", "{pool: cpu}\n    warm_up: {train_job: {nodes: 2}}", 8,
-         "cluster.stages.warm_up.train_job: warm_up cannot be trained on several nodes; leave it out (train_policy can"),
+         "cluster.stages.warm_up.train_job: warm_up cannot be trained on several nodes; leave it out (train_"),
         ("{pool: cpu}", "{pool: cpu}\n    evaluate: {fan_out: {parts: 4}}", 8,
          "cluster.stages.evaluate.fan_out: evaluate cannot be shared out over pods; leave it out (caption_commi"),
         ("{pool: cpu}", "{pool: cpu, fan_out: {parts: 4}}", 7, "cluster.stages.default.fan_out: default cannot be"),
