@@ -13,15 +13,17 @@ import time
 import urllib.request
 import weakref
 from dataclasses import dataclass, field
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-import aiohttp
 from yarl import URL
 
 from rubricworks.llm.deadlines import Deadlines
 from rubricworks.llm.endpoint import Endpoint
 from rubricworks.llm.http_errors import in_words
 from rubricworks.llm.replicas import Replica
+
+if TYPE_CHECKING:  # it is a third of a stage's start, and is needed once something is asked
+    import aiohttp
 
 _RETRIED_STATUSES = frozenset({408, 425, 429})
 _CONNECT_S = 10.0
@@ -36,7 +38,7 @@ _RAW_KEPT = 20_000
 class Lane:
     """What belongs to one event loop."""
 
-    session: aiohttp.ClientSession
+    session: "aiohttp.ClientSession"
     deadlines: Deadlines
     replicas: list[Replica]
     flying: dict[bytes, list["asyncio.Future[None]"]] = field(default_factory=dict)
@@ -97,6 +99,8 @@ class Connections:
         Raises:
             RequestFailed: no answer, or one whose status is not 200.
         """
+        import aiohttp
+
         task = lane.deadlines.begin()
         try:
             answer = await lane.session.request(method, url, data=body, allow_redirects=False)
@@ -144,6 +148,8 @@ class Connections:
         self._lanes.clear()
 
     def _open_lane(self) -> Lane:
+        import aiohttp
+
         for loop in [loop for loop in self._lanes if loop.is_closed()]:
             _abandon(self._lanes.pop(loop))
         bases = self._endpoint.connect_urls()
@@ -172,7 +178,7 @@ def _spellings(key: str) -> re.Pattern[bytes]:
     return re.compile("".join(pieces).encode())
 
 
-async def _bounded(answer: aiohttp.ClientResponse) -> bytes:
+async def _bounded(answer: "aiohttp.ClientResponse") -> bytes:
     """The body, unless it is larger than any answer. Like `read`, it closes what it could not finish."""
     pieces, size = [], 0
     try:

@@ -1,9 +1,9 @@
 """What went wrong on the way to a server, in words: aiohttp's own texts name hosts and headers."""
 
-import aiohttp
-
 
 def in_words(error: Exception) -> str:
+    import aiohttp
+
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
         return "the TLS certificate or handshake was not accepted"
     if isinstance(error, aiohttp.ClientResponseError):

@@ -7,9 +7,7 @@ the server has answered nothing else for `patience_s`. Then all that wait fail, 
 
 import time
 from collections.abc import AsyncIterable
-from typing import NamedTuple
-
-import stamina
+from typing import TYPE_CHECKING, NamedTuple
 
 from rubricworks.llm import telemetry
 from rubricworks.llm.answers import Answer, read_answer
@@ -19,6 +17,9 @@ from rubricworks.llm.errors import ChatError
 from rubricworks.llm.limiter import limiter_of
 from rubricworks.llm.replicas import choose
 from rubricworks.rubrics import ErrorClass
+
+if TYPE_CHECKING:
+    import stamina
 
 _NEVER_GETS_BETTER = "insufficient_quota"
 """OpenAI's 429 for an account without credit."""
@@ -123,7 +124,9 @@ class Transport:
         error.sent = sent
         return error
 
-    def _retrying(self) -> AsyncIterable[stamina.Attempt]:
+    def _retrying(self) -> AsyncIterable["stamina.Attempt"]:
+        import stamina
+
         return stamina.retry_context(
             on=_backoff,
             attempts=self._endpoint.attempts,
