@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
@@ -26,17 +27,22 @@ def with_adapters(model: PreTrainedModel, options: LoraOptions, *, seed: int) ->
         return get_peft_model(model, adapters)
 
 
-def save_plain_model(model: PreTrainedModel | PeftModel, processor: ProcessorMixin, out: Path) -> Path:
+def save_plain_model(
+    model: PreTrainedModel | PeftModel, processor: ProcessorMixin, out: Path, *, state: dict[str, Any] | None = None
+) -> Path:
     """Write a plain Hugging Face model directory, all of it or nothing.
 
     Adapters are merged into the weights, and the model that was passed is changed by that.
+
+    Args:
+        state: the weights, gathered, of a model that is sharded over processes; the model's own by default.
     """
     if isinstance(model, PeftModel):
         model = model.merge_and_unload()
     part = out.with_name(out.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     with quiet_libraries():
-        model.save_pretrained(part)
+        model.save_pretrained(part, state_dict=state)
         processor.save_pretrained(part)
     shutil.rmtree(out, ignore_errors=True)
     part.rename(out)

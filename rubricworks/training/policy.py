@@ -238,11 +238,8 @@ def _generate(config: PolicyConfig, images, prompts, *, model, processor, temper
 
 
 def _save(trainer: PolicyTrainer, out: Path) -> None:
-    if trainer.is_fsdp_enabled:
-        state = trainer.accelerator.get_state_dict(trainer.model_wrapped)
-        if trainer.is_world_process_zero():
-            trainer.accelerator.unwrap_model(trainer.model).save_pretrained(out, state_dict=state)
-            trainer.processing_class.save_pretrained(out)
-    elif trainer.is_world_process_zero():
-        save_plain_model(trainer.accelerator.unwrap_model(trainer.model), trainer.processing_class, out)
+    # Every process gives its shards; the first one writes.
+    state = trainer.accelerator.get_state_dict(trainer.model_wrapped) if trainer.is_fsdp_enabled else None
+    if trainer.is_world_process_zero():
+        save_plain_model(trainer.accelerator.unwrap_model(trainer.model), trainer.processing_class, out, state=state)
     trainer.accelerator.wait_for_everyone()

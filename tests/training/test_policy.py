@@ -117,6 +117,28 @@ def test_finished_training_is_not_run_again(warmed, tmp_path, model_was_written)
     assert all(torch.equal(expected[name], tensor) for name, tensor in weights(again.model_dir).items())
 
 
+@pytest.mark.parametrize("sharded", [True, False])
+def test_model_that_was_half_written_by_a_kill_is_written_again(student, tmp_path, monkeypatch, sharded):
+    config = PolicyConfig(steps=1, **FEW)
+    monkeypatch.setattr(
+        "rubricworks.training.policy.train_from",
+        lambda trainer, checkpoint, stopped: setattr(trainer, "is_fsdp_enabled", sharded),
+    )
+
+    def killed(*given, **options):
+        raise Killed
+
+    with monkeypatch.context() as cut:
+        cut.setattr("transformers.ProcessorMixin.save_pretrained", killed)
+        with pytest.raises(Killed):
+            train_policy(student, policy_rows(), says_red, tmp_path, config)
+    assert not (tmp_path / "model").exists()
+    result = train_policy(student, policy_rows(), says_red, tmp_path, config)
+    assert weights(result.model_dir).keys() == weights(student).keys()
+    load_model(result.model_dir)
+    assert not list(tmp_path.glob("*.part"))
+
+
 def test_refresh_and_probe_see_the_policy_as_it_is(warmed, tmp_path):
     images = [row["image"] for row in policy_rows()]
     refreshed, probed = [], []
