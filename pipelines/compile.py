@@ -1,6 +1,7 @@
 """A pipeline as the YAML file that a Kubeflow installation takes. The same pipeline gives the same bytes."""
 
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 
 import yaml
@@ -10,14 +11,18 @@ from kfp.dsl.base_component import BaseComponent
 from kfp.pipeline_spec.pipeline_spec_pb2 import PipelineSpec, PlatformSpec
 
 from rubricworks.errors import UserError
+from rubricworks.pipelines.left_out import left_out
 from rubricworks.recipe import ClusterConfig
 
 
-def compile_pipeline(pipeline_func: BaseComponent, path: Path, cluster: ClusterConfig | None = None) -> None:
+def compile_pipeline(
+    pipeline_func: BaseComponent, path: Path, cluster: ClusterConfig | None = None, *, without: Collection[str] = ()
+) -> None:
     """Write the pipeline's specification to `path`, making its folder if need be.
 
     Args:
         cluster: where its stages run; without one, on any node with what the installation gives by default.
+        without: stages that are left out; only such whose outputs no other stage takes.
     Raises:
         UserError: the name does not end in .yaml, or the file cannot be written.
     """
@@ -27,6 +32,8 @@ def compile_pipeline(pipeline_func: BaseComponent, path: Path, cluster: ClusterC
         from rubricworks.pipelines.on_cluster import on_cluster
 
         pipeline_func = on_cluster(pipeline_func, cluster)
+    if without:
+        pipeline_func = left_out(pipeline_func, without)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         compiler.Compiler().compile(pipeline_func, str(path))

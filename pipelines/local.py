@@ -8,7 +8,6 @@ started and listened to is ours (`StageTask`). A run's folder gets `logs/` (one 
 """
 
 import contextlib
-import copy
 import json
 import os
 import shlex
@@ -28,6 +27,7 @@ from kfp.local.status import Status
 
 from rubricworks.errors import UserError
 from rubricworks.pipelines.guard import Guard
+from rubricworks.pipelines.left_out import left_out
 from rubricworks.pipelines.stage_process import StageExit, run_stage_process
 from rubricworks.stages.workspace import uri_of_workspace
 
@@ -47,7 +47,7 @@ def run_local(
     Raises:
         UserError: a stage failed; says which, why, and how to continue.
     """
-    pipeline_func = _left_out(pipeline_func, without)
+    pipeline_func = left_out(pipeline_func, without)
     (run / "logs").mkdir(parents=True, exist_ok=True)
     shutil.rmtree(run / "kfp", ignore_errors=True)
     # Those of branches, too, which are components of their own.
@@ -61,17 +61,6 @@ def run_local(
                 if session.failed is None:
                     raise
                 raise UserError(session.explain(*session.failed)) from error
-
-
-def _left_out(pipeline_func: BaseComponent, without: Collection[str]) -> BaseComponent:
-    """The pipeline without some of its stages, and itself as it was."""
-    rest = copy.deepcopy(pipeline_func)
-    tasks = rest.pipeline_spec.root.dag.tasks
-    for name in [name for name in tasks if name.replace("-", "_") in without]:
-        del tasks[name]
-    if orphans := [name for name, task in tasks.items() if not set(task.dependent_tasks) <= tasks.keys()]:
-        raise ValueError(f"{', '.join(orphans)}: takes what was left out; leave it out too")
-    return rest
 
 
 @dataclass

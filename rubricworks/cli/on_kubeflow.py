@@ -3,7 +3,7 @@
 import importlib
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,12 +67,14 @@ def pushed(kubeflow: "Kubeflow", recipe: Recipe, where: str, name: str | None = 
     from rubricworks.cli.plan import warn_of_budget
     from rubricworks.pipelines.compile import compile_pipeline
     from rubricworks.pipelines.versions import push, revision_of
+    from rubricworks.stages.reuse import OF_THEIR_RUN
 
     warn_of_budget(recipe)
     pipeline = getattr(importlib.import_module(f"rubricworks.pipelines.{recipe.pipeline}"), recipe.pipeline)
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / f"{recipe.pipeline}.yaml"
-        compile_pipeline(pipeline, package, cluster_of(recipe, where))
+        without = () if recipe.arm is None else OF_THEIR_RUN
+        compile_pipeline(pipeline, package, cluster_of(recipe, where), without=without)
         version = push(kubeflow, package, revision=revision_of(recipe_path(where)), name=name)
     click.echo(f"version {version.name}: {'uploaded' if version.uploaded else 'there already'}", err=True)
     return version
@@ -86,26 +88,41 @@ def arguments_of(recipe: Recipe, cluster: ClusterConfig, run_id: str) -> dict[st
 
 
 def run_on_kubeflow(
-    where: str | None, overrides: Sequence[str], run_id: str | None, *, wait: bool, here_only: Mapping[str, object]
+    where: str | None,
+    overrides: Sequence[str],
+    run_id: str | None,
+    *,
+    arm: str | None,
+    resume: str | None,
+    reuse: Sequence[str],
+    wait: bool,
 ) -> None:
     """Push a recipe's pipeline, start a run of it and say where it is.
 
     Args:
         where: the recipe: a built-in name or a file.
-        run_id: of the run; by default recipe, date and time.
+        run_id: of the run; by default recipe, arm, date and time.
+        arm: one of the recipe's, which is compared, not promoted.
+        resume: a run of this machine to go on with; refused.
+        reuse: runs of this machine to take from; refused.
         wait: until it has ended; one that did not end well ends the command with code 1.
-        here_only: options that mean something on this machine alone, as they were given.
     """
     from rubricworks.pipelines.remote_runs import GOING, list_runs, start_run
 
-    if given := [option for option, value in here_only.items() if value]:
-        instead = "; `rubricworks runs retry ID` goes on with a run there" if "--resume" in given else ""
-        raise UserError(f"{given[0]} is for runs on this machine, not for --on kubeflow{instead}")
+    if resume is not None:
+        raise UserError(
+            f"--resume goes on with runs on this machine; with one on Kubeflow: rubricworks runs retry {resume}"
+        )
+    if reuse:
+        raise UserError(
+            "--reuse copies from a run's folder on this machine, which pods do not see; leave it out, and the run "
+            "makes all of it itself, or run it on this machine"
+        )
     assert where is not None
-    recipe = load_recipe(recipe_path(where), overrides)
+    recipe = load_recipe(recipe_path(where), overrides, arm=arm)
     cluster = cluster_of(recipe, where)
     kubeflow = connected_to(cluster)
-    name = run_id or f"{recipe.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    name = run_id or f"{name_of(recipe)}-{time.strftime('%Y%m%d-%H%M%S')}"
     for there in list_runs(kubeflow, limit=1, name=name):
         what = "is going" if there.state in GOING else f"is {there.state}"
         raise UserError(
@@ -122,11 +139,18 @@ def run_on_kubeflow(
         pipeline_root=cluster.pipeline_root,
     )
     click.echo(f"run {run.name} of {cluster.run_uri(name)}\n{run.page}")
+    if arm is not None:
+        click.echo("an arm is compared, not promoted: it has no stage that registers or reports", err=True)
     if wait:
         ended = _followed(kubeflow, run)
         click.echo(f"{ended.name}: {ended.state.lower()}{f': {ended.error}' if ended.error else ''}")
         if ended.state != "SUCCEEDED":
             raise SystemExit(1)
+
+
+def name_of(recipe: Recipe) -> str:
+    """What a run of it is called, before its date and time."""
+    return recipe.name if recipe.arm is None else f"{recipe.name}-{recipe.arm}"
 
 
 def connected_to(cluster: ClusterConfig) -> "Kubeflow":

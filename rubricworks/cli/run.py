@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from rubricworks.cli.checks import check_recipe, items_of
-from rubricworks.cli.on_kubeflow import run_on_kubeflow
+from rubricworks.cli.on_kubeflow import name_of, run_on_kubeflow
 from rubricworks.cli.plan import plan_text, warn_of_budget
 from rubricworks.cli.stored_runs import keep_stored_run, open_stored_run, runs_folder
 from rubricworks.cli.world import running_world
@@ -73,9 +73,7 @@ def run(
     if arm is not None and resume:
         raise UserError("--arm is for a new run; a run that is continued stays the arm that it is")
     if on is not None and not dry_run:
-        run_on_kubeflow(
-            recipe, overrides, run_id, wait=wait, here_only={"--arm": arm, "--resume": resume, "--reuse": reuse}
-        )
+        run_on_kubeflow(recipe, overrides, run_id, arm=arm, resume=resume, reuse=reuse, wait=wait)
         return
     place, runs = runs, runs_folder(runs)
     if reuse and is_remote(place):
@@ -87,8 +85,7 @@ def run(
     else:
         assert recipe is not None
         parsed = load_recipe(recipe_path(recipe), overrides, arm=arm)
-        named = parsed.name if arm is None else f"{parsed.name}-{arm}"
-        folder = runs / (run_id or f"{named}-{time.strftime('%Y%m%d-%H%M%S')}")
+        folder = runs / (run_id or f"{name_of(parsed)}-{time.strftime('%Y%m%d-%H%M%S')}")
         if not dry_run:
             open_stored_run(place, folder.name, new=True)
         if (folder / "recipe.yaml").exists():

@@ -12,6 +12,7 @@ CLUSTER = {
     "pools": {"cpu": {}, "h100": {"accelerator": "nvidia.com/gpu"}},
     "stages": {"default": {"pool": "cpu"}, "train_policy": {"pool": "h100", "accelerators": 1}},
 }
+ARMS = {"gentle": {"policy.group_size": 2}}
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def recipe(tell, tmp_path):
     """A recipe that runs on a cluster; returns its file."""
     path = tmp_path / "ours.yaml"
     data = yaml.safe_load(recipe_path("rubicap").read_text())
-    path.write_text(yaml.safe_dump({**data, "name": "ours", "cluster": CLUSTER}))
+    path.write_text(yaml.safe_dump({**data, "name": "ours", "cluster": CLUSTER, "arms": ARMS}))
     return path
 
 
@@ -50,6 +51,19 @@ def test_a_recipe_is_pushed_once_and_run(tell, fake, recipe):
     assert arguments["run"] == "s3://runs/captions/monday"
     assert json.loads(arguments["train_policy_config"])["seed"] == 7
     assert yaml.safe_load(json.loads(arguments["preflight_config"])["recipe"])["name"] == "ours"
+
+
+def test_an_arm_runs_with_its_values_under_its_name_and_is_not_promoted(tell, fake, recipe):
+    ran = tell("run", recipe, "--on", "kubeflow", "--arm", "gentle")
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith("run ours-gentle-20")
+    assert "an arm is compared, not promoted" in ran.err
+    arguments = fake.only("runs")["runtime_config"]["parameters"]
+    assert json.loads(arguments["train_policy_config"])["group_size"] == 2
+    assert yaml.safe_load(json.loads(arguments["preflight_config"])["recipe"])["arm"] == "gentle"
+    executors = fake.only("versions")["pipeline_spec"]["pipeline_spec"]["deploymentSpec"]["executors"]
+    assert "exec-train-policy" in executors
+    assert not {"exec-promote", "exec-report"} & set(executors)
 
 
 def test_a_run_of_a_name_that_is_there_is_refused(tell, fake, recipe):
@@ -129,8 +143,9 @@ def test_a_version_that_exists_with_other_content_is_refused(tell, fake, recipe)
     [
         (["run", "rubicap", "--on", "kubeflow"], "rubicap: the recipe has no cluster: section"),
         (["run", "quickstart", "--on", "kubeflow", "--set", "cluster.storage=s3://runs"], "world: is a simulation"),
-        (["run", "ours.yaml", "--on", "kubeflow", "--arm", "x"], "--arm is for runs on this machine"),
-        (["run", "--resume", "x", "--on", "kubeflow"], "`rubricworks runs retry ID` goes on with a run there"),
+        (["run", "ours.yaml", "--on", "kubeflow", "--arm", "x"], "no arm 'x'; there are gentle"),
+        (["run", "ours.yaml", "--on", "kubeflow", "--reuse", "x"], "this machine, which pods do not see; leave it out"),
+        (["run", "--resume", "x", "--on", "kubeflow"], "with one on Kubeflow: rubricworks runs retry x"),
         (
             ["pipelines", "push", "ours.yaml", "--set", "cluster.stages.train_policy.pool=b200"],
             "stages.train_policy.pool: no pool 'b200'; there are cpu, h100",
