@@ -6,6 +6,9 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rubricworks.storage import files_digest
+from rubricworks.training.processes import agreed, is_main
+
 if TYPE_CHECKING:
     from transformers import Trainer
 
@@ -16,6 +19,17 @@ MILESTONES = "milestones"
 def run_digest(*parts: object) -> str:
     """Identity of a training run: equal parts continue each other's checkpoints."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def model_digest(model: str | Path) -> str:
+    """Identity of the model that a training starts from: what its folder holds, wherever that lies, or its name.
+
+    The main process reads the folder, and tells the others.
+    """
+    folder = Path(model)
+    if not folder.is_dir():
+        return str(model)
+    return agreed(files_digest(folder.glob("*"), folder) if is_main() else "")
 
 
 def last_checkpoint(out_dir: Path) -> Path | None:

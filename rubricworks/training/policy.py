@@ -18,7 +18,7 @@ from trl import GRPOConfig
 from rubricworks.errors import UserError
 from rubricworks.training.alarm import Alarm, StepStats
 from rubricworks.training.allocator import keep_freed_memory
-from rubricworks.training.checkpoints import open_run, run_digest, train_from
+from rubricworks.training.checkpoints import model_digest, open_run, run_digest, train_from
 from rubricworks.training.config import PolicyConfig
 from rubricworks.training.generate import Processor, check_reads_images, decode_image, generate_captions, load_model
 from rubricworks.training.lora import save_plain_model, with_adapters
@@ -35,6 +35,7 @@ from rubricworks.training.processes import in_turn
 from rubricworks.training.processing import template_options, text_messages, tokenizer_of
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
 from rubricworks.training.rollouts import Penalty, PolicyTrainer, StepRollouts
+from rubricworks.training.shared_images import encode_images_once
 from rubricworks.training.watch import PolicyWatch, Probe, Refresh
 
 Reward = Callable[..., Awaitable[Sequence[float | None]]]
@@ -98,8 +99,9 @@ def train_policy(
     dataset = _dataset(samples, config.prompts_per_step, reads)
     keep_freed_memory()
     schedule = config.model_dump(exclude={"save_every", "log_every", "milestone_every", "alarm", "probe_every"})
+    digest = run_digest("policy", model_digest(model_dir), schedule, _digest(dataset))
     with in_turn():
-        checkpoint = open_run(out_dir, run_digest("policy", str(model_dir), schedule, _digest(dataset)))
+        checkpoint = open_run(out_dir, digest)
     generate = partial(_generate, config)
     watch = PolicyWatch(config, out_dir / "steps.jsonl", generate, refresh, probe, before_checkpoint)
     watch.restore(0 if checkpoint is None else int(checkpoint.name.removeprefix("checkpoint-")))
@@ -112,6 +114,7 @@ def train_policy(
     if not (out_dir / "model").is_dir():
         model, processor = load_model(model_dir, dtype="bfloat16" if config.bf16 and config.lora else "float32")
         check_reads_images(processor, "image" in dataset.column_names)
+        encode_images_once(model)
         tokenizer_of(processor).padding_side = "left"
         if config.lora is not None:
             model = with_adapters(model, config.lora, seed=config.seed)

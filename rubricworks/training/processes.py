@@ -4,9 +4,11 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from rubricworks.errors import UserError
+
+T = TypeVar("T")
 
 _WAIT = timedelta(seconds=1800)
 """For one another; Transformers' own, which it could not set any more."""
@@ -39,7 +41,7 @@ def in_turn() -> Iterator[None]:
         state.wait_for_everyone()
 
 
-def agreed(on_main: bool) -> bool:
+def agreed(on_main: T) -> T:
     """What the main process says, on all of them."""
     if processes() == 1:
         return on_main
@@ -48,7 +50,7 @@ def agreed(on_main: bool) -> bool:
     _joined()
     said = [on_main]
     broadcast_object_list(said)
-    return bool(said[0])
+    return said[0]
 
 
 def _joined() -> Any:

@@ -14,7 +14,7 @@ from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from rubricworks.errors import UserError
 from rubricworks.training.allocator import keep_freed_memory
-from rubricworks.training.checkpoints import open_run, run_digest, train_from
+from rubricworks.training.checkpoints import model_digest, open_run, run_digest, train_from
 from rubricworks.training.config import SftConfig
 from rubricworks.training.generate import Processor, check_reads_images, decode_image, load_model
 from rubricworks.training.length_groups import LengthGroups
@@ -67,7 +67,9 @@ def train_sft(
     keep_freed_memory()
     out_dir = Path(out_dir)
     captions = [(row.prompt, row.caption, len(row.image or b"")) for row in rows]
-    digest = run_digest("sft", str(model_dir), config.model_dump(exclude={"save_every", "log_every"}), captions)
+    digest = run_digest(
+        "sft", model_digest(model_dir), config.model_dump(exclude={"save_every", "log_every"}), captions
+    )
     checkpoint = open_run(out_dir, digest)
     if (out_dir / "model").is_dir():
         return out_dir / "model"
