@@ -1,0 +1,17 @@
+"""The versions of MLflow that the docs speak of are those that are installed and those that the trial starts."""
+
+import re
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_docs_name_the_client_and_the_trials_server_which_are_of_one_major_version():
+    (client,) = re.findall(r"^mlflow==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    values = yaml.safe_load((ROOT / "charts" / "rubricworks" / "values.yaml").read_text())
+    server = values["trial"]["mlflow"]["image"]["tag"].removeprefix("v").removesuffix("-full")
+    said = " ".join((ROOT / "docs" / "kubernetes.md").read_text().split())
+    assert f"Ours is {client} (`constraints.txt`), the trial's server {server}," in said
+    assert client.split(".")[0] == server.split(".")[0]
