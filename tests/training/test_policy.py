@@ -117,6 +117,22 @@ def test_finished_training_is_not_run_again(warmed, tmp_path, model_was_written)
     assert all(torch.equal(expected[name], tensor) for name, tensor in weights(again.model_dir).items())
 
 
+def test_training_goes_on_where_its_folder_and_its_model_were_moved(student, tmp_path):
+    config = PolicyConfig(steps=2, save_every=1, **FEW)
+    before = shutil.copytree(student, tmp_path / "before" / "model").parent
+
+    def kill_at_2(step):
+        if step.step == 2:
+            raise Killed
+
+    with pytest.raises(Killed):
+        train_policy(before / "model", policy_rows(), says_red, before / "trained", config, on_step=kill_at_2)
+    moved = before.rename(tmp_path / "after")
+    handed = []
+    train_policy(moved / "model", policy_rows(), says_red, moved / "trained", config, on_step=handed.append)
+    assert [step.step for step in handed] == [2]
+
+
 @pytest.mark.parametrize("sharded", [True, False])
 def test_model_that_was_half_written_by_a_kill_is_written_again(student, tmp_path, monkeypatch, sharded):
     config = PolicyConfig(steps=1, **FEW)

@@ -1,4 +1,5 @@
 import shutil
+from functools import partial
 
 import pytest
 import torch
@@ -70,6 +71,22 @@ def test_half_written_checkpoint_is_passed_over(student, tmp_path):
     seen = []
     train_sft(student, squares(), tmp_path, config, on_log=lambda log: seen.append(log.step))
     assert seen[0] == 3
+
+
+def test_training_goes_on_where_its_folder_and_its_models_were_moved_and_not_from_another_model(student, tmp_path):
+    config = SftConfig(steps=4, batch_size=4, save_every=2, log_every=1)
+    before = shutil.copytree(student, tmp_path / "before" / "model")
+    with pytest.raises(Killed):
+        train_sft(before, squares(), tmp_path / "before" / "trained", config, on_log=kill_at(3))
+    moved = (tmp_path / "before").rename(tmp_path / "after")
+    other = shutil.copytree(moved, tmp_path / "other")
+    (other / "model" / "generation_config.json").write_text('{"do_sample": true}')
+    seen = {moved: [], other: []}
+    for folder, steps in seen.items():
+        on_log = partial(lambda steps, log: steps.append(log.step), steps)
+        train_sft(folder / "model", squares(), folder / "trained", config, on_log=on_log)
+    assert seen[moved][0] == 3
+    assert seen[other][0] == 1
 
 
 def test_checkpoints_of_another_config_are_not_continued(student, tmp_path):
