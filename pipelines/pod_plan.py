@@ -6,7 +6,8 @@ They get what the stage's own pod would: the same image, resources, nodes, volum
 from typing import Any
 
 from rubricworks.components import images
-from rubricworks.kubernetes import FAN_OUT, TRAIN_JOB, FanOutPlan, PodPlan, TrainJobPlan
+from rubricworks.kubernetes import FAN_OUT, TRAIN_JOB
+from rubricworks.kubernetes.config import FanOutPlan, PodPlan, TrainJobPlan
 from rubricworks.pipelines.environment import WORKSPACE, joined, labels_of, variables_of
 from rubricworks.recipe.cluster import RUNS_FOLDER, ClusterConfig
 from rubricworks.recipe.placement import NodeTerm, PoolConfig, StagePlacement

@@ -8,7 +8,6 @@ import io
 import struct
 import warnings
 
-import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 MAX_BYTES = 100 * 2**20
@@ -91,6 +90,8 @@ def _encode(opened: Image.Image, content: bytes, max_side: int | None) -> bytes:
 
 def _rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I"):  # 16 bits a pixel, which convert("RGB") would clip to white
+        import numpy as np
+
         values = np.asarray(image).astype(np.int64).clip(0, 65_535)
         return Image.fromarray((values >> 8).astype(np.uint8)).convert("RGB")
     if image.has_transparency_data:

@@ -8,12 +8,28 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from rubricworks.data.schemas import MADE_BY_STAGE
 from rubricworks.errors import UserError
 from rubricworks.storage import local_path
 
 MANIFEST = "manifest.json"
 PLAN = "plan.json"
+_MADE_BY_STAGE = {
+    "samples": "prepare",
+    "rejected": "prepare",
+    "captions": "caption_committee",
+    "rubrics": "synthesize_rubrics",
+    "rollouts": "train_policy",
+    "scorecards": "train_policy",
+    "caption_grades": "train_balcaprl",
+    "evaluations": "evaluate",
+    "exams": "write_exams",
+    "caption_scores": "evaluate_captions",
+    "genrm_data": "genrm_data",
+    "genrm_outputs": "train_genrm",
+    "audit": "audit",
+    "filtered": "offline_filter",
+}
+"""Which stage to run for a table that is not there; for messages only."""
 
 
 class Shard(BaseModel):
@@ -91,5 +107,5 @@ def _stage_of(folder: Path) -> str:
         stage = json.loads((folder / PLAN).read_bytes())["stage"]
     except (OSError, ValueError, KeyError, TypeError):
         stage = ""
-    stage = stage or MADE_BY_STAGE.get(folder.name, "")
+    stage = stage or _MADE_BY_STAGE.get(folder.name, "")
     return f"the stage {stage}" if stage else "the stage that writes this folder"

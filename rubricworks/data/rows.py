@@ -4,9 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.storage import local_path
@@ -18,6 +15,9 @@ def rows_of(place: str | Path, columns: list[str]) -> Iterator[dict[str, Any]]:
     Raises:
         UserError: there is no such table or file, it is damaged, or a column is not in it.
     """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     path = local_path(place)
     if not path.exists():
         raise UserError(f"{place}: there is no such file or folder")

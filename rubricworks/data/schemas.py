@@ -200,24 +200,6 @@ without those that end a response, unlike those of `rollouts`. `graded` is a `Gr
 A column that is nullable may be None: the judge, the oracle or the comparison gave nothing for that row.
 """
 
-MADE_BY_STAGE = {
-    "samples": "prepare",
-    "rejected": "prepare",
-    "captions": "caption_committee",
-    "rubrics": "synthesize_rubrics",
-    "rollouts": "train_policy",
-    "scorecards": "train_policy",
-    "caption_grades": "train_balcaprl",
-    "evaluations": "evaluate",
-    "exams": "write_exams",
-    "caption_scores": "evaluate_captions",
-    "genrm_data": "genrm_data",
-    "genrm_outputs": "train_genrm",
-    "audit": "audit",
-    "filtered": "offline_filter",
-}
-"""Which stage to run for a table that is not there; for messages only."""
-
 
 def table_from_rows(table: str, rows: list[dict[str, object]]) -> pa.Table:
     """Rows as an Arrow table of the named schema.

@@ -10,12 +10,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
 from rubricworks.data.manifest import Manifest, read_manifest
-from rubricworks.data.shards import TableFolder
 from rubricworks.errors import UserError
 from rubricworks.storage import local_path
 
@@ -74,6 +71,8 @@ async def build_table(
     Raises:
         UserError: the disk is full, or another run is writing the same folder.
     """
+    from rubricworks.data.shards import TableFolder
+
     main = TableFolder(local_path(uri), table, made_by, shard_size)
     beside = [TableFolder(local_path(place), name, made_by, shard_size) for name, place in (also or {}).items()]
     with main.locked():
@@ -119,6 +118,9 @@ def read_rows(uri: str | Path, *, columns: list[str] | None = None) -> Iterator[
     Raises:
         UserError: the table is missing, unfinished or damaged.
     """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     for path in shard_paths(uri):
         try:
             with pq.ParquetFile(path) as shard:
@@ -135,6 +137,8 @@ def read_rows(uri: str | Path, *, columns: list[str] | None = None) -> Iterator[
 
 def read_shard(uri: str | Path, number: int) -> list[dict[str, Any]]:
     """All rows of one shard of a finished table."""
+    import pyarrow.parquet as pq
+
     with pq.ParquetFile(shard_paths(uri)[number]) as shard:
         rows: list[dict[str, Any]] = shard.read().to_pylist()
         return rows

@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from rubricworks.evaluation.summary import Figure, figure
@@ -128,6 +127,8 @@ def _difference(of: Answers, against: Answers, resamples: int, seed: int) -> Dif
 
 def _interval(tasks: Sequence[Sequence[float]], resamples: int, seed: int) -> tuple[float, float, float]:
     """The mean of the tasks' means, and the percentile bootstrap over each task's questions."""
+    import numpy as np
+
     if not tasks:
         raise ValueError("no answer could be judged")
     generator = np.random.default_rng(seed)

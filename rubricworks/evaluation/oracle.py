@@ -4,13 +4,16 @@ Evaluation only: nothing that trains a model ever asks it.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import aiohttp
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rubricworks.environment import fill
 from rubricworks.errors import UserError
 from rubricworks.llm.messages import image_part
+
+if TYPE_CHECKING:
+    import aiohttp
 
 
 class OracleScore(BaseModel):
@@ -35,6 +38,8 @@ class Oracle:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> "Oracle":
+        import aiohttp
+
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60))
         return self
 
@@ -48,6 +53,8 @@ class Oracle:
         Raises:
             UserError: the oracle does not answer, or does not know the image.
         """
+        import aiohttp
+
         assert self._session, "use `async with Oracle(...)`"
         url = fill(self.url, "evaluation.oracle")
         request = {"image": image_part(image)["image_url"]["url"], "captions": list(captions)}

@@ -6,7 +6,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from rubricworks.metrics import Interval, bootstrap_interval
 from rubricworks.rubrics import Scorecard
 
 
@@ -92,10 +91,12 @@ def summarise(rows: Iterable[dict[str, Any]], weights: dict[str, dict[str, float
 
 def figure(values: list[float | None]) -> Figure | None:
     """Mean and interval over what is there; None if nothing is."""
+    from rubricworks.metrics import bootstrap_interval
+
     there = [value for value in values if value is not None]
     if not there:
         return None
-    interval: Interval = bootstrap_interval(there)
+    interval = bootstrap_interval(there)
     return Figure(
         value=interval.value,
         low=interval.low,

@@ -1,25 +1,8 @@
-"""Work on several pods: TrainJobs and Indexed Jobs, made, followed, taken up again and cleaned up."""
+"""Work on several pods: TrainJobs and Indexed Jobs, made, followed, taken up again and cleaned up.
 
-from rubricworks.kubernetes.config import (
-    FAN_OUT,
-    TRAIN_JOB,
-    FanOutConfig,
-    FanOutPlan,
-    PodPlan,
-    RolloutServer,
-    TrainJobConfig,
-    TrainJobPlan,
-    plan_from_environment,
-)
+A stage finds out by these two variables of its environment (`config`) whether it works on several pods. Nearly none
+does, so nothing else is loaded to ask.
+"""
 
-__all__ = [
-    "FAN_OUT",
-    "TRAIN_JOB",
-    "FanOutConfig",
-    "FanOutPlan",
-    "PodPlan",
-    "RolloutServer",
-    "TrainJobConfig",
-    "TrainJobPlan",
-    "plan_from_environment",
-]
+TRAIN_JOB = "RUBRICWORKS_TRAIN_JOB"
+FAN_OUT = "RUBRICWORKS_FAN_OUT"

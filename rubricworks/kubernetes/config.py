@@ -12,9 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from rubricworks.errors import UserError
 
-TRAIN_JOB = "RUBRICWORKS_TRAIN_JOB"
-FAN_OUT = "RUBRICWORKS_FAN_OUT"
-
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from rubricworks.errors import StoppedAtBudget, UserError
-from rubricworks.kubernetes.config import FAN_OUT, TRAIN_JOB, PodPlan
+from rubricworks.kubernetes import FAN_OUT, TRAIN_JOB
+from rubricworks.kubernetes.config import PodPlan
 from rubricworks.kubernetes.connection import Json
 
 PODS = "/api/v1/namespaces/{namespace}/pods"

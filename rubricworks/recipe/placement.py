@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from rubricworks.kubernetes import FanOutConfig, TrainJobConfig
+from rubricworks.kubernetes.config import FanOutConfig, TrainJobConfig
 
 _NAME = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _WORD = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"

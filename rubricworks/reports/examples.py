@@ -11,9 +11,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow.parquet as pq
-from PIL import Image
-
 from rubricworks.data.manifest import MANIFEST
 from rubricworks.data.tables import shard_paths
 from rubricworks.reports.run_folder import table_rows
@@ -140,6 +137,8 @@ def _verdicts(row: dict[str, Any] | None) -> dict[str, Verdict]:
 
 def sample_rows(table: Path, wanted: set[str], columns: list[str]) -> dict[str, dict[str, Any]]:
     """sample_id → its columns, images among them: these are read only from shards that hold a wanted sample."""
+    import pyarrow.parquet as pq
+
     found: dict[str, dict[str, Any]] = {}
     for path in shard_paths(table) if (table / MANIFEST).is_file() else ():
         with pq.ParquetFile(path) as shard:
@@ -153,6 +152,8 @@ def sample_rows(table: Path, wanted: set[str], columns: list[str]) -> dict[str, 
 def data_uri(image: bytes) -> str:
     """The image for an `src`: as it is if it is small, else scaled down to JPEG."""
     if len(image) > MAX_INLINE_BYTES:
+        from PIL import Image
+
         opened = Image.open(io.BytesIO(image)).convert("RGB")
         opened.thumbnail((_SHOWN_SIDE, _SHOWN_SIDE))
         buffer = io.BytesIO()

@@ -6,8 +6,6 @@ The paper names the two violations and not their thresholds; these are ours.
 import re
 from collections.abc import Iterable
 
-import numpy as np
-
 _LOOP_WORDS, _LOOP_TURNS, _LONGEST_UNIT = 24, 5, 64
 """A loop: a unit of up to 64 words that comes back five times or more, over at least 24 words."""
 _LOOP_LETTERS, _LOOP_LETTER_TURNS, _LONGEST_LETTER_UNIT = 64, 8, 16
@@ -72,6 +70,8 @@ def _letters_of(text: str) -> dict[str, int]:
 
 def _longest_return(items: list[str], longest_unit: int, least: int, turns: int) -> bool:
     """Whether the items equal those `unit` places before them over at least max(least, turns * unit) places."""
+    import numpy as np
+
     if len(items) < least:
         return False
     numbers = {item: number for number, item in enumerate(dict.fromkeys(items))}

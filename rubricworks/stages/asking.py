@@ -4,16 +4,17 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rubricworks.data.manifest import Manifest
 from rubricworks.data.tables import build_table, count_rows, read_rows
 from rubricworks.errors import UserError
-from rubricworks.grading import FailedCall
 from rubricworks.llm import ChatClient, ChatError, Reply
 from rubricworks.stages.fan_out import SharedOut, fan_out_of, part_from_environment
 from rubricworks.stages.job import Job
-from rubricworks.synthesis.prompts import CAPTION_PROMPT_VERSION
+
+if TYPE_CHECKING:
+    from rubricworks.grading import FailedCall
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -99,6 +100,8 @@ def ask_all(
 
 def caption_row(sample_id: str, client: ChatClient, seed: int, reply: Reply[Any]) -> Row:
     """A row of `captions`."""
+    from rubricworks.synthesis.prompts import CAPTION_PROMPT_VERSION
+
     return {
         "sample_id": sample_id,
         "captioner": client.endpoint.model,
@@ -130,7 +133,7 @@ def dead_letter(sample_id: str, job: Job, purpose: str, error: ChatError) -> Row
     }
 
 
-def grading_dead_letters(job: Job, call: FailedCall) -> list[Row]:
+def grading_dead_letters(job: Job, call: "FailedCall") -> list[Row]:
     """One row for each criterion that a failed call of a judge was to decide."""
     row = dead_letter(call.sample_id, job, f"grading by {call.judge}", call.error)
     return [{**row, "criterion": criterion, "response": call.response} for criterion in call.criteria]

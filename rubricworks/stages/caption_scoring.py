@@ -12,7 +12,6 @@ from rubricworks.evaluation.oracle import Oracle
 from rubricworks.evaluation.pairwise import Order, compare
 from rubricworks.grading import AssertionGrader, FailedCall, Pointability
 from rubricworks.llm import ChatClient, ChatError
-from rubricworks.metrics import b_capscore
 from rubricworks.stages.asking import Row, dead_letter, grading_dead_letters
 from rubricworks.stages.config import canonical_json
 from rubricworks.stages.job import Job
@@ -110,6 +109,8 @@ class CaptionScoring:
             return _Heard(at, {}, [dead_letter(at[0], self.job, f"{what}{by}, {at[1]}", error)])
 
     async def _assert(self, at: tuple[str, str], one: Described, caption: str) -> _Heard:
+        from rubricworks.metrics import b_capscore
+
         graded = await self._grader.grade(one.sample.sample_id, one.sample.image, caption, one.reference)
         columns: Row = {"graded": graded.model_dump_json()}
         if (scores := graded.scores) is not None and scores.precision is not None and scores.recall is not None:

@@ -4,23 +4,28 @@ The nodes find the run as this pod does, in the store or on a volume that all mo
 stage there. Here nothing is trained: what the nodes say is passed on.
 """
 
+import os
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rubricworks.errors import UserError
-from rubricworks.kubernetes import TRAIN_JOB, TrainJobPlan, plan_from_environment
-from rubricworks.kubernetes.connection import connect
-from rubricworks.kubernetes.following import follow_train_job
-from rubricworks.kubernetes.rollout_server import rollout_server
+from rubricworks.kubernetes import TRAIN_JOB
 from rubricworks.kubernetes.work import StageWork, say
 
+if TYPE_CHECKING:
+    from rubricworks.kubernetes.config import TrainJobPlan
 
-def train_job_of(stage: str, module: Any, config: Any) -> TrainJobPlan | None:
+
+def train_job_of(stage: str, module: Any, config: Any) -> "TrainJobPlan | None":
     """The plan by which this stage is trained elsewhere, or None.
 
     Raises:
         UserError: it is a stage, or a configuration of one, that cannot be.
     """
+    if not os.environ.get(TRAIN_JOB):
+        return None
+    from rubricworks.kubernetes.config import TrainJobPlan, plan_from_environment
+
     plan = plan_from_environment(TRAIN_JOB, TrainJobPlan)
     if plan is None:
         return None
@@ -35,12 +40,16 @@ def train_job_of(stage: str, module: Any, config: Any) -> TrainJobPlan | None:
     return plan
 
 
-def train_elsewhere(plan: TrainJobPlan, work: StageWork) -> None:
+def train_elsewhere(plan: "TrainJobPlan", work: StageWork) -> None:
     """Have the stage trained and return when it is.
 
     Raises:
         UserError: it failed; the message is what the node that failed first had to say.
     """
+    from rubricworks.kubernetes.connection import connect
+    from rubricworks.kubernetes.following import follow_train_job
+    from rubricworks.kubernetes.rollout_server import rollout_server
+
     cluster = connect(plan.namespace)
     each = f" with {plan.pod.accelerators} x {plan.pod.accelerator}" if plan.pod.accelerators else ""
     say(f"{work.stage}: trained on {plan.job.nodes} nodes{each} as {work.name} in namespace {cluster.namespace}")

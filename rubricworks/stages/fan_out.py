@@ -11,13 +11,11 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rubricworks.data.tables import read_manifest, read_shard
 from rubricworks.errors import UserError
-from rubricworks.kubernetes import FAN_OUT, FanOutPlan, plan_from_environment
-from rubricworks.kubernetes.connection import connect
-from rubricworks.kubernetes.indexed_job import follow_indexed_job
+from rubricworks.kubernetes import FAN_OUT
 from rubricworks.kubernetes.work import say
 from rubricworks.llm import Budget, read_budget, write_budget
 from rubricworks.llm.spending import COUNTED, SPENDING_FILE, read_spending
@@ -27,6 +25,9 @@ from rubricworks.stages.job import Job
 from rubricworks.stages.run_state import RunState
 from rubricworks.stages.workspace import keep_run_files, workspace_of
 from rubricworks.storage import is_remote, join, open_bucket
+
+if TYPE_CHECKING:
+    from rubricworks.kubernetes.config import FanOutPlan
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -72,15 +73,17 @@ def part_from_environment() -> Part | None:
     return Part(int(index), int(of))
 
 
-def fan_out_of(job: Job) -> FanOutPlan | None:
+def fan_out_of(job: Job) -> "FanOutPlan | None":
     """The plan by which this stage is shared out, or None.
 
     Raises:
         UserError: it is a stage that cannot be.
     """
-    plan = plan_from_environment(FAN_OUT, FanOutPlan)
-    if plan is None or part_from_environment() is not None:
+    if not os.environ.get(FAN_OUT) or part_from_environment() is not None:
         return None
+    from rubricworks.kubernetes.config import FanOutPlan, plan_from_environment
+
+    plan = plan_from_environment(FAN_OUT, FanOutPlan)
     if not job.work or not job.in_parts:
         raise UserError(
             f"{job.stage} cannot be shared out over pods; remove cluster.stages.{job.stage}.fan_out (caption_committee "
@@ -92,7 +95,7 @@ def fan_out_of(job: Job) -> FanOutPlan | None:
 class SharedOut:
     """A stage's parts, made."""
 
-    def __init__(self, job: Job, plan: FanOutPlan, total: int, shard_size: int) -> None:
+    def __init__(self, job: Job, plan: "FanOutPlan", total: int, shard_size: int) -> None:
         assert job.work is not None
         self._job, self._work, self._total, self._shard_size = job, job.work, total, shard_size
         count = min(plan.fan_out.parts, -(-total // shard_size))
@@ -105,6 +108,9 @@ class SharedOut:
         Raises:
             UserError: parts failed; what the others made is kept.
         """
+        from rubricworks.kubernetes.connection import connect
+        from rubricworks.kubernetes.indexed_job import follow_indexed_job
+
         self._share_budget()
         cluster = connect(self._plan.namespace)
         count = len(self.parts)

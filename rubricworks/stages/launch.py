@@ -21,7 +21,6 @@ from rubricworks.environment import fill
 from rubricworks.errors import StoppedAtBudget, UserError
 from rubricworks.kubernetes.work import StageWork
 from rubricworks.llm import telemetry
-from rubricworks.reports.views import FinishedStage, show_stage
 from rubricworks.stages.accelerators import require_accelerators
 from rubricworks.stages.config import StageConfig, own_config
 from rubricworks.stages.elsewhere import train_elsewhere, train_job_of
@@ -71,7 +70,10 @@ def launch(
         place.keep()
         if handed_on is not None:
             handed_on.update(json.loads((out / HANDED_ON).read_bytes()))
-        show_stage(FinishedStage(stage, out, folder, paths), view, metrics)
+        if view is not None or metrics is not None:
+            from rubricworks.reports.views import FinishedStage, show_stage
+
+            show_stage(FinishedStage(stage, out, folder, paths), view, metrics)
         return place.uri_of(out)
     except BaseException as error:
         _leave_error(folder, stage, error)

@@ -8,12 +8,11 @@ wording, for which every picture is read, as their stage reads it.
 import asyncio
 from collections.abc import Iterable
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rubricworks.data.found import FoundImage, Rejected
 from rubricworks.data.hosts import AllowedHosts
 from rubricworks.data.questions import find_questions
-from rubricworks.data.remote import Fetcher
 from rubricworks.data.sources import find_images, open_images
 from rubricworks.errors import UserError
 from rubricworks.stages import prepare, prepare_questions
@@ -22,6 +21,9 @@ from rubricworks.stages.question_survey import PictureDigests, draw_splits, surv
 from rubricworks.stages.source_files import source_here
 from rubricworks.stages.source_splits import as_written
 from rubricworks.tracking import SampleKey, StagedRecipe
+
+if TYPE_CHECKING:
+    from rubricworks.data.remote import Fetcher
 
 _AT_ONCE = 32
 
@@ -43,9 +45,11 @@ def count_new(recipe: StagedRecipe, known: Iterable[SampleKey], enough: int, job
 
 
 async def new_images(
-    config: prepare.Config, known: list[SampleKey], enough: int, fetcher: Fetcher | None = None
+    config: prepare.Config, known: list[SampleKey], enough: int, fetcher: "Fetcher | None" = None
 ) -> int:
     """As `count_new`, of images; a test may give a fetcher that reaches its own server."""
+    from rubricworks.data.remote import Fetcher
+
     source = source_here(config.source)
     hosts = AllowedHosts(config.allowed_hosts)
     splits, _ = prepare.draw(config, source, hosts.screen(find_images(source), source))

@@ -9,14 +9,13 @@ made, from the hosts that the recipe allows.
 import asyncio
 import hashlib
 from operator import not_
+from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
 from pydantic import Field, field_validator
 
 from rubricworks.data.found import Found, FoundImage, Rejected
 from rubricworks.data.hosts import AllowedHosts
 from rubricworks.data.manifest import Manifest
-from rubricworks.data.remote import Fetcher
 from rubricworks.data.sources import SourceItem, find_images, open_images
 from rubricworks.data.tables import build_table
 from rubricworks.errors import UserError
@@ -26,6 +25,9 @@ from rubricworks.stages.job import Job
 from rubricworks.stages.source_files import source_here
 from rubricworks.stages.source_splits import as_written, check_splits, in_drawn_order
 from rubricworks.synthesis.prompts import CAPTION_PROMPT
+
+if TYPE_CHECKING:
+    from rubricworks.data.remote import Fetcher
 
 
 class Config(StageConfig):
@@ -53,8 +55,10 @@ class Config(StageConfig):
         return entries
 
 
-def run(config: Config, job: Job, *, fetcher: Fetcher | None = None) -> None:
+def run(config: Config, job: Job, *, fetcher: "Fetcher | None" = None) -> None:
     """Make the tables `samples` and `rejected`; a test may give a fetcher that reaches its own server."""
+    from rubricworks.data.remote import Fetcher
+
     source = source_here(config.source)
     hosts = AllowedHosts(config.allowed_hosts)
     splits, refused = draw(config, source, hosts.screen(find_images(source), source))
@@ -114,6 +118,8 @@ def draw(config: Config, source: str, found: Found) -> tuple[dict[str, str], int
 
 def _digests_there(job: Job) -> set[str]:
     """Of the shards that an earlier attempt has committed: their pictures count as seen."""
+    import pyarrow.parquet as pq
+
     return {
         digest
         for shard in sorted(job.out.glob("part-*.parquet"))

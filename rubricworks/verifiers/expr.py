@@ -4,10 +4,8 @@ import math
 import re
 from functools import lru_cache
 
-from rubricworks.verifiers.answers import read_answer
 from rubricworks.verifiers.expr_process import WORKER, Outcome
 from rubricworks.verifiers.failure import CannotVerify, shown, text_of
-from rubricworks.verifiers.sameness import same
 
 _LONGEST = 20_000
 """Characters: an answer is a value, but may come with the sentence that says it."""
@@ -41,6 +39,10 @@ def expr_verify(predict: object, *, target: object, timeout: float = 2.0) -> flo
     >>> expr_verify(r"\\frac{1}{2006!}", target=r"\\frac{1}{2004!}")
     0.0
     """
+    # Loaded with the first expression: rubrics, and so every stage, know the verifiers, and few compare by this one.
+    from rubricworks.verifiers.answers import read_answer
+    from rubricworks.verifiers.sameness import same
+
     if type(timeout) not in (int, float) or not 0 < timeout < math.inf:
         raise ValueError(f"timeout {timeout!r} is not a positive number of seconds")
     predicted, wanted = text_of(predict), text_of(target)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image, features
 
-from rubricworks.data import image_digest
-from rubricworks.data.images import BadImage, normalise_image
+from rubricworks.data.images import BadImage, image_digest, normalise_image
 
 
 def encoded(image: Image.Image, format: str, **options) -> bytes:

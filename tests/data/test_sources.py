@@ -9,7 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from rubricworks.data import FoundImage, Rejected, SourceItem, find_images, image_digest, open_image, read_source
+from rubricworks.data.found import FoundImage, Rejected
+from rubricworks.data.images import image_digest
+from rubricworks.data.sources import SourceItem, find_images, open_image, read_source
 from rubricworks.errors import UserError
 
 COLOURS = {"a": "red", "b": "green", "c": "blue"}

@@ -25,7 +25,7 @@ def killing(step):
     return before
 os.fsync, Path.replace = killing(os.fsync), killing(Path.replace)
 
-from rubricworks.data import build_table
+from rubricworks.data.tables import build_table
 async def make_rows(items):
     with open(folder.parent / "asked", "a") as asked:
         print(items[0] // 4, file=asked)

@@ -8,15 +8,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from rubricworks.data import (
-    SCHEMAS,
-    build_table,
-    count_rows,
-    read_manifest,
-    read_rows,
-    read_samples,
-    shard_paths,
-)
+from rubricworks.data.manifest import read_manifest
+from rubricworks.data.schemas import SCHEMAS
+from rubricworks.data.tables import build_table, count_rows, read_rows, read_samples, shard_paths
 from rubricworks.errors import UserError
 
 MADE_BY = {"stage": "prepare", "config": "c1", "inputs": {}, "version": "1"}

@@ -16,7 +16,8 @@ from scripted_server import fail, say
 
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import StoppedAtBudget, UserError
-from rubricworks.kubernetes import FAN_OUT, FanOutConfig, FanOutPlan, PodPlan
+from rubricworks.kubernetes import FAN_OUT
+from rubricworks.kubernetes.config import FanOutConfig, FanOutPlan, PodPlan
 from rubricworks.kubernetes.indexed_job import follow_indexed_job, indexed_job
 from rubricworks.llm import Budget, write_budget
 from rubricworks.llm.spending import read_spending
@@ -138,7 +139,7 @@ def pods_are_processes(api, cluster, tmp_path, monkeypatch):
 
     api.on_create = controller
     plan = PLAN.model_copy(update={"fan_out": FanOutConfig(parts=2)})
-    monkeypatch.setattr("rubricworks.stages.fan_out.follow_indexed_job", _quick)
+    monkeypatch.setattr("rubricworks.kubernetes.indexed_job.follow_indexed_job", _quick)
     monkeypatch.setenv(FAN_OUT, plan.model_dump_json())
     return started
 

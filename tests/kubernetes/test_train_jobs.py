@@ -9,7 +9,7 @@ import pytest
 from kubernetes_api import JOBS, PODS, TRAIN_JOBS, KubernetesApi, ended
 
 from rubricworks.errors import UserError
-from rubricworks.kubernetes import PodPlan, RolloutServer, TrainJobConfig, TrainJobPlan
+from rubricworks.kubernetes.config import PodPlan, RolloutServer, TrainJobConfig, TrainJobPlan
 from rubricworks.kubernetes.connection import connect
 from rubricworks.kubernetes.following import follow_train_job
 from rubricworks.kubernetes.rollout_server import rollout_server

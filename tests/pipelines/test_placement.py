@@ -15,7 +15,7 @@ from test_rlr3_dag import INPUTS as RLR3
 from test_rubicap_dag import INPUTS as RUBICAP
 
 from rubricworks.components import images
-from rubricworks.kubernetes import FanOutPlan, TrainJobPlan
+from rubricworks.kubernetes.config import FanOutPlan, TrainJobPlan
 from rubricworks.pipelines.compile import compile_pipeline, compiled
 from rubricworks.pipelines.on_cluster import on_cluster
 from rubricworks.pipelines.retrain import retrain

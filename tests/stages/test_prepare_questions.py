@@ -16,7 +16,7 @@ from asked_stages import tables
 from PIL import Image
 from pydantic import ValidationError
 
-from rubricworks.data import image_digest
+from rubricworks.data.images import image_digest
 from rubricworks.data.tables import Sample, read_rows, read_samples
 from rubricworks.errors import UserError
 from rubricworks.stages.launch import launch

@@ -6,7 +6,6 @@ from typing import Any
 
 from rubricworks.evaluation.corpus_statistics import CorpusStatistics, SourceCounts
 from rubricworks.evaluation.genrm_statistics import DataStatistics
-from rubricworks.grading import Scoring
 from rubricworks.reports.examples import drawn_samples, sample_rows
 from rubricworks.reports.formats import number, percent, whole
 from rubricworks.reports.run_folder import read_ledger, read_rejected, read_value, table_rows
@@ -188,6 +187,8 @@ def last_counts(stage: FinishedStage, name: str) -> list[tuple[str, int]]:
 
 
 def _label(sample_id: str, row: dict[str, Any], sample: dict[str, Any] | None) -> Card:
+    from rubricworks.grading import Scoring
+
     label, rubric = Scoring.model_validate_json(row["label"]), Rubric.model_validate_json(row["rubric"])
     credits = {item.criterion: item.credit for item in (*label.essential, *label.additional)}
 

@@ -1,23 +1,14 @@
-"""Views of the stages that measure and decide: captions before and after, answers, audits, the gate, the run's page."""
+"""Views of the stages that measure and decide: captions before and after, answers, audits, the gate, the run's page.
+
+What the page of one pipeline is made of is loaded by the view that shows it.
+"""
 
 import json
 
-from rubricworks.evaluation.answer_summary import AnswerSummary
-from rubricworks.evaluation.audit.figures import AuditFigures
-from rubricworks.evaluation.caption_summary import CaptionSummary
-from rubricworks.reports.audit_page import audit_figure, audit_headline, audit_sentences
-from rubricworks.reports.balcaprl_examples import read_caption_examples
-from rubricworks.reports.balcaprl_headline import caption_headline
-from rubricworks.reports.balcaprl_page import score_rows
 from rubricworks.reports.examples import Example, read_examples
 from rubricworks.reports.formats import number, share
 from rubricworks.reports.headline import headline, promotion_sentence, shown_decoding
 from rubricworks.reports.results import decoding_results
-from rubricworks.reports.rlr3_examples import read_questions
-from rubricworks.reports.rlr3_figures import macro_chart
-from rubricworks.reports.rlr3_folder import NAMES
-from rubricworks.reports.rlr3_headline import rlr3_headline
-from rubricworks.reports.rlr3_tables import answer_columns, task_rows
 from rubricworks.reports.run_folder import read_evaluation, read_promotion, read_value
 from rubricworks.reports.views.parts import (
     MAX_CHECKS,
@@ -61,6 +52,11 @@ def evaluated(stage: FinishedStage) -> View:
 
 def captions_scored(stage: FinishedStage) -> View:
     """Of `evaluate_captions`: the scores of base and policy, and their captions with what the judge made of them."""
+    from rubricworks.evaluation.caption_summary import CaptionSummary
+    from rubricworks.reports.balcaprl_examples import read_caption_examples
+    from rubricworks.reports.balcaprl_headline import caption_headline
+    from rubricworks.reports.balcaprl_page import score_rows
+
     summary = read_value(stage.out / "captions.json", CaptionSummary)
     rows, said = score_rows(summary), caption_headline(summary)
     examples = read_caption_examples(stage.run, SHOWN, seed=SEED)
@@ -102,6 +98,13 @@ def captions_scored(stage: FinishedStage) -> View:
 
 def answers(stage: FinishedStage) -> View:
     """Of `evaluate_answers`: accuracy over milestones, and answers side by side."""
+    from rubricworks.evaluation.answer_summary import AnswerSummary
+    from rubricworks.reports.rlr3_examples import read_questions
+    from rubricworks.reports.rlr3_figures import macro_chart
+    from rubricworks.reports.rlr3_folder import NAMES
+    from rubricworks.reports.rlr3_headline import rlr3_headline
+    from rubricworks.reports.rlr3_tables import answer_columns, task_rows
+
     summary = read_value(stage.out / "answers.json", AnswerSummary)
     said, chart, columns = rlr3_headline(summary), macro_chart(summary), answer_columns(summary)
     questions = read_questions(stage.run, summary, SHOWN, seed=SEED)
@@ -150,6 +153,9 @@ def answers(stage: FinishedStage) -> View:
 
 def audited(stage: FinishedStage) -> View:
     """Of `audit`: what the judge credits to abnormal responses, in each setting."""
+    from rubricworks.evaluation.audit.figures import AuditFigures
+    from rubricworks.reports.audit_page import audit_figure, audit_headline, audit_sentences
+
     found = read_value(stage.out / "audit.json", AuditFigures)
     if found is None or not found.settings:
         return View("No abnormal response was found to audit the judge with.")

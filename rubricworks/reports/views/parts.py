@@ -5,11 +5,8 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from PIL import Image
-
-from rubricworks.evaluation.summary import Figure
 from rubricworks.reports.charts import LineChart
 from rubricworks.reports.examples import drawn_samples, sample_rows
 from rubricworks.reports.formats import shortened
@@ -18,6 +15,9 @@ from rubricworks.reports.results import Comparison
 from rubricworks.reports.run_folder import table_rows
 from rubricworks.reports.series_charts import SeriesChart
 from rubricworks.rubrics import Rubric
+
+if TYPE_CHECKING:
+    from rubricworks.evaluation.summary import Figure
 
 SHOWN = 4
 """Cards on a view: they are drawn by a hash of their names, neither the best nor the worst."""
@@ -116,7 +116,7 @@ class View:
     series: Sequence[SeriesChart] = ()
     compared: Sequence[Comparison] = ()
     """Base against policy, from 0 to 1."""
-    won: Figure | None = None
+    won: "Figure | None" = None
     """Of the policy against the base."""
     figure: str = ""
     """Markup of a picture that another page has too."""
@@ -137,6 +137,8 @@ def picture(sample: Mapping[str, Any] | None) -> str | None:
     """The sample's image in small, for an `src`."""
     if not sample or not sample.get("image"):
         return None
+    from PIL import Image
+
     opened = Image.open(io.BytesIO(sample["image"])).convert("RGB")
     opened.thumbnail((SIDE, SIDE))
     buffer = io.BytesIO()

@@ -5,14 +5,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from rubricworks.evaluation.genrm_report import FIGURES
-from rubricworks.reports.balcaprl_figures import caption_charts
-from rubricworks.reports.balcaprl_folder import grade_steps
 from rubricworks.reports.charts import LineChart, line_chart
 from rubricworks.reports.curves import Step, read_steps
 from rubricworks.reports.formats import number, share, whole
-from rubricworks.reports.rlr3_folder import GENRM_MODELS, NAMES
-from rubricworks.reports.rlr3_tables import GENRM_COLUMNS
 from rubricworks.reports.run_folder import Alarm, read_alarm, table_rows
 from rubricworks.reports.views.parts import Card, FinishedStage, Passage, Table, Tile, View, picture
 from rubricworks.training.checkpoints import last_checkpoint
@@ -37,6 +32,9 @@ def warm_up(stage: FinishedStage) -> View:
 
 def policy(stage: FinishedStage) -> View:
     """Reward curves, the hacking alarm, and rollouts of one group at either end of the training."""
+    from rubricworks.reports.balcaprl_figures import caption_charts
+    from rubricworks.reports.balcaprl_folder import grade_steps
+
     alarm = read_alarm(stage.run, stage.name)
     steps = read_steps(stage.run, stage.name, words=False)
     grades = grade_steps(table_rows(stage.out / "caption_grades", _GRADES))
@@ -72,6 +70,10 @@ def policy(stage: FinishedStage) -> View:
 
 def genrm(stage: FinishedStage) -> View:
     """Of `train_genrm`: the test's figures of base, SFT and RLVR, and the reward of the training."""
+    from rubricworks.evaluation.genrm_report import FIGURES
+    from rubricworks.reports.rlr3_folder import GENRM_MODELS, NAMES
+    from rubricworks.reports.rlr3_tables import GENRM_COLUMNS
+
     reports = json.loads((stage.out / "genrm.json").read_bytes())
     models = [model for model in GENRM_MODELS if model in reports]
     value = {model: {name: (reports[model][name] or {}).get("value") for name in FIGURES} for model in models}
