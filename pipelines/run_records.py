@@ -20,6 +20,7 @@ from rubricworks.stages.job import DONE
 from rubricworks.stages.reuse import REUSE_FILE
 
 OUTCOME = "outcome.json"
+_OUTCOMES = (OUTCOME, f"outcome/{OUTCOME}")
 State = Literal["done", "going", "failed", "unfinished"]
 
 _BEGUN = "made_from.json"
@@ -57,7 +58,7 @@ class RunRecord(BaseModel):
     stages: tuple[StageRecord, ...]
     """In the order in which they were done."""
     message: str = ""
-    """Why it failed."""
+    """Why it failed, or what came of it where a stage of one that is done said so."""
     tracking: dict[str, Any] = {}
     """Where it is tracked."""
     takes_from: tuple[str, ...] = ()
@@ -95,7 +96,7 @@ def record_of(store: RunStore, name: str) -> RunRecord | None:
         changed=max(times),
         bytes=sum(file.size for file in files.values()),
         stages=stages,
-        message=failed if state == "failed" else "",
+        message=failed if state == "failed" else _good_end(store, name, files) if state == "done" else "",
         tracking=_object(store.read(name, "tracking/settings.json")).get("config") or {},
         takes_from=_takes_from(store, name) if REUSE_FILE in files else (),
     )
@@ -121,11 +122,17 @@ def _stages(files: dict[str, StoredFile]) -> tuple[StageRecord, ...]:
 
 
 def _is_done(store: RunStore, name: str, files: dict[str, StoredFile], stages: tuple[StageRecord, ...]) -> bool:
-    for path in (OUTCOME, f"outcome/{OUTCOME}"):
+    for path in _OUTCOMES:
         if path in files and _object(store.read(name, path)).get("state") == "SUCCEEDED":
             since = files[path].modified
             return not any(stage.changed > since for stage in stages) and not _attempted(files, since)
     return any(stage.stage in REPORTS and stage.done for stage in stages) and all(stage.done for stage in stages)
+
+
+def _good_end(store: RunStore, name: str, files: dict[str, StoredFile]) -> str:
+    """What the outcome says of a run that is done."""
+    ends = [end for path in _OUTCOMES if path in files and (end := _object(store.read(name, path)))]
+    return next((" ".join(str(end["message"]).split()) for end in ends if end.get("message")), "")
 
 
 def _attempted(files: dict[str, StoredFile], since: datetime) -> bool:

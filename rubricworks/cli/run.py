@@ -15,7 +15,7 @@ import click
 from rubricworks.cli.checks import check_recipe, items_of
 from rubricworks.cli.on_kubeflow import name_of, run_on_kubeflow
 from rubricworks.cli.plan import plan_text, warn_of_budget
-from rubricworks.cli.stored_runs import keep_stored_run, open_stored_run, runs_folder
+from rubricworks.cli.stored_runs import keep_outcome, keep_stored_run, open_stored_run, runs_folder
 from rubricworks.cli.world import running_world
 from rubricworks.errors import UserError
 from rubricworks.llm import write_budget
@@ -131,7 +131,7 @@ def _run(recipe: Recipe, folder: Path, place: str, sources: Sequence[Path]) -> N
             pipeline = getattr(importlib.import_module(f"rubricworks.pipelines.{recipe.pipeline}"), recipe.pipeline)
             arguments = pipeline_arguments(keep_stored_run(place, folder), recipe.stage_json())
             run_local(pipeline, arguments, run=folder, without=() if recipe.arm is None else OF_THEIR_RUN)
-            write_atomic(folder / OUTCOME, json.dumps({"state": "SUCCEEDED"}).encode())
+            keep_outcome(place, folder)
         except KeyboardInterrupt:
             click.echo(f"stopped; continue with: {resume_command(folder)}", err=True)
             raise SystemExit(130) from None

@@ -58,7 +58,7 @@ def list_(place: str, on: str | None, recipe: str | None, limit: int) -> None:
 @on_option
 @cluster_option
 def show(run: str, place: str, on: str | None, recipe: str | None) -> None:
-    """RUN's stages, where it lies, and why it failed."""
+    """RUN's stages, where it lies, and why it failed or what came of it."""
     if on:
         from rubricworks.pipelines.remote_runs import show_run
 
@@ -74,7 +74,7 @@ def show(run: str, place: str, on: str | None, recipe: str | None) -> None:
     for stage in record.stages:
         click.echo(f"  {stage.stage:<20}  {'done' if stage.done else 'not done'}  {_time(stage.changed)}")
     if record.message:
-        click.echo(f"failed in {record.message}")
+        click.echo(f"failed in {record.message}" if record.state == "failed" else record.message)
 
 
 @runs.command()

@@ -1,9 +1,10 @@
 """`--runs s3://bucket/folder`: runs that live in a store and are worked on here, in the workspace."""
 
+import json
 from pathlib import Path
 
 from rubricworks.errors import UserError
-from rubricworks.storage import check_storage, is_remote, join
+from rubricworks.storage import check_storage, is_remote, join, open_bucket, write_atomic
 
 
 def runs_folder(runs: str) -> Path:
@@ -41,3 +42,14 @@ def keep_stored_run(runs: str, folder: Path) -> str:
 
     keep_run_files(join(runs, folder.name))
     return join(runs, folder.name)
+
+
+def keep_outcome(runs: str, folder: Path) -> None:
+    """Say how a run ended that ended well: in its folder and, of a run in a store, there."""
+    from rubricworks.pipelines.run_records import OUTCOME
+    from rubricworks.stages.outcome import well_ended
+
+    outcome = json.dumps({"state": "SUCCEEDED", "message": well_ended(folder)}).encode()
+    write_atomic(folder / OUTCOME, outcome)
+    if is_remote(runs):
+        open_bucket(join(runs, folder.name)).write(OUTCOME, outcome)

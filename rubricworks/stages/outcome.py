@@ -3,12 +3,14 @@ and in MLflow.
 """
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rubricworks.llm import read_spending
 from rubricworks.llm.spending import SPENDING_FILE
 from rubricworks.stages.config import StageConfig, canonical_json
 from rubricworks.stages.job import DONE, Job
+from rubricworks.stages.retraining import OUTCOME as RETRAINED
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import close_pipeline
 
@@ -42,7 +44,8 @@ def ended(config: str, status: "PipelineTaskFinalStatus") -> str:
 
 
 def run(config: Config, job: Job) -> None:
-    error = _error(job) if config.state != "SUCCEEDED" else None
+    good = config.state == "SUCCEEDED"
+    error = None if good else _error(job)
     if error:
         write_atomic(job.out / "error.json", (job.run / "error.json").read_bytes())
     spent = read_spending(job.run / SPENDING_FILE)
@@ -51,7 +54,7 @@ def run(config: Config, job: Job) -> None:
         "job": config.job,
         "stages": sorted(path.parent.name for path in job.run.glob(f"*/{DONE}") if path.parent.name not in _BESIDE),
         "stage": error["stage"] if error else None,
-        "message": error["message"] if error else config.error or None,
+        "message": error["message"] if error else config.error or (well_ended(job.run) if good else None),
         "tokens": sum(row["prompt_tokens"] + row["completion_tokens"] for row in spent),
         "dollars": round(sum(row["cost"] for row in spent), 6),
     }
@@ -61,14 +64,34 @@ def run(config: Config, job: Job) -> None:
     job.figures.update(stages=len(record["stages"]), tokens=record["tokens"], dollars=record["dollars"])
     tags = {"outcome": config.state.lower(), "kubeflow.run": config.job}
     if record["message"]:
-        tags["error"] = f"{record['stage'] or 'Kubeflow'}: {record['message']}"
+        told = record["message"] if good else f"{record['stage'] or 'Kubeflow'}: {record['message']}"
+        tags["message" if good else "error"] = told
     close_pipeline(job.run, _MLFLOW[config.state], tags)
+
+
+def well_ended(run: Path) -> str | None:
+    """What a run that ended well came to, where a stage of it says so: a retraining's outcome, or that of the gate."""
+    if told := _said(run / RETRAINED).get("outcome"):
+        return str(told)
+    promotion = _said(run / "promote" / "promotion.json")
+    if not promotion:
+        return None
+    name = promotion.get("model_name")
+    if promotion.get("promoted"):
+        return f"{name} version {promotion.get('version')} is the champion"
+    why = "there is no model registry" if promotion.get("passed") else "; ".join(promotion.get("reasons") or ())
+    return f"{name} is not promoted: {why}"
 
 
 def _error(job: Job) -> dict[str, str] | None:
     """What the stage that failed had to say, if it came to say anything."""
+    said = _said(job.run / "error.json")
+    return {part: str(said[part]) for part in ("stage", "message")} if {"stage", "message"} <= said.keys() else None
+
+
+def _said(path: Path) -> dict[str, Any]:
     try:
-        said = json.loads((job.run / "error.json").read_bytes())
-        return {"stage": str(said["stage"]), "message": str(said["message"])}
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+        said = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return said if isinstance(said, dict) else {}

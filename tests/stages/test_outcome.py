@@ -43,6 +43,34 @@ def test_a_good_end_says_what_was_done_and_what_it_cost(run):
     assert json.loads((run / "outcome.json").read_text()) == record
 
 
+SKIPPED = "skipped: 12 new samples, 500 needed"
+GATE = {"model_name": "captioner", "version": "3", "passed": True, "promoted": True, "reasons": ["win rate is above"]}
+
+
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [
+        ({"summary.json": {"outcome": SKIPPED}}, SKIPPED),
+        ({"promote/promotion.json": GATE}, "captioner version 3 is the champion"),
+        (
+            {"promote/promotion.json": GATE | {"passed": False, "promoted": False, "reasons": ["a is low", "b too"]}},
+            "captioner is not promoted: a is low; b too",
+        ),
+        (
+            {"promote/promotion.json": GATE | {"version": None, "promoted": False}},
+            "captioner is not promoted: there is no model registry",
+        ),
+    ],
+)
+def test_a_good_end_is_told_in_the_words_of_the_stage_that_decided_and_a_bad_one_is_not(run, left, said):
+    for path, content in left.items():
+        (run / path).parent.mkdir(exist_ok=True)
+        (run / path).write_text(json.dumps(content))
+    assert tell(run, "SUCCEEDED")["message"] == said
+    assert json.loads((run / "outcome.json").read_text())["message"] == said
+    assert tell(run, "FAILED")["message"] is None
+
+
 def test_a_failure_is_told_in_the_stages_own_words_which_stay(run):
     error = {"stage": "train_policy", "message": "the loss is not a number at step 7", "traceback": "…"}
     (run / "error.json").write_text(json.dumps(error))
