@@ -75,7 +75,7 @@ def connect(config: KubeflowConfig, namespace: str | None = None) -> Kubeflow:
     Raises:
         UserError: it is not there, does not let us in, or is of a version that is not supported.
     """
-    url = fill(config.url, "cluster.kubeflow.url").rstrip("/")
+    url = fill(config.url, "cluster.kubeflow.url, where Kubeflow Pipelines answers").rstrip("/")
     if urlsplit(url).scheme not in ("http", "https"):
         raise UserError(f"cluster.kubeflow.url: {url!r} has no http:// or https://; write it whole")
     token, token_file = _token(config)

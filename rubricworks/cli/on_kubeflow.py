@@ -47,7 +47,8 @@ def cluster_of(recipe: Recipe, where: str) -> ClusterConfig:
     """
     if recipe.cluster is None:
         raise UserError(
-            f"{where}: the recipe has no cluster: section, which says where its stages run (docs/cluster.md)"
+            f"{where}: the recipe has no cluster: section, which says where its stages run; add one "
+            "(docs/cluster.md; the end of `rubricworks recipes show rubicap` has one to begin with)"
         )
     if recipe.world is not None:
         raise UserError(

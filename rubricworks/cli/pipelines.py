@@ -65,6 +65,7 @@ def _named(name: str, overrides: tuple[str, ...]) -> tuple[str, str, ClusterConf
     if name in RECIPES:
         return name, name, None
     raise UserError(
-        f"{name}: the recipe has no cluster: section, which says where its stages run; add one (docs/cluster.md), or "
+        f"{name}: the recipe has no cluster: section, which says where its stages run; add one "
+        "(docs/cluster.md; the end of `rubricworks recipes show rubicap` has one to begin with), or "
         f"compile the pipeline alone: rubricworks pipelines compile {recipe.pipeline}"
     )

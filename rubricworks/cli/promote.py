@@ -41,7 +41,8 @@ def promote(
         return
     chosen = registry.version_of(connection, model, version) if version else registry.challenger(connection, model)
     if chosen is None:
-        raise UserError(f"{model} has no challenger (models here: {', '.join(registry.model_names(connection))})")
+        names = ", ".join(registry.model_names(connection)) or "none"
+        raise UserError(f"{model} has no challenger in the registry at {connection.shown_uri} (models there: {names})")
     who = {"decided_by": by or getpass.getuser(), "decided_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     if reject:
         registry.tag(connection, chosen, {"approval": "rejected", **who})
@@ -88,4 +89,4 @@ def _list(connection: "Connection") -> None:
             standing, said = challenger.tags.get(APPROVAL, ""), challenger.tags.get("gate", "")
             click.echo(f"  challenger version {challenger.version}: {standing} ({said})")
     if not names:
-        click.echo("no models are registered")
+        click.echo(f"no models are registered at {connection.shown_uri}")

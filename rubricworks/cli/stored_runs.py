@@ -20,15 +20,17 @@ def open_stored_run(runs: str, run_id: str, *, new: bool) -> None:
     """Check that the store can be written, and get what is said of the run there; nothing for runs in a folder.
 
     Raises:
-        UserError: the store cannot be used, or a new run is there already.
+        UserError: the store cannot be used, a new run is there already, or an old one is not there.
     """
     if not is_remote(runs):
         return
     from rubricworks.stages.workspace import fetch_run_files
 
     check_storage(runs)
-    folder = fetch_run_files(join(runs, run_id))
-    if new and (folder / "recipe.yaml").exists():
+    there = (fetch_run_files(join(runs, run_id)) / "recipe.yaml").exists()
+    if not new and not there:
+        raise UserError(f"no run {run_id!r} in {runs}; `rubricworks runs list --runs {runs}` shows them")
+    if new and there:
         raise UserError(
             f"{join(runs, run_id)} is there already; continue it with --resume {run_id} or choose another --run"
         )
