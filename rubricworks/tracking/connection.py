@@ -45,7 +45,8 @@ class TrackingConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     uri: str = ""
-    """An MLflow tracking URI. Empty: MLFLOW_TRACKING_URI if it is set, else `mlflow.db` in the runs folder."""
+    """An MLflow tracking URI. Empty: MLFLOW_TRACKING_URI if it is set, else `mlflow.db` in the runs folder. Of a SQLite
+    file, models and pages lie in `mlartifacts` beside it."""
     experiment: str = Field(default="rubricworks", min_length=1)
 
 
@@ -109,10 +110,7 @@ def connect(config: TrackingConfig, runs: Path) -> Connection | None:
         if uri.startswith("sqlite:///"):
             _make_database(Path(uri.removeprefix("sqlite:///")))
         client = MlflowClient(tracking_uri=uri, registry_uri=uri)
-        beside = (
-            None if config.uri or "MLFLOW_TRACKING_URI" in os.environ else (runs / "mlartifacts").absolute().as_uri()
-        )
-        return Connection(client, uri, _experiment(client, config.experiment, beside))
+        return Connection(client, uri, _experiment(client, config.experiment, _beside(uri)))
 
 
 @contextmanager
@@ -140,6 +138,14 @@ def _check_server(uri: str) -> None:
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise UserError(f"no MLflow server at {_without_secrets(uri)} ({reason}); {_how_to_test(uri)}") from None
+
+
+def _beside(uri: str) -> str | None:
+    """Where files of a database that is a file go; MLflow itself takes whatever folder one happens to be in."""
+    if not uri.startswith("sqlite:///"):
+        return None
+    database = Path(uri.removeprefix("sqlite:///")).absolute()
+    return (database.parent / "mlartifacts").as_uri()
 
 
 def _experiment(client: "MlflowClient", name: str, artifacts: str | None) -> str:

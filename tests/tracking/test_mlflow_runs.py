@@ -206,6 +206,24 @@ def test_default_database_is_whole_from_its_first_moment_and_lies_in_the_runs_fo
     assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
 
 
+@pytest.mark.parametrize("named_by", ["recipe", "environment"])
+def test_files_of_a_database_that_is_named_lie_beside_it_wherever_one_is(tmp_path, monkeypatch, named_by):
+    here, databases = tmp_path / "here", tmp_path / "databases"
+    here.mkdir()
+    databases.mkdir()
+    monkeypatch.chdir(here)
+    uri = f"sqlite:///{databases}/team.db"
+    if named_by == "environment":
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    page = tmp_path / "report.html"
+    page.write_text("<p>fine</p>")
+    config = TrackingConfig(uri=uri) if named_by == "recipe" else DEFAULT
+    with pipeline_run(config, tmp_path / "runs", "demo", {}) as log:
+        log.log_artifact(page, "report")
+    assert list(here.iterdir()) == []
+    assert next((databases / "mlartifacts").rglob("report.html")).read_text() == "<p>fine</p>"
+
+
 def test_http_server_gets_runs_curves_and_files_and_its_end_is_not_the_runs(tmp_path, caplog):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
