@@ -13,6 +13,7 @@ from kfp.dsl.pipeline_channel import PipelineChannel
 
 from rubricworks.components.balcaprl_report import balcaprl_report
 from rubricworks.components.evaluate_captions import evaluate_captions
+from rubricworks.components.peer_rubrics import peer_rubrics
 from rubricworks.components.prepare import prepare
 from rubricworks.components.promote import promote
 from rubricworks.components.recap import recap
@@ -41,6 +42,7 @@ def balcaprl_policy(
     recap_config: str,
     warm_up_config: str,
     write_exams_config: str,
+    peer_rubrics_config: str,
     train_balcaprl_config: str,
 ) -> Made:
     """The stages up to the trained policy, which a retraining has too."""
@@ -50,9 +52,13 @@ def balcaprl_policy(
     student = output_of(warm_up(config=warm_up_config, run=run, samples=images))
     samples = output_of(recap(config=recap_config, run=run, samples=images))
     exams = output_of(write_exams(config=write_exams_config, run=run, samples=images))
+    # Empty but where RubiCap's reward is trained on instead.
+    rubrics = output_of(peer_rubrics(config=peer_rubrics_config, run=run, samples=images, model=student))
 
     policy = output_of(
-        train_balcaprl(config=train_balcaprl_config, run=run, samples=samples, model=student, exams=exams)
+        train_balcaprl(
+            config=train_balcaprl_config, run=run, samples=samples, model=student, exams=exams, rubrics=rubrics
+        )
     )
     return Made(images, samples, exams, student, policy)
 
@@ -64,6 +70,7 @@ def balcaprl(
     recap_config: str,
     warm_up_config: str,
     write_exams_config: str,
+    peer_rubrics_config: str,
     train_balcaprl_config: str,
     evaluate_captions_config: str,
     promote_config: str,
@@ -75,7 +82,15 @@ def balcaprl(
         run: URI of the run's folder; started again with the same one, a run continues where it stopped.
         prepare_config: JSON of the stage's configuration, as for every `_config` below.
     """
-    made = balcaprl_policy(run, prepare_config, recap_config, warm_up_config, write_exams_config, train_balcaprl_config)
+    made = balcaprl_policy(
+        run,
+        prepare_config,
+        recap_config,
+        warm_up_config,
+        write_exams_config,
+        peer_rubrics_config,
+        train_balcaprl_config,
+    )
     evaluations = output_of(
         evaluate_captions(
             config=evaluate_captions_config,

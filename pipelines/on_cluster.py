@@ -22,7 +22,7 @@ from rubricworks.recipe.cluster import BESIDE_THE_STAGES, CHECK_ACCELERATORS
 
 _DATA_STAGES = frozenset({
     "prepare", "prepare_questions", "open_questions", "caption_committee", "caption_student", "synthesize_rubrics",
-    "recap", "write_exams", "write_checklists", "offline_filter", "genrm_data",
+    "recap", "write_exams", "peer_rubrics", "write_checklists", "offline_filter", "genrm_data",
 })  # fmt: skip
 """What they make follows from their inputs alone: Kubeflow may pass over them. The others train, measure or decide."""
 _EXPLAINED = """

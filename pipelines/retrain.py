@@ -54,7 +54,7 @@ def retrain(run: str, find_new_samples_config: str, fetch_champion_config: str, 
 
     with dsl.If(pipeline == "balcaprl", name="balcaprl"):
         champion = output_of(fetch_champion(config=fetch_champion_config, run=run, found=found))
-        balanced = balcaprl_policy(run, *[configs] * 5)
+        balanced = balcaprl_policy(run, *[configs] * 6)
         compared = evaluate_captions(
             config=configs,
             run=run,

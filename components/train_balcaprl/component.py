@@ -9,6 +9,7 @@ def train_balcaprl(
     run: str,
     samples: str,
     exams: str,
+    rubrics: str,
     model: str,
     view: dsl.Output[dsl.HTML],
     metrics: dsl.Output[dsl.Metrics],
@@ -20,6 +21,7 @@ def train_balcaprl(
         run: URI of the run's folder.
         samples: URI of the samples table; the first reference of each training sample is what captions are measured by.
         exams: URI of the exams table, for the reward of right answers.
+        rubrics: URI of the rubrics table, for the reward of captions that meet them.
         model: URI of the model to start from.
         view: what came of it, as a page.
         metrics: its figures.
@@ -33,7 +35,7 @@ def train_balcaprl(
         "train_balcaprl",
         config,
         run,
-        {"samples": samples, "exams": exams, "model": model},
+        {"samples": samples, "exams": exams, "rubrics": rubrics, "model": model},
         view=view.path,
         metrics=metrics.log_metric,
     )

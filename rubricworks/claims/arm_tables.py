@@ -26,7 +26,7 @@ TABLES: dict[TableName, tuple[str, ...]] = {
     "length": ("no_length", "linear", "full", "gate_*"),
     "weights": ("no_precision", OWN, "w_prec_02", "full", "w_prec_04"),
     "judges": (OWN, "judge_*"),
-    "peers": ("sft", "caprl", OWN),
+    "peers": ("sft", "caprl", "rubicap", OWN),
 }
 """Rows under that of the base model, in the paper's order; `*` stands for whatever the recipe has."""
 TITLES: dict[TableName, str] = {
@@ -50,6 +50,7 @@ LABELS = {
     "linear": "Linear penalty",
     "sft": "SFT, same data",
     "caprl": "CapRL's reward",
+    "rubicap": "RubiCap's reward",
 }
 COLUMNS = {
     "dc_score": "DCScore",

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Iterator
 
-from rubricworks.plan.calls import CAPTION_TOKENS, IMAGE_TOKENS, Calls
+from rubricworks.plan.calls import CAPTION_TOKENS, GRADING_IN, GRADING_OUT, IMAGE_TOKENS, Calls
+from rubricworks.plan.rubrics import rubric_calls
 from rubricworks.recipe import BalcaprlRecipe
 from rubricworks.stages.evaluate_captions import Config as EvaluateConfig
 from rubricworks.stages.train_balcaprl import Config as TrainConfig
@@ -28,6 +29,11 @@ def balcaprl_calls(recipe: BalcaprlRecipe, images: int) -> Iterator[Calls]:
         yield Calls("recap", "recaption", recipe.recap.captioner, rewritten, IMAGE_TOKENS, CAPTION_TOKENS)
     examined = sum(of_split[split] for split in recipe.exams.splits)
     yield Calls("write_exams", "exam", recipe.exams.writer, examined, IMAGE_TOKENS + 400, EXAM_TOKENS)
+    rubrics, makes = recipe.rubrics, "peer_rubrics"
+    if rubrics.committee and rubrics.rubric:
+        yield from rubric_calls(
+            rubrics.committee, rubrics.student, rubrics.rubric, train, describing=makes, writing=makes
+        )
     yield from _training(recipe, train)
     yield from _evaluation(recipe, held_out)
 
@@ -41,6 +47,9 @@ def _training(recipe: BalcaprlRecipe, train: int) -> Iterator[Calls]:
     if policy.reward == "questions":
         count = rollouts * QUESTIONS_PER_EXAM
         yield Calls("train_balcaprl", "exam", policy.judge, count, CAPTION_TOKENS + 150, 2)
+        return
+    if policy.reward == "rubrics":
+        yield Calls("train_balcaprl", "judge", policy.judge, rollouts, GRADING_IN, GRADING_OUT)
         return
     yield from _assertions("train_balcaprl", recipe.policy, rollouts)
 

@@ -9,6 +9,9 @@ CRITERIA_PER_RUBRIC = 8
 CAPTION_TOKENS = 300
 IMAGE_TOKENS = 1_000
 """Rules of thumb for an estimate: a 1024-pixel image, a detailed caption, a rubric of the paper's kind."""
+GRADING_IN = 500 + CAPTION_TOKENS + CRITERIA_PER_RUBRIC * TOKENS_PER_CRITERION
+GRADING_OUT = CRITERIA_PER_RUBRIC * TOKENS_PER_CRITERION
+"""A caption graded by all criteria of its rubric in one call."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from rubricworks.recipe.common import Recipe
 from rubricworks.stages.balcaprl_report import Config as ReportConfig
 from rubricworks.stages.config import StageConfig
 from rubricworks.stages.evaluate_captions import Config as EvaluateConfig
+from rubricworks.stages.peer_rubrics import Config as RubricsConfig
 from rubricworks.stages.prepare import Config as PrepareConfig
 from rubricworks.stages.promote import Config as PromoteConfig
 from rubricworks.stages.recap import Config as RecapConfig
@@ -20,7 +21,7 @@ class BalcaprlRecipe(Recipe):
     """BalCapRL: a captioner trained on precision, recall and writing at once, each normalised by itself."""
 
     seeded: ClassVar[tuple[str, ...]] = (
-        "data", "recap", "warm_up", "exams", "policy", "evaluation", "promotion", "report",
+        "data", "recap", "warm_up", "exams", "rubrics", "policy", "evaluation", "promotion", "report",
     )  # fmt: skip
 
     pipeline: Literal["balcaprl"]
@@ -29,6 +30,8 @@ class BalcaprlRecipe(Recipe):
     """`null`: the captions that the images came with are the references."""
     warm_up: WarmUpConfig
     exams: ExamConfig
+    rubrics: RubricsConfig = RubricsConfig()
+    """For the peer with RubiCap's reward; `null` makes none."""
     policy: TrainConfig
     evaluation: EvaluateConfig
     promotion: PromoteConfig = PromoteConfig()
@@ -44,6 +47,10 @@ class BalcaprlRecipe(Recipe):
             )
         if self.policy.reward == "questions" and "train" not in self.exams.splits:
             raise ValueError("policy.reward is questions: training needs exams too; add train to exams.splits")
+        if self.policy.reward == "rubrics" and self.rubrics.committee is None:
+            raise ValueError(
+                "policy.reward is rubrics: training needs them; add rubrics.committee and rubrics.rubric"
+            )
         if self.evaluation.exam_taker and "held_out" not in self.exams.splits:
             raise ValueError("evaluation.exam_taker is set: held-out samples need exams; add held_out to exams.splits")
         return self
@@ -55,6 +62,7 @@ class BalcaprlRecipe(Recipe):
             "recap": self.recap,
             "warm_up": self.warm_up,
             "write_exams": self.exams,
+            "peer_rubrics": self.rubrics,
             "train_balcaprl": self.policy,
             "evaluate_captions": self.evaluation,
             "promote": self.promotion,

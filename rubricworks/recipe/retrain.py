@@ -10,7 +10,7 @@ from rubricworks.stages.find_new_samples import Config as NewSamplesConfig
 
 OF_CHAMPIONS = (
     "prepare", "prepare_questions", "open_questions", "warm_up", "caption_committee", "caption_student",
-    "synthesize_rubrics", "recap", "write_exams", "write_checklists", "offline_filter", "train_policy",
+    "synthesize_rubrics", "recap", "write_exams", "peer_rubrics", "write_checklists", "offline_filter", "train_policy",
     "train_balcaprl", "train_rlr3", "evaluate", "evaluate_captions", "evaluate_answers",
 )  # fmt: skip
 """Stages of the pipelines that a champion may come from, as far as they make a policy and measure it."""

@@ -13,6 +13,7 @@ from rubricworks.stages.prepare import Config as PrepareConfig
 from rubricworks.stages.promote import Config as PromoteConfig
 from rubricworks.stages.report import Config as ReportConfig
 from rubricworks.stages.synthesize_rubrics import Config as SynthesisConfig
+from rubricworks.stages.synthesize_rubrics import check_committee
 from rubricworks.stages.train_policy import Config as TrainConfig
 from rubricworks.stages.train_policy import PolicySection, Refresh
 from rubricworks.stages.warm_up import Config as WarmUpConfig
@@ -47,12 +48,7 @@ class RubicapRecipe(Recipe):
             raise ValueError(
                 f"world.scenes is {self.world.scenes}, data.held_out {self.data.held_out}: nothing is left to train on"
             )
-        captions = len(self.committee.teachers) * self.committee.captions_each
-        if captions < self.rubric.min_candidates:
-            raise ValueError(
-                f"the committee gives {captions} caption(s) of an image, rubric.min_candidates is "
-                f"{self.rubric.min_candidates}: no rubric could be written; raise committee.captions_each"
-            )
+        check_committee(self.committee, self.rubric)
         return self
 
     def stage_configs(self) -> dict[str, StageConfig]:

@@ -20,6 +20,8 @@ DEFAULT_GATE = (0.5, 2.0)
 _TABLES = (
     MadeTable("recap/captions", "reference captions written anew", "captioner"),
     MadeTable("write_exams", "exams", "writer"),
+    MadeTable("peer_rubrics/caption_committee", "committee captions", "captioner"),
+    MadeTable("peer_rubrics", "rubrics", "writer"),
 )
 _TESTS = {
     "strict": "true of the image and pointable",
@@ -32,7 +34,7 @@ class TrainingSettings(NamedTuple):
     """The parts of the policy's section that the page tells of."""
 
     method: Literal["rl", "sft"]
-    reward: Literal["balanced", "questions"]
+    reward: Literal["balanced", "questions", "rubrics"]
     objective: Literal["c-gdpo", "grpo"]
     weights: tuple[float, ...]
     control: Literal["gate", "linear", "none"]
@@ -72,6 +74,11 @@ def training_sentences(recipe: dict[str, Any]) -> list[str]:
         return ["The policy was trained on the reference captions themselves (SFT), without any reward."]
     if settings.reward == "questions":
         return ["The reward is that of CapRL: how many questions a text model answers right from the caption alone."]
+    if settings.reward == "rubrics":
+        return [
+            "The reward is that of RubiCap: how well a caption meets its image's rubric, which was written from what a "
+            "committee of captioners agrees on."
+        ]
     judge = settings.judge or "A judge"
     apart = f"; {settings.verifier}, which sees the image, verifies the claims" if settings.verifier else ""
     weights = ", ".join(f"{name} {weight:g}" for name, weight in zip(REWARDS, settings.weights, strict=True))

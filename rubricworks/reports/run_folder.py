@@ -125,7 +125,9 @@ def read_dead_letters(run: Path) -> list[DeadLetters]:
     """Dead letters by stage, purpose and reason, the most frequent first."""
     counts: Counter[tuple[str, str, str, str]] = Counter()
     examples: dict[tuple[str, str, str, str], str] = {}
-    for manifest in sorted(run.glob(f"*/dead_letters/{MANIFEST}")):
+    # `peer_rubrics` runs two stages in folders of its own.
+    places = ("*", "peer_rubrics/*")
+    for manifest in sorted(found for place in places for found in run.glob(f"{place}/dead_letters/{MANIFEST}")):
         folder = manifest.parent
         for row in table_rows(folder, ["stage", "purpose", "reason", "message"]):
             key = (row["stage"], row["purpose"], row["reason"], str(folder.relative_to(run)))

@@ -26,7 +26,11 @@ class Config(StageConfig):
     shard_size: int = Field(default=64, ge=1)
 
 
-def run(config: Config, job: Job) -> None:
+SPLITS = ("train", "held_out")
+"""Of the samples that are described: those to train on, and those that a policy is evaluated on by their rubrics."""
+
+
+def run(config: Config, job: Job, splits: tuple[str, ...] = SPLITS) -> None:
     if len(config.teachers) == 1 and config.captions_each > 1:
         warnings.warn(
             f"the committee is one model, asked {config.captions_each} times: its habitual mistakes look agreed on",
@@ -43,9 +47,9 @@ def run(config: Config, job: Job) -> None:
     ask_all(
         job,
         "captions",
-        read_samples(samples, "train", "held_out"),
+        read_samples(samples, *splits),
         describe,
-        total=count_samples(samples, "train", "held_out"),
+        total=count_samples(samples, *splits),
         shard_size=config.shard_size,
         clients=clients,
     )

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from rubricworks.data.tables import Sample, build_table, count_samples, read_samples
 from rubricworks.stages.asking import Row
+from rubricworks.stages.caption_committee import SPLITS
 from rubricworks.stages.config import StageConfig
 from rubricworks.stages.job import Job
 from rubricworks.synthesis.prompts import CAPTION_PROMPT_VERSION
@@ -21,13 +22,13 @@ class Config(StageConfig):
     batch_size: int = Field(default=64, ge=1)
 
 
-def run(config: Config, job: Job) -> None:
+def run(config: Config, job: Job, splits: tuple[str, ...] = SPLITS) -> None:
     from rubricworks.training.generate import generate_captions, load_model
 
     folder = model_dir(job.inputs["model"])
     model, processor = load_model(folder)
     samples = job.inputs["samples"]
-    progress = job.progress(count_samples(samples, "train", "held_out"), "samples")
+    progress = job.progress(count_samples(samples, *splits), "samples")
 
     def draw(chunk: list[Sample], seed: int) -> list[tuple[str, int]]:
         return generate_captions(
@@ -66,7 +67,7 @@ def run(config: Config, job: Job) -> None:
         build_table(
             job.out,
             "captions",
-            read_samples(samples, "train", "held_out"),
+            read_samples(samples, *splits),
             caption,
             made_by=job.made_by,
             shard_size=config.batch_size,

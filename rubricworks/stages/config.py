@@ -45,6 +45,9 @@ def endpoints_in(value: Any, where: str = "") -> Iterator[tuple[str, Endpoint]]:
 
 
 def own_config(stage: str, text: str) -> str:
-    """A stage's configuration as JSON, also where those of several stand together: {"stages": {"prepare": {…}}}."""
+    """A stage's configuration as JSON, also where those of several stand together: {"stages": {"prepare": {…}}}.
+
+    A stage that is not among them, as those that an older recipe did not know, has its defaults.
+    """
     value = json.loads(text)
-    return json.dumps(value["stages"][stage]) if isinstance(value, dict) and "stages" in value else text
+    return json.dumps(value["stages"].get(stage, {})) if isinstance(value, dict) and "stages" in value else text

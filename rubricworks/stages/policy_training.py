@@ -65,6 +65,12 @@ class DeadLetters:
         return sorted(rows, key=lambda row: (row["sample_id"], row["response"], row["purpose"], row["criterion"]))
 
 
+def rubric_texts(job: Job) -> dict[str, str]:
+    """sample_id → rubric as JSON, of the input `rubrics`."""
+    rows = read_rows(job.inputs["rubrics"], columns=["sample_id", "rubric"])
+    return {row["sample_id"]: row["rubric"] for row in rows}
+
+
 def training_dataset(job: Job, rubrics: Mapping[str, str]) -> "Dataset":
     """The training samples that have a rubric, with it.
 

@@ -14,7 +14,9 @@ from pydantic import Field
 
 from rubricworks.data.tables import Sample, count_samples, read_rows, read_samples
 from rubricworks.llm import ChatError, Endpoint
+from rubricworks.stages import caption_committee
 from rubricworks.stages.asking import Answers, ask_all, dead_letter
+from rubricworks.stages.caption_committee import SPLITS
 from rubricworks.stages.config import StageConfig
 from rubricworks.stages.job import Job
 from rubricworks.synthesis import Candidate, RubricWriter
@@ -43,7 +45,7 @@ class Described(NamedTuple):
     student: list[str]
 
 
-def run(config: Config, job: Job) -> None:
+def run(config: Config, job: Job, splits: tuple[str, ...] = SPLITS) -> None:
     client = job.client(config.writer, "rubric")
     writer = rubric_writer(config, client)
     dropped: Counter[str] = Counter()
@@ -76,24 +78,39 @@ def run(config: Config, job: Job) -> None:
     ask_all(
         job,
         "rubrics",
-        describe_samples(samples, job.inputs["captions"], job.inputs.get("student_captions")),
+        describe_samples(samples, job.inputs["captions"], job.inputs.get("student_captions"), splits),
         write,
-        total=count_samples(samples, "train", "held_out"),
+        total=count_samples(samples, *splits),
         shard_size=config.shard_size,
         clients=[client],
     )
     job.figures["dropped_criteria"] = dict(dropped)
 
 
+def check_committee(committee: caption_committee.Config, rubric: Config) -> None:
+    """
+    Raises:
+        ValueError: the committee is too small for any rubric.
+    """
+    captions = len(committee.teachers) * committee.captions_each
+    if captions < rubric.min_candidates:
+        raise ValueError(
+            f"the committee gives {captions} caption(s) of an image, rubric.min_candidates is {rubric.min_candidates}: "
+            "no rubric could be written; raise committee.captions_each"
+        )
+
+
 def rubric_writer(config: Config, client: object) -> RubricWriter:
     return RubricWriter(client, coverage=config.coverage, guards=config.guards, consensus=config.consensus)
 
 
-def describe_samples(samples: Path, captions: Path, student: Path | None) -> Iterator[Described]:
+def describe_samples(
+    samples: Path, captions: Path, student: Path | None, splits: tuple[str, ...] = SPLITS
+) -> Iterator[Described]:
     """Samples joined with their captions: the tables stand in the samples' order, so one pass is enough."""
     committee = _by_sample(captions)
     students = _by_sample(student) if student else None
-    for sample in read_samples(samples, "train", "held_out"):
+    for sample in read_samples(samples, *splits):
         rows = committee.take(sample.sample_id)
         yield Described(
             sample,

@@ -1,8 +1,8 @@
 """The policy trained with BalCapRL's rewards: precision, recall and linguistic quality, each normalised for itself.
 
 A sample's reference is its first caption (stage `recap` has a stronger model write it); a sample without one is left
-out. The defaults are the paper's (appendix A.1). Two peers train on the same samples: `method: sft` on the references
-themselves, and `reward: questions` as CapRL does, on the input `exams`.
+out. The defaults are the paper's (appendix A.1). Three peers train on the same samples: `method: sft` on the references
+themselves, `reward: questions` as CapRL does, on the input `exams`, `reward: rubrics` as RubiCap does, on `rubrics`.
 """
 
 import json
@@ -12,10 +12,11 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.adapters.captions import CaptionRewards, LengthPenalty
+from rubricworks.adapters.trl import RubricReward
 from rubricworks.data.tables import read_rows, read_samples
 from rubricworks.errors import UserError
 from rubricworks.evaluation.caption_qa import ExamTaker
-from rubricworks.grading import AssertionGrader, Pointability
+from rubricworks.grading import AssertionGrader, Grader, Pointability
 from rubricworks.grading.assertion_texts import has_words
 from rubricworks.llm import Endpoint
 from rubricworks.stages.caption_grades import caption_grades
@@ -23,7 +24,15 @@ from rubricworks.stages.caption_student import model_dir
 from rubricworks.stages.config import StageConfig
 from rubricworks.stages.exam_reward import ExamReward
 from rubricworks.stages.job import Job
-from rubricworks.stages.policy_training import DeadLetters, Said, graded_dataset, train_on
+from rubricworks.stages.policy_training import (
+    DeadLetters,
+    Said,
+    graded_dataset,
+    rubric_texts,
+    train,
+    train_on,
+    training_dataset,
+)
 from rubricworks.stages.step_tables import StepTables
 from rubricworks.stages.write_exams import read_exams
 from rubricworks.storage import write_atomic
@@ -76,7 +85,7 @@ class LengthControl(BaseModel):
 class Config(StageConfig, PolicyConfig):
     judge: Endpoint
     """Lists and marks assertions, and rates the writing; without a verifier it sees the image. With `reward: questions`
-    it is the text model that takes the exams."""
+    it is the text model that takes the exams; with `rubrics` it grades by them, and sees no image either."""
     verifier: Endpoint | None = None
     """Checks the assertions against the image, apart from the judge, which then sees none."""
     pointability: Pointability = "strict"
@@ -85,9 +94,9 @@ class Config(StageConfig, PolicyConfig):
     length: LengthControl = LengthControl()
     method: Literal["rl", "sft"] = "rl"
     """`sft` trains on the references of the same samples instead."""
-    reward: Literal["balanced", "questions"] = "balanced"
-    """`questions` is CapRL's: right answers from the caption alone. It is one number, so objective, weights and length
-    have no part in it."""
+    reward: Literal["balanced", "questions", "rubrics"] = "balanced"
+    """`questions` is CapRL's: right answers from the caption alone; `rubrics` is RubiCap's: how well it meets a rubric.
+    Either is one number, so objective, weights and length have no part in it."""
     sft: SftConfig = SftConfig()
     """For `method: sft`."""
     objective: Literal["grpo", "c-gdpo"] = "c-gdpo"
@@ -119,6 +128,8 @@ def run(config: Config, job: Job) -> None:
         _train_on_references(config, job)
     elif config.reward == "questions":
         _train_on_exams(config, job)
+    elif config.reward == "rubrics":
+        _train_on_rubrics(config, job)
     else:
         _train_on_grades(config, job)
 
@@ -169,6 +180,17 @@ def _train_on_exams(config: Config, job: Job) -> None:
     train_on(
         config, config.policy_config(), job, dataset, [reward], said, judges=[taker], letters=letters, reads="exam"
     )
+
+
+def _train_on_rubrics(config: Config, job: Job) -> None:
+    rubrics = rubric_texts(job) if "rubrics" in job.inputs else {}
+    if not rubrics:
+        raise UserError("there are no rubrics to train on; run peer_rubrics with a committee and a rubric writer")
+    dataset = training_dataset(job, rubrics)
+    judge = job.client(config.judge, "judge")
+    letters = DeadLetters(job)
+    reward = RubricReward(Grader(judge, on_error=letters.add))
+    train(config, config.policy_config(), job, dataset, reward, judges=[judge], letters=letters)
 
 
 def _train_on_references(config: Config, job: Job) -> None:

@@ -3,14 +3,13 @@
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.adapters.trl import RubricReward
-from rubricworks.data.tables import read_rows
 from rubricworks.grading import CallPer, Combine, Grader
 from rubricworks.llm import Endpoint
 from rubricworks.stages import synthesize_rubrics
 from rubricworks.stages.config import StageConfig
 from rubricworks.stages.held_out_probe import HeldOutProbe
 from rubricworks.stages.job import Job
-from rubricworks.stages.policy_training import DeadLetters, train, training_dataset
+from rubricworks.stages.policy_training import DeadLetters, rubric_texts, train, training_dataset
 from rubricworks.stages.refresh import RubricRefresh
 from rubricworks.training.config import PolicyConfig
 
@@ -55,9 +54,7 @@ class Config(PolicySection):
 def run(config: Config, job: Job) -> None:
     from rubricworks.training.checkpoints import last_checkpoint
 
-    rubrics = {
-        row["sample_id"]: row["rubric"] for row in read_rows(job.inputs["rubrics"], columns=["sample_id", "rubric"])
-    }
+    rubrics = rubric_texts(job)
     dataset = training_dataset(job, rubrics)
     judges = [job.client(judge, "judge") for judge in (config.judge, *config.more_judges)]
     letters = DeadLetters(job)

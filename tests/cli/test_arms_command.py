@@ -95,6 +95,7 @@ def test_tables_hold_the_rows_of_the_paper_that_a_recipe_has():
     assert rows_of("length", paper)[-3:] == ["gate_05_4", "gate_05_5", "gate_05_6"]
     assert rows_of("weights", laptop) == ["no_precision", "own", "w_prec_02", "full", "w_prec_04"]
     assert rows_of("judges", laptop) == ["own", "judge_mini", "judge_strong"]
+    assert rows_of("peers", laptop) == rows_of("peers", paper) == ["sft", "caprl", "rubicap", "own"]
     assert rows_of("peers", []) == ["own"]
     assert label_of("gate_05_3") == "Gate 0.5 to 3"
     assert label_of("gate_0_3") == "Gate 0 to 3"

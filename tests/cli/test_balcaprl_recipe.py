@@ -77,13 +77,22 @@ def test_a_plan_follows_the_arm(tell):
         told = tell(
             "run", "balcaprl-laptop", "--dry-run", *(part for one in sizes for part in ("--set", one)), *options
         )
-        return {key: count for key, count in calls(told.out).items() if key[0] in ("recap", "train_balcaprl")}
+        return {
+            key: count
+            for key, count in calls(told.out).items()
+            if key[0] in ("recap", "peer_rubrics", "train_balcaprl")
+        }
 
     assert trained() == {("recap", "recaptioner"): 150 + 20, ("train_balcaprl", "assertion-judge"): 320}
     assert trained("--arm", "sft").keys() == {("recap", "recaptioner")}
     assert trained("--arm", "weak_references")["recap", "recaptioner"] == 20
     assert trained("--arm", "judge_mini")["train_balcaprl", "assertion-judge-mini"] == 320
     assert trained("--arm", "caprl")["train_balcaprl", "exam-taker"] == 320 * 5
+    rubicap = trained("--arm", "rubicap")
+    assert rubicap["train_balcaprl", "judge"] == 320
+    # Held-out samples need no rubrics.
+    wanted = {("peer_rubrics", model): 150 for model in (*(f"teacher-{n}" for n in range(1, 6)), "rubric-writer")}
+    assert {key: count for key, count in rubicap.items() if key[0] == "peer_rubrics"} == wanted
 
 
 def changed(name: str, arm: str) -> set[str]:
@@ -98,11 +107,14 @@ def test_every_arm_differs_in_its_training_and_shares_the_rest(name):
     recipe = load_recipe(recipe_path(name))
     wanted = {"full", "no_cgdpo", "no_precision", "no_recall", "no_linguistic", "no_pointability", "weak_references"}
     wanted |= {"no_length", "linear", "gate_0_3", "gate_05_1", "gate_05_3", "w_prec_02", "w_prec_04", "sft", "caprl"}
+    wanted |= {"rubicap"}
     assert wanted <= recipe.arms.keys()
     for arm in recipe.arms:
         also = {"recap"} if arm == "weak_references" else set()
         if name == "balcaprl" and arm == "caprl":  # a call for every training image, which only this arm needs
             also = {"write_exams"}
+        if arm == "rubicap":
+            also = {"peer_rubrics"}
         assert changed(name, arm) - also == {"train_balcaprl"}, arm
         assert also <= changed(name, arm)
 
@@ -172,6 +184,19 @@ def test_exams_must_be_there_for_whoever_reads_them(path):
     text = RECIPE.replace("model: strong}", f'model: strong}}\n  exam_taker: {{url: "{URL}", model: reader}}')
     said = mistake(path, text.replace("model: writer}", "model: writer}\n  splits: [train]"))
     assert "evaluation.exam_taker is set: held-out samples need exams; add held_out to exams.splits" in said
+
+
+def test_the_reward_of_rubrics_needs_a_committee_and_a_writer(path):
+    text = RECIPE.replace("  steps: 10", "  steps: 10\n  reward: rubrics")
+    assert "policy.reward is rubrics: training needs them; add rubrics.committee and rubrics.rubric" in mistake(
+        path, text
+    )
+    teachers = [f'{{url: "{URL}", model: {name}}}' for name in ("one", "two")]
+    half = f"{text}rubrics:\n  committee: {{teachers: [{', '.join(teachers)}]}}\n"
+    assert "rubric is not set: rubrics take a committee and a rubric writer, or neither" in mistake(path, half)
+    path.write_text(f'{half}  rubric: {{writer: {{url: "{URL}", model: writer}}}}\nseed: 7\n')
+    made = load_recipe(path).rubrics
+    assert {one.seed for one in (made, made.committee, made.student, made.rubric)} == {7}
 
 
 def test_the_pipeline_is_one_of_those_that_there_are(path):

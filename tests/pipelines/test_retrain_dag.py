@@ -26,7 +26,8 @@ BRANCHES = {
         "recap": {"samples": "prepare"},
         "warm_up": {"samples": "prepare"},
         "write_exams": {"samples": "prepare"},
-        "train_balcaprl": {"samples": "recap", "model": "warm_up", "exams": "write_exams"},
+        "peer_rubrics": {"samples": "prepare", "model": "warm_up"},
+        "train_balcaprl": {"samples": "recap", "model": "warm_up", "exams": "write_exams", "rubrics": "peer_rubrics"},
         "evaluate_captions": {
             "samples": "recap",
             "exams": "write_exams",

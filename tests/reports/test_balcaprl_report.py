@@ -161,6 +161,7 @@ def test_training_on_one_number_shows_that_reward(tmp_path: Path) -> None:
         ({"length": {"control": "linear", "upper": 3.0}}, "falls linearly outside 0.5 to 3 times"),
         ({"length": {"control": "none"}, "pointability": "off"}, "nothing holds the length"),
         ({"pointability": "off"}, "true of the image, pointable or not"),
+        ({"reward": "rubrics"}, "The reward is that of RubiCap: how well a caption meets its image's rubric"),
         ({"method": "sft"}, "trained on the reference captions themselves (SFT)"),
     ],
 )

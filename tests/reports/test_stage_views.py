@@ -99,6 +99,19 @@ def test_rubrics_are_shown_whole_beside_what_the_student_says(tmp_path):
     assert "3 critical 2 50" in text_of(html)
 
 
+def test_rubrics_of_a_peer_are_shown_beside_the_captions_below_them_and_none_are_called_none(tmp_path):
+    write_samples(tmp_path)
+    folder.write_table(tmp_path / "peer_rubrics", "rubrics", [folder.rubric_row("a")])
+    folder.write_table(tmp_path / "peer_rubrics" / "caption_student", "captions", [caption("a", "student", "a dog")])
+    html, metrics = shown(tmp_path, "peer_rubrics", samples="prepare", model="warm_up")
+    assert (metrics["rubrics"], metrics["criteria"]) == (1, 2)
+    assert "What the student says a dog 3 Names the cat" in text_of(html)
+    folder.write_table(tmp_path / "none" / "peer_rubrics", "rubrics", [])
+    html, metrics = shown(tmp_path / "none", "peer_rubrics", samples="prepare", model="warm_up")
+    assert metrics["rubrics"] == 0
+    assert "0 rubrics with 0 criteria" in text_of(html)
+
+
 def test_checklists_show_types_references_and_what_was_dropped(tmp_path):
     rlr3.write_whole_run(tmp_path)
     html, metrics = shown(tmp_path, "write_checklists", samples="prepare_questions")

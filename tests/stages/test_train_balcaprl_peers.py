@@ -1,4 +1,4 @@
-"""The peers of BalCapRL on the same samples: SFT on the references, and CapRL's reward of right answers."""
+"""The peers of BalCapRL on the same samples: SFT on the references, CapRL's reward and RubiCap's."""
 
 import json
 import math
@@ -12,8 +12,10 @@ from caption_judge import GROUP, OUTAGE, judge, make_inputs, train, words
 from scripted_server import fail, say
 
 from rubricworks.data.tables import count_rows, read_rows, read_samples
+from rubricworks.errors import UserError
 from rubricworks.evaluation.caption_prompts import CANNOT_ANSWER, Exam
 from rubricworks.rl import group_advantages
+from rubricworks.rubrics import Criterion, Rubric, Scorecard
 
 pytest.importorskip("trl")
 
@@ -86,3 +88,63 @@ def test_questions_reward_is_the_share_of_right_answers_from_the_caption_alone(i
     assert count_rows(out / "caption_grades") == 0
     lost = {row["response"] for row in rows if row["reward"] is None}
     assert {letter["response"] for letter in read_rows(out / "dead_letters")} == lost
+
+
+WEIGHTS = {"red": 3, "at": 2, "square": 1}
+
+
+def rubrics_table(folder: Path, names: list[str]) -> str:
+    criteria = [
+        Criterion(criterion=word, evaluation_rule=f"passes if it says {word}", weight=weight)
+        for word, weight in WEIGHTS.items()
+    ]
+    row = {"rubric": Rubric(criteria=tuple(criteria)).model_dump_json(), "writer": "w", "prompt_version": "1"}
+    calls = {"coverage": "full", "candidates": 5, "prompt_tokens": 0, "completion_tokens": 0, "cost": 0.0}
+    return str(
+        write_stage_table(folder / "rubrics", "rubrics", [{"sample_id": name, **row, **calls} for name in names])
+    )
+
+
+def grade_by_words(_: int, body: dict[str, Any]):
+    """A criterion is met where the caption says its word."""
+    content = body["messages"][-1]["content"]
+    text = content if isinstance(content, str) else content[0]["text"]
+    said = text.split("<caption>\n")[1].split("\n</caption>")[0].split()
+    if OUTAGE in said:
+        return fail(400, "no")
+    verdicts = [{"id": n, "reasoning": "r", "score": int(word in said)} for n, word in enumerate(WEIGHTS, 1)]
+    return say(json.dumps({"verdicts": verdicts}))
+
+
+def test_rubrics_reward_is_the_weight_of_the_criteria_that_a_caption_meets(inputs, serve, tmp_path):
+    names = [f"s{number}" for number in (0, 1, 2, 3, 5, 8)]
+    judge = serve(grade_by_words)
+    out = train(
+        tmp_path / "run", inputs | {"rubrics": rubrics_table(tmp_path, names)}, judge, reward="rubrics", steps=2
+    )
+    rows = list(read_rows(out / "rollouts"))
+    assert {row["sample_id"] for row in rows} <= set(names) - {"s3"}  # held out
+    for row in rows:
+        said = row["response"].split()
+        met = sum(weight for word, weight in WEIGHTS.items() if word in said) / 6
+        assert row["reward"] == (None if OUTAGE in said else pytest.approx(met))
+    assert len({row["reward"] for row in rows}) > 2
+    for step in (1, 2):
+        of_step = [row for row in rows if row["step"] == step]
+        rewards = torch.tensor([math.nan if row["reward"] is None else row["reward"] for row in of_step])
+        assert [row["advantage"] for row in of_step] == pytest.approx(
+            group_advantages(rewards, GROUP).tolist(), abs=1e-4
+        )
+    assert all("image_url" not in chat.text for chat in judge.chats)
+    cards = [Scorecard.model_validate_json(row["scorecard"]) for row in read_rows(out / "scorecards")]
+    assert [card.response for card in cards] == [row["response"] for row in rows]
+    lost = {row["response"] for row in rows if row["reward"] is None}
+    assert {letter["response"] for letter in read_rows(out / "dead_letters")} == lost
+
+
+def test_without_rubrics_it_names_the_stage_that_makes_them(inputs, serve, tmp_path):
+    server = serve(grade_by_words)
+    for asked in (inputs, inputs | {"rubrics": rubrics_table(tmp_path, [])}):
+        with pytest.raises(UserError, match="no rubrics to train on; run peer_rubrics with a committee"):
+            train(tmp_path / "run", asked, server, reward="rubrics")
+    assert not server.chats

@@ -66,6 +66,7 @@ def view_of(stage: FinishedStage) -> View:
         "caption_committee": writings.captions,
         "caption_student": writings.captions,
         "synthesize_rubrics": writings.rubrics,
+        "peer_rubrics": writings.rubrics,
         "write_checklists": writings.rubrics,
         "write_exams": writings.exams,
         "warm_up": training.warm_up,

@@ -133,9 +133,11 @@ def _rubric_cards(stage: FinishedStage) -> list[Card]:
     ids = drawn(stage.out)
     shown = {row["sample_id"]: row["rubric"] for row in table_rows(stage.out) if row["sample_id"] in ids}
     asked = stage.pictures(ids)
+    # `peer_rubrics` keeps the student's captions below the rubrics.
+    said = stage.inputs.get("student_captions", stage.out / "caption_student")
     student = {
         row["sample_id"]: row["caption"]
-        for row in table_rows(stage.inputs.get("student_captions", stage.out / "none"), ["sample_id", "caption"])
+        for row in table_rows(said, ["sample_id", "caption"])
         if row["sample_id"] in ids
     }
     cards = []

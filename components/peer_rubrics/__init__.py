@@ -1,0 +1,3 @@
+from rubricworks.components.peer_rubrics.component import peer_rubrics
+
+__all__ = ["peer_rubrics"]
