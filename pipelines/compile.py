@@ -14,6 +14,9 @@ from rubricworks.errors import UserError
 from rubricworks.pipelines.left_out import left_out
 from rubricworks.recipe import ClusterConfig
 
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml's where PyYAML has it, which reads a pipeline in a tenth of the time."""
+
 
 def compile_pipeline(
     pipeline_func: BaseComponent, path: Path, cluster: ClusterConfig | None = None, *, without: Collection[str] = ()
@@ -58,7 +61,7 @@ def read_compiled(path: Path) -> tuple[PipelineSpec, PlatformSpec]:
         UserError: it is not a compiled pipeline.
     """
     try:
-        pipeline, platform = [*yaml.safe_load_all(path.read_text(encoding="utf-8")), {}][:2]
+        pipeline, platform = [*yaml.load_all(path.read_text(encoding="utf-8"), _LOADER), {}][:2]
         return json_format.ParseDict(pipeline, PipelineSpec()), json_format.ParseDict(platform, PlatformSpec())
     except (yaml.YAMLError, json_format.ParseError, ValueError) as error:
         raise UserError(f"{path}: not a compiled pipeline ({str(error).splitlines()[0]}); compile it again") from error

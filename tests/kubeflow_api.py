@@ -22,6 +22,8 @@ import yaml
 LONG_AGO = "1970-01-01T00:00:00Z"
 """What the API server says of a time that it does not know."""
 
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
 
 class Refusal(Exception):
     def __init__(self, status: int, code: int, message: str) -> None:
@@ -194,7 +196,7 @@ class FakeKubeflow:
             raise Refusal(409, 6, f"Failed to create a pipeline version: Already exist error: {query['name']}")
         whole = b"Content-Type: " + headers["Content-Type"].encode() + b"\r\n\r\n" + body
         (part,) = email.message_from_bytes(whole, policy=email.policy.HTTP).iter_parts()  # type: ignore[attr-defined]
-        pipeline, platform = [*yaml.safe_load_all(part.get_payload(decode=True)), {}][:2]
+        pipeline, platform = [*yaml.load_all(part.get_payload(decode=True), LOADER), {}][:2]
         key = str(uuid.uuid4())
         self.kept["versions"][key] = {
             "pipeline_id": query["pipelineid"],

@@ -18,9 +18,10 @@ from rubricworks.pipelines.rlr3 import rlr3
 from rubricworks.pipelines.rubicap import rubicap
 
 DAGS = {"rubicap": RUBICAP, "rlr3": RLR3, "balcaprl": BALCAPRL}
+PIPELINES = (rubicap, rlr3, balcaprl)
 
 
-@pytest.fixture(scope="module", params=[rubicap, rlr3, balcaprl], ids=list(DAGS))
+@pytest.fixture(scope="module", params=PIPELINES, ids=list(DAGS))
 def pipeline(request):
     return request.param
 
@@ -37,15 +38,19 @@ def spec(compiled) -> PipelineSpec:
     return json_format.ParseDict(yaml.safe_load(compiled.read_text()), PipelineSpec())
 
 
-def test_compiling_again_in_another_process_gives_the_same_bytes(pipeline, compiled, tmp_path):
-    again, name = tmp_path / "again.yaml", pipeline.name
+def test_compiling_again_in_another_process_gives_the_same_bytes(tmp_path):
     program = (
-        "import sys, pathlib; from rubricworks.pipelines.compile import compile_pipeline;"
-        f"from rubricworks.pipelines.{name} import {name}; compile_pipeline({name}, pathlib.Path(sys.argv[1]))"
+        "import importlib, sys, pathlib; from rubricworks.pipelines.compile import compile_pipeline\n"
+        "for name in sys.argv[2:]:\n"
+        "    pipeline = getattr(importlib.import_module(f'rubricworks.pipelines.{name}'), name)\n"
+        "    compile_pipeline(pipeline, pathlib.Path(sys.argv[1]) / f'{name}.yaml')"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "12345", "TZ": "Asia/Tokyo", "LC_ALL": "C"}
-    subprocess.run([sys.executable, "-c", program, str(again)], check=True, env=environment, cwd=tmp_path)
-    assert again.read_bytes() == compiled.read_bytes()
+    command = [sys.executable, "-c", program, str(tmp_path / "again"), *DAGS]
+    subprocess.run(command, check=True, env=environment, cwd=tmp_path)
+    for pipeline in PIPELINES:
+        compile_pipeline(pipeline, first := tmp_path / "first" / f"{pipeline.name}.yaml")
+        assert (tmp_path / "again" / first.name).read_bytes() == first.read_bytes(), pipeline.name
 
 
 def test_every_stage_waits_for_those_whose_outputs_it_reads_and_for_no_other(pipeline, spec):
