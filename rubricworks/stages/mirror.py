@@ -91,8 +91,15 @@ class Mirror:
         for _ in range(_ROUNDS):
             if not self.push():
                 self.state.push_error()
+                self._put_answers_together()
                 return
         raise UserError(f"{self._run / self._stage} keeps changing, or cannot be read; run again")
+
+    def _put_answers_together(self) -> None:
+        try:
+            self.state.put_answers_together(self._attempt)
+        except (UserError, FileNotFoundError) as error:  # all of them are kept, and that is what counts
+            log.warning("storage: %s. The answers stay in many pieces", error)
 
     def give_up(self) -> None:
         """The last push of a stage that failed, its error first. Raises as `push` does."""

@@ -2,13 +2,16 @@
 
 state/STAGE/ledger.jsonl     the stage's lines of the ledger
 state/STAGE/spending.json    its rows of what was spent
-state/STAGE/answers/…        answers of models, in pieces that never change: a killed attempt's calls are not lost
+state/STAGE/answers/…        answers of models, in pieces that never change: a killed attempt's calls are not lost. They
+                             come every few seconds; an attempt that ends puts many small ones together
 state/STAGE/error.json       why its last attempt failed
 """
 
 import gzip
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +21,15 @@ from rubricworks.llm.cache import CACHE_FILE, AnswerCache
 from rubricworks.llm.spending import SPENDING_FILE, read_spending
 from rubricworks.llm.spending_elsewhere import add_spending
 from rubricworks.llm.stored_answers import opened
-from rubricworks.storage import Bucket
+from rubricworks.storage import Bucket, StoredObject
 
 STATE = "state"
 ERROR_FILE = "error.json"
 LEDGER_FILE = "ledger.jsonl"
 _ROWS_A_PIECE = 4_000
+_SMALL_BYTES = 8 << 20
+_FEW_PIECES = 16
+_AT_ONCE = 8
 
 
 class RunState:
@@ -50,7 +56,7 @@ class RunState:
             whole: the errors of all stages too, for those that speak for the run.
         """
         state = self._bucket.below(STATE)
-        errors, answers = [], []
+        errors, answers = [], False
         for found in sorted(state.objects(), key=lambda found: found.modified):
             stage, _, name = found.key.partition("/")
             if name == LEDGER_FILE:
@@ -58,13 +64,13 @@ class RunState:
             elif name == "spending.json":
                 self._take_spending(state, found.key, found.etag)
             elif name.startswith("answers/") and stage == self._stage:
-                answers.append(found.key)
+                answers = True
             elif name == ERROR_FILE:
                 errors.append(found.key)
         if errors and whole:
             (self._run / ERROR_FILE).write_bytes(state.read(errors[-1]))
         if answers:
-            self._take_answers(map(state.read, answers))
+            self._fetch_answers()
         self._last_answer = self._newest_answer()
 
     def push(self, attempt: str) -> None:
@@ -96,6 +102,18 @@ class RunState:
             for found in state.objects(f"{stage}/spending.json"):
                 self._take_spending(state, found.key, found.etag)
 
+    def put_answers_together(self, attempt: str) -> None:
+        """Make few pieces of many small ones, which every later attempt would have to read one by one."""
+        small = [found for found in self._answers_there() if found.size < _SMALL_BYTES]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            while len(small) > _FEW_PIECES:
+                sizes = accumulate(found.size for found in small)
+                count = max(sum(size <= _SMALL_BYTES for size in sizes), 2)
+                keys, small = [found.key for found in small[:count]], small[count:]
+                # Compressed streams in a row are one.
+                self._write_piece(attempt, b"".join(pool.map(self._own.read, keys)))
+                list(pool.map(self._own.delete, keys))
+
     def _take_spending(self, state: Bucket, key: str, etag: str) -> None:
         if self._seen.get(key) == etag:
             return
@@ -118,9 +136,27 @@ class RunState:
             if not rows:
                 return
             lines = "".join(json.dumps(row[1:]) + "\n" for row in rows)
-            piece = f"answers/{attempt}-{self._pieces:05d}.jsonl.gz"
-            self._own.write(piece, gzip.compress(lines.encode(), 5, mtime=0))
-            self._last_answer, self._pieces = rows[-1][0], self._pieces + 1
+            self._write_piece(attempt, gzip.compress(lines.encode(), 5, mtime=0))
+            self._last_answer = rows[-1][0]
+
+    def _write_piece(self, attempt: str, content: bytes) -> None:
+        self._own.write(f"answers/{attempt}-{self._pieces:05d}.jsonl.gz", content)
+        self._pieces += 1
+
+    def _answers_there(self) -> list[StoredObject]:
+        return sorted(self._own.objects("answers/"), key=lambda found: found.modified)
+
+    def _fetch_answers(self) -> None:
+        try:
+            self._take_answers(self._read_pieces())
+        except FileNotFoundError:  # an attempt that was cut off has just put them together
+            self._take_answers(self._read_pieces())
+
+    def _read_pieces(self) -> Iterator[bytes]:
+        keys = [found.key for found in self._answers_there()]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for start in range(0, len(keys), _AT_ONCE):
+                yield from pool.map(self._own.read, keys[start : start + _AT_ONCE])
 
     def _take_answers(self, pieces: Iterable[bytes]) -> None:
         cache = AnswerCache(self._run / CACHE_FILE)

@@ -1,6 +1,7 @@
 """A store for the tests of S3: one server for all, a bucket and a line of its own for each."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import object_store
 import pytest
@@ -36,3 +37,11 @@ def line(no_waiting: None, store: str, monkeypatch: pytest.MonkeyPatch) -> Itera
 def bucket(store: str, line: Line) -> str:
     """The URI of an empty bucket."""
     return object_store.make_bucket(store)
+
+
+@pytest.fixture
+def run(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URI of a run, worked on in a workspace that the test may lose."""
+    monkeypatch.setenv("RUBRICWORKS_WORKSPACE", str(tmp_path / "workspace"))
+    monkeypatch.setenv("RUBRICWORKS_PUSH_SECONDS", "3600")
+    return f"{bucket}/runs/one"

@@ -29,14 +29,6 @@ def images(tmp_path) -> Path:
     return folder
 
 
-@pytest.fixture
-def run(bucket, tmp_path, monkeypatch) -> str:
-    """The URI of a run, worked on in a workspace that the test may lose."""
-    monkeypatch.setenv("RUBRICWORKS_WORKSPACE", str(tmp_path / "workspace"))
-    monkeypatch.setenv("RUBRICWORKS_PUSH_SECONDS", "3600")
-    return f"{bucket}/runs/one"
-
-
 def config(images: Path | str, **more: object) -> str:
     return json.dumps({"source": str(images), "held_out": 3, "shard_size": 2, **more})
 
