@@ -2,11 +2,11 @@
 
 import getpass
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from rubricworks.cli.stored_runs import runs_folder
 from rubricworks.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Promote a version that did not pass, or passed against an older champion.")
 @click.option("--by", help="Who decides; by default the user of this machine.")
 @click.option("--tracking", "uri", default="", help="MLflow's URI; by default as for `run`.")
-@click.option("--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True)
+@click.option("--runs", default="runs", show_default=True, metavar="FOLDER", help="Folder of all runs, as for `run`.")
 def promote(
-    model: str | None, version: int | None, reject: bool, force: bool, by: str | None, uri: str, runs: Path
+    model: str | None, version: int | None, reject: bool, force: bool, by: str | None, uri: str, runs: str
 ) -> None:
     """Make MODEL's challenger its champion. Without MODEL: the champions, and the challengers that wait.
 
@@ -31,9 +31,15 @@ def promote(
     rubricworks promote captioner
     rubricworks promote captioner --reject
     """
-    from rubricworks.tracking import TrackingConfig, connect, registry
+    from rubricworks.tracking import TrackingConfig, connect, missing_database, registry
 
-    connection = connect(TrackingConfig(uri=uri), runs.absolute())
+    tracking, folder = TrackingConfig(uri=uri), runs_folder(runs)
+    if missing := missing_database(tracking, folder):
+        raise UserError(
+            f"{missing}: no such file, so no model is registered; name the folder of all runs with --runs, or the "
+            "registry with --tracking"
+        )
+    connection = connect(tracking, folder)
     if connection is None:
         raise UserError("the model registry needs MLflow; run: pip install 'rubricworks[tracking]'")
     if model is None:

@@ -1,6 +1,13 @@
 """MLflow runs, the model registry and the gate. Nothing here imports MLflow before it is used."""
 
-from rubricworks.tracking.connection import Connection, TrackingConfig, check_tracking, connect, tracking_uri
+from rubricworks.tracking.connection import (
+    Connection,
+    TrackingConfig,
+    check_tracking,
+    connect,
+    missing_database,
+    tracking_uri,
+)
 from rubricworks.tracking.gate import Gate, GateResult
 from rubricworks.tracking.lineage import Lineage, SampleKey, StagedRecipe
 from rubricworks.tracking.registry import ModelVersion
@@ -20,6 +27,7 @@ __all__ = [
     "check_tracking",
     "close_pipeline",
     "connect",
+    "missing_database",
     "open_pipeline",
     "pipeline_run",
     "stage_connection",

@@ -69,6 +69,12 @@ def tracking_uri(config: TrackingConfig, runs: Path) -> str:
     return config.uri or os.environ.get("MLFLOW_TRACKING_URI", "") or f"sqlite:///{(runs / 'mlflow.db').absolute()}"
 
 
+def missing_database(config: TrackingConfig, runs: Path) -> Path | None:
+    """The SQLite file that `connect` would make, since nothing is there; None where there is something to open."""
+    database = _database(tracking_uri(config, runs))
+    return database if database and not database.is_file() else None
+
+
 def check_tracking(config: TrackingConfig, runs: Path) -> bool:
     """Whether runs can be tracked; quick, and without importing MLflow.
 
@@ -107,8 +113,8 @@ def connect(config: TrackingConfig, runs: Path) -> Connection | None:
 
         for chatty in ("mlflow.store", "alembic"):
             logging.getLogger(chatty).setLevel(logging.WARNING)
-        if uri.startswith("sqlite:///"):
-            _make_database(Path(uri.removeprefix("sqlite:///")))
+        if database := _database(uri):
+            _make_database(database)
         client = MlflowClient(tracking_uri=uri, registry_uri=uri)
         return Connection(client, uri, _experiment(client, config.experiment, _beside(uri)))
 
@@ -142,10 +148,13 @@ def _check_server(uri: str) -> None:
 
 def _beside(uri: str) -> str | None:
     """Where files of a database that is a file go; MLflow itself takes whatever folder one happens to be in."""
-    if not uri.startswith("sqlite:///"):
-        return None
-    database = Path(uri.removeprefix("sqlite:///")).absolute()
-    return (database.parent / "mlartifacts").as_uri()
+    database = _database(uri)
+    return (database.parent / "mlartifacts").as_uri() if database else None
+
+
+def _database(uri: str) -> Path | None:
+    """The file that a SQLite URI names; None for any other."""
+    return Path(uri.removeprefix("sqlite:///")).absolute() if uri.startswith("sqlite:///") else None
 
 
 def _experiment(client: "MlflowClient", name: str, artifacts: str | None) -> str:
