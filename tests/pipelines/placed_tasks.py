@@ -13,6 +13,7 @@ from kfp.pipeline_spec.pipeline_spec_pb2 import ComponentSpec, PipelineSpec, Pla
 
 from rubricworks.pipelines.balcaprl import balcaprl
 from rubricworks.pipelines.compile import compiled
+from rubricworks.pipelines.retrain import retrain
 from rubricworks.pipelines.rlr3 import rlr3
 from rubricworks.pipelines.rubicap import rubicap
 from rubricworks.recipe import ClusterConfig
@@ -76,8 +77,9 @@ ALL_GPUS = {
 
 
 def cluster_of(pipeline: str, **changes: Any) -> ClusterConfig:
-    """A cluster with two pools, one of them for this pipeline's trainings."""
-    stages = {**CLUSTER["stages"], TRAINED_LONGEST[pipeline]: ALL_GPUS}  # type: ignore[dict-item]
+    """A cluster with two pools, one of them for this pipeline's trainings; a retraining may take those of any."""
+    trained = TRAINED_LONGEST.values() if pipeline == "retrain" else [TRAINED_LONGEST[pipeline]]
+    stages = {**CLUSTER["stages"], **dict.fromkeys(trained, ALL_GPUS)}  # type: ignore[dict-item]
     return ClusterConfig.model_validate({**CLUSTER, "stages": stages, **changes})
 
 
@@ -101,6 +103,23 @@ def table_of(spec: PipelineSpec, platform: PlatformSpec) -> dict[str, dict[str, 
             "kubernetes": _plain(json_format.MessageToDict(settings)),
         }
     return table
+
+
+def short_table_of(table: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """Task → what it waits for, and what it may take; for a retraining, whose stages are told whole in other tables."""
+    return {task: _short(one) for task, one in table.items()}
+
+
+def _short(one: dict[str, Any]) -> str:
+    asked = one["resources"]
+    gpus = (
+        f"{asked['accelerator']['resourceCount']} of {asked['accelerator']['resourceType']}, "
+        if "accelerator" in asked
+        else ""
+    )
+    pool = ",".join(one["kubernetes"]["nodeSelector"]["labels"].values())
+    again = f"{one['retries']} retries{', cached' if one['cached'] else ''}"
+    return f"on {pool}: {gpus}{asked['resourceMemoryLimit']}, {again}; after {', '.join(one['after']) or 'none'}"
 
 
 def tasks_of(spec: PipelineSpec) -> dict[str, Any]:
@@ -131,3 +150,5 @@ if __name__ == "__main__":
     for name, pipeline in PIPELINES.items():
         table = table_of(*compiled(pipeline, cluster_of(name)))
         (TABLES / f"{name}.json").write_text(json.dumps(table, indent=1, sort_keys=True) + "\n")
+    table = short_table_of(table_of(*compiled(retrain, cluster_of("retrain"))))
+    (TABLES / "retrain.json").write_text(json.dumps(table, indent=1, sort_keys=True) + "\n")

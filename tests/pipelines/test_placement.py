@@ -18,7 +18,6 @@ from rubricworks.components import images
 from rubricworks.kubernetes.config import FanOutPlan, TrainJobPlan
 from rubricworks.pipelines.compile import compile_pipeline, compiled
 from rubricworks.pipelines.on_cluster import on_cluster
-from rubricworks.pipelines.retrain import retrain
 from rubricworks.pipelines.rubicap import rubicap
 from rubricworks.recipe import ClusterConfig
 
@@ -211,15 +210,6 @@ def test_a_stage_on_several_nodes_follows_from_a_small_pod_and_carries_their_pla
 
     shared = FanOutPlan.model_validate_json(table["caption-committee"]["env"]["RUBRICWORKS_FAN_OUT"])
     assert (shared.fan_out.parts, shared.pod.cpu, shared.pod.node_selector) == (16, "2", {"pool": "cpu"})
-
-
-def test_branches_of_a_retraining_are_placed_too_and_reserve_nothing_before_they_are_taken():
-    spec, platform = compiled(retrain, cluster_of("rubicap"))
-    table = table_of(spec, platform)
-    policies = [one for task, one in table.items() if task.startswith("train-policy")]
-    assert policies
-    assert all(one["resources"]["accelerator"]["resourceCount"] == "8" for one in policies)
-    assert not [task for task in table if task.startswith("check-accelerators")]
 
 
 def test_the_pipeline_itself_stays_as_it_was():
