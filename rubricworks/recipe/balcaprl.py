@@ -48,9 +48,7 @@ class BalcaprlRecipe(Recipe):
         if self.policy.reward == "questions" and "train" not in self.exams.splits:
             raise ValueError("policy.reward is questions: training needs exams too; add train to exams.splits")
         if self.policy.reward == "rubrics" and self.rubrics.committee is None:
-            raise ValueError(
-                "policy.reward is rubrics: training needs them; add rubrics.committee and rubrics.rubric"
-            )
+            raise ValueError("policy.reward is rubrics: training needs them; add rubrics.committee and rubrics.rubric")
         if self.evaluation.exam_taker and "held_out" not in self.exams.splits:
             raise ValueError("evaluation.exam_taker is set: held-out samples need exams; add held_out to exams.splits")
         return self
