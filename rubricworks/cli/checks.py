@@ -13,23 +13,37 @@ from rubricworks.recipe import Recipe, RetrainRecipe, Rlr3Recipe
 from rubricworks.recipe.cluster_run import data_source, different_endpoints
 from rubricworks.stages import needs
 from rubricworks.stages.needs import Check, checked, endpoint_answers, tracking_answers
+from rubricworks.stages.retraining import champion_is_there
 
 MIN_FREE_BYTES = 2 << 30
 """A run with the laptop student takes some 100 MB; models and samples of any real size need this much and more."""
 
 
 def check_recipe(recipe: Recipe, runs: Path) -> Iterator[Check]:
-    """Packages, disk, memory, GPU, images, endpoints, tracking; each as it is answered."""
+    """Everything that a recipe needs; each as it is answered."""
+    yield from check_machine(recipe, runs)
+    yield from check_sources(recipe)
+
+
+def check_machine(recipe: Recipe, runs: Path) -> Iterator[Check]:
+    """Packages, disk, memory, GPU, tracking, a retraining's champion: what is here before a world is drawn."""
     yield checked("packages", lambda: _packages(recipe))
     yield checked("disk", lambda: _disk(runs))
     yield checked("memory", _memory)
-    # A retraining finds both with the champion.
+    # A retraining finds its student with the champion.
     if not isinstance(recipe, RetrainRecipe):
         yield checked("accelerator", lambda: _accelerator(recipe))
+    yield checked("tracking", lambda: tracking_answers(recipe.tracking, runs))
+    if isinstance(recipe, RetrainRecipe):
+        yield checked("champion", lambda: champion_is_there(recipe.new_samples.model_name, recipe.tracking, runs))
+
+
+def check_sources(recipe: Recipe) -> Iterator[Check]:
+    """Images and endpoints, which may be a world's."""
+    if not isinstance(recipe, RetrainRecipe):
         yield checked("images", lambda: _items(recipe))
     for where, endpoint in different_endpoints(recipe):
         yield checked(f"endpoint {where}", partial(endpoint_answers, endpoint))
-    yield checked("tracking", lambda: tracking_answers(recipe.tracking, runs))
 
 
 def _packages(recipe: Recipe) -> str:

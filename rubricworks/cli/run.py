@@ -5,14 +5,14 @@ import importlib
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
-from rubricworks.cli.checks import check_recipe, items_of
+from rubricworks.cli.checks import check_machine, check_recipe, check_sources, items_of
 from rubricworks.cli.on_kubeflow import name_of, run_on_kubeflow
 from rubricworks.cli.plan import plan_text, warn_of_budget
 from rubricworks.cli.stored_runs import keep_outcome, keep_stored_run, open_stored_run, runs_folder
@@ -22,6 +22,7 @@ from rubricworks.llm import write_budget
 from rubricworks.recipe import BalcaprlRecipe, Recipe, RetrainRecipe, Rlr3Recipe
 from rubricworks.recipe.cluster_run import recipe_text
 from rubricworks.recipe_file import load_recipe, recipe_path
+from rubricworks.stages.needs import Check
 from rubricworks.storage import is_remote, write_atomic
 
 
@@ -112,12 +113,11 @@ def _run(recipe: Recipe, folder: Path, place: str, sources: Sequence[Path]) -> N
 
     start, runs = time.monotonic(), folder.parent
     click.echo(f"run {folder.name}", err=True)
+    _see_to(check_machine(recipe, runs))
     with ExitStack() as stack:
         if recipe.world:
             stack.enter_context(running_world(recipe.world, folder / "world", [one / "world" for one in sources]))
-        for check in check_recipe(recipe, runs):
-            if check.problem:
-                raise UserError(f"{check.name}: {check.problem}")
+        _see_to(check_sources(recipe))
         write_atomic(folder / "recipe.yaml", recipe_text(recipe).encode())
         write_budget(folder, recipe.budget)
         (folder / OUTCOME).unlink(missing_ok=True)
@@ -136,6 +136,13 @@ def _run(recipe: Recipe, folder: Path, place: str, sources: Sequence[Path]) -> N
             click.echo(f"stopped; continue with: {resume_command(folder)}", err=True)
             raise SystemExit(130) from None
     _tell(recipe, folder, time.monotonic() - start)
+
+
+def _see_to(checks: Iterable[Check]) -> None:
+    """Refuse the run at the first thing that is missing."""
+    for check in checks:
+        if check.problem:
+            raise UserError(f"{check.name}: {check.problem}")
 
 
 def _tell(recipe: Recipe, folder: Path, seconds: float) -> None:

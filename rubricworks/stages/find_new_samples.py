@@ -14,11 +14,18 @@ from typing import Any
 
 from pydantic import Field
 
-from rubricworks.errors import UserError
 from rubricworks.stages.config import StageConfig, canonical_json
 from rubricworks.stages.job import HANDED_ON, Job
 from rubricworks.stages.new_samples import count_new
-from rubricworks.stages.retraining import FOUND, Found, check_endpoints, open_registry, tell_outcome, with_changes
+from rubricworks.stages.retraining import (
+    FOUND,
+    Found,
+    champion_of,
+    check_endpoints,
+    open_registry,
+    tell_outcome,
+    with_changes,
+)
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import Connection, ModelVersion, registry, stage_run
 from rubricworks.tracking.lineage import read_lineage
@@ -42,13 +49,7 @@ class Config(StageConfig):
 
 def run(config: Config, job: Job) -> None:
     connection, _ = open_registry(job)
-    champion = registry.champion(connection, config.model_name)
-    if champion is None:
-        there = ", ".join(registry.model_names(connection)) or "none"
-        raise UserError(
-            f"no champion of {config.model_name!r} in the registry at {connection.shown_uri}, so there is nothing to "
-            f"retrain (models there: {there}); run its recipe first, with a gate that the model passes"
-        )
+    champion = champion_of(connection, config.model_name)
     lineage = read_lineage(connection, champion)
     recipe = with_changes(lineage.recipe, config.changes)
     samples = [*lineage.samples]

@@ -2,8 +2,9 @@
 
 import importlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -13,10 +14,24 @@ from rubricworks.stages.config import StageConfig, canonical_json, endpoints_in
 from rubricworks.stages.job import Job
 from rubricworks.stages.needs import checked, endpoint_answers
 from rubricworks.storage import write_atomic
-from rubricworks.tracking import Connection, StagedRecipe, stage_connection
+from rubricworks.tracking import (
+    Connection,
+    ModelVersion,
+    StagedRecipe,
+    TrackingConfig,
+    connect,
+    missing_database,
+    registry,
+    stage_connection,
+    tracking_uri,
+)
 
 FOUND = "found.json"
 OUTCOME = "summary.json"
+_NEEDS_MLFLOW = (
+    "retraining starts from the champion in the model registry, which needs MLflow; run: "
+    "pip install 'rubricworks[tracking]'"
+)
 
 _log = logging.getLogger(__name__)
 
@@ -57,11 +72,40 @@ def open_registry(job: Job) -> tuple[Connection, str]:
     """
     opened = stage_connection(job.run, job.stage)
     if opened is None:
-        raise UserError(
-            "retraining starts from the champion in the model registry, which needs MLflow; run: "
-            "pip install 'rubricworks[tracking]'"
-        )
+        raise UserError(_NEEDS_MLFLOW)
     return opened
+
+
+def champion_of(connection: Connection, model_name: str) -> ModelVersion:
+    """The version that is retrained.
+
+    Raises:
+        UserError: there is none.
+    """
+    champion = registry.champion(connection, model_name)
+    if champion is None:
+        raise _no_champion(model_name, connection.shown_uri, registry.model_names(connection))
+    return champion
+
+
+def champion_is_there(model_name: str, tracking: TrackingConfig, runs: Path) -> str:
+    """The same asked before a run is begun, by whoever can reach its registry; a registry is not made for it.
+
+    Raises:
+        UserError: there is none.
+    """
+    if missing_database(tracking, runs):
+        raise _no_champion(model_name, tracking_uri(tracking, runs), [])
+    if (connection := connect(tracking, runs)) is None:
+        raise UserError(_NEEDS_MLFLOW)
+    return f"{model_name} version {champion_of(connection, model_name).version}"
+
+
+def _no_champion(model_name: str, uri: str, there: Sequence[str]) -> UserError:
+    return UserError(
+        f"no champion of {model_name!r} in the registry at {uri}, so there is nothing to retrain (models there: "
+        f"{', '.join(there) or 'none'}); run its recipe first, with a gate that the model passes"
+    )
 
 
 def with_changes(recipe: StagedRecipe, changes: Mapping[str, Any]) -> StagedRecipe:

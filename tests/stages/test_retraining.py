@@ -12,6 +12,7 @@ from test_promote_captions import summary
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.stages.launch import launch
+from rubricworks.stages.retraining import champion_is_there
 from rubricworks.tracking import TrackingConfig, connect, registry
 from rubricworks.tracking.lineage import read_lineage
 
@@ -198,6 +199,15 @@ def test_a_champion_that_changed_meanwhile_is_not_replaced_by_what_was_measured_
     champion = registry.champion(connection(home), "captioner")
     assert champion is not None
     assert champion.version == 2
+
+
+def test_before_a_run_the_champion_is_asked_for_in_the_words_of_the_stage(home):
+    assert champion_is_there("captioner", TrackingConfig(), home / "runs") == "captioner version 1"
+    with pytest.raises(UserError) as told:
+        champion_is_there("other", TrackingConfig(), home / "runs")
+    with pytest.raises(UserError) as said:
+        launch("find_new_samples", json.dumps({"model_name": "other"}), str(home / "runs" / "x"), {})
+    assert str(told.value) == str(said.value)
 
 
 def test_the_champion_is_fetched_whole_and_what_was_changed_in_its_store_is_refused(home, template):

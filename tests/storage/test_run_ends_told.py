@@ -15,7 +15,7 @@ def command(monkeypatch, tmp_path, capsys):
     """Commands in a fresh folder, and what they print; stages, checks and MLflow are left out."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RUBRICWORKS_WORKSPACE", str(tmp_path / "workspace"))
-    monkeypatch.setattr("rubricworks.cli.run.check_recipe", lambda recipe, runs: [])
+    monkeypatch.setattr("rubricworks.cli.run.check_machine", lambda recipe, runs: [])
     monkeypatch.setattr("rubricworks.tracking.pipeline_run", lambda *given: nullcontext())
 
     def skipping(pipeline, arguments, *, run, without):

@@ -1,0 +1,21 @@
+"""A retraining without a champion ends before its world is drawn."""
+
+import pytest
+
+pytest.importorskip("mlflow")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_drawn(monkeypatch):
+    def draw(*given: object) -> None:
+        raise AssertionError("the world is drawn, though there is nothing to retrain")
+
+    monkeypatch.setattr("rubricworks.cli.run.running_world", draw)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+
+def test_without_any_registry_it_is_told_and_none_is_made(tell, tmp_path):
+    told = tell("run", "retrain-laptop", "--run", "nightly")
+    assert told.code == 2
+    assert f"error: champion: no champion of 'scene-captioner' in the registry at sqlite:///{tmp_path}" in told.err
+    assert list((tmp_path / "runs").iterdir()) == []
