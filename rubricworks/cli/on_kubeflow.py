@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rubricworks.errors import UserError
-from rubricworks.recipe import ClusterConfig, Recipe
+from rubricworks.recipe import ClusterConfig, Recipe, RetrainRecipe
 from rubricworks.recipe.kubeflow import KubeflowConfig
 from rubricworks.recipe_file import load_recipe, recipe_path
 
@@ -71,6 +71,7 @@ def pushed(kubeflow: "Kubeflow", recipe: Recipe, where: str, name: str | None = 
     from rubricworks.stages.reuse import OF_THEIR_RUN
 
     warn_of_budget(recipe)
+    warn_of_cpu(recipe)
     pipeline = getattr(importlib.import_module(f"rubricworks.pipelines.{recipe.pipeline}"), recipe.pipeline)
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / f"{recipe.pipeline}.yaml"
@@ -79,6 +80,22 @@ def pushed(kubeflow: "Kubeflow", recipe: Recipe, where: str, name: str | None = 
         version = push(kubeflow, package, revision=revision_of(recipe_path(where)), name=name)
     click.echo(f"version {version.name}: {'uploaded' if version.uploaded else 'there already'}", err=True)
     return version
+
+
+def warn_of_cpu(recipe: Recipe) -> None:
+    """Say so where stages would load their model on a CPU, and the cluster has accelerators."""
+    from rubricworks.pipelines.left_on_cpu import left_on_cpu
+
+    if recipe.cluster is None or not (stages := left_on_cpu(recipe)):
+        return
+    fields = ", ".join(f"cluster.stages.{stage}.accelerators" for stage in stages)
+    pools = ", ".join(name for name, pool in recipe.cluster.pools.items() if pool.accelerator)
+    whose = " (only those of the champion's pipeline will run)" if isinstance(recipe, RetrainRecipe) else ""
+    click.echo(
+        f"warning: stages that load a model ask for no accelerators and would run on a CPU: set {fields}{whose}, and "
+        f"their pool to one that has accelerators: {pools}",
+        err=True,
+    )
 
 
 def arguments_of(recipe: Recipe, cluster: ClusterConfig, run_id: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from rubricworks.cli.on_kubeflow import cluster_of, connected_to, pushed
+from rubricworks.cli.on_kubeflow import cluster_of, connected_to, pushed, warn_of_cpu
 from rubricworks.errors import UserError
 from rubricworks.recipe import RECIPES, ClusterConfig
 from rubricworks.recipe_file import load_recipe, recipe_path
@@ -61,6 +61,7 @@ def _named(name: str, overrides: tuple[str, ...]) -> tuple[str, str, ClusterConf
     """File name, pipeline and cluster; a name that both have is the pipeline's where the recipe has no cluster."""
     recipe = load_recipe(recipe_path(name), overrides)
     if recipe.cluster:
+        warn_of_cpu(recipe)
         return recipe.name, recipe.pipeline, recipe.cluster
     if name in RECIPES:
         return name, name, None

@@ -43,15 +43,20 @@ def data_source(recipe: Any) -> DataSource | None:
     return DataSource(kind="images", source=data.source, allowed_hosts=data.allowed_hosts)
 
 
-def _preflight(recipe: Any) -> PreflightConfig:
+def students_of(recipe: Any) -> dict[str, str]:
+    """The models that the recipe starts from, by the field that names each; a retraining finds its own."""
     sections = {name: getattr(recipe, name, None) for name in ("warm_up", "genrm")}
+    return {f"{name}.student": one.student for name, one in sections.items() if getattr(one, "student", None)}
+
+
+def _preflight(recipe: Any) -> PreflightConfig:
     return PreflightConfig(
         seed=recipe.seed,
         recipe=recipe_text(recipe),
         storage=recipe.cluster.storage if recipe.cluster and recipe.cluster.runs_claim() is None else None,
         data=data_source(recipe),
         endpoints=tuple(NamedEndpoint(where=where, endpoint=one) for where, one in different_endpoints(recipe)),
-        models={f"{name}.student": one.student for name, one in sections.items() if getattr(one, "student", None)},
+        models=students_of(recipe),
         tracking=recipe.tracking,
         budget=recipe.budget,
     )
