@@ -68,7 +68,7 @@ def read_settings(run: Path, pipeline: str | None = None) -> Recipe:
     """
     path = run / "recipe.yaml"
     if not path.is_file():
-        raise UserError(f"{run}: there is no run here (no recipe.yaml); run it, or leave it out")
+        raise UserError(f"{run}: there is no run here (no recipe.yaml); --only-report makes none: run without it")
     recipe = load_recipe(path)
     if pipeline is not None and recipe.pipeline != pipeline:
         raise UserError(f"{path}: a recipe of the pipeline {recipe.pipeline}, not of {pipeline}; give another folder")
