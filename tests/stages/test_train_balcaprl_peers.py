@@ -78,16 +78,21 @@ def test_questions_reward_is_the_share_of_right_answers_from_the_caption_alone(i
         right = (2 * ("red" in said) + ("at" in said) + ("square" in said)) / 4
         assert row["reward"] == (None if OUTAGE in said else pytest.approx(right if words(row["response"]) else 0))
     assert len({row["reward"] for row in rows}) > 2
+    check_advantages(rows)
+    assert all("image_url" not in chat.text for chat in taker.chats)
+    assert count_rows(out / "caption_grades") == 0
+    lost = {row["response"] for row in rows if row["reward"] is None}
+    assert {letter["response"] for letter in read_rows(out / "dead_letters")} == lost
+
+
+def check_advantages(rows: list[dict[str, Any]]) -> None:
+    """Those of one number by which a group is compared, step by step."""
     for step in (1, 2):
         of_step = [row for row in rows if row["step"] == step]
         rewards = torch.tensor([math.nan if row["reward"] is None else row["reward"] for row in of_step])
         assert [row["advantage"] for row in of_step] == pytest.approx(
             group_advantages(rewards, GROUP).tolist(), abs=1e-4
         )
-    assert all("image_url" not in chat.text for chat in taker.chats)
-    assert count_rows(out / "caption_grades") == 0
-    lost = {row["response"] for row in rows if row["reward"] is None}
-    assert {letter["response"] for letter in read_rows(out / "dead_letters")} == lost
 
 
 WEIGHTS = {"red": 3, "at": 2, "square": 1}
@@ -129,12 +134,7 @@ def test_rubrics_reward_is_the_weight_of_the_criteria_that_a_caption_meets(input
         met = sum(weight for word, weight in WEIGHTS.items() if word in said) / 6
         assert row["reward"] == (None if OUTAGE in said else pytest.approx(met))
     assert len({row["reward"] for row in rows}) > 2
-    for step in (1, 2):
-        of_step = [row for row in rows if row["step"] == step]
-        rewards = torch.tensor([math.nan if row["reward"] is None else row["reward"] for row in of_step])
-        assert [row["advantage"] for row in of_step] == pytest.approx(
-            group_advantages(rewards, GROUP).tolist(), abs=1e-4
-        )
+    check_advantages(rows)
     assert all("image_url" not in chat.text for chat in judge.chats)
     cards = [Scorecard.model_validate_json(row["scorecard"]) for row in read_rows(out / "scorecards")]
     assert [card.response for card in cards] == [row["response"] for row in rows]
