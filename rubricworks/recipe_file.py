@@ -5,6 +5,7 @@ A recipe may name arms, each a few fields with other values. All of them are che
 
 import difflib
 from collections.abc import Sequence
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), *, arm: str | None = 
         overrides: `a.b=c` each, the value as YAML; they win over the file and over the arm.
         arm: the name of one of the recipe's arms.
     Raises:
-        UserError: with file and line, for all mistakes at once.
+        UserError: with file and line, or the override that made it, for all mistakes at once.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -61,13 +62,17 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), *, arm: str | None = 
     _check_arms(path, tree, data)
     if arm is not None:
         data = _with_arm(path, data, arm)
+    changed = _unshared(data)
     for override in overrides:
-        _apply(data, override)
-    kind = _kind(path, tree, data.get("pipeline", next(iter(RECIPES))))
+        _apply(changed, override)
+    kind = _kind(path, tree, changed.get("pipeline", next(iter(RECIPES))))
     try:
-        return kind.model_validate(data)
+        return kind.model_validate(changed)
     except ValidationError as error:
-        raise UserError("\n".join(explain(path, tree, kind, item) for item in mistakes(error))) from error
+        # Where the file is right by itself, an override made the mistake.
+        said = overrides if overrides and _is_valid(kind, data) else ()
+        where_is = partial(_where, path, tree, said)
+        raise UserError("\n".join(explain(where_is, kind, item) for item in mistakes(error))) from error
 
 
 def _arms(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -107,11 +112,20 @@ def _check_arms(path: Path, tree: yaml.Node | None, data: dict[str, Any]) -> Non
             for item in mistakes(error):
                 field = ".".join(map(str, item["loc"]))
                 key = next((key for key in changes if f"{field}.".startswith(f"{key}.")), None)
-                where = f"{path}:{line_of(tree, ['arms', name, *([key] if key else [])])}"
-                mistake = explain(path, tree, kind, item).removeprefix(f"{path}:").partition(": ")[2]
-                said.append(f"{where}: arms.{name}: {mistake}")
+                where = f"{path}:{line_of(tree, ['arms', name, *([key] if key else [])])}: arms.{name}"
+                said.append(explain(lambda _, where=where: where, kind, item))
     if said:
         raise UserError("\n".join(said))
+
+
+def _where(path: Path, tree: yaml.Node | None, overrides: Sequence[str], loc: Sequence[Any]) -> str:
+    """The override that a field, or a part of it, comes from, the last one first; else its line in the file."""
+    field = "".join(f"{part}." for part in loc)
+    for override in reversed(overrides):
+        key = f"{override.partition('=')[0].strip()}."
+        if field.startswith(key) or key.startswith(field):
+            return f"--set {override}"
+    return f"{path}:{line_of(tree, loc)}"
 
 
 def _is_valid(kind: type[Recipe], data: dict[str, Any]) -> bool:

@@ -1,9 +1,8 @@
-"""What is wrong with a recipe's file, as lines that name file, line and field."""
+"""What is wrong with a recipe, as lines that name its file and line, or the override, and the field."""
 
 import difflib
 import json
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -20,11 +19,11 @@ def mistakes(error: ValidationError) -> list[Any]:
     return [item for item in items if item["type"] != "too_short" or item["loc"] not in within]
 
 
-def explain(path: Path, tree: yaml.Node | None, kind: type[Recipe], item: Any) -> str:
-    """One of the findings, by the file's nodes."""
+def explain(where_is: Callable[[Sequence[Any]], str], kind: type[Recipe], item: Any) -> str:
+    """One of the findings; `where_is` names the place of a field."""
     loc = [part for part in item["loc"] if not _is_branch(part)]
     field = ".".join(map(str, loc)) or "recipe"
-    where = f"{path}:{line_of(tree, loc)}"
+    where = where_is(loc)
     if item["type"] == "extra_forbidden":
         known = _fields_at(kind, loc[:-1])
         close = difflib.get_close_matches(str(loc[-1]), known, 1)
@@ -35,7 +34,7 @@ def explain(path: Path, tree: yaml.Node | None, kind: type[Recipe], item: Any) -
     message = item["msg"].removeprefix("Value error, ")
     first, *inner = message.split(" ", 1)[0].rstrip(":").split(".")
     if first in _fields_at(kind, loc):  # a check of the section that is about this one field
-        return f"{path}:{line_of(tree, [*loc, first, *inner])}: {'.'.join(map(str, [*loc, message]))}"
+        return f"{where_is([*loc, first, *inner])}: {'.'.join(map(str, [*loc, message]))}"
     given = item["input"]
     shown = f" (given: {json.dumps(given)})" if isinstance(given, str | int | float | bool) else ""
     return f"{where}: {field}: {message}{shown}"

@@ -142,3 +142,17 @@ def test_a_recipe_as_it_is_saved_with_a_run_says_the_same(tmp_path):
     saved.write_text(yaml.safe_dump(recipe.model_dump(mode="json", exclude_defaults=True)))
     assert load_recipe(saved) == recipe
     assert load_recipe(saved).stage_json() == recipe.stage_json()
+
+
+def test_a_mistake_of_an_override_is_told_of_the_override(tmp_path):
+    said = mistakes(tmp_path, RECIPE, "policy.steps=none", "data.heldout=3", "warm_up.sft.learning_rate=-1")
+    assert sorted(line.split(": ")[:2] for line in said) == [
+        ["--set data.heldout=3", "data.heldout"],
+        ["--set policy.steps=none", "policy.steps"],
+        ["--set warm_up.sft.learning_rate=-1", "warm_up.sft.learning_rate"],
+    ]
+
+
+def test_a_mistake_of_the_file_stays_the_files(tmp_path):
+    said = mistakes(tmp_path, RECIPE.replace("held_out", "heldout"), "seed=2")
+    assert said == ["4: data.heldout: no such field; did you mean held_out?"]
