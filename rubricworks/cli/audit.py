@@ -15,7 +15,6 @@ from rubricworks.evaluation.audit.values import SETTINGS
 from rubricworks.llm import Endpoint
 from rubricworks.reports.audit_cases import worst_cases
 from rubricworks.reports.audit_page import audit_page
-from rubricworks.reports.run_folder import read_recipe
 from rubricworks.stages import audit as stage
 from rubricworks.stages.config import canonical_json
 from rubricworks.stages.launch import launch
@@ -99,19 +98,13 @@ def audit(
     config = stage.Config(judge=model(judge), settings=chosen, seed=seed, **made)
     with only_run_in(out.absolute()):
         folder = Path(launch("audit", canonical_json(config), str(out), inputs))
-    figures = AuditFigures.model_validate_json((folder / "audit.json").read_bytes())
+    figures = AuditFigures.model_validate_json((folder / stage.FIGURES).read_bytes())
     images = stage.read_images(Path(inputs["samples"])) if "samples" in inputs else {}
     cases = worst_cases(map(judged, read_rows(folder)), images)
-    runs = [place.absolute().parent for place in (table, *map(Path, inputs.values()))]
-    page = audit_page(
-        figures,
-        cases,
-        title=f"On the responses of {table}",
-        simulated=any(read_recipe(run).get("world") for run in runs),
-    )
+    page = audit_page(figures, cases, title=f"On the responses of {table}")
     write_atomic(out / "audit.html", page.encode())
     click.echo(audit_text(figures))
-    click.echo(f"\n{out / 'audit.html'}: the page; {folder / 'audit.json'}: all numbers")
+    click.echo(f"\n{out / 'audit.html'}: the page; {folder / stage.FIGURES}: all numbers")
 
 
 def audited_table(source: Path | None, earlier: Path | None) -> Path:

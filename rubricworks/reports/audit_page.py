@@ -32,15 +32,12 @@ class TableRow(NamedTuple):
     cells: list[TableCell]
 
 
-def audit_page(
-    figures: AuditFigures, cases: Sequence[BadCase] = (), *, title: str = "", simulated: bool = False
-) -> str:
+def audit_page(figures: AuditFigures, cases: Sequence[BadCase] = (), *, title: str = "") -> str:
     """The whole page.
 
     Args:
         cases: from `audit_cases.worst_cases`.
         title: what the responses are; the judge's name stands in the heading anyway.
-        simulated: the questions, and whoever wrote the responses, are of the scene world.
     """
     return render(
         "audit.html",
@@ -51,7 +48,7 @@ def audit_page(
         sentences=audit_sentences(figures),
         cases=cases,
         title=title,
-        simulated=simulated,
+        simulated=figures.simulated,
         mode_names=MODE_NAMES,
         styles=("report.css", "audit.css"),
     )

@@ -61,6 +61,8 @@ def read_book(folder: Path) -> SceneBook:
     """The book of a folder that `export_scenes` wrote."""
     path = folder / SCENES_FILE
     if not path.is_file():
+        if (folder / "world" / SCENES_FILE).is_file():
+            raise UserError(f"{folder} is a run's folder; its scenes are in {folder / 'world'}")
         raise UserError(f"{folder}: no {SCENES_FILE}; make scenes with `rubricworks world export {folder}`")
     scenes: dict[str, Scene] = {}
     with path.open(encoding="utf-8") as lines:

@@ -20,6 +20,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "r1"
     write_labelled(folder, COUNT)
     (folder / "samples").rename(folder / "prepare_questions")
+    (folder / "recipe.yaml").write_text(f"world: {{scenes: {COUNT}}}\n")
     return folder
 
 
@@ -57,12 +58,17 @@ def test_audit_prints_the_table_and_writes_page_and_numbers_and_can_be_judged_ag
     page = (tmp_path / "out" / "audit.html").read_text()
     assert "<script" not in page
     assert "weak-scorer" in page
+    assert "Simulated." in page
 
     again = tell("audit", run, "--from", "out", *judge(world, "scorer"), "--setting", "image", "--out", "again")
     assert again.code == 0, again
     assert "scorer" in again.out
     assert "Default" not in again.out
     assert json.loads((tmp_path / "again" / "audit" / "audit.json").read_text())["judge"] == "scorer"
+
+    apart = tell("audit", "--from", "again", *judge(world, "scorer"), "--setting", "text", "--out", "apart")
+    assert apart.code == 0, apart
+    assert "Simulated." in (tmp_path / "apart" / "audit.html").read_text()
 
     itself = tell("audit", run, "--from", "out", *judge(world, "scorer"), "--setting", "image", "--out", "out")
     assert itself.code == 2

@@ -186,6 +186,10 @@ def test_export_writes_an_image_folder_with_noisy_captions_and_the_truth_beside_
 def test_bad_folders_and_taken_ports_are_user_errors(folder: Path, tmp_path: Path, url: str):
     with pytest.raises(UserError, match=r"no scenes\.jsonl"):
         serve(tmp_path)
+    (tmp_path / "run" / "world").mkdir(parents=True)
+    (tmp_path / "run" / "world" / "scenes.jsonl").touch()
+    with pytest.raises(UserError, match="its scenes are in .*world"):
+        serve(tmp_path / "run")
     (tmp_path / "scenes.jsonl").write_text('{"scene": 1}\n')
     with pytest.raises(UserError, match="line 1 is not a scene"):
         serve(tmp_path)
