@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +209,7 @@ def _source(runs: Path, run: str, folder: Path) -> Path:
 @contextmanager
 def only_run_in(folder: Path) -> Iterator[None]:
     """Hold the run's folder; the kernel lets go when the process ends, however it ends. Nothing made, nothing left."""
+    new_parent = not folder.parent.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "lock").open("w")
@@ -225,3 +226,6 @@ def only_run_in(folder: Path) -> Iterator[None]:
             if os.listdir(folder) == ["lock"]:
                 (folder / "lock").unlink()
                 folder.rmdir()
+                if new_parent:
+                    with suppress(OSError):  # another run has begun there meanwhile
+                        folder.parent.rmdir()

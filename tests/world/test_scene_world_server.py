@@ -188,7 +188,7 @@ def test_bad_folders_and_taken_ports_are_user_errors(folder: Path, tmp_path: Pat
         serve(tmp_path)
     (tmp_path / "run" / "world").mkdir(parents=True)
     (tmp_path / "run" / "world" / "scenes.jsonl").touch()
-    with pytest.raises(UserError, match="its scenes are in .*world"):
+    with pytest.raises(UserError, match=r"its scenes are in .*world"):
         serve(tmp_path / "run")
     (tmp_path / "scenes.jsonl").write_text('{"scene": 1}\n')
     with pytest.raises(UserError, match="line 1 is not a scene"):
