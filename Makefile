@@ -76,7 +76,7 @@ bench-verifiers: $(VENV)/installed  ## Verifiers beside math-verify
 coverage: $(VENV)/installed  ## The table of coverage, guards and refresh in docs/world.md (an hour and a half)
 	$(RUN) benchmarks.coverage
 
-claims: $(VENV)/installed  ## Which of each paper's claims hold in the scene world, over five seeds (two hours)
+claims: $(VENV)/installed  ## Which of each paper's claims hold in the scene world, over five seeds (an hour and a half)
 	$(RUN) rubricworks.cli claims rlr3
 	$(RUN) rubricworks.cli claims balcaprl
 

@@ -25,7 +25,7 @@ ARMS = (
     "sft",
 )
 SETTINGS = ("world.scenes=2800", "data.held_out=192", "warm_up.sft.steps=400", "policy.steps=45")
-"""Smaller than the recipe: five seeds with fourteen arms each take a bit more than an hour on two cores."""
+"""Smaller than the recipe: five seeds with fourteen arms each take 40 minutes on two cores that do nothing else."""
 NOTES = (
     "Arena is the share of comparisons with the base model that the policy wins, which takes the place of CapArena's "
     "Elo score; of the base model it is one half. Each seed's arms start from the same base model and are read on the "
