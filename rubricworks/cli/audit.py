@@ -1,5 +1,6 @@
 """`rubricworks audit`: what a judge credits to responses that do not deserve it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from rubricworks.evaluation.audit.values import SETTINGS
 from rubricworks.llm import Endpoint
 from rubricworks.reports.audit_cases import worst_cases
 from rubricworks.reports.audit_page import audit_page
+from rubricworks.reports.run_folder import read_recipe
 from rubricworks.stages import audit as stage
 from rubricworks.stages.config import canonical_json
 from rubricworks.stages.launch import launch
@@ -22,6 +24,8 @@ from rubricworks.storage import write_atomic
 
 _SAMPLES = ("prepare_questions", "open_questions", "prepare")
 """Stages whose samples hold the images, in a run's folder."""
+SOURCE = "source.json"
+"""In an audit's folder: which responses were judged, and whether the scene world wrote them."""
 _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 _COUNT = click.IntRange(min=1)
 
@@ -98,13 +102,15 @@ def audit(
     config = stage.Config(judge=model(judge), settings=chosen, seed=seed, **made)
     with only_run_in(out.absolute()):
         folder = Path(launch("audit", canonical_json(config), str(out), inputs))
-    figures = AuditFigures.model_validate_json((folder / stage.FIGURES).read_bytes())
+    figures = AuditFigures.model_validate_json((folder / "audit.json").read_bytes())
     images = stage.read_images(Path(inputs["samples"])) if "samples" in inputs else {}
     cases = worst_cases(map(judged, read_rows(folder)), images)
-    page = audit_page(figures, cases, title=f"On the responses of {table}")
+    simulated = any(_is_simulated(Path(place).absolute().parent) for place in inputs.values())
+    write_atomic(out / SOURCE, json.dumps({"responses": str(table), "simulated": simulated}).encode())
+    page = audit_page(figures, cases, title=f"On the responses of {table}", simulated=simulated)
     write_atomic(out / "audit.html", page.encode())
     click.echo(audit_text(figures))
-    click.echo(f"\n{out / 'audit.html'}: the page; {folder / stage.FIGURES}: all numbers")
+    click.echo(f"\n{out / 'audit.html'}: the page; {folder / 'audit.json'}: all numbers")
 
 
 def audited_table(source: Path | None, earlier: Path | None) -> Path:
@@ -131,3 +137,10 @@ def samples_of(folder: Path) -> Path | None:
     """The samples of a run's folder, or of the folder that a table of it stands in."""
     places = [parent / name for parent in (folder, folder.absolute().parent) for name in _SAMPLES]
     return next((place for place in places if (place / "done.json").is_file()), None)
+
+
+def _is_simulated(folder: Path) -> bool:
+    """Of a run by its recipe, of an audit by what it judged."""
+    if (folder / SOURCE).is_file():
+        return bool(json.loads((folder / SOURCE).read_bytes())["simulated"])
+    return bool(read_recipe(folder).get("world"))

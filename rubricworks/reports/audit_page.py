@@ -32,12 +32,15 @@ class TableRow(NamedTuple):
     cells: list[TableCell]
 
 
-def audit_page(figures: AuditFigures, cases: Sequence[BadCase] = (), *, title: str = "") -> str:
+def audit_page(
+    figures: AuditFigures, cases: Sequence[BadCase] = (), *, title: str = "", simulated: bool = False
+) -> str:
     """The whole page.
 
     Args:
         cases: from `audit_cases.worst_cases`.
         title: what the responses are; the judge's name stands in the heading anyway.
+        simulated: the questions, and whoever wrote the responses, are of the scene world.
     """
     return render(
         "audit.html",
@@ -48,7 +51,7 @@ def audit_page(figures: AuditFigures, cases: Sequence[BadCase] = (), *, title: s
         sentences=audit_sentences(figures),
         cases=cases,
         title=title,
-        simulated=figures.simulated,
+        simulated=simulated,
         mode_names=MODE_NAMES,
         styles=("report.css", "audit.css"),
     )

@@ -19,7 +19,6 @@ from rubricworks.evaluation.audit.red_team import PAPER_PATTERNS, Searched, sear
 from rubricworks.evaluation.audit.values import MODE_NAMES, SETTINGS, Case, Setting
 from rubricworks.grading import FailedCall, Grader
 from rubricworks.llm import ChatClient, ChatError, Endpoint
-from rubricworks.reports.run_folder import read_recipe
 from rubricworks.rubrics import Rubric
 from rubricworks.stages.asking import Row, grading_dead_letters
 from rubricworks.stages.audit_set import (
@@ -34,8 +33,6 @@ from rubricworks.stages.config import StageConfig
 from rubricworks.stages.job import Job
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import stage_run
-
-FIGURES = "audit.json"
 
 
 class Config(StageConfig):
@@ -101,7 +98,7 @@ def run(config: Config, job: Job) -> None:
 
     collected = asyncio.run(audit())
     figures = _figures(config, job, collected, searched)
-    write_atomic(job.out / FIGURES, figures.model_dump_json(indent=2).encode() + b"\n")
+    write_atomic(job.out / "audit.json", figures.model_dump_json(indent=2).encode() + b"\n")
     job.figures.update({"responses": len(collected.responses), "dead_letters": count_rows(job.out / "dead_letters")})
     if figures.short:
         job.figures["short"] = {mode: one.model_dump() for mode, one in figures.short.items()}
@@ -202,13 +199,4 @@ def _figures(config: Config, job: Job, collected: AuditSet, searched: Searched) 
         attacks=dict(Counter(row["attack"] for row in collected.responses if row["attack"])),
         patterns=tuple(patterns),
         turned_away=collected.turned_away,
-        simulated=any(map(_of_a_world, job.inputs.values())),
     )
-
-
-def _of_a_world(table: Path) -> bool:
-    """Whether a run with a scene world made it, or it is an earlier audit of one that did."""
-    earlier = table / FIGURES
-    if earlier.is_file() and AuditFigures.model_validate_json(earlier.read_bytes()).simulated:
-        return True
-    return bool(read_recipe(table.parent).get("world"))

@@ -162,5 +162,5 @@ def test_attacks_are_listed_with_their_counts():
 
 def test_what_the_scene_world_answered_is_called_simulated():
     found = figures([judged("s", (1, 0))])
-    assert "Simulated." in text_of(audit_page(found.model_copy(update={"simulated": True})))
+    assert "Simulated." in text_of(audit_page(found, simulated=True))
     assert "Simulated." not in text_of(audit_page(found))

@@ -73,8 +73,6 @@ class AuditFigures(BaseModel):
     """What the red-team search tried, the best first, with counts; empty without a search."""
     turned_away: dict[str, dict[str, int]] = {}
     """Mode → why a generated response was not used → how often."""
-    simulated: bool = False
-    """The questions, and whoever wrote the responses, are of the scene world."""
 
     @property
     def short(self) -> dict[str, Collected]:
