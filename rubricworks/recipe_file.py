@@ -4,6 +4,7 @@ A recipe may name arms, each a few fields with other values. All of them are che
 """
 
 import difflib
+import re
 from collections.abc import Sequence
 from functools import partial
 from importlib import resources
@@ -16,6 +17,18 @@ from pydantic import ValidationError
 from rubricworks.errors import UserError
 from rubricworks.recipe import RECIPES, Recipe
 from rubricworks.recipe_mistakes import explain, line_of, mistakes
+
+
+class _Loader(yaml.SafeLoader):
+    """With the booleans of YAML 1.2, so that `off` is a word, as in `policy.pointability: off`."""
+
+
+_BOOL = "tag:yaml.org,2002:bool"
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _BOOL]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(_BOOL, re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
 
 
 def recipe_path(name: str) -> Path:
@@ -49,8 +62,8 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), *, arm: str | None = 
     """
     try:
         text = path.read_text(encoding="utf-8")
-        tree = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = _unshared(yaml.safe_load(text))
+        tree = yaml.compose(text, Loader=_Loader)
+        data = _unshared(yaml.load(text, Loader=_Loader))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read ({error})") from error
     except yaml.YAMLError as error:
@@ -156,7 +169,7 @@ def _apply(data: dict[str, Any], override: str) -> None:
     if not equals or not key.strip():
         raise UserError(f"--set {override}: write it as section.field=value")
     try:
-        value = yaml.safe_load(text)
+        value = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
         raise UserError(f"--set {override}: {text!r} is not a YAML value") from error
     _set(data, key.strip(), value, f"--set {override}")

@@ -47,7 +47,7 @@ class CaptionLengths:
         """The captions by `completion_ids`, where the columns have them, else by their text.
 
         Raises:
-            UserError: there is no column of references, or a reference has no tokens.
+            UserError: there is no column of references, or a reference is no text or has no tokens.
         """
         if self.reference_column not in columns:
             raise UserError(
@@ -60,9 +60,13 @@ class CaptionLengths:
             if ids is not None
             else [self._count(completion_text(completion)) for completion in completions]
         )
-        references = [self._count(text) for text in columns[self.reference_column]]
+        texts, names = columns[self.reference_column], row_names(len(completions), columns)
+        for text, name in zip(texts, names, strict=True):
+            if not isinstance(text, str):
+                raise UserError(f"sample {name}: its reference is {text!r:.80}; give one caption as text")
+        references = [self._count(text) for text in texts]
         if 0 in references:
-            name = row_names(len(completions), columns)[references.index(0)]
+            name = names[references.index(0)]
             raise UserError(f"sample {name}: its reference is empty, and no length compares with 0; leave it out")
         return [Lengths(*pair) for pair in zip(captions, references, strict=True)]
 
@@ -95,7 +99,11 @@ class CaptionRewards:
         Args:
             count_tokens, end_tokens: see `CaptionLengths`.
             gate: how long a caption may be, by its reference's length, to earn its linguistic reward; None: any length.
+        Raises:
+            ValueError: the gate is no range.
         """
+        if gate is not None:
+            length_gate(1, 1, *gate)
         self.grader, self.gate = grader, gate
         self.lengths = CaptionLengths(count_tokens, end_tokens=end_tokens, reference_column=reference_column)
         self.functions: tuple[RewardFunction, ...] = (self.precision_reward, self.recall_reward, self.linguistic_reward)
@@ -188,12 +196,14 @@ def _pixels(columns: Mapping[str, Any]) -> list[int]:
 
 
 def _images(names: Sequence[str], columns: Mapping[str, Any]) -> list[bytes]:
-    """What the judge is shown; a group shares one image, encoded once."""
-    encoded: dict[str, bytes] = {}
+    """What the judge is shown; a group shares one image, encoded once. A name that stands for two has both shown."""
+    shown: list[bytes] = []
+    last: dict[str, tuple[Any, bytes]] = {}
     for name, pixels in zip(names, _image_column(columns), strict=True):
-        if name not in encoded:
-            encoded[name] = image_bytes(pixels, name)
-    return [encoded[name] for name in names]
+        if name not in last or (last[name][0] is not pixels and last[name][0] != pixels):
+            last[name] = pixels, image_bytes(pixels, name)
+        shown.append(last[name][1])
+    return shown
 
 
 def _image_column(columns: Mapping[str, Any]) -> Sequence[Any]:

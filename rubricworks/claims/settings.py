@@ -19,10 +19,13 @@ def check_settings(runs: Sequence[PlannedRun]) -> None:
     Args:
         runs: of one recipe with the same overrides.
     Raises:
-        UserError: an override names no field, gives it what it cannot be, or changes what an arm is about; there is no
-            such arm; a folder was run with other settings: says in which run, and which fields.
+        UserError: an override names no field, gives it what it cannot be, is a seed, or changes what an arm is about;
+            there is no such arm; a folder was run with other settings: says in which run, and which fields.
     """
     arms = load_recipe(recipe_path(runs[0].recipe)).arms
+    for override in runs[0].overrides:
+        if override.partition("=")[0].strip().rpartition(".")[2] == "seed":
+            raise UserError(f"--set {override}: what is random follows the seed of each run; choose seeds and not this")
     for run in runs:
         for override in run.overrides if run.arm in arms else ():
             _check_apart(override, str(run.arm), arms[str(run.arm)])
@@ -115,15 +118,16 @@ def _check_same(one: PlannedRun, other: PlannedRun, changed: list[str]) -> None:
 
 def _settings(recipe: Recipe) -> dict[str, Any]:
     # A run keeps the name of its arm and not the others.
-    seedless = _without_seeds(recipe.model_dump(mode="json", exclude={"arms"}))
+    seedless = _without_seed(recipe.model_dump(mode="json", exclude={"arms"}), recipe.seed)
     assert isinstance(seedless, dict)
     return seedless
 
 
-def _without_seeds(value: Any) -> Any:
+def _without_seed(value: Any, seed: int) -> Any:
+    """Without the run's seed, wherever it stands; a seed that a section has of its own is a setting like others."""
     if isinstance(value, dict):
-        return {name: _without_seeds(inner) for name, inner in value.items() if name != "seed"}
-    return [_without_seeds(inner) for inner in value] if isinstance(value, list) else value
+        return {name: _without_seed(inner, seed) for name, inner in value.items() if (name, inner) != ("seed", seed)}
+    return [_without_seed(inner, seed) for inner in value] if isinstance(value, list) else value
 
 
 def _some(changed: list[str]) -> str:

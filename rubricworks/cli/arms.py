@@ -54,8 +54,6 @@ def arms(
     parsed = load_recipe(recipe_path(recipe))
     if parsed.pipeline != "balcaprl":
         raise UserError(f"{recipe}: a recipe of the pipeline {parsed.pipeline}; arms are compared of balcaprl only")
-    if any(override.partition("=")[0].strip() == "seed" for override in overrides):
-        raise UserError("the seed of all runs is set with --seed, not with --set")
     wanted = list(dict.fromkeys([*(rows_of(table, parsed.arms) if table else ()), *arms]))
     chosen = [arm for arm in wanted if arm != OWN]
     if not chosen:

@@ -10,6 +10,8 @@ from rubricworks.claims.planned import PlannedRun
 from rubricworks.errors import UserError
 from rubricworks.storage import write_atomic
 
+_MOST_SEEDS = 1_000
+
 
 class Seeds(click.ParamType):
     """`1-5`, `1,3,4` or a single number."""
@@ -27,6 +29,8 @@ class Seeds(click.ParamType):
             numbers = range(int(first), int(last or first) + 1)
             if not numbers:
                 self.fail(f"{part!r} ends before it begins", param, context)
+            if len(numbers) > _MOST_SEEDS:
+                self.fail(f"{part!r} are {len(numbers):,} seeds; give {_MOST_SEEDS} at most", param, context)
             found += numbers
         return tuple(found)
 

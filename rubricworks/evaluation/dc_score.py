@@ -29,7 +29,7 @@ from rubricworks.evaluation.caption_prompts import (
 )
 from rubricworks.evaluation.together import all_of
 from rubricworks.grading.assertion_texts import has_words
-from rubricworks.llm import ChatClient, ChatError
+from rubricworks.llm import ChatClient, ChatError, image_part
 from rubricworks.rubrics import ErrorClass
 
 _EPS = 1e-8
@@ -135,9 +135,11 @@ class FactJudge:
 
         Raises:
             ChatError: a call failed, or no fact was found in the caption or in the reference.
+            ValueError: the image is neither PNG nor JPEG.
         """
         if not has_words(caption):
             return JudgedFacts((), (), NO_WORDS)
+        image_part(image)
         facts, told = await all_of(self._facts(caption, "caption"), self._facts(reference, "reference"))
         texts = [fact.fact for fact in facts]
         matches, checks = await all_of(

@@ -16,7 +16,7 @@ from rubricworks.errors import UserError
 class Endpoint(BaseModel):
     """One model behind an OpenAI-compatible server."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     url: str = Field(min_length=1)
     """Base URL, as for the OpenAI SDK: `http://host:8000/v1`; without a path, `/v1` is meant. May hold `${NAME}`."""

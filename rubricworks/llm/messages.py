@@ -29,8 +29,10 @@ def image_part(image: bytes) -> dict[str, object]:
     """An image, PNG or JPEG, as the data URL that OpenAI-compatible servers take.
 
     Raises:
-        ValueError: the bytes are neither PNG nor JPEG.
+        ValueError: the bytes are neither PNG nor JPEG, or it is not bytes.
     """
+    if not isinstance(image, bytes):
+        raise ValueError(f"the image is {type(image).__name__}; give the bytes of a PNG or JPEG file")
     return {"type": "image_url", "image_url": {"url": _data_url(image)}}
 
 

@@ -40,7 +40,7 @@ TABLES = (
 class Budget(BaseModel):
     """Caps on what a run may spend, over all its stages and attempts."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     tokens: int | None = Field(default=None, ge=1)
     dollars: float | None = Field(default=None, gt=0)

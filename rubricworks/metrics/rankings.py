@@ -53,8 +53,8 @@ def ranking_agreement(
         The correlation; without bounds where more than 1 - level of the resamples leave it undefined. None where it is
         itself undefined: all models' means are equal, or all their standings.
     Raises:
-        ValueError: fewer than two models, other models in one than in the other, numbers of samples that differ, or a
-            model without a score.
+        ValueError: fewer than two models, other models in one than in the other, numbers of samples that differ, a
+            model without a score, or a number that is not finite.
     """
     if len(scores) < 2 or scores.keys() != ranking.keys():
         raise ValueError(f"scores of {sorted(scores)}, a ranking of {sorted(ranking)}; give two or more models in both")
@@ -66,7 +66,10 @@ def ranking_agreement(
     there = ~np.isnan(values_MS)
     if not there.any(axis=1).all():
         raise ValueError(f"no score of {next(m for m, row in zip(ranking, there, strict=True) if not row.any())!r}")
-    standing = _ranks(np.array([list(ranking.values())], np.float64))
+    standings = np.array([[np.nan if one is None else one for one in ranking.values()]], np.float64)
+    if not np.isfinite(standings).all() or np.isinf(values_MS).any():
+        raise ValueError("a standing or a score is not finite; leave a model without a standing out of both")
+    standing = _ranks(standings)
     value = _number(_correlations(_ranks(_means(values_MS, np.ones((1, values_MS.shape[1])))), standing))
     if value is None:
         return None

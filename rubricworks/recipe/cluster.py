@@ -54,7 +54,7 @@ _PVC = "pvc://"
 class ImagesConfig(BaseModel):
     """The images that `make images` builds, as the cluster's nodes pull them; by default, those of this version."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     cpu: str | None = Field(default=None, min_length=1)
     """Stages that read tables and call endpoints."""
@@ -70,7 +70,7 @@ class ImagesConfig(BaseModel):
 class WorkspaceConfig(BaseModel):
     """Where a stage keeps its files while it works: its inputs, checkpoints and what it has not delivered yet."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     size: Memory = "50Gi"
     storage_class: str | None = Field(default=None, min_length=1)
@@ -80,7 +80,7 @@ class WorkspaceConfig(BaseModel):
 class ClusterConfig(BaseModel):
     """Storage, images, pools, and the placement of each stage."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     storage: Annotated[
         str,

@@ -20,7 +20,7 @@ from rubricworks.tracking import StagedRecipe, TrackingConfig
 class WorldConfig(BaseModel):
     """The scene world as data and endpoints: simulated images and models, no network."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     scenes: int = Field(default=1024, ge=2)
     questions: int = Field(default=0, ge=0, le=8)
@@ -36,7 +36,7 @@ class WorldConfig(BaseModel):
 class Price(BaseModel):
     """Dollars per million tokens."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     price_in: float = Field(ge=0)
     price_out: float = Field(ge=0)
@@ -45,7 +45,7 @@ class Price(BaseModel):
 class Recipe(BaseModel):
     """What `rubricworks run` runs. Each pipeline adds the sections of its stages."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     seeded: ClassVar[tuple[str, ...]] = ()
     """Sections that take the recipe's seed if they set none."""
 

@@ -8,7 +8,7 @@ from rubricworks.recipe.placement import Name, Variable
 class KubeflowConfig(BaseModel):
     """Kubeflow Pipelines' address and how to be let in."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     url: str = "${RUBRICWORKS_KUBEFLOW}"
     """Of the Pipelines API."""

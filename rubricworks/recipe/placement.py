@@ -64,7 +64,7 @@ FromKeys = dict[Name, dict[str, Variable]]
 class Toleration(BaseModel):
     """Of a taint that keeps other pods off a pool's nodes."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     key: str | None = None
     """None with `Exists`: every taint."""
@@ -89,7 +89,7 @@ class Toleration(BaseModel):
 class NodeTerm(BaseModel):
     """What a node's label must say, or had better say."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     key: Label
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"] = "In"
@@ -109,7 +109,7 @@ class NodeTerm(BaseModel):
 class PoolConfig(BaseModel):
     """Nodes of one kind, and how a pod gets onto them."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     accelerator: Label | None = None
     """The resource that a device plugin offers there, such as `nvidia.com/gpu` or `amd.com/gpu`. None: none."""
@@ -132,7 +132,7 @@ class PoolConfig(BaseModel):
 class StagePlacement(BaseModel):
     """What one stage asks for. What it leaves out is taken from `default`, and then as said below."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     pool: str | None = None
     """None: any node that takes the pod."""

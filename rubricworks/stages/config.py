@@ -14,7 +14,7 @@ from rubricworks.llm import Endpoint
 class StageConfig(BaseModel):
     """Unknown fields are errors, so that a typo in a recipe cannot pass for a setting."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     seed: int = Field(default=1, ge=0)
     """Every random choice of the stage follows from it."""

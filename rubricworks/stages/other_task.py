@@ -27,7 +27,7 @@ Respond = Callable[[list[Sample]], list[tuple[str, int]]]
 class OtherTask(BaseModel):
     """Where the questions are; those about pictures of other splits are left out."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     source: str
     """A Parquet file or folder, or JSON lines with the images beside them."""

@@ -45,7 +45,7 @@ ON_SEVERAL_NODES = True
 class Weights(BaseModel):
     """What each reward counts; 0 leaves it out."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     precision: float = Field(0.1, ge=0)
     recall: float = Field(0.3, ge=0)
@@ -65,7 +65,7 @@ class Weights(BaseModel):
 class LengthControl(BaseModel):
     """How a caption's length is held to its reference's."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     control: Literal["gate", "linear", "none"] = "gate"
     """`gate`: outside the range the linguistic reward is 0; `linear`: the distance is taken from the advantage."""

@@ -19,7 +19,7 @@ ON_SEVERAL_NODES = True
 class Refresh(BaseModel):
     """Rubrics written anew during training, from the captions of the policy as it is then."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     every: int = Field(ge=1)
     """Steps between two rewritings."""

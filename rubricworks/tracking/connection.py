@@ -42,7 +42,7 @@ _CHECK_SECONDS = 5
 class TrackingConfig(BaseModel):
     """Where runs are tracked."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     uri: str = ""
     """An MLflow tracking URI. Empty: MLFLOW_TRACKING_URI if it is set, else `mlflow.db` in the runs folder. Of a SQLite

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class GateResult(BaseModel):
     """Whether a model passed, and one sentence per rule."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     passed: bool
     reasons: tuple[str, ...]
@@ -19,7 +19,7 @@ class GateResult(BaseModel):
 class Gate(BaseModel):
     """Rules over a run's summary; None switches a rule off. What was not measured does not pass."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     win_rate_low_above: float | None = Field(default=0.5, ge=0, le=1)
     """The win rate's interval against the base starts above this."""

@@ -217,6 +217,8 @@ def test_metrics_of_a_batch_are_logged_once():
     ("columns", "message"),
     [
         ({"reference": ["", ""]}, "sample s: its reference is empty"),
+        ({"reference": ["r", None]}, "sample s: its reference is None; give one caption as text"),
+        ({"reference": [["r"], "r"]}, r"sample s: its reference is \['r'\]"),
         ({"reference": None}, "no column 'reference'"),
         ({"image_bytes": None}, "no column 'image_bytes'"),
         ({"image_bytes": [None, None]}, "sample s"),
@@ -227,6 +229,19 @@ def test_rows_that_cannot_be_graded_are_one_clear_error(columns, message):
     rewards = CaptionRewards(Grading(), count_tokens=COUNT)
     with pytest.raises(UserError, match=message):
         asyncio.run(at_once(rewards, ["a", "b"], rows))
+
+
+def test_rows_of_one_name_are_each_shown_their_own_image():
+    grading = Grading()
+    blue = square("top-left", "blue")
+    columns = columns_of(["a", "b", "c"], image_bytes=[RED, blue, blue])
+    asyncio.run(at_once(CaptionRewards(grading, count_tokens=COUNT), ["a", "b", "c"], columns))
+    assert [image for _, image, _ in grading.asked] == [RED, blue, blue]
+
+
+def test_a_gate_that_is_no_range_is_refused_before_a_judge_is_asked():
+    with pytest.raises(ValueError, match="lower"):
+        CaptionRewards(Grading(), count_tokens=COUNT, gate=(2.0, 0.5))
 
 
 def test_the_linear_penalty_is_the_distance_to_the_range_times_its_scale():

@@ -114,7 +114,7 @@ def test_tables_hold_the_rows_of_the_paper_that_a_recipe_has():
             ["--arm", "linear", "--set", "policy.length={control: none}"],
             "the arm linear is about policy.length.control",
         ),
-        (["--arm", "linear", "--set", "seed=4"], "set with --seed"),
+        (["--arm", "linear", "--set", "seed=4"], "follows the seed of each run"),
         (["--arm", "linear", "--set", "policy.steps=4", "--only-report"], "--only-report makes none"),
         (["--arm", "linear", "--only-report"], "seed-1: there is no run here"),
         (["--table", "everything"], "'everything' is not one of"),

@@ -62,7 +62,10 @@ def test_finished_seeds_with_the_same_settings_are_reported_without_running(tell
         (["--seeds", "1-3"], "seed-1 was run with other settings (policy.group_size: 2 → 8)"),
         (["--seeds", "1-3", "--only-report", "--set", PAIRS], "--only-report makes none"),
         (["--seeds", "7", "--set", "policy.stepps=3"], "stepps"),
+        (["--seeds", "7", "--set", "seed=3"], "--set seed=3: what is random follows the seed of each run"),
+        (["--seeds", "7", "--set", "policy.seed=3"], "follows the seed of each run"),
         (["--seeds", "3-1"], "ends before it begins"),
+        (["--seeds", "1-20000000"], "are 20,000,000 seeds; give 1000 at most"),
         (["--seeds", "one"], "'one' is no seed"),
     ],
 )
@@ -78,6 +81,13 @@ def test_runs_that_differ_in_more_than_the_seed_are_not_compared(tell, runs):
     told = tell("claims", "rlr3", "--runs", runs, "--seeds", "1-4", "--only-report")
     assert told.code == 2
     assert re.search(r"different settings \(policy.steps: \d+ → 20\)", told.err)
+
+
+def test_a_seed_that_a_section_has_of_its_own_is_a_setting(tell, runs):
+    write_run(runs / "seed-4", seed=4, settings=[PAIRS, "policy.seed=9"])
+    told = tell("claims", "rlr3", "--runs", runs, "--seeds", "1-4", "--only-report")
+    assert told.code == 2
+    assert "different settings (policy.seed: null → 9)" in told.err
 
 
 def test_damaged_run_is_one_line(tell, runs):

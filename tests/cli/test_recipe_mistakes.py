@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from rubricworks.errors import UserError
-from rubricworks.recipe_file import built_in_recipes, load_recipe
+from rubricworks.recipe_file import built_in_recipes, load_recipe, recipe_path
 
 RECIPE = """\
 name: mine
@@ -156,3 +156,18 @@ def test_a_mistake_of_an_override_is_told_of_the_override(tmp_path):
 def test_a_mistake_of_the_file_stays_the_files(tmp_path):
     said = mistakes(tmp_path, RECIPE.replace("held_out", "heldout"), "seed=2")
     assert said == ["4: data.heldout: no such field; did you mean held_out?"]
+
+
+def test_off_is_a_word_where_a_choice_is_called_so(tmp_path):
+    path = tmp_path / "my.yaml"
+    path.write_text((recipe_path("balcaprl-laptop")).read_text().replace("pointability: strict", "pointability: off"))
+    assert load_recipe(path).policy.pointability == "off"
+    recipe = load_recipe(recipe_path("balcaprl-laptop"), ["policy.pointability=off", "policy.bf16=no"])
+    assert (recipe.policy.pointability, recipe.policy.bf16) == ("off", False)
+
+
+@pytest.mark.parametrize("field", ["policy.learning_rate", "policy.length.upper", "policy.weights.recall"])
+@pytest.mark.parametrize("number", [".inf", ".nan"])
+def test_numbers_are_finite(field, number):
+    with pytest.raises(UserError, match=f"--set {field}={number}: {field}: .*finite"):
+        load_recipe(recipe_path("balcaprl-laptop"), [f"{field}={number}"])

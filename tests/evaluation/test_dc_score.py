@@ -103,12 +103,19 @@ def answer(_: int, body: dict) -> Said:
     return say(json.dumps({"facts": [{"fact": text, "relevant": relevant} for text, relevant in FACTS[caption]]}))
 
 
-def judge(url: str, caption: str = CAPTION, reference: str = REFERENCE) -> JudgedFacts:
+def judge(url: str, caption: str = CAPTION, reference: str = REFERENCE, image: bytes = PNG) -> JudgedFacts:
     async def run() -> JudgedFacts:
         async with ChatClient(Endpoint(url=url, model="fact-judge", attempts=1)) as client:
-            return await FactJudge(client).judge(PNG, caption, reference)
+            return await FactJudge(client).judge(image, caption, reference)
 
     return asyncio.run(run())
+
+
+def test_an_image_that_cannot_be_shown_is_refused_before_anything_is_asked(serve):
+    server = serve(answer)
+    with pytest.raises(ValueError, match="neither PNG nor JPEG"):
+        judge(server.url, image=b"GIF89a")
+    assert server.chats == []
 
 
 def test_caption_is_taken_apart_matched_and_checked_and_only_the_check_sees_the_image(serve):

@@ -99,6 +99,9 @@ def test_bounds_are_left_out_where_resampling_leaves_too_much_undefined():
         ({"a": [1.0], "b": [1.0]}, {"a": 1, "c": 2}, "two or more models in both"),
         ({"a": [1.0], "b": [1.0, 2.0]}, {"a": 1, "b": 2}, "for each sample"),
         ({"a": [1.0], "b": [None]}, {"a": 1, "b": 2}, "no score of 'b'"),
+        ({"a": [1.0], "b": [2.0]}, {"a": 1, "b": None}, "not finite"),
+        ({"a": [1.0], "b": [2.0]}, {"a": 1, "b": math.nan}, "not finite"),
+        ({"a": [1.0], "b": [math.inf]}, {"a": 1, "b": 2}, "not finite"),
     ],
 )
 def test_unfit_scores_are_refused(of, ranking, says):
