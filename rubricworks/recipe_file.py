@@ -5,7 +5,7 @@ A recipe may name arms, each a few fields with other values. All of them are che
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -78,13 +78,12 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), *, arm: str | None = 
     changed = _unshared(data)
     for override in overrides:
         _apply(changed, override)
-    kind = _kind(path, tree, changed.get("pipeline", next(iter(RECIPES))))
+    kind = _kind(partial(_where, path, tree, overrides), changed)
     try:
         return kind.model_validate(changed)
     except ValidationError as error:
         # Where the file is right by itself, an override made the mistake.
-        said = overrides if overrides and _is_valid(kind, data) else ()
-        where_is = partial(_where, path, tree, said)
+        where_is = partial(_where, path, tree, overrides if overrides and _is_valid(data) else ())
         raise UserError("\n".join(explain(where_is, kind, item) for item in mistakes(error))) from error
 
 
@@ -112,7 +111,7 @@ def _check_arms(path: Path, tree: yaml.Node | None, data: dict[str, Any]) -> Non
     """Every arm makes a recipe that can be run, unless the file itself does not."""
     if not (arms := _arms(data)):
         return
-    kind = _kind(path, tree, data.get("pipeline", next(iter(RECIPES))))
+    kind = _kind(partial(_where, path, tree, ()), data)
     said: list[str] = []
     for name, changes in arms.items():
         try:
@@ -120,7 +119,7 @@ def _check_arms(path: Path, tree: yaml.Node | None, data: dict[str, Any]) -> Non
         except UserError as error:
             said.append(f"{path}:{line_of(tree, ['arms', name])}: {error}")
         except ValidationError as error:
-            if not said and not _is_valid(kind, data):
+            if not said and not _is_valid(data):
                 return
             for item in mistakes(error):
                 field = ".".join(map(str, item["loc"]))
@@ -141,20 +140,21 @@ def _where(path: Path, tree: yaml.Node | None, overrides: Sequence[str], loc: Se
     return f"{path}:{line_of(tree, loc)}"
 
 
-def _is_valid(kind: type[Recipe], data: dict[str, Any]) -> bool:
+def _is_valid(data: dict[str, Any]) -> bool:
     try:
-        kind.model_validate(data)
-    except ValidationError:
+        _kind(str, data).model_validate(data)
+    except (UserError, ValidationError):
         return False
     return True
 
 
-def _kind(path: Path, tree: yaml.Node | None, pipeline: Any) -> type[Recipe]:
+def _kind(where_is: Callable[[Sequence[Any]], str], data: dict[str, Any]) -> type[Recipe]:
+    pipeline = data.get("pipeline", next(iter(RECIPES)))
     if isinstance(pipeline, str) and pipeline in RECIPES:
         return RECIPES[pipeline]
     close = difflib.get_close_matches(str(pipeline), RECIPES, 1)
     hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(RECIPES)}"
-    raise UserError(f"{path}:{line_of(tree, ['pipeline'])}: pipeline: no pipeline {pipeline!r}; {hint}")
+    raise UserError(f"{where_is(['pipeline'])}: pipeline: no pipeline {pipeline!r}; {hint}")
 
 
 def _unshared(value: Any) -> Any:

@@ -25,7 +25,10 @@ def check_settings(runs: Sequence[PlannedRun]) -> None:
     arms = load_recipe(recipe_path(runs[0].recipe)).arms
     for override in runs[0].overrides:
         if override.partition("=")[0].strip().rpartition(".")[2] == "seed":
-            raise UserError(f"--set {override}: what is random follows the seed of each run; choose seeds and not this")
+            raise UserError(
+                f"--set {override}: what is random follows the seed of each run, which --seeds gives, or --seed for "
+                "arms; leave this out"
+            )
     for run in runs:
         for override in run.overrides if run.arm in arms else ():
             _check_apart(override, str(run.arm), arms[str(run.arm)])

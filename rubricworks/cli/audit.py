@@ -141,6 +141,10 @@ def samples_of(folder: Path) -> Path | None:
 
 def _is_simulated(folder: Path) -> bool:
     """Of a run by its recipe, of an audit by what it judged."""
-    if (folder / SOURCE).is_file():
-        return bool(json.loads((folder / SOURCE).read_bytes())["simulated"])
-    return bool(read_recipe(folder).get("world"))
+    source = folder / SOURCE
+    if not source.is_file():
+        return bool(read_recipe(folder).get("world"))
+    try:
+        return bool(json.loads(source.read_bytes())["simulated"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{source}: not what an audit leaves there; move it away, or audit again") from error

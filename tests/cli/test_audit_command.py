@@ -70,6 +70,10 @@ def test_audit_prints_the_table_and_writes_page_and_numbers_and_can_be_judged_ag
     assert apart.code == 0, apart
     assert "Simulated." in (tmp_path / "apart" / "audit.html").read_text()
 
+    (tmp_path / "again" / "source.json").write_text("{}")
+    foreign = tell("audit", "--from", "again", *judge(world, "scorer"), "--setting", "text", "--out", "apart")
+    assert (foreign.code, foreign.err.splitlines()[-1].endswith("move it away, or audit again")) == (2, True)
+
     itself = tell("audit", run, "--from", "out", *judge(world, "scorer"), "--setting", "image", "--out", "out")
     assert itself.code == 2
     assert "would be replaced by its own audit" in itself.err

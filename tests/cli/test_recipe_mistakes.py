@@ -153,6 +153,12 @@ def test_a_mistake_of_an_override_is_told_of_the_override(tmp_path):
     ]
 
 
+def test_a_pipeline_that_an_override_names_wrongly_is_the_overrides_mistake(tmp_path):
+    (line,) = mistakes(tmp_path, RECIPE, "pipeline=rubicab")
+    assert line == "--set pipeline=rubicab: pipeline: no pipeline 'rubicab'; did you mean rubicap?"
+    assert "1: pipeline: no pipeline 'rubicab'" in mistakes(tmp_path, f"pipeline: rubicab\n{RECIPE}", "seed=2")[0]
+
+
 def test_a_mistake_of_the_file_stays_the_files(tmp_path):
     said = mistakes(tmp_path, RECIPE.replace("held_out", "heldout"), "seed=2")
     assert said == ["4: data.heldout: no such field; did you mean held_out?"]
