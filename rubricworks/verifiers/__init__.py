@@ -6,7 +6,7 @@ CannotVerify. `run_verifier` puts a rubric's call and an extractor's call togeth
 
 from rubricworks.verifiers.boxes import bbox_verify
 from rubricworks.verifiers.calls import VerifierCall, parse_verifier_call
-from rubricworks.verifiers.expr import expr_verify
+from rubricworks.verifiers.expression.verify import expr_verify
 from rubricworks.verifiers.failure import CannotVerify
 from rubricworks.verifiers.lists import list_verify
 from rubricworks.verifiers.points import point_verify

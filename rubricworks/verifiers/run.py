@@ -5,7 +5,7 @@ from typing import Any
 
 from rubricworks.verifiers.boxes import bbox_verify
 from rubricworks.verifiers.calls import SIGNATURES, VerifierCall, parse_verifier_call
-from rubricworks.verifiers.expr import expr_verify
+from rubricworks.verifiers.expression.verify import expr_verify
 from rubricworks.verifiers.failure import CannotVerify, shown
 from rubricworks.verifiers.lists import list_verify
 from rubricworks.verifiers.points import point_verify

@@ -4,12 +4,11 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from rubricworks.verifiers import exact
-from rubricworks.verifiers.arithmetic import TooHard
-from rubricworks.verifiers.exact import Quotient, divide, generator, negative, number
-from rubricworks.verifiers.formula import read_formula
-from rubricworks.verifiers.numeric import Computed, computed
-from rubricworks.verifiers.units import Unit, split_unit
+from rubricworks.verifiers.expression import exact
+from rubricworks.verifiers.expression.exact import Quotient, divide, generator, negative, number
+from rubricworks.verifiers.expression.formula import TooHard, read_formula
+from rubricworks.verifiers.expression.numeric import Computed, computed
+from rubricworks.verifiers.expression.units import Unit, split_unit
 
 _NUMBER = re.compile(r"[-+]? ?(?:\d+\.?\d*|\.\d+)")
 _GROUPED = re.compile(

@@ -3,13 +3,13 @@
 from dataclasses import replace
 from fractions import Fraction
 
-from rubricworks.verifiers.amounts import INFINITY, Amount
-from rubricworks.verifiers.answers import Answer, Collection, Equation, Inequality, Word
-from rubricworks.verifiers.arithmetic import TooHard
-from rubricworks.verifiers.exact import Quotient, divide, equal, generator, multiply, number, variables
-from rubricworks.verifiers.numeric import Computed, decimal_value, same_values
-from rubricworks.verifiers.rounding import ENOUGH_PLACES, decimal_of, is_rounded, is_short_decimal
-from rubricworks.verifiers.units import scale
+from rubricworks.verifiers.expression.amounts import INFINITY, Amount
+from rubricworks.verifiers.expression.answers import Answer, Collection, Equation, Inequality, Word
+from rubricworks.verifiers.expression.exact import Quotient, divide, equal, generator, multiply, number, variables
+from rubricworks.verifiers.expression.formula import TooHard
+from rubricworks.verifiers.expression.numeric import Computed, decimal_value, same_values
+from rubricworks.verifiers.expression.rounding import ENOUGH_PLACES, decimal_of, is_rounded, is_short_decimal
+from rubricworks.verifiers.expression.units import scale
 
 
 def same(target: Answer, predict: Answer) -> bool | None:

@@ -112,7 +112,9 @@ def test_the_worker_ends_with_the_program(ends_by):
 
 def children() -> list[psutil.Process]:
     """The worker processes of this program."""
-    return [child for child in psutil.Process().children(recursive=True) if "expr_worker" in " ".join(child.cmdline())]
+    return [
+        child for child in psutil.Process().children(recursive=True) if "expression.worker" in " ".join(child.cmdline())
+    ]
 
 
 @contextlib.contextmanager

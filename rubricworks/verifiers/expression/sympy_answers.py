@@ -21,7 +21,7 @@ from sympy import Basic, Eq, Expr, Float, MatrixBase, Tuple
 from sympy.core.relational import Relational
 from sympy.sets.sets import FiniteSet, Interval
 
-from rubricworks.verifiers.surface import unwrapped
+from rubricworks.verifiers.expression.surface import unwrapped
 
 logging.getLogger("math_verify").setLevel(logging.ERROR)
 

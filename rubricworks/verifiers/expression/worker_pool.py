@@ -27,7 +27,7 @@ _GRACE = 2.0
 _PROGRAM = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
-from rubricworks.verifiers.expr_worker import main
+from rubricworks.verifiers.expression.worker import main
 main()
 """
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "TMPDIR", "SYSTEMROOT")

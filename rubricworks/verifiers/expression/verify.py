@@ -4,7 +4,7 @@ import math
 import re
 from functools import lru_cache
 
-from rubricworks.verifiers.expr_process import WORKER, Outcome
+from rubricworks.verifiers.expression.worker_pool import WORKER, Outcome
 from rubricworks.verifiers.failure import CannotVerify, shown, text_of
 
 _LONGEST = 20_000
@@ -40,8 +40,8 @@ def expr_verify(predict: object, *, target: object, timeout: float = 2.0) -> flo
     0.0
     """
     # Loaded with the first expression: rubrics, and so every stage, know the verifiers, and few compare by this one.
-    from rubricworks.verifiers.answers import read_answer
-    from rubricworks.verifiers.sameness import same
+    from rubricworks.verifiers.expression.answers import read_answer
+    from rubricworks.verifiers.expression.sameness import same
 
     if type(timeout) not in (int, float) or not 0 < timeout < math.inf:
         raise ValueError(f"timeout {timeout!r} is not a positive number of seconds")

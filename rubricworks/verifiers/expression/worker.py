@@ -31,7 +31,7 @@ _TARGETS = 1000
 def main() -> None:
     parent = os.getppid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    from rubricworks.verifiers import sympy_answers
+    from rubricworks.verifiers.expression import sympy_answers
 
     sympy_answers.warm_up()
     _say("ready")

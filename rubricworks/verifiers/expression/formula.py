@@ -9,9 +9,9 @@ reader knows no numbers itself: an arithmetic, exact or at a point, does the sum
 import math
 import re
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
-from rubricworks.verifiers.arithmetic import Arithmetic, Rational, TooHard
+Rational = int | Fraction
 
 _TOKEN = re.compile(r"\s*(?:(\d+\.?\d*|\.\d+)|(\\[A-Za-z]+|[A-Za-z])|([-+*/^_(){}\[\]|!]))")
 _DIFFERENTIAL = re.compile(r"(?<![A-Za-z\\])d\^?\{?\d?\}?\s?[A-Za-z]?\s*(?:/|\}\s*\{)\s*\(?d\s?[A-Za-z]")
@@ -31,6 +31,35 @@ _TIMES, _OVER = {"*", "\\cdot", "\\times"}, {"/", "\\div"}
 _OPENERS = {"(": ")", "{": "}", "[": "]"}
 _UNKNOWN_FUNCTIONS = set("fghFGHPQ")
 _LONGEST, _DEEPEST = 400, 30
+
+
+class TooHard(Exception):
+    """Beyond this arithmetic or this reader, or no value at all (1/0)."""
+
+
+class Arithmetic(Protocol):
+    def number(self, value: Rational) -> Any: ...
+    def generator(self, name: str) -> Any:
+        """A variable, or "\\\\pi", "e", "i"."""
+
+    def rational(self, value: Any) -> Rational | None:
+        """The value if it is known to be a rational number."""
+
+    def negative(self, value: Any) -> Any: ...
+    def add(self, a: Any, b: Any) -> Any: ...
+    def multiply(self, a: Any, b: Any) -> Any: ...
+    def divide(self, a: Any, b: Any) -> Any: ...
+    def power(self, base: Any, exponent: Any) -> Any: ...
+    def root(self, value: Any, degree: int) -> Any:
+        """The real one of a negative number, if the degree is odd."""
+
+    def factorial(self, value: Any) -> Any: ...
+    def size(self, value: Any) -> Any: ...
+    def degrees(self, value: Any) -> Any:
+        """In radians."""
+
+    def function(self, name: str, value: Any, base: Any = None) -> Any:
+        """sin, arctan, ln, …; log with a base, or without one to the base of 10."""
 
 
 def read_formula(text: str, numbers: Arithmetic, *, fold: bool) -> Any:

@@ -13,11 +13,10 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from rubricworks.verifiers import exact
-from rubricworks.verifiers.arithmetic import Rational, TooHard
-from rubricworks.verifiers.exact import Quotient
+from rubricworks.verifiers.expression import exact
+from rubricworks.verifiers.expression.exact import Quotient
+from rubricworks.verifiers.expression.formula import Rational, TooHard, read_formula
 from rubricworks.verifiers.failure import needed
-from rubricworks.verifiers.formula import read_formula
 
 Value = Any
 """A whole number or fraction, kept exact, or an mpmath number."""

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from rubricworks.verifiers import CannotVerify, expr_verify
 
-LINES = [
-    line for line in (Path(__file__).parent / "expressions.txt").read_text().splitlines() if line and line[0] != "#"
-]
+LINES = [line for line in (Path(__file__).parent / "pairs.txt").read_text().splitlines() if line and line[0] != "#"]
 FALSE_POSITIVES_OF_MATH_VERIFY = [
     (r"\frac{1}{2004!}", r"\frac{1}{2006!}"),
     ("2^{-99}", "2^{-98}"),

@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
-from rubricworks.verifiers import exact
-from rubricworks.verifiers.amounts import Amount, endless, plain_number, read_amount, ungrouped
-from rubricworks.verifiers.arithmetic import TooHard
-from rubricworks.verifiers.exact import Quotient, add, negative, number, variables
-from rubricworks.verifiers.formula import read_formula
-from rubricworks.verifiers.surface import unwrapped
+from rubricworks.verifiers.expression import exact
+from rubricworks.verifiers.expression.amounts import Amount, endless, plain_number, read_amount, ungrouped
+from rubricworks.verifiers.expression.exact import Quotient, add, negative, number, variables
+from rubricworks.verifiers.expression.formula import TooHard, read_formula
+from rubricworks.verifiers.expression.surface import unwrapped
 
 
 @dataclass(frozen=True, slots=True)

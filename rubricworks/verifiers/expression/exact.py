@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import cache
 from typing import NamedTuple
 
-from rubricworks.verifiers.arithmetic import Rational, TooHard
+from rubricworks.verifiers.expression.formula import Rational, TooHard
 
 Term = tuple[tuple[str, Rational], ...]
 Polynomial = dict[Term, Rational]

@@ -3,8 +3,8 @@
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
 
-from rubricworks.verifiers.arithmetic import Rational, TooHard
-from rubricworks.verifiers.exact import Polynomial, Quotient
+from rubricworks.verifiers.expression.exact import Polynomial, Quotient
+from rubricworks.verifiers.expression.formula import Rational, TooHard
 
 ENOUGH_PLACES = 6
 """A decimal of so many places stands for the number that it is rounded or cut from: 0.333333 is 1/3, 0.333 is not."""
