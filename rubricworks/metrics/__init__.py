@@ -1,4 +1,7 @@
-"""Numbers about captions and runs, and how sure they are. Pure functions of arrays."""
+"""Scores of captions and images, agreement of raters, rank correlations, Elo ratings and confidence intervals.
+
+Pure functions of arrays and small values.
+"""
 
 from rubricworks.metrics.agreement import (
     Agreement,

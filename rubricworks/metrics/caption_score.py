@@ -1,7 +1,7 @@
-"""b-CapScore: one number for a caption that is correct, complete and well written at once (BalCapRL, equation A.1).
+"""b-CapScore: precision, recall and language quality of a caption in one number (BalCapRL, equation A.1).
 
-It is taken per caption and then averaged. Precision comes from the evaluation prompt's looser test, where visible
-evidence justifies a claim (appendix A.4); linguistic is not gated by length.
+The score is per caption, and the benchmark's figure is its mean. Precision comes from the evaluation prompt's looser
+test, where visible evidence justifies a claim (appendix A.4); linguistic is not gated by length.
 """
 
 import statistics

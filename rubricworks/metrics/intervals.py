@@ -1,4 +1,4 @@
-"""How sure a mean is: the percentile bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13)."""
+"""Percentile bootstrap intervals of a mean (Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13)."""
 
 import math
 from collections.abc import Hashable, Iterable, Sequence
@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict
 from rubricworks.metrics.agreement import Estimate
 
 _BLOCK = 4_000_000
-"""Drawn indices held at a time: 32 MB."""
+"""Indices in memory at a time: 32 MB."""
 
 
 class Interval(BaseModel):
-    """A mean and the range that holds it at the asked level."""
+    """A mean with its confidence bounds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -25,10 +25,10 @@ class Interval(BaseModel):
 def bootstrap_interval(
     values: Iterable[float | None], *, level: float = 0.95, resamples: int = 2_000, seed: int = 0
 ) -> Interval:
-    """The mean of the values with its percentile bootstrap interval; the same for the same seed.
+    """Mean of the values with its percentile bootstrap interval, reproducible by seed.
 
     Args:
-        values: one per sample; None and NaN (could not be judged) are left out.
+        values: one per sample; None and NaN (could not be judged) do not count.
         level: share of resampled means inside the interval, between 0 and 1.
     Raises:
         ValueError: no value is left, or level or resamples is out of range.
@@ -37,17 +37,17 @@ def bootstrap_interval(
         raise ValueError(f"level is {level}; it lies between 0 and 1")
     if resamples < 1:
         raise ValueError(f"resamples is {resamples}; at least 1 is drawn")
-    kept = np.array([value for value in values if value is not None and not math.isnan(value)], dtype=np.float64)
-    if kept.size == 0:
+    numbers = np.array([value for value in values if value is not None and not math.isnan(value)], dtype=np.float64)
+    if numbers.size == 0:
         raise ValueError("no values to average: every one is missing")
     generator = np.random.default_rng(seed)
     means = np.empty(resamples)
-    rows = max(1, _BLOCK // kept.size)
+    rows = max(1, _BLOCK // numbers.size)
     for start in range(0, resamples, rows):
-        size = (min(rows, resamples - start), kept.size)
-        means[start : start + rows] = kept[generator.integers(0, kept.size, size=size)].mean(axis=1)
+        size = (min(rows, resamples - start), numbers.size)
+        means[start : start + rows] = numbers[generator.integers(0, numbers.size, size=size)].mean(axis=1)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(value=float(kept.mean()), low=float(low), high=float(high))
+    return Interval(value=float(numbers.mean()), low=float(low), high=float(high))
 
 
 def clustered_interval(
@@ -58,11 +58,11 @@ def clustered_interval(
     resamples: int = 2_000,
     seed: int = 0,
 ) -> Estimate:
-    """The mean of values that come in clusters, which are resampled whole (Davison and Hinkley 1997, section 3.8).
+    """Mean of clustered values, with clusters resampled whole (Davison and Hinkley 1997, section 3.8).
 
     Args:
         values: one or several per cluster.
-        clusters: which cluster each belongs to; with one alone there are no bounds.
+        clusters: the cluster of each value; a single cluster gives no bounds.
     Raises:
         ValueError: there is no value, the lengths differ, or level or resamples is out of range.
     """
@@ -70,17 +70,17 @@ def clustered_interval(
         raise ValueError(f"level is {level}, resamples {resamples}; between 0 and 1, and at least 1")
     if not values or len(values) != len(clusters):
         raise ValueError(f"{len(values)} values in {len(clusters)} clusters; give one cluster for each, and some")
-    numbers = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
-    of_value = [numbers[cluster] for cluster in clusters]
-    sums, sizes = np.bincount(of_value, weights=values), np.bincount(of_value)
+    positions = {cluster: position for position, cluster in enumerate(dict.fromkeys(clusters))}
+    cluster_of = [positions[cluster] for cluster in clusters]
+    sums, sizes = np.bincount(cluster_of, weights=values), np.bincount(cluster_of)
     value = float(sums.sum() / sizes.sum())
-    if (count := len(numbers)) < 2:
+    if (count := len(positions)) < 2:
         return Estimate(value=value)
     generator = np.random.default_rng(seed)
     means = np.empty(resamples)
     rows = max(1, _BLOCK // count)
     for start in range(0, resamples, rows):
-        drawn = generator.integers(0, count, size=(min(rows, resamples - start), count))
-        means[start : start + rows] = sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
+        draws = generator.integers(0, count, size=(min(rows, resamples - start), count))
+        means[start : start + rows] = sums[draws].sum(axis=1) / sizes[draws].sum(axis=1)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return Estimate(value=value, low=float(low), high=float(high))

@@ -1,7 +1,7 @@
-"""Whether a metric ranks models as people do: rank correlations, and that of models' mean scores with a given ranking.
+"""Rank correlations, of two lists of numbers and of models' mean scores with a given ranking.
 
-Ties share the mean of their ranks (Spearman), or count for neither side (Kendall's tau-b). A correlation with something
-that is all equal is not defined, and None.
+Ties share the mean of their ranks (Spearman), or count for neither side (Kendall's tau-b). A correlation with a
+constant list is not defined, and None.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from rubricworks.metrics.agreement import Estimate
 
 Numbers = NDArray[np.float64]
 _DIGITS = 12
-"""Means that differ by less are a tie, which rounding must not break."""
+"""Digits of a mean that count, so that rounding errors break no tie."""
 
 
 def spearman(a: Sequence[float], b: Sequence[float]) -> float | None:
@@ -27,7 +27,7 @@ def spearman(a: Sequence[float], b: Sequence[float]) -> float | None:
 
 
 def kendall_tau_b(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Concordant less discordant pairs, by the geometric mean of the pairs that a and b do not tie.
+    """Concordant less discordant pairs, divided by the geometric mean of the pairs without a tie in a and in b.
 
     Raises:
         ValueError: as `spearman`.
@@ -44,14 +44,14 @@ def ranking_agreement(
     resamples: int = 2_000,
     seed: int = 0,
 ) -> Estimate | None:
-    """Spearman's correlation of models' mean scores with a ranking, resampled over the samples they all share.
+    """Spearman's correlation of models' mean scores with a ranking, bootstrapped over the samples.
 
     Args:
         scores: model → one score per sample, in the same order for every model; None or NaN could not be judged.
-        ranking: model → its standing, the more the better: an Elo score, or minus its place.
+        ranking: model → its standing, higher is better: an Elo rating, or minus its rank.
     Returns:
         The correlation; without bounds where more than 1 - level of the resamples leave it undefined. None where it is
-        itself undefined: all models' means are equal, or all their standings.
+        undefined: all models' means are equal, or all their standings.
     Raises:
         ValueError: fewer than two models, other models in one than in the other, numbers of samples that differ, a
             model without a score, or a number that is not finite.
@@ -63,9 +63,9 @@ def ranking_agreement(
     if not 0 < level < 1 or resamples < 1:
         raise ValueError(f"level is {level}, resamples {resamples}; between 0 and 1, and at least 1")
     values_MS = np.array([[np.nan if one is None else one for one in scores[model]] for model in ranking], np.float64)
-    there = ~np.isnan(values_MS)
-    if not there.any(axis=1).all():
-        raise ValueError(f"no score of {next(m for m, row in zip(ranking, there, strict=True) if not row.any())!r}")
+    present = ~np.isnan(values_MS)
+    if not present.any(axis=1).all():
+        raise ValueError(f"no score of {next(m for m, row in zip(ranking, present, strict=True) if not row.any())!r}")
     standings = np.array([[np.nan if one is None else one for one in ranking.values()]], np.float64)
     if not np.isfinite(standings).all() or np.isinf(values_MS).any():
         raise ValueError("a standing or a score is not finite; leave a model without a standing out of both")
@@ -76,8 +76,8 @@ def ranking_agreement(
     generator = np.random.default_rng(seed)
     size = values_MS.shape[1]
     counts = generator.multinomial(size, np.full(size, 1 / size), size=resamples).astype(np.float64)
-    drawn = _correlations(_ranks(_means(values_MS, counts)), standing)
-    defined = drawn[~np.isnan(drawn)]
+    replicates = _correlations(_ranks(_means(values_MS, counts)), standing)
+    defined = replicates[~np.isnan(replicates)]
     if defined.size < level * resamples:
         return Estimate(value=value)
     low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
@@ -94,22 +94,22 @@ def _pairs(a: Sequence[float], b: Sequence[float]) -> Numbers:
 
 
 def _means(values_MS: Numbers, counts_RS: Numbers) -> Numbers:
-    """Means of M models in R resamples, each sample drawn so many times; NaN where nothing of a model was drawn."""
-    there = ~np.isnan(values_MS)
+    """Means of M models in R resamples, given the counts of the samples; NaN where a resample has no score."""
+    present = ~np.isnan(values_MS)
     with np.errstate(invalid="ignore"):
-        means = (counts_RS @ np.where(there, values_MS, 0.0).T) / (counts_RS @ there.T)
+        means = (counts_RS @ np.where(present, values_MS, 0.0).T) / (counts_RS @ present.T)
     return np.round(means, _DIGITS)
 
 
 def _ranks(rows: Numbers) -> Numbers:
-    """Per row; a row with a missing value is all NaN."""
+    """Ranks within each row, ties averaged; a row with a missing value is all NaN."""
     columns = rows[:, :, None]
     ranks = (rows[:, None, :] < columns).sum(axis=2) + ((rows[:, None, :] == columns).sum(axis=2) + 1) / 2
     return np.where(np.isnan(rows).any(axis=1, keepdims=True), np.nan, ranks)
 
 
 def _correlations(a: Numbers, b: Numbers) -> Numbers:
-    """Pearson's, row by row."""
+    """Pearson correlations, row by row."""
     a, b = a - a.mean(axis=1, keepdims=True), b - b.mean(axis=1, keepdims=True)
     spread = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
     with np.errstate(invalid="ignore", divide="ignore"):
