@@ -11,11 +11,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
 
 from rubricworks.llm.messages import fence, image_part, text_part
+from rubricworks.metrics import CANNOT_ANSWER, LETTERS
 
 EXAM_PROMPT_VERSION = "exam-1"
 FACT_PROMPT_VERSION = "facts-1"
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-CANNOT_ANSWER = "Cannot answer from the caption"
 FEWEST_QUESTIONS, MOST_QUESTIONS = 4, 6
 
 EXAM_WRITER_SYSTEM = f"""\

@@ -1,32 +1,25 @@
-"""CaptionQA: how useful a caption is, as a text model's answers to questions about an image that it does not see.
+"""CaptionQA: usefulness of a caption, as a text model's answers to questions about an image that it does not see.
 
-A right answer earns 1, a wrong one 0. Questions that are not of yes or no get one more option, that the caption does
-not say; choosing it earns 1/n + 0.05 with n options of its own, a little more than guessing, and no more than a right
-answer. These rules, the yes-or-no test and the reading of letters are those of the benchmark's `qa.py`. It draws the
-options' order from one generator for all questions; here each question's follows from seed, sample and number, so that
-it does not depend on what else is asked, and every caption of a sample faces the same order. An answer without a
-letter, which `qa.py` counts as wrong, is asked again and then missing: the model that answers is not what is examined.
+A right answer earns 1, a wrong one 0. The option that the caption does not say earns 1/n + 0.05 with n options of the
+question's own, a little more than guessing, and no more than a right answer. These rules and those of
+`metrics.caption_questions` are the benchmark's `qa.py`. It draws the options' order from one generator for all
+questions; here each question's follows from seed, sample and number, so that it does not depend on what else is asked,
+and every caption of a sample faces the same order. An answer without a letter, which `qa.py` counts as wrong, is asked
+again and then missing: the model that answers is not what is examined.
 
 CapRL's reward (`accuracy`) comes from the same answers: the share that is right.
 """
 
 import hashlib
 import random
-import re
-from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from rubricworks.evaluation.caption_prompts import CANNOT_ANSWER, LETTERS, Exam, ExamQuestion, exam_taker_messages
+from rubricworks.evaluation.caption_prompts import Exam, ExamQuestion, exam_taker_messages
 from rubricworks.evaluation.together import all_of
 from rubricworks.llm import ChatClient
+from rubricworks.metrics import CANNOT_ANSWER, LETTERS, extract_letter, offered_options
 
-_OPENINGS = (
-    *("is ", "are ", "was ", "were ", "do ", "does ", "did ", "have ", "has ", "had ", "can ", "could "),
-    *("will ", "would ", "should ", "shall ", "may ", "might ", "must "),
-)
-_LETTER = re.compile(r"\b([A-Z])\b")
-_NUMBER = re.compile(r"\b([1-9][0-9]?)\b")
 _ABOVE_GUESSING = 0.05
 
 
@@ -57,37 +50,6 @@ class TakenExam(BaseModel):
     def accuracy(self) -> float:
         """Share of right answers."""
         return sum(answer.right for answer in self.answers) / len(self.answers)
-
-
-def extract_letter(response: str, num_options: int) -> str | None:
-    """The first letter that stands alone, or else a number, as an option's letter; None if it names no option.
-
-    What follows `</think>`, then `Answer: `, then the first line break is looked at, where these are there.
-    """
-    for mark in ("</think>", "Answer: ", "\n"):
-        _, found, after = response.partition(mark)
-        response = after if found else response
-    options = LETTERS[: max(1, num_options)]
-    letter = _LETTER.search(response.upper())
-    if letter and letter[1] in options:
-        return letter[1]
-    number = _NUMBER.search(response)
-    if number and int(number[1]) <= len(options):
-        return options[int(number[1]) - 1]
-    return None
-
-
-def is_yes_no(question: str, options: Sequence[str]) -> bool:
-    """Whether `yes` and `no` both occur in the options, be it inside a word, or the question begins like one."""
-    lowered = [option.strip().lower() for option in options]
-    if any("yes" in option for option in lowered) and any("no" in option for option in lowered):
-        return True
-    return question.strip().lower().startswith(_OPENINGS)
-
-
-def offered_options(question: str, options: Sequence[str]) -> tuple[str, ...]:
-    """The options, with `CANNOT_ANSWER` as the last unless the question is one of yes or no."""
-    return tuple(options) if is_yes_no(question, options) else (*options, CANNOT_ANSWER)
 
 
 def option_order(count: int, *, seed: int, sample_id: str, number: int) -> tuple[int, ...]:

@@ -1,20 +1,12 @@
-"""DCScore: a caption's facts against a reference's facts and against the image (DeCapBench, ICLR 2025).
+"""DCScore's fact judge: a model splits captions into facts, matches them with the reference's and checks their truth.
 
-Precision is the share of the caption's facts that are true. The facts to be told are the reference's and, beyond them,
-the true ones of the caption that match none; recall is the share that it tells. Where k facts of the caption match the
-same reference fact, each that is true counts 1/k of it. The relevant variant leaves out what does not describe the
-image, of the caption and of the reference; k still counts all. The score is the mean of both F1s.
-
-As in the reference code, F1 is 2pr / (p + r + 1e-8). It asks for each matching and verification three times and
-averages, we ask once; it shows the reference caption to the verifier, we show the image alone, because a reference may
-be a model's. It drops a caption that has no relevant fact; here the relevant F1 of such a caption is 0.
+`metrics.caption_facts` makes the score of its answers. DeCapBench's code asks for each matching and verification three
+times and averages, this judge asks once; it shows the reference caption to the verifier, this judge shows the image
+alone, because a reference may be a model's.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
-
-from pydantic import BaseModel, ConfigDict
 
 from rubricworks.evaluation.caption_prompts import (
     Fact,
@@ -30,45 +22,8 @@ from rubricworks.evaluation.caption_prompts import (
 from rubricworks.evaluation.together import all_of
 from rubricworks.grading.assertion_texts import has_words
 from rubricworks.llm import ChatClient, ChatError, image_part
+from rubricworks.metrics import NO_WORDS, DCScore, StatedFact, dc_score
 from rubricworks.rubrics import ErrorClass
-
-_EPS = 1e-8
-
-
-class StatedFact(BaseModel):
-    """One fact of a caption, and what came of it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    fact: str
-    relevant: bool = True
-    """Whether it describes what can be seen."""
-    is_true: bool
-    reference: int | None = None
-    """Position, from 0, of the reference fact that it matches."""
-
-
-class FactScore(NamedTuple):
-    """Of all facts, or of the relevant ones."""
-
-    precision: float
-    recall: float
-    f1: float
-    facts: int
-    """Facts to be told: the reference's, and the caption's true ones beyond them."""
-
-
-class DCScore(NamedTuple):
-    every: FactScore
-    relevant: FactScore
-
-    @property
-    def score(self) -> float:
-        return (self.every.f1 + self.relevant.f1) / 2
-
-
-NO_WORDS = DCScore(FactScore(0.0, 0.0, 0.0, 0), FactScore(0.0, 0.0, 0.0, 0))
-"""Of a caption that says nothing at all."""
 
 
 class JudgedFacts(NamedTuple):
@@ -77,51 +32,6 @@ class JudgedFacts(NamedTuple):
     stated: tuple[StatedFact, ...]
     reference: tuple[Fact, ...]
     score: DCScore
-
-
-def dc_score(stated: Sequence[StatedFact], reference_relevant: Sequence[bool]) -> DCScore:
-    """The scores of one caption.
-
-    Args:
-        stated: the caption's facts, at least one.
-        reference_relevant: for each fact of the reference whether it describes what can be seen.
-    Raises:
-        ValueError: the caption or the reference has no fact, or a match points outside the reference.
-    """
-    if not stated or not reference_relevant:
-        raise ValueError(
-            f"{len(stated)} facts of the caption, {len(reference_relevant)} of the reference; each needs one"
-        )
-    for fact in stated:
-        if fact.reference is not None and not 0 <= fact.reference < len(reference_relevant):
-            raise ValueError(f"{fact.fact!r} matches fact {fact.reference} of {len(reference_relevant)}, from 0")
-    sharing = Counter(fact.reference for fact in stated)
-    relevant = [fact for fact in stated if fact.relevant]
-    return DCScore(
-        _score(stated, len(reference_relevant), sharing),
-        _score(relevant, sum(reference_relevant), sharing),
-    )
-
-
-def mean_dc_score(scores: Iterable[DCScore]) -> float:
-    """The benchmark's figure, from 0 to 100.
-
-    Raises:
-        ValueError: there is no score.
-    """
-    values = [score.score for score in scores]
-    if not values:
-        raise ValueError("no caption has a score")
-    return 100 * sum(values) / len(values)
-
-
-def _score(stated: Sequence[StatedFact], reference: int, sharing: Counter[int | None]) -> FactScore:
-    true = [fact for fact in stated if fact.is_true]
-    beyond = sum(fact.reference is None for fact in true)
-    told = sum(1.0 if fact.reference is None else 1 / sharing[fact.reference] for fact in true)
-    precision = len(true) / len(stated) if stated else 0.0
-    recall = told / (reference + beyond) if reference + beyond else 0.0
-    return FactScore(precision, recall, 2 * precision * recall / (precision + recall + _EPS), reference + beyond)
 
 
 class FactJudge:

@@ -13,14 +13,22 @@ from rubricworks.metrics.agreement import (
     krippendorff_alpha,
     pair_agreement,
 )
+from rubricworks.metrics.caption_facts import NO_WORDS, DCScore, FactScore, StatedFact, dc_score, mean_dc_score
+from rubricworks.metrics.caption_questions import CANNOT_ANSWER, LETTERS, extract_letter, is_yes_no, offered_options
 from rubricworks.metrics.caption_score import b_capscore
 from rubricworks.metrics.intervals import Interval, bootstrap_interval, clustered_interval
 from rubricworks.metrics.rankings import kendall_tau_b, ranking_agreement, spearman
 
 __all__ = [
+    "CANNOT_ANSWER",
+    "LETTERS",
+    "NO_WORDS",
     "Agreement",
+    "DCScore",
     "Estimate",
+    "FactScore",
     "Interval",
+    "StatedFact",
     "accuracy",
     "alpha_estimate",
     "b_capscore",
@@ -28,8 +36,13 @@ __all__ = [
     "clustered_interval",
     "cohen_kappa",
     "confusion",
+    "dc_score",
+    "extract_letter",
+    "is_yes_no",
     "kendall_tau_b",
     "krippendorff_alpha",
+    "mean_dc_score",
+    "offered_options",
     "pair_agreement",
     "ranking_agreement",
     "spearman",

@@ -1,12 +1,20 @@
-"""DCScore and CaptionQA against cases made by running the benchmarks' own code; the cases name its commits."""
+"""DCScore and CaptionQA against the benchmarks' own code; the cases name its commits."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from rubricworks.evaluation.caption_qa import extract_letter, is_yes_no, offered_options
-from rubricworks.evaluation.dc_score import DCScore, FactScore, StatedFact, dc_score, mean_dc_score
+from rubricworks.metrics import (
+    DCScore,
+    FactScore,
+    StatedFact,
+    dc_score,
+    extract_letter,
+    is_yes_no,
+    mean_dc_score,
+    offered_options,
+)
 
 CASES = json.loads((Path(__file__).parent / "data" / "x_benchmarks.json").read_text())
 DC, QA = CASES["dcscore"], CASES["captionqa"]
