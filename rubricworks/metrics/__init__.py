@@ -13,6 +13,14 @@ from rubricworks.metrics.agreement import (
     krippendorff_alpha,
     pair_agreement,
 )
+from rubricworks.metrics.caparena import (
+    caparena_auto,
+    caption_level_agreement,
+    elo_bootstrap,
+    elo_mle,
+    elo_online,
+    model_level_agreement,
+)
 from rubricworks.metrics.caption_facts import NO_WORDS, DCScore, FactScore, StatedFact, dc_score, mean_dc_score
 from rubricworks.metrics.caption_questions import CANNOT_ANSWER, LETTERS, extract_letter, is_yes_no, offered_options
 from rubricworks.metrics.caption_score import b_capscore
@@ -33,15 +41,21 @@ __all__ = [
     "alpha_estimate",
     "b_capscore",
     "bootstrap_interval",
+    "caparena_auto",
+    "caption_level_agreement",
     "clustered_interval",
     "cohen_kappa",
     "confusion",
     "dc_score",
+    "elo_bootstrap",
+    "elo_mle",
+    "elo_online",
     "extract_letter",
     "is_yes_no",
     "kendall_tau_b",
     "krippendorff_alpha",
     "mean_dc_score",
+    "model_level_agreement",
     "offered_options",
     "pair_agreement",
     "ranking_agreement",
