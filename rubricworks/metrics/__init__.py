@@ -24,6 +24,8 @@ from rubricworks.metrics.caparena import (
 from rubricworks.metrics.caption_facts import NO_WORDS, DCScore, FactScore, StatedFact, dc_score, mean_dc_score
 from rubricworks.metrics.caption_questions import CANNOT_ANSWER, LETTERS, extract_letter, is_yes_no, offered_options
 from rubricworks.metrics.caption_score import b_capscore
+from rubricworks.metrics.dpg import dpg_categories, dpg_score
+from rubricworks.metrics.geneval import box_iou, geneval_correct, geneval_reasons, geneval_summary, relative_position
 from rubricworks.metrics.intervals import Interval, bootstrap_interval, clustered_interval
 from rubricworks.metrics.rankings import kendall_tau_b, ranking_agreement, spearman
 
@@ -41,16 +43,22 @@ __all__ = [
     "alpha_estimate",
     "b_capscore",
     "bootstrap_interval",
+    "box_iou",
     "caparena_auto",
     "caption_level_agreement",
     "clustered_interval",
     "cohen_kappa",
     "confusion",
     "dc_score",
+    "dpg_categories",
+    "dpg_score",
     "elo_bootstrap",
     "elo_mle",
     "elo_online",
     "extract_letter",
+    "geneval_correct",
+    "geneval_reasons",
+    "geneval_summary",
     "is_yes_no",
     "kendall_tau_b",
     "krippendorff_alpha",
@@ -59,5 +67,6 @@ __all__ = [
     "offered_options",
     "pair_agreement",
     "ranking_agreement",
+    "relative_position",
     "spearman",
 ]
