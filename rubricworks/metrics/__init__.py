@@ -1,6 +1,6 @@
 """Scores of captions and images, agreement of raters, rank correlations, Elo ratings and confidence intervals.
 
-Pure functions of arrays and small values.
+Pure functions of arrays and small values. CAPTURE's synonyms read WordNet.
 """
 
 from rubricworks.metrics.agreement import (
@@ -24,10 +24,12 @@ from rubricworks.metrics.caparena import (
 from rubricworks.metrics.caption_facts import NO_WORDS, DCScore, FactScore, StatedFact, dc_score, mean_dc_score
 from rubricworks.metrics.caption_questions import CANNOT_ANSWER, LETTERS, extract_letter, is_yes_no, offered_options
 from rubricworks.metrics.caption_score import b_capscore
+from rubricworks.metrics.capture import capture_score, synonym_score
 from rubricworks.metrics.dpg import dpg_categories, dpg_score
 from rubricworks.metrics.geneval import box_iou, geneval_correct, geneval_reasons, geneval_summary, relative_position
 from rubricworks.metrics.intervals import Interval, bootstrap_interval, clustered_interval
 from rubricworks.metrics.rankings import kendall_tau_b, ranking_agreement, spearman
+from rubricworks.metrics.specs import specs_score
 
 __all__ = [
     "CANNOT_ANSWER",
@@ -46,6 +48,7 @@ __all__ = [
     "box_iou",
     "caparena_auto",
     "caption_level_agreement",
+    "capture_score",
     "clustered_interval",
     "cohen_kappa",
     "confusion",
@@ -69,4 +72,6 @@ __all__ = [
     "ranking_agreement",
     "relative_position",
     "spearman",
+    "specs_score",
+    "synonym_score",
 ]

@@ -1,4 +1,4 @@
-"""DCScore and CaptionQA against the benchmarks' own code; the cases name its commits."""
+"""DCScore, CaptionQA, CAPTURE and SPECS against the benchmarks' own code; the cases name its commits."""
 
 import json
 from pathlib import Path
@@ -9,15 +9,18 @@ from rubricworks.metrics import (
     DCScore,
     FactScore,
     StatedFact,
+    capture_score,
     dc_score,
     extract_letter,
     is_yes_no,
     mean_dc_score,
     offered_options,
+    specs_score,
+    synonym_score,
 )
 
 CASES = json.loads((Path(__file__).parent / "data" / "x_benchmarks.json").read_text())
-DC, QA = CASES["dcscore"], CASES["captionqa"]
+DC, QA, CAPTURE = CASES["dcscore"], CASES["captionqa"], CASES["capture"]
 
 
 def stated(case):
@@ -64,3 +67,34 @@ def test_letter_of_an_answer(case):
 def test_yes_or_no_questions_and_the_option_of_the_others(case):
     assert is_yes_no(case["question"], case["choices"]) == case["expected"]
     assert list(offered_options(case["question"], case["choices"])) == case["expected_with_option"]
+
+
+@pytest.mark.parametrize("case", CAPTURE["cases"], ids=range(len(CAPTURE["cases"])))
+def test_capture_with_and_without_synonyms(case, request):
+    if case["synonym_matching"]:
+        request.getfixturevalue("wordnet")
+    score = capture_score(case["gt"], case["cand"], synonyms=case["synonym_matching"])
+    assert score == pytest.approx(case["expected"], abs=1e-12)
+    assert list(score) == list(case["expected"])
+
+
+@pytest.mark.usefixtures("wordnet")
+@pytest.mark.parametrize("case", CAPTURE["soft_cases"], ids=range(len(CAPTURE["soft_cases"])))
+def test_capture_with_synonyms_and_vectors(case):
+    score = capture_score(case["gt"], case["cand"], vectors=CAPTURE["soft_vectors"])
+    assert score == pytest.approx(case["expected"], abs=1e-12)
+
+
+@pytest.mark.usefixtures("wordnet")
+@pytest.mark.parametrize("case", CAPTURE["synonym"], ids=lambda case: f"{case['a']} {case['b']}")
+def test_synonym_score(case):
+    assert synonym_score(case["a"], case["b"]) == pytest.approx(case["expected"], abs=1e-12)
+
+
+SPECS = CASES["specs_formula"]["cases"]
+
+
+@pytest.mark.parametrize("case", SPECS, ids=range(len(SPECS)))
+def test_specs(case):
+    # The reference code computes in float32.
+    assert specs_score(case["image"], case["texts"]) == pytest.approx(case["expected"], abs=3e-7)
