@@ -1,6 +1,6 @@
 """Scores of captions and images, agreement of raters, rank correlations, Elo ratings and confidence intervals.
 
-Pure functions of arrays and small values. CAPTURE's synonyms read WordNet.
+Pure functions of arrays and small values. `coco_scores` alone starts programs, and CAPTURE's synonyms read WordNet.
 """
 
 from rubricworks.metrics.agreement import (
@@ -25,6 +25,7 @@ from rubricworks.metrics.caption_facts import NO_WORDS, DCScore, FactScore, Stat
 from rubricworks.metrics.caption_questions import CANNOT_ANSWER, LETTERS, extract_letter, is_yes_no, offered_options
 from rubricworks.metrics.caption_score import b_capscore
 from rubricworks.metrics.capture import capture_score, synonym_score
+from rubricworks.metrics.coco import coco_caption_scores, coco_scores
 from rubricworks.metrics.dpg import dpg_categories, dpg_score
 from rubricworks.metrics.geneval import box_iou, geneval_correct, geneval_reasons, geneval_summary, relative_position
 from rubricworks.metrics.intervals import Interval, bootstrap_interval, clustered_interval
@@ -50,6 +51,8 @@ __all__ = [
     "caption_level_agreement",
     "capture_score",
     "clustered_interval",
+    "coco_caption_scores",
+    "coco_scores",
     "cohen_kappa",
     "confusion",
     "dc_score",
