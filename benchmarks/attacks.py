@@ -22,14 +22,14 @@ from rubricworks.grading.prompts import Judgment, check_ids, judge_messages
 from rubricworks.llm import ChatClient, ChatError
 from rubricworks.llm.messages import fence
 from rubricworks.rubrics import Criterion, ErrorClass, Rubric
-from rubricworks.world.attacks import ATTACKS, ORDERS, with_order
-from rubricworks.world.book import SceneBook, pixel_digest
-from rubricworks.world.captions import View, write_caption
-from rubricworks.world.render import render_png
-from rubricworks.world.rules import holds, parse_rule
-from rubricworks.world.scene import Scene, generate_scenes
+from rubricworks.world.models.writer import WriterTask, write_rubric
+from rubricworks.world.scene.attacks import ATTACKS, ORDERS, with_order
+from rubricworks.world.scene.captions import View, write_caption
+from rubricworks.world.scene.render import render_png
+from rubricworks.world.scene.rules import holds, parse_rule
+from rubricworks.world.scene.scene import Scene, generate_scenes
+from rubricworks.world.scene.scene_index import SceneBook, pixel_digest
 from rubricworks.world.server import make_app
-from rubricworks.world.writer import WriterTask, write_rubric
 
 JUDGES = ("judge", "gullible-judge", "master-key-judge", "image-reading-judge")
 FENCED, TAGS_ONLY, BARE = WRAPPINGS = ("fenced as shipped", "tags only", "bare")

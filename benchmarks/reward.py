@@ -23,9 +23,9 @@ from rubricworks.adapters.trl import RubricReward
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.rubrics import Criterion, Rubric
-from rubricworks.world.captions import write_caption
-from rubricworks.world.render import render_png
-from rubricworks.world.scene import generate_scenes
+from rubricworks.world.scene.captions import write_caption
+from rubricworks.world.scene.render import render_png
+from rubricworks.world.scene.scene import generate_scenes
 
 _CRITERIA = 10
 _SCENES = 32
@@ -72,7 +72,7 @@ class InTurn:
 
 def step_overhead(url: str, folder: Path, steps: int) -> None:
     from rubricworks.training.policy import PolicyConfig, train_policy
-    from rubricworks.training.tiny import build_student
+    from rubricworks.training.tiny.student import build_student
 
     scenes = list(generate_scenes(0, _SCENES))
     images = [render_png(scene) for scene in scenes]

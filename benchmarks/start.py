@@ -19,14 +19,14 @@ _COMMANDS = {
     "python -c pass": (["-c", "pass"], None),
     "import rubricworks": (["-c", "import rubricworks"], 0.15),
     "rubricworks --help": (["-m", "rubricworks.cli", "--help"], 0.4),
-    "import …stages.launch": (["-c", "import rubricworks.stages.launch"], None),
+    "import …stages.launch": (["-c", "import rubricworks.runtime.launch"], None),
 }
 """What is run → its arguments, and the seconds that it may take, where there is a target."""
 
 _STAGE = """
 import contextlib, io, json, sys
 from pathlib import Path
-from rubricworks.stages.launch import launch
+from rubricworks.runtime.launch import launch
 place = Path(sys.argv[1])
 config = {"source": str(place / "images"), "held_out": 1}
 with contextlib.redirect_stderr(io.StringIO()):

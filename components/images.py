@@ -1,6 +1,7 @@
 """The container images that components run in, built by `make images`. Locally a stage runs in the caller's Python."""
 
 from rubricworks import __version__
+from rubricworks.runtime.stage_table import STAGES
 
 CPU = f"rubricworks/cpu:{__version__}"
 """Stages that only read tables and call endpoints."""
@@ -13,3 +14,8 @@ VLLM = f"rubricworks/vllm:{__version__}"
 
 API = f"rubricworks/api:{__version__}"
 """The HTTP service."""
+
+
+def image_of(stage: str) -> str:
+    """The image that a stage runs in, by the stage table."""
+    return {"cpu": CPU, "trainer": TRAINER}[STAGES[stage].image]

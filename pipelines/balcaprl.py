@@ -11,16 +11,16 @@ from typing import NamedTuple
 from kfp import dsl
 from kfp.dsl.pipeline_channel import PipelineChannel
 
-from rubricworks.components.balcaprl_report import balcaprl_report
-from rubricworks.components.evaluate_captions import evaluate_captions
-from rubricworks.components.peer_rubrics import peer_rubrics
-from rubricworks.components.prepare import prepare
-from rubricworks.components.promote import promote
-from rubricworks.components.recap import recap
-from rubricworks.components.train_balcaprl import train_balcaprl
-from rubricworks.components.warm_up import warm_up
-from rubricworks.components.write_exams import write_exams
-from rubricworks.pipelines.arguments import output_of
+from rubricworks.components.data.prepare.component import prepare
+from rubricworks.components.evaluation.evaluate_captions.component import evaluate_captions
+from rubricworks.components.release.balcaprl_report.component import balcaprl_report
+from rubricworks.components.release.promote.component import promote
+from rubricworks.components.synthesis.peer_rubrics.component import peer_rubrics
+from rubricworks.components.synthesis.recap.component import recap
+from rubricworks.components.synthesis.write_exams.component import write_exams
+from rubricworks.components.training.train_balcaprl.component import train_balcaprl
+from rubricworks.components.training.warm_up.component import warm_up
+from rubricworks.kubeflow.arguments import output_of
 
 
 class Made(NamedTuple):

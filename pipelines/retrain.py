@@ -14,13 +14,13 @@ Which pipeline the champion came from is known only when it runs, so each has it
 
 from kfp import dsl
 
-from rubricworks.components.challenge import challenge
-from rubricworks.components.evaluate import evaluate
-from rubricworks.components.evaluate_answers import evaluate_answers
-from rubricworks.components.evaluate_captions import evaluate_captions
-from rubricworks.components.fetch_champion import fetch_champion
-from rubricworks.components.find_new_samples import find_new_samples
-from rubricworks.pipelines.arguments import output_of
+from rubricworks.components.data.find_new_samples.component import find_new_samples
+from rubricworks.components.evaluation.evaluate.component import evaluate
+from rubricworks.components.evaluation.evaluate_answers.component import evaluate_answers
+from rubricworks.components.evaluation.evaluate_captions.component import evaluate_captions
+from rubricworks.components.evaluation.fetch_champion.component import fetch_champion
+from rubricworks.components.release.challenge.component import challenge
+from rubricworks.kubeflow.arguments import output_of
 from rubricworks.pipelines.balcaprl import balcaprl_policy
 from rubricworks.pipelines.rlr3 import rlr3_policy
 from rubricworks.pipelines.rubicap import rubicap_policy

@@ -10,20 +10,20 @@ from typing import NamedTuple
 from kfp import dsl
 from kfp.dsl.pipeline_channel import PipelineChannel
 
-from rubricworks.components.audit import audit
-from rubricworks.components.evaluate_answers import evaluate_answers
-from rubricworks.components.genrm_data import genrm_data
-from rubricworks.components.offline_filter import offline_filter
-from rubricworks.components.open_questions import open_questions
-from rubricworks.components.prepare_questions import prepare_questions
-from rubricworks.components.promote import promote
-from rubricworks.components.rlr3_report import rlr3_report
-from rubricworks.components.train_genrm import train_genrm
-from rubricworks.components.train_rlr3 import train_rlr3
-from rubricworks.components.train_rlvr import train_rlvr
-from rubricworks.components.warm_up import warm_up
-from rubricworks.components.write_checklists import write_checklists
-from rubricworks.pipelines.arguments import output_of
+from rubricworks.components.data.offline_filter.component import offline_filter
+from rubricworks.components.data.open_questions.component import open_questions
+from rubricworks.components.data.prepare_questions.component import prepare_questions
+from rubricworks.components.evaluation.audit.component import audit
+from rubricworks.components.evaluation.evaluate_answers.component import evaluate_answers
+from rubricworks.components.release.promote.component import promote
+from rubricworks.components.release.rlr3_report.component import rlr3_report
+from rubricworks.components.synthesis.genrm_data.component import genrm_data
+from rubricworks.components.synthesis.write_checklists.component import write_checklists
+from rubricworks.components.training.train_genrm.component import train_genrm
+from rubricworks.components.training.train_rlr3.component import train_rlr3
+from rubricworks.components.training.train_rlvr.component import train_rlvr
+from rubricworks.components.training.warm_up.component import warm_up
+from rubricworks.kubeflow.arguments import output_of
 
 
 class Made(NamedTuple):

@@ -10,16 +10,16 @@ from typing import NamedTuple
 from kfp import dsl
 from kfp.dsl.pipeline_channel import PipelineChannel
 
-from rubricworks.components.caption_committee import caption_committee
-from rubricworks.components.caption_student import caption_student
-from rubricworks.components.evaluate import evaluate
-from rubricworks.components.prepare import prepare
-from rubricworks.components.promote import promote
-from rubricworks.components.report import report
-from rubricworks.components.synthesize_rubrics import synthesize_rubrics
-from rubricworks.components.train_policy import train_policy
-from rubricworks.components.warm_up import warm_up
-from rubricworks.pipelines.arguments import output_of
+from rubricworks.components.data.prepare.component import prepare
+from rubricworks.components.evaluation.evaluate.component import evaluate
+from rubricworks.components.release.promote.component import promote
+from rubricworks.components.release.report.component import report
+from rubricworks.components.synthesis.caption_committee.component import caption_committee
+from rubricworks.components.synthesis.caption_student.component import caption_student
+from rubricworks.components.synthesis.synthesize_rubrics.component import synthesize_rubrics
+from rubricworks.components.training.train_policy.component import train_policy
+from rubricworks.components.training.warm_up.component import warm_up
+from rubricworks.kubeflow.arguments import output_of
 
 
 class Made(NamedTuple):

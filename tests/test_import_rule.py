@@ -1,6 +1,7 @@
 """The house of the design: imports point down only, and nothing heavy loads before it is needed."""
 
 import ast
+import graphlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,21 +13,23 @@ ROOT = Path(__file__).parents[1]
 
 STOREYS = [
     {"cli", "platform_api"},
-    {"pipelines"},
+    {"pipelines", "runs", "kubeflow"},
     {"components"},
-    {"claims", "recipe", "recipe_file", "recipe_mistakes", "plan"},
+    {"methods"},
+    {"claims", "recipe"},
     {"stages"},
-    {"training", "evaluation", "tracking", "reports", "kubernetes"},
+    {"runtime"},
+    {"training", "evaluation", "tracking", "reports"},
     {"adapters"},
     {"synthesis", "grading"},
     {"rewards", "metrics", "rl"},
-    {"llm", "data"},
+    {"llm", "data", "kubernetes"},
     {"rubrics", "verifiers", "storage"},
     {"errors", "environment", "recipes", "__init__"},
 ]
 FLOOR = {room: len(STOREYS) - number for number, storey in enumerate(STOREYS) for room in storey}
 PURE = {"rewards", "metrics", "rl"}
-MAY_KNOW_THE_WORLD = {"world", "cli", "claims", "recipe", "recipes"}
+MAY_KNOW_THE_WORLD = {"world", "cli", "claims", "recipes"}
 WORLD_MAY_KNOW = {"world", "errors", *(room for room, floor in FLOOR.items() if floor <= FLOOR["metrics"])}
 
 HEAVY = {"torch", "transformers", "trl", "mlflow", "kfp", "datasets", "matplotlib", "accelerate", "peft", "pandas"} | {
@@ -37,9 +40,6 @@ HEAVY |= {"fastapi", "sqlalchemy", "uvicorn"}
 LIGHT = {
     "cli",
     "recipe",
-    "recipe_file",
-    "recipe_mistakes",
-    "plan",
     "rubrics",
     "llm",
     "data",
@@ -123,6 +123,38 @@ def test_imports_point_down():
     assert broken == []
 
 
+def module_of(path: Path) -> str:
+    """Full name by which a file is imported."""
+    inside = path.relative_to(ROOT).with_suffix("")
+    parts = [part for part in inside.parts if part != "__init__"]
+    return ".".join(parts if parts[0] == "rubricworks" else ["rubricworks", *parts])
+
+
+def test_no_method_imports_another():
+    broken = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for room, path in modules()
+        if room == "methods" and len(path.relative_to(ROOT).parts) > 3
+        for name, line in imports(path)
+        if name.startswith("rubricworks.methods.") and name.split(".")[2] != path.relative_to(ROOT).parts[2]
+    ]
+    assert broken == []
+
+
+def test_no_files_import_each_other_in_a_circle():
+    files = {module_of(path): path for _, path in modules()}
+    arrows: dict[str, set[str]] = {}
+    for module, path in files.items():
+        arrows[module] = set()
+        for name, _ in imports(path):
+            while name and name not in files:
+                name = name.rpartition(".")[0]
+            # A package's own face only hands names on.
+            if name and name != module and files[name].name != "__init__.py":
+                arrows[module].add(name)
+    assert list(graphlib.TopologicalSorter(arrows).static_order())  # raises CycleError, which names the files
+
+
 def test_heavy_packages_are_imported_where_they_are_used():
     broken = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
@@ -154,6 +186,10 @@ def test_importing_loads_nothing_heavy(module):
 @pytest.mark.parametrize(
     ("room", "imported", "allowed"),
     [
+        ("methods", "stages", True),
+        ("stages", "methods", False),
+        ("runtime", "reports", True),
+        ("reports", "runtime", False),
         ("stages", "data", True),
         ("data", "stages", False),
         ("llm", "data", True),

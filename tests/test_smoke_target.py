@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rubricworks.stages.config import canonical_json
+from rubricworks.runtime.config import canonical_json
 
 ROOT = Path(__file__).parents[1]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from itertools import groupby
+from pathlib import Path
 from typing import NamedTuple
 
 from rubricworks.claims.claim import Finding
@@ -37,6 +38,7 @@ def claims_page(report: ClaimsReport) -> str:
     sources = [(source, [_row(one) for one in found]) for source, found in _by_source(report.findings)]
     return render(
         "claims.html",
+        folder=Path(__file__).parent,
         styles=("report.css", "claims.css"),
         summary={"run": f"Claims of {report.paper}", "simulated": False},
         recipe={},

@@ -1,14 +1,18 @@
-"""The papers whose claims can be checked: which recipe is run, with which arms, and what is read of the runs."""
+"""Papers whose claims can be checked: those methods that have a module `claims` with a `PAPER`."""
 
+import importlib
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from rubricworks.claims import balcaprl, balcaprl_folder, rlr3, rlr3_folder
 from rubricworks.claims.claim import Finding
+from rubricworks.recipe import METHODS
 
 
 class Paper(NamedTuple):
+    """One paper: which recipe is run, with which arms, and what is read of the runs."""
+
     title: str
     recipe: str
     arms: tuple[str, ...]
@@ -21,15 +25,11 @@ class Paper(NamedTuple):
     """Of every run, as `a.b=c`, where the user gives no others."""
 
 
-PAPERS = {
-    "rlr3": Paper("RLR³", rlr3_folder.RECIPE, (), rlr3_folder.is_finished, rlr3.rlr3_findings, rlr3.NOTES),
-    "balcaprl": Paper(
-        "BalCapRL",
-        balcaprl_folder.RECIPE,
-        balcaprl.ARMS,
-        balcaprl_folder.is_finished,
-        balcaprl.balcaprl_findings,
-        balcaprl.NOTES,
-        balcaprl.SETTINGS,
-    ),
-}
+def papers() -> list[str]:
+    """Methods that have claims."""
+    return [method for method, package in METHODS.items() if find_spec(f"{package}.claims")]
+
+
+def load_paper(method: str) -> Paper:
+    paper: Paper = importlib.import_module(f"{METHODS[method]}.claims").PAPER
+    return paper

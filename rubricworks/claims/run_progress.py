@@ -5,11 +5,11 @@ from functools import cache
 from pathlib import Path
 from statistics import mean
 
-from rubricworks.claims.planned import PlannedRun
-from rubricworks.recipe_file import load_recipe, recipe_path
+from rubricworks.claims.planned_runs import PlannedRun
+from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.reports.formats import duration
 from rubricworks.reports.run_folder import read_ledger
-from rubricworks.stages.reuse import OF_THEIR_RUN
+from rubricworks.runtime.stage_table import NOT_REUSABLE
 
 _TAIL = 4096
 _WIDTH = 80
@@ -63,4 +63,4 @@ def _seconds(run: Path) -> dict[str, float]:
 @cache
 def _stages(recipe: str, arm: str | None) -> int:
     stages = load_recipe(recipe_path(recipe)).stage_configs().keys()
-    return len(stages if arm is None else stages - OF_THEIR_RUN)
+    return len(stages if arm is None else stages - NOT_REUSABLE)

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rubricworks.claims.planned import PlannedRun
+from rubricworks.claims.planned_runs import PlannedRun
 from rubricworks.errors import UserError
 from rubricworks.recipe import Recipe
-from rubricworks.recipe_file import load_recipe, recipe_path
+from rubricworks.recipe.files import load_recipe, recipe_path
 
 _SHOWN = 3
 

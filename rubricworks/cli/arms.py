@@ -6,9 +6,9 @@ from typing import get_args
 import click
 
 from rubricworks import __version__
-from rubricworks.claims.arm_tables import TITLES, TableName
 from rubricworks.cli.claims import make_or_find
 from rubricworks.errors import UserError
+from rubricworks.methods.balcaprl.arm_tables import TITLES, TableName
 from rubricworks.storage import write_atomic
 
 
@@ -44,12 +44,12 @@ def arms(
     rubricworks arms balcaprl-laptop --arm no_recall --arm no_length --seed 2
     rubricworks arms balcaprl-laptop --table length --runs runs/claims-balcaprl --only-report
     """
-    from rubricworks.claims.arm_report import arms_page, markdown, text
-    from rubricworks.claims.arm_tables import OWN, ArmTable, arm_rows, rows_of, shown
-    from rubricworks.claims.balcaprl_folder import is_finished
-    from rubricworks.claims.planned import plan_runs
+    from rubricworks.claims.planned_runs import plan_runs
     from rubricworks.claims.settings import shared_changes
-    from rubricworks.recipe_file import load_recipe, recipe_path
+    from rubricworks.methods.balcaprl.arm_tables import OWN, ArmTable, arm_rows, rows_of, shown
+    from rubricworks.methods.balcaprl.claim_figures import is_finished
+    from rubricworks.methods.balcaprl.report.arms import arms_page, markdown, text
+    from rubricworks.recipe.files import load_recipe, recipe_path
 
     parsed = load_recipe(recipe_path(recipe))
     if parsed.pipeline != "balcaprl":

@@ -14,12 +14,12 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.audit.figures import AuditFigures, judged
 from rubricworks.evaluation.audit.values import SETTINGS
 from rubricworks.llm import Endpoint
-from rubricworks.reports.audit_cases import worst_cases
-from rubricworks.reports.audit_page import audit_page
+from rubricworks.methods.rlr3.stages import audit as stage
+from rubricworks.reports.audit.cases import worst_cases
+from rubricworks.reports.audit.page import audit_page
 from rubricworks.reports.run_folder import read_recipe
-from rubricworks.stages import audit as stage
-from rubricworks.stages.config import canonical_json
-from rubricworks.stages.launch import launch
+from rubricworks.runtime.config import canonical_json
+from rubricworks.runtime.launch import launch
 from rubricworks.storage import write_atomic
 
 _SAMPLES = ("prepare_questions", "open_questions", "prepare")

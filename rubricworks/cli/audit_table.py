@@ -2,7 +2,7 @@
 
 from rubricworks.evaluation.audit.figures import AuditFigures, Cell, Share
 from rubricworks.evaluation.audit.values import MODE_NAMES
-from rubricworks.reports.audit_page import TableCell, table_rows
+from rubricworks.reports.audit.page import TableCell, table_rows
 
 _COLUMN = 17
 _SHORT = {

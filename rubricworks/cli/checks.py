@@ -8,12 +8,11 @@ from functools import partial
 from pathlib import Path
 
 from rubricworks.errors import UserError
-from rubricworks.plan import training_bytes
-from rubricworks.recipe import Recipe, RetrainRecipe, Rlr3Recipe
-from rubricworks.recipe.cluster_run import data_source, different_endpoints
-from rubricworks.stages import needs
-from rubricworks.stages.needs import Check, checked, endpoint_answers, tracking_answers
-from rubricworks.stages.retraining import champion_is_there
+from rubricworks.recipe import Recipe
+from rubricworks.recipe.cluster_configs import data_source, different_endpoints
+from rubricworks.recipe.estimate import training_bytes
+from rubricworks.runtime import preflight_checks as needs
+from rubricworks.runtime.preflight_checks import Check, checked, endpoint_answers, tracking_answers
 
 MIN_FREE_BYTES = 2 << 30
 """A run with the laptop student takes some 100 MB; models and samples of any real size need this much and more."""
@@ -30,25 +29,23 @@ def check_machine(recipe: Recipe, runs: Path) -> Iterator[Check]:
     yield checked("packages", lambda: _packages(recipe))
     yield checked("disk", lambda: _disk(runs))
     yield checked("memory", _memory)
-    # A retraining finds its student with the champion.
-    if not isinstance(recipe, RetrainRecipe):
-        yield checked("accelerator", lambda: _accelerator(recipe))
+    if student := recipe.base_model:
+        yield checked("accelerator", lambda: _accelerator(student, lora=recipe.lora))
     yield checked("tracking", lambda: tracking_answers(recipe.tracking, runs))
-    if isinstance(recipe, RetrainRecipe):
-        yield checked("champion", lambda: champion_is_there(recipe.new_samples.model_name, recipe.tracking, runs))
+    yield from recipe.own_checks(runs)
 
 
 def check_sources(recipe: Recipe) -> Iterator[Check]:
     """Images and endpoints, which may be a world's."""
-    if not isinstance(recipe, RetrainRecipe):
-        yield checked("images", lambda: _items(recipe))
+    if data_source(recipe):
+        yield checked("images", lambda: f"{count_items(recipe)} {recipe.item}s")
     for where, endpoint in different_endpoints(recipe):
         yield checked(f"endpoint {where}", partial(endpoint_answers, endpoint))
 
 
 def _packages(recipe: Recipe) -> str:
     needed = {"kfp": "pipelines", "trl": "train", "torch": "train", "transformers": "train", "mlflow": "tracking"}
-    if not isinstance(recipe, RetrainRecipe) and recipe.policy.lora:
+    if recipe.lora:
         needed["peft"] = "train"
     missing = {package: extra for package, extra in needed.items() if importlib.util.find_spec(package) is None}
     if missing:
@@ -83,16 +80,16 @@ def _memory() -> str:
     return f"{available / 2**30:.0f} GiB available"
 
 
-def _accelerator(recipe: Recipe) -> str:
-    if recipe.warm_up.student == "tiny":
+def _accelerator(student: str, *, lora: bool) -> str:
+    if student == "tiny":
         return "none needed by the tiny student"
     import torch
 
-    needed = training_bytes(recipe)
+    needed = training_bytes(student, lora=lora)
     wanted = f"{needed / 2**30:.0f} GiB" if needed else "unknown memory"
     if not torch.cuda.is_available():
         raise UserError(
-            f"no GPU is visible, and {recipe.warm_up.student} needs one ({wanted} and its activations): "
+            f"no GPU is visible, and {student} needs one ({wanted} and its activations): "
             "run where there is one, or start from `student: tiny`"
         )
     total = sum(torch.cuda.get_device_properties(i).total_memory for i in range(torch.cuda.device_count()))
@@ -113,8 +110,4 @@ def items_of(recipe: Recipe) -> int:
     """Images or questions that a run will have; of a world they are known before it is drawn."""
     if recipe.world is None:
         return count_items(recipe)
-    return recipe.world.scenes * (recipe.world.questions if isinstance(recipe, Rlr3Recipe) else 1)
-
-
-def _items(recipe: Recipe) -> str:
-    return f"{count_items(recipe)} {'questions' if isinstance(recipe, Rlr3Recipe) else 'images'}"
+    return recipe.items_in_world()

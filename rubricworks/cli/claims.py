@@ -6,7 +6,8 @@ from pathlib import Path
 import click
 
 from rubricworks import __version__
-from rubricworks.claims.planned import PlannedRun
+from rubricworks.claims.papers import papers
+from rubricworks.claims.planned_runs import PlannedRun
 from rubricworks.errors import UserError
 from rubricworks.storage import write_atomic
 
@@ -36,7 +37,7 @@ class Seeds(click.ParamType):
 
 
 @click.command()
-@click.argument("paper", type=click.Choice(["rlr3", "balcaprl"]))
+@click.argument("paper", type=click.Choice(papers()))
 @click.option(
     "--seeds", multiple=True, type=Seeds(), default=("1-5",), show_default=True, help="1-5 or 1,3; may be repeated."
 )
@@ -66,12 +67,12 @@ def claims(
     rubricworks claims balcaprl --seeds 1-3 --only-report
     """
     from rubricworks.claims.page import claims_page
-    from rubricworks.claims.papers import PAPERS
-    from rubricworks.claims.planned import plan_runs
+    from rubricworks.claims.papers import load_paper
+    from rubricworks.claims.planned_runs import plan_runs
     from rubricworks.claims.report import ClaimsReport, markdown, text
     from rubricworks.claims.settings import shared_changes
 
-    of = PAPERS[paper]
+    of = load_paper(paper)
     place = (runs or Path("runs") / f"claims-{paper}").absolute()
     numbers = sorted({seed for several in seeds for seed in several})
     planned = plan_runs(of.recipe, place, numbers, (*of.settings, *overrides), finished=of.finished, arms=of.arms)
@@ -98,7 +99,7 @@ def make_or_find(planned: Sequence[PlannedRun], *, at_once: int, only_report: bo
     Args:
         overrides: what the user changes.
     """
-    from rubricworks.claims.runs import make_runs
+    from rubricworks.claims.child_runs import make_runs
     from rubricworks.claims.settings import check_settings
 
     if only_report:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from rubricworks.cli.on_kubeflow import cluster_of, connected_to, pushed, warn_of_cpu
+from rubricworks.cli.kubeflow import cluster_of, connected_to, pushed, warn_of_cpu
 from rubricworks.errors import UserError
-from rubricworks.recipe import RECIPES, ClusterConfig
-from rubricworks.recipe_file import load_recipe, recipe_path
+from rubricworks.recipe import METHODS, ClusterConfig
+from rubricworks.recipe.files import load_recipe, recipe_path
 
 
 @click.group()
@@ -33,9 +33,9 @@ def compile_(what: tuple[str, ...], overrides: tuple[str, ...], out: Path) -> No
     rubricworks pipelines compile
     rubricworks pipelines compile my.yaml --set cluster.queue=team-b
     """
-    from rubricworks.pipelines.compile import compile_pipeline
+    from rubricworks.kubeflow.compile import compile_pipeline
 
-    named = [(name, name, None) for name in RECIPES] if not what else [_named(name, overrides) for name in what]
+    named = [(name, name, None) for name in METHODS] if not what else [_named(name, overrides) for name in what]
     for name, pipeline, cluster in named:
         path = out / f"{name}.yaml"
         compile_pipeline(getattr(importlib.import_module(f"rubricworks.pipelines.{pipeline}"), pipeline), path, cluster)
@@ -63,7 +63,7 @@ def _named(name: str, overrides: tuple[str, ...]) -> tuple[str, str, ClusterConf
     if recipe.cluster:
         warn_of_cpu(recipe)
         return recipe.name, recipe.pipeline, recipe.cluster
-    if name in RECIPES:
+    if name in METHODS:
         return name, name, None
     raise UserError(
         f"{name}: the recipe has no cluster: section, which says where its stages run; add one "

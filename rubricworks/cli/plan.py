@@ -4,19 +4,17 @@ import click
 
 from rubricworks.cli.checks import items_of
 from rubricworks.errors import UserError
-from rubricworks.plan import plan_calls, training_bytes
-from rubricworks.plan.budget import over_budget
-from rubricworks.recipe import Recipe, RetrainRecipe, Rlr3Recipe
+from rubricworks.recipe import Recipe
+from rubricworks.recipe.estimate import estimate_calls, over_budget, training_bytes
 
 
 def plan_text(recipe: Recipe, items: int) -> str:
     """Stages, calls, tokens and dollars of a recipe on so many images, or questions."""
-    if isinstance(recipe, RetrainRecipe):
-        return _retraining(recipe)
-    calls = plan_calls(recipe, items)
+    if words := recipe.plan_in_words():
+        return words
+    calls = estimate_calls(recipe, items)
     held_out = min(recipe.data.held_out, items)
-    what = "questions" if isinstance(recipe, Rlr3Recipe) else "images"
-    lines = [f"{recipe.name}: {recipe.pipeline} on {items} {what}, {held_out} of them held out", ""]
+    lines = [f"{recipe.name}: {recipe.pipeline} on {items} {recipe.item}s, {held_out} of them held out", ""]
     lines.append(f"{'stage':<20} {'calls':>9}  {'for':<9} {'model':<34} {'tokens in':>11} {'out':>11} {'dollars':>9}")
     for stage in recipe.stage_configs():
         kinds = [call for call in calls if call.stage == stage]
@@ -33,11 +31,10 @@ def plan_text(recipe: Recipe, items: int) -> str:
     if over := over_budget(recipe.budget, calls):
         lines.append(f"warning: {over}")
     lines.append("calls are counted, tokens estimated; repeated requests come from the cache")
-    memory = training_bytes(recipe)
-    if memory is None:
-        lines.append(f"memory to train {recipe.warm_up.student}: not known from its name")
-    else:
-        lines.append(f"memory to train {recipe.warm_up.student}: {memory / 2**30:.1f} GiB and its activations")
+    if recipe.base_model is not None:
+        memory = training_bytes(recipe.base_model, lora=recipe.lora)
+        size = "not known from its name" if memory is None else f"{memory / 2**30:.1f} GiB and its activations"
+        lines.append(f"memory to train {recipe.base_model}: {size}")
     return "\n".join(lines)
 
 
@@ -47,21 +44,11 @@ def warn_of_budget(recipe: Recipe) -> None:
     It is asked here and not by the stage `preflight`, which stands below recipes and knows no plan. A retraining has
     none: what it costs is found with the champion.
     """
-    if (recipe.budget.tokens is None and recipe.budget.dollars is None) or isinstance(recipe, RetrainRecipe):
+    if (recipe.budget.tokens is None and recipe.budget.dollars is None) or recipe.plan_in_words():
         return
     try:
-        over = over_budget(recipe.budget, plan_calls(recipe, items_of(recipe)))
+        over = over_budget(recipe.budget, estimate_calls(recipe, items_of(recipe)))
     except UserError as error:
         over = f"the plan was not held against the budget, since its samples cannot be counted here: {error}"
     if over:
         click.echo(f"warning: {over}", err=True)
-
-
-def _retraining(recipe: RetrainRecipe) -> str:
-    wanted, settled = recipe.new_samples, recipe.challenge.approval
-    decides = "a person (rubricworks promote)" if settled == "person" else "the gate"
-    return (
-        f"{recipe.name}: retrain {wanted.model_name} if its source holds {wanted.needed} samples that the champion "
-        f"does not know;\n{decides} makes a challenger champion that passes the gate against it\n"
-        "stages, calls and dollars are those of the champion's recipe, which the model registry keeps"
-    )

@@ -67,7 +67,7 @@ def _check(connection: "Connection", chosen: "ModelVersion") -> None:
     Raises:
         UserError: it does not.
     """
-    from rubricworks.stages.challenge import APPROVAL, CHALLENGED, WAITING
+    from rubricworks.methods.retrain.stages.challenge import APPROVAL, CHALLENGED, WAITING
     from rubricworks.tracking import registry
 
     label = f"{chosen.name} version {chosen.version}"
@@ -84,7 +84,7 @@ def _check(connection: "Connection", chosen: "ModelVersion") -> None:
 
 
 def _list(connection: "Connection") -> None:
-    from rubricworks.stages.challenge import APPROVAL
+    from rubricworks.methods.retrain.stages.challenge import APPROVAL
     from rubricworks.tracking import registry
 
     names = registry.model_names(connection)

@@ -9,8 +9,8 @@ import click
 from pydantic import TypeAdapter
 
 from rubricworks.errors import UserError
-from rubricworks.recipe import RECIPES
-from rubricworks.recipe_file import built_in_recipes, load_recipe, recipe_path
+from rubricworks.recipe import METHODS, recipe_class
+from rubricworks.recipe.files import built_in_recipes, load_recipe, recipe_path
 
 
 @click.group()
@@ -53,5 +53,5 @@ def show(name: str) -> None:
 @recipes.command()
 def schema() -> None:
     """The JSON schema of recipes, for editors that complete and check YAML."""
-    kinds = Union[tuple(RECIPES.values())]  # noqa: UP007 - of a tuple that is not known here
+    kinds = Union[tuple(recipe_class(method) for method in METHODS)]  # noqa: UP007 - of a tuple that is not known here
     click.echo(json.dumps(TypeAdapter(kinds).json_schema(), indent=2))

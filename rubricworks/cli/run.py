@@ -2,27 +2,25 @@
 
 import fcntl
 import importlib
-import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import click
 
 from rubricworks.cli.checks import check_machine, check_recipe, check_sources, items_of
-from rubricworks.cli.on_kubeflow import name_of, run_on_kubeflow
+from rubricworks.cli.kubeflow import name_of, run_on_kubeflow
 from rubricworks.cli.plan import plan_text, warn_of_budget
 from rubricworks.cli.stored_runs import keep_outcome, keep_stored_run, open_stored_run, runs_folder
 from rubricworks.cli.world import running_world
 from rubricworks.errors import UserError
 from rubricworks.llm import write_budget
-from rubricworks.recipe import BalcaprlRecipe, Recipe, RetrainRecipe, Rlr3Recipe
-from rubricworks.recipe.cluster_run import recipe_text
-from rubricworks.recipe_file import load_recipe, recipe_path
-from rubricworks.stages.needs import Check
+from rubricworks.recipe import Recipe
+from rubricworks.recipe.cluster_configs import recipe_text
+from rubricworks.recipe.files import load_recipe, recipe_path
+from rubricworks.runtime.preflight_checks import Check
 from rubricworks.storage import is_remote, write_atomic
 
 
@@ -105,10 +103,11 @@ def run(
 
 
 def _run(recipe: Recipe, folder: Path, place: str, sources: Sequence[Path]) -> None:
-    from rubricworks.pipelines.arguments import pipeline_arguments
-    from rubricworks.pipelines.local import resume_command, run_local
-    from rubricworks.pipelines.run_records import OUTCOME
-    from rubricworks.stages.reuse import OF_THEIR_RUN, write_reuse
+    from rubricworks.kubeflow.arguments import pipeline_arguments
+    from rubricworks.runs.local import resume_command, run_local
+    from rubricworks.runs.records import OUTCOME
+    from rubricworks.runtime.reuse import write_reuse
+    from rubricworks.runtime.stage_table import NOT_REUSABLE
     from rubricworks.tracking import pipeline_run
 
     start, runs = time.monotonic(), folder.parent
@@ -130,7 +129,7 @@ def _run(recipe: Recipe, folder: Path, place: str, sources: Sequence[Path]) -> N
         try:
             pipeline = getattr(importlib.import_module(f"rubricworks.pipelines.{recipe.pipeline}"), recipe.pipeline)
             arguments = pipeline_arguments(keep_stored_run(place, folder), recipe.stage_json())
-            run_local(pipeline, arguments, run=folder, without=() if recipe.arm is None else OF_THEIR_RUN)
+            run_local(pipeline, arguments, run=folder, without=() if recipe.arm is None else NOT_REUSABLE)
             keep_outcome(place, folder)
         except KeyboardInterrupt:
             click.echo(f"stopped; continue with: {resume_command(folder)}", err=True)
@@ -149,35 +148,10 @@ def _tell(recipe: Recipe, folder: Path, seconds: float) -> None:
     if recipe.arm is not None:
         click.echo(f"done in {seconds:.0f} s\nan arm is compared, not promoted: {folder}")
         return
-    figures = (folder / "summary.json").read_bytes()
-    if isinstance(recipe, RetrainRecipe):
-        click.echo(f"done in {seconds:.0f} s\n{json.loads(figures)['outcome']}")
-        return
-    if isinstance(recipe, Rlr3Recipe):
-        from rubricworks.reports.rlr3_page import Rlr3Summary, rlr3_lines
-
-        lines = rlr3_lines(Rlr3Summary.model_validate_json(figures))
-    elif isinstance(recipe, BalcaprlRecipe):
-        from rubricworks.reports.balcaprl_summary import BalcaprlSummary, balcaprl_lines
-
-        lines = balcaprl_lines(BalcaprlSummary.model_validate_json(figures))
-    else:
-        lines = _caption_lines(json.loads(figures))
-    click.echo("\n".join([f"done in {seconds:.0f} s", *lines, f"report: {folder / 'report.html'}"]))
-
-
-def _caption_lines(summary: dict[str, Any]) -> list[str]:
-    lines = []
-    if win := summary["win_rate"]:
-        lines.append(f"win rate against the base: {win['value']:.2f} [{win['low']:.2f}, {win['high']:.2f}]")
-    for name in ("oracle_f1", "rubric_reward"):
-        pair = summary[name]
-        if pair["base"] is not None and pair["policy"] is not None:
-            lines.append(f"{name.replace('_', ' ')}: {pair['base']:.2f} → {pair['policy']:.2f}")
-    lines.append("promoted to champion" if summary["promoted"] else f"not promoted: {summary['gate']}")
-    if summary["alarm"]:
-        lines.append(f"ALARM: {summary['alarm']}")
-    return lines
+    lines = [f"done in {seconds:.0f} s", *recipe.success_lines(folder)]
+    if (report := folder / "report.html").is_file():
+        lines.append(f"report: {report}")
+    click.echo("\n".join(lines))
 
 
 def _dry_run(recipe: Recipe, folder: Path, runs: Path) -> None:

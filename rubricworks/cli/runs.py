@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rubricworks.cli.on_kubeflow import cluster_option, connected
+from rubricworks.cli.kubeflow import cluster_option, connected
 from rubricworks.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rubricworks.pipelines.remote_runs import RemoteRun
-    from rubricworks.pipelines.run_records import RunRecord
+    from rubricworks.kubeflow.remote_runs import RemoteRun
+    from rubricworks.runs.records import RunRecord
 
 runs_option = click.option(
     "--runs",
@@ -38,12 +38,12 @@ def runs() -> None:
 def list_(place: str, on: str | None, recipe: str | None, limit: int) -> None:
     """The newest runs, the newest first."""
     if on:
-        from rubricworks.pipelines.remote_runs import list_runs
+        from rubricworks.kubeflow.remote_runs import list_runs
 
         rows = [_remote_row(run) for run in list_runs(connected(recipe), limit=limit)]
     else:
-        from rubricworks.pipelines.run_records import records
-        from rubricworks.pipelines.run_store import open_run_store
+        from rubricworks.runs.records import records
+        from rubricworks.runs.store import open_run_store
 
         rows = [_row(run) for run in list(records(open_run_store(place)))[:limit]]
     if not rows:
@@ -60,12 +60,12 @@ def list_(place: str, on: str | None, recipe: str | None, limit: int) -> None:
 def show(run: str, place: str, on: str | None, recipe: str | None) -> None:
     """RUN's stages, where it lies, and why it failed or what came of it."""
     if on:
-        from rubricworks.pipelines.remote_runs import show_run
+        from rubricworks.kubeflow.remote_runs import show_run
 
         _tell_remote(show_run(connected(recipe), run))
         return
-    from rubricworks.pipelines.run_records import record_of
-    from rubricworks.pipelines.run_store import open_run_store
+    from rubricworks.runs.records import record_of
+    from rubricworks.runs.store import open_run_store
 
     record = record_of(open_run_store(place), run)
     if record is None:
@@ -82,7 +82,7 @@ def show(run: str, place: str, on: str | None, recipe: str | None) -> None:
 @cluster_option
 def stop(run: str, recipe: str | None) -> None:
     """Stop RUN on Kubeflow; what its stages committed is kept."""
-    from rubricworks.pipelines.remote_runs import stop_run
+    from rubricworks.kubeflow.remote_runs import stop_run
 
     there = stop_run(connected(recipe), run)
     click.echo(f"run {there.name} is {there.state.lower()}; go on with it: rubricworks runs retry {there.name}")
@@ -93,7 +93,7 @@ def stop(run: str, recipe: str | None) -> None:
 @cluster_option
 def retry(run: str, recipe: str | None) -> None:
     """Start the stages of RUN again that did not end well on Kubeflow; each goes on from what it committed."""
-    from rubricworks.pipelines.remote_runs import retry_run
+    from rubricworks.kubeflow.remote_runs import retry_run
 
     there = retry_run(connected(recipe), run)
     click.echo(f"run {there.name} is {there.state.lower()}\n{there.page}")
@@ -112,9 +112,9 @@ def prune(older_than: str, place: str, dry_run: bool) -> None:
     rubricworks runs prune --older-than 90d --dry-run
     rubricworks runs prune --older-than 90d --runs s3://rubricworks/runs
     """
-    from rubricworks.pipelines.pruning import age
-    from rubricworks.pipelines.pruning import prune as pruned
-    from rubricworks.pipelines.run_store import open_run_store
+    from rubricworks.runs.pruning import age
+    from rubricworks.runs.pruning import prune as pruned
+    from rubricworks.runs.store import open_run_store
 
     limit = age(older_than)
     count, freed = 0, 0

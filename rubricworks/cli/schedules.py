@@ -2,8 +2,8 @@
 
 import click
 
-from rubricworks.cli.on_kubeflow import arguments_of, cluster_of, cluster_option, connected, connected_to, pushed
-from rubricworks.recipe_file import load_recipe, recipe_path
+from rubricworks.cli.kubeflow import arguments_of, cluster_of, cluster_option, connected, connected_to, pushed
+from rubricworks.recipe.files import load_recipe, recipe_path
 
 
 @click.group()
@@ -25,8 +25,8 @@ def create(recipe: str, cron: str, name: str | None, overrides: tuple[str, ...],
     \b
     rubricworks schedules create retrain.yaml --cron '0 3 * * 1'
     """
-    from rubricworks.pipelines.cron import kubeflow_cron
-    from rubricworks.pipelines.schedules import RUN_ID, create_schedule
+    from rubricworks.kubeflow.cron import kubeflow_cron
+    from rubricworks.kubeflow.schedules import RUN_ID, create_schedule
 
     parsed = load_recipe(recipe_path(recipe), overrides)
     cluster = cluster_of(parsed, recipe)
@@ -51,7 +51,7 @@ def create(recipe: str, cron: str, name: str | None, overrides: tuple[str, ...],
 @cluster_option
 def list_(recipe: str | None) -> None:
     """Every schedule: its cron, and whether it begins runs."""
-    from rubricworks.pipelines.schedules import list_schedules
+    from rubricworks.kubeflow.schedules import list_schedules
 
     found = list_schedules(connected(recipe))
     width = max((len(one.name) for one in found), default=0)
@@ -67,7 +67,7 @@ def list_(recipe: str | None) -> None:
 @cluster_option
 def pause(name: str, recipe: str | None) -> None:
     """Begin no more runs of NAME; one that goes on is not stopped."""
-    from rubricworks.pipelines.schedules import pause_schedule
+    from rubricworks.kubeflow.schedules import pause_schedule
 
     click.echo(f"schedule {pause_schedule(connected(recipe), name).name} is paused")
 
@@ -77,7 +77,7 @@ def pause(name: str, recipe: str | None) -> None:
 @cluster_option
 def resume(name: str, recipe: str | None) -> None:
     """Begin runs of NAME again, from its next time on."""
-    from rubricworks.pipelines.schedules import resume_schedule
+    from rubricworks.kubeflow.schedules import resume_schedule
 
     click.echo(f"schedule {resume_schedule(connected(recipe), name).name} is on")
 
@@ -87,6 +87,6 @@ def resume(name: str, recipe: str | None) -> None:
 @cluster_option
 def delete(name: str, recipe: str | None) -> None:
     """Take NAME away; its runs stay."""
-    from rubricworks.pipelines.schedules import delete_schedule
+    from rubricworks.kubeflow.schedules import delete_schedule
 
     click.echo(f"schedule {delete_schedule(connected(recipe), name).name} is deleted; its runs stay")

@@ -10,7 +10,7 @@ import click
 from rubricworks.cli.checks import check_recipe
 from rubricworks.cli.world import running_world
 from rubricworks.errors import UserError
-from rubricworks.recipe_file import load_recipe, recipe_path
+from rubricworks.recipe.files import load_recipe, recipe_path
 
 
 @click.command()

@@ -11,7 +11,7 @@ def runs_folder(runs: str) -> Path:
     """The folder of all runs here: the one that is named, or the store's in the workspace."""
     if not is_remote(runs):
         return Path(runs).absolute()
-    from rubricworks.stages.workspace import workspace_of
+    from rubricworks.runtime.store.workspace import workspace_of
 
     return workspace_of(runs)
 
@@ -24,7 +24,7 @@ def open_stored_run(runs: str, run_id: str, *, new: bool) -> None:
     """
     if not is_remote(runs):
         return
-    from rubricworks.stages.workspace import fetch_run_files
+    from rubricworks.runtime.store.workspace import fetch_run_files
 
     check_storage(runs)
     there = (fetch_run_files(join(runs, run_id)) / "recipe.yaml").exists()
@@ -40,7 +40,7 @@ def keep_stored_run(runs: str, folder: Path) -> str:
     """Put what is said of a run where its stages read it; returns the run's URI."""
     if not is_remote(runs):
         return folder.as_uri()
-    from rubricworks.stages.workspace import keep_run_files
+    from rubricworks.runtime.store.workspace import keep_run_files
 
     keep_run_files(join(runs, folder.name))
     return join(runs, folder.name)
@@ -48,10 +48,10 @@ def keep_stored_run(runs: str, folder: Path) -> str:
 
 def keep_outcome(runs: str, folder: Path) -> None:
     """Say how a run ended that ended well: in its folder and, of a run in a store, there."""
-    from rubricworks.pipelines.run_records import OUTCOME
-    from rubricworks.stages.outcome import well_ended
+    from rubricworks.runs.records import OUTCOME
+    from rubricworks.stages.cluster.outcome import success_message
 
-    outcome = json.dumps({"state": "SUCCEEDED", "message": well_ended(folder)}).encode()
+    outcome = json.dumps({"state": "SUCCEEDED", "message": success_message(folder)}).encode()
     write_atomic(folder / OUTCOME, outcome)
     if is_remote(runs):
         open_bucket(join(runs, folder.name)).write(OUTCOME, outcome)

@@ -25,10 +25,12 @@ from rubricworks.grading import CallPer, Combine, FailedCall, Grader
 from rubricworks.llm import ChatClient
 from rubricworks.rewards import weighted_reward
 from rubricworks.rubrics import Rubric
-from rubricworks.stages import caption_committee, caption_student, prepare, synthesize_rubrics, warm_up
-from rubricworks.stages.config import canonical_json
-from rubricworks.stages.launch import launch
-from rubricworks.stages.progress import Progress
+from rubricworks.runtime.config import canonical_json
+from rubricworks.runtime.launch import launch
+from rubricworks.runtime.progress import Progress
+from rubricworks.stages.data import prepare
+from rubricworks.stages.synthesis import caption_committee, caption_student, synthesize_rubrics
+from rubricworks.stages.training import warm_up
 from rubricworks.storage import write_atomic
 from rubricworks.synthesis.prompts import CAPTION_PROMPT
 

@@ -129,11 +129,11 @@ def _holds(folder: Path, wanted: bytes) -> bool:
 
 
 def _export(folder: Path, *, seed: int, scenes: int, questions: int, commentary: float, repetition: float) -> None:
-    from rubricworks.world.export import export_scenes
+    from rubricworks.world.scene.export import export_scenes
 
     export_scenes(folder, seed=seed, count=scenes, commentary=commentary, repetition=repetition)
     if questions:
-        from rubricworks.world.questions_export import export_questions
+        from rubricworks.world.scene.questions_export import export_questions
 
         export_questions(folder, seed=seed, count=scenes, per_scene=questions)
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from rubricworks.data.manifest import Manifest, read_manifest
 from rubricworks.errors import UserError
+from rubricworks.rubrics import Rubric
 from rubricworks.storage import local_path
 
 T = TypeVar("T")
@@ -154,3 +155,9 @@ def read_samples(uri: str | Path, *splits: str) -> Iterator[Sample]:
 def count_samples(uri: str | Path, *splits: str) -> int:
     """How many samples `read_samples` would give; reads no image."""
     return sum(not splits or row["split"] in splits for row in read_rows(uri, columns=["split"]))
+
+
+def read_rubrics(table: Path) -> dict[str, Rubric]:
+    """sample_id → rubric."""
+    rows = read_rows(table, columns=["sample_id", "rubric"])
+    return {row["sample_id"]: Rubric.model_validate_json(row["rubric"]) for row in rows}

@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict
 
 from rubricworks.evaluation.summary import Figure, figure
 
+ANSWERS_FILE = "answers.json"
+"""The summary, beside the table that it is made of."""
 BASE = "base"
 _DIGITS = 12
 

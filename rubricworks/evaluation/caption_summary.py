@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict
 
 from rubricworks.evaluation.summary import Figure, figure
 
+CAPTIONS_FILE = "captions.json"
+"""The summary, beside the table that it is made of."""
 BASE, POLICY = "base", "policy"
 SCORES = (
     *("b_capscore", "precision", "recall", "linguistic"),

@@ -24,7 +24,7 @@ def indexed_job(plan: FanOutPlan, work: StageWork, parts: int) -> Json:
     Args:
         parts: how many there are; each runs the stage with `--parts`.
     """
-    command = ["python", "-m", "rubricworks.stages", *work.arguments(), "--parts", str(parts)]
+    command = ["python", "-m", "rubricworks.runtime", *work.arguments(), "--parts", str(parts)]
     spec = {
         "completionMode": "Indexed",
         "completions": parts,

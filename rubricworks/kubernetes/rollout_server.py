@@ -74,7 +74,7 @@ class Server:
         command = [
             "python",
             "-m",
-            "rubricworks.stages.rollout_server",
+            "rubricworks.runtime.pods.rollout_server",
             "--model",
             self._work.inputs["model"],
             "--",

@@ -29,7 +29,7 @@ def train_job(
 
     Args:
         labels: to find it and its pods by.
-        stage: what follows `python -m rubricworks.stages`.
+        stage: what follows `python -m rubricworks.runtime`.
         env: further variables of every process.
     """
     from kubeflow_trainer_api import models
@@ -45,7 +45,7 @@ def train_job(
             **({"activeDeadlineSeconds": int(plan.job.timeout)} if plan.job.timeout else {}),
             "trainer": {
                 "image": plan.pod.image,
-                "command": ["python", "-m", "torch.distributed.run", "-m", "rubricworks.stages", *stage],
+                "command": ["python", "-m", "torch.distributed.run", "-m", "rubricworks.runtime", *stage],
                 "numNodes": nodes,
                 "numProcPerNode": processes,
                 "resourcesPerNode": resources(plan.pod),

@@ -41,7 +41,7 @@ class StageWork(NamedTuple):
         }
 
     def arguments(self, run: str | None = None) -> list[str]:
-        """For `python -m rubricworks.stages`. torchrun stands before it, and takes `--run` for the start of its own.
+        """For `python -m rubricworks.runtime`. torchrun stands before it, and takes `--run` for the start of its own.
 
         Args:
             run: another run's URI than the work's own.

@@ -16,16 +16,13 @@ import weakref
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from rubricworks.errors import UserError
 from rubricworks.llm.endpoint import Endpoint
 from rubricworks.llm.errors import ChatError
+from rubricworks.llm.limiter import Limiter
 from rubricworks.llm.usage import Totals, Usage
-
-if TYPE_CHECKING:
-    from rubricworks.llm.client import ChatClient
-    from rubricworks.llm.limiter import Limiter
 
 _PORT, _HOST = "RUBRICWORKS_METRICS_PORT", "RUBRICWORKS_METRICS_HOST"
 _OTLP = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
@@ -40,7 +37,7 @@ class _Watched(NamedTuple):
     purpose: str
     endpoint: Endpoint
     totals: Totals
-    limiter: "weakref.ref[Limiter]"
+    limiter: weakref.ref[Limiter]
 
 
 _watched: dict[int, _Watched] = {}
@@ -53,7 +50,16 @@ _lock = threading.Lock()
 _started = False
 
 
-def watch(client: "ChatClient") -> None:
+class WatchedClient(Protocol):
+    """The parts of a chat client that are read."""
+
+    purpose: str
+    endpoint: Endpoint
+    totals: Totals
+    limiter: Limiter
+
+
+def watch(client: WatchedClient) -> None:
     """Let `ChatCollector` read this client's totals, also after its end."""
     watched = _Watched(client.purpose, client.endpoint, client.totals, weakref.ref(client.limiter))
     with _lock:
@@ -108,7 +114,7 @@ class ChatCollector:
         return (calls, cached, requests, errors, tokens, dollars, throttled, in_flight, limit)
 
 
-def _state() -> tuple[dict[tuple[str, str], Totals], dict[tuple[str, str], set["Limiter"]], Counter[tuple[str, str]]]:
+def _state() -> tuple[dict[tuple[str, str], Totals], dict[tuple[str, str], set[Limiter]], Counter[tuple[str, str]]]:
     """Totals by purpose and model; limiters, and requests turned away, by model and endpoint."""
     sums: dict[tuple[str, str], Totals] = defaultdict(Totals)
     limiters: dict[tuple[str, str], set[Limiter]] = defaultdict(set)

@@ -1,28 +1,7 @@
-"""Recipes: what `rubricworks run` runs, one kind for each pipeline."""
+"""Recipes: what `rubricworks run` runs. Each method has its own kind, imported when one is read."""
 
-from rubricworks.recipe.balcaprl import BalcaprlRecipe
 from rubricworks.recipe.cluster import ClusterConfig
-from rubricworks.recipe.common import Price, Recipe, WorldConfig
-from rubricworks.recipe.retrain import RetrainRecipe
-from rubricworks.recipe.rlr3 import Rlr3Recipe
-from rubricworks.recipe.rubicap import RubicapRecipe
+from rubricworks.recipe.methods import DEFAULT_METHOD, METHODS, recipe_class
+from rubricworks.recipe.recipe import Price, Recipe, WorldConfig
 
-RECIPES: dict[str, type[Recipe]] = {
-    "rubicap": RubicapRecipe,
-    "rlr3": Rlr3Recipe,
-    "balcaprl": BalcaprlRecipe,
-    "retrain": RetrainRecipe,
-}
-"""By `pipeline:`; the first is meant where a recipe names none."""
-
-__all__ = [
-    "RECIPES",
-    "BalcaprlRecipe",
-    "ClusterConfig",
-    "Price",
-    "Recipe",
-    "RetrainRecipe",
-    "Rlr3Recipe",
-    "RubicapRecipe",
-    "WorldConfig",
-]
+__all__ = ["DEFAULT_METHOD", "METHODS", "ClusterConfig", "Price", "Recipe", "WorldConfig", "recipe_class"]

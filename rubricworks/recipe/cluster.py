@@ -15,7 +15,6 @@ was begun on one pool goes on in another.
 
 import re
 from collections.abc import Iterable
-from importlib import import_module
 from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -33,19 +32,20 @@ from rubricworks.recipe.placement import (
     Variable,
     written_as,
 )
+from rubricworks.runtime.stage_table import STAGES
 
 DEFAULT = "default"
-BESIDE_THE_STAGES = ("preflight", "outcome")
+CLUSTER_ONLY = ("preflight", "outcome")
 """Tasks that a pipeline has on a cluster alone: the first, and the last, which runs whatever became of the others."""
 CHECK_ACCELERATORS = "check_accelerators"
 RUNS_FOLDER = "/rubricworks/runs"
 """Where a claim with all runs is mounted."""
 
 _SEVERAL_PODS = {
-    "train_job": ("ON_SEVERAL_NODES", "cannot be trained on several nodes"),
-    "fan_out": ("IN_PARTS", "cannot be shared out over pods"),
+    "train_job": ("several_nodes", "cannot be trained on several nodes"),
+    "fan_out": ("in_parts", "cannot be shared out over pods"),
 }
-"""Field of a placement → what a stage says that can have it, and what is said of one that cannot."""
+"""Field of a placement → flag of the stage table that allows it, and the refusal of other stages."""
 
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 _PVC = "pvc://"
@@ -175,12 +175,14 @@ class ClusterConfig(BaseModel):
             ValueError: names the one that is not or cannot, and those that are or can.
         """
         stages = list(stages)
-        known = [*stages, *BESIDE_THE_STAGES, CHECK_ACCELERATORS, DEFAULT]
+        known = [*stages, *CLUSTER_ONLY, CHECK_ACCELERATORS, DEFAULT]
         for stage, placement in self.stages.items():
             if stage not in known:
                 raise ValueError(f"cluster.stages.{stage}: no such stage; there are {', '.join(known)}")
-            for field, (word, refusal) in _SEVERAL_PODS.items():
-                if getattr(placement, field) and stage not in (able := _stages_that_say(word, stages)):
+            for field, (flag, refusal) in _SEVERAL_PODS.items():
+                if getattr(placement, field) and stage not in (
+                    able := [one for one in stages if getattr(STAGES[one], flag)]
+                ):
                     which = f"{' and '.join(able)} can" if able else "no stage of this pipeline can"
                     raise ValueError(f"cluster.stages.{stage}.{field}: {stage} {refusal}; leave it out ({which})")
 
@@ -196,7 +198,3 @@ class ClusterConfig(BaseModel):
             return None
         claim, _, folder = self.storage.removeprefix(_PVC).partition("/")
         return claim, folder.strip("/")
-
-
-def _stages_that_say(word: str, stages: Iterable[str]) -> list[str]:
-    return [one for one in stages if getattr(import_module(f"rubricworks.stages.{one}"), word, False)]

@@ -1,12 +1,9 @@
 """Where a run's time and money went: seconds per stage attempt that finished, calls and dollars of all attempts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
-
-REPORTS = ("report", "rlr3_report", "balcaprl_report")
-"""Stages that make the page, so that it cannot tell of them."""
 
 
 class ModelCalls(BaseModel):
@@ -38,13 +35,15 @@ class StageCost(BaseModel):
     figures: dict[str, Any]
     """What the last attempt said of itself."""
 
-    @property
-    def is_report(self) -> bool:
-        return self.stage in REPORTS
 
+def stage_costs(
+    ledger: Iterable[dict[str, Any]], calls: Sequence[ModelCalls], *, without: Collection[str] = ()
+) -> list[StageCost]:
+    """One entry per stage, in the order in which the stages first finished; then those that only spent so far.
 
-def stage_costs(ledger: Iterable[dict[str, Any]], calls: Sequence[ModelCalls]) -> list[StageCost]:
-    """One entry per stage, in the order in which the stages first finished; then those that only spent so far."""
+    Args:
+        without: stages to leave out, such as those that make the page, which cannot tell of themselves.
+    """
     stages: dict[str, list[dict[str, Any]]] = {}
     for entry in ledger:
         stages.setdefault(str(entry["stage"]), []).append(entry)
@@ -62,12 +61,13 @@ def stage_costs(ledger: Iterable[dict[str, Any]], calls: Sequence[ModelCalls]) -
             else {},
         )
         for stage, entries in stages.items()
+        if stage not in without
     ]
 
 
 def seconds_by_stage(costs: Iterable[StageCost]) -> dict[str, float]:
-    """`total`, and each stage's own; stages that ran side by side both count, the report does not."""
-    stages = {cost.stage: cost.seconds for cost in costs if not cost.is_report}
+    """`total`, and each stage's own; stages that ran side by side both count."""
+    stages = {cost.stage: cost.seconds for cost in costs}
     return {"total": round(sum(stages.values()), 3), **{stage: round(took, 3) for stage, took in stages.items()}}
 
 

@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from rubricworks.data.manifest import MANIFEST
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
-from rubricworks.evaluation.summary import EvaluationSummary
 
 Value = TypeVar("Value", bound=BaseModel)
 
@@ -86,10 +85,6 @@ def read_recipe(run: Path) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not YAML ({str(error).splitlines()[0]}); mend it and run the report again") from error
     return recipe if isinstance(recipe, dict) else {}
-
-
-def read_evaluation(run: Path) -> EvaluationSummary | None:
-    return read_value(run / "evaluate" / "summary.json", EvaluationSummary)
 
 
 def read_promotion(run: Path) -> Promotion | None:

@@ -78,15 +78,8 @@ class MadeTable(NamedTuple):
     """Who made a row."""
 
 
-RUBICAP_TABLES = (
-    MadeTable("caption_committee", "committee captions", "captioner"),
-    MadeTable("caption_student", "student captions", "captioner"),
-    MadeTable("synthesize_rubrics", "rubrics", "writer"),
-)
-
-
 def table_counts(
-    run: Path, samples: str = "prepare", noun: str = "image", made: Sequence[MadeTable] = RUBICAP_TABLES
+    run: Path, made: Sequence[MadeTable], samples: str = "prepare", noun: str = "image"
 ) -> list[TableCount]:
     """What the stages made, counted from the tables themselves.
 
@@ -107,20 +100,6 @@ def table_counts(
             prompts = ", ".join(sorted({version for _, version in made_with}))
             counts.append(TableCount(what, made_with.total(), f"{told}; prompt {prompts}"))
     return counts
-
-
-def next_commands(run: Path, recipe: dict[str, Any]) -> list[Command]:
-    """What people want to do next, ready to paste."""
-    commands = [resume_command(run)]
-    if (run / "train_policy" / "model").is_dir():
-        model = shlex.quote(str(run / "train_policy" / "model"))
-        commands.append(
-            Command(
-                "Caption your images with the trained model",
-                f"rubricworks caption IMAGES --model {model} --out captions",
-            )
-        )
-    return [*commands, compare_command(run, recipe)]
 
 
 def resume_command(run: Path) -> Command:

@@ -23,17 +23,16 @@ from typing import Any
 from aiohttp import web
 
 from rubricworks.errors import UserError
-from rubricworks.world.balcaprl import BALCAPRL_MODELS
-from rubricworks.world.book import SceneBook, UnknownImage, read_book
 from rubricworks.world.chat import ApiError, ChatRequest, decode_data_url, read_request, write_reply
-from rubricworks.world.judge import answer_judge
-from rubricworks.world.opinions import answer_likert, answer_pairwise
-from rubricworks.world.oracle import score_caption
-from rubricworks.world.rlr3 import RLR3_MODELS, Answer
-from rubricworks.world.scene import Scene
-from rubricworks.world.teachers import TEACHERS, teacher_caption
-from rubricworks.world.weak_judges import answer_gullible, answer_image_reading, answer_master_key
-from rubricworks.world.writer import answer_writer
+from rubricworks.world.models.image_judges import answer_likert, answer_pairwise
+from rubricworks.world.models.judge import answer_judge
+from rubricworks.world.models.roster import BALCAPRL_MODELS, RLR3_MODELS, Answer
+from rubricworks.world.models.teachers import TEACHERS, teacher_caption
+from rubricworks.world.models.weak_judges import answer_gullible, answer_image_reading, answer_master_key
+from rubricworks.world.models.writer import answer_writer
+from rubricworks.world.scene.oracle import score_caption
+from rubricworks.world.scene.scene import Scene
+from rubricworks.world.scene.scene_index import SceneBook, UnknownImage, read_book
 
 MODELS = (
     *TEACHERS, "rubric-writer", "judge", "pairwise-judge", "likert-judge",

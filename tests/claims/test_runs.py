@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from rubricworks.claims.planned import plan_runs
-from rubricworks.claims.rlr3_folder import RECIPE, is_finished
-from rubricworks.claims.runs import make_runs
+from rubricworks.claims.child_runs import make_runs
+from rubricworks.claims.planned_runs import plan_runs
 from rubricworks.errors import UserError
+from rubricworks.methods.rlr3.claim_figures import RECIPE, is_finished
 
 STUB = (sys.executable, str(Path(__file__).with_name("run_stub.py")))
 
@@ -121,9 +121,9 @@ def test_interrupted_call_ends_its_runs(call, tmp_path):
 def test_terminated_call_ends_its_runs(tmp_path):
     (tmp_path / "behaviour.json").write_text(json.dumps({"seed-1": "hang"}))
     program = (
-        "from pathlib import Path; from rubricworks.claims.planned import plan_runs\n"
-        "from rubricworks.claims.rlr3_folder import RECIPE, is_finished\n"
-        "from rubricworks.claims.runs import make_runs\n"
+        "from pathlib import Path; from rubricworks.claims.planned_runs import plan_runs\n"
+        "from rubricworks.methods.rlr3.claim_figures import RECIPE, is_finished\n"
+        "from rubricworks.claims.child_runs import make_runs\n"
         f"runs = plan_runs(RECIPE, Path({str(tmp_path)!r}), [1], [], finished=is_finished)\n"
         f"make_runs(runs, say=print, command={STUB!r})"
     )

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from claimed_captions import BASE, write_captions, write_seed
 
-from rubricworks.claims import runs as engine
-from rubricworks.claims.arm_tables import ArmTable, label_of, rows_of
-from rubricworks.claims.balcaprl import ARMS, SETTINGS
+from rubricworks.claims import child_runs as engine
 from rubricworks.claims.report import ClaimsReport
-from rubricworks.recipe_file import load_recipe, recipe_path
+from rubricworks.methods.balcaprl.arm_tables import ArmTable, label_of, rows_of
+from rubricworks.methods.balcaprl.claims import ARMS, SETTINGS
+from rubricworks.recipe.files import load_recipe, recipe_path
 
 STUB = (sys.executable, str(Path(__file__).parents[1] / "claims" / "arm_stub.py"))
 LAPTOP = "balcaprl-laptop"

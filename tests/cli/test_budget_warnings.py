@@ -5,7 +5,7 @@ import yaml
 from kubeflow_api import FakeKubeflow
 
 from rubricworks.cli.plan import warn_of_budget
-from rubricworks.recipe_file import load_recipe, recipe_path
+from rubricworks.recipe.files import load_recipe, recipe_path
 
 PRICED = {"url": "http://127.0.0.1:9/v1", "model": "teacher", "price_in": 1.0, "price_out": 10.0}
 FREE = {"url": "http://127.0.0.1:9/v1", "model": "ours"}

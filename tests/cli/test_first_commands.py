@@ -7,9 +7,9 @@ import pytest
 import yaml
 from scripted_server import Said, say
 
-from rubricworks.recipe import RECIPES
-from rubricworks.recipe_file import built_in_recipes, load_recipe
-from rubricworks.world.export import export_scenes
+from rubricworks.recipe import METHODS
+from rubricworks.recipe.files import built_in_recipes, load_recipe
+from rubricworks.world.scene.export import export_scenes
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def test_a_dry_run_counts_the_calls_and_dollars_and_runs_nothing(tell, tmp_path,
 
 def test_every_pipeline_is_compiled_the_same_every_time(tell, tmp_path):
     told = tell("pipelines", "compile", "--out", "a")
-    assert (told.code, told.out.split()) == (0, [f"a/{name}.yaml" for name in RECIPES])
+    assert (told.code, told.out.split()) == (0, [f"a/{name}.yaml" for name in METHODS])
     assert tell("pipelines", "compile", "--out", "b").code == 0
     for name, stage in (("rubicap", b"train-policy"), ("rlr3", b"train-rlr3")):
         first = (tmp_path / "a" / f"{name}.yaml").read_bytes()

@@ -4,7 +4,7 @@ import pytest
 import yaml
 from kubeflow_api import FakeKubeflow
 
-from rubricworks.recipe_file import recipe_path
+from rubricworks.recipe.files import recipe_path
 
 CLUSTER = {
     "storage": "s3://runs/captions",
@@ -104,7 +104,7 @@ def test_a_run_is_waited_for_and_its_end_is_the_commands(tell, fake, recipe, mon
             fake.end(path.rsplit("/", 1)[1], next(ends), {"prepare": "SUCCEEDED"})
 
     fake.answer_instead = goes_on
-    monkeypatch.setattr("rubricworks.cli.on_kubeflow._LOOK_EVERY_S", 0)
+    monkeypatch.setattr("rubricworks.cli.kubeflow._LOOK_EVERY_S", 0)
     ended = tell("run", recipe, "--on", "kubeflow", "--wait", "--run", "monday")
     assert ended.code == 1
     assert "monday: failed" in ended.out

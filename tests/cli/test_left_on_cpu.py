@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from rubricworks.cli.on_kubeflow import warn_of_cpu
-from rubricworks.recipe_file import load_recipe, recipe_path
+from rubricworks.cli.kubeflow import warn_of_cpu
+from rubricworks.recipe.files import load_recipe, recipe_path
 
 POOLS = {"cpu": {}, "h100": {"accelerator": "nvidia.com/gpu"}}
 ON_H100 = {"pool": "h100", "accelerators": 1}
@@ -54,7 +54,7 @@ def test_of_a_retraining_it_is_said_that_one_pipeline_alone_will_run(warned):
 
 
 def test_compiling_says_it_too(tell, tmp_path, monkeypatch):
-    monkeypatch.setattr("rubricworks.pipelines.compile.compile_pipeline", lambda *given: None)
+    monkeypatch.setattr("rubricworks.kubeflow.compile.compile_pipeline", lambda *given: None)
     told = tell(
         "pipelines", "compile", recipe_path("rubicap"),
         "--set", "cluster.storage=s3://b", "--set", "cluster.pools.h100.accelerator=nvidia.com/gpu",

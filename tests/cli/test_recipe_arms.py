@@ -7,7 +7,7 @@ import yaml
 from questions_recipe import RECIPE
 
 from rubricworks.errors import UserError
-from rubricworks.recipe_file import load_recipe
+from rubricworks.recipe.files import load_recipe
 
 ARMS = """\
 arms:

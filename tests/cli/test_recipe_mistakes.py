@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from rubricworks.errors import UserError
-from rubricworks.recipe_file import built_in_recipes, load_recipe, recipe_path
+from rubricworks.recipe.files import built_in_recipes, load_recipe, recipe_path
 
 RECIPE = """\
 name: mine

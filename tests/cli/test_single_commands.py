@@ -8,7 +8,7 @@ import pytest
 from scripted_server import Said, fail, say
 
 from rubricworks.rubrics import Criterion, Rubric
-from rubricworks.world.export import export_scenes
+from rubricworks.world.scene.export import export_scenes
 
 
 @pytest.fixture

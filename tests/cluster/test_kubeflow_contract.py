@@ -15,9 +15,9 @@ from kubeflow_api import FakeKubeflow
 from kubeflow_stand_in import ARGUMENTS, compiled_pipeline
 
 from rubricworks.errors import UserError
-from rubricworks.pipelines.kubeflow import Kubeflow, connect
-from rubricworks.pipelines.remote_runs import list_runs, retry_run, show_run, start_run, stop_run
-from rubricworks.pipelines.schedules import (
+from rubricworks.kubeflow.connection import Kubeflow, connect
+from rubricworks.kubeflow.remote_runs import list_runs, retry_run, show_run, start_run, stop_run
+from rubricworks.kubeflow.schedules import (
     RUN_ID,
     create_schedule,
     delete_schedule,
@@ -25,7 +25,7 @@ from rubricworks.pipelines.schedules import (
     pause_schedule,
     resume_schedule,
 )
-from rubricworks.pipelines.versions import push
+from rubricworks.kubeflow.versions import push
 from rubricworks.recipe.kubeflow import KubeflowConfig
 
 pytestmark = pytest.mark.cluster

@@ -7,19 +7,19 @@ import object_store
 import pytest
 from kfp import dsl
 
-from rubricworks.components.prepare import prepare
+from rubricworks.components.data.prepare.component import prepare
 from rubricworks.errors import UserError
-from rubricworks.pipelines.arguments import pipeline_arguments
-from rubricworks.pipelines.local import run_local
-from rubricworks.pipelines.on_cluster import on_cluster
+from rubricworks.kubeflow.arguments import pipeline_arguments
+from rubricworks.kubeflow.cluster_pipeline import on_cluster
 from rubricworks.recipe import ClusterConfig
-from rubricworks.stages.config import canonical_json
-from rubricworks.stages.needs import DataSource
-from rubricworks.stages.outcome import Config as OutcomeConfig
-from rubricworks.stages.preflight import Config as PreflightConfig
+from rubricworks.runs.local import run_local
+from rubricworks.runtime.config import canonical_json
+from rubricworks.runtime.preflight_checks import DataSource
+from rubricworks.stages.cluster.outcome import Config as OutcomeConfig
+from rubricworks.stages.cluster.preflight import Config as PreflightConfig
 from rubricworks.tracking import TrackingConfig
 from rubricworks.tracking.connection import connect
-from rubricworks.world.export import export_scenes
+from rubricworks.world.scene.export import export_scenes
 
 pytestmark = pytest.mark.cluster
 

@@ -98,8 +98,8 @@ def test_a_stage_in_the_middle_of_which_the_store_fails_for_thirty_seconds_loses
 ):
     from coloured_squares import squares
 
-    from rubricworks.stages import prepare
-    from rubricworks.stages.launch import launch
+    from rubricworks.runtime.launch import launch
+    from rubricworks.stages.data import prepare
 
     images = tmp_path / "images"
     images.mkdir()

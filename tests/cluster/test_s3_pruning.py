@@ -7,8 +7,8 @@ import ceph_store
 import object_store
 import pytest
 
-from rubricworks.pipelines.pruning import age, prune
-from rubricworks.pipelines.run_store import PRUNED, open_run_store
+from rubricworks.runs.pruning import age, prune
+from rubricworks.runs.store import PRUNED, open_run_store
 from rubricworks.storage import open_bucket
 
 pytestmark = pytest.mark.cluster

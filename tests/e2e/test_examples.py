@@ -13,8 +13,8 @@ from datasets import Dataset, Image
 from safetensors.torch import load_file
 
 from rubricworks.data.tables import read_samples
-from rubricworks.training.tiny import build_student
-from rubricworks.world.export import export_scenes
+from rubricworks.training.tiny.student import build_student
+from rubricworks.world.scene.export import export_scenes
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

@@ -66,7 +66,7 @@ class Killed:
         self._arguments = [sys.executable, "-c", PROGRAM, str(run), samples, json.dumps(models), str(SHARD)]
 
     def start(self) -> subprocess.Popen:
-        path = os.pathsep.join([str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
+        path = os.pathsep.join([str(Path(__file__).parents[1] / "support"), os.environ.get("PYTHONPATH", "")])
         self.since = len(self.server.chats)
         run_log = self.run.with_suffix(".log").open("ab")
         return subprocess.Popen(self._arguments, env={**os.environ, "PYTHONPATH": path}, stderr=run_log)

@@ -17,7 +17,7 @@ from rubricworks.data.tables import count_rows, read_rows, read_samples
 from rubricworks.evaluation.answer_summary import AnswerSummary, summarise_answers
 from rubricworks.evaluation.audit.figures import AuditFigures
 from rubricworks.evaluation.audit.values import FAILURE_MODES, SETTINGS
-from rubricworks.recipe_file import load_recipe
+from rubricworks.recipe.files import load_recipe
 from rubricworks.rubrics import Rubric, Scorecard
 from rubricworks.training.checkpoints import milestone_dirs
 from rubricworks.verifiers.boxed import score_answer

@@ -7,7 +7,7 @@ import pytest
 from scripted_server import fail, say
 
 from rubricworks.data.tables import Sample
-from rubricworks.evaluation.answers import answered_right, is_open, judged_right
+from rubricworks.evaluation.scorers.answers import answered_right, is_open, judged_right
 from rubricworks.llm import ChatClient, ChatError, Endpoint
 from rubricworks.rubrics import ErrorClass
 from rubricworks.verifiers import CannotVerify

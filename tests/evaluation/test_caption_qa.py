@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 from scripted_server import fail, say
 
-from rubricworks.evaluation.caption_prompts import Exam, ExamQuestion
-from rubricworks.evaluation.caption_qa import ExamTaker, TakenExam, judged_answer, option_order
+from rubricworks.evaluation.scorers.caption_prompts import Exam, ExamQuestion
+from rubricworks.evaluation.scorers.caption_qa import ExamTaker, TakenExam, judged_answer, option_order
 from rubricworks.llm import ChatClient, ChatError, Endpoint
 from rubricworks.metrics import CANNOT_ANSWER
 from rubricworks.rubrics import ErrorClass

@@ -6,7 +6,7 @@ import json
 import pytest
 from scripted_server import Said, fail, say
 
-from rubricworks.evaluation.dc_score import FactJudge, JudgedFacts
+from rubricworks.evaluation.scorers.dc_score import FactJudge, JudgedFacts
 from rubricworks.llm import ChatClient, ChatError, Endpoint
 from rubricworks.metrics import NO_WORDS
 

@@ -21,11 +21,11 @@ from rubricworks.grading.prompts import Judgment, judge_messages
 from rubricworks.llm import ChatClient
 from rubricworks.llm.messages import fence
 from rubricworks.rubrics import Criterion, Rubric
-from rubricworks.world.attacks import ATTACKS, FAKE_VERDICT, MASTER_KEYS, ORDER, with_order
-from rubricworks.world.book import SceneBook, pixel_digest
-from rubricworks.world.render import render_png
-from rubricworks.world.rules import HasAttribute, NamesExactly, NamesObject, write_rule
-from rubricworks.world.scene import Scene, SceneObject
+from rubricworks.world.scene.attacks import ATTACKS, FAKE_VERDICT, MASTER_KEYS, ORDER, with_order
+from rubricworks.world.scene.render import render_png
+from rubricworks.world.scene.rules import HasAttribute, NamesExactly, NamesObject, write_rule
+from rubricworks.world.scene.scene import Scene, SceneObject
+from rubricworks.world.scene.scene_index import SceneBook, pixel_digest
 from rubricworks.world.server import make_app
 
 SCENE = Scene(

@@ -21,8 +21,8 @@ from rubricworks.kubernetes.config import FanOutConfig, FanOutPlan, PodPlan
 from rubricworks.kubernetes.indexed_job import follow_indexed_job, indexed_job
 from rubricworks.llm import Budget, write_budget
 from rubricworks.llm.spending import read_spending
-from rubricworks.stages import launch as launching
-from rubricworks.stages.fan_out import Part
+from rubricworks.runtime import launch as launching
+from rubricworks.runtime.pods.fan_out import Part
 
 POLL = 0.02
 PLAN = FanOutPlan(fan_out=FanOutConfig(parts=4, at_once=2, wait_for_room=0.2), pod=PodPlan(image="cpu@sha256:1"))

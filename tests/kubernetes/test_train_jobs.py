@@ -77,7 +77,7 @@ def test_nodes_run_the_very_stage_by_torchrun_with_fsdp_where_the_plan_says(api,
         "-m",
         "torch.distributed.run",
         "-m",
-        "rubricworks.stages",
+        "rubricworks.runtime",
         "train_policy",
     ]
     assert trainer["command"][6:] == [

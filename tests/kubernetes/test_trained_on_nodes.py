@@ -18,7 +18,7 @@ from rubricworks.errors import UserError
 from rubricworks.kubernetes import TRAIN_JOB
 from rubricworks.kubernetes.config import PodPlan, TrainJobConfig, TrainJobPlan
 from rubricworks.kubernetes.following import follow_train_job
-from rubricworks.stages.launch import launch
+from rubricworks.runtime.launch import launch
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 

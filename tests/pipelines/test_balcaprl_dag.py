@@ -3,35 +3,18 @@
 from pathlib import Path
 
 import pytest
+from pipeline_inputs import BALCAPRL as INPUTS
+from pipeline_inputs import RLR3 as OF_RLR3
+from pipeline_inputs import RUBICAP as OF_RUBICAP
 from stage_stand_in import Dag, check_component, check_whole_run
 from test_retrain_dag import OWN as OF_RETRAINING
-from test_rlr3_dag import INPUTS as OF_RLR3
-from test_rubicap_dag import INPUTS as OF_RUBICAP
 
 import rubricworks.components
 from rubricworks.pipelines.balcaprl import balcaprl
-from rubricworks.recipe.cluster import BESIDE_THE_STAGES
-from rubricworks.recipe_file import load_recipe, recipe_path
+from rubricworks.recipe.cluster import CLUSTER_ONLY
+from rubricworks.recipe.files import load_recipe, recipe_path
 
-ON_A_CLUSTER = (*BESIDE_THE_STAGES, "check_accelerators")
-INPUTS = {
-    "prepare": {},
-    "recap": {"samples": "prepare"},
-    # The student starts from the captions that came with the images, and exams ask about the images alone: neither is
-    # made anew when the references are.
-    "warm_up": {"samples": "prepare"},
-    "write_exams": {"samples": "prepare"},
-    "peer_rubrics": {"samples": "prepare", "model": "warm_up"},
-    "train_balcaprl": {"samples": "recap", "model": "warm_up", "exams": "write_exams", "rubrics": "peer_rubrics"},
-    "evaluate_captions": {
-        "samples": "recap",
-        "exams": "write_exams",
-        "model": "warm_up",
-        "policy": "train_balcaprl",
-    },
-    "promote": {"evaluations": "evaluate_captions", "policy": "train_balcaprl", "samples": "prepare"},
-    "balcaprl_report": {"promotion": "promote"},
-}
+ON_A_CLUSTER = (*CLUSTER_ONLY, "check_accelerators")
 
 
 def test_the_whole_pipeline_launches_every_stage_once_with_the_outputs_it_needs(tmp_path, monkeypatch):
@@ -47,7 +30,7 @@ def test_every_component_on_disk_is_a_stage_of_a_pipeline():
     folder = Path(rubricworks.components.__file__).parent
     of_pipelines = OF_RUBICAP.keys() | OF_RLR3.keys() | INPUTS.keys() | OF_RETRAINING | set(ON_A_CLUSTER)
     of_pipelines |= {"train_job"}  # for pipelines of one's own; ours train on several nodes by their recipe
-    assert {path.parent.name for path in folder.glob("*/component.py")} == of_pipelines
+    assert {path.parent.name for path in folder.glob("*/*/component.py")} == of_pipelines
 
 
 @pytest.mark.parametrize("name", ["balcaprl", "balcaprl-laptop"])

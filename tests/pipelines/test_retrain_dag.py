@@ -3,13 +3,13 @@
 import json
 
 import pytest
+from pipeline_inputs import RUBICAP as OF_RUBICAP
 from stage_stand_in import check_component, component_of, run_through
-from test_rubicap_dag import INPUTS as OF_RUBICAP
 
-from rubricworks.pipelines.arguments import pipeline_arguments
-from rubricworks.pipelines.compile import compiled
+from rubricworks.kubeflow.arguments import pipeline_arguments
+from rubricworks.kubeflow.compile import compiled
+from rubricworks.methods.retrain.recipe import RetrainRecipe
 from rubricworks.pipelines.retrain import retrain
-from rubricworks.recipe import RetrainRecipe
 
 OWN = {"find_new_samples", "fetch_champion", "challenge"}
 CONFIGS = {stage: json.dumps({"stage": stage}) for stage in ("find_new_samples", "fetch_champion", "challenge")}

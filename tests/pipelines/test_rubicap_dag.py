@@ -1,35 +1,10 @@
 """RubiCap's DAG and components, with a stand-in for the stages."""
 
 import pytest
+from pipeline_inputs import RUBICAP as INPUTS
 from stage_stand_in import Dag, check_component, check_whole_run
 
 from rubricworks.pipelines.rubicap import rubicap
-
-INPUTS = {
-    "prepare": {},
-    "warm_up": {"samples": "prepare"},
-    "caption_committee": {"samples": "prepare"},
-    "caption_student": {"samples": "prepare", "model": "warm_up"},
-    "synthesize_rubrics": {
-        "samples": "prepare",
-        "captions": "caption_committee",
-        "student_captions": "caption_student",
-    },
-    "train_policy": {
-        "samples": "prepare",
-        "rubrics": "synthesize_rubrics",
-        "model": "warm_up",
-        "captions": "caption_committee",
-    },
-    "evaluate": {
-        "samples": "prepare",
-        "rubrics": "synthesize_rubrics",
-        "model": "warm_up",
-        "policy": "train_policy",
-    },
-    "promote": {"evaluations": "evaluate", "policy": "train_policy", "samples": "prepare"},
-    "report": {"promotion": "promote"},
-}
 
 
 def test_the_whole_pipeline_launches_every_stage_once_with_the_outputs_it_needs(tmp_path, monkeypatch):

@@ -8,9 +8,9 @@ from report_page import Page, text_of
 
 from rubricworks.evaluation.audit.annotations import Annotation
 from rubricworks.evaluation.audit.figures import AuditFigures, Cell, Collected, Judged, Share, table_cells
-from rubricworks.reports.audit_cases import worst_cases
-from rubricworks.reports.audit_chart import bar_chart
-from rubricworks.reports.audit_page import audit_figure, audit_headline, audit_page, audit_sentences, table_rows
+from rubricworks.reports.audit.cases import worst_cases
+from rubricworks.reports.audit.chart import bar_chart
+from rubricworks.reports.audit.page import audit_figure, audit_headline, audit_page, audit_sentences, table_rows
 from rubricworks.rubrics import Criterion, ErrorClass, Rubric, Scorecard, Verdict
 
 EVIL = "</p><script>alert(1)</script>&\u202e"

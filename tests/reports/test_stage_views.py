@@ -5,7 +5,7 @@ import synthetic_run as folder
 from report_page import text_of
 from shown_stages import caption, pictures, shown, write_samples
 
-from rubricworks.evaluation.caption_prompts import Exam, ExamQuestion
+from rubricworks.evaluation.scorers.caption_prompts import Exam, ExamQuestion
 
 
 def test_samples_are_counted_by_split_and_shown_small_with_their_references(tmp_path):

@@ -14,12 +14,12 @@ from rubricworks.synthesis import ChecklistWriter
 from rubricworks.synthesis.checklist_lint import JOINED, JUDGMENT, LEAK, VERIFIER, WEIGHT
 from rubricworks.synthesis.checklist_writer import UNSATISFIED
 from rubricworks.verifiers.calls import parse_verifier_call
-from rubricworks.world.book import read_book
-from rubricworks.world.checklist_sentences import is_answer_criterion, parse_step_criterion
-from rubricworks.world.export import export_scenes
-from rubricworks.world.questions import parse_question
-from rubricworks.world.questions_export import world_questions
-from rubricworks.world.render import render_png
+from rubricworks.world.scene.checklist_sentences import is_answer_criterion, parse_step_criterion
+from rubricworks.world.scene.export import export_scenes
+from rubricworks.world.scene.questions import parse_question
+from rubricworks.world.scene.questions_export import world_questions
+from rubricworks.world.scene.render import render_png
+from rubricworks.world.scene.scene_index import read_book
 from rubricworks.world.server import make_app
 
 SEED, SCENES, PER_SCENE = 11, 60, 3

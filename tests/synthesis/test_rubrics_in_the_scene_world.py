@@ -13,9 +13,9 @@ from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient, Endpoint, check_endpoint, image_part, text_part
 from rubricworks.rewards import weighted_reward
 from rubricworks.synthesis import CAPTION_PROMPT, Candidate, RubricWriter
-from rubricworks.world.book import read_book
-from rubricworks.world.captions import write_caption
-from rubricworks.world.export import export_scenes
+from rubricworks.world.scene.captions import write_caption
+from rubricworks.world.scene.export import export_scenes
+from rubricworks.world.scene.scene_index import read_book
 from rubricworks.world.server import make_app
 
 SCENES = 24

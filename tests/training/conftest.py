@@ -6,7 +6,7 @@ import pytest
 import torch
 from coloured_squares import SMALL, squares
 
-from rubricworks.training.tiny import build_student
+from rubricworks.training.tiny.student import build_student
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,9 @@ import pytest
 
 from rubricworks.grading import ScoredItem, Scoring
 from rubricworks.grading.genrm_answers import check_answer
-from rubricworks.grading.genrm_labels import write_scoring
+from rubricworks.methods.rlr3.genrm_labels import write_scoring
+from rubricworks.methods.rlr3.noisy_executions import Carelessness, careless_execution
 from rubricworks.rubrics import Criterion, Rubric
-from rubricworks.training.noisy_executions import Carelessness, careless_execution
 
 RUBRIC = Rubric(
     criteria=(

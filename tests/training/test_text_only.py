@@ -11,8 +11,8 @@ from rubricworks.training.length_groups import LengthGroups
 from rubricworks.training.policy import train_policy
 from rubricworks.training.processing import encode_prompts
 from rubricworks.training.sft import CaptionCollator, Example, train_sft
-from rubricworks.training.tiny_text import build_text_student
-from rubricworks.training.tiny_text_config import TinyTextConfig
+from rubricworks.training.tiny.text_config import TinyTextConfig
+from rubricworks.training.tiny.text_student import build_text_student
 
 WORDS = ("red", "green", "blue", "black", "white")
 EXAMPLES = [(None, f"say {word} , then {other} .", f'{{"said": "{word}"}}') for word in WORDS for other in WORDS]

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from rubricworks.errors import UserError
 from rubricworks.training.config import TinyConfig
 from rubricworks.training.generate import generate_captions, load_model
-from rubricworks.training.tiny import background_colour, build_student, word_tokenizer
+from rubricworks.training.tiny.student import background_colour, build_student, word_tokenizer
 
 
 def test_default_student_has_about_700000_parameters_and_9_image_tokens(tmp_path):

@@ -11,8 +11,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rubricworks.errors import UserError
 from rubricworks.training.generate import generate_captions, load_model
-from rubricworks.training.tiny_text import build_text_student, piece_tokenizer
-from rubricworks.training.tiny_text_config import TinyTextConfig
+from rubricworks.training.tiny.text_config import TinyTextConfig
+from rubricworks.training.tiny.text_student import build_text_student, piece_tokenizer
 
 SCORING = json.dumps(
     {

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from rubricworks.data.tables import Sample
 from rubricworks.grading import Exposure, Scoring, check_scoring, exposed_request, scoring_messages, verdicts_of
 from rubricworks.rubrics import Criterion, Rubric
-from rubricworks.world.captions import describe
 from rubricworks.world.chat import read_request
-from rubricworks.world.checklist_sentences import (
+from rubricworks.world.models.scorers import answer_scorer
+from rubricworks.world.scene.captions import describe
+from rubricworks.world.scene.checklist_sentences import (
     answer_criterion,
     step_criterion,
 )
-from rubricworks.world.questions import (
+from rubricworks.world.scene.questions import (
     TASKS,
     Query,
     answer_query,
@@ -19,8 +20,7 @@ from rubricworks.world.questions import (
     subjects_of,
     write_question,
 )
-from rubricworks.world.scene import Scene, SceneObject, generate_scenes, rng_of
-from rubricworks.world.scorers import answer_scorer
+from rubricworks.world.scene.scene import Scene, SceneObject, generate_scenes, rng_of
 
 SCENES = list(generate_scenes(11, 500))
 SCENE = Scene(

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricworks.data.tables import Sample
-from rubricworks.evaluation.answers import answered_right, judged_right
+from rubricworks.evaluation.scorers.answers import answered_right, judged_right
 from rubricworks.llm import ChatClient, Endpoint
-from rubricworks.world.answer_judge import answer_answer_judge
 from rubricworks.world.chat import ChatRequest
-from rubricworks.world.export import export_scenes
-from rubricworks.world.scene import COLOURS, WORDS
+from rubricworks.world.models.answer_judge import answer_answer_judge
+from rubricworks.world.scene.export import export_scenes
+from rubricworks.world.scene.scene import COLOURS, WORDS
 
 PROGRAM = (
     "import sys; from rubricworks.world.server import serve\n"

@@ -4,17 +4,17 @@ import json
 
 import pytest
 
-from rubricworks.evaluation.prompts import PairwiseJudgment, pairwise_messages
-from rubricworks.world.arena import NOTHING_TO_COMPARE, answer_arena, quality
-from rubricworks.world.captions import COMMENTARY, write_caption
+from rubricworks.evaluation.scorers.pairwise_prompts import PairwiseJudgment, pairwise_messages
 from rubricworks.world.chat import ApiError, read_request
-from rubricworks.world.export import noisy_caption
-from rubricworks.world.opinions import compare
-from rubricworks.world.oracle import score_caption
-from rubricworks.world.parsing import mentions
-from rubricworks.world.recaptioner import answer_recaptioner
-from rubricworks.world.render import render_png
-from rubricworks.world.scene import Scene, generate_scenes
+from rubricworks.world.models.arena import NOTHING_TO_COMPARE, answer_arena, quality
+from rubricworks.world.models.image_judges import compare
+from rubricworks.world.models.recaptioner import answer_recaptioner
+from rubricworks.world.scene.captions import COMMENTARY, write_caption
+from rubricworks.world.scene.export import noisy_caption
+from rubricworks.world.scene.oracle import score_caption
+from rubricworks.world.scene.parsing import mentions
+from rubricworks.world.scene.render import render_png
+from rubricworks.world.scene.scene import Scene, generate_scenes
 
 SCENES = list(generate_scenes(10, 600))
 

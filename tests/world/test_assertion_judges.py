@@ -12,13 +12,13 @@ from rubricworks.grading.assertion_prompts import (
     verify_messages,
 )
 from rubricworks.rubrics import CaptionAssertions
-from rubricworks.world.assertion_judges import ASSERTION_JUDGES, NOTHING_TO_ASSESS, answer_assertion_judge
-from rubricworks.world.caption_quality import fluency, writing
-from rubricworks.world.captions import COMMENTARY, View, write_caption
 from rubricworks.world.chat import ApiError, read_request
-from rubricworks.world.export import noisy_caption
-from rubricworks.world.render import render_png
-from rubricworks.world.scene import SHAPES, Scene, SceneObject, generate_scenes
+from rubricworks.world.models.assertion_judges import ASSERTION_JUDGES, NOTHING_TO_ASSESS, answer_assertion_judge
+from rubricworks.world.scene.caption_quality import fluency, writing
+from rubricworks.world.scene.captions import COMMENTARY, View, write_caption
+from rubricworks.world.scene.export import noisy_caption
+from rubricworks.world.scene.render import render_png
+from rubricworks.world.scene.scene import SHAPES, Scene, SceneObject, generate_scenes
 
 SCENES = list(generate_scenes(12, 150))
 IMAGE = render_png(SCENES[0])

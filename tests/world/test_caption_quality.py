@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rubricworks.world.caption_quality import Writing, fluency, slips, writing
-from rubricworks.world.captions import COMMENTARY, STYLES, write_caption
-from rubricworks.world.export import noisy_caption
-from rubricworks.world.scene import generate_scenes
+from rubricworks.world.scene.caption_quality import Writing, fluency, slips, writing
+from rubricworks.world.scene.captions import COMMENTARY, STYLES, write_caption
+from rubricworks.world.scene.export import noisy_caption
+from rubricworks.world.scene.scene import generate_scenes
 
 SCENES = list(generate_scenes(6, 200))
 BEST = Writing(10, 10, 10)
@@ -103,7 +103,7 @@ def test_noise_is_small_stated_and_the_raters_own():
 
 def test_same_caption_same_rating_in_any_process():
     program = (
-        "from rubricworks.world.caption_quality import fluency\n"
+        "from rubricworks.world.scene.caption_quality import fluency\n"
         "print([fluency(f'at top a {number}') for number in range(9)])"
     )
     there = subprocess.run(

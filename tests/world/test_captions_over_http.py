@@ -8,18 +8,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from rubricworks.evaluation.caption_prompts import Exam, exam_writer_messages
-from rubricworks.evaluation.caption_qa import ExamTaker
-from rubricworks.evaluation.dc_score import FactJudge
-from rubricworks.evaluation.pairwise import compare
+from rubricworks.evaluation.scorers.caption_prompts import Exam, exam_writer_messages
+from rubricworks.evaluation.scorers.caption_qa import ExamTaker
+from rubricworks.evaluation.scorers.dc_score import FactJudge
+from rubricworks.evaluation.scorers.pairwise import compare
 from rubricworks.grading import AssertionGrader, GradedCaption, Pointability
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.llm.messages import image_part
-from rubricworks.world.captions import COMMENTARY, write_caption
-from rubricworks.world.export import export_scenes, noisy_caption
-from rubricworks.world.oracle import score_caption
-from rubricworks.world.render import render_png
-from rubricworks.world.scene import Scene, generate_scenes
+from rubricworks.world.scene.captions import COMMENTARY, write_caption
+from rubricworks.world.scene.export import export_scenes, noisy_caption
+from rubricworks.world.scene.oracle import score_caption
+from rubricworks.world.scene.render import render_png
+from rubricworks.world.scene.scene import Scene, generate_scenes
 
 SEED, COUNT = 13, 60
 SCENES = list(generate_scenes(SEED, COUNT))

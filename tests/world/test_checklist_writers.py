@@ -8,8 +8,8 @@ import pytest
 
 from rubricworks.rubrics import Checklist
 from rubricworks.world.chat import ApiError, ChatRequest
-from rubricworks.world.checklist_merger import answer_checklist_merger, merge
-from rubricworks.world.checklist_writers import (
+from rubricworks.world.models.checklist_merger import answer_checklist_merger, merge
+from rubricworks.world.models.checklist_writers import (
     CHECKLIST_WRITERS,
     NO_QUESTION,
     ChecklistFaults,
@@ -18,7 +18,7 @@ from rubricworks.world.checklist_writers import (
     options_of,
     write_checklist,
 )
-from rubricworks.world.scene import Scene, generate_scene
+from rubricworks.world.scene.scene import Scene, generate_scene
 
 SCENE = Scene.model_validate(
     {

@@ -11,10 +11,10 @@ from pydantic import ValidationError
 from rubricworks.cli.world import world
 from rubricworks.errors import UserError
 from rubricworks.recipe import WorldConfig
-from rubricworks.world.captions import COMMENTARY
-from rubricworks.world.export import export_scenes, noisy_caption
-from rubricworks.world.parsing import Mentions, mentions
-from rubricworks.world.scene import generate_scenes
+from rubricworks.world.scene.captions import COMMENTARY
+from rubricworks.world.scene.export import export_scenes, noisy_caption
+from rubricworks.world.scene.parsing import Mentions, mentions
+from rubricworks.world.scene.scene import generate_scenes
 
 SEED, COUNT = 7, 400
 

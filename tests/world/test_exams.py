@@ -4,16 +4,15 @@ import json
 
 import pytest
 
-from rubricworks.evaluation.caption_prompts import (
+from rubricworks.evaluation.scorers.caption_prompts import (
     CANNOT_ANSWER,
     LETTERS,
     Exam,
     exam_taker_messages,
     exam_writer_messages,
 )
-from rubricworks.world.captions import View, write_caption
 from rubricworks.world.chat import ApiError, ChatRequest, read_request
-from rubricworks.world.exams import (
+from rubricworks.world.models.exams import (
     NO_QUESTION,
     TAKER_ERROR_RATE,
     WRITER_ERROR_RATE,
@@ -21,8 +20,9 @@ from rubricworks.world.exams import (
     answer_exam_writer,
     what_it_says,
 )
-from rubricworks.world.render import render_png
-from rubricworks.world.scene import Scene, SceneObject, generate_scenes
+from rubricworks.world.scene.captions import View, write_caption
+from rubricworks.world.scene.render import render_png
+from rubricworks.world.scene.scene import Scene, SceneObject, generate_scenes
 
 SCENES = list(generate_scenes(8, 250))
 SCENE = Scene(

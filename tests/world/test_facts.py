@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rubricworks.evaluation.caption_prompts import (
+from rubricworks.evaluation.scorers.caption_prompts import (
     FactChecks,
     FactMatches,
     Facts,
@@ -12,11 +12,11 @@ from rubricworks.evaluation.caption_prompts import (
     match_messages,
     verify_messages,
 )
-from rubricworks.world.captions import COMMENTARY, write_caption
 from rubricworks.world.chat import ApiError, read_request
-from rubricworks.world.facts import FACT_ERROR_RATE, NO_FACTS, answer_fact_judge
-from rubricworks.world.render import render_png
-from rubricworks.world.scene import Scene, generate_scenes
+from rubricworks.world.models.facts import FACT_ERROR_RATE, NO_FACTS, answer_fact_judge
+from rubricworks.world.scene.captions import COMMENTARY, write_caption
+from rubricworks.world.scene.render import render_png
+from rubricworks.world.scene.scene import Scene, generate_scenes
 
 SCENES = list(generate_scenes(9, 200))
 

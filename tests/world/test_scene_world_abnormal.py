@@ -12,12 +12,12 @@ from rubricworks.evaluation.audit.red_team import PAPER_PATTERNS, PatternProposa
 from rubricworks.evaluation.audit.values import Case, Failure
 from rubricworks.rubrics import Rubric
 from rubricworks.verifiers.boxed import last_boxed
-from rubricworks.world.abnormal import INCONSISTENT_SHARE, LEAK_SHARE, MALFORMED_SHARE, UNCHANGED_SHARE
-from rubricworks.world.abnormal_reviewers import QUALITY_ERROR_RATE, QUALITY_JUDGES
 from rubricworks.world.chat import ChatRequest
-from rubricworks.world.evasions import bluffs, circumlocutes
-from rubricworks.world.parsing import mentions
-from rubricworks.world.rlr3 import RLR3_MODELS
+from rubricworks.world.models.abnormal import INCONSISTENT_SHARE, LEAK_SHARE, MALFORMED_SHARE, UNCHANGED_SHARE
+from rubricworks.world.models.abnormal_reviewers import QUALITY_ERROR_RATE, QUALITY_JUDGES
+from rubricworks.world.models.roster import RLR3_MODELS
+from rubricworks.world.scene.evasions import bluffs, circumlocutes
+from rubricworks.world.scene.parsing import mentions
 
 COUNT = 300
 FAILURES = [

@@ -6,11 +6,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rubricworks.world.captions import STYLES, View, write_caption
-from rubricworks.world.export import noisy_caption
-from rubricworks.world.faults import Faults, perceive
-from rubricworks.world.parsing import Mention, StatedRelation, mentions
-from rubricworks.world.scene import CELLS, COLOURS, SHAPES, SIZES, WORDS, Scene, SceneObject, generate_scene, relations
+from rubricworks.world.scene.captions import STYLES, View, write_caption
+from rubricworks.world.scene.export import noisy_caption
+from rubricworks.world.scene.faults import Faults, perceive
+from rubricworks.world.scene.parsing import Mention, StatedRelation, mentions
+from rubricworks.world.scene.scene import (
+    CELLS,
+    COLOURS,
+    SHAPES,
+    SIZES,
+    WORDS,
+    Scene,
+    SceneObject,
+    generate_scene,
+    relations,
+)
 
 objects = st.builds(
     SceneObject,

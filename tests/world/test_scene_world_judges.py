@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from rubricworks.world.captions import View, write_caption
-from rubricworks.world.judge import JUDGE_ERROR_RATE, NOTHING_TO_JUDGE, answer_judge, judge_criterion
-from rubricworks.world.opinions import answer_likert, answer_pairwise, compare, rate
-from rubricworks.world.parsing import Mention
-from rubricworks.world.rules import NamesExactly, NamesOnly, holds, parse_rule, write_rule
-from rubricworks.world.scene import Scene, SceneObject, generate_scene
+from rubricworks.world.models.image_judges import answer_likert, answer_pairwise, compare, rate
+from rubricworks.world.models.judge import JUDGE_ERROR_RATE, NOTHING_TO_JUDGE, answer_judge, judge_criterion
+from rubricworks.world.scene.captions import View, write_caption
+from rubricworks.world.scene.parsing import Mention
+from rubricworks.world.scene.rules import NamesExactly, NamesOnly, holds, parse_rule, write_rule
+from rubricworks.world.scene.scene import Scene, SceneObject, generate_scene
 
 SCENE = Scene(
     objects=(
@@ -97,7 +97,7 @@ def test_judge_errs_at_its_stated_rate_and_always_on_the_same_questions():
     wrong = [caption for caption in captions if judge_criterion("circle", rule, caption)[0] == 0]
     assert len(wrong) / len(captions) == pytest.approx(JUDGE_ERROR_RATE, abs=0.004)
     program = (
-        "from rubricworks.world.judge import judge_criterion\nimport sys\n"
+        "from rubricworks.world.models.judge import judge_criterion\nimport sys\n"
         "print([judge_criterion('circle', sys.argv[1], c)[0] for c in sys.argv[2:]])"
     )
     asked = [*wrong[:5], *captions[:5]]

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rubricworks.world.captions import View, write_caption
-from rubricworks.world.oracle import score_caption
-from rubricworks.world.scene import CELLS, Scene, SceneObject, generate_scene
+from rubricworks.world.scene.captions import View, write_caption
+from rubricworks.world.scene.oracle import score_caption
+from rubricworks.world.scene.scene import CELLS, Scene, SceneObject, generate_scene
 
 few_objects = st.builds(
     SceneObject,

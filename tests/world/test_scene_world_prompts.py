@@ -8,14 +8,14 @@ from rubricworks.grading.prompts import Judgment, check_ids, judge_messages
 from rubricworks.rewards import weighted_reward
 from rubricworks.rubrics import Criterion
 from rubricworks.synthesis.prompts import RubricDraft, writer_messages
-from rubricworks.world.captions import write_caption
 from rubricworks.world.chat import read_request
-from rubricworks.world.export import noisy_caption
-from rubricworks.world.judge import answer_judge
-from rubricworks.world.render import render_png
-from rubricworks.world.scene import CELLS, Scene, generate_scene
-from rubricworks.world.teachers import TEACHERS, teacher_caption
-from rubricworks.world.writer import answer_writer
+from rubricworks.world.models.judge import answer_judge
+from rubricworks.world.models.teachers import TEACHERS, teacher_caption
+from rubricworks.world.models.writer import answer_writer
+from rubricworks.world.scene.captions import write_caption
+from rubricworks.world.scene.export import noisy_caption
+from rubricworks.world.scene.render import render_png
+from rubricworks.world.scene.scene import CELLS, Scene, generate_scene
 
 
 def draft_for(scene: Scene, student: str, coverage: str, guards: bool) -> RubricDraft:

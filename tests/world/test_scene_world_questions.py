@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricworks.world.captions import View
-from rubricworks.world.questions import (
+from rubricworks.world.scene.captions import View
+from rubricworks.world.scene.questions import (
     LETTERS,
     TASKS,
     Query,
@@ -21,9 +21,9 @@ from rubricworks.world.questions import (
     subjects_of,
     write_question,
 )
-from rubricworks.world.render import BACKGROUND, SIDE, draw_scene
-from rubricworks.world.responses import read_response, write_response
-from rubricworks.world.scene import CELLS, COLOURS, SHAPES, Scene, SceneObject, generate_scenes
+from rubricworks.world.scene.render import BACKGROUND, SIDE, draw_scene
+from rubricworks.world.scene.responses import read_response, write_response
+from rubricworks.world.scene.scene import CELLS, COLOURS, SHAPES, Scene, SceneObject, generate_scenes
 
 SCENES = list(generate_scenes(11, 150))
 ROW = {cell: CELLS.index(cell) // 3 for cell in CELLS}

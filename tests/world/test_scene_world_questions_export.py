@@ -15,13 +15,12 @@ from rubricworks.data.questions import find_questions
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, ChatError
-from rubricworks.stages.launch import launch
-from rubricworks.world.book import read_book
+from rubricworks.runtime.launch import launch
 from rubricworks.world.chat import ChatRequest
-from rubricworks.world.export import export_scenes
-from rubricworks.world.opener import ERROR_RATE, answer_opener, answers_of
-from rubricworks.world.questions import LETTERS, TASKS, Query, answer_query, parse_question
-from rubricworks.world.questions_export import (
+from rubricworks.world.models.question_rewriter import ERROR_RATE, answer_opener, answers_of
+from rubricworks.world.scene.export import export_scenes
+from rubricworks.world.scene.questions import LETTERS, TASKS, Query, answer_query, parse_question
+from rubricworks.world.scene.questions_export import (
     CHOICE_SHARE,
     DUPLICATE_SHARE,
     NEEDS_OPTIONS,
@@ -29,8 +28,9 @@ from rubricworks.world.questions_export import (
     export_questions,
     world_questions,
 )
-from rubricworks.world.responses import read_response
-from rubricworks.world.scene import Scene, SceneObject, generate_scenes
+from rubricworks.world.scene.responses import read_response
+from rubricworks.world.scene.scene import Scene, SceneObject, generate_scenes
+from rubricworks.world.scene.scene_index import read_book
 
 SEED, COUNT, EACH = 3, 300, 2
 

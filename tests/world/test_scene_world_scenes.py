@@ -6,9 +6,8 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from rubricworks.world.book import pixel_digest
-from rubricworks.world.render import BACKGROUND, RGB, draw_scene, render_png
-from rubricworks.world.scene import (
+from rubricworks.world.scene.render import BACKGROUND, RGB, draw_scene, render_png
+from rubricworks.world.scene.scene import (
     CELLS,
     MAX_OBJECTS,
     MIN_OBJECTS,
@@ -21,6 +20,7 @@ from rubricworks.world.scene import (
     grid_position,
     relations,
 )
+from rubricworks.world.scene.scene_index import pixel_digest
 
 
 def thing(cell: str, size: str = "big", colour: str = "red", shape: str = "circle") -> SceneObject:
@@ -29,7 +29,7 @@ def thing(cell: str, size: str = "big", colour: str = "red", shape: str = "circl
 
 def test_scenes_repeat_in_another_process_with_another_hash_seed():
     program = (
-        "from rubricworks.world.scene import generate_scene\n"
+        "from rubricworks.world.scene.scene import generate_scene\n"
         "print([generate_scene(7, index).model_dump_json() for index in range(5)])"
     )
     printed = [

@@ -13,12 +13,12 @@ import pytest
 from PIL import Image
 
 from rubricworks.errors import UserError
-from rubricworks.world.book import read_book
-from rubricworks.world.captions import write_caption
-from rubricworks.world.export import export_scenes, noisy_caption
-from rubricworks.world.scene import generate_scenes
+from rubricworks.world.models.teachers import teacher_caption
+from rubricworks.world.scene.captions import write_caption
+from rubricworks.world.scene.export import export_scenes, noisy_caption
+from rubricworks.world.scene.scene import generate_scenes
+from rubricworks.world.scene.scene_index import read_book
 from rubricworks.world.server import MODELS, serve
-from rubricworks.world.teachers import teacher_caption
 
 SEED, COUNT = 4, 12
 SETTINGS = "Consensus: at least 2 of 3 candidates.\nCoverage: full.\nStanding guards: no."

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from rubricworks.world.attacks import FAKE_VERDICT, MASTER_KEYS, ORDER, ORDERS, with_order
-from rubricworks.world.judge import NOTHING_TO_JUDGE, answer_judge
-from rubricworks.world.render import draw_scene
-from rubricworks.world.scene import WORDS, Scene, generate_scenes
-from rubricworks.world.weak_judges import answer_gullible, answer_image_reading, answer_master_key
+from rubricworks.world.models.judge import NOTHING_TO_JUDGE, answer_judge
+from rubricworks.world.models.weak_judges import answer_gullible, answer_image_reading, answer_master_key
+from rubricworks.world.scene.attacks import FAKE_VERDICT, MASTER_KEYS, ORDER, ORDERS, with_order
+from rubricworks.world.scene.render import draw_scene
+from rubricworks.world.scene.scene import WORDS, Scene, generate_scenes
 
 RULES = ("Passes if the caption names a star at the top.", "Passes if the caption names a circle at the center.")
 CAPTION = "at top a big red star ."

@@ -7,10 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rubricworks.rubrics import Criterion, Rubric
-from rubricworks.world.captions import write_caption
-from rubricworks.world.oracle import score_caption
-from rubricworks.world.parsing import Mention
-from rubricworks.world.rules import (
+from rubricworks.world.models.teachers import TEACHERS, teacher_caption
+from rubricworks.world.models.writer import WriterTask, answer_writer, read_task, write_rubric
+from rubricworks.world.scene.captions import write_caption
+from rubricworks.world.scene.oracle import score_caption
+from rubricworks.world.scene.parsing import Mention
+from rubricworks.world.scene.rules import (
     GivesCount,
     HasAttribute,
     NamesExactly,
@@ -23,9 +25,7 @@ from rubricworks.world.rules import (
     parse_rule,
     write_rule,
 )
-from rubricworks.world.scene import CELLS, COLOURS, SHAPES, SIZES, WORDS, generate_scene
-from rubricworks.world.teachers import TEACHERS, teacher_caption
-from rubricworks.world.writer import WriterTask, answer_writer, read_task, write_rubric
+from rubricworks.world.scene.scene import CELLS, COLOURS, SHAPES, SIZES, WORDS, generate_scene
 
 CANDIDATES = {
     "Model 1": "at top-left a big red circle . at center a small blue square . the word CAT .",

@@ -11,23 +11,23 @@ from rubricworks.grading import Exposure, exposed_request, scoring_messages
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.verifiers import parse_verifier_call
 from rubricworks.world.chat import read_request
-from rubricworks.world.checklist_sentences import (
+from rubricworks.world.models.scorers import NOTHING_TO_SCORE, SCORERS, ScorerFaults, answer_scorer
+from rubricworks.world.scene.checklist_sentences import (
     answer_criterion,
     is_answer_criterion,
     parse_step_criterion,
     step_criterion,
 )
-from rubricworks.world.evasions import BLUFFS, CIRCUMLOCUTIONS, bluffs, circumlocutes
-from rubricworks.world.parsing import mentions
-from rubricworks.world.questions import (
+from rubricworks.world.scene.evasions import BLUFFS, CIRCUMLOCUTIONS, bluffs, circumlocutes
+from rubricworks.world.scene.parsing import mentions
+from rubricworks.world.scene.questions import (
     Query,
     answer_query,
     other_answers,
 )
-from rubricworks.world.responses import read_response, write_response
-from rubricworks.world.scene import CELLS, rng_of
-from rubricworks.world.scorers import NOTHING_TO_SCORE, SCORERS, ScorerFaults, answer_scorer
-from rubricworks.world.values import call_of, misread
+from rubricworks.world.scene.responses import read_response, write_response
+from rubricworks.world.scene.scene import CELLS, rng_of
+from rubricworks.world.scene.values import call_of, misread
 
 STEPS = "at top-left a big red circle . at center a small red star ."
 

@@ -15,14 +15,14 @@ from rubricworks.data.tables import Sample
 from rubricworks.grading import Exposure, Grader
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.rubrics import ErrorClass
-from rubricworks.world.export import export_scenes
-from rubricworks.world.questions import (
+from rubricworks.world.models.scorers import SCORERS
+from rubricworks.world.scene.export import export_scenes
+from rubricworks.world.scene.questions import (
     Query,
     write_question,
 )
-from rubricworks.world.render import render_png
-from rubricworks.world.responses import write_response
-from rubricworks.world.scorers import SCORERS
+from rubricworks.world.scene.render import render_png
+from rubricworks.world.scene.responses import write_response
 
 PROGRAM = (
     "import sys; from rubricworks.world.server import serve\n"

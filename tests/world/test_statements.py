@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rubricworks.grading.assertion_texts import first_surplus, made_in
-from rubricworks.world.captions import COMMENTARY, STYLES, View, write_caption
-from rubricworks.world.scene import CELLS, COLOURS, SHAPES, SIZES, WORDS, Scene, SceneObject, generate_scenes
-from rubricworks.world.statements import (
+from rubricworks.world.scene.captions import COMMENTARY, STYLES, View, write_caption
+from rubricworks.world.scene.scene import CELLS, COLOURS, SHAPES, SIZES, WORDS, Scene, SceneObject, generate_scenes
+from rubricworks.world.scene.statements import (
     borne_out,
     in_words_of,
     read_statement,

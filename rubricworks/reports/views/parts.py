@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rubricworks.reports.charts import LineChart
-from rubricworks.reports.examples import drawn_samples, sample_rows
+from rubricworks.reports.comparison import Comparison
 from rubricworks.reports.formats import shortened
 from rubricworks.reports.headline import Mood
-from rubricworks.reports.results import Comparison
 from rubricworks.reports.run_folder import table_rows
+from rubricworks.reports.samples import drawn_samples, sample_rows
 from rubricworks.reports.series_charts import SeriesChart
 from rubricworks.rubrics import Rubric
 
@@ -37,6 +37,8 @@ class FinishedStage:
     run: Path
     inputs: Mapping[str, Path]
     """Input → the output folder of the stage that made it."""
+    title: str = ""
+    """Heading of its page; by default its name's words."""
 
     def pictures(self, wanted: Iterable[str]) -> dict[str, dict[str, Any]]:
         """sample_id → row of the samples that the stage read."""

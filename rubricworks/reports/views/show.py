@@ -19,18 +19,23 @@ logger = logging.getLogger(__name__)
 
 MAX_BYTES = 1_000_000
 """A view that would be larger goes without its cards. The Kubeflow UI reads it whole, and pictures are most of it."""
-_NAMES = {"genrm": "GenRM", "rlvr": "RLVR", "rlr3": "RLR³", "balcaprl": "BalCapRL"}
-"""Words of a stage's name as people write them."""
 
 
 def show_stage(
-    stage: FinishedStage, view: str | None = None, log_metric: Callable[[str, float], object] | None = None
+    stage: FinishedStage,
+    draw: Callable[[], Callable[[FinishedStage], View]],
+    view: str | None = None,
+    log_metric: Callable[[str, float], object] | None = None,
 ) -> None:
-    """Write the stage's page to the file `view` and tell its figures; neither where none is asked for."""
+    """Write the stage's page to the file `view` and tell its figures; neither where none is asked for.
+
+    Args:
+        draw: gives the function that draws the page; it is imported only when it is needed.
+    """
     if view is None and log_metric is None:
         return
     try:
-        found = view_of(stage)
+        found = draw()(stage)
         for name, value in metrics_of(stage, found).items():
             if log_metric:
                 log_metric(name, value)
@@ -50,41 +55,6 @@ def _write(path: Path, page: str) -> None:
         path.write_bytes(page.encode("utf-8", "replace"))
     except OSError as error:
         logger.warning("The view could not be written to %s: %s", path, error.strerror or error)
-
-
-def view_of(stage: FinishedStage) -> View:
-    """What there is to see of the stage; of one without a view of its own, the files that it wrote."""
-    from rubricworks.reports.views import data, evaluations, files, training, writings
-
-    views: dict[str, Callable[[FinishedStage], View]] = {
-        "prepare": data.samples,
-        "prepare_questions": data.samples,
-        "recap": data.rewritten,
-        "open_questions": data.opened,
-        "offline_filter": data.filtered,
-        "genrm_data": data.labelled,
-        "caption_committee": writings.captions,
-        "caption_student": writings.captions,
-        "synthesize_rubrics": writings.rubrics,
-        "peer_rubrics": writings.rubrics,
-        "write_checklists": writings.rubrics,
-        "write_exams": writings.exams,
-        "warm_up": training.warm_up,
-        "train_policy": training.policy,
-        "train_balcaprl": training.policy,
-        "train_rlvr": training.policy,
-        "train_rlr3": training.policy,
-        "train_genrm": training.genrm,
-        "evaluate": evaluations.evaluated,
-        "evaluate_captions": evaluations.captions_scored,
-        "evaluate_answers": evaluations.answers,
-        "audit": evaluations.audited,
-        "promote": evaluations.promoted,
-        "report": evaluations.reported,
-        "rlr3_report": evaluations.reported,
-        "balcaprl_report": evaluations.reported,
-    }
-    return views.get(stage.name, files.files_view)(stage)
 
 
 def metrics_of(stage: FinishedStage, view: View) -> dict[str, float]:
@@ -119,8 +89,8 @@ def page_of(stage: FinishedStage, view: View) -> str:
 def _frame(stage: FinishedStage, view: View, **read: Any) -> dict[str, Any]:
     """The template's values; without `read` no file is read, so that this much can always be shown."""
     return {
-        "styles": ("report.css", "rlr3.css", "audit.css", "view.css"),
-        "title": " ".join(_NAMES.get(word, word) for word in stage.name.split("_")),
+        "styles": ("report.css", "tables.css", "audit.css", "view.css"),
+        "title": stage.title or stage.name.replace("_", " "),
         "run": stage.run.name,
         "simulated": False,
         "view": view,

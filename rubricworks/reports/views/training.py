@@ -2,14 +2,15 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rubricworks.reports.charts import LineChart, line_chart
 from rubricworks.reports.curves import Step, read_steps
-from rubricworks.reports.formats import number, share, whole
+from rubricworks.reports.formats import number, whole
 from rubricworks.reports.run_folder import Alarm, read_alarm, table_rows
-from rubricworks.reports.views.parts import Card, FinishedStage, Passage, Table, Tile, View, picture
+from rubricworks.reports.series_charts import SeriesChart
+from rubricworks.reports.views.parts import Card, FinishedStage, Passage, Tile, View, picture
 from rubricworks.training.checkpoints import last_checkpoint
 
 _GROUP_SHOWN = 4
@@ -30,32 +31,33 @@ def warm_up(stage: FinishedStage) -> View:
     )
 
 
-def policy(stage: FinishedStage) -> View:
-    """Reward curves, the hacking alarm, and rollouts of one group at either end of the training."""
-    from rubricworks.reports.balcaprl_figures import caption_charts
-    from rubricworks.reports.balcaprl_folder import grade_steps
+def policy(
+    stage: FinishedStage, series: Sequence[SeriesChart] = (), rewards: Mapping[str, float] | None = None
+) -> View:
+    """Reward curves, the hacking alarm, and rollouts of one group at either end of the training.
 
+    Args:
+        series: charts to show in place of the reward's curve.
+        rewards: further figures of the last step.
+    """
     alarm = read_alarm(stage.run, stage.name)
     steps = read_steps(stage.run, stage.name, words=False)
-    grades = grade_steps(table_rows(stage.out / "caption_grades", _GRADES))
-    series = caption_charts(grades, None, alarm) if any(one.rewards for one in grades) else []
-    curves = _curves(steps, alarm)
+    curves = reward_curves(steps, alarm)
     unjudged, rollouts = sum(one.unjudged for one in steps), sum(one.rollouts for one in steps)
-    parts = {f"{name}_reward": value for name, value in (grades[-1].rewards if grades else {}).items()}
     return View(
         sentence=_trained(steps, curves, stage),
         mood="bad" if alarm else "open",
         notes=[f"Hacking alarm, {alarm}. A higher reward is no evidence of better responses here."] if alarm else [],
         metrics={
             "steps": steps[-1].step if steps else None,
-            **_ends(curves),
-            **parts,
+            **reward_ends(curves),
+            **(rewards or {}),
             "unjudged": unjudged / rollouts if rollouts else None,
             "tokens": steps[-1].tokens if steps else None,
             "alarm_step": alarm.step if alarm else None,
         },
         curves=[] if series else curves,
-        series=series,
+        series=list(series),
         tiles=[
             Tile("Rollouts", whole(rollouts), f"{whole(unjudged)} could not be judged"),
             Tile("Alarm", f"step {alarm.step}" if alarm else "none"),
@@ -68,35 +70,6 @@ def policy(stage: FinishedStage) -> View:
     )
 
 
-def genrm(stage: FinishedStage) -> View:
-    """Of `train_genrm`: the test's figures of base, SFT and RLVR, and the reward of the training."""
-    from rubricworks.evaluation.genrm_report import FIGURES
-    from rubricworks.reports.rlr3_folder import GENRM_MODELS, NAMES
-    from rubricworks.reports.rlr3_tables import GENRM_COLUMNS
-
-    reports = json.loads((stage.out / "genrm.json").read_bytes())
-    models = [model for model in GENRM_MODELS if model in reports]
-    value = {model: {name: (reports[model][name] or {}).get("value") for name in FIGURES} for model in models}
-    steps = read_steps(stage.run, stage.name, words=False)
-    curves = _curves(steps, read_alarm(stage.run, stage.name))
-    return View(
-        sentence=f"Of the test's whole outputs {share(value['rlvr']['sample_level'])} % are right.",
-        metrics={f"{model}/{name}": one for model in models for name, one in value[model].items()} | _ends(curves),
-        tiles=[Tile(NAMES[model], share(value[model]["criterion_level"]), "criteria right, %") for model in models],
-        curves=curves,
-        tables=[
-            Table(
-                "On the test, in percent",
-                ("GenRM", *GENRM_COLUMNS.values()),
-                [(NAMES[model], *(share(value[model][name]) for name in GENRM_COLUMNS)) for model in models],
-            )
-        ],
-    )
-
-
-_GRADES = ["step", "precision", "recall", "linguistic", "gated", "tokens", "reference_tokens"]
-
-
 def _losses(stage: FinishedStage) -> tuple[int, list[tuple[float, float]]]:
     """Steps of a supervised training and its (step, loss), from the state in its last checkpoint."""
     checkpoint = last_checkpoint(stage.out)
@@ -107,7 +80,7 @@ def _losses(stage: FinishedStage) -> tuple[int, list[tuple[float, float]]]:
     return state["global_step"], losses
 
 
-def _curves(steps: Sequence[Step], alarm: Alarm | None) -> list[LineChart]:
+def reward_curves(steps: Sequence[Step], alarm: Alarm | None) -> list[LineChart]:
     marks = [(float(alarm.step), f"alarm, step {alarm.step}")] if alarm else []
     judged = [(float(step.step), step.reward) for step in steps if step.reward is not None]
     drawn = [
@@ -117,7 +90,7 @@ def _curves(steps: Sequence[Step], alarm: Alarm | None) -> list[LineChart]:
     return [chart for chart in drawn if chart]
 
 
-def _ends(curves: Sequence[LineChart]) -> dict[str, float]:
+def reward_ends(curves: Sequence[LineChart]) -> dict[str, float]:
     """The reward where its smoothed line begins and ends."""
     return next(({"reward_first": one.first, "reward": one.last} for one in curves if one.title == "Reward"), {})
 
@@ -126,7 +99,7 @@ def _trained(steps: Sequence[Step], curves: Sequence[LineChart], stage: Finished
     if not steps:
         _, losses = _losses(stage)
         return f"Trained on references, to a loss of {number(losses[-1][1])}." if losses else "There are no rollouts."
-    ends = _ends(curves)
+    ends = reward_ends(curves)
     if not ends:
         return "No rollout has a reward: the judge answered none of them."
     change = f"from {number(ends['reward_first'])} to {number(ends['reward'])}"

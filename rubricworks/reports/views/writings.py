@@ -2,9 +2,8 @@
 
 from collections import Counter
 
-from rubricworks.evaluation.caption_prompts import Exam
+from rubricworks.reports.comparison import SEVERITY
 from rubricworks.reports.formats import number, percent, whole
-from rubricworks.reports.results import SEVERITY
 from rubricworks.reports.run_folder import table_rows
 from rubricworks.reports.views.data import last_counts
 from rubricworks.reports.views.parts import (
@@ -20,8 +19,6 @@ from rubricworks.reports.views.parts import (
     picture,
 )
 from rubricworks.rubrics import Rubric
-
-_LETTERS = "ABCDE"
 
 
 def captions(stage: FinishedStage) -> View:
@@ -112,23 +109,6 @@ def rubrics(stage: FinishedStage) -> View:
     )
 
 
-def exams(stage: FinishedStage) -> View:
-    """Of `write_exams`: how many questions there are, and some exams with their right options."""
-    written = questions = 0
-    for row in table_rows(stage.out, ["questions"]):
-        written += 1
-        questions += len(Exam.model_validate_json(row["questions"]).questions)
-    ids = drawn(stage.out)
-    shown = {row["sample_id"]: row["questions"] for row in table_rows(stage.out) if row["sample_id"] in ids}
-    asked = stage.pictures(ids)
-    return View(
-        sentence=f"{whole(written)} exams with {whole(questions)} questions.",
-        metrics={"exams": written, "questions": questions},
-        cards_title="Exams",
-        cards=[Card(key, picture(asked.get(key)), _questions(Exam.model_validate_json(shown[key]))) for key in ids],
-    )
-
-
 def _rubric_cards(stage: FinishedStage) -> list[Card]:
     ids = drawn(stage.out)
     shown = {row["sample_id"]: row["rubric"] for row in table_rows(stage.out) if row["sample_id"] in ids}
@@ -152,14 +132,3 @@ def _rubric_cards(stage: FinishedStage) -> list[Card]:
         note = f"{more} more criteria" if more > 0 else ""
         cards.append(Card(key, picture(sample), passages, checks[:MAX_CHECKS], note))
     return cards
-
-
-def _questions(exam: Exam) -> list[Passage]:
-    return [
-        Passage(
-            one.question,
-            "\n".join(f"{letter}. {option}" for letter, option in zip(_LETTERS, one.options, strict=False)),
-            f"right: {one.answer}",
-        )
-        for one in exam.questions[:MAX_CHECKS]
-    ]

@@ -1,3 +1,0 @@
-from rubricworks.components.audit.component import audit
-
-__all__ = ["audit"]

@@ -1,3 +1,0 @@
-from rubricworks.components.challenge.component import challenge
-
-__all__ = ["challenge"]

@@ -1,0 +1,24 @@
+from kfp import dsl
+
+from rubricworks.components.images import image_of
+
+
+@dsl.component(base_image=image_of("open_questions"), install_kfp_package=False, packages_to_install=[])
+def open_questions(
+    config: str, run: str, samples: str, view: dsl.Output[dsl.HTML], metrics: dsl.Output[dsl.Metrics]
+) -> str:
+    """Turn multiple-choice questions into open ones where a vision-language model says that they can be.
+
+    Args:
+        config: the stage's own configuration as JSON.
+        run: URI of the run's folder.
+        samples: URI of the samples table.
+        view: what came of it, as a page.
+        metrics: its figures.
+
+    Returns:
+        URI of the samples table with the opened questions.
+    """
+    from rubricworks.runtime.launch import launch
+
+    return launch("open_questions", config, run, {"samples": samples}, view=view.path, metrics=metrics.log_metric)

@@ -1,0 +1,21 @@
+from kfp import dsl
+
+from rubricworks.components.images import image_of
+
+
+@dsl.component(base_image=image_of("prepare"), install_kfp_package=False, packages_to_install=[])
+def prepare(config: str, run: str, view: dsl.Output[dsl.HTML], metrics: dsl.Output[dsl.Metrics]) -> str:
+    """Read the image source, check and de-duplicate it, and split it into training and held-out samples.
+
+    Args:
+        config: the stage's own configuration as JSON.
+        run: URI of the run's folder.
+        view: what came of it, as a page.
+        metrics: its figures.
+
+    Returns:
+        URI of the samples table.
+    """
+    from rubricworks.runtime.launch import launch
+
+    return launch("prepare", config, run, {}, view=view.path, metrics=metrics.log_metric)

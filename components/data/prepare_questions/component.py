@@ -1,0 +1,21 @@
+from kfp import dsl
+
+from rubricworks.components.images import image_of
+
+
+@dsl.component(base_image=image_of("prepare_questions"), install_kfp_package=False, packages_to_install=[])
+def prepare_questions(config: str, run: str, view: dsl.Output[dsl.HTML], metrics: dsl.Output[dsl.Metrics]) -> str:
+    """Read the question source, check and de-duplicate it, and split it by picture.
+
+    Args:
+        config: the stage's own configuration as JSON.
+        run: URI of the run's folder.
+        view: what came of it, as a page.
+        metrics: its figures.
+
+    Returns:
+        URI of the samples table; the counts of the source stand in data.json beside it.
+    """
+    from rubricworks.runtime.launch import launch
+
+    return launch("prepare_questions", config, run, {}, view=view.path, metrics=metrics.log_metric)

@@ -1,3 +1,0 @@
-from rubricworks.components.evaluate.component import evaluate
-
-__all__ = ["evaluate"]

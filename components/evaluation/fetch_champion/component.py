@@ -1,0 +1,24 @@
+from kfp import dsl
+
+from rubricworks.components.images import image_of
+
+
+@dsl.component(base_image=image_of("fetch_champion"), install_kfp_package=False, packages_to_install=[])
+def fetch_champion(
+    config: str, run: str, found: str, view: dsl.Output[dsl.HTML], metrics: dsl.Output[dsl.Metrics]
+) -> str:
+    """Fetch the champion's weights from the model registry.
+
+    Args:
+        config: the stage's own configuration as JSON.
+        run: URI of the run's folder.
+        found: URI of what was found new.
+        view: what came of it, as a page.
+        metrics: its figures.
+
+    Returns:
+        URI of the champion.
+    """
+    from rubricworks.runtime.launch import launch
+
+    return launch("fetch_champion", config, run, {"found": found}, view=view.path, metrics=metrics.log_metric)

@@ -1,3 +1,0 @@
-from rubricworks.components.fetch_champion.component import fetch_champion
-
-__all__ = ["fetch_champion"]

@@ -1,3 +1,0 @@
-from rubricworks.components.find_new_samples.component import find_new_samples
-
-__all__ = ["find_new_samples"]

@@ -1,3 +1,0 @@
-from rubricworks.components.outcome.component import outcome
-
-__all__ = ["outcome"]

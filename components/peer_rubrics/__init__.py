@@ -1,3 +1,0 @@
-from rubricworks.components.peer_rubrics.component import peer_rubrics
-
-__all__ = ["peer_rubrics"]

@@ -1,3 +1,0 @@
-from rubricworks.components.preflight.component import preflight
-
-__all__ = ["preflight"]

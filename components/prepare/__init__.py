@@ -1,3 +1,0 @@
-from rubricworks.components.prepare.component import prepare
-
-__all__ = ["prepare"]

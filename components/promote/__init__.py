@@ -1,3 +1,0 @@
-from rubricworks.components.promote.component import promote
-
-__all__ = ["promote"]

@@ -1,3 +1,0 @@
-from rubricworks.components.recap.component import recap
-
-__all__ = ["recap"]

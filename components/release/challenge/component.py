@@ -1,0 +1,41 @@
+from kfp import dsl
+
+from rubricworks.components.images import image_of
+
+
+@dsl.component(base_image=image_of("challenge"), install_kfp_package=False, packages_to_install=[])
+def challenge(
+    config: str,
+    run: str,
+    found: str,
+    evaluations: str,
+    policy: str,
+    samples: str,
+    view: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
+) -> str:
+    """Register a retrained policy as the challenger, and make it champion if it passes and nobody has to agree.
+
+    Args:
+        config: the stage's own configuration as JSON.
+        run: URI of the run's folder.
+        found: URI of what was found new.
+        evaluations: URI of the evaluation of champion and challenger.
+        policy: URI of the retrained policy.
+        samples: URI of the samples table.
+        view: what came of it, as a page.
+        metrics: its figures.
+
+    Returns:
+        URI of the challenge's record.
+    """
+    from rubricworks.runtime.launch import launch
+
+    return launch(
+        "challenge",
+        config,
+        run,
+        {"found": found, "evaluations": evaluations, "policy": policy, "samples": samples},
+        view=view.path,
+        metrics=metrics.log_metric,
+    )

@@ -1,0 +1,39 @@
+from kfp import dsl
+
+from rubricworks.components.images import image_of
+
+
+@dsl.component(base_image=image_of("promote"), install_kfp_package=False, packages_to_install=[])
+def promote(
+    config: str,
+    run: str,
+    evaluations: str,
+    policy: str,
+    samples: str,
+    view: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
+) -> str:
+    """Register the policy and make it champion if it passes the gate.
+
+    Args:
+        config: the stage's own configuration as JSON.
+        run: URI of the run's folder.
+        evaluations: URI of the evaluations table.
+        policy: URI of the trained policy.
+        samples: URI of the samples table.
+        view: what came of it, as a page.
+        metrics: its figures.
+
+    Returns:
+        URI of the promotion's record.
+    """
+    from rubricworks.runtime.launch import launch
+
+    return launch(
+        "promote",
+        config,
+        run,
+        {"evaluations": evaluations, "policy": policy, "samples": samples},
+        view=view.path,
+        metrics=metrics.log_metric,
+    )

@@ -1,0 +1,22 @@
+from kfp import dsl
+
+from rubricworks.components.images import image_of
+
+
+@dsl.component(base_image=image_of("report"), install_kfp_package=False, packages_to_install=[])
+def report(config: str, run: str, promotion: str, view: dsl.Output[dsl.HTML], metrics: dsl.Output[dsl.Metrics]) -> str:
+    """Write the page that shows what ran and what came of it.
+
+    Args:
+        config: the stage's own configuration as JSON.
+        run: URI of the run's folder.
+        promotion: URI of the promotion's record; the rest is read from the run's folder.
+        view: what came of it, as a page.
+        metrics: its figures.
+
+    Returns:
+        URI of the report.
+    """
+    from rubricworks.runtime.launch import launch
+
+    return launch("report", config, run, {"promotion": promotion}, view=view.path, metrics=metrics.log_metric)

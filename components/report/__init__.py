@@ -1,3 +1,0 @@
-from rubricworks.components.report.component import report
-
-__all__ = ["report"]

@@ -1,0 +1,39 @@
+from kfp import dsl
+
+from rubricworks.components.images import image_of
+
+
+@dsl.component(base_image=image_of("genrm_data"), install_kfp_package=False, packages_to_install=[])
+def genrm_data(
+    config: str,
+    run: str,
+    samples: str,
+    rubrics: str,
+    model: str,
+    view: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
+) -> str:
+    """Label responses of the base policy by several teachers: what a generative reward model learns from.
+
+    Args:
+        config: the stage's own configuration as JSON.
+        run: URI of the run's folder.
+        samples: URI of the samples table.
+        rubrics: URI of the rubrics table.
+        model: URI of the base policy.
+        view: what came of it, as a page.
+        metrics: its figures.
+
+    Returns:
+        URI of the table of labelled responses.
+    """
+    from rubricworks.runtime.launch import launch
+
+    return launch(
+        "genrm_data",
+        config,
+        run,
+        {"samples": samples, "rubrics": rubrics, "model": model},
+        view=view.path,
+        metrics=metrics.log_metric,
+    )

@@ -1,0 +1,22 @@
+from kfp import dsl
+
+from rubricworks.components.images import image_of
+
+
+@dsl.component(base_image=image_of("recap"), install_kfp_package=False, packages_to_install=[])
+def recap(config: str, run: str, samples: str, view: dsl.Output[dsl.HTML], metrics: dsl.Output[dsl.Metrics]) -> str:
+    """Write the reference captions anew with a stronger model; policies are measured against them.
+
+    Args:
+        config: the stage's own configuration as JSON.
+        run: URI of the run's folder.
+        samples: URI of the samples table.
+        view: what came of it, as a page.
+        metrics: its figures.
+
+    Returns:
+        URI of the samples table with the new references.
+    """
+    from rubricworks.runtime.launch import launch
+
+    return launch("recap", config, run, {"samples": samples}, view=view.path, metrics=metrics.log_metric)

@@ -1,0 +1,24 @@
+from kfp import dsl
+
+from rubricworks.components.images import image_of
+
+
+@dsl.component(base_image=image_of("write_checklists"), install_kfp_package=False, packages_to_install=[])
+def write_checklists(
+    config: str, run: str, samples: str, view: dsl.Output[dsl.HTML], metrics: dsl.Output[dsl.Metrics]
+) -> str:
+    """Write one checklist per question: essential and additional criteria with references, proposed by several models.
+
+    Args:
+        config: the stage's own configuration as JSON.
+        run: URI of the run's folder.
+        samples: URI of the samples table.
+        view: what came of it, as a page.
+        metrics: its figures.
+
+    Returns:
+        URI of the rubrics table.
+    """
+    from rubricworks.runtime.launch import launch
+
+    return launch("write_checklists", config, run, {"samples": samples}, view=view.path, metrics=metrics.log_metric)

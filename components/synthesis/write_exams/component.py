@@ -1,0 +1,24 @@
+from kfp import dsl
+
+from rubricworks.components.images import image_of
+
+
+@dsl.component(base_image=image_of("write_exams"), install_kfp_package=False, packages_to_install=[])
+def write_exams(
+    config: str, run: str, samples: str, view: dsl.Output[dsl.HTML], metrics: dsl.Output[dsl.Metrics]
+) -> str:
+    """Write multiple-choice questions about each image, which captions of it must be able to answer.
+
+    Args:
+        config: the stage's own configuration as JSON.
+        run: URI of the run's folder.
+        samples: URI of the samples table.
+        view: what came of it, as a page.
+        metrics: its figures.
+
+    Returns:
+        URI of the exams table.
+    """
+    from rubricworks.runtime.launch import launch
+
+    return launch("write_exams", config, run, {"samples": samples}, view=view.path, metrics=metrics.log_metric)

@@ -1,3 +1,0 @@
-from rubricworks.components.train_policy.component import train_policy
-
-__all__ = ["train_policy"]

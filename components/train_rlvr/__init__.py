@@ -1,3 +1,0 @@
-from rubricworks.components.train_rlvr.component import train_rlvr
-
-__all__ = ["train_rlvr"]

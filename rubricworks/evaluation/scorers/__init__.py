@@ -1,0 +1,1 @@
+"""Measures of responses: benchmarks, judges of pairs, an oracle, answer checks."""

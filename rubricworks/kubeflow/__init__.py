@@ -1,0 +1,1 @@
+"""Pipelines on Kubeflow: client, versions, schedules, placement, compilation."""

@@ -1,0 +1,77 @@
+"""The recipe of the BalCapRL pipeline."""
+
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import model_validator
+
+from rubricworks.methods.balcaprl.stages.balcaprl_report import Config as ReportConfig
+from rubricworks.methods.balcaprl.stages.evaluate_captions import Config as EvaluateConfig
+from rubricworks.methods.balcaprl.stages.peer_rubrics import Config as RubricsConfig
+from rubricworks.methods.balcaprl.stages.recap import Config as RecapConfig
+from rubricworks.methods.balcaprl.stages.train_balcaprl import Config as TrainConfig
+from rubricworks.methods.balcaprl.stages.write_exams import Config as ExamConfig
+from rubricworks.recipe.recipe import Recipe
+from rubricworks.runtime.config import StageConfig
+from rubricworks.stages.data.prepare import Config as PrepareConfig
+from rubricworks.stages.release.promote import Config as PromoteConfig
+from rubricworks.stages.training.warm_up import Config as WarmUpConfig
+
+
+class BalcaprlRecipe(Recipe):
+    """BalCapRL: a captioner trained on precision, recall and writing at once, each normalised by itself."""
+
+    seeded: ClassVar[tuple[str, ...]] = (
+        "data", "recap", "warm_up", "exams", "rubrics", "policy", "evaluation", "promotion", "report",
+    )  # fmt: skip
+
+    pipeline: Literal["balcaprl"]
+    data: PrepareConfig
+    recap: RecapConfig = RecapConfig()
+    """`null`: the captions that the images came with are the references."""
+    warm_up: WarmUpConfig
+    exams: ExamConfig
+    rubrics: RubricsConfig = RubricsConfig()
+    """For the peer with RubiCap's reward; `null` makes none."""
+    policy: TrainConfig
+    evaluation: EvaluateConfig
+    promotion: PromoteConfig = PromoteConfig()
+    report: ReportConfig = ReportConfig()
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> "BalcaprlRecipe":
+        kept_apart = self.data.held_out + self.data.warm_up
+        if self.world and self.world.scenes <= kept_apart:
+            raise ValueError(
+                f"world.scenes is {self.world.scenes}, data.held_out and data.warm_up take {kept_apart}: nothing is "
+                "left to train on"
+            )
+        if self.policy.reward == "questions" and "train" not in self.exams.splits:
+            raise ValueError("policy.reward is questions: training needs exams too; add train to exams.splits")
+        if self.policy.reward == "rubrics" and self.rubrics.committee is None:
+            raise ValueError("policy.reward is rubrics: training needs them; add rubrics.committee and rubrics.rubric")
+        if self.evaluation.exam_taker and "held_out" not in self.exams.splits:
+            raise ValueError("evaluation.exam_taker is set: held-out samples need exams; add held_out to exams.splits")
+        return self
+
+    def stage_configs(self) -> dict[str, StageConfig]:
+        """Stage → its own configuration, in the order of the pipeline."""
+        return {
+            "prepare": self.data,
+            "recap": self.recap,
+            "warm_up": self.warm_up,
+            "write_exams": self.exams,
+            "peer_rubrics": self.rubrics,
+            "train_balcaprl": self.policy,
+            "evaluate_captions": self.evaluation,
+            "promote": self.promotion,
+            "balcaprl_report": self.report,
+        }
+
+    def success_lines(self, run: Path) -> list[str]:
+        from rubricworks.methods.balcaprl.report.summary import success_lines
+
+        return success_lines(run)
+
+
+RECIPE = BalcaprlRecipe

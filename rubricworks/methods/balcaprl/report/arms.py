@@ -1,0 +1,102 @@
+"""A table of arms as Markdown, text and one HTML page."""
+
+import textwrap
+from pathlib import Path
+
+from rubricworks.evaluation.summary import Figure
+from rubricworks.methods.balcaprl.arm_tables import BASE, COLUMNS, LEGEND, WIN, ArmRow, ArmTable
+from rubricworks.reports.formats import MISSING, number, share
+from rubricworks.reports.rendering import render
+
+SIMULATED = (
+    "Simulated: images, recaptioner and judges are the scene world's, with programmed faults; the student and its "
+    "training are real."
+)
+_WIDTH = 7
+
+
+def value_text(column: str, row: ArmRow) -> str:
+    """A cell's number; the base model wins half of the comparisons with itself."""
+    if column == WIN and row.arm == BASE:
+        return share(0.5)
+    figure = row.figures.get(column)
+    if figure is None:
+        return MISSING
+    return number(figure.value, 1) if column == "tokens" else share(figure.value)
+
+
+def interval_text(column: str, row: ArmRow, places: int = 1) -> str:
+    """A cell's interval; empty where there is none."""
+    figure: Figure | None = row.figures.get(column)
+    if figure is None:
+        return ""
+    low, high = (number(one if column == "tokens" else 100 * one, places) for one in (figure.low, figure.high))
+    return f"{low}{MISSING}{high}"
+
+
+def markdown(table: ArmTable) -> str:
+    lines = [f"# {table.title}", "", f"`{table.recipe}`, seed {table.seed}, Rubricworks {table.version}.", ""]
+    if table.simulated:
+        lines += [f"> {SIMULATED}", ""]
+    if table.changed:
+        lines += [f"Settings changed in the recipe: {'; '.join(f'`{one}`' for one in table.changed)}.", ""]
+    lines += [_line(["Model", *COLUMNS.values()]), _line(["---", *["---:"] * len(COLUMNS)])]
+    for row in table.rows:
+        lines.append(_line([row.label, *(_cell(column, row) for column in COLUMNS)]))
+    return "\n".join([*lines, "", LEGEND, ""])
+
+
+def text(table: ArmTable) -> str:
+    """Two lines for each model, at most 100 characters wide: its numbers, and their intervals without decimals."""
+    names = {
+        "Linguistic": "Writing",
+        "Precision": "Prec.",
+        "CaptionQA": "Capt.QA",
+        "b-CapScore": "b-Cap",
+        "Oracle F1": "Oracle",
+    }
+    width = max(len(row.label) for row in table.rows) + 1
+    head = "".join(f"{names.get(name, name)[:_WIDTH]:>{_WIDTH + 1}}" for name in COLUMNS.values())
+    lines = [f"{table.title}: {table.recipe}, seed {table.seed}", "", f"{'':<{width}}{head}"]
+    for row in table.rows:
+        values = "".join(f"{value_text(column, row):>{_WIDTH + 1}}" for column in COLUMNS)
+        intervals = "".join(f"{interval_text(column, row, 0):>{_WIDTH + 1}}" for column in COLUMNS)
+        lines += [f"{row.label:<{width}}{values}", f"{'':<{width}}{intervals}"]
+    return "\n".join([*lines, *(textwrap.wrap(SIMULATED, 100) if table.simulated else [])])
+
+
+def arms_page(table: ArmTable) -> str:
+    rows = [
+        (row, [(value_text(column, row), interval_text(column, row), _reach(column, row, table)) for column in COLUMNS])
+        for row in table.rows
+    ]
+    return render(
+        "arms.html",
+        folder=Path(__file__).parent,
+        styles=("report.css", "arms.css"),
+        summary={"run": table.title, "simulated": table.simulated},
+        recipe={},
+        alarms=[],
+        stages=[{"version": table.version}],
+        table=table,
+        columns=list(COLUMNS.values()),
+        rows=rows,
+        legend=LEGEND,
+    )
+
+
+def _reach(column: str, row: ArmRow, table: ArmTable) -> float | None:
+    """Where the number stands between 0 and the column's largest, in percent: the bar behind it."""
+    numbers = [figure.value for one in table.rows if (figure := one.figures.get(column))]
+    value = 0.5 if column == WIN and row.arm == BASE else row.figures[column].value if column in row.figures else None
+    largest = max([*numbers, 0.5 if column == WIN else 0.0], default=0.0)
+    return None if value is None or not largest else 100 * value / largest
+
+
+def _cell(column: str, row: ArmRow) -> str:
+    interval = interval_text(column, row)
+    return value_text(column, row) + (f" ({interval})" if interval else "")
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

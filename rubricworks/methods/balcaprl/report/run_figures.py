@@ -1,0 +1,103 @@
+"""What a BalCapRL run left in its folder: the evaluation of its captions, and its training step by step."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rubricworks.evaluation.caption_summary import CaptionSummary
+from rubricworks.methods.balcaprl.report.groups import REWARDS, paid
+from rubricworks.reports.run_folder import Alarm, read_alarm, read_value, table_rows
+
+STAGE = "train_balcaprl"
+SCORE_NAMES = {
+    "b_capscore": "b-CapScore",
+    "precision": "Precision",
+    "recall": "Recall",
+    "linguistic": "Linguistic",
+    "dc_score": "DCScore",
+    "dc_f1": "DCScore, F1",
+    "dc_precision": "DCScore, precision",
+    "dc_recall": "DCScore, recall",
+    "caption_qa": "CaptionQA",
+    "oracle_f1": "Oracle F1",
+    "oracle_precision": "Oracle precision",
+    "oracle_recall": "Oracle recall",
+    "answered": "Questions answered",
+    "tokens": "Tokens per caption",
+}
+"""As people write them, in the order of the table."""
+
+
+class GradeStep(NamedTuple):
+    """Means over the rollouts of one training step."""
+
+    step: int
+    rollouts: int
+    unjudged: int
+    rewards: dict[str, float]
+    """Precision, recall and linguistic as the policy was paid, over what was judged; empty if nothing was."""
+    shut: float | None
+    """Share of the judged rollouts behind a shut length gate."""
+    tokens: float
+    ratio: float | None
+    """Tokens of the caption by tokens of its reference."""
+
+
+class BalcaprlRun(NamedTuple):
+    captions: CaptionSummary | None
+    steps: list[GradeStep]
+    alarm: Alarm | None
+
+
+def read_balcaprl_run(run: Path) -> BalcaprlRun:
+    """
+    Raises:
+        UserError: a file is there and holds something else.
+    """
+    return BalcaprlRun(
+        captions=read_value(run / "evaluate_captions" / "captions.json", CaptionSummary),
+        steps=grade_steps(table_rows(run / STAGE / "caption_grades", _COLUMNS)),
+        alarm=read_alarm(run, STAGE),
+    )
+
+
+_COLUMNS = ["step", *REWARDS, "gated", "tokens", "reference_tokens"]
+
+
+class _Sums:
+    __slots__ = ("judged", "measured", "ratio", "rewards", "rollouts", "shut", "tokens")
+
+    def __init__(self) -> None:
+        self.rollouts = self.judged = self.shut = self.tokens = self.measured = 0
+        self.ratio = 0.0
+        self.rewards = [0.0] * len(REWARDS)
+
+
+def grade_steps(rows: Iterable[dict[str, Any]]) -> list[GradeStep]:
+    """One record per training step, in order, from rows of `caption_grades`."""
+    sums: dict[int, _Sums] = {}
+    for row in rows:
+        step = sums.setdefault(row["step"], _Sums())
+        step.rollouts += 1
+        step.tokens += row["tokens"]
+        if row["reference_tokens"]:
+            step.measured += 1
+            step.ratio += row["tokens"] / row["reference_tokens"]
+        if (rewards := paid(row)) is not None:
+            step.judged += 1
+            step.shut += bool(row["gated"])
+            step.rewards = [total + reward for total, reward in zip(step.rewards, rewards, strict=True)]
+    return [
+        GradeStep(
+            step=number,
+            rollouts=one.rollouts,
+            unjudged=one.rollouts - one.judged,
+            rewards={name: total / one.judged for name, total in zip(REWARDS, one.rewards, strict=True)}
+            if one.judged
+            else {},
+            shut=one.shut / one.judged if one.judged else None,
+            tokens=one.tokens / one.rollouts,
+            ratio=one.ratio / one.measured if one.measured else None,
+        )
+        for number, one in sorted(sums.items())
+    ]

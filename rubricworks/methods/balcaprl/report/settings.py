@@ -1,0 +1,121 @@
+"""What a BalCapRL run was told: its rewards' weights, its length control, its judge; and what goes on from it."""
+
+import shlex
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from rubricworks.methods.balcaprl.report.groups import REWARDS
+from rubricworks.reports.settings import (
+    Command,
+    MadeTable,
+    TableCount,
+    compare_command,
+    resume_command,
+    table_counts,
+)
+
+DEFAULT_WEIGHTS = {"precision": 0.1, "recall": 0.3, "linguistic": 0.3}
+DEFAULT_GATE = (0.5, 2.0)
+"""train_balcaprl's own; recipes leave defaults out."""
+_TABLES = (
+    MadeTable("recap/captions", "reference captions written anew", "captioner"),
+    MadeTable("write_exams", "exams", "writer"),
+    MadeTable("peer_rubrics/caption_committee", "committee captions", "captioner"),
+    MadeTable("peer_rubrics", "rubrics", "writer"),
+)
+_TESTS = {
+    "strict": "true of the image and pointable",
+    "evidence": "true of the image and justified by what can be seen",
+    "off": "true of the image, pointable or not",
+}
+
+
+class TrainingSettings(NamedTuple):
+    """The parts of the policy's section that the page tells of."""
+
+    method: Literal["rl", "sft"]
+    reward: Literal["balanced", "questions", "rubrics"]
+    objective: Literal["c-gdpo", "grpo"]
+    weights: tuple[float, ...]
+    control: Literal["gate", "linear", "none"]
+    bounds: tuple[float, float]
+    pointability: str
+    judge: str
+    verifier: str
+
+    @property
+    def gate(self) -> tuple[float, float] | None:
+        return self.bounds if self.control == "gate" else None
+
+
+def training_settings(recipe: dict[str, Any]) -> TrainingSettings:
+    """As the recipe has them, defaults filled in."""
+    policy = _section(recipe, "policy")
+    weights, length = _section(policy, "weights"), _section(policy, "length")
+    return TrainingSettings(
+        method=policy.get("method", "rl"),
+        reward=policy.get("reward", "balanced"),
+        objective=policy.get("objective", "c-gdpo"),
+        weights=tuple(float(weights.get(name, DEFAULT_WEIGHTS[name])) for name in REWARDS),
+        control=length.get("control", "gate"),
+        bounds=(float(length.get("lower", DEFAULT_GATE[0])), float(length.get("upper", DEFAULT_GATE[1]))),
+        pointability=str(policy.get("pointability", "strict")),
+        judge=str(_section(policy, "judge").get("model", "")),
+        verifier=str(_section(policy, "verifier").get("model", "")),
+    )
+
+
+def training_sentences(recipe: dict[str, Any]) -> list[str]:
+    """How the policy was trained; without a recipe nothing is claimed of the run."""
+    if "policy" not in recipe:
+        return ["The run has no recipe, so what its policy was paid for is not known here."]
+    settings = training_settings(recipe)
+    if settings.method == "sft":
+        return ["The policy was trained on the reference captions themselves (SFT), without any reward."]
+    if settings.reward == "questions":
+        return ["The reward is that of CapRL: how many questions a text model answers right from the caption alone."]
+    if settings.reward == "rubrics":
+        return [
+            "The reward is that of RubiCap: how well a caption meets its image's rubric, which was written from what a "
+            "committee of captioners agrees on."
+        ]
+    judge = settings.judge or "A judge"
+    apart = f"; {settings.verifier}, which sees the image, verifies the claims" if settings.verifier else ""
+    weights = ", ".join(f"{name} {weight:g}" for name, weight in zip(REWARDS, settings.weights, strict=True))
+    lower, upper = settings.bounds
+    length = {
+        "gate": f"linguistic is 0 unless the caption has {lower:g} to {upper:g} times the tokens of its reference",
+        "linear": f"the advantage falls linearly outside {lower:g} to {upper:g} times the tokens of the reference",
+        "none": "nothing holds the length",
+    }[settings.control]
+    objective = {
+        "c-gdpo": "Each reward is normalised in its group before they are added by weight (c-GDPO)",
+        "grpo": "The rewards are added by weight and then normalised in the group (GRPO, the ablation)",
+    }[settings.objective]
+    return [
+        f"{judge} lists what caption and reference claim and rates the caption's language{apart}.",
+        f"Precision is the share of the caption's claims that are {_TESTS.get(settings.pointability, 'true')}; recall "
+        "the share of the reference's claims that the caption covers; linguistic the mean of clarity, fluency and "
+        f"coherency, brought to 0 to 1; {length}.",
+        f"{objective}; weights: {weights}.",
+    ]
+
+
+def balcaprl_tables(run: Path) -> list[TableCount]:
+    """What the stages made, counted from the tables themselves."""
+    return table_counts(run, _TABLES)
+
+
+def balcaprl_commands(run: Path, recipe: dict[str, Any]) -> list[Command]:
+    """What people want to do next, ready to paste."""
+    commands = [resume_command(run)]
+    model = run / "train_balcaprl" / "model"
+    if model.is_dir():
+        command = f"rubricworks caption IMAGES --model {shlex.quote(str(model))} --out captions"
+        commands.append(Command("Caption your images with the trained model", command))
+    return [*commands, compare_command(run, recipe)]
+
+
+def _section(settings: dict[str, Any], name: str) -> dict[str, Any]:
+    found = settings.get(name)
+    return found if isinstance(found, dict) else {}

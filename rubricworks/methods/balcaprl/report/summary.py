@@ -1,0 +1,119 @@
+"""A BalCapRL run in one small JSON file, for programs and for the last lines that `rubricworks run` prints."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from rubricworks.evaluation.caption_summary import CaptionSummary
+from rubricworks.evaluation.summary import Figure
+from rubricworks.methods.balcaprl.report.headline import direction
+from rubricworks.methods.balcaprl.report.run_figures import SCORE_NAMES, BalcaprlRun
+from rubricworks.reports.costs import StageCost, seconds_by_stage
+from rubricworks.reports.formats import number, percent, points, share, signed, span
+from rubricworks.reports.headline import FEW, gate_sentence
+from rubricworks.reports.run_folder import DeadLetters, Promotion
+
+_LINES = ("b_capscore", "dc_score", "caption_qa", "oracle_f1", "tokens")
+
+
+class TrainingFigures(BaseModel):
+    """The first and the last training step."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    steps: int
+    rewards: dict[str, tuple[float, float]]
+    """Reward → mean of the first and of the last step that was judged."""
+    unjudged: int
+    """Rollouts that no judge could grade, of all steps."""
+
+
+class BalcaprlSummary(BaseModel):
+    """What came of a run."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    run: str
+    simulated: bool
+    """Whether the scene world stood in for images, captioners and judges."""
+    captions: CaptionSummary | None
+    """The held-out figures; None where they were not measured."""
+    training: TrainingFigures | None
+    seconds: dict[str, float]
+    """`total`, and each stage's own; stages that ran side by side both count."""
+    cost: float
+    """Dollars."""
+    promoted: bool
+    gate: str
+    """What the gate said."""
+    alarm: str | None
+    dead_letters: int
+
+
+def balcaprl_summary(
+    run: Path,
+    found: BalcaprlRun,
+    *,
+    recipe: Mapping[str, Any],
+    promotion: Promotion | None,
+    costs: list[StageCost],
+    dead_letters: list[DeadLetters],
+) -> BalcaprlSummary:
+    judged = [step.rewards for step in found.steps if step.rewards]
+    training = TrainingFigures(
+        steps=len(found.steps),
+        rewards={name: (judged[0][name], judged[-1][name]) for name in (judged[0] if judged else ())},
+        unjudged=sum(step.unjudged for step in found.steps),
+    )
+    return BalcaprlSummary(
+        run=run.name,
+        simulated=bool(recipe.get("world")),
+        captions=found.captions,
+        training=training if found.steps else None,
+        seconds=seconds_by_stage(costs),
+        cost=sum(cost.cost for cost in costs),
+        promoted=promotion is not None and promotion.promoted,
+        gate=gate_sentence(promotion),
+        alarm=str(found.alarm) if found.alarm else None,
+        dead_letters=sum(letters.count for letters in dead_letters),
+    )
+
+
+def success_lines(run: Path) -> list[str]:
+    """The last lines that `rubricworks run` prints, one per result; what was not measured has none."""
+    return balcaprl_lines(BalcaprlSummary.model_validate_json((run / "summary.json").read_bytes()))
+
+
+def balcaprl_lines(summary: BalcaprlSummary) -> list[str]:
+    lines = []
+    captions = summary.captions
+    for name in _LINES if captions else ():
+        base, policy, gain = (
+            captions.models["base"].get(name),
+            captions.models["policy"].get(name),
+            captions.gains.get(name),
+        )
+        if base and policy and gain:
+            lines.append(f"{SCORE_NAMES[name]}: {_pair(name, base, policy)}, {_gain(name, gain)}")
+    if captions and captions.win_rate:
+        win = captions.win_rate
+        lines.append(f"arena against the base: {percent(win.value)} won [{percent(win.low)} to {percent(win.high)}]")
+    lines.append("promoted to champion" if summary.promoted else f"not promoted: {summary.gate}")
+    if summary.alarm:
+        lines.append(f"ALARM: {summary.alarm}")
+    return lines
+
+
+def _pair(name: str, base: Figure, policy: Figure) -> str:
+    if name == "tokens":
+        return f"{number(base.value, 1)} → {number(policy.value, 1)}"
+    return f"{share(base.value)} → {share(policy.value)}"
+
+
+def _gain(name: str, gain: Figure) -> str:
+    unclear = ", few images" if gain.samples < FEW else ", not distinguishable" if direction(gain) == "open" else ""
+    if name == "tokens":
+        return f"{signed(gain.value, 1)} [{signed(gain.low, 1)} to {signed(gain.high, 1)}]{unclear}"
+    return f"{points(gain.value)} points [{span(gain)}]{unclear}"

@@ -1,0 +1,1 @@
+"""BalCapRL's own steps."""

@@ -1,0 +1,95 @@
+"""RubiCap's rubrics of the samples that another method trains on, so that RubiCap can be its peer.
+
+The three stages that make them in RubiCap's own pipeline run here one after the other: the committee's captions and the
+student's stand in folders of the output, which is the table of rubrics. Only the training samples are described, since
+peers are not evaluated by rubrics. By default nothing is made: the table is empty, and no model is asked.
+"""
+
+import asyncio
+import logging
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pydantic import model_validator
+
+from rubricworks.data.manifest import MANIFEST
+from rubricworks.data.tables import build_table, count_rows
+from rubricworks.runtime.config import StageConfig
+from rubricworks.runtime.job import Job, set_aside
+from rubricworks.stages.synthesis import caption_committee, caption_student, synthesize_rubrics
+
+_SPLITS = ("train",)
+_PARTS = ("committee", "student", "rubric")
+
+_log = logging.getLogger(__name__)
+
+
+class Config(StageConfig):
+    committee: caption_committee.Config | None = None
+    """Who describes the images; `null` leaves the table empty."""
+    student: caption_student.Config = caption_student.Config()
+    """How the model before training is made to describe them."""
+    rubric: synthesize_rubrics.Config | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_seed(cls, data: Any) -> Any:
+        """The stage's seed is that of its parts that set none."""
+        if not isinstance(data, dict) or "seed" not in data:
+            return data
+        parts = {name: data.get(name, {} if name == "student" else None) for name in _PARTS}
+        return data | {name: {"seed": data["seed"]} | part for name, part in parts.items() if isinstance(part, dict)}
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> "Config":
+        if (self.committee is None) != (self.rubric is None):
+            missing = "committee" if self.committee is None else "rubric"
+            raise ValueError(f"{missing} is not set: rubrics take a committee and a rubric writer, or neither")
+        if self.committee and self.rubric:
+            synthesize_rubrics.check_committee(self.committee, self.rubric)
+        return self
+
+
+def run(config: Config, job: Job) -> None:
+    if config.committee is None or config.rubric is None:
+        _leave_empty(job)
+        return
+    samples = {"samples": job.inputs["samples"]}
+    captions = _made(caption_committee, config.committee, job, samples)
+    said = _made(caption_student, config.student, job, samples | {"model": job.inputs["model"]})
+    given = samples | {"captions": captions, "student_captions": said}
+    _run(synthesize_rubrics, config.rubric, replace(job, inputs=given))
+    job.figures.update(captions=count_rows(captions), student_captions=count_rows(said))
+
+
+def _made(part: ModuleType, config: StageConfig, job: Job, inputs: dict[str, Path]) -> Path:
+    """What a stage makes, in a folder of its name below the job's; once it is whole it is not made again."""
+    out = job.out / _name(part)
+    if (out / "made_from.json").exists():
+        set_aside(out, job.run)  # nothing had come of it
+    if not (out / MANIFEST).exists():
+        _run(part, config, replace(job, out=out, inputs=inputs, figures={}))
+    return out
+
+
+def _run(part: ModuleType, config: StageConfig, job: Job) -> None:
+    _log.info(_name(part).replace("_", " "))
+    try:
+        part.run(config, job, _SPLITS)
+    finally:
+        job.calls.close()
+
+
+def _name(part: ModuleType) -> str:
+    return part.__name__.rpartition(".")[2]
+
+
+def _leave_empty(job: Job) -> None:
+    async def none(_: list[Any]) -> list[dict[str, Any]]:
+        return []
+
+    beside = {"dead_letters": job.out / "dead_letters"}
+    asyncio.run(build_table(job.out, "rubrics", (), none, made_by=job.made_by, shard_size=1, also=beside))
+    job.figures["rubrics"] = 0

@@ -1,0 +1,238 @@
+"""The policy trained with BalCapRL's rewards: precision, recall and linguistic quality, each normalised for itself.
+
+A sample's reference is its first caption (stage `recap` has a stronger model write it); a sample without one is left
+out. The defaults are the paper's (appendix A.1). Three peers train on the same samples: `method: sft` on the references
+themselves, `reward: questions` as CapRL does, on the input `exams`, `reward: rubrics` as RubiCap does, on `rubrics`.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from rubricworks.adapters.captions import CaptionRewards, LengthPenalty
+from rubricworks.adapters.trl import RubricReward
+from rubricworks.data.tables import read_rows, read_samples
+from rubricworks.errors import UserError
+from rubricworks.evaluation.scorers.caption_qa import ExamTaker
+from rubricworks.grading import AssertionGrader, Grader, Pointability
+from rubricworks.grading.assertion_texts import has_words
+from rubricworks.llm import Endpoint
+from rubricworks.methods.balcaprl.stages.caption_grades import caption_grades
+from rubricworks.methods.balcaprl.stages.exam_reward import ExamReward
+from rubricworks.methods.balcaprl.stages.write_exams import read_exams
+from rubricworks.runtime.config import StageConfig
+from rubricworks.runtime.job import Job, model_dir
+from rubricworks.stages.training.policy_training import (
+    DeadLetters,
+    Said,
+    graded_dataset,
+    rubric_texts,
+    train,
+    train_on,
+    training_dataset,
+)
+from rubricworks.stages.training.step_tables import StepTables
+from rubricworks.storage import write_atomic
+from rubricworks.tracking import stage_run
+from rubricworks.training.config import PolicyConfig, SftConfig
+
+
+class Weights(BaseModel):
+    """What each reward counts; 0 leaves it out."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    precision: float = Field(0.1, ge=0)
+    recall: float = Field(0.3, ge=0)
+    linguistic: float = Field(0.3, ge=0)
+
+    @model_validator(mode="after")
+    def _some_count(self) -> "Weights":
+        if not any(self.in_order):
+            raise ValueError("all three weights are 0; nothing could be learnt")
+        return self
+
+    @property
+    def in_order(self) -> tuple[float, float, float]:
+        return self.precision, self.recall, self.linguistic
+
+
+class LengthControl(BaseModel):
+    """How a caption's length is held to its reference's."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    control: Literal["gate", "linear", "none"] = "gate"
+    """`gate`: outside the range the linguistic reward is 0; `linear`: the distance is taken from the advantage."""
+    lower: float = Field(0.5, ge=0)
+    upper: float = Field(2.0, gt=0)
+    """The range, in tokens of the caption by tokens of the reference."""
+    scale: float = Field(1.0, ge=0)
+    """How much a distance of 1 takes; for `linear`. The paper does not give its own."""
+
+    @model_validator(mode="after")
+    def _is_a_range(self) -> "LengthControl":
+        if self.lower > self.upper:
+            raise ValueError(f"lower is {self.lower} and upper {self.upper}; give lower <= upper")
+        return self
+
+
+class Config(StageConfig, PolicyConfig):
+    judge: Endpoint
+    """Lists and marks assertions, and rates the writing; without a verifier it sees the image. With `reward: questions`
+    it is the text model that takes the exams; with `rubrics` it grades by them, and sees no image either."""
+    verifier: Endpoint | None = None
+    """Checks the assertions against the image, apart from the judge, which then sees none."""
+    pointability: Pointability = "strict"
+    """What an assertion must pass beside being true; `off` is the paper's ablation."""
+    weights: Weights = Weights()
+    length: LengthControl = LengthControl()
+    method: Literal["rl", "sft"] = "rl"
+    """`sft` trains on the references of the same samples instead."""
+    reward: Literal["balanced", "questions", "rubrics"] = "balanced"
+    """`questions` is CapRL's: right answers from the caption alone; `rubrics` is RubiCap's: how well it meets a rubric.
+    Either is one number, so objective, weights and length have no part in it."""
+    sft: SftConfig = SftConfig()
+    """For `method: sft`."""
+    objective: Literal["grpo", "c-gdpo"] = "c-gdpo"
+    """`grpo` adds the rewards before they are normalised (the paper's ablation)."""
+    steps: int | None = Field(None, ge=1)
+    epochs: float | None = Field(1.0, gt=0)
+    prompts_per_step: int = Field(256, ge=1)
+    max_new_tokens: int = Field(1_024, ge=1)
+    learning_rate: float = Field(5e-6, gt=0)
+    lr_schedule: Literal["constant", "linear", "cosine"] = "cosine"
+    delta: float | None = Field(3.0, gt=1)
+
+    @model_validator(mode="after")
+    def _is_said_once(self) -> "Config":
+        if self.reward_weights is not None:
+            raise ValueError("reward_weights is what `weights` says; leave it out")
+        return self
+
+    def policy_config(self) -> PolicyConfig:
+        """What the trainer is told."""
+        values = {name: getattr(self, name) for name in PolicyConfig.model_fields}
+        balanced = {"objective": self.objective, "reward_weights": self.weights.in_order}
+        peer = {"objective": "grpo", "reward_weights": None}
+        return PolicyConfig(**values | (balanced if self.reward == "balanced" else peer))
+
+
+def run(config: Config, job: Job) -> None:
+    if config.method == "sft":
+        _train_on_references(config, job)
+    elif config.reward == "questions":
+        _train_on_exams(config, job)
+    elif config.reward == "rubrics":
+        _train_on_rubrics(config, job)
+    else:
+        _train_on_grades(config, job)
+
+
+def _train_on_grades(config: Config, job: Job) -> None:
+    dataset = graded_dataset(job, "reference", _references(job))
+    judge = job.client(config.judge, "judge")
+    verifier = job.client(config.verifier, "verification") if config.verifier else None
+    letters = DeadLetters(job)
+    tokens = _policy_tokens(job)
+    bounds = config.length.lower, config.length.upper
+    rewards = CaptionRewards(
+        AssertionGrader(judge, verifier=verifier, pointability=config.pointability, on_error=letters.add),
+        count_tokens=tokens.count,
+        end_tokens=tokens.marks,
+        gate=bounds if config.length.control == "gate" else None,
+    )
+    penalty = None
+    if config.length.control == "linear":
+        penalty = LengthPenalty(rewards.lengths, lower=bounds[0], upper=bounds[1], scale=config.length.scale)
+    train_on(
+        config,
+        config.policy_config(),
+        job,
+        dataset,
+        rewards.functions,
+        caption_grades(rewards),
+        judges=[client for client in (judge, verifier) if client],
+        letters=letters,
+        reads="reference",
+        penalty=penalty,
+    )
+
+
+def _train_on_exams(config: Config, job: Job) -> None:
+    exams = read_exams(job.inputs["exams"]) if "exams" in job.inputs else {}
+    rows = read_rows(job.inputs["samples"], columns=["sample_id", "split"])
+    trained = {row["sample_id"] for row in rows if row["split"] == "train"}
+    values = {name: exam.model_dump_json() for name, exam in exams.items() if name in trained}
+    if not values:
+        raise UserError("none of the samples to train on has an exam; run write_exams with splits that include train")
+    job.figures["without_exam"] = len(trained) - len(values)
+    taker = job.client(config.judge, "exam")
+    letters = DeadLetters(job)
+    reward = ExamReward(ExamTaker(taker, seed=config.seed), exams, on_error=letters.add)
+    said = Said("caption_grades", lambda step: (), lambda: reward.answered)
+    dataset = graded_dataset(job, "exam", values)
+    train_on(
+        config, config.policy_config(), job, dataset, [reward], said, judges=[taker], letters=letters, reads="exam"
+    )
+
+
+def _train_on_rubrics(config: Config, job: Job) -> None:
+    rubrics = rubric_texts(job) if "rubrics" in job.inputs else {}
+    if not rubrics:
+        raise UserError("there are no rubrics to train on; run peer_rubrics with a committee and a rubric writer")
+    dataset = training_dataset(job, rubrics)
+    judge = job.client(config.judge, "judge")
+    letters = DeadLetters(job)
+    reward = RubricReward(Grader(judge, on_error=letters.add))
+    train(config, config.policy_config(), job, dataset, reward, judges=[judge], letters=letters)
+
+
+def _train_on_references(config: Config, job: Job) -> None:
+    from rubricworks.training.sft import train_sft
+
+    references = _references(job)
+    samples = read_samples(job.inputs["samples"], "train")
+    examples = [(one.image, one.prompt, references[one.sample_id]) for one in samples if one.sample_id in references]
+    with stage_run(job.run, job.stage) as log, StepTables(job, every=1, graded="caption_grades"):
+        log.log_params(config.model_dump(mode="json"))
+        train_sft(
+            model_dir(job.inputs["model"]),
+            examples,
+            job.out,
+            config.sft.model_copy(update={"seed": config.seed}),
+            title="policy",
+            on_log=lambda line: log.log_metrics(line.metrics, step=line.step),
+        )
+    write_atomic(job.out / "alarm.json", json.dumps(None).encode())
+    job.figures.update(examples=len(examples), steps=config.sft.steps, alarm=None)
+
+
+def _references(job: Job) -> dict[str, str]:
+    """sample_id → reference of the samples to train on."""
+    rows = read_rows(job.inputs["samples"], columns=["sample_id", "split", "references"])
+    samples = {row["sample_id"]: row["references"] for row in rows if row["split"] == "train"}
+    references = {name: texts[0] for name, texts in samples.items() if texts and has_words(texts[0])}
+    job.figures["without_reference"] = len(samples) - len(references)
+    if not references:
+        raise UserError(
+            f"none of the {len(samples)} samples to train on has a reference caption, by which recall and length are "
+            "measured; give the images captions, or have a model write them (stage recap)"
+        )
+    return references
+
+
+class _PolicyTokens(NamedTuple):
+    count: Callable[[str], int]
+    marks: frozenset[int]
+    """Ids that end or pad a response, or mark its parts: no reader sees them."""
+
+
+def _policy_tokens(job: Job) -> _PolicyTokens:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model_dir(job.inputs["model"]))
+    marks = frozenset(tokenizer.all_special_ids)
+    return _PolicyTokens(lambda text: len(tokenizer(text, add_special_tokens=False)["input_ids"]), marks)

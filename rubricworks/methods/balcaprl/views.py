@@ -1,0 +1,145 @@
+"""Views of BalCapRL's stages in the Kubeflow UI."""
+
+from typing import Any
+
+from rubricworks.evaluation.scorers.caption_prompts import Exam
+from rubricworks.reports.formats import share, whole
+from rubricworks.reports.run_folder import read_alarm, read_value, table_rows
+from rubricworks.reports.samples import sample_rows
+from rubricworks.reports.views.parts import (
+    MAX_CHECKS,
+    SEED,
+    SHOWN,
+    Card,
+    Check,
+    FinishedStage,
+    Passage,
+    View,
+    drawn,
+    picture,
+)
+from rubricworks.reports.views.training import policy as policy_view
+
+
+def rewritten_references(stage: FinishedStage) -> View:
+    """Of `recap`: reference captions before and after."""
+    written = {row["sample_id"] for row in table_rows(stage.out / "captions", ["sample_id"])}
+    table = stage.out / "captions" if written else stage.out
+    ids = drawn(table)
+    before, after = stage.pictures(ids), sample_rows(stage.out, set(ids), ["references"])
+    rows = sum(1 for _ in table_rows(stage.out, ["sample_id"]))
+    return View(
+        sentence=f"{whole(len(written))} of {whole(rows)} reference captions were written anew."
+        if written
+        else f"{whole(rows)} samples keep the captions that they came with: no captioner was named.",
+        metrics={"samples": rows, "rewritten": len(written)},
+        cards_title="Before and after",
+        cards=[
+            Card(
+                key,
+                picture(before.get(key)),
+                [
+                    Passage("Came with the image", _first(before.get(key)), kind="base"),
+                    Passage("Reference now", _first(after.get(key)), kind="policy"),
+                ],
+            )
+            for key in ids
+        ],
+    )
+
+
+def _first(row: dict[str, Any] | None) -> str:
+    return next(iter(row["references"]), "") if row else ""
+
+
+def exams(stage: FinishedStage) -> View:
+    """Of `write_exams`: how many questions there are, and some exams with their right options."""
+    written = questions = 0
+    for row in table_rows(stage.out, ["questions"]):
+        written += 1
+        questions += len(Exam.model_validate_json(row["questions"]).questions)
+    ids = drawn(stage.out)
+    shown = {row["sample_id"]: row["questions"] for row in table_rows(stage.out) if row["sample_id"] in ids}
+    asked = stage.pictures(ids)
+    return View(
+        sentence=f"{whole(written)} exams with {whole(questions)} questions.",
+        metrics={"exams": written, "questions": questions},
+        cards_title="Exams",
+        cards=[Card(key, picture(asked.get(key)), _questions(Exam.model_validate_json(shown[key]))) for key in ids],
+    )
+
+
+def _questions(exam: Exam) -> list[Passage]:
+    return [
+        Passage(
+            one.question,
+            "\n".join(f"{letter}. {option}" for letter, option in zip(_LETTERS, one.options, strict=False)),
+            f"right: {one.answer}",
+        )
+        for one in exam.questions[:MAX_CHECKS]
+    ]
+
+
+_LETTERS = "ABCDE"
+_GRADES = ["step", "precision", "recall", "linguistic", "gated", "tokens", "reference_tokens"]
+_PICTURED = ("b_capscore", "precision", "recall", "linguistic", "dc_score", "caption_qa", "oracle_f1")
+
+
+def caption_scores(stage: FinishedStage) -> View:
+    """Of `evaluate_captions`: the scores of base and policy, and their captions with what the judge made of them."""
+    from rubricworks.evaluation.caption_summary import CaptionSummary
+    from rubricworks.methods.balcaprl.report.examples import read_caption_examples
+    from rubricworks.methods.balcaprl.report.headline import caption_headline
+    from rubricworks.methods.balcaprl.report.page import score_rows
+
+    summary = read_value(stage.out / "captions.json", CaptionSummary)
+    rows, said = score_rows(summary), caption_headline(summary)
+    examples = read_caption_examples(stage.run, SHOWN, seed=SEED)
+    asked = stage.pictures(one.sample_id for one in examples)
+    return View(
+        sentence=said.text,
+        mood=said.mood,
+        metrics=summary.metrics() if summary else {},
+        compared=[row.comparison for row in rows if row.score in _PICTURED],
+        won=summary.win_rate if summary else None,
+        cards_title="Before and after: captions of held-out images",
+        cards=[
+            Card(
+                one.sample_id,
+                picture(asked.get(one.sample_id)),
+                [
+                    Passage(
+                        caption.name,
+                        caption.row["caption"],
+                        f"b-CapScore {share(caption.row['b_capscore'])}, {caption.row['tokens']} tokens",
+                        caption.kind,
+                        "preferred" if one.preferred == caption.kind else "",
+                    )
+                    for caption in one.captions
+                ],
+                [
+                    Check("", claim.text, marks=[("verified", float(claim.holds))])
+                    for caption in one.captions
+                    if caption.kind == "policy"
+                    for claim in caption.claims[:MAX_CHECKS]
+                ],
+                checks_title="What the trained policy claims, verified in the image or not",
+                judgment=one.judgment,
+            )
+            for one in examples
+        ],
+    )
+
+
+def policy(stage: FinishedStage) -> View:
+    """Of `train_balcaprl`: the curves of its three rewards, where captions were graded by them."""
+    from rubricworks.methods.balcaprl.report.curves import caption_charts
+    from rubricworks.methods.balcaprl.report.run_figures import grade_steps
+
+    grades = grade_steps(table_rows(stage.out / "caption_grades", _GRADES))
+    graded = any(one.rewards for one in grades)
+    return policy_view(
+        stage,
+        series=caption_charts(grades, None, read_alarm(stage.run, stage.name)) if graded else (),
+        rewards={f"{name}_reward": value for name, value in (grades[-1].rewards if grades else {}).items()},
+    )

@@ -1,0 +1,95 @@
+"""What the claims on RLR³ read of a run's folder."""
+
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple, TypeVar, cast
+
+from pydantic import BaseModel, RootModel
+
+from rubricworks.claims.settings import read_settings
+from rubricworks.data.tables import read_rows
+from rubricworks.errors import UserError
+from rubricworks.evaluation.answer_summary import AnswerSummary
+from rubricworks.evaluation.audit.figures import AuditFigures
+from rubricworks.methods.rlr3.claim_rewards import Group
+from rubricworks.methods.rlr3.genrm_report import GenrmReport
+from rubricworks.methods.rlr3.recipe import Rlr3Recipe
+from rubricworks.reports.run_folder import read_value
+from rubricworks.rubrics import Rubric, Scorecard
+
+RECIPE = "rlr3-laptop"
+STAGES = ("write_checklists", "train_genrm", "audit", "train_rlvr", "train_rlr3", "evaluate_answers")
+"""Those whose outputs are read; a run in which they are done has all that is needed."""
+_GENRM, _AUDIT, _ANSWERS = "train_genrm/genrm.json", "audit/audit.json", "evaluate_answers/answers.json"
+_RUBRICS, _SCORECARDS = "write_checklists", "train_rlr3/scorecards"
+_Value = TypeVar("_Value", bound=BaseModel)
+
+
+class Figures(NamedTuple):
+    """Of one run."""
+
+    genrm: dict[str, GenrmReport]
+    """Model (base, sft, rlvr) → its row of Table 4."""
+    audit: AuditFigures
+    answers: AnswerSummary
+    groups: tuple[Group, ...]
+    """What RLR³'s training drew, group by group."""
+
+
+class _Models(RootModel[dict[str, GenrmReport]]):
+    pass
+
+
+def is_finished(run: Path) -> bool:
+    """Whether everything that the claims need is there; the run's own report may still be missing."""
+    files = [run / name for name in (_GENRM, _AUDIT, _ANSWERS, f"{_SCORECARDS}/manifest.json")]
+    return all(path.is_file() for path in (*files, *(run / stage / "done.json" for stage in STAGES)))
+
+
+def read_figures(run: Path) -> Figures:
+    """
+    Raises:
+        UserError: something is missing or damaged; says what.
+    """
+    for stage in STAGES:
+        if not (run / stage / "done.json").is_file():
+            raise UserError(f"{run}: the stage {stage} has not finished; run it to its end, or leave this seed out")
+    genrm = _read(run / _GENRM, _Models).root
+    if missing := [model for model in ("base", "sft", "rlvr") if model not in genrm]:
+        raise UserError(f"{run / _GENRM}: no figures of {', '.join(missing)}; run the stage train_genrm again")
+    answers = _read(run / _ANSWERS, AnswerSummary)
+    if missing := [arm for arm in ("rlvr", "rlr3") if not answers.arms.get(arm)]:
+        raise UserError(
+            f"{run / _ANSWERS}: no milestones of {', '.join(missing)}; run the stage evaluate_answers again"
+        )
+    return Figures(genrm, _read(run / _AUDIT, AuditFigures), answers, tuple(_groups(run)))
+
+
+def _read(path: Path, kind: type[_Value]) -> _Value:
+    value = read_value(path, kind)
+    if value is None:
+        raise UserError(f"{path}: missing or empty; run the stage {path.parent.name} again")
+    return value
+
+
+def _groups(run: Path) -> Iterator[Group]:
+    recipe = cast(Rlr3Recipe, read_settings(run, "rlr3"))
+    size = recipe.policy.group_size
+    rubrics = {
+        row["sample_id"]: Rubric.model_validate_json(row["rubric"])
+        for row in read_rows(run / _RUBRICS, columns=["sample_id", "rubric"])
+    }
+    scorecards = read_rows(run / _SCORECARDS, columns=["step", "sample_id", "scorecard"])
+    for step, rows in groupby(scorecards, key=lambda row: row["step"]):
+        drawn = list(rows)
+        for start in range(0, len(drawn), size):
+            group = drawn[start : start + size]
+            sample_id = group[0]["sample_id"]
+            if len(group) < size or any(row["sample_id"] != sample_id for row in group) or sample_id not in rubrics:
+                raise UserError(
+                    f"{run / _SCORECARDS}: step {step}: the scorecards from {sample_id} on are not one group of {size} "
+                    "responses to a sample with a rubric; run the stage train_rlr3 again"
+                )
+            credits = tuple(tuple(Scorecard.model_validate_json(row["scorecard"]).credits) for row in group)
+            yield Group(rubrics[sample_id], credits)

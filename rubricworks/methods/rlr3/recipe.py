@@ -1,0 +1,97 @@
+"""The recipe of the RLR³ pipeline."""
+
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import model_validator
+
+from rubricworks.methods.rlr3.stages.audit import Config as AuditConfig
+from rubricworks.methods.rlr3.stages.evaluate_answers import Config as EvaluateConfig
+from rubricworks.methods.rlr3.stages.genrm_data import Config as GenrmDataConfig
+from rubricworks.methods.rlr3.stages.offline_filter import Config as FilterConfig
+from rubricworks.methods.rlr3.stages.open_questions import Config as OpenConfig
+from rubricworks.methods.rlr3.stages.rlr3_report import Config as ReportConfig
+from rubricworks.methods.rlr3.stages.train_genrm import Config as GenrmConfig
+from rubricworks.methods.rlr3.stages.train_rlr3 import Config as TrainConfig
+from rubricworks.methods.rlr3.stages.train_rlr3 import Options
+from rubricworks.methods.rlr3.stages.train_rlvr import Config as BaselineConfig
+from rubricworks.methods.rlr3.stages.write_checklists import Config as ChecklistConfig
+from rubricworks.recipe.recipe import Recipe
+from rubricworks.runtime.config import StageConfig
+from rubricworks.stages.data.prepare_questions import Config as PrepareConfig
+from rubricworks.stages.release.promote import Config as PromoteConfig
+from rubricworks.stages.training.warm_up import Config as WarmUpConfig
+
+
+class Rlr3Recipe(Recipe):
+    """RLR³: questions with partly verifiable answers, checklists, a GenRM, its audit, and a policy beside RLVR's."""
+
+    seeded: ClassVar[tuple[str, ...]] = (
+        "data", "opening", "warm_up", "checklists", "filter", "genrm_data", "genrm", "audit", "policy", "evaluation",
+        "promotion", "report",
+    )  # fmt: skip
+
+    item: ClassVar[str] = "question"
+
+    pipeline: Literal["rlr3"]
+    data: PrepareConfig
+    opening: OpenConfig = OpenConfig()
+    warm_up: WarmUpConfig
+    checklists: ChecklistConfig
+    filter: FilterConfig
+    genrm_data: GenrmDataConfig
+    genrm: GenrmConfig
+    audit: AuditConfig
+    policy: TrainConfig
+    evaluation: EvaluateConfig = EvaluateConfig()
+    promotion: PromoteConfig = PromoteConfig()
+    report: ReportConfig = ReportConfig()
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> "Rlr3Recipe":
+        if self.world and not self.world.questions:
+            raise ValueError("world.questions is 0: RLR³ trains on questions; set it to 1 or more for each scene")
+        kept_apart = self.data.held_out + self.data.warm_up
+        if self.world and self.world.scenes * self.world.questions <= kept_apart:
+            raise ValueError(
+                f"world.scenes is {self.world.scenes} with {self.world.questions} question(s) each, data.held_out and "
+                f"data.warm_up take {kept_apart}: nothing is left to train on"
+            )
+        if not self.policy.milestone_every:
+            raise ValueError("policy.milestone_every is 0: the arms are compared by their milestones; set it")
+        if self.policy.steps is not None and self.policy.steps % self.policy.milestone_every:
+            raise ValueError(
+                f"policy.milestone_every {self.policy.milestone_every} does not divide policy.steps "
+                f"{self.policy.steps}: the end of training would not be evaluated"
+            )
+        return self
+
+    def stage_configs(self) -> dict[str, StageConfig]:
+        """Stage → its own configuration, in the order of the pipeline."""
+        shared = {name: getattr(self.policy, name) for name in Options.model_fields}
+        return {
+            "prepare_questions": self.data,
+            "open_questions": self.opening,
+            "warm_up": self.warm_up,
+            "write_checklists": self.checklists,
+            "offline_filter": self.filter,
+            "genrm_data": self.genrm_data,
+            "train_genrm": self.genrm,
+            "audit": self.audit,
+            "train_rlvr": BaselineConfig(**shared),
+            "train_rlr3": self.policy,
+            "evaluate_answers": self.evaluation,
+            "promote": self.promotion,
+            "rlr3_report": self.report,
+        }
+
+    def items_in_world(self) -> int:
+        return self.world.scenes * self.world.questions if self.world else 0
+
+    def success_lines(self, run: Path) -> list[str]:
+        from rubricworks.methods.rlr3.report.summary import success_lines
+
+        return success_lines(run)
+
+
+RECIPE = Rlr3Recipe

@@ -1,0 +1,108 @@
+"""Figure 2 of RLR³ for this run, accuracy over milestones, and the curves of both trainings."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from rubricworks.evaluation.answer_summary import Accuracy, AnswerSummary
+from rubricworks.evaluation.summary import Figure
+from rubricworks.methods.rlr3.report.run_figures import ARMS, NAMES
+from rubricworks.reports.charts import value_bounds
+from rubricworks.reports.curves import Step
+from rubricworks.reports.run_folder import Alarm
+from rubricworks.reports.series_charts import Series, SeriesChart, series_chart
+
+_LEAST_SPAN = 10.0
+"""Percentage points that a chart shows at least: differences of one or two must not look like a cliff."""
+
+
+class AccuracyChart(NamedTuple):
+    """One subplot: the chart, and each model's figure for the heading."""
+
+    chart: SeriesChart
+    ends: list[tuple[str, float]]
+    """(kind, percent) of the base and of each arm's best milestone."""
+
+
+def macro_chart(answers: AnswerSummary | None) -> AccuracyChart | None:
+    """The macro average with its intervals."""
+    return _chart("Macro average", answers, lambda accuracy: accuracy.macro, intervals=True, gap=7.0)
+
+
+def task_charts(answers: AnswerSummary | None) -> list[AccuracyChart]:
+    """One per task, in the order of the table."""
+    charts = [
+        _chart(task, answers, lambda accuracy, task=task: accuracy.tasks.get(task), intervals=False, gap=11.0)
+        for task in (tasks_of(answers) if answers else ())
+    ]
+    return [chart for chart in charts if chart]
+
+
+def tasks_of(answers: AnswerSummary) -> list[str]:
+    """Every task that some model was asked about."""
+    models = [answers.base, *(one for points in answers.arms.values() for one in points)]
+    return sorted({task for one in models for task in one.tasks})
+
+
+def training_charts(steps: Mapping[str, Sequence[Step]], alarms: Mapping[str, Alarm]) -> list[SeriesChart]:
+    """Reward and length of both arms, step by step."""
+    marks = [(float(alarm.step), f"alarm in {NAMES[arm]}, step {alarm.step}") for arm, alarm in alarms.items()]
+    rewards = [
+        Series(arm, NAMES[arm], [(float(one.step), one.reward) for one in of if one.reward is not None])
+        for arm, of in steps.items()
+    ]
+    tokens = [Series(arm, NAMES[arm], [(float(one.step), one.tokens) for one in of]) for arm, of in steps.items()]
+    lengths = [length for one in tokens for _, length in one.points]
+    charts = [series_chart("Reward", rewards, bounds=(0.0, 1.0), marks=marks, smooth=True)]
+    if lengths:
+        charts.append(
+            series_chart("Tokens per response", tokens, bounds=value_bounds(lengths), marks=marks, smooth=True)
+        )
+    return [chart for chart in charts if chart]
+
+
+def _chart(
+    title: str,
+    answers: AnswerSummary | None,
+    figure_of: Callable[[Accuracy], Figure | None],
+    *,
+    intervals: bool,
+    gap: float,
+) -> AccuracyChart | None:
+    if answers is None:
+        return None
+    base = figure_of(answers.base)
+    series, ends = [], [("base", 100 * base.value)] if base else []
+    for arm in ARMS:
+        found = [(float(one.step), of) for one in answers.arms.get(arm, ()) if (of := figure_of(one)) is not None]
+        if not found:
+            continue
+        best = float(answers.best[arm])
+        ends += [(arm, 100 * of.value) for step, of in found if step == best]
+        series.append(
+            Series(
+                kind=arm,
+                label=NAMES[arm],
+                points=[(step, 100 * of.value) for step, of in found],
+                intervals=[(100 * of.low, 100 * of.high) for _, of in found] if intervals else (),
+                picked=best,
+            )
+        )
+    shown = [value for one in series for _, value in one.points] + ([100 * base.value] if base else [])
+    shown += [end for one in series for interval in one.intervals for end in interval]
+    chart = series_chart(
+        title,
+        series,
+        bounds=_bounds(shown),
+        start=0.0,
+        level=(100 * base.value, "base") if base else None,
+        gap=gap,
+    )
+    return AccuracyChart(chart, ends) if chart else None
+
+
+def _bounds(percents: Sequence[float]) -> tuple[float, float]:
+    low, high = min(percents, default=0.0), max(percents, default=100.0)
+    missing = max(0.0, _LEAST_SPAN - (high - low)) / 2
+    low, high = max(0.0, low - missing), min(100.0, high + missing)
+    # At an edge all of what is missing goes to the other side.
+    return max(0.0, min(low, high - _LEAST_SPAN)), min(100.0, max(high, low + _LEAST_SPAN))

@@ -1,0 +1,58 @@
+"""An RLR³ run in a sentence: RLR³ against RLVR and the base model, claiming no more than the intervals carry."""
+
+from rubricworks.evaluation.answer_summary import AnswerSummary, Difference
+from rubricworks.methods.rlr3.report.run_figures import ARMS, NAMES
+from rubricworks.methods.rlr3.report.summary import BETWEEN
+from rubricworks.reports.formats import points, share, span
+from rubricworks.reports.headline import FEW, Headline, Mood
+
+
+def rlr3_headline(answers: AnswerSummary | None) -> Headline:
+    """Best milestone against best milestone; an arm alone against the base model."""
+    arms = [arm for arm in ARMS if answers and answers.arms.get(arm)]
+    if answers is None or not arms:
+        return Headline("Neither RLR³ nor RLVR has been evaluated in this run.", "open")
+    if answers.base.macro.samples < FEW:
+        asked = answers.base.macro.samples
+        return Headline(f"Too few questions to tell: {_averages(answers, arms)}, over {asked} questions.", "open")
+    if len(arms) == 2:
+        mood, relation = _relation(answers.gains[BETWEEN])
+        return Headline(
+            f"RLR³ {relation} RLVR: {_averages(answers, arms)} right on average over {_tasks(answers)}, "
+            f"{_difference(answers.gains[BETWEEN])}.",
+            mood,
+        )
+    gain = answers.gains[arms[0]]
+    mood, relation = _relation(gain)
+    return Headline(
+        f"{NAMES[arms[0]]} {relation} the base model: {_averages(answers, arms)} right on average over "
+        f"{_tasks(answers)}, {_difference(gain)}.",
+        mood,
+    )
+
+
+def _relation(gain: Difference) -> tuple[Mood, str]:
+    if gain.low > 0:
+        return "good", "is better than"
+    if gain.high < 0:
+        return "bad", "is worse than"
+    return "open", "is not distinguishable from"
+
+
+def _averages(answers: AnswerSummary, arms: list[str]) -> str:
+    """The arm that is spoken of first comes first, the base last."""
+    said = [_percent(answers.of(arm).macro.value) for arm in reversed(arms)]
+    return f"{' against '.join(said)} (base {_percent(answers.base.macro.value)})"
+
+
+def _difference(gain: Difference) -> str:
+    return f"{points(gain.value)} points ({span(gain)})"
+
+
+def _percent(value: float) -> str:
+    return f"{share(value)}\N{NARROW NO-BREAK SPACE}%"
+
+
+def _tasks(answers: AnswerSummary) -> str:
+    count = len(answers.base.tasks)
+    return f"{count} task{'s' if count != 1 else ''}"

@@ -1,0 +1,107 @@
+"""What an RLR³ run left in its folder, in the values that its stages wrote; what is not there is None or empty."""
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import RootModel
+
+from rubricworks.evaluation.answer_summary import AnswerSummary
+from rubricworks.evaluation.audit.figures import AuditFigures
+from rubricworks.evaluation.corpus_statistics import CorpusStatistics, SourceCounts
+from rubricworks.methods.rlr3.genrm_report import GenrmReport
+from rubricworks.methods.rlr3.genrm_statistics import DataStatistics
+from rubricworks.reports.run_folder import Alarm, read_alarm, read_value, table_rows
+from rubricworks.rubrics import Rubric
+
+ARMS = ("rlvr", "rlr3")
+NAMES = {"base": "Base", "sft": "SFT", "rlvr": "RLVR", "rlr3": "RLR³"}
+"""As people write them."""
+GENRM_MODELS = ("base", "sft", "rlvr")
+_SPLITS = ("train", "test")
+
+
+class _Splits(RootModel[dict[str, DataStatistics]]):
+    pass
+
+
+class _Models(RootModel[dict[str, GenrmReport]]):
+    pass
+
+
+class Checklists(NamedTuple):
+    """What the teachers' checklists are made of, and what was taken out of them."""
+
+    checklists: int
+    criteria: int
+    essential: int
+    verifiers: dict[str, int]
+    """Verifier → criteria that it checks; those that a judge decides under the empty name."""
+    dropped: dict[str, int]
+    """Reason → criteria, as the last attempt counted them."""
+
+    @property
+    def each(self) -> float:
+        return self.criteria / self.checklists
+
+    @property
+    def verifiable(self) -> int:
+        return self.criteria - self.verifiers.get("", 0)
+
+
+class Rlr3Run(NamedTuple):
+    """Everything that tables and figures are made of."""
+
+    source: SourceCounts | None
+    corpus: CorpusStatistics | None
+    opened: dict[str, int]
+    """What became of multiple-choice questions, by the opener's word."""
+    checklists: Checklists | None
+    genrm_data: dict[str, DataStatistics]
+    genrm: dict[str, GenrmReport]
+    audit: AuditFigures | None
+    answers: AnswerSummary | None
+    alarms: dict[str, Alarm]
+    """Arm → its hacking alarm, where it went off."""
+
+
+def read_rlr3_run(run: Path, ledger: Iterable[dict[str, Any]]) -> Rlr3Run:
+    """
+    Raises:
+        UserError: a file is there and holds something else.
+    """
+    last = {str(entry["stage"]): entry for entry in ledger}
+    splits = read_value(run / "genrm_data" / "statistics.json", _Splits)
+    models = read_value(run / "train_genrm" / "genrm.json", _Models)
+    return Rlr3Run(
+        source=read_value(run / "prepare_questions" / "data.json", SourceCounts),
+        corpus=read_value(run / "offline_filter" / "statistics.json", CorpusStatistics),
+        opened=_counts(last, "open_questions", "multiple_choice"),
+        checklists=_checklists(run, _counts(last, "write_checklists", "dropped_criteria")),
+        genrm_data={split: splits.root[split] for split in _SPLITS if splits and split in splits.root},
+        genrm={model: models.root[model] for model in GENRM_MODELS if models and model in models.root},
+        audit=read_value(run / "audit" / "audit.json", AuditFigures),
+        answers=read_value(run / "evaluate_answers" / "answers.json", AnswerSummary),
+        alarms={arm: alarm for arm in ARMS if (alarm := read_alarm(run, f"train_{arm}"))},
+    )
+
+
+def _checklists(run: Path, dropped: dict[str, int]) -> Checklists | None:
+    verifiers: Counter[str] = Counter()
+    checklists = essential = 0
+    for row in table_rows(run / "write_checklists", ["rubric"]):
+        criteria = Rubric.model_validate_json(row["rubric"]).criteria
+        checklists += 1
+        essential += sum(criterion.essential for criterion in criteria)
+        verifiers.update(criterion.verifier or "" for criterion in criteria)
+    return Checklists(checklists, verifiers.total(), essential, dict(verifiers), dropped) if checklists else None
+
+
+def _counts(entries: dict[str, dict[str, Any]], stage: str, name: str) -> dict[str, int]:
+    """A counter that a stage put into the ledger, the most frequent first."""
+    found = entries.get(stage, {}).get(name)
+    counts = (
+        {str(key): count for key, count in found.items() if isinstance(count, int)} if isinstance(found, dict) else {}
+    )
+    return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))

@@ -1,0 +1,1 @@
+"""RLR³'s own steps."""

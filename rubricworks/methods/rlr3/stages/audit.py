@@ -1,0 +1,202 @@
+"""A failure-mode audit of a judge: what it credits to responses that do not deserve it (RLR³, section 5.5 and table 5).
+
+The table holds every response in every setting with the judge's scorecard; `audit.json` beside it has the figures.
+Given an earlier audit's table, its responses are judged again, by this judge, and none are made.
+"""
+
+import asyncio
+from collections import Counter
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from pydantic import Field, model_validator
+
+from rubricworks.data.tables import Sample, build_table, count_rows, read_rows, read_samples
+from rubricworks.errors import UserError
+from rubricworks.evaluation.audit.candidates import CandidateMaker
+from rubricworks.evaluation.audit.figures import AuditFigures, Collected, judged, table_cells
+from rubricworks.evaluation.audit.red_team import PAPER_PATTERNS, Searched, search_patterns
+from rubricworks.evaluation.audit.values import MODE_NAMES, SETTINGS, Case, Setting
+from rubricworks.grading import FailedCall, Grader
+from rubricworks.llm import ChatClient, ChatError, Endpoint
+from rubricworks.methods.rlr3.stages.audit_set import (
+    RESPONSE_COLUMNS,
+    AuditSet,
+    abnormal_responses,
+    one_per_input,
+    read_cases,
+    regular_responses,
+)
+from rubricworks.rubrics import Rubric
+from rubricworks.runtime.call_table import Row, grading_dead_letters
+from rubricworks.runtime.config import StageConfig
+from rubricworks.runtime.job import Job
+from rubricworks.storage import write_atomic
+from rubricworks.tracking import stage_run
+
+
+class Config(StageConfig):
+    judge: Endpoint
+    """The judge under audit."""
+    settings: tuple[Setting, ...] = Field(default=SETTINGS, min_length=1)
+    """What it is shown: text (as in training), image, targets, unverified."""
+    generator: Endpoint | None = None
+    """A strong model that writes abnormal responses; not needed where an earlier audit's are judged again."""
+    red_team: Endpoint | None = None
+    """A model that looks for attacks on this judge; without one, the three that the paper found are used."""
+    quality_judges: tuple[Endpoint, ...] = ()
+    """Two models that both have to find each abnormal response what it is said to be."""
+    per_category: int = Field(default=250, ge=1)
+    """Abnormal responses of each failure mode."""
+    regular: int | None = Field(default=None, ge=1)
+    """Inputs whose regular responses are judged; all by default."""
+    search_size: int = Field(default=32, ge=1)
+    """Inputs on which the red team's patterns are tried: of the train split, if there is one."""
+    search_rounds: int = Field(default=2, ge=1)
+    """How often patterns are proposed, from the second time on with the results before."""
+    shard_size: int = Field(default=32, ge=1)
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Config":
+        if len(set(self.settings)) != len(self.settings):
+            raise ValueError("settings holds one twice")
+        if self.generator is not None and len(self.quality_judges) != 2:
+            count = len(self.quality_judges)
+            raise ValueError(f"quality_judges holds {count}; there are exactly two, and both must agree")
+        return self
+
+
+def run(config: Config, job: Job) -> None:
+    images = read_images(job.inputs.get("samples")) if "image" in config.settings else {}
+    judge = job.client(config.judge, "judge")
+    searched = Searched(PAPER_PATTERNS, ())
+
+    async def audit() -> AuditSet:
+        nonlocal searched
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(judge)
+            if "audit" in job.inputs:
+                collected = earlier_responses(job.inputs["audit"])
+            else:
+                maker = await _maker(config, job, stack)
+                cases = read_cases(job.inputs["genrm_data"])
+                searched, apart = await _search(config, job, stack, maker, judge, cases)
+                usable = [case for case in cases["test"] if case.sample_id not in apart]
+                collected = await abnormal_responses(
+                    job,
+                    maker,
+                    one_per_input(usable, config.seed),
+                    searched.kept,
+                    per_category=config.per_category,
+                    shard_size=config.shard_size,
+                    seed=config.seed,
+                )
+                regular = regular_responses(cases["test"], config.regular, config.seed)
+                collected = collected.after(regular)
+            await _judge_all(config, job, judge, collected.responses, images)
+            return collected
+
+    collected = asyncio.run(audit())
+    figures = _figures(config, job, collected, searched)
+    write_atomic(job.out / "audit.json", figures.model_dump_json(indent=2).encode() + b"\n")
+    job.figures.update({"responses": len(collected.responses), "dead_letters": count_rows(job.out / "dead_letters")})
+    if figures.short:
+        job.figures["short"] = {mode: one.model_dump() for mode, one in figures.short.items()}
+    with stage_run(job.run, job.stage) as log:
+        log.log_metrics(figures.metrics())
+
+
+def read_images(samples: Path | None) -> dict[str, bytes]:
+    """sample_id → image.
+
+    Raises:
+        UserError: no samples are given.
+    """
+    if samples is None:
+        raise UserError("the setting image shows the samples' images: give the samples, or leave the setting out")
+    return {sample.sample_id: sample.image for sample in read_samples(samples)}
+
+
+def earlier_responses(table: Path) -> AuditSet:
+    """The responses of an audit table, each once."""
+    distinct: dict[tuple[str, ...], Row] = {}
+    for row in read_rows(table, columns=list(RESPONSE_COLUMNS)):
+        distinct.setdefault((row["sample_id"], row["mode"], row["response"]), row)
+    responses = list(distinct.values())
+    counts = {mode: sum(row["mode"] == mode for row in responses) for mode in MODE_NAMES}
+    return AuditSet(responses, {mode: Collected(wanted=n, found=n) for mode, n in counts.items()}, {})
+
+
+async def _maker(config: Config, job: Job, stack: AsyncExitStack) -> CandidateMaker:
+    if config.generator is None:
+        raise UserError("no generator is given; name the model that writes abnormal responses, or an earlier audit")
+    clients = [job.client(config.generator, "generator")]
+    clients += [job.client(one, f"quality judge {number}") for number, one in enumerate(config.quality_judges, start=1)]
+    for client in clients:
+        await stack.enter_async_context(client)
+    return CandidateMaker(clients[0], clients[1:], seed=config.seed)
+
+
+async def _search(
+    config: Config,
+    job: Job,
+    stack: AsyncExitStack,
+    maker: CandidateMaker,
+    judge: ChatClient,
+    cases: dict[str, list[Case]],
+) -> tuple[Searched, set[str]]:
+    """What the red team found, and the test inputs that were spent on it."""
+    if config.red_team is None:
+        return Searched(PAPER_PATTERNS, ()), set()
+    red_team = await stack.enter_async_context(job.client(config.red_team, "red team"))
+    drawn = list(one_per_input(cases.get("train") or cases["test"], config.seed).values())[: config.search_size]
+    try:
+        searched = await search_patterns(
+            red_team, maker, Grader(judge), drawn, rounds=config.search_rounds, seed=config.seed
+        )
+    except ChatError as error:
+        raise UserError(f"the red team proposes no attacks: {error}; mend it, or leave it out") from error
+    return searched, set() if cases.get("train") else {case.sample_id for case in drawn}
+
+
+async def _judge_all(
+    config: Config, job: Job, judge: ChatClient, responses: list[Row], images: dict[str, bytes]
+) -> None:
+    async def grade(row: Row, setting: Setting) -> tuple[Row, list[Row]]:
+        letters: list[FailedCall] = []
+        sample = Sample(sample_id=row["sample_id"], question=row["question"], image=images.get(row["sample_id"], b""))
+        rubric = Rubric.model_validate_json(row["rubric"])
+        card = await Grader(judge, exposure=setting, on_error=letters.append).grade(sample, row["response"], rubric)
+        made = {**row, "setting": setting, "judge": config.judge.model, "scorecard": card.model_dump_json()}
+        return made, [letter for call in letters for letter in grading_dead_letters(job, call)]
+
+    async def make_rows(chunk: list[Row]) -> dict[str, list[Row]]:
+        made = await job.calls.together(grade(row, setting) for row in chunk for setting in config.settings)
+        return {"audit": [row for row, _ in made], "dead_letters": [one for _, letters in made for one in letters]}
+
+    await build_table(
+        job.out,
+        "audit",
+        responses,
+        make_rows,
+        made_by=job.made_by,
+        shard_size=config.shard_size,
+        also={"dead_letters": job.out / "dead_letters"},
+        progress=job.progress(len(responses), "responses").at,
+    )
+
+
+def _figures(config: Config, job: Job, collected: AuditSet, searched: Searched) -> AuditFigures:
+    cells = table_cells(map(judged, read_rows(job.out)))
+    if all(cell.average is None for modes in cells.values() for cell in modes.values()):
+        job.void()
+        raise UserError(f"{config.judge.label} judged nothing; see {job.out / 'dead_letters'} for what it answered")
+    patterns = ({**one.model_dump(), "rate": one.rate, "kept": one.pattern in searched.kept} for one in searched.tried)
+    return AuditFigures(
+        judge=config.judge.model,
+        settings=cells,
+        responses=collected.collected,
+        attacks=dict(Counter(row["attack"] for row in collected.responses if row["attack"])),
+        patterns=tuple(patterns),
+        turned_away=collected.turned_away,
+    )

@@ -1,0 +1,166 @@
+"""The base model and both arms' milestones on the held-out questions: Table 2, Figure 2, and the milestone to promote.
+
+`answers.json` stands beside the table `answers`; `model` leads to RLR³'s best milestone.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import Field
+
+from rubricworks.data.tables import Sample, build_table, count_rows, read_rows, read_samples
+from rubricworks.errors import UserError
+from rubricworks.evaluation.answer_summary import ANSWERS_FILE, BASE, AnswerSummary, summarise_answers
+from rubricworks.evaluation.scorers.answers import answered_right, judged_right
+from rubricworks.llm import ChatClient, ChatError, Endpoint
+from rubricworks.rubrics import ErrorClass
+from rubricworks.runtime.call_table import Row, dead_letter
+from rubricworks.runtime.config import StageConfig, canonical_json
+from rubricworks.runtime.job import Job, model_dir
+from rubricworks.storage import link, write_atomic
+from rubricworks.tracking import stage_run
+from rubricworks.training.checkpoints import milestone_dirs
+from rubricworks.verifiers import CannotVerify
+
+ARMS = ("rlvr", "rlr3")
+
+
+class Config(StageConfig):
+    judge: Endpoint | None = None
+    """A text model for open answers; without one, words must be the reference's."""
+    max_new_tokens: int = Field(default=6144, ge=1)
+    batch_size: int = Field(default=64, ge=1)
+
+
+class Model(NamedTuple):
+    """One policy at one point of its training."""
+
+    arm: str
+    step: int
+    folder: Path
+
+
+class Asked(NamedTuple):
+    model: Model
+    samples: tuple[Sample, ...]
+
+
+def run(config: Config, job: Job) -> None:
+    models = list(_models(job))
+    samples = [sample for sample in read_samples(job.inputs["samples"], "held_out") if sample.answer]
+    if not samples:
+        raise UserError("none of the held-out samples has a reference answer; there is nothing to evaluate")
+    batches = [
+        Asked(model, tuple(samples[start : start + config.batch_size]))
+        for model in models
+        for start in range(0, len(samples), config.batch_size)
+    ]
+    asyncio.run(_answer(config, job, batches))
+    try:
+        summary = summarise_answers(read_rows(job.out), seed=config.seed)
+    except ValueError as error:
+        job.void()
+        raise UserError(f"{error}; see {job.out / 'dead_letters'}") from error
+    _link_best(job, models, summary)
+    write_atomic(job.out / ANSWERS_FILE, canonical_json(summary).encode())
+    job.figures.update(answers=count_rows(job.out), dead_letters=count_rows(job.out / "dead_letters"))
+    with stage_run(job.run, job.stage) as log:
+        log.log_metrics({f"{arm}/macro": summary.of(arm).macro.value for arm in (BASE, *summary.arms)})
+        for arm, points in summary.arms.items():
+            for point in points:
+                log.log_metrics({f"{arm}/macro_at": point.macro.value}, step=point.step)
+
+
+def _models(job: Job) -> Iterator[Model]:
+    yield Model(BASE, 0, model_dir(job.inputs["model"]))
+    for arm in ARMS:
+        if arm in job.inputs:
+            milestones = milestone_dirs(job.inputs[arm])
+            if not milestones:
+                raise UserError(f"{job.inputs[arm]} kept no milestones; set policy.milestone_every")
+            yield from (Model(arm, step, folder) for step, folder in milestones.items())
+
+
+async def _answer(config: Config, job: Job, batches: list[Asked]) -> None:
+    from rubricworks.training.generate import generate_captions, load_model
+
+    loaded: dict[Path, object] = {}
+
+    def respond(asked: Asked) -> list[tuple[str, int]]:
+        if asked.model.folder not in loaded:  # one at a time in memory
+            loaded.clear()
+            loaded[asked.model.folder] = load_model(asked.model.folder)
+        return generate_captions(
+            *loaded[asked.model.folder],
+            [sample.image for sample in asked.samples],
+            [sample.prompt for sample in asked.samples],
+            max_new_tokens=config.max_new_tokens,
+            temperature=0.0,
+            batch_size=config.batch_size,
+        )
+
+    async with AsyncExitStack() as stack:
+        judge = None
+        if config.judge is not None:
+            judge = await stack.enter_async_context(job.client(config.judge, "answers"))
+
+        async def make_rows(chunk: list[Asked]) -> dict[str, list[Row]]:
+            rows: dict[str, list[Row]] = {"answers": [], "dead_letters": []}
+            for asked in chunk:
+                responses = respond(asked)
+                made = await job.calls.together(
+                    _row(job, judge, asked.model, sample, *response)
+                    for sample, response in zip(asked.samples, responses, strict=True)
+                )
+                for row, letters in made:
+                    rows["answers"].append(row)
+                    rows["dead_letters"] += letters
+            return rows
+
+        progress = job.progress(len(batches), "batches")
+        await build_table(
+            job.out,
+            "answers",
+            batches,
+            make_rows,
+            made_by=job.made_by,
+            shard_size=1,
+            also={"dead_letters": job.out / "dead_letters"},
+            progress=progress.at,
+        )
+
+
+async def _row(
+    job: Job, judge: ChatClient | None, model: Model, sample: Sample, response: str, tokens: int
+) -> tuple[Row, list[Row]]:
+    right: bool | None = None
+    letters: list[Row] = []
+    try:
+        right = await judged_right(judge, sample, response) if judge else answered_right(sample, response)
+    except CannotVerify as error:
+        what = ChatError(ErrorClass.UNVERIFIABLE, f"the reference answer {sample.answer!r} cannot be read: {error}")
+        letters.append(dead_letter(sample.sample_id, job, "checking an answer", what))
+    except ChatError as error:
+        letters.append(dead_letter(sample.sample_id, job, "judging an answer", error))
+    row = {
+        "sample_id": sample.sample_id,
+        "arm": model.arm,
+        "step": model.step,
+        "task": sample.task or "all",
+        "response": response,
+        "tokens": tokens,
+        "right": right,
+    }
+    return row, letters
+
+
+def _link_best(job: Job, models: list[Model], summary: AnswerSummary) -> None:
+    """`model` leads to what the run stands for: RLR³'s best milestone, or that of the only arm."""
+    if not summary.best:
+        return
+    arm = "rlr3" if "rlr3" in summary.best else next(iter(summary.best))
+    folder = next(one.folder for one in models if (one.arm, one.step) == (arm, summary.best[arm]))
+    link(model_dir(job.out), folder.resolve())

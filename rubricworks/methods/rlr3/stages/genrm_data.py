@@ -1,0 +1,193 @@
+"""What a GenRM learns from: responses of the base policy, labelled by several teachers (RLR³, sections 4.4 and 5.4).
+
+Every teacher executes the rubric of every response; the label is the median per criterion. Then the data is balanced by
+whether any criterion loses credit, and split so that no sample and no image is on both sides. Responses to train on
+that balancing leaves out stay in the table under the split `left_out`; `statistics.json` is the paper's Table 3. The
+table `labelled` beside it holds every labelled response, before the draw.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
+from typing import NamedTuple
+
+from pydantic import Field, field_validator
+
+from rubricworks.data.tables import Sample, build_table, count_rows, read_rows, read_rubrics, read_samples
+from rubricworks.errors import UserError
+from rubricworks.grading import FailedCall, Scoring, check_scoring, scoring_messages, scoring_request
+from rubricworks.llm import ChatClient, ChatError, Endpoint
+from rubricworks.methods.rlr3.genrm_labels import loses_credit, median_label, write_scoring
+from rubricworks.methods.rlr3.genrm_statistics import data_statistics
+from rubricworks.methods.rlr3.stages.genrm_splits import Labelled, draw_genrm_splits
+from rubricworks.methods.rlr3.stages.sampled_responses import Draw, drawer
+from rubricworks.rubrics import ErrorClass, Rubric
+from rubricworks.runtime.call_table import Row, grading_dead_letters
+from rubricworks.runtime.config import StageConfig, canonical_json
+from rubricworks.runtime.job import Job
+from rubricworks.storage import write_atomic
+
+STATISTICS = "statistics.json"
+_ROWS_OF_A_SHARD = 4_096
+
+
+class Config(StageConfig):
+    teachers: tuple[Endpoint, ...] = Field(min_length=2)
+    """Each executes every rubric by itself; an odd number makes the median one of their credits."""
+    responses_each: int = Field(default=4, ge=1)
+    """Responses of the base policy to each training sample; equal ones count once."""
+    temperature: float = Field(default=1.0, gt=0)
+    max_new_tokens: int = Field(default=6144, ge=1)
+    batch_size: int = Field(default=64, ge=1)
+    """Responses that are generated at once."""
+    test: int = Field(default=1000, ge=2)
+    """Labelled responses kept for the test."""
+    balance: bool = True
+    """As many responses that lose credit as ones that do not, by leaving out some of the others."""
+    shard_size: int = Field(default=32, ge=1)
+    """Samples that are committed at once."""
+
+    @field_validator("teachers")
+    @classmethod
+    def _differ(cls, teachers: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
+        if len({(teacher.url, teacher.model) for teacher in teachers}) < len(teachers):
+            raise ValueError("a teacher is there twice; its two scorings would be the same")
+        return teachers
+
+
+def run(config: Config, job: Job) -> None:
+    draw = drawer(
+        job.inputs["model"],
+        each=config.responses_each,
+        temperature=config.temperature,
+        max_new_tokens=config.max_new_tokens,
+        batch_size=config.batch_size,
+        seed=config.seed,
+    )
+    label_responses(config, job, draw)
+
+
+def label_responses(config: Config, job: Job, draw: Draw) -> None:
+    """Label what `draw` gives and write tables and statistics; a test may draw without a model."""
+    rubrics = read_rubrics(job.inputs["rubrics"])
+    digests = {
+        row["sample_id"]: row["image_digest"]
+        for row in read_rows(job.inputs["samples"], columns=["sample_id", "split", "image_digest"])
+        if row["split"] == "train" and row["sample_id"] in rubrics
+    }
+    asyncio.run(_label(config, job, draw, rubrics, len(digests)))
+    rows = list(read_rows(job.out / "labelled", columns=["sample_id", "loses_credit"]))
+    letters = count_rows(job.out / "dead_letters")
+    job.figures.update(labelled=len(rows), dead_letters=letters)
+    if not rows:
+        job.void()
+        raise UserError(
+            f"no response to {len(digests)} training samples with a rubric could be labelled ({letters} dead letters "
+            f"in {job.out / 'dead_letters'}); check the teachers and the rubrics"
+        )
+    found = [Labelled(row["sample_id"], digests[row["sample_id"]], row["loses_credit"]) for row in rows]
+    try:
+        splits = draw_genrm_splits(found, test=config.test, balance=config.balance, seed=config.seed)
+    except UserError:
+        job.void()
+        raise
+    asyncio.run(_keep(job, splits))
+    used = (row for row in read_rows(job.out) if row["split"] != "left_out")
+    statistics = {split: found.model_dump() for split, found in data_statistics(used).items()}
+    write_atomic(job.out / STATISTICS, canonical_json(statistics).encode())
+    job.figures.update({split: found["instances"] for split, found in statistics.items()})
+
+
+async def _label(config: Config, job: Job, draw: Draw, rubrics: dict[str, Rubric], total: int) -> None:
+    teachers = [job.client(teacher, "teacher") for teacher in config.teachers]
+
+    async def make_rows(samples: list[Sample]) -> dict[str, list[Row]]:
+        drawn = zip(samples, draw(samples), strict=True)
+        asked = [(sample, response) for sample, responses in drawn for response in dict.fromkeys(responses)]
+        made = await job.calls.together(
+            _label_one(job, teachers, sample, response, rubrics[sample.sample_id]) for sample, response in asked
+        )
+        return {
+            "genrm_data": [one.row for one in made if one.row],
+            "dead_letters": [letter for one in made for letter in one.dead_letters],
+        }
+
+    async with AsyncExitStack() as stack:
+        for teacher in teachers:
+            await stack.enter_async_context(teacher)
+        await build_table(
+            job.out / "labelled",
+            "genrm_data",
+            (one for one in read_samples(job.inputs["samples"], "train") if one.sample_id in rubrics),
+            make_rows,
+            made_by=job.made_by,
+            shard_size=config.shard_size,
+            also={"dead_letters": job.out / "dead_letters"},
+            progress=job.progress(total, "samples").at,
+        )
+
+
+class _Labelling(NamedTuple):
+    row: Row | None
+    dead_letters: list[Row]
+
+
+async def _label_one(
+    job: Job, teachers: Sequence[ChatClient], sample: Sample, response: str, rubric: Rubric
+) -> _Labelling:
+    """The labelled response, unless fewer than two teachers scored it or none of them to any use."""
+    letters: list[Row] = []
+
+    def failed(teacher: str, error: ChatError) -> None:
+        titles = tuple(criterion.criterion for criterion in rubric.criteria)
+        letters.extend(grading_dead_letters(job, FailedCall(sample.sample_id, response, teacher, titles, error)))
+
+    request = scoring_request(sample, response, rubric)
+    messages = scoring_messages(request)
+
+    async def ask(teacher: ChatClient) -> Scoring | None:
+        try:
+            reply = await teacher.chat(messages, Scoring, check=lambda scoring: check_scoring(scoring, request))
+        except ChatError as error:
+            failed(teacher.endpoint.model, error)
+            return None
+        return reply.value
+
+    answers = await asyncio.gather(*map(ask, teachers))
+    scorings = [scoring for scoring in answers if scoring is not None]
+    letters.sort(key=lambda letter: (letter["purpose"], letter["criterion"]))
+    if len(scorings) < 2:
+        return _Labelling(None, letters)
+    try:
+        label = await asyncio.to_thread(median_label, scorings, rubric)
+        loses = await asyncio.to_thread(loses_credit, label, rubric)
+    except UserError:
+        raise
+    except ValueError as error:
+        failed("all teachers", ChatError(ErrorClass.UNVERIFIABLE, str(error), attempts=0))
+        return _Labelling(None, letters)
+    row = {
+        "sample_id": sample.sample_id,
+        "split": "",
+        "question": request.question,
+        "response": response,
+        "rubric": rubric.model_dump_json(),
+        "label": write_scoring(label),
+        "task": sample.task,
+        "loses_credit": loses,
+    }
+    return _Labelling(row, letters)
+
+
+async def _keep(job: Job, splits: dict[int, str]) -> None:
+    """Write the rows that the draw kept, each with its split."""
+
+    def kept() -> Iterator[Row]:
+        for number, row in enumerate(read_rows(job.out / "labelled")):
+            if number in splits:
+                yield {**row, "split": splits[number]}
+
+    async def as_they_are(rows: list[Row]) -> list[Row]:
+        return rows
+
+    await build_table(job.out, "genrm_data", kept(), as_they_are, made_by=job.made_by, shard_size=_ROWS_OF_A_SHARD)

@@ -1,0 +1,151 @@
+"""Which training samples the base model still fails on (RLR³, section 5.1): 8 rollouts each, graded by their rubrics.
+
+A sample passes the rule `any` if some rollout has no credit on a criterion, `essential` if it has none on an essential
+one; the paper trains on the second. A rollout that could not be judged whole is left out of both and of the mean.
+`statistics.json` stands beside the table `filtered`: the corpus's row of the paper's Table 1.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from itertools import compress
+from pathlib import Path
+
+from pydantic import Field
+
+from rubricworks.data.tables import Sample, build_table, count_rows, read_rows, read_rubrics, read_samples
+from rubricworks.errors import UserError
+from rubricworks.evaluation.corpus_statistics import GradedSample, Rule, SourceCounts, corpus_statistics
+from rubricworks.grading import Grader
+from rubricworks.llm import ChatClient, Endpoint
+from rubricworks.methods.rlr3.stages.sampled_responses import Draw, drawer
+from rubricworks.rewards import weighted_reward
+from rubricworks.rubrics import Rubric, Scorecard
+from rubricworks.runtime.call_table import Row, grading_dead_letters
+from rubricworks.runtime.config import StageConfig, canonical_json
+from rubricworks.runtime.job import Job
+from rubricworks.stages.data.prepare_questions import COUNTS
+from rubricworks.storage import write_atomic
+
+STATISTICS = "statistics.json"
+
+
+class Config(StageConfig):
+    judge: Endpoint
+    """Executes the rubrics."""
+    rollouts: int = Field(default=8, ge=1)
+    """Responses of the base model to each sample."""
+    keep: Rule = "essential"
+    """The rule that the training follows: column `kept`. `all` keeps whatever could be judged."""
+    temperature: float = Field(default=1.0, gt=0)
+    max_new_tokens: int = Field(default=6144, ge=1)
+    batch_size: int = Field(default=64, ge=1)
+    """Responses that are generated at once."""
+    shard_size: int = Field(default=32, ge=1)
+    """Samples that are committed at once."""
+
+
+def run(config: Config, job: Job) -> None:
+    draw = drawer(
+        job.inputs["model"],
+        each=config.rollouts,
+        temperature=config.temperature,
+        max_new_tokens=config.max_new_tokens,
+        batch_size=config.batch_size,
+        seed=config.seed,
+    )
+    filter_samples(config, job, draw)
+
+
+def filter_samples(config: Config, job: Job, draw: Draw) -> None:
+    """Grade what `draw` gives and write table and statistics; a test may draw without a model."""
+    rubrics = read_rubrics(job.inputs["rubrics"])
+    asyncio.run(_build(config, job, draw, rubrics))
+    source = None
+    if "questions" in job.inputs:
+        source = SourceCounts.model_validate_json((job.inputs["questions"] / COUNTS).read_bytes())
+    statistics = corpus_statistics(_graded(job.inputs["samples"], job.out), config.keep, source)
+    write_atomic(job.out / STATISTICS, canonical_json(statistics).encode())
+    letters = count_rows(job.out / "dead_letters")
+    job.figures.update(filtered=count_rows(job.out), kept=statistics.kept, dead_letters=letters)
+    if not statistics.kept:
+        job.void()
+        raise UserError(
+            f"the rule {config.keep!r} keeps none of {statistics.graded} graded samples ({len(rubrics)} rubrics, "
+            f"{letters} dead letters in {job.out / 'dead_letters'}), so nothing is left to train on; set keep to any "
+            "or all, or look at the rubrics"
+        )
+
+
+async def _build(config: Config, job: Job, draw: Draw, rubrics: dict[str, Rubric]) -> None:
+    judge = job.client(config.judge, "judge")
+
+    async def make_rows(samples: list[Sample]) -> dict[str, list[Row]]:
+        responses = draw(samples)
+        made = await job.calls.together(
+            _filter(sample, drawn, rubrics[sample.sample_id], config, job, judge)
+            for sample, drawn in zip(samples, responses, strict=True)
+        )
+        return {"filtered": [row for row, _ in made], "dead_letters": [row for _, letters in made for row in letters]}
+
+    async with judge:
+        await build_table(
+            job.out,
+            "filtered",
+            (one for one in read_samples(job.inputs["samples"], "train") if one.sample_id in rubrics),
+            make_rows,
+            made_by=job.made_by,
+            shard_size=config.shard_size,
+            also={"dead_letters": job.out / "dead_letters"},
+            progress=job.progress(_count(job.inputs["samples"], rubrics), "samples").at,
+        )
+
+
+async def _filter(
+    sample: Sample, responses: Sequence[str], rubric: Rubric, config: Config, job: Job, judge: ChatClient
+) -> tuple[Row, list[Row]]:
+    """The sample's row, and the dead letters of its grading."""
+    letters: list[Row] = []
+    grader = Grader(judge, on_error=lambda call: letters.extend(grading_dead_letters(job, call)))
+    cards = await asyncio.gather(*(grader.grade(sample, response, rubric) for response in responses))
+    graded = grade_of(cards, rubric, multiple_choice=bool(sample.options))
+    row = {
+        "sample_id": sample.sample_id,
+        "any": graded.any,
+        "essential": graded.essential,
+        "kept": graded.passes(config.keep),
+        "multiple_choice": graded.multiple_choice,
+        "rewards": json.dumps([weighted_reward(card.credits, rubric.weights) for card in cards]),
+        "initial_reward": graded.initial_reward,
+    }
+    return row, sorted(letters, key=lambda letter: (letter["response"], letter["criterion"] or "", letter["raw"]))
+
+
+def grade_of(cards: Sequence[Scorecard], rubric: Rubric, *, multiple_choice: bool) -> GradedSample:
+    """What the rollouts of one sample earned, those apart that were not judged whole."""
+    judged = [card.credits for card in cards if card.complete]
+    rewards = [reward for credits in judged if (reward := weighted_reward(credits, rubric.weights)) is not None]
+    failed = [[credit == 0 for credit in credits] for credits in judged]
+    return GradedSample(
+        multiple_choice=multiple_choice,
+        any=any(any(fails) for fails in failed),
+        essential=any(any(compress(fails, rubric.essential)) for fails in failed),
+        initial_reward=sum(rewards) / len(rewards) if rewards else None,
+    )
+
+
+def _graded(samples: Path, filtered: Path) -> Iterator[GradedSample]:
+    """Every training sample; those without a row have no rubric."""
+    rows = {row["sample_id"]: row for row in read_rows(filtered)}
+    for sample in read_rows(samples, columns=["sample_id", "split", "options"]):
+        if sample["split"] == "train":
+            row = rows.get(sample["sample_id"])
+            if row is None:
+                yield GradedSample(multiple_choice=bool(sample["options"]))
+            else:
+                yield GradedSample(*(row[name] for name in GradedSample._fields))
+
+
+def _count(samples: Path, rubrics: dict[str, Rubric]) -> int:
+    rows = read_rows(samples, columns=["sample_id", "split"])
+    return sum(row["split"] == "train" and row["sample_id"] in rubrics for row in rows)

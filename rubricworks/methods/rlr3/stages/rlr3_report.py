@@ -1,0 +1,21 @@
+"""The page of an RLR³ run: Tables 1 to 5 and Figure 2 as this run has them, and the same in a few numbers.
+
+Both stand in the run's own folder, `report.html` and `summary.json`, made from what the other stages left there.
+"""
+
+from pydantic import Field
+
+from rubricworks.runtime.config import StageConfig
+from rubricworks.runtime.job import Job
+from rubricworks.stages.release.run_report import keep_page
+
+
+class Config(StageConfig):
+    examples: int = Field(default=8, ge=0)
+    """Held-out questions shown with the answers of all models, drawn by the seed."""
+
+
+def run(config: Config, job: Job) -> None:
+    from rubricworks.methods.rlr3.report.page import build_rlr3_report
+
+    keep_page(job, *build_rlr3_report(job.run, examples=config.examples, seed=config.seed))

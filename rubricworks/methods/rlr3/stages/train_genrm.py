@@ -1,0 +1,239 @@
+"""A generative reward model (GenRM) that learns to execute checklists, first by SFT, then by RLVR (RLR³, section 4.4).
+
+Beside `model`, the trained one, stand its base and the SFT baseline, what all three wrote for the test (`outputs`), the
+rollouts of the training, and `genrm.json`: the paper's Table 4. A student that is a model folder or a Hub name is its
+own base. `student: tiny_text` builds a small text model, and `base` teaches it careless executions: that plays the part
+of a general instruct model on a laptop, is ours and not the paper's, and its figures say nothing about real models.
+Labels have no reasoning in them, so the SFT baseline learns to leave `thought` and `rationale` empty.
+"""
+
+import asyncio
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field, model_validator
+
+from rubricworks.adapters.genrm import ExecutionReward
+from rubricworks.data.tables import Sample, build_table, read_rows
+from rubricworks.environment import fill
+from rubricworks.errors import UserError
+from rubricworks.grading import Scoring, scoring_messages, scoring_request, scoring_text
+from rubricworks.methods.rlr3.genrm_report import GenrmReport, genrm_report
+from rubricworks.methods.rlr3.noisy_executions import Carelessness, careless_execution
+from rubricworks.rubrics import Rubric
+from rubricworks.runtime.call_table import Row
+from rubricworks.runtime.config import StageConfig, canonical_json
+from rubricworks.runtime.job import Job, model_dir
+from rubricworks.stages.training.step_tables import StepTables, scorecard_rows
+from rubricworks.storage import write_atomic
+from rubricworks.tracking import RunLog, stage_run
+from rubricworks.training.config import PolicyConfig, SftConfig
+from rubricworks.training.tiny.text_config import TinyTextConfig
+
+REPORT = "genrm.json"
+Model = Literal["base", "sft", "rlvr"]
+
+
+class Config(StageConfig):
+    student: str
+    """`tiny_text`, a model directory, or a text model's name on the Hugging Face Hub."""
+    instructions: bool = False
+    """Put the whole scoring prompt before the request, as an instruct model wants it; a model that is trained here from
+    scratch learns without."""
+    tiny: TinyTextConfig = TinyTextConfig()
+    """The shape of the tiny student."""
+    base: SftConfig | None = None
+    """How the tiny student is made a careless base model."""
+    carelessness: Carelessness = Carelessness()
+    """Of that base model."""
+    sft: SftConfig
+    """The SFT baseline, on the labels."""
+    rlvr: PolicyConfig
+    start: Literal["base", "sft"] = "base"
+    """Where RLVR starts. A tiny base writes too few valid objects to learn from."""
+    batch_size: int = Field(default=64, ge=1)
+    """Outputs that are generated at once for the test."""
+
+    @model_validator(mode="after")
+    def _tiny_needs_a_base(self) -> "Config":
+        if (self.student == "tiny_text") != (self.base is not None):
+            raise ValueError("`base` is for student tiny_text, which knows nothing yet: give both or neither")
+        return self
+
+
+class Instance(NamedTuple):
+    """A labelled response as the GenRM is asked about it."""
+
+    row: Row
+    prompt: str | list[dict[str, Any]]
+
+    @property
+    def label(self) -> Scoring:
+        return Scoring.model_validate_json(self.row["label"])
+
+    @property
+    def rubric(self) -> Rubric:
+        return Rubric.model_validate_json(self.row["rubric"])
+
+
+def run(config: Config, job: Job) -> None:
+    instances = [_instance(row, config.instructions) for row in read_rows(job.inputs["genrm_data"])]
+    train, test, left_out = (
+        [instance for instance in instances if instance.row["split"] == split]
+        for split in ("train", "test", "left_out")
+    )
+    if not train or not test:
+        raise UserError(f"{job.inputs['genrm_data']}: {len(train)} rows to train on and {len(test)} to test; need both")
+    with stage_run(job.run, job.stage) as log:
+        log.log_params(config.model_dump(mode="json"))
+        data = job.inputs["genrm_data"]
+        log.log_input("genrm_data", data, job.made_by["inputs"]["genrm_data"], context="GenRM training")
+        models: dict[Model, str | Path] = {"base": _base(config, job, [*train, *left_out], log)}
+        models["sft"] = _sft(config.sft, config.seed, models["base"], _examples(train), job.out / "sft", log, "sft")
+        models["rlvr"] = _rlvr(config, models[config.start], train, job, log)
+        reports = _test(config, job, models, test)
+        for name, report in reports.items():
+            log.log_metrics({f"{name}/{figure}": value for figure, value in report.metrics().items()})
+    written = {name: report.model_dump(mode="json") for name, report in reports.items()}
+    write_atomic(job.out / REPORT, canonical_json(written).encode())
+    job.figures.update(train=len(train), test=len(test), **reports["rlvr"].metrics())
+
+
+def _instance(row: Row, instructions: bool) -> Instance:
+    sample = Sample(sample_id=row["sample_id"], question=row["question"])
+    request = scoring_request(sample, row["response"], Rubric.model_validate_json(row["rubric"]))
+    return Instance(row, scoring_messages(request) if instructions else scoring_text(request))
+
+
+def _examples(instances: Sequence[Instance]) -> list[tuple[None, Any, str]]:
+    return [(None, instance.prompt, instance.row["label"]) for instance in instances]
+
+
+def _base(config: Config, job: Job, seen: Sequence[Instance], log: RunLog) -> str | Path:
+    """The model that everything starts from: the student as it is, or the tiny one made careless.
+
+    Args:
+        seen: what the tiny one learns from: all but the test's images, also what balancing left out.
+    """
+    if config.base is None:
+        student = fill(config.student, "genrm.student")
+        return Path(student) if Path(student).is_dir() else student
+    from rubricworks.training.tiny.text_student import build_text_student
+
+    examples = _careless(config, seen)
+    texts = [
+        text for (_, prompt, wrong), one in zip(examples, seen, strict=True) for text in _texts(prompt, wrong, one)
+    ]
+    untrained = build_text_student(texts, job.scratch("untrained"), config=config.tiny, seed=config.seed)
+    return _sft(config.base, config.seed, untrained, examples, job.out / "base", log, "base")
+
+
+def _texts(prompt: str | list[dict[str, Any]], careless: str, instance: Instance) -> list[str]:
+    turns = [prompt] if isinstance(prompt, str) else [turn["content"] for turn in prompt]
+    return [*turns, careless, instance.row["label"]]
+
+
+def _careless(config: Config, instances: Sequence[Instance]) -> list[tuple[None, Any, str]]:
+    """Every response, its checklist executed carelessly instead of as its label says."""
+    rng = random.Random(config.seed)
+    labels = [(instance.label, instance.rubric) for instance in instances]
+    calls: dict[str, list[str]] = {}
+    for label, _ in labels:
+        for item in (*label.essential, *label.additional):
+            if isinstance(item.credit, str):
+                calls.setdefault(item.credit.partition("(")[0], []).append(item.credit)
+    return [
+        (None, one.prompt, careless_execution(*of, lambda name: rng.choice(calls[name]), config.carelessness, rng))
+        for one, of in zip(instances, labels, strict=True)
+    ]
+
+
+def _sft(
+    options: SftConfig, seed: int, start: str | Path, examples: list[Any], out: Path, log: RunLog, title: str
+) -> Path:
+    from rubricworks.training.sft import train_sft
+
+    return train_sft(
+        start,
+        examples,
+        out,
+        options.model_copy(update={"seed": seed}),
+        title=title,
+        on_log=lambda line: log.log_metrics(
+            {f"{title}/{name}": value for name, value in line.metrics.items()}, step=line.step
+        ),
+    )
+
+
+def _rlvr(config: Config, start: str | Path, train: Sequence[Instance], job: Job, log: RunLog) -> Path:
+    from rubricworks.training.policy import train_policy
+
+    rows = [
+        {
+            "sample_id": f"{instance.row['sample_id']}/{number}",
+            "prompt": instance.prompt,
+            "rubric": instance.row["rubric"],
+            "label": instance.row["label"],
+        }
+        for number, instance in enumerate(train)
+    ]
+    reward = ExecutionReward()
+    with StepTables(job, every=config.rlvr.save_every) as tables:
+        result = train_policy(
+            start,
+            rows,
+            reward,
+            job.out,
+            config.rlvr.model_copy(update={"seed": config.seed}),
+            on_step=lambda step: (
+                tables.add(step, scorecard_rows(step, reward.scorecards)),
+                log.log_metrics({"reward": sum(step.rewards) / len(step.rewards)}, step=step.step),
+            ),
+            before_checkpoint=tables.commit,
+        )
+    alarm = result.alarm and {"step": result.alarm.step, "reasons": list(result.alarm.reasons)}
+    write_atomic(job.out / "alarm.json", json.dumps(alarm).encode())
+    return model_dir(job.out)
+
+
+def _test(
+    config: Config, job: Job, models: dict[Model, str | Path], test: Sequence[Instance]
+) -> dict[Model, GenrmReport]:
+    """What each model writes for the test, greedily, and what of that is right."""
+    from rubricworks.training.generate import generate_captions, load_model
+
+    async def write(names: list[Model]) -> list[Row]:
+        rows: list[Row] = []
+        for name in names:
+            texts = generate_captions(
+                *load_model(models[name]),
+                [None] * len(test),
+                [instance.prompt for instance in test],
+                max_new_tokens=config.rlvr.max_new_tokens,
+                batch_size=config.batch_size,
+            )
+            rows += [_output(name, instance, *text) for instance, text in zip(test, texts, strict=True)]
+        return rows
+
+    asyncio.run(build_table(job.out / "outputs", "genrm_outputs", models, write, made_by=job.made_by, shard_size=1))
+    written: dict[Model, list[str]] = {name: [] for name in models}
+    for row in read_rows(job.out / "outputs", columns=["model", "output"]):
+        written[row["model"]].append(row["output"])
+    return {
+        name: genrm_report((text, one.label, one.rubric) for text, one in zip(texts, test, strict=True))
+        for name, texts in written.items()
+    }
+
+
+def _output(model: Model, instance: Instance, text: str, tokens: int) -> Row:
+    return {
+        "sample_id": instance.row["sample_id"],
+        "model": model,
+        "response": instance.row["response"],
+        "output": text,
+        "tokens": tokens,
+        "label": instance.row["label"],
+    }

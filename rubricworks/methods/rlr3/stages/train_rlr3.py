@@ -1,0 +1,72 @@
+"""The policy trained with RLR³'s rewards: checklists executed with minimal exposure, remapped and gated in each group.
+
+On the samples that the offline filter kept. The defaults are the paper's (section 5.1); GRPO is strictly on-policy,
+without a KL penalty, with the token mean of each group (equation 1).
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from rubricworks.adapters.trl import GroupReward
+from rubricworks.data.tables import read_rows
+from rubricworks.grading import Combine, Exposure, Grader
+from rubricworks.llm import Endpoint
+from rubricworks.runtime.config import StageConfig
+from rubricworks.runtime.job import Job
+from rubricworks.stages.training.policy_training import DeadLetters, train, training_dataset
+from rubricworks.training.config import AlarmConfig, PolicyConfig
+
+
+class Options(StageConfig, PolicyConfig):
+    """How both arms are trained."""
+
+    steps: int | None = Field(1_000, ge=1)
+    prompts_per_step: int = Field(128, ge=1)
+    max_new_tokens: int = Field(6_144, ge=1)
+    """12,288 where the inputs are long. A response that fills it earns 0."""
+    learning_rate: float = Field(1e-6, gt=0)
+    weight_decay: float = Field(0.01, ge=0)
+    loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo", "group_token_mean"] = "group_token_mean"
+    save_every: int = Field(100, ge=1)
+    milestone_every: int = Field(100, ge=0)
+    alarm: AlarmConfig = AlarmConfig(growth=4.0)
+    """Answers that are worked out at last grow longer for good; four times is another matter."""
+
+    def policy_config(self) -> PolicyConfig:
+        return PolicyConfig(**{name: getattr(self, name) for name in PolicyConfig.model_fields})
+
+
+class Config(Options):
+    judge: Endpoint
+    """Extracts and judges: a text model, such as a GenRM."""
+    more_judges: tuple[Endpoint, ...] = ()
+    combine: Combine = "median"
+    exposure: Exposure = "text"
+    """`text` is minimal exposure; the others are the paper's ablations."""
+    remap: bool = True
+    gate: bool = True
+    mask: bool = True
+    """Parts of the reward that an ablation may leave out."""
+
+
+def run(config: Config, job: Job) -> None:
+    dataset = training_dataset(job, kept_rubrics(job))
+    judges = [job.client(judge, "judge") for judge in (config.judge, *config.more_judges)]
+    letters = DeadLetters(job)
+    reward = GroupReward(
+        Grader(judges, exposure=config.exposure, combine=config.combine, on_error=letters.add),
+        group_size=config.group_size,
+        max_tokens=config.max_new_tokens,
+        remap=config.remap,
+        gate=config.gate,
+        mask=config.mask,
+    )
+    train(config, config.policy_config(), job, dataset, reward, judges=judges, letters=letters)
+
+
+def kept_rubrics(job: Job) -> dict[str, str]:
+    """sample_id → rubric, of the samples that the filter kept."""
+    kept = {row["sample_id"] for row in read_rows(job.inputs["filtered"], columns=["sample_id", "kept"]) if row["kept"]}
+    rows = read_rows(job.inputs["rubrics"], columns=["sample_id", "rubric"])
+    return {row["sample_id"]: row["rubric"] for row in rows if row["sample_id"] in kept}

@@ -1,0 +1,252 @@
+"""Views of RLR³'s stages in the Kubeflow UI."""
+
+import json
+from typing import Any
+
+from rubricworks.evaluation.corpus_statistics import CorpusStatistics
+from rubricworks.methods.rlr3.genrm_statistics import DataStatistics
+from rubricworks.reports.curves import read_steps
+from rubricworks.reports.formats import number, percent, share, whole
+from rubricworks.reports.run_folder import (
+    read_alarm,
+    read_value,
+    table_rows,
+)
+from rubricworks.reports.samples import drawn_samples, sample_rows
+from rubricworks.reports.views.data import last_counts, question_text
+from rubricworks.reports.views.parts import (
+    SAMPLE_COLUMNS,
+    SEED,
+    SHOWN,
+    Card,
+    Check,
+    FinishedStage,
+    Passage,
+    Table,
+    Tile,
+    View,
+    criteria_of,
+    drawn,
+    picture,
+)
+from rubricworks.reports.views.training import reward_curves, reward_ends
+from rubricworks.rubrics import Rubric
+
+
+def opened_questions(stage: FinishedStage) -> View:
+    """Of `open_questions`: multiple-choice questions and what became of them."""
+    had = {row["sample_id"] for row in table_rows(stage.inputs["samples"], ["sample_id", "options"]) if row["options"]}
+    has = {row["sample_id"] for row in table_rows(stage.out, ["sample_id", "options"]) if row["options"]}
+    ids = drawn_samples(sorted(had - has), SHOWN, SEED) or drawn(stage.out)
+    before, after = stage.pictures(ids), sample_rows(stage.out, set(ids), SAMPLE_COLUMNS)
+    outcomes = last_counts(stage, "multiple_choice")
+    return View(
+        sentence=f"{whole(len(had - has))} of {whole(len(had))} multiple-choice questions became open ones.",
+        metrics={"multiple_choice": len(had), "opened": len(had - has)},
+        tables=[Table("Multiple-choice questions", ("The opener's word", "Questions"), outcomes)] if outcomes else [],
+        cards_title="Before and after" if had - has else "Questions",
+        cards=[
+            Card(
+                key,
+                picture(before.get(key)),
+                [
+                    *([Passage("Before", question_text(before[key]), kind="base")] if key in had - has else []),
+                    Passage("Now", question_text(row), kind="policy"),
+                ],
+            )
+            for key in ids
+            if (row := after.get(key))
+        ],
+    )
+
+
+def filtered_samples(stage: FinishedStage) -> View:
+    """Of `offline_filter`: which samples are kept, and what the base model's rollouts earned on some."""
+    found = read_value(stage.out / "statistics.json", CorpusStatistics)
+    if found is None:
+        return View("No statistics were written.")
+    rows = {row["sample_id"]: row for row in table_rows(stage.out) if row["initial_reward"] is not None}
+    ids = drawn_samples(sorted(rows), SHOWN, SEED)
+    asked = stage.pictures(ids)
+    return View(
+        sentence=f"The rule “{found.rule}” keeps {whole(found.kept)} of {whole(found.graded)} graded questions.",
+        metrics={
+            **found.model_dump(include={"train", "graded", "kept", "filtered_any", "filtered_essential"}),
+            "initial_reward": found.initial_reward_converted,
+            "initial_reward_kept": found.initial_reward_filtered,
+        },
+        tiles=[
+            Tile("Kept", whole(found.kept), f"of {whole(found.graded)}"),
+            Tile("Initial reward", number(found.initial_reward_converted), "of all that were graded"),
+            Tile("Initial reward", number(found.initial_reward_filtered), "of those kept"),
+            Tile("Multiple choice", percent(found.mcq_filtered), "of those kept"),
+        ],
+        cards_title="Questions, and what the base model's rollouts earned on them",
+        cards=[
+            Card(
+                key,
+                picture(asked.get(key)),
+                [Passage("Question", question_text(asked.get(key, {})), _rewards(rows[key]["rewards"]))],
+                note="kept" if rows[key]["kept"] else "left out",
+            )
+            for key in ids
+        ],
+    )
+
+
+def labelled_responses(stage: FinishedStage) -> View:
+    """Of `genrm_data`: what the labels are made of, and some of them."""
+    splits = {
+        split: DataStatistics.model_validate(of)
+        for split, of in json.loads((stage.out / "statistics.json").read_bytes()).items()
+    }
+    ids = drawn(stage.out)
+    rows = {row["sample_id"]: row for row in table_rows(stage.out) if row["sample_id"] in ids}
+    asked = stage.pictures(ids)
+    columns = ("Split", "Responses", "Criteria", "Each", "With a verifier", "Lose credit")
+    return View(
+        sentence=f"{whole(sum(one.instances for one in splits.values()))} responses have a label of several teachers.",
+        metrics={split: one.instances for split, one in splits.items()},
+        tables=[
+            Table(
+                "The GenRM's data",
+                columns,
+                [
+                    (
+                        split,
+                        one.instances,
+                        one.criteria,
+                        number(one.criteria_each),
+                        one.verifiable_criteria,
+                        one.losing_instances,
+                    )
+                    for split, one in splits.items()
+                ],
+            )
+        ],
+        cards_title="Labels",
+        cards=[_label(key, rows[key], asked.get(key)) for key in ids if key in rows],
+    )
+
+
+def _label(sample_id: str, row: dict[str, Any], sample: dict[str, Any] | None) -> Card:
+    from rubricworks.grading import Scoring
+
+    label, rubric = Scoring.model_validate_json(row["label"]), Rubric.model_validate_json(row["rubric"])
+    credits = {item.criterion: item.credit for item in (*label.essential, *label.additional)}
+
+    def labelled_as(check: Check) -> Check:
+        credit = credits.get(check.title)
+        if isinstance(credit, str):
+            return check._replace(note=f"{check.note} · label {credit}")
+        return check._replace(marks=[("the label", credit)])
+
+    return Card(
+        sample_id,
+        picture(sample),
+        [Passage("Question", row["question"]), Passage("Response", row["response"])],
+        [labelled_as(check) for check in criteria_of(rubric)],
+        note=row["split"],
+    )
+
+
+def _rewards(rewards: str) -> str:
+    return "rollouts earned " + ", ".join(number(reward) for reward in json.loads(rewards))
+
+
+def genrm(stage: FinishedStage) -> View:
+    """Of `train_genrm`: the test's figures of base, SFT and RLVR, and the reward of the training."""
+    from rubricworks.methods.rlr3.genrm_report import FIGURES
+    from rubricworks.methods.rlr3.report.run_figures import GENRM_MODELS, NAMES
+    from rubricworks.methods.rlr3.report.tables import GENRM_COLUMNS
+
+    reports = json.loads((stage.out / "genrm.json").read_bytes())
+    models = [model for model in GENRM_MODELS if model in reports]
+    value = {model: {name: (reports[model][name] or {}).get("value") for name in FIGURES} for model in models}
+    steps = read_steps(stage.run, stage.name, words=False)
+    curves = reward_curves(steps, read_alarm(stage.run, stage.name))
+    return View(
+        sentence=f"Of the test's whole outputs {share(value['rlvr']['sample_level'])} % are right.",
+        metrics={f"{model}/{name}": one for model in models for name, one in value[model].items()}
+        | reward_ends(curves),
+        tiles=[Tile(NAMES[model], share(value[model]["criterion_level"]), "criteria right, %") for model in models],
+        curves=curves,
+        tables=[
+            Table(
+                "On the test, in percent",
+                ("GenRM", *GENRM_COLUMNS.values()),
+                [(NAMES[model], *(share(value[model][name]) for name in GENRM_COLUMNS)) for model in models],
+            )
+        ],
+    )
+
+
+def answers(stage: FinishedStage) -> View:
+    """Of `evaluate_answers`: accuracy over milestones, and answers side by side."""
+    from rubricworks.evaluation.answer_summary import AnswerSummary
+    from rubricworks.methods.rlr3.report.curves import macro_chart
+    from rubricworks.methods.rlr3.report.examples import read_questions
+    from rubricworks.methods.rlr3.report.headline import rlr3_headline
+    from rubricworks.methods.rlr3.report.run_figures import NAMES
+    from rubricworks.methods.rlr3.report.tables import answer_columns, task_rows
+
+    summary = read_value(stage.out / "answers.json", AnswerSummary)
+    said, chart, columns = rlr3_headline(summary), macro_chart(summary), answer_columns(summary)
+    questions = read_questions(stage.run, summary, SHOWN, seed=SEED)
+    asked = stage.pictures(one.sample_id for one in questions)
+    best = {NAMES[arm]: summary.of(arm) for arm in ("base", *summary.arms)} if summary else {}
+    return View(
+        sentence=said.text,
+        mood=said.mood,
+        metrics={f"{arm}/macro": summary.of(arm).macro.value for arm in ("base", *summary.arms)} if summary else {},
+        tiles=[Tile(name, share(one.macro.value), f"macro average, %, step {one.step}") for name, one in best.items()],
+        series=[chart.chart] if chart else [],
+        tables=[
+            Table(
+                "Right answers, in percent",
+                ("Task", *(f"{column.name} {column.note}".strip() for column in columns)),
+                [
+                    (row.name, *(share(score.figure.value) if score.figure else None for score in row.scores))
+                    for row in task_rows(summary)
+                ],
+            )
+        ],
+        cards_title="Held-out questions",
+        cards=[
+            Card(
+                one.sample_id,
+                picture(asked.get(one.sample_id)),
+                [
+                    Passage("Question", one.question, f"right: {one.reference}"),
+                    *(
+                        Passage(
+                            said_by.name,
+                            said_by.response,
+                            f"{said_by.tokens} tokens",
+                            "base" if said_by.kind == "base" else "policy",
+                            {True: "right", False: "wrong", None: "not judged"}[said_by.right],
+                        )
+                        for said_by in one.answers
+                    ),
+                ],
+                note=one.task,
+            )
+            for one in questions
+        ],
+    )
+
+
+def audit(stage: FinishedStage) -> View:
+    """Of `audit`: what the judge credits to abnormal responses, in each setting."""
+    from rubricworks.evaluation.audit.figures import AuditFigures
+    from rubricworks.reports.audit.page import audit_figure, audit_headline, audit_sentences
+
+    found = read_value(stage.out / "audit.json", AuditFigures)
+    if found is None or not found.settings:
+        return View("No abnormal response was found to audit the judge with.")
+    return View(
+        sentence=audit_headline(found),
+        notes=audit_sentences(found),
+        metrics=found.metrics(),
+        figure=audit_figure(found),
+    )

@@ -1,0 +1,84 @@
+"""The recipe of the RubiCap pipeline."""
+
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from rubricworks.methods.rubicap.stages.evaluate import Config as EvaluateConfig
+from rubricworks.methods.rubicap.stages.report import Config as ReportConfig
+from rubricworks.methods.rubicap.stages.rubric_refresh import Refresh
+from rubricworks.methods.rubicap.stages.train_policy import Config as TrainConfig
+from rubricworks.methods.rubicap.stages.train_policy import PolicySection
+from rubricworks.recipe.recipe import Recipe
+from rubricworks.runtime.config import StageConfig
+from rubricworks.stages.data.prepare import Config as PrepareConfig
+from rubricworks.stages.release.promote import Config as PromoteConfig
+from rubricworks.stages.synthesis.caption_committee import Config as CommitteeConfig
+from rubricworks.stages.synthesis.caption_student import Config as StudentConfig
+from rubricworks.stages.synthesis.synthesize_rubrics import Config as SynthesisConfig
+from rubricworks.stages.synthesis.synthesize_rubrics import check_committee
+from rubricworks.stages.training.warm_up import Config as WarmUpConfig
+
+
+class RubricSection(SynthesisConfig):
+    refresh_every: int = Field(default=0, ge=0)
+    """Write the rubrics anew from the current policy's captions every so many steps; 0 is never."""
+
+
+class RubicapRecipe(Recipe):
+    """RubiCap: a committee describes images, rubrics come of what it agrees on, a captioner is trained on them."""
+
+    seeded: ClassVar[tuple[str, ...]] = (
+        "data", "warm_up", "committee", "student", "rubric", "policy", "evaluation", "promotion", "report",
+    )  # fmt: skip
+
+    pipeline: Literal["rubicap"] = "rubicap"
+    data: PrepareConfig
+    warm_up: WarmUpConfig
+    committee: CommitteeConfig
+    student: StudentConfig = StudentConfig()
+    rubric: RubricSection
+    policy: PolicySection
+    evaluation: EvaluateConfig
+    promotion: PromoteConfig = PromoteConfig()
+    report: ReportConfig = ReportConfig()
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> "RubicapRecipe":
+        if self.world and self.world.scenes <= self.data.held_out:
+            raise ValueError(
+                f"world.scenes is {self.world.scenes}, data.held_out {self.data.held_out}: nothing is left to train on"
+            )
+        check_committee(self.committee, self.rubric)
+        return self
+
+    def stage_configs(self) -> dict[str, StageConfig]:
+        """Stage → its own configuration, in the order of the pipeline."""
+        rubric = SynthesisConfig(**_fields(self.rubric, without={"refresh_every"}))
+        refresh = None
+        if self.rubric.refresh_every:
+            refresh = Refresh(every=self.rubric.refresh_every, rubric=rubric)
+        return {
+            "prepare": self.data,
+            "warm_up": self.warm_up,
+            "caption_committee": self.committee,
+            "caption_student": self.student,
+            "synthesize_rubrics": rubric,
+            "train_policy": TrainConfig(**_fields(self.policy), refresh=refresh),
+            "evaluate": self.evaluation,
+            "promote": self.promotion,
+            "report": self.report,
+        }
+
+    def success_lines(self, run: Path) -> list[str]:
+        from rubricworks.methods.rubicap.report.summary import success_lines
+
+        return success_lines(run)
+
+
+def _fields(section: BaseModel, *, without: set[str] = frozenset()) -> dict[str, Any]:  # type: ignore[assignment]
+    return {name: getattr(section, name) for name in type(section).model_fields if name not in without}
+
+
+RECIPE = RubicapRecipe

@@ -1,0 +1,103 @@
+"""The report as one HTML file: no network, no script, readable on a phone and in the dark.
+
+Captions, criteria and error messages are foreign text: Jinja escapes all of it, and the page's own security policy
+allows nothing but its inline styles and images.
+"""
+
+from pathlib import Path
+
+from rubricworks.llm.spending import SPENDING_FILE, read_spending
+from rubricworks.methods.rubicap.report.criteria import shared_criteria
+from rubricworks.methods.rubicap.report.examples import read_examples
+from rubricworks.methods.rubicap.report.headline import headline, shown_decoding
+from rubricworks.methods.rubicap.report.results import decoding_results, read_evaluation
+from rubricworks.methods.rubicap.report.settings import RUBICAP_TABLES, next_commands
+from rubricworks.methods.rubicap.report.summary import RunSummary, run_summary
+from rubricworks.reports.charts import LineChart, line_chart
+from rubricworks.reports.costs import model_calls, stage_costs
+from rubricworks.reports.curves import Step, read_steps
+from rubricworks.reports.headline import promotion_sentence
+from rubricworks.reports.record import record_values
+from rubricworks.reports.rendering import render
+from rubricworks.reports.run_folder import (
+    Alarm,
+    read_alarm,
+    read_dead_letters,
+    read_ledger,
+    read_promotion,
+    read_recipe,
+)
+from rubricworks.reports.settings import recipe_text, table_counts
+from rubricworks.runtime.stage_table import REPORTS
+
+_SHOWN_STEPS = 9
+
+
+def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]:
+    """The page and the summary of a run's folder.
+
+    Args:
+        images: how many held-out images to show.
+        seed: of their draw.
+    """
+    recipe, ledger = read_recipe(run), read_ledger(run)
+    evaluation, promotion, alarm = read_evaluation(run), read_promotion(run), read_alarm(run)
+    calls = model_calls(read_spending(run / SPENDING_FILE))
+    costs, dead_letters = stage_costs(ledger, calls, without=REPORTS), read_dead_letters(run)
+    summary = run_summary(
+        run,
+        recipe=recipe,
+        evaluation=evaluation,
+        promotion=promotion,
+        alarm=alarm,
+        costs=costs,
+        dead_letters=dead_letters,
+    )
+    decoding = shown_decoding(evaluation)
+    results = decoding_results(evaluation)
+    steps = read_steps(run)
+    html = render(
+        "page.html",
+        folder=Path(__file__).parent,
+        recipe=recipe,
+        recipe_text=recipe_text(recipe),
+        summary=summary,
+        decoding=decoding,
+        results=results,
+        shown=next((one for one in results if one.decoding == decoding), None),
+        headline=headline(evaluation.win_rate.get(decoding) if evaluation else None),
+        promotion=promotion,
+        promotion_sentence=promotion_sentence(promotion),
+        alarms=[("", alarm)] if alarm else [],
+        responses="captions",
+        steps=_sampled_steps(steps),
+        unjudged=sum(step.unjudged for step in steps),
+        rollouts=sum(step.rollouts for step in steps),
+        curves=_curves(steps, alarm),
+        shared_criteria=shared_criteria(run, decoding=decoding),
+        examples=read_examples(run, images, decoding=decoding, seed=seed),
+        **record_values(run, recipe, calls=calls, costs=costs, dead_letters=dead_letters),
+        tables=table_counts(run, RUBICAP_TABLES),
+        commands=next_commands(run, recipe),
+    )
+    return html, summary
+
+
+def _curves(steps: list[Step], alarm: Alarm | None) -> list[LineChart]:
+    marks = [(float(alarm.step), f"alarm, step {alarm.step}")] if alarm else []
+    judged = [(float(step.step), step.reward) for step in steps if step.reward is not None]
+    drawn = [line_chart("Reward", judged, bounds=(0.0, 1.0), marks=marks)]
+    for title, name in (
+        ("Tokens per caption", "tokens"),
+        ("Objects named per caption", "objects"),
+        ("Repeated phrases", "repetition"),
+    ):
+        drawn.append(line_chart(title, [(float(step.step), getattr(step, name)) for step in steps], marks=marks))
+    return [chart for chart in drawn if chart]
+
+
+def _sampled_steps(steps: list[Step]) -> list[Step]:
+    """Steps at even distances, the first and the last among them, for the table under the curves."""
+    if len(steps) <= _SHOWN_STEPS:
+        return steps
+    return [steps[round(at * (len(steps) - 1) / (_SHOWN_STEPS - 1))] for at in range(_SHOWN_STEPS)]

@@ -1,0 +1,1 @@
+"""RubiCap's own steps."""

@@ -1,0 +1,73 @@
+"""The policy trained with GRPO on rubric rewards (RubiCap, section 3.3)."""
+
+from pydantic import Field, model_validator
+
+from rubricworks.adapters.trl import RubricReward
+from rubricworks.grading import CallPer, Combine, Grader
+from rubricworks.llm import Endpoint
+from rubricworks.methods.rubicap.stages.held_out_probe import HeldOutProbe
+from rubricworks.methods.rubicap.stages.rubric_refresh import Refresh, RubricRefresh
+from rubricworks.runtime.config import StageConfig
+from rubricworks.runtime.job import Job
+from rubricworks.stages.training.policy_training import DeadLetters, rubric_texts, train, training_dataset
+from rubricworks.training.config import PolicyConfig
+
+
+class PolicySection(StageConfig, PolicyConfig):
+    """What a recipe's `policy:` says."""
+
+    judge: Endpoint
+    """Grades the rollouts; sees the criteria and the caption, never the image."""
+    more_judges: tuple[Endpoint, ...] = ()
+    """Further judges that grade everything too; `combine` makes one credit of theirs."""
+    combine: Combine = "majority"
+    call_per: CallPer = "response"
+    """All criteria of a response in one call of a judge, or one criterion per call (the paper)."""
+    probe: Endpoint | None = None
+    """A pairwise judge that compares the policy with the base on held-out samples during training, for the alarm."""
+    probe_samples: int = Field(default=32, ge=1)
+
+    @model_validator(mode="after")
+    def _refresh_is_said_once(self) -> "PolicySection":
+        if self.refresh_every:
+            raise ValueError("refresh_every belongs to the rubrics: set rubric.refresh_every")
+        return self
+
+
+class Config(PolicySection):
+    refresh: Refresh | None = None
+
+
+def run(config: Config, job: Job) -> None:
+    from rubricworks.training.checkpoints import last_checkpoint
+
+    rubrics = rubric_texts(job)
+    dataset = training_dataset(job, rubrics)
+    judges = [job.client(judge, "judge") for judge in (config.judge, *config.more_judges)]
+    letters = DeadLetters(job)
+    reward = RubricReward(
+        Grader(judges, call_per=config.call_per, combine=config.combine, on_error=letters.add),
+    )
+    refresh = RubricRefresh(config.refresh, job, rubrics) if config.refresh else None
+    if refresh and (checkpoint := last_checkpoint(job.out)):
+        refresh.restore(int(checkpoint.name.rpartition("-")[2]))
+    probe = HeldOutProbe(config.probe, config.probe_samples, job, config.seed) if config.probe else None
+    train(
+        config,
+        _options(config),
+        job,
+        dataset,
+        reward,
+        judges=judges,
+        letters=letters,
+        rewarding=refresh.reward(reward) if refresh else None,
+        refresh=refresh,
+        probe=probe,
+    )
+
+
+def _options(config: Config) -> PolicyConfig:
+    values = {name: getattr(config, name) for name in PolicyConfig.model_fields}
+    if config.refresh:
+        values["refresh_every"] = config.refresh.every
+    return PolicyConfig(**values)

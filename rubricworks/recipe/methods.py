@@ -1,0 +1,26 @@
+"""The methods that recipes can name by `pipeline:`, each a package of its own.
+
+Its module `recipe` holds `RECIPE`, a kind of `Recipe`; its module `claims`, if it has one, `PAPER`. The pipeline of the
+same name stands in `rubricworks.pipelines`.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rubricworks.recipe.recipe import Recipe
+
+METHODS = {
+    "rubicap": "rubricworks.methods.rubicap",
+    "rlr3": "rubricworks.methods.rlr3",
+    "balcaprl": "rubricworks.methods.balcaprl",
+    "retrain": "rubricworks.methods.retrain",
+}
+DEFAULT_METHOD = "rubicap"
+"""Of a recipe that names no pipeline."""
+
+
+def recipe_class(method: str) -> "type[Recipe]":
+    """The recipe's class of a method, imported now."""
+    kind: type[Recipe] = importlib.import_module(f"{METHODS[method]}.recipe").RECIPE
+    return kind

@@ -1,0 +1,1 @@
+"""The page of a judge audit: figure, table, cases."""

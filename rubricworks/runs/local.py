@@ -1,0 +1,154 @@
+"""Run a pipeline on this machine: the same DAG as on a cluster, through `kfp.local`, one stage after another.
+
+    run_local(rubicap, {"run": "runs/today", "prepare_config": "{…}", …}, run=Path("runs/today"))
+
+Kubeflow's local runner decides the order, passes the outputs on and starts its executor; how the process of a stage is
+started and listened to is ours (`StageTask`). A run's folder gets `logs/` (one file for each stage, and `kfp.log`) and
+`kfp/` (each stage's program and what it returned, in the last attempt).
+"""
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from kfp import local
+from kfp.dsl.base_component import BaseComponent
+from kfp.local import config as kfp_config
+from kfp.local import subprocess_task_handler
+from kfp.local.status import Status
+
+from rubricworks.errors import UserError
+from rubricworks.runs.guard import Guard
+from rubricworks.kubeflow.drop_tasks import drop_tasks
+from rubricworks.runs.stage_process import StageExit, run_stage_process
+from rubricworks.runtime.store.workspace import uri_of_workspace
+
+
+def run_local(
+    pipeline_func: BaseComponent, arguments: dict[str, str], *, run: Path, without: Collection[str] = ()
+) -> None:
+    """Run every stage to its end; progress appears on standard error, each line under the name of its stage.
+
+    One at a time in a process: `kfp.local` keeps its settings in globals.
+
+    Args:
+        pipeline_func: a function decorated with `dsl.pipeline`.
+        arguments: the pipeline's parameters.
+        run: the run's folder; its name is the run's id.
+        without: stages that are left out; only such whose outputs no other stage takes.
+    Raises:
+        UserError: a stage failed; says which, why, and how to continue.
+    """
+    pipeline_func = drop_tasks(pipeline_func, without)
+    (run / "logs").mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(run / "kfp", ignore_errors=True)
+    # Those of branches, too, which are components of their own.
+    stages = [name.removeprefix("comp-") for name in pipeline_func.pipeline_spec.components]
+    with Guard() as guard, (run / "logs" / "kfp.log").open("a") as kfp_log:
+        session = _Session(run=run, guard=guard, width=max(map(len, stages)))
+        with contextlib.redirect_stdout(kfp_log), _kfp_runs_stages_of(session):
+            try:
+                pipeline_func(**arguments)
+            except RuntimeError as error:
+                if session.failed is None:
+                    raise
+                raise UserError(session.explain(*session.failed)) from error
+
+
+@dataclass
+class _Session:
+    run: Path
+    guard: Guard
+    width: int
+    failed: tuple[str, StageExit] | None = None
+
+    def run_stage(self, stage: str, command: list[str], environment: dict[str, str]) -> bool:
+        """Whether the stage came to a good end."""
+        (self.run / "error.json").unlink(missing_ok=True)
+        end = run_stage_process(
+            command,
+            environment={**os.environ, **environment},
+            log=self.log(stage),
+            say=partial(self.say, stage),
+            guard=self.guard,
+        )
+        if end.code:
+            self.failed = (stage, end)
+        return not end.code
+
+    def say(self, stage: str, line: str) -> None:
+        sys.stderr.write(f"{stage:<{self.width}} | {line}\n")
+        sys.stderr.flush()
+
+    def log(self, stage: str) -> Path:
+        return self.run / "logs" / f"{stage}.log"
+
+    def explain(self, stage: str, end: StageExit) -> str:
+        try:
+            report = json.loads((self.run / "error.json").read_text())
+            message = str(report["message"])
+        except (OSError, ValueError, KeyError, TypeError):
+            report, message = {}, f"{end.reason} (log: {self.log(stage)})"
+        message = " ".join(message.split()).rstrip(".")
+        if more := report.get("more"):
+            return f"stage {stage} {message}; raise the cap and go on: {resume_command(self.run)} {more}"
+        return f"stage {stage} failed: {message}; fix it and continue with: {resume_command(self.run)}"
+
+
+def resume_command(run: Path) -> str:
+    """What continues a run from here; it names the folder of all runs where that is not `runs`."""
+    run = run.resolve()
+    runs = uri_of_workspace(run.parent) or str(run.parent)
+    elsewhere = "" if run.parent == Path("runs").resolve() else f" --runs {shlex.quote(runs)}"
+    return f"rubricworks run --resume {shlex.quote(run.name)}{elsewhere}"
+
+
+class StageTask(subprocess_task_handler.SubprocessTaskHandler):
+    """What `kfp.local` asks to run one task.
+
+    Kubeflow's own replaces "python3" by the interpreter's path in every argument, configurations included, merges the
+    two output streams, leaves its program in a temporary folder, and the process running when interrupted.
+    """
+
+    def __init__(self, session: _Session, **task: Any) -> None:
+        super().__init__(**task)
+        self.session = session
+
+    def run(self) -> Status:
+        shell, flags, script, *rest = self.full_command
+        stage = rest[rest.index("--function_to_execute") + 1]
+        program = self.session.run.resolve() / "kfp" / "programs" / stage
+        program.mkdir(parents=True, exist_ok=True)
+        script = script.replace("python3", shlex.quote(sys.executable))
+        script = script.replace("$(mktemp -d)", shlex.quote(str(program)))
+        well = self.session.run_stage(stage, [shell, flags, script, *rest], self.env_vars)
+        return Status.SUCCESS if well else Status.FAILURE
+
+    def validate_image(self, image: str) -> None:
+        """Locally a stage runs in this Python, whatever its image: nothing to warn of."""
+
+
+@contextlib.contextmanager
+def _kfp_runs_stages_of(session: _Session) -> Iterator[None]:
+    # The map from runner to handler is inside a function of kfp; the name it reads is the one seam (tested).
+    theirs = subprocess_task_handler.SubprocessTaskHandler
+    settings = kfp_config.LocalExecutionConfig.instance
+    local.init(
+        local.SubprocessRunner(use_venv=False),
+        pipeline_root=str(session.run / "kfp"),
+        workspace_root=str(session.run / "kfp" / "workspace"),
+    )
+    subprocess_task_handler.SubprocessTaskHandler = partial(StageTask, session)
+    try:
+        yield
+    finally:
+        subprocess_task_handler.SubprocessTaskHandler = theirs
+        kfp_config.LocalExecutionConfig.instance = settings

@@ -1,0 +1,107 @@
+"""One stage as a process: standard error appears at once, everything is logged, and the stage ends when the run does.
+
+Standard output holds the chatter of the Kubeflow executor and goes to the log alone. So do tracebacks: whoever runs a
+pipeline gets one line that says what to do, and whoever must look deeper gets the log.
+"""
+
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from rubricworks.runs.guard import Guard, end_group
+
+_STRAGGLERS_S = 5.0
+"""How long processes that a stage leaves behind may still write before they are ended."""
+
+_CHAINED = ("The above exception was the direct cause", "During handling of the above exception")
+
+
+@dataclass(frozen=True)
+class StageExit:
+    code: int
+    last_words: str
+    """The last line on standard error: of a traceback, the exception."""
+
+    @property
+    def reason(self) -> str:
+        """What is known of a failure that the stage itself could not report."""
+        number = -self.code if self.code < 0 else self.code - 128
+        if number == signal.SIGKILL:
+            return "it was killed from outside (SIGKILL), most often because memory ran out"
+        if number in set(signal.Signals):
+            return f"it was ended by {signal.Signals(number).name}"
+        return self.last_words or f"it ended with exit code {self.code}"
+
+
+def run_stage_process(
+    command: Sequence[str], *, environment: Mapping[str, str], log: Path, say: Callable[[str], None], guard: Guard
+) -> StageExit:
+    """Run a command to its end; on any exception (Ctrl-C) end it and all that it started.
+
+    Args:
+        command: what to run.
+        environment: the whole environment.
+        log: file that both output streams are appended to.
+        say: called with each line of standard error as it comes.
+        guard: ends the process should this one be killed.
+    """
+    with log.open("ab", buffering=0) as record:
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,  # nobody is there to answer a prompt
+            stdout=record,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # a group of its own, which can be ended whole
+        )
+        guard.watch(process.pid)
+        assert process.stderr is not None
+        relay = _Relay(process.stderr, record, say)
+        listener = threading.Thread(target=relay.run, daemon=True)
+        listener.start()
+        try:
+            code = process.wait()
+            listener.join(_STRAGGLERS_S)
+        finally:
+            end_group(process.pid, reap=process.poll)
+            guard.watch(0)
+            listener.join(_STRAGGLERS_S)
+        return StageExit(code, relay.last_words)
+
+
+@dataclass
+class _Relay:
+    stream: IO[bytes]
+    record: IO[bytes]
+    say: Callable[[str], None]
+    last_words: str = ""
+    _in_traceback: bool = field(default=False, init=False)
+
+    def run(self) -> None:
+        for raw in self.stream:
+            self.record.write(raw)
+            # Of a bar that redraws itself within a line, the last state is the news.
+            line = raw.decode(errors="replace").rstrip().rsplit("\r", 1)[-1]
+            if line.strip():
+                self.last_words = line.strip()
+            if not self._is_traceback(line):
+                self._say(line)
+
+    def _is_traceback(self, line: str) -> bool:
+        if "Traceback (most recent call last)" in line:
+            self._in_traceback = True
+            return True
+        if self._in_traceback and line.strip() and not line[0].isspace():
+            self._in_traceback = False  # the exception itself ends it
+            return True
+        return self._in_traceback or not line.strip() or line.startswith(_CHAINED)
+
+    def _say(self, line: str) -> None:
+        try:
+            self.say(line)
+        except OSError:  # the terminal is gone (a closed pipe); the stage goes on, and so does its log
+            self.say = lambda _: None

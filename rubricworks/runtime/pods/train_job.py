@@ -1,0 +1,65 @@
+"""A training stage on several nodes: instead of training here, a TrainJob is made whose nodes run this very stage.
+
+The nodes find the run as this pod does, in the store or on a volume that all mount, and its first process finishes the
+stage there. Here nothing is trained: what the nodes say is passed on.
+"""
+
+import os
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from rubricworks.errors import UserError
+from rubricworks.kubernetes import TRAIN_JOB
+from rubricworks.kubernetes.work import StageWork, say
+from rubricworks.runtime.stage_table import STAGES
+
+if TYPE_CHECKING:
+    from rubricworks.kubernetes.config import TrainJobPlan
+
+
+def train_job_of(stage: str, config: Any) -> "TrainJobPlan | None":
+    """The plan by which this stage is trained elsewhere, or None.
+
+    Raises:
+        UserError: it is a stage, or a configuration of one, that cannot be.
+    """
+    if not os.environ.get(TRAIN_JOB):
+        return None
+    from rubricworks.kubernetes.config import TrainJobPlan, plan_from_environment
+
+    plan = plan_from_environment(TRAIN_JOB, TrainJobPlan)
+    if plan is None:
+        return None
+    if not STAGES[stage].several_nodes:
+        raise UserError(f"{stage} does not train on several nodes; remove cluster.stages.{stage}.train_job")
+    mode = getattr(getattr(config, "vllm", None), "mode", "off")
+    if plan.job.rollouts is not None and mode != "server":
+        raise UserError(
+            f"train_job.rollouts starts a vLLM server, and the stage's vllm.mode is {mode}; set it to server, or "
+            "remove rollouts"
+        )
+    return plan
+
+
+def train_elsewhere(plan: "TrainJobPlan", work: StageWork) -> None:
+    """Have the stage trained and return when it is.
+
+    Raises:
+        UserError: it failed; the message is what the node that failed first had to say.
+    """
+    from rubricworks.kubernetes.connection import connect
+    from rubricworks.kubernetes.following import follow_train_job
+    from rubricworks.kubernetes.rollout_server import rollout_server
+
+    cluster = connect(plan.namespace)
+    each = f" with {plan.pod.accelerators} x {plan.pod.accelerator}" if plan.pod.accelerators else ""
+    say(f"{work.stage}: trained on {plan.job.nodes} nodes{each} as {work.name} in namespace {cluster.namespace}")
+    with ExitStack() as stack:
+        server = stack.enter_context(rollout_server(cluster, plan, work)) if plan.job.rollouts else None
+        follow_train_job(
+            cluster,
+            plan,
+            work,
+            env=server.environment if server else {},
+            made=server.belongs_to if server else lambda job: None,
+        )

@@ -1,0 +1,145 @@
+"""What a run needs from the world around it, one question each: asked on this machine by `doctor` and `run`, and on a
+cluster by the stage `preflight`, in the same words.
+"""
+
+import asyncio
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from rubricworks.data.questions import FoundQuestion, QuestionColumns, find_questions
+from rubricworks.environment import fill, names_in
+from rubricworks.errors import UserError
+from rubricworks.llm import Budget, Endpoint, check_endpoint, read_spending
+from rubricworks.llm.spending import SPENDING_FILE
+from rubricworks.runtime.store.source_files import kind_and_place, stored_files
+from rubricworks.storage import is_remote
+from rubricworks.tracking import TrackingConfig, check_tracking, tracking_uri
+
+TINY = ("tiny", "tiny_text")
+"""Students that are built from a configuration."""
+_HUB = "https://huggingface.co"
+_HUB_SECONDS = 15
+
+
+@dataclass(frozen=True)
+class Check:
+    """One need, and what is wrong with it if anything is."""
+
+    name: str
+    problem: str | None
+    detail: str = ""
+
+
+def checked(name: str, ask: Callable[[], str]) -> Check:
+    """The answer to a question that raises UserError where something is missing."""
+    try:
+        return Check(name, None, ask())
+    except UserError as error:
+        return Check(name, str(error))
+
+
+class DataSource(BaseModel):
+    """Where the samples come from."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["images", "questions"]
+    source: str
+    allowed_hosts: tuple[str, ...] = ()
+    columns: QuestionColumns = QuestionColumns()
+
+
+def count_items(data: DataSource) -> int:
+    """Images or questions in a source, neither opened nor fetched; none that can be used is an error."""
+    source = fill(data.source, "data.source")
+    if is_remote(place := kind_and_place(source)[1]):
+        return len(stored_files(place)[1])
+    if data.kind == "questions":
+        return sum(isinstance(found, FoundQuestion) for found in find_questions(source, data.columns))
+    from rubricworks.data.found import FoundImage
+    from rubricworks.data.hosts import AllowedHosts
+    from rubricworks.data.sources import find_images
+
+    screened = AllowedHosts(data.allowed_hosts).screen(find_images(source), source)
+    return sum(isinstance(found, FoundImage) for found in screened)
+
+
+def endpoint_answers(endpoint: Endpoint) -> str:
+    asyncio.run(check_endpoint(endpoint))
+    if endpoint.api_key_env or names_in(endpoint.url):
+        return f"{endpoint.label} answers, with what the environment holds"
+    return f"{endpoint.label} answers"
+
+
+def tracking_answers(tracking: TrackingConfig, runs: Path) -> str:
+    on = check_tracking(tracking, runs)
+    return tracking_uri(tracking, runs) if on else "off: MLflow is not installed"
+
+
+def model_is_there(name: str) -> str:
+    """Whether a model's folder, the cache or the hub has it; its weights are not read.
+
+    Raises:
+        UserError: nobody has it, or the hub does not let us in.
+    """
+    if name in TINY:
+        return "built from its configuration"
+    if Path(name).is_dir() or name.startswith(("/", ".")):
+        if not (Path(name) / "config.json").is_file():
+            raise UserError(f"{name}: no model is there (no config.json); give its folder or its name on the hub")
+        return f"{name} is there"
+    if any(_hub_cache().glob(f"models--{name.replace('/', '--')}/snapshots/*/config.json")):
+        return f"{name} is in the cache"
+    if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
+        raise UserError(f"{name} is not in {_hub_cache()}, and HF_HUB_OFFLINE is set: put it there, or give its folder")
+    return _on_the_hub(name)
+
+
+def _hub_cache() -> Path:
+    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+    return Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
+
+
+def _on_the_hub(name: str) -> str:
+    hub = (os.environ.get("HF_ENDPOINT") or _HUB).rstrip("/")
+    request = urllib.request.Request(f"{hub}/{name}/resolve/main/config.json", method="HEAD")
+    if token := os.environ.get("HF_TOKEN"):
+        request.add_unredirected_header("Authorization", f"Bearer {token}")
+    try:
+        with urllib.request.urlopen(request, timeout=_HUB_SECONDS):
+            return f"{name} is at {hub}"
+    except urllib.error.HTTPError as error:
+        refused = error.code in (401, 403)
+        said = "does not let us read it" if refused else "has no such model"
+        advice = "set HF_TOKEN, and accept its licence there" if refused else "give another, or the folder of one"
+        raise UserError(f"{name}: {hub} {said} ({error.code}); {advice}") from None
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        raise UserError(
+            f"{name}: {hub} does not answer ({reason}); give a folder that the pods can mount, or fill HF_HOME"
+        ) from None
+
+
+def budget_is_left(budget: Budget, run: Path) -> str:
+    """Whether the run may spend anything more.
+
+    Raises:
+        UserError: a cap was reached by earlier attempts.
+    """
+    spent = read_spending(run / SPENDING_FILE)
+    tokens = sum(row["prompt_tokens"] + row["completion_tokens"] for row in spent)
+    dollars = sum(row["cost"] for row in spent)
+    if budget.tokens is not None and tokens >= budget.tokens:
+        raise UserError(f"budget.tokens is {budget.tokens:,}, and {tokens:,} are spent; raise it")
+    if budget.dollars is not None and dollars >= budget.dollars:
+        raise UserError(f"budget.dollars is {budget.dollars:,.2f}, and {dollars:,.2f} are spent; raise it")
+    caps = [f"{budget.tokens:,} tokens"] if budget.tokens is not None else []
+    caps += [f"${budget.dollars:,.2f}"] if budget.dollars is not None else []
+    return f"{tokens:,} tokens and ${dollars:,.2f} spent of {' and '.join(caps) or 'as much as it takes'}"

@@ -1,0 +1,1 @@
+"""Tasks that a pipeline has on a cluster alone: preflight, accelerator check, outcome."""

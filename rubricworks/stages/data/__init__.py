@@ -1,0 +1,1 @@
+"""Images and questions to tables of samples."""

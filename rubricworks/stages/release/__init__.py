@@ -1,0 +1,1 @@
+"""Registry, gate and promotion."""

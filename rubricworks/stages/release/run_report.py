@@ -1,0 +1,18 @@
+"""The page and the summary of a run, in its folder and in MLflow."""
+
+from pydantic import BaseModel
+
+from rubricworks.runtime.job import Job
+from rubricworks.storage import write_atomic
+from rubricworks.tracking import stage_run
+
+
+def keep_page(job: Job, html: str, summary: BaseModel) -> None:
+    """Write a page and its numbers into the run's folder, and hand the page to tracking."""
+    figures = summary.model_dump_json(indent=2).encode()
+    # A response may hold half of a surrogate pair, which UTF-8 cannot write.
+    write_atomic(job.run / "report.html", html.encode("utf-8", "replace"))
+    write_atomic(job.run / "summary.json", figures)
+    write_atomic(job.out / "summary.json", figures)
+    with stage_run(job.run, job.stage) as log:
+        log.log_artifact(job.run / "report.html")

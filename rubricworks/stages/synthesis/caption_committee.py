@@ -1,0 +1,62 @@
+"""Every sample, held-out ones too, described by each captioner of the committee (RubiCap, section 3.2).
+
+A captioner that fails on a sample leaves a dead letter; the sample goes on with the captions it has.
+"""
+
+import asyncio
+import warnings
+
+from pydantic import Field
+
+from rubricworks.data.tables import Sample, count_samples, read_samples
+from rubricworks.llm import ChatClient, ChatError, Endpoint, image_part, text_part
+from rubricworks.runtime.call_table import Answers, Row, ask_all, caption_row, dead_letter
+from rubricworks.runtime.config import StageConfig
+from rubricworks.runtime.job import Job
+
+
+class Config(StageConfig):
+    teachers: tuple[Endpoint, ...] = Field(min_length=1)
+    """The committee, ideally of different families. Their names are hidden from the rubric writer."""
+    captions_each: int = Field(default=1, ge=1, le=16)
+    """Captions drawn from each teacher; above 1, give the teachers a temperature."""
+    shard_size: int = Field(default=64, ge=1)
+
+
+SPLITS = ("train", "held_out")
+"""Of the samples that are described: those to train on, and those that a policy is evaluated on by their rubrics."""
+
+
+def run(config: Config, job: Job, splits: tuple[str, ...] = SPLITS) -> None:
+    if len(config.teachers) == 1 and config.captions_each > 1:
+        warnings.warn(
+            f"the committee is one model, asked {config.captions_each} times: its habitual mistakes look agreed on",
+            stacklevel=2,
+        )
+    clients = [job.client(teacher, "caption") for teacher in config.teachers]
+    seeds = [config.seed * 1_000 + index for index in range(config.captions_each)]
+
+    async def describe(sample: Sample) -> Answers:
+        captions = await asyncio.gather(*(_caption(c, sample, seed, job) for c in clients for seed in seeds))
+        return Answers([row for row in captions if "caption" in row], [row for row in captions if "caption" not in row])
+
+    samples = job.inputs["samples"]
+    ask_all(
+        job,
+        "captions",
+        read_samples(samples, *splits),
+        describe,
+        total=count_samples(samples, *splits),
+        shard_size=config.shard_size,
+        clients=clients,
+    )
+
+
+async def _caption(client: ChatClient, sample: Sample, seed: int, job: Job) -> Row:
+    """A row of `captions`, or of `dead_letters`."""
+    request = [{"role": "user", "content": [image_part(sample.image), text_part(sample.prompt)]}]
+    try:
+        reply = await client.chat(request, seed=seed)
+    except ChatError as error:
+        return dead_letter(sample.sample_id, job, f"caption by {client.endpoint.model}", error)
+    return caption_row(sample.sample_id, client, seed, reply)

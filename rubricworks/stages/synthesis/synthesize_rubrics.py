@@ -1,0 +1,137 @@
+"""One rubric per sample, written from the committee's captions and the student's failures (RubiCap, section 3.2).
+
+A sample whose rubric would be empty (the student fails nowhere) has no row: there is nothing to train it on. Answers
+that no repair turn could mend become dead letters, criteria that broke a rule are dropped and counted.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from pydantic import Field
+
+from rubricworks.data.tables import Sample, count_samples, read_rows, read_samples
+from rubricworks.llm import ChatError, Endpoint
+from rubricworks.runtime.call_table import Answers, ask_all, dead_letter
+from rubricworks.runtime.config import StageConfig
+from rubricworks.runtime.job import Job
+from rubricworks.stages.synthesis import caption_committee
+from rubricworks.stages.synthesis.caption_committee import SPLITS
+from rubricworks.synthesis import Candidate, RubricWriter
+from rubricworks.synthesis.prompts import WRITER_PROMPT_VERSION
+
+
+class Config(StageConfig):
+    writer: Endpoint
+    """A strong vision-language model."""
+    coverage: Literal["discriminative", "full"] = "discriminative"
+    """Criteria only where the student fails (the paper), or for all the committee agrees on."""
+    guards: bool = False
+    """Standing criteria against padding a caption with guesses. Ours; see docs/world.md for what they prevent."""
+    consensus: int | None = Field(default=None, ge=1)
+    """Candidates that must state an element; by default half of them, rounded up."""
+    min_candidates: int = Field(default=2, ge=1)
+    """A sample with fewer teacher captions than this gets no rubric."""
+    shard_size: int = Field(default=64, ge=1)
+
+
+class Described(NamedTuple):
+    """A sample with what was said of it."""
+
+    sample: Sample
+    candidates: list[Candidate]
+    student: list[str]
+
+
+def run(config: Config, job: Job, splits: tuple[str, ...] = SPLITS) -> None:
+    client = job.client(config.writer, "rubric")
+    writer = rubric_writer(config, client)
+    dropped: Counter[str] = Counter()
+
+    async def write(described: Described) -> Answers:
+        sample = described.sample
+        if len(described.candidates) < config.min_candidates:
+            return Answers([], [])
+        try:
+            result = await writer.write(sample, described.candidates, described.student)
+        except ChatError as error:
+            return Answers([], [dead_letter(sample.sample_id, job, f"rubric by {config.writer.model}", error)])
+        dropped.update(reason for _, reason in result.dropped)
+        if result.rubric is None:
+            return Answers([], [])
+        row = {
+            "sample_id": sample.sample_id,
+            "rubric": result.rubric.model_dump_json(),
+            "writer": config.writer.model,
+            "prompt_version": WRITER_PROMPT_VERSION,
+            "coverage": config.coverage,
+            "candidates": len(described.candidates),
+            "prompt_tokens": result.usage.prompt_tokens,
+            "completion_tokens": result.usage.completion_tokens,
+            "cost": result.usage.cost,
+        }
+        return Answers([row], [])
+
+    samples = job.inputs["samples"]
+    ask_all(
+        job,
+        "rubrics",
+        describe_samples(samples, job.inputs["captions"], job.inputs.get("student_captions"), splits),
+        write,
+        total=count_samples(samples, *splits),
+        shard_size=config.shard_size,
+        clients=[client],
+    )
+    job.figures["dropped_criteria"] = dict(dropped)
+
+
+def check_committee(committee: caption_committee.Config, rubric: Config) -> None:
+    """
+    Raises:
+        ValueError: the committee is too small for any rubric.
+    """
+    captions = len(committee.teachers) * committee.captions_each
+    if captions < rubric.min_candidates:
+        raise ValueError(
+            f"the committee gives {captions} caption(s) of an image, rubric.min_candidates is {rubric.min_candidates}: "
+            "no rubric could be written; raise committee.captions_each"
+        )
+
+
+def rubric_writer(config: Config, client: object) -> RubricWriter:
+    return RubricWriter(client, coverage=config.coverage, guards=config.guards, consensus=config.consensus)
+
+
+def describe_samples(
+    samples: Path, captions: Path, student: Path | None, splits: tuple[str, ...] = SPLITS
+) -> Iterator[Described]:
+    """Samples joined with their captions: the tables stand in the samples' order, so one pass is enough."""
+    committee = _by_sample(captions)
+    students = _by_sample(student) if student else None
+    for sample in read_samples(samples, *splits):
+        rows = committee.take(sample.sample_id)
+        yield Described(
+            sample,
+            [Candidate(captioner=row["captioner"], caption=row["caption"]) for row in rows if row["caption"]],
+            [row["caption"] for row in students.take(sample.sample_id)] if students else [],
+        )
+
+
+class _by_sample:
+    """Rows of a table that is ordered like `samples`, taken sample by sample; a sample may have none."""
+
+    def __init__(self, table: Path) -> None:
+        rows = read_rows(table, columns=["sample_id", "captioner", "caption"])
+        self._groups = groupby(rows, key=lambda row: row["sample_id"])
+        self._next = next(self._groups, None)
+        self._held = list(self._next[1]) if self._next else []
+
+    def take(self, sample_id: str) -> list[dict[str, str]]:
+        if self._next is None or self._next[0] != sample_id:
+            return []
+        held = self._held
+        self._next = next(self._groups, None)
+        self._held = list(self._next[1]) if self._next else []
+        return held

@@ -1,0 +1,1 @@
+"""Supervised warm-up, and what every policy training has around its trainer."""

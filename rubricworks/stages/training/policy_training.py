@@ -1,0 +1,217 @@
+"""What every policy training of a run does around the trainer: data, tables, tracking, dead letters, the alarm.
+
+Beside the model stand the rollouts of every step, what was said of them (scorecards, or caption grades), dead letters,
+and `alarm.json`: null, or where and why the hacking alarm went off. On several processes, what was said is that of the
+main one's rollouts.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import BaseModel
+
+from rubricworks.adapters.trl import RubricReward
+from rubricworks.data.tables import read_rows, read_samples
+from rubricworks.errors import UserError
+from rubricworks.grading import FailedCall
+from rubricworks.llm import ChatClient
+from rubricworks.runtime.call_table import Row, grading_dead_letters
+from rubricworks.runtime.job import Job, model_dir
+from rubricworks.runtime.progress import VerdictLine
+from rubricworks.stages.training.step_tables import StepTables, scorecard_rows
+from rubricworks.storage import write_atomic
+from rubricworks.tracking import RunLog, stage_run
+from rubricworks.training.config import PolicyConfig
+from rubricworks.training.processes import in_turn, is_main
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+
+class Said(NamedTuple):
+    """What of a reward's grading is kept, a table of it."""
+
+    table: str
+    rows: Callable[[Any], Iterable[Row]]
+    """Those of one step (a `StepRollouts`), called right after its rewards."""
+    verdicts: Callable[[], int]
+    """How many were given in that step."""
+
+
+class DeadLetters:
+    """Of one step at a time. What a judge's failures look like is said when they begin, not ten thousand times."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._rows: list[Row] = []
+        self._told: set[str] = set()
+
+    def add(self, call: FailedCall) -> None:
+        if is_main():
+            self._rows += grading_dead_letters(self._job, call)
+        if call.error.error_class not in self._told:
+            self._told.add(call.error.error_class)
+            said = f"the judge failed on {call.sample_id}: {call.error}; such rollouts get no reward"
+            print(said, file=sys.stderr, flush=True)
+
+    def taken(self) -> list[Row]:
+        """The rows since the last time, in an order that does not depend on which call ended first."""
+        rows, self._rows = self._rows, []
+        return sorted(rows, key=lambda row: (row["sample_id"], row["response"], row["purpose"], row["criterion"]))
+
+
+def rubric_texts(job: Job) -> dict[str, str]:
+    """sample_id → rubric as JSON, of the input `rubrics`."""
+    rows = read_rows(job.inputs["rubrics"], columns=["sample_id", "rubric"])
+    return {row["sample_id"]: row["rubric"] for row in rows}
+
+
+def training_dataset(job: Job, rubrics: Mapping[str, str]) -> "Dataset":
+    """The training samples that have a rubric, with it.
+
+    Args:
+        rubrics: sample_id → rubric as JSON.
+    Raises:
+        UserError: none of the training samples is among them.
+    """
+    splits = read_rows(job.inputs["samples"], columns=["sample_id", "split"])
+    if not any(row["split"] == "train" and row["sample_id"] in rubrics for row in splits):
+        raise UserError(
+            f"none of the samples to train on has a rubric ({len(rubrics)} other ones have): nothing can be learnt; "
+            f"see {job.inputs['rubrics'] / 'dead_letters'}, and take more samples or a larger committee"
+        )
+    return graded_dataset(job, "rubric", rubrics)
+
+
+def graded_dataset(job: Job, column: str, values: Mapping[str, str]) -> "Dataset":
+    """The training samples that have a value to be graded by, with it: Arrow files on disk, mapped into memory.
+
+    Args:
+        values: sample_id → what stands in the column.
+    """
+    from datasets import Dataset, disable_progress_bars
+
+    disable_progress_bars()
+    source = {"samples": str(job.inputs["samples"]), "column": column, "values": dict(values)}
+    with in_turn():
+        return Dataset.from_generator(
+            _training_rows,
+            # The digests keep a cache of other tables from being taken for this one.
+            gen_kwargs={**source, "made_by": job.made_by["inputs"]},
+            cache_dir=str(job.scratch("dataset")),
+        )
+
+
+def train(
+    config: BaseModel,
+    options: PolicyConfig,
+    job: Job,
+    dataset: "Dataset",
+    reward: RubricReward,
+    *,
+    judges: Sequence[ChatClient] = (),
+    letters: DeadLetters,
+    rewarding: Callable[..., Any] | None = None,
+    refresh: Any = None,
+    probe: Any = None,
+) -> None:
+    """Train on a reward that makes scorecards, which are kept; see `train_on`.
+
+    Args:
+        rewarding: what the trainer calls instead of `reward`, if something stands before it.
+    """
+    said = Said(
+        "scorecards",
+        lambda step: scorecard_rows(step, reward.scorecards),
+        lambda: sum(len(card.verdicts) for card in reward.scorecards),
+    )
+    rewards = [rewarding or reward]
+    train_on(config, options, job, dataset, rewards, said, judges=judges, letters=letters, refresh=refresh, probe=probe)
+
+
+def train_on(
+    config: BaseModel,
+    options: PolicyConfig,
+    job: Job,
+    dataset: "Dataset",
+    rewards: Sequence[Callable[..., Any]],
+    said: Said,
+    *,
+    judges: Sequence[ChatClient] = (),
+    letters: DeadLetters,
+    **more: Any,
+) -> None:
+    """Train from the model among the inputs into the job's folder, and close the job's clients.
+
+    Args:
+        config: the stage's own, for the record.
+        more: further arguments of `training.policy.train_policy`.
+    """
+    from rubricworks.training.policy import train_policy
+
+    trained = partial(train_policy, model_dir(job.inputs["model"]), dataset, rewards, job.out, options, **more)
+    try:
+        if not is_main():
+            trained()
+            return
+        line = VerdictLine(judges)
+        with (
+            stage_run(job.run, job.stage) as log,
+            StepTables(job, every=options.save_every, graded=said.table) as tables,
+        ):
+            log.log_params(config.model_dump(mode="json"))
+            for name in ("samples", "rubrics", "exams"):
+                if name in job.inputs:
+                    log.log_input(name, job.inputs[name], job.made_by["inputs"][name], context="policy training")
+            result = trained(
+                on_step=lambda step: (
+                    tables.add(step, said.rows(step), letters.taken()),
+                    _log_step(log, step),
+                    line.add(said.verdicts()),
+                ),
+                before_checkpoint=tables.commit,
+            )
+            log.set_tags({"alarm": str(result.alarm or "none")})
+    finally:
+        for client in job.calls.clients:
+            asyncio.run(client.close())
+    alarm = result.alarm and {"step": result.alarm.step, "reasons": list(result.alarm.reasons)}
+    write_atomic(job.out / "alarm.json", json.dumps(alarm).encode())
+    job.figures.update(steps=result.steps, alarm=alarm)
+
+
+def _training_rows(
+    samples: str, column: str, values: dict[str, str], made_by: dict[str, str]
+) -> Iterator[dict[str, Any]]:
+    for sample in read_samples(samples, "train"):
+        if sample.sample_id in values:
+            yield {
+                "sample_id": sample.sample_id,
+                "image": sample.image,
+                "prompt": sample.prompt,
+                "question": sample.question or sample.prompt,
+                column: values[sample.sample_id],
+            }
+
+
+def _log_step(log: RunLog, step: Any) -> None:
+    judged = [reward for reward in step.rewards if reward is not None]
+    several = step.components if len(step.components) > 1 else {}
+    log.log_metrics(
+        {
+            "reward": _mean(step.rewards),
+            "tokens": sum(step.tokens) / len(step.tokens),
+            "unjudged": 1 - len(judged) / len(step.rewards),
+            **{f"rewards/{name}": _mean(values) for name, values in several.items()},
+        },
+        step=step.step,
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    there = [value for value in values if value is not None]
+    return sum(there) / len(there) if there else None

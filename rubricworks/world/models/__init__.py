@@ -1,0 +1,1 @@
+"""Scripted models with stated faults, deterministic by seed."""

@@ -1,0 +1,185 @@
+"""Three scripted writers of checklists, each with faults of its own: RLR³'s teachers, in this world's sentences.
+
+They see the scene, take the right answer from the request where it is shown, and from what they see where it is not,
+and write one essential criterion of the answer and one step for each object that it depends on. Their mistakes depend
+on (world seed, model, scene, request) alone; asked to mend an answer, they draw anew. The faults are those that a
+checklist's rules are against: most are code's to find, the others a majority's.
+"""
+
+import json
+import random
+import re
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from rubricworks.world.chat import ApiError, ChatRequest, section
+from rubricworks.world.scene.captions import Seen, describe
+from rubricworks.world.scene.checklist_sentences import answer_criterion, step_criterion
+from rubricworks.world.scene.faults import Faults, perceive
+from rubricworks.world.scene.questions import LETTERS, Query, answer_query, other_answers, parse_question, subjects_of
+from rubricworks.world.scene.scene import CELLS, Scene, rng_of
+
+Item = dict[str, Any]
+"""A criterion of a checklist: `criterion`, `reference`, `weight`."""
+
+NO_QUESTION = "I write checklists for questions about scenes; this message holds no question that I know."
+ANSWER_WEIGHT = 3
+_OPTION = re.compile(r"(?:^|\s)([A-F])\s+")
+_VERIFIER = re.compile(r"^(\w+_verify)\(", re.MULTILINE)
+
+
+class ChecklistFaults(BaseModel):
+    """Chances, each per checklist."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    leaks: float = Field(default=0, ge=0, le=1)
+    """The answer's criterion says the answer."""
+    judges: float = Field(default=0, ge=0, le=1)
+    """The answer's criterion is a judgment, checked as an expression that must be True."""
+    abuses: float = Field(default=0, ge=0, le=1)
+    """The answer's criterion calls a verifier that its task does not have."""
+    overweighs: float = Field(default=0, ge=0, le=1)
+    """A criterion weighs 5."""
+    joins: float = Field(default=0, ge=0, le=1)
+    """One more criterion asks for two things at once."""
+    mistakes: float = Field(default=0, ge=0, le=1)
+    """The answer's reference is a wrong answer, even where the right one is shown."""
+    strays: float = Field(default=0, ge=0, le=1)
+    """One more criterion has nothing to do with the question."""
+    skips: float = Field(default=0, ge=0, le=1)
+    """A step is left out."""
+    repeats: float = Field(default=0, ge=0, le=1)
+    """The answer's criterion stands there twice, in other words the second time."""
+    sees: Faults = Faults()
+    """What it mistakes in the picture: the references of steps, and of the answer where none is shown."""
+
+
+CHECKLIST_WRITERS: dict[str, ChecklistFaults] = {
+    "checklist-writer-1": ChecklistFaults(
+        leaks=0.15, overweighs=0.05, mistakes=0.10, strays=0.30, skips=0.10,
+        sees=Faults(omits_small=0.15, wrong_size=0.05),
+    ),
+    "checklist-writer-2": ChecklistFaults(
+        judges=0.15, abuses=0.05, mistakes=0.08, joins=0.20, skips=0.15,
+        sees=Faults(wrong_colour=0.15, wrong_cell=0.03),
+    ),
+    "checklist-writer-3": ChecklistFaults(
+        overweighs=0.15, leaks=0.05, mistakes=0.12, repeats=0.30, strays=0.10,
+        sees=Faults(wrong_shape=0.10, wrong_size=0.10),
+    ),
+}  # fmt: skip
+
+
+class ChecklistTask:
+    """What a request for a checklist asks, of a writer or of the one who merges."""
+
+    def __init__(self, request: ChatRequest, scene: Scene | None) -> None:
+        """Raises ApiError without an image."""
+        if scene is None:
+            raise ApiError(400, f"{request.model} looks at an image; send one as an image_url part", param="messages")
+        self.scene = scene
+        self.prompt = request.prompt
+        self.question = section(request.prompt, "question") or ""
+        self.query = parse_question(self.question)
+        self.options = options_of(self.question)
+        self.shown_answer = section(request.prompt, "reference_answer")
+        self.verifiers = tuple(_VERIFIER.findall(section(request.prompt, "verifiers") or ""))
+
+    def rng(self, request: ChatRequest, seed: int) -> random.Random:
+        return rng_of("checklist", seed, request.model, request.seed, self.scene.model_dump_json(), self.prompt)
+
+
+def answer_checklist_writer(request: ChatRequest, scene: Scene | None, seed: int) -> str:
+    """The writer's JSON, appendix A.1; prose where the message holds no question of this world."""
+    task = ChecklistTask(request, scene)
+    if task.query is None:
+        return NO_QUESTION
+    faults = CHECKLIST_WRITERS[request.model]
+    return json.dumps(write_checklist(task, task.query, faults, task.rng(request, seed)))
+
+
+def write_checklist(
+    task: ChecklistTask, query: Query, faults: ChecklistFaults, rng: random.Random
+) -> dict[str, list[Item]]:
+    """A checklist by somebody with these faults. Every chance is drawn, whether or not it can show."""
+    errs = {name: rng.random() < getattr(faults, name) for name in ChecklistFaults.model_fields if name != "sees"}
+    seen = perceive(task.scene, faults.sees, rng)
+    answer = _answer(task, query, seen, errs["mistakes"], rng)
+    asked = answer_criterion(query, bool(task.options))
+    main: Item = {
+        "criterion": asked,
+        "reference": reference_of(query, answer, bool(task.options), task.verifiers),
+        "weight": ANSWER_WEIGHT,
+    }
+    steps = [
+        {"criterion": step_criterion(item.cell), "reference": f"a {describe(item)}", "weight": rng.choice((1, 2))}
+        for item in sorted(subjects_of(query, seen), key=lambda item: CELLS.index(item.cell))
+    ]
+    if errs["skips"] and steps:
+        steps.pop(rng.randrange(len(steps)))
+    if errs["repeats"]:
+        other = f"The response ends with {asked.partition('gives ')[2]}"
+        steps.append(main | {"criterion": other, "weight": 2})
+    if errs["joins"]:
+        steps.append(
+            {
+                "criterion": f"The response describes what is asked about and gives {asked.partition('gives ')[2]}",
+                "reference": f"both, and the answer is {answer}",
+                "weight": 2,
+            }
+        )
+    if errs["strays"]:
+        steps.append(
+            {"criterion": "The response mentions the background.", "reference": "the background is pale", "weight": 1}
+        )
+    if errs["abuses"]:
+        foreign = [name for name in ("text_verify", "list_verify", "time_verify") if name not in task.verifiers]
+        main["reference"] = f"{(*foreign, 'point_verify')[0]}(target={answer!r})"
+    if errs["leaks"]:
+        main["criterion"] = f"{asked[:-1]}, which is {answer}."
+    if errs["judges"]:
+        main = {
+            "criterion": f"The response correctly states that {asked[:-1].partition('gives ')[2]} is as it should be.",
+            "reference": "expr_verify(target='True')",
+            "weight": ANSWER_WEIGHT,
+        }
+    if errs["overweighs"]:
+        rng.choice([main, *steps])["weight"] = 5
+    return {"essential": [main], "additional": steps}
+
+
+def _answer(task: ChecklistTask, query: Query, seen: Seen, mistaken: bool, rng: random.Random) -> str:
+    """What the reference says: a letter, a number, a box as JSON, a word."""
+    right = task.shown_answer if task.shown_answer is not None else answer_query(query, seen)
+    if task.options:
+        if right in task.options:
+            right = LETTERS[task.options.index(right)]
+        letters = LETTERS[: len(task.options)]
+        others = [letter for letter in letters if letter != right]
+        return rng.choice(others) if mistaken or right is None or right not in letters else right
+    if mistaken or right is None:
+        right = rng.choice(other_answers(query, right or "")[:5])
+    return " ".join(right.split())
+
+
+def reference_of(query: Query, answer: str, multiple_choice: bool, verifiers: tuple[str, ...]) -> str:
+    """The answer's reference: the verifier's call that fits it, where the task has that verifier, else words."""
+    if multiple_choice or query.task == "count":
+        name, call = "expr_verify", f"expr_verify(target={answer!r})"
+    elif query.task == "word":
+        name, call = "text_verify", f"text_verify(target={answer!r}, ignore_case=True)"
+    elif query.task == "box":
+        numbers = re.findall(r"\d+", answer)
+        name, call = "bbox_verify", f"bbox_verify(target=[[{', '.join(numbers)}]])"
+    else:
+        return answer
+    return call if name in verifiers else answer
+
+
+def options_of(question: str) -> tuple[str, ...]:
+    """The options that follow a question in line: "what colour is the star ? A red B green"."""
+    parts = _OPTION.split(question.rpartition("?")[2])[1:]
+    letters, texts = parts[::2], parts[1::2]
+    return tuple(text.strip() for text in texts) if letters == list(LETTERS[: len(letters)]) else ()

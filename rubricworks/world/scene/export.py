@@ -1,0 +1,79 @@
+"""Writes scenes as a folder of images that any tool for image folders can read, and the truth beside it.
+
+folder/images/scene-00000.png …     the pictures
+folder/images/metadata.jsonl        {"file_name", "text"}: a noisy caption each, for warming up a student
+folder/scenes.jsonl                 {"file_name", "digest", "scene"}: the truth, read by the world's server only
+"""
+
+import json
+from pathlib import Path
+
+from rubricworks.errors import UserError
+from rubricworks.world.scene.captions import COMMENTARY, write_caption
+from rubricworks.world.scene.faults import Faults, perceive
+from rubricworks.world.scene.render import render_png
+from rubricworks.world.scene.scene import Scene, generate_scenes, rng_of
+from rubricworks.world.scene.scene_index import SCENES_FILE, pixel_digest
+
+CAPTION_NOISE = Faults(
+    stops_early=0.6,
+    omits_big=0.05,
+    omits_small=0.05,
+    wrong_cell=0.04,
+    wrong_size=0.04,
+    wrong_colour=0.04,
+    wrong_shape=0.04,
+    invents=0.08,
+    misses_word=0.25,
+)
+"""Faults of the captions in metadata.jsonl: good enough to start a student, with plenty left to learn from rewards."""
+
+
+def noisy_caption(scene: Scene, seed: int, index: int, *, commentary: float = 0.0, repetition: float = 0.0) -> str:
+    """The canonical caption that comes with the image number `index`.
+
+    A share says one of its sentences again, and a share ends with a sentence of commentary.
+    """
+    caption = write_caption(perceive(scene, CAPTION_NOISE, rng_of("noisy caption", seed, index)), "canonical")
+    rng = rng_of("repetition", seed, index)
+    if rng.random() < repetition:
+        caption += f" {rng.choice(caption.removesuffix(' .').split(' . '))} ."
+    rng = rng_of("commentary", seed, index)
+    return f"{caption} {rng.choice(COMMENTARY)}" if rng.random() < commentary else caption
+
+
+def export_scenes(
+    folder: Path | str, *, seed: int, count: int, commentary: float = 0.0, repetition: float = 0.0
+) -> Path:
+    """Writes `count` different scenes; returns the folder of images. The same call writes the same bytes.
+
+    Args:
+        commentary: the share of captions that end with a sentence of commentary.
+        repetition: the share of captions that say one of their sentences twice.
+    """
+    if count < 1:
+        raise UserError(f"{count} scenes are asked for; export at least 1")
+    for name, share in (("commentary", commentary), ("repetition", repetition)):
+        if not 0 <= share <= 1:
+            raise UserError(f"{name} is {share}; it is a share of the captions, from 0 to 1")
+    images = Path(folder) / "images"
+    try:
+        images.mkdir(parents=True, exist_ok=True)
+        for stale in images.glob("scene-*.png"):
+            stale.unlink()
+        with (
+            (images / "metadata.jsonl").open("w", encoding="utf-8") as metadata,
+            (Path(folder) / SCENES_FILE).open("w", encoding="utf-8") as truth,
+        ):
+            for index, scene in enumerate(generate_scenes(seed, count)):
+                name, picture = f"scene-{index:05d}.png", render_png(scene)
+                (images / name).write_bytes(picture)
+                text = noisy_caption(scene, seed, index, commentary=commentary, repetition=repetition)
+                metadata.write(json.dumps({"file_name": name, "text": text}) + "\n")
+                row = {"file_name": name, "digest": pixel_digest(picture), "scene": scene.model_dump()}
+                truth.write(json.dumps(row) + "\n")
+    except OSError as error:
+        raise UserError(
+            f"{folder}: cannot write scenes ({error.strerror}); choose another folder or make room"
+        ) from error
+    return images

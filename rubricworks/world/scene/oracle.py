@@ -1,0 +1,47 @@
+"""Scores a caption against the scene itself. Training never sees these scores.
+
+Strict: a mention is right when cell, size, colour and shape all are. Each object can be found once, so a repeated
+mention lowers precision like any other wrong one. The word is reported apart; the count and relations do not enter.
+"""
+
+from collections import Counter
+
+from pydantic import BaseModel, ConfigDict
+
+from rubricworks.world.scene.parsing import Mention, mentions
+from rubricworks.world.scene.scene import Scene
+
+
+class OracleScore(BaseModel):
+    """How well one caption fits its scene."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    precision: float
+    recall: float
+    f1: float
+    objects_named: int
+    objects_right: int
+    objects_present: int
+    word_right: bool | None
+    """Whether exactly the scene's word is read; None where the scene has no word and the caption reads none."""
+
+
+def score_caption(scene: Scene, caption: str) -> OracleScore:
+    """Precision, recall and F1 of the caption's object mentions; all 0 for a caption that names nothing right."""
+    stated = mentions(caption)
+    truth = Counter(Mention(item.cell, item.size, item.colour, item.shape) for item in scene.objects)
+    right = (Counter(stated.objects) & truth).total()
+    named, present = len(stated.objects), len(scene.objects)
+    word_right = None
+    if scene.word is not None or stated.words:
+        word_right = set(stated.words) == {scene.word}
+    return OracleScore(
+        precision=right / named if named else 0.0,
+        recall=right / present,
+        f1=2 * right / (named + present),
+        objects_named=named,
+        objects_right=right,
+        objects_present=present,
+        word_right=word_right,
+    )

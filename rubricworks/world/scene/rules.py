@@ -1,0 +1,190 @@
+"""Evaluation rules about scenes: English sentences that the rubric writer writes and the judge reads back.
+
+Each kind of rule is a value with its sentence, its pattern and its truth about a caption. `parse_rule` is the inverse
+of `write_rule`; the judge has nothing but the sentence, as a language model would. A rule in other words is no rule of
+this world, and `parse_rule` says so with None.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from rubricworks.world.scene.captions import place
+from rubricworks.world.scene.parsing import Mention, Mentions, mentions
+from rubricworks.world.scene.scene import CELLS, COLOURS, SHAPES, SIZES
+
+
+@dataclass(frozen=True, slots=True)
+class NamesObject:
+    """Some mention puts this shape (any, if None) in this cell."""
+
+    cell: str
+    shape: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class HasAttribute:
+    """Some mention in this cell has this size or colour."""
+
+    cell: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadsWord:
+    word: str
+
+
+@dataclass(frozen=True, slots=True)
+class GivesCount:
+    """The number is stated, or at least so many objects are named."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class NamesOnly:
+    """At least one object is named, and at most `spare` things are not on the list or are named again."""
+
+    supported: tuple[Mention, ...]
+    words: tuple[str, ...]
+    spare: int
+
+
+@dataclass(frozen=True, slots=True)
+class NamesExactly:
+    count: int
+
+
+Rule = NamesObject | HasAttribute | ReadsWord | GivesCount | NamesOnly | NamesExactly
+
+
+def write_rule(rule: Rule) -> str:
+    """The rule as a sentence that says when a caption passes and when it fails."""
+    match rule:
+        case NamesObject(cell, shape):
+            return (
+                f"Passes if the caption names {_a(shape or 'object')} at {place(cell)}. Fails if it names none there."
+            )
+        case HasAttribute(cell, value):
+            return f"Passes if the caption says that the object at {place(cell)} is {value}. Fails if it does not."
+        case ReadsWord(word):
+            return f"Passes if the caption reads the word {word}. Fails if it does not."
+        case GivesCount(count):
+            return (
+                f"Passes if the caption says that there are {count} objects or names at least {count}. Fails otherwise."
+            )
+        case NamesExactly(count):
+            return f"Passes if the caption names exactly {count} objects. Fails if it names more or fewer."
+        case NamesOnly(supported, words, spare):
+            allowance = "at most one thing" if spare else "nothing"
+            listed = "; ".join([*map(noun_phrase, supported), *(f"the word {word}" for word in words)])
+            return (
+                f"Passes if the caption names at least one object, and {allowance} besides the following, each named "
+                f"once: {listed}. Fails if it names {'more' if spare else 'anything'} besides these or names none."
+            )
+
+
+def noun_phrase(mention: Mention) -> str:
+    """A mention as the writer and the judge speak of it: "a big red circle at the top left"."""
+    noun = " ".join(part for part in (mention.size, mention.colour, mention.shape or "object") if part)
+    return f"{_a(noun)} at {place(mention.cell)}" if mention.cell else _a(noun)
+
+
+@lru_cache(maxsize=65_536)
+def parse_rule(text: str) -> Rule | None:
+    """The rule that a sentence of `write_rule` states; None if it is none."""
+    plain = " ".join(text.split())
+    for pattern, build in _GRAMMAR:
+        match = pattern.match(plain)
+        if match:
+            return build(match)
+    return None
+
+
+def holds(rule: Rule, caption: str) -> bool:
+    """Whether the caption passes the rule."""
+    stated = mentions(caption)
+    match rule:
+        case NamesObject(cell, shape):
+            return any(item.cell == cell and shape in (None, item.shape) for item in stated.objects)
+        case HasAttribute(cell, value):
+            return any(item.cell == cell and value in (item.size, item.colour) for item in stated.objects)
+        case ReadsWord(word):
+            return word.upper() in stated.words
+        case GivesCount(count):
+            return count in stated.counts or len(stated.objects) >= count
+        case NamesExactly(count):
+            return len(stated.objects) == count
+        case NamesOnly(supported, words, spare):
+            return bool(stated.objects) and count_unsupported(stated, supported, words) <= spare
+
+
+def count_unsupported(stated: Mentions, supported: tuple[Mention, ...], words: tuple[str, ...]) -> int:
+    """How many stated objects and words are not among the supported ones, each of which may be used once.
+
+    A mention fits a supported object if nothing that it says contradicts it: leaving out the size invents nothing.
+    """
+    free = list(supported)
+    unsupported = 0
+    for item in sorted(stated.objects, key=lambda item: item.cell is None):
+        fitting = next((other for other in free if _compatible(item, other)), None)
+        if fitting is None:
+            unsupported += 1
+        else:
+            free.remove(fitting)
+    free_words = list(words)
+    for word in stated.words:
+        if word in free_words:
+            free_words.remove(word)
+        else:
+            unsupported += 1
+    return unsupported
+
+
+def _compatible(item: Mention, other: Mention) -> bool:
+    return all(ours is None or theirs is None or ours == theirs for ours, theirs in zip(item, other, strict=True))
+
+
+def _a(noun: str) -> str:
+    return f"{'an' if noun.startswith('object') else 'a'} {noun}"
+
+
+def _cell(text: str) -> str:
+    return text.lower().replace(" ", "-")
+
+
+def _names_only(match: re.Match[str]) -> NamesOnly:
+    listed = mentions(match["listed"])
+    return NamesOnly(listed.objects, listed.words, spare=0 if match["allowance"].lower() == "nothing" else 1)
+
+
+def _names_object(match: re.Match[str]) -> NamesObject:
+    noun = match["noun"].lower()
+    return NamesObject(_cell(match["cell"]), None if noun == "object" else noun)
+
+
+_PLACE = rf"the (?P<cell>{'|'.join(sorted((cell.replace('-', ' ') for cell in CELLS), key=len, reverse=True))})"
+_STARTS = r"^pass(?:es)? if the caption "
+_GRAMMAR: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Rule]], ...] = tuple(
+    (re.compile(_STARTS + pattern, re.IGNORECASE), build)
+    for pattern, build in (
+        (rf"names an? (?P<noun>object|{'|'.join(SHAPES)}) at {_PLACE}\.", _names_object),
+        (
+            rf"says that the object at {_PLACE} is (?P<value>{'|'.join((*SIZES, *COLOURS))})\.",
+            lambda match: HasAttribute(_cell(match["cell"]), match["value"].lower()),
+        ),
+        (r"reads the word (?P<word>\w+)\.", lambda match: ReadsWord(match["word"].upper())),
+        (
+            r"says that there are (?P<count>\d{1,3}) objects or names at least (?P=count)\.",
+            lambda match: GivesCount(int(match["count"])),
+        ),
+        (r"names exactly (?P<count>\d{1,3}) objects\.", lambda match: NamesExactly(int(match["count"]))),
+        (
+            r"names at least one object, and (?P<allowance>nothing|at most one thing) besides the following, "
+            r"each named once: (?P<listed>[^.]*)\.",
+            _names_only,
+        ),
+    )
+)

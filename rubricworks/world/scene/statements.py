@@ -1,0 +1,139 @@
+"""What a caption claims, one claim at a time: which it makes, and whether a scene or another caption bears them out.
+
+An object with its place is one claim and each of its attributes another one, which names the object again: where there
+is no circle, no circle is red. Whatever reads a claim back needs nothing but its text. A sentence that states nothing
+this world knows is a remark.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from rubricworks.world.scene.captions import count_phrase
+from rubricworks.world.scene.parsing import SYNONYMS, Mention, Mentions, StatedRelation, mentions, sentences
+from rubricworks.world.scene.scene import CELLS, COLOURS, SHAPES, SIZES, Scene, grid_position
+
+LONGEST_REMARK = 1_000
+_SENTENCE_END = re.compile(r"[.;!?]+")
+_ANY_CELL, _ANY_SHAPE = "|".join(sorted(CELLS, key=len, reverse=True)), "|".join(SHAPES)
+_THING = re.compile(rf"there is (?:something|an? (?P<shape>{_ANY_SHAPE}))(?: at (?P<cell>{_ANY_CELL}))?")
+_ATTRIBUTE = re.compile(
+    rf"(?:something|the (?P<shape>{_ANY_SHAPE}))(?: at (?P<cell>{_ANY_CELL}))? is "
+    rf"(?:(?P<size>{'|'.join(SIZES)})|(?P<colour>{'|'.join(COLOURS)}))"
+)
+
+
+class Statement(NamedTuple):
+    """One claim: exactly one of its fields is set."""
+
+    thing: Mention | None = None
+    """There is an object that fits this."""
+    relation: StatedRelation | None = None
+    count: int | None = None
+    word: str | None = None
+    remark: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The claim as a short sentence."""
+        if self.thing is not None:
+            return _thing_text(self.thing)
+        if self.relation is not None:
+            subject, kind, other = self.relation
+            return f"the {_noun_phrase(subject)} is {kind} the {_noun_phrase(other)}"
+        if self.count is not None:
+            return count_phrase(self.count)
+        return self.remark if self.remark is not None else f"there is the word {self.word}"
+
+
+@lru_cache(maxsize=65_536)
+def statements(caption: str) -> tuple[Statement, ...]:
+    """Every claim of the caption, in its order, as often as it makes it."""
+    found: list[Statement] = []
+    for sentence in _SENTENCE_END.split(caption):
+        stated = mentions(sentence)
+        claims = [Statement(count=count) for count in stated.counts]
+        claims += [Statement(thing=part) for item in stated.objects for part in _parts(item)]
+        claims += [Statement(relation=relation) for relation in stated.relations]
+        claims += [Statement(word=word) for word in stated.words]
+        remark = " ".join(sentence.split())[:LONGEST_REMARK]
+        if not claims and any(character.isalnum() for character in remark):
+            claims = [Statement(remark=remark)]
+        found += claims
+    return tuple(found)
+
+
+@lru_cache(maxsize=65_536)
+def read_statement(text: str) -> tuple[Statement, ...]:
+    """The claim that a text makes; several where somebody else wrote it and put more than one into it."""
+    said = [sentence for sentence in sentences(text) if sentence]
+    plain = " ".join(said[0]) if len(said) == 1 else ""
+    match = _THING.fullmatch(plain) or _ATTRIBUTE.fullmatch(plain)
+    return (Statement(thing=Mention(**match.groupdict())),) if match else statements(text)
+
+
+def in_words_of(caption: str, text: str) -> str:
+    """A claim of the caption with the caption's words for what the world calls otherwise: "violet", not "purple"."""
+    spoken = re.findall(r"[^\W_]+", caption.lower())
+    for word, plain in SYNONYMS.items():
+        if word in spoken and plain not in spoken:
+            text = re.sub(rf"\b{plain}\b", word, text)
+    return text
+
+
+def view_of_scene(scene: Scene) -> Mentions:
+    """Everything that is there, as if it were stated."""
+    objects = tuple(Mention(item.cell, item.size, item.colour, item.shape) for item in scene.objects)
+    return Mentions(objects, (len(objects),), words=(scene.word,) if scene.word else ())
+
+
+def view_of_caption(caption: str) -> Mentions:
+    """Everything that the caption states; whoever reads one without a count counts the objects."""
+    stated = mentions(caption)
+    named = {item for item in stated.objects if item.shape}
+    return stated if stated.counts or not named else stated._replace(counts=(len(named),))
+
+
+def borne_out(statement: Statement, view: Mentions) -> bool:
+    """Whether the view says what the statement says, or it follows from it. No view bears out a remark."""
+    if statement.thing is not None:
+        return any(_fits(statement.thing, item) for item in view.objects)
+    if statement.relation is not None:
+        return statement.relation in view.relations or _follows(statement.relation, view.objects)
+    if statement.count is not None:
+        return statement.count in view.counts
+    return statement.word is not None and statement.word in view.words
+
+
+def _parts(item: Mention) -> list[Mention]:
+    """The object with its place, and each of its attributes."""
+    thing = Mention(cell=item.cell, shape=item.shape)
+    attributes = [thing._replace(colour=item.colour)] if item.colour else []
+    attributes += [thing._replace(size=item.size)] if item.size else []
+    return [*([thing] if any(thing) else []), *attributes]
+
+
+def _fits(wanted: Mention, item: Mention) -> bool:
+    return all(value is None or value == held for value, held in zip(wanted, item, strict=True))
+
+
+def _follows(relation: StatedRelation, objects: Sequence[Mention]) -> bool:
+    """Whether two of the objects are like the relation's and stand like them."""
+    for subject in (item for item in objects if item.cell and _fits(relation.subject, item)):
+        for other in (item for item in objects if item.cell and _fits(relation.other, item)):
+            axis = 0 if relation.kind == "above" else 1
+            if grid_position(subject.cell)[axis] < grid_position(other.cell)[axis]:
+                return True
+    return False
+
+
+def _thing_text(thing: Mention) -> str:
+    at = f" at {thing.cell}" if thing.cell else ""
+    if attribute := thing.colour or thing.size:
+        return f"{f'the {thing.shape}' if thing.shape else 'something'}{at} is {attribute}"
+    return f"there is {f'a {thing.shape}' if thing.shape else 'something'}{at}"
+
+
+def _noun_phrase(item: Mention) -> str:
+    return " ".join(filter(None, (item.size, item.colour, item.shape or "thing", item.cell and f"at {item.cell}")))

@@ -1,0 +1,216 @@
+"""Pipelines with a `cluster:` section, read back by Kubeflow's own messages."""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from google.protobuf import json_format
+from kfp.pipeline_spec.pipeline_spec_pb2 import PipelineTaskSpec
+from pipeline_inputs import BALCAPRL, RLR3, RUBICAP
+from placed_tasks import CLUSTER, PIPELINES, TABLES, TRAINED_LONGEST, cluster_of, table_of, tasks_of
+
+from rubricworks.components import images
+from rubricworks.kubeflow.cluster_pipeline import on_cluster
+from rubricworks.kubeflow.compile import compile_pipeline, compiled
+from rubricworks.kubernetes.config import FanOutPlan, TrainJobPlan
+from rubricworks.pipelines.rubicap import rubicap
+from rubricworks.recipe import ClusterConfig
+
+DAGS = {"rubicap": RUBICAP, "rlr3": RLR3, "balcaprl": BALCAPRL}
+
+
+@pytest.fixture(scope="module", params=list(PIPELINES))
+def name(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def specs(name):
+    return compiled(PIPELINES[name], cluster_of(name))
+
+
+def placed_rubicap(**changes):
+    return table_of(*compiled(rubicap, cluster_of("rubicap", **changes)))
+
+
+def test_each_task_is_asked_for_what_the_recipe_says(name, specs):
+    """The tables are kept beside this file; `placed_tasks.py` writes them anew, and a person reads the difference."""
+    assert table_of(*specs) == json.loads((TABLES / f"{name}.json").read_text())
+
+
+def test_compiling_again_in_another_process_gives_the_same_bytes(tmp_path):
+    program = (
+        "import sys, pathlib; from rubricworks.kubeflow.compile import compile_pipeline\n"
+        "from placed_tasks import PIPELINES, cluster_of\n"
+        "for name, pipeline in PIPELINES.items():\n"
+        "    compile_pipeline(pipeline, pathlib.Path(sys.argv[1]) / f'{name}.yaml', cluster_of(name))"
+    )
+    here = str(TABLES.parent)
+    environment = {**os.environ, "PYTHONHASHSEED": "4711", "TZ": "Asia/Tokyo", "PYTHONPATH": here}
+    subprocess.run([sys.executable, "-c", program, str(tmp_path / "again")], check=True, env=environment, cwd=tmp_path)
+    for name, pipeline in PIPELINES.items():
+        compile_pipeline(pipeline, first := tmp_path / "first" / f"{name}.yaml", cluster_of(name))
+        assert (tmp_path / "again" / first.name).read_bytes() == first.read_bytes(), name
+
+
+def test_nothing_starts_before_the_check_is_done_and_the_outcome_is_told_whatever_happens(name, specs):
+    spec, _ = specs
+    tasks = tasks_of(spec)
+    waits = {task: set(one.dependent_tasks) for task, one in tasks.items()}
+    for task in set(tasks) - {"preflight", "outcome"}:
+        before, todo = set(), [task]
+        while todo:
+            before |= waits[todo[-1]]
+            todo += waits[todo.pop()]
+        assert "preflight" in before
+    last = tasks["outcome"]
+    assert last.trigger_policy.strategy == PipelineTaskSpec.TriggerPolicy.ALL_UPSTREAM_TASKS_COMPLETED
+    (group,) = last.dependent_tasks
+    assert last.inputs.parameters["status"].task_final_status.producer_task == group
+    assert set(spec.components[spec.root.dag.tasks[group].component_ref.name].dag.tasks) == set(tasks) - {"outcome"}
+
+
+def test_stages_wait_for_the_same_stages_as_on_this_machine(name, specs):
+    added = {"preflight", "check-accelerators"}
+    waits = {task.replace("-", "_"): set(one.dependent_tasks) - added for task, one in tasks_of(specs[0]).items()}
+    assert {stage: waits[stage] for stage in DAGS[name]} == {
+        stage: {maker.replace("_", "-") for maker in inputs.values()} for stage, inputs in DAGS[name].items()
+    }
+
+
+def test_what_makes_data_may_be_cached_and_what_trains_decides_or_tells_may_not(name, specs):
+    cached = {task.replace("-", "_") for task, one in table_of(*specs).items() if one["cached"]}
+    never = {stage for stage in DAGS[name] if stage.startswith(("train", "evaluate", "warm", "promote"))}
+    assert {"promote", TRAINED_LONGEST[name]} <= never
+    assert cached
+    assert not cached & (never | {"preflight", "outcome", "check_accelerators", "audit"})
+    assert {"prepare", "prepare_questions"} & cached
+
+
+def test_the_accelerators_of_a_pool_are_looked_at_once_and_on_one_of_them(specs):
+    table = table_of(*specs)
+    on_gpus = {task for task, one in table.items() if "accelerator" in one["resources"]} - {"check-accelerators"}
+    assert on_gpus
+    assert all("check-accelerators" in table[task]["after"] for task in on_gpus)
+    assert table["check-accelerators"]["resources"]["accelerator"]["resourceCount"] == "1"
+    assert table["check-accelerators"]["after"] == ["preflight"]
+    assert not [task for task, one in table.items() if task not in on_gpus and "check-accelerators" in one["after"]]
+
+
+def test_the_pools_need_not_be_looked_at():
+    assert not [task for task in placed_rubicap(check_pools=False) if task.startswith("check")]
+
+
+def test_two_pools_are_looked_at_each_by_its_own_task():
+    cluster = copy.deepcopy(CLUSTER)
+    cluster["pools"]["l4"] = {"accelerator": "nvidia.com/gpu", "node_selector": {"gpu": "l4"}}
+    cluster["stages"] |= {"train_policy": {"pool": "l4", "accelerators": 2}}
+    table = table_of(*compiled(rubicap, ClusterConfig.model_validate(cluster)))
+    (of_l4,) = [one for one in table["train-policy"]["after"] if one.startswith("check-accelerators")]
+    (of_h100,) = [one for one in table["warm-up"]["after"] if one.startswith("check-accelerators")]
+    assert of_l4 != of_h100
+    assert table[of_l4]["kubernetes"]["nodeSelector"]["labels"] == {"gpu": "l4"}
+    # They write the same folder of the run, so not at once.
+    assert (table[of_h100]["after"], table[of_l4]["after"]) == (["preflight"], [of_h100])
+
+
+def test_no_pod_runs_as_root_unbounded_or_unlabelled(specs):
+    for task, one in table_of(*specs).items():
+        assert one["kubernetes"]["securityContext"]["runAsNonRoot"] is True, task
+        assert one["kubernetes"]["securityContext"]["runAsUser"] != "0", task
+        for amount in ("Cpu", "Memory"):
+            asked, allowed = (one["resources"][f"resource{amount}{kind}"] for kind in ("Request", "Limit"))
+            assert asked == allowed, task
+        labels = one["kubernetes"]["podMetadata"]["labels"]
+        assert labels["kueue.x-k8s.io/queue-name"] == (
+            "h100-queue" if "accelerator" in one["resources"] else "cpu-queue"
+        )
+        assert labels["rubricworks.dev/stage"] == task.replace("-", "_")
+        assert one["image"].startswith("registry.example/")
+
+
+def test_no_parameter_reads_as_yes_or_no_and_there_is_no_wide_fan_out(specs):
+    spec, _ = specs
+    components = [spec.root, *spec.components.values()]
+    assert not {name for one in components for name in one.input_definitions.parameters} & {
+        "y", "n", "yes", "no", "on", "off",
+    }  # fmt: skip
+    assert not [task for one in components for task in one.dag.tasks.values() if task.WhichOneof("iterator")]
+
+
+def test_the_parameters_are_the_run_and_a_configuration_for_each_task(name, specs):
+    wanted = {"run", *(f"{stage}_config" for stage in (*DAGS[name], "preflight", "outcome"))}
+    assert set(specs[0].root.input_definitions.parameters) == wanted
+    assert specs[0].default_pipeline_root == "s3://models/kubeflow"
+
+
+def test_runs_on_a_claim_are_mounted_where_the_stages_look_for_them():
+    cluster = cluster_of("rubicap", storage="pvc://all-runs/vision/2026")
+    assert cluster.run_uri("mine") == "file:///rubricworks/runs/mine"
+    table = table_of(*compiled(rubicap, cluster))
+    for one in table.values():
+        mount = {"constant": "all-runs", "mountPath": "/rubricworks/runs", "subPath": "vision/2026"}
+        assert mount in one["kubernetes"]["pvcMount"]
+
+
+def test_the_run_of_a_bucket_lies_below_its_prefix():
+    assert cluster_of("rubicap").run_uri("mine") == "s3://models/runs/mine"
+
+
+def test_a_small_cluster_asks_for_no_more_than_is_said():
+    table = table_of(*compiled(rubicap, ClusterConfig(storage="s3://b")))
+    assert not [task for task in table if task.startswith("check")]
+    one = table["train-policy"]
+    assert one["image"] == images.TRAINER
+    assert one["kubernetes"] == {
+        "securityContext": {"runAsNonRoot": True},
+        "emptyDirMounts": [
+            {"volumeName": "workspace", "mountPath": "/rubricworks/workspace", "sizeLimit": "50Gi"}
+        ],
+        "podMetadata": {
+            "labels": {"app.kubernetes.io/part-of": "rubricworks", "rubricworks.dev/stage": "train_policy"}
+        },
+    }  # fmt: skip
+
+
+def test_a_stage_on_several_nodes_follows_from_a_small_pod_and_carries_their_plan():
+    stages = copy.deepcopy(cluster_of("rubicap").model_dump(exclude_defaults=True)["stages"])
+    rollouts = {"accelerators": 4}
+    stages["train_policy"] |= {"train_job": {"nodes": 4, "min_nodes": 2, "rollouts": rollouts}}
+    stages["caption_committee"] = {"fan_out": {"parts": 16}}
+    table = placed_rubicap(stages=stages)
+
+    follower = table["train-policy"]
+    assert "accelerator" not in follower["resources"]
+    assert follower["resources"]["resourceMemoryLimit"] == "2Gi"
+    assert follower["kubernetes"]["nodeSelector"]["labels"] == {"pool": "cpu"}
+    assert "RUBRICWORKS_ACCELERATORS" not in follower["env"]
+
+    plan = TrainJobPlan.model_validate_json(follower["env"]["RUBRICWORKS_TRAIN_JOB"])
+    assert (plan.job.nodes, plan.namespace) == (4, "vision")
+    assert (plan.pod.accelerator, plan.pod.accelerators, plan.pod.memory) == ("nvidia.com/gpu", 8, "800Gi")
+    assert plan.pod.image == follower["image"]
+    assert plan.pod.labels["kueue.x-k8s.io/queue-name"] == "h100-queue"
+    by_name = {entry["name"]: entry for entry in plan.pod.env}
+    assert by_name["RUBRICWORKS_ACCELERATORS"]["value"] == "8"
+    assert by_name["JUDGE_KEY"]["valueFrom"] == {"secretKeyRef": {"name": "judge", "key": "key"}}
+    assert by_name["HTTPS_PROXY"]["valueFrom"] == {"configMapKeyRef": {"name": "proxies", "key": "https"}}
+    assert plan.pod.tolerations[1]["tolerationSeconds"] == 300
+    needed = plan.pod.affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert [one["key"] for one in needed["nodeSelectorTerms"][0]["matchExpressions"]] == [
+        "topology.kubernetes.io/zone", "gpu-memory",
+    ]  # fmt: skip
+    assert plan.rollouts.accelerators == 4
+    assert plan.rollouts.image == images.VLLM
+
+    shared = FanOutPlan.model_validate_json(table["caption-committee"]["env"]["RUBRICWORKS_FAN_OUT"])
+    assert (shared.fan_out.parts, shared.pod.cpu, shared.pod.node_selector) == (16, "2", {"pool": "cpu"})
+
+
+def test_the_pipeline_itself_stays_as_it_was():
+    before = json_format.MessageToDict(rubicap.pipeline_spec)
+    on_cluster(rubicap, cluster_of("rubicap"))
+    assert json_format.MessageToDict(rubicap.pipeline_spec) == before

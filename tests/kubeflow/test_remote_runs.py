@@ -1,0 +1,103 @@
+import pytest
+from kubeflow_api import FakeKubeflow
+from kubeflow_stand_in import ARGUMENTS, compiled_pipeline
+
+from rubricworks.errors import UserError
+from rubricworks.kubeflow.connection import connect
+from rubricworks.kubeflow.remote_runs import list_runs, retry_run, show_run, start_run, stop_run
+from rubricworks.kubeflow.versions import push
+from rubricworks.recipe.kubeflow import KubeflowConfig
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    return compiled_pipeline(tmp_path_factory.mktemp("compiled"))
+
+
+@pytest.fixture
+def fake():
+    with FakeKubeflow() as fake:
+        yield fake
+
+
+@pytest.fixture
+def kubeflow(fake):
+    return connect(KubeflowConfig(url=fake.url, ui="https://kubeflow.example/pipeline/"))
+
+
+@pytest.fixture
+def begin(kubeflow, package):
+    version = push(kubeflow, package, revision="g0123abc")
+
+    def start(name, **arguments):
+        given = {**ARGUMENTS, "run": f"s3://runs/{name}", **arguments}
+        return start_run(kubeflow, version, name, given, experiment="captioner", service_account="trainer")
+
+    return start
+
+
+def test_a_run_is_started_from_the_version_with_its_arguments(fake, begin):
+    run = begin("monday")
+    told = fake.only("runs")
+    assert told["pipeline_version_reference"]["pipeline_version_id"] == fake.only("versions")["pipeline_version_id"]
+    assert told["runtime_config"]["parameters"] == {"run": "s3://runs/monday", "first_config": '{"steps": 8}'}
+    assert (told["display_name"], told["service_account"]) == ("monday", "trainer")
+    assert told["experiment_id"] == fake.only("experiments")["experiment_id"]
+    assert run.page == f"https://kubeflow.example/pipeline/#/runs/details/{told['run_id']}"
+    begin("tuesday")
+    assert len(fake.kept["experiments"]) == 1
+
+
+def test_runs_are_listed_newest_first_over_all_pages(kubeflow, begin):
+    names = [begin(f"run-{number}").name for number in range(7)]
+    assert [run.name for run in list_runs(kubeflow)] == names[::-1]
+    assert [run.name for run in list_runs(kubeflow, limit=2)] == names[:-3:-1]
+
+
+def test_a_run_is_shown_by_name_or_id_with_its_stages(kubeflow, fake, begin):
+    run = begin("monday")
+    assert show_run(kubeflow, "monday").ended is None
+    fake.end(run.id, "SUCCEEDED", {"prepare": "SUCCEEDED", "caption-committee": "SKIPPED"})
+    shown = show_run(kubeflow, "monday")
+    assert shown == show_run(kubeflow, run.id)
+    assert (shown.state, shown.uri) == ("SUCCEEDED", "s3://runs/monday")
+    assert [(stage.stage, stage.state) for stage in shown.stages] == [
+        ("prepare", "SUCCEEDED"),
+        ("caption_committee", "SKIPPED"),
+    ]
+    assert shown.ended > shown.created
+    with pytest.raises(UserError, match=r"no run 'sunday' at .*; `rubricworks runs list --on kubeflow` shows them"):
+        show_run(kubeflow, "sunday")
+
+
+def test_of_two_runs_of_one_name_the_id_is_asked_for(kubeflow, begin):
+    first, second = begin("monday"), begin("monday")
+    with pytest.raises(UserError, match=f"2 runs are named 'monday'; give the id of one: {first.id}, {second.id}"):
+        show_run(kubeflow, "monday")
+    assert show_run(kubeflow, second.id).id == second.id
+
+
+def test_archived_runs_are_left_out(kubeflow, fake, begin):
+    old = begin("monday")
+    begin("tuesday")
+    fake.kept["runs"][old.id]["storage_state"] = "ARCHIVED"
+    assert [run.name for run in list_runs(kubeflow)] == ["tuesday"]
+
+
+def test_a_run_is_stopped_and_goes_on_by_retry(kubeflow, fake, begin):
+    run = begin("monday")
+    assert stop_run(kubeflow, "monday").state == "CANCELING"
+    fake.end(run.id, "CANCELED")
+    with pytest.raises(UserError, match="run monday is not going: it is CANCELED; there is nothing to stop"):
+        stop_run(kubeflow, "monday")
+    assert retry_run(kubeflow, "monday").state == "RUNNING"
+    with pytest.raises(UserError, match="run monday is RUNNING; only one that failed or was stopped is retried"):
+        retry_run(kubeflow, "monday")
+    assert len(fake.kept["runs"]) == 1
+
+
+def test_arguments_that_the_version_does_not_take_are_told(begin):
+    with pytest.raises(
+        UserError, match=r"cannot start run monday: .*parameters differ: \['third_config'\] \(HTTP 400\)"
+    ):
+        begin("monday", third_config="{}")

@@ -1,0 +1,51 @@
+"""A retraining with a `cluster:` section: its branches are placed as the pipelines that they come from."""
+
+import copy
+import json
+
+import pytest
+from placed_tasks import CLUSTER, PIPELINES, TABLES, TRAINED_LONGEST, cluster_of, short_table_of, table_of
+
+from rubricworks.kubeflow.compile import compiled
+from rubricworks.pipelines.retrain import retrain
+from rubricworks.recipe import ClusterConfig
+
+
+@pytest.fixture(scope="module")
+def table():
+    return table_of(*compiled(retrain, cluster_of("retrain")))
+
+
+def stage(one):
+    return one["kubernetes"]["podMetadata"]["labels"]["rubricworks.dev/stage"]
+
+
+def test_each_task_waits_for_and_may_take_what_the_recipe_says(table):
+    """`placed_tasks.py` writes the table anew, and a person reads the difference."""
+    assert short_table_of(table) == json.loads((TABLES / "retrain.json").read_text())
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_a_stage_is_placed_as_in_the_pipeline_of_its_branch(pipeline, table):
+    own = {stage(one): one for one in json.loads((TABLES / f"{pipeline}.json").read_text()).values()}
+    shared = {task: one for task, one in table.items() if stage(one) in own}
+    assert {TRAINED_LONGEST[pipeline], "warm_up", "preflight", "outcome"} < {stage(one) for one in shared.values()}
+    for task, one in shared.items():
+        assert {**one, "after": []} == {**own[stage(one)], "after": []}, task
+
+
+def test_branches_reserve_nothing_before_they_are_taken(table):
+    on_gpus = {task for task, one in table.items() if "accelerator" in one["resources"]}
+    assert {stage(table[task]) for task in on_gpus} == {"warm_up", "train_policy", "train_rlr3", "train_balcaprl"}
+    assert not [task for task in table if task.startswith("check-accelerators")]
+
+
+def test_the_accelerators_of_what_always_runs_are_looked_at_before_it():
+    cluster = copy.deepcopy(CLUSTER)
+    cluster["stages"] |= {"find_new_samples": {"pool": "h100", "accelerators": 2}}
+    table = table_of(*compiled(retrain, ClusterConfig.model_validate(cluster)))
+    (check,) = [task for task in table if task.startswith("check-accelerators")]
+    assert table[check]["after"] == ["preflight"]
+    assert table[check]["resources"]["accelerator"]["resourceCount"] == "1"
+    assert check in table["find-new-samples"]["after"]
+    assert not [task for task, one in table.items() if check in one["after"] and task != "find-new-samples"]

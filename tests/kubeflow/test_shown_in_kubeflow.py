@@ -1,0 +1,59 @@
+"""A component as Kubeflow runs it, by its real executor: the page and the figures are outputs of the task."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from kfp import dsl
+from PIL import Image
+
+from rubricworks.components.data.prepare.component import prepare
+from rubricworks.data.tables import read_rows
+from rubricworks.errors import UserError
+from rubricworks.kubeflow.arguments import pipeline_arguments
+from rubricworks.runs.local import run_local
+
+
+@dsl.pipeline(name="images")
+def images(run: str, prepare_config: str) -> None:
+    prepare(config=prepare_config, run=run)
+
+
+def outputs(run: Path, task: str) -> tuple[str, dict[str, float], str]:
+    """The page, the figures and the URI that a task handed over."""
+    (path,) = (run / "kfp").glob(f"*/{task}/executor_output.json")
+    said = json.loads(path.read_text())
+    artifacts = {name: of["artifacts"][0] for name, of in said["artifacts"].items()}
+    assert artifacts.keys() == {"view", "metrics"}
+    return (
+        Path(artifacts["view"]["uri"]).read_text(),
+        artifacts["metrics"]["metadata"],
+        said["parameterValues"]["Output"],
+    )
+
+
+def test_the_executor_hands_over_the_page_and_the_figures_and_again_when_the_stage_was_done_before(tmp_path, capfd):
+    source, run = tmp_path / "images", tmp_path / "run"
+    source.mkdir()
+    for number in range(6):
+        Image.new("RGB", (12, 12), (40 * number, 90, 90)).save(source / f"{number}.png")
+    (source / "broken.png").write_text("no image")
+    configs = {"prepare": json.dumps({"source": str(source), "held_out": 2})}
+    for attempt in range(2):
+        run_local(images, pipeline_arguments(str(run), configs), run=run)
+        view, metrics, uri = outputs(run, "prepare")
+        splits = Counter(row["split"] for row in read_rows(run / "prepare", columns=["split"]))
+        assert (metrics["train"], metrics["held_out"], metrics["rejected"]) == (splits["train"], splits["held_out"], 1)
+        assert splits.total() == 6
+        assert "6 samples, 1 could not be used" in view
+        assert view.count("<img src=") == 4
+        assert Path(uri) == run / "prepare"
+        assert ("done in an earlier run" in capfd.readouterr().err) == bool(attempt)
+
+
+def test_a_stage_that_fails_hands_nothing_over(tmp_path):
+    configs = {"prepare": json.dumps({"source": str(tmp_path / "nowhere")})}
+    with pytest.raises(UserError, match="nowhere"):
+        run_local(images, pipeline_arguments(str(tmp_path / "run"), configs), run=tmp_path / "run")
+    assert not list((tmp_path / "run" / "kfp").glob("*/*/executor_output.json"))

@@ -1,0 +1,204 @@
+"""Recipes of the BalCapRL pipeline as users meet them: listed, planned, mistaken, run as one of their arms."""
+
+import pytest
+
+from rubricworks.errors import UserError
+from rubricworks.recipe import METHODS
+from rubricworks.recipe.files import load_recipe, recipe_path
+
+URL = "http://127.0.0.1:9/v1"
+RECIPE = f"""\
+name: mine
+pipeline: balcaprl
+data:
+  source: images
+  held_out: 4
+warm_up:
+  student: some-vlm-2B
+exams:
+  writer: {{url: "{URL}", model: writer}}
+policy:
+  judge: {{url: "{URL}", model: judge}}
+  steps: 10
+  epochs: null
+evaluation:
+  judge: {{url: "{URL}", model: strong}}
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "my.yaml"
+    path.write_text(RECIPE)
+    return path
+
+
+def mistake(path, text: str) -> str:
+    path.write_text(text)
+    with pytest.raises(UserError) as caught:
+        load_recipe(path)
+    (said,) = str(caught.value).splitlines()
+    return said.removeprefix(f"{path}:")
+
+
+def test_both_recipes_are_listed_with_what_they_are(tell):
+    listed = {line.split()[0]: line for line in tell("recipes", "list").out.splitlines() if line.startswith("balcaprl")}
+    assert "simulated judges, a real small student" in listed["balcaprl-laptop"]
+    assert "paper's settings" in listed["balcaprl"]
+
+
+def test_a_dry_run_counts_every_call_of_the_laptop_recipe_and_runs_nothing(tell, tmp_path):
+    small = ["world.scenes=200", "data.held_out=20", "data.warm_up=30", "policy.steps=5"]
+    small += ["policy.prompts_per_step=3", "policy.group_size=4"]
+    told = tell("run", "balcaprl-laptop", "--dry-run", *(part for one in small for part in ("--set", one)))
+    assert told.code == 0, told
+    assert calls(told.out) == {
+        ("recap", "recaptioner"): 150 + 20,
+        ("write_exams", "exam-writer"): 150 + 20,
+        ("train_balcaprl", "assertion-judge"): 5 * 3 * 4,
+        ("evaluate_captions", "assertion-judge-strong"): 2 * 20,
+        # Both texts taken apart, matched, and checked against the image.
+        ("evaluate_captions", "fact-judge"): 2 * 20 * 4,
+        ("evaluate_captions", "exam-taker"): 2 * 20 * 5,
+        ("evaluate_captions", "arena-judge"): 20,
+    }
+    assert "balcaprl-laptop: balcaprl on 200 images, 20 of them held out" in told.out
+    assert not (tmp_path / "runs").exists()
+
+
+def calls(plan: str) -> dict[tuple[str, str], int]:
+    lines = [line.split() for line in plan.splitlines()]
+    return {(f[0], f[3]): int(f[1].replace(",", "")) for f in lines if len(f) > 4 and f[1].replace(",", "").isdigit()}
+
+
+def test_a_plan_follows_the_arm(tell):
+    def trained(*options: str) -> dict[tuple[str, str], int]:
+        sizes = ["world.scenes=200", "data.held_out=20", "data.warm_up=30", "policy.steps=5"]
+        told = tell(
+            "run", "balcaprl-laptop", "--dry-run", *(part for one in sizes for part in ("--set", one)), *options
+        )
+        return {
+            key: count
+            for key, count in calls(told.out).items()
+            if key[0] in ("recap", "peer_rubrics", "train_balcaprl")
+        }
+
+    assert trained() == {("recap", "recaptioner"): 150 + 20, ("train_balcaprl", "assertion-judge"): 320}
+    assert trained("--arm", "sft").keys() == {("recap", "recaptioner")}
+    assert trained("--arm", "weak_references")["recap", "recaptioner"] == 20
+    assert trained("--arm", "judge_mini")["train_balcaprl", "assertion-judge-mini"] == 320
+    assert trained("--arm", "caprl")["train_balcaprl", "exam-taker"] == 320 * 5
+    rubicap = trained("--arm", "rubicap")
+    assert rubicap["train_balcaprl", "judge"] == 320
+    # Held-out samples need no rubrics.
+    wanted = {("peer_rubrics", model): 150 for model in (*(f"teacher-{n}" for n in range(1, 6)), "rubric-writer")}
+    assert {key: count for key, count in rubicap.items() if key[0] == "peer_rubrics"} == wanted
+
+
+def changed(name: str, arm: str) -> set[str]:
+    """The stages whose configuration an arm changes; those before the first of them can be shared."""
+    here, there = (load_recipe(recipe_path(name), arm=one).stage_json() for one in (None, arm))
+    # An arm is not promoted; promotion tells the registry how a model was made.
+    return {stage for stage in here if here[stage] != there[stage]} - {"promote"}
+
+
+@pytest.mark.parametrize("name", ["balcaprl", "balcaprl-laptop"])
+def test_every_arm_differs_in_its_training_and_shares_the_rest(name):
+    recipe = load_recipe(recipe_path(name))
+    wanted = {"full", "no_cgdpo", "no_precision", "no_recall", "no_linguistic", "no_pointability", "weak_references"}
+    wanted |= {"no_length", "linear", "gate_0_3", "gate_05_1", "gate_05_3", "w_prec_02", "w_prec_04", "sft", "caprl"}
+    wanted |= {"rubicap"}
+    assert wanted <= recipe.arms.keys()
+    for arm in recipe.arms:
+        also = {"recap"} if arm == "weak_references" else set()
+        if name == "balcaprl" and arm == "caprl":  # a call for every training image, which only this arm needs
+            also = {"write_exams"}
+        if arm == "rubicap":
+            also = {"peer_rubrics"}
+        assert changed(name, arm) - also == {"train_balcaprl"}, arm
+        assert also <= changed(name, arm)
+
+
+def test_no_two_arms_are_the_same():
+    for name in ("balcaprl", "balcaprl-laptop"):
+        recipe = load_recipe(recipe_path(name))
+        made = [tuple(load_recipe(recipe_path(name), arm=arm).stage_json().values()) for arm in (None, *recipe.arms)]
+        assert len(set(made)) == len(made)
+
+
+def test_the_papers_settings():
+    recipe = load_recipe(recipe_path("balcaprl"))
+    policy = recipe.policy
+    assert (policy.weights.precision, policy.weights.recall, policy.weights.linguistic) == (0.1, 0.3, 0.3)
+    assert (policy.length.control, policy.length.lower, policy.length.upper) == ("gate", 0.5, 2.0)
+    assert (policy.objective, policy.pointability, policy.beta, policy.delta) == ("c-gdpo", "strict", 0.0, 3.0)
+    assert (policy.group_size, policy.prompts_per_step, policy.epochs, policy.steps) == (8, 256, 1, None)
+    assert (policy.learning_rate, policy.lr_schedule, policy.loss_type) == (5e-6, "cosine", "dr_grpo")
+    assert (policy.judge.model, recipe.recap.captioner.model, recipe.evaluation.judge.model) == (
+        "gpt-4o-mini",
+        "gpt-5-mini",
+        "gpt-5.4",
+    )
+    assert recipe.recap.prompt is None  # the original captioning prompts
+    assert recipe.evaluation.pointability == "evidence"
+
+
+def test_without_a_recap_section_the_images_own_captions_are_the_references(path):
+    assert load_recipe(path).recap.captioner is None
+    path.write_text(RECIPE + "recap: null\nseed: 7\n")
+    recipe = load_recipe(path)
+    assert recipe.recap.captioner is None
+    assert {stage: config.seed for stage, config in recipe.stage_configs().items()} == dict.fromkeys(
+        recipe.stage_configs(), 7
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("name: mine", "name: mine\nworld: {scenes: 4}", "data.held_out and data.warm_up take 4: nothing is left"),
+        ("  held_out: 4", "  heldout: 4", "data.heldout: no such field; did you mean held_out?"),
+        ("name: mine", "name: mine\nrecap: {captoner: x}", "recap.captoner: no such field; did you mean captioner?"),
+        ("  steps: 10", "  steps: 10\n  pointability: loose", "policy.pointability"),
+        (
+            "  steps: 10",
+            "  steps: 10\n  weights: {precison: 1}",
+            "policy.weights.precison: no such field; did you mean",
+        ),
+        ("model: writer}", "model: writer}\n  splits: [train]\n", None),
+    ],
+)
+def test_a_mistake_is_one_line_with_file_line_and_field(path, old, new, told):
+    text = RECIPE.replace(old, new, 1)
+    assert text != RECIPE
+    if told is None:  # no CaptionQA, so held-out samples need no exams
+        path.write_text(text)
+        assert load_recipe(path).exams.splits == ("train",)
+        return
+    said = mistake(path, text)
+    assert told in said
+    assert said.split(":")[0].isdigit()
+
+
+def test_exams_must_be_there_for_whoever_reads_them(path):
+    text = RECIPE.replace("model: strong}", f'model: strong}}\n  exam_taker: {{url: "{URL}", model: reader}}')
+    said = mistake(path, text.replace("model: writer}", "model: writer}\n  splits: [train]"))
+    assert "evaluation.exam_taker is set: held-out samples need exams; add held_out to exams.splits" in said
+
+
+def test_the_reward_of_rubrics_needs_a_committee_and_a_writer(path):
+    text = RECIPE.replace("  steps: 10", "  steps: 10\n  reward: rubrics")
+    assert "policy.reward is rubrics: training needs them; add rubrics.committee and rubrics.rubric" in mistake(
+        path, text
+    )
+    teachers = [f'{{url: "{URL}", model: {name}}}' for name in ("one", "two")]
+    half = f"{text}rubrics:\n  committee: {{teachers: [{', '.join(teachers)}]}}\n"
+    assert "rubric is not set: rubrics take a committee and a rubric writer, or neither" in mistake(path, half)
+    path.write_text(f'{half}  rubric: {{writer: {{url: "{URL}", model: writer}}}}\nseed: 7\n')
+    made = load_recipe(path).rubrics
+    assert {one.seed for one in (made, made.committee, made.student, made.rubric)} == {7}
+
+
+def test_the_pipeline_is_one_of_those_that_there_are(path):
+    assert list(METHODS) == ["rubicap", "rlr3", "balcaprl", "retrain"]
+    assert "did you mean balcaprl?" in mistake(path, RECIPE.replace("pipeline: balcaprl", "pipeline: balcapr"))

@@ -1,0 +1,58 @@
+"""Promotion after captions were scored by several views: what the gate reads, and what the registry keeps of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from caption_summaries import summary
+
+from rubricworks.runtime.launch import launch
+from rubricworks.stages.release.promote import caption_figures
+from rubricworks.tracking import Gate, TrackingConfig, connect, registry
+
+
+@pytest.mark.parametrize(
+    ("gain", "win", "passed"),
+    [
+        ((0.2, 0.01, 0.3), (0.7, 0.55, 0.8), True),
+        ((0.2, -0.01, 0.3), (0.7, 0.55, 0.8), False),
+        ((0.2, 0.01, 0.3), (0.7, 0.45, 0.8), False),
+        (None, (0.7, 0.55, 0.8), False),
+        ((0.2, 0.01, 0.3), None, False),
+    ],
+)
+def test_both_intervals_must_lie_above_their_bounds_and_what_was_not_measured_does_not_pass(gain, win, passed):
+    result = Gate(b_capscore_gain_low_above=0.0).check(caption_figures(summary(gain, win)))
+    assert result.passed is passed
+    assert [reason.split(":")[0] for reason in result.reasons] == ["win rate, low end", "b-CapScore gain, low end"]
+
+
+def test_a_policy_that_passes_is_registered_with_its_figures_and_becomes_champion(tmp_path, monkeypatch):
+    pytest.importorskip("mlflow")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    inputs = {name: str(tmp_path / name) for name in ("evaluations", "policy", "samples")}
+    for name, folder in inputs.items():
+        Path(folder).mkdir()
+        (Path(folder) / "done.json").write_text(json.dumps({"digest": f"digest of {name}"}))
+    passed = summary((0.2, 0.1, 0.3), (0.7, 0.6, 0.8))
+    (tmp_path / "evaluations" / "captions.json").write_text(passed.model_dump_json())
+    (tmp_path / "policy" / "model").mkdir()
+    (tmp_path / "policy" / "model" / "config.json").write_text("{}")
+    config = {"model_name": "captioner", "gate": {"b_capscore_gain_low_above": 0.05}}
+    out = Path(launch("promote", json.dumps(config), str(tmp_path / "runs" / "one"), inputs))
+
+    said = json.loads((out / "promotion.json").read_text())
+    assert (said["passed"], said["promoted"], said["version"]) == (True, True, "1")
+    connection = connect(TrackingConfig(), tmp_path / "runs")
+    assert connection is not None
+    champion = registry.champion(connection, "captioner")
+    assert champion is not None
+    told = {"win_rate.low": "0.6", "b_capscore_gain.value": "0.2", "b_capscore.policy": "0.6", "dc_score.base": "0.5"}
+    assert champion.tags.items() >= {**told, "data_digest": "digest of samples"}.items()
+
+
+def test_a_rule_that_is_off_leaves_the_configurations_of_other_pipelines_as_they_were():
+    assert "b_capscore_gain_low_above" not in Gate().model_dump()
+    assert (
+        Gate.model_validate_json(Gate(b_capscore_gain_low_above=0.0).model_dump_json()).b_capscore_gain_low_above == 0
+    )

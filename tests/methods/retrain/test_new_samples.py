@@ -1,0 +1,57 @@
+"""What counts as new: beside what the stages that draw samples make themselves; and endpoints asked first."""
+
+import asyncio
+import json
+
+import pytest
+from growing_source import draw, prepare
+from question_rows import many
+from question_rows import write as questions
+
+from rubricworks.data.tables import read_rows
+from rubricworks.errors import UserError
+from rubricworks.methods.retrain.champion import check_endpoints
+from rubricworks.methods.retrain.stages.find_new_samples import Config as FindNewSamples
+from rubricworks.methods.retrain.stages.new_samples import count_new, new_images
+from rubricworks.runtime.job import open_job
+from rubricworks.runtime.launch import launch
+from rubricworks.stages.data.prepare import Config as Prepare
+from rubricworks.tracking import SampleKey, StagedRecipe
+
+
+def test_what_a_draw_leaves_out_is_not_new_and_what_it_takes_instead_is(tmp_path):
+    """Counted as `prepare` itself does it: what a second run of it has that the first had not."""
+    draw(tmp_path / "images", range(40))
+    config = Prepare(source=str(tmp_path / "images"), held_out=4, max_train=10)
+
+    def made(run: str) -> list[SampleKey]:
+        out = prepare(tmp_path / run, tmp_path / "images", max_train=10)
+        return [SampleKey(**row) for row in read_rows(out, columns=[*SampleKey._fields])]
+
+    first = made("first")
+    assert asyncio.run(new_images(config, first, 500)) == 0
+    draw(tmp_path / "images", range(40, 80))
+    counted = asyncio.run(new_images(config, first, 500))
+    second = {key.sample_id for key in made("second")}
+    assert counted == len(second - {key.sample_id for key in first}) > 0
+
+
+def test_new_questions_about_known_pictures_count_and_known_ones_in_other_words_do_not(tmp_path):
+    rows = many(pictures=8, each=2)
+    config = {"source": questions(tmp_path / "source", rows[:12]), "held_out": 2}
+    run = tmp_path / "run"
+    out = launch("prepare_questions", json.dumps(config), str(run), {})
+    known = [SampleKey(**row) for row in read_rows(out, columns=[*SampleKey._fields])]
+    assert len(known) == 12
+    again = {**rows[0], "question": f"  {rows[0]['question'].upper()} "}
+    questions(tmp_path / "source", [*rows, again])
+    recipe = StagedRecipe(name="mine", pipeline="rlr3", stages={"prepare_questions": config})
+    job = open_job("find_new_samples", FindNewSamples(), run, {})
+    assert count_new(recipe, known, 500, job) == 4
+
+
+def test_endpoints_of_the_champions_recipe_that_are_gone_stop_the_run_before_it_costs():
+    judge = {"url": "http://127.0.0.1:9", "model": "judge"}
+    recipe = StagedRecipe(name="mine", pipeline="balcaprl", stages={"evaluate_captions": {"judge": judge}})
+    with pytest.raises(UserError, match=r"1 of 1 endpoints of mine fail: evaluate_captions.judge: "):
+        check_endpoints(recipe)

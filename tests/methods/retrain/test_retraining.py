@@ -1,0 +1,242 @@
+"""From a champion to its challenger: what counts as new, what is skipped, what is registered, and who decides."""
+
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from caption_summaries import summary
+from growing_source import draw, prepare
+
+from rubricworks.data.tables import read_rows
+from rubricworks.errors import UserError
+from rubricworks.methods.retrain.champion import champion_is_there
+from rubricworks.runtime.launch import launch
+from rubricworks.tracking import TrackingConfig, connect, registry
+from rubricworks.tracking.lineage import read_lineage
+
+pytest.importorskip("mlflow")
+
+LOST, WON = ((-0.1, -0.2, 0.0), (0.3, 0.2, 0.4)), ((0.2, 0.1, 0.3), (0.7, 0.6, 0.8))
+GATE = {"b_capscore_gain_low_above": 0.0}
+
+
+def finished(folder: Path, digest: str) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "done.json").write_text(json.dumps({"digest": digest}))
+    return folder
+
+
+def policy(folder: Path, weights: str) -> str:
+    (finished(folder, weights) / "model").mkdir()
+    (folder / "model" / "config.json").write_text(json.dumps({"weights": weights}))
+    return str(folder)
+
+
+def evaluation(folder: Path, measured) -> str:
+    finished(folder, folder.name)
+    (folder / "captions.json").write_text(summary(*measured).model_dump_json())
+    return str(folder)
+
+
+def make_champion(home: Path) -> None:
+    """Version 1 of `captioner`, of a run on 30 images."""
+    draw(home / "images", range(30))
+    run = home / "runs" / "first"
+    stages = {
+        "prepare": {"source": str(home / "images"), "held_out": 4},
+        "promote": {"model_name": "captioner", "gate": GATE},
+    }
+    config = {**stages["promote"], "recipe": {"name": "mine", "pipeline": "rubicap", "stages": stages}}
+    inputs = {
+        "samples": prepare(run, home / "images"),
+        "policy": policy(home / "champion", "one"),
+        "evaluations": evaluation(home / "measured", WON),
+    }
+    launch("promote", json.dumps(config), str(run), inputs)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    home = tmp_path_factory.mktemp("template")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        patch.delenv("MLFLOW_RUN_ID", raising=False)
+        make_champion(home)
+    return home
+
+
+@pytest.fixture
+def home(template, tmp_path, monkeypatch):
+    """The template's registry and images, to be changed; the artifacts of its champion stay where they are."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.delenv("MLFLOW_RUN_ID", raising=False)
+    monkeypatch.setenv("SOURCE", str(tmp_path / "images"))
+    shutil.copytree(template / "images", tmp_path / "images")
+    (tmp_path / "runs").mkdir()
+    shutil.copy(template / "runs" / "mlflow.db", tmp_path / "runs")
+    return tmp_path
+
+
+def look(home: Path, name: str, needed: int, **changes) -> SimpleNamespace:
+    """A look for new samples in the home's own images, in a run of this name."""
+    handed: dict[str, str] = {}
+    run = home / "runs" / name
+    config = {
+        "model_name": "captioner",
+        "needed": needed,
+        "changes": {"prepare.source": str(home / "images"), **changes},
+    }
+    out = launch("find_new_samples", json.dumps(config), str(run), {}, handed_on=handed)
+    told = run / "summary.json"
+    outcome = json.loads(told.read_text())["outcome"] if told.exists() else None
+    new = json.loads((Path(out) / "found.json").read_text())["new"]
+    return SimpleNamespace(run=run, out=out, handed=handed, outcome=outcome, new=new)
+
+
+def answer(home: Path, looked: SimpleNamespace, measured, **settings) -> dict:
+    """Challenge the champion with a policy of the same run."""
+    inputs = {
+        "found": looked.out,
+        "samples": prepare(looked.run, home / "images"),
+        "policy": policy(looked.run / "trained", looked.run.name),
+        "evaluations": evaluation(looked.run / "measured", measured),
+    }
+    launch("challenge", json.dumps(settings), str(looked.run), inputs)
+    return json.loads((looked.run / "summary.json").read_text())
+
+
+def connection(home: Path):
+    found = connect(TrackingConfig(), home / "runs")
+    assert found is not None
+    return found
+
+
+def test_too_little_new_ends_the_run_well_and_says_how_much_is_missing(home):
+    moved = home / "images" / "elsewhere"
+    moved.mkdir()
+    (home / "images" / "0003.png").rename(moved / "3.png")  # known, wherever it lies
+    shutil.copy(home / "images" / "0004.png", moved / "twice.png")
+    (home / "images" / "broken.png").write_bytes(b"no picture")
+    draw(home / "images", range(100, 112))
+    looked = look(home, "second", 500)
+    assert looked.outcome == "skipped: 12 new samples, 500 needed"
+    assert looked.handed["pipeline"] == "none"
+    assert not (looked.run / "error.json").exists()
+
+
+def test_enough_hands_on_the_champions_pipeline_and_its_configurations_with_the_changes(home):
+    draw(home / "images", range(100, 130))
+    looked = look(home, "second", 20, **{"prepare.held_out": 6})
+    assert looked.handed["pipeline"] == "rubicap"
+    stages = json.loads(looked.handed["configs"])["stages"]
+    assert stages["prepare"]["held_out"] == 6
+    assert stages["prepare"]["source"] == str(home / "images")
+    assert looked.outcome is None
+    assert looked.new >= 20
+    # As a component passes them on: each stage takes its own.
+    out = launch("prepare", looked.handed["configs"], str(looked.run), {})
+    assert sum(row["split"] == "held_out" for row in read_rows(out, columns=["split"])) == 6
+
+
+def test_growth_holds_out_nothing_that_the_champion_was_trained_on(template, home):
+    draw(home / "images", range(100, 400))
+    champion = registry.champion(connection(home), "captioner")
+    assert champion is not None
+    known = {key.sample_id: key.split for key in read_lineage(connection(home), champion).samples}
+    assert len(known) == 30
+    grown = prepare(home / "runs" / "grown", home / "images")
+    held_out = [
+        row["sample_id"] for row in read_rows(grown, columns=["sample_id", "split"]) if row["split"] == "held_out"
+    ]
+    assert len(held_out) == 4
+    assert {known[one] for one in held_out if one in known} <= {"held_out"}
+
+
+@pytest.mark.parametrize(
+    ("measured", "approval", "standing", "promoted"),
+    [
+        (WON, "gate", "promoted", True),
+        (WON, "person", "waiting", False),
+        (LOST, "gate", "not passed", False),
+    ],
+)
+def test_a_challenger_is_registered_and_takes_the_place_only_as_the_policy_says(
+    home, measured, approval, standing, promoted
+):
+    draw(home / "images", range(100, 120))
+    said = answer(home, look(home, "second", 10), measured, approval=approval)
+    found = connection(home)
+    champion, challenger = registry.champion(found, "captioner"), registry.challenger(found, "captioner")
+    assert champion is not None
+    assert (champion.version, challenger and challenger.version) == ((2, None) if promoted else (1, 2))
+    second = registry.version_of(found, "captioner", 2)
+    assert (said["standing"], second.tags["approval"], second.tags["challenged"]) == (standing, standing, "1")
+    assert second.tags["run"] == "second"
+    assert second.tags["held_out_known_to_champion"] == "0"
+    lineage = read_lineage(found, second)
+    assert lineage.recipe.stages["prepare"]["source"] == str(home / "images")
+    assert len(lineage.samples) == 50
+
+
+def test_what_a_challenger_tried_is_not_tried_again_while_the_champion_stays(home):
+    draw(home / "images", range(100, 120))
+    answer(home, look(home, "second", 10), LOST)
+    draw(home / "images", range(120, 123))
+    assert look(home, "third", 10).outcome == "skipped: 3 new samples, 10 needed, since version 2 was tried"
+    draw(home / "images", range(123, 140))
+    assert look(home, "fourth", 10).handed["pipeline"] == "rubicap"
+
+
+def test_a_champion_that_changed_meanwhile_is_not_replaced_by_what_was_measured_against_another(home):
+    draw(home / "images", range(100, 120))
+    earlier, later = look(home, "earlier", 10), look(home, "later", 10)
+    assert answer(home, later, WON, approval="gate")["standing"] == "promoted"
+    said = answer(home, earlier, WON, approval="gate")
+    assert said["standing"] == "outdated"
+    assert "version 2 now" in said["outcome"]
+    champion = registry.champion(connection(home), "captioner")
+    assert champion is not None
+    assert champion.version == 2
+
+
+def test_before_a_run_the_champion_is_asked_for_in_the_words_of_the_stage(home):
+    assert champion_is_there("captioner", TrackingConfig(), home / "runs") == "captioner version 1"
+    with pytest.raises(UserError) as told:
+        champion_is_there("other", TrackingConfig(), home / "runs")
+    with pytest.raises(UserError) as said:
+        launch("find_new_samples", json.dumps({"model_name": "other"}), str(home / "runs" / "x"), {})
+    assert str(told.value) == str(said.value)
+
+
+def test_the_champion_is_fetched_whole_and_what_was_changed_in_its_store_is_refused(home, template):
+    draw(home / "images", range(100, 120))
+    looked = look(home, "second", 10)
+    out = Path(launch("fetch_champion", "{}", str(looked.run), {"found": looked.out}))
+    assert json.loads((out / "model" / "config.json").read_text()) == {"weights": "one"}
+    stored = next(
+        path for path in template.rglob("model-*/config.json") if json.loads(path.read_text()) == {"weights": "one"}
+    )
+    before = stored.read_bytes()
+    stored.write_text("{}")
+    try:
+        shutil.rmtree(out)
+        with pytest.raises(UserError, match="is not the one that was registered"):
+            launch("fetch_champion", "{}", str(looked.run), {"found": looked.out})
+    finally:
+        stored.write_bytes(before)
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"model_name": "other"}, r"no champion of 'other' in the registry .*\(models there: captioner\)"),
+        ({"changes": {"policy.steps": 1}}, "write stage.field; the champion's stages are prepare, promote"),
+        ({"changes": {"prepare.held_out": 0}}, "prepare.held_out: .*greater than or equal to 1"),
+        ({"changes": {"prepare.source": "/nowhere/at/all"}}, "/nowhere/at/all: no such file or folder"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_is_made(home, config, told):
+    with pytest.raises(UserError, match=told):
+        launch("find_new_samples", json.dumps({"model_name": "captioner", **config}), str(home / "runs" / "x"), {})

@@ -1,0 +1,250 @@
+"""The offline filter: flags and means against brute force, with a real judge's HTTP and, once, a real tiny model."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asked_questions import prepare_questions, rubrics_table
+from scripted_server import Said, ScriptedServer, fail, say
+
+from rubricworks.data.tables import Sample, read_rows, read_samples
+from rubricworks.errors import UserError
+from rubricworks.methods.rlr3.stages import offline_filter
+from rubricworks.rubrics import Criterion, Rubric
+from rubricworks.runtime.config import StageConfig
+from rubricworks.runtime.job import close_job, open_job
+from rubricworks.runtime.launch import launch
+
+CRITERIA = (
+    Criterion(criterion="The answer is right.", reference="2", weight=3, essential=True),
+    Criterion(criterion="The colour is right.", reference="red", weight=2, essential=True),
+    Criterion(criterion="It looks at the left.", reference="left", weight=1, essential=False),
+)
+
+
+def rubric_of(number: int) -> Rubric:
+    """Some have an additional criterion, some a single one."""
+    return Rubric(criteria=CRITERIA[: 1 + number % 3])
+
+
+def credit_of(response: str, criterion: str) -> float:
+    """What the scripted judge gives: no credit once in sixteen times."""
+    draw = hashlib.sha256(f"{response}|{criterion}".encode()).digest()[0] % 16
+    return 0.0 if draw == 0 else 0.5 if draw < 5 else 1.0
+
+
+def block(body: dict[str, Any], tag: str) -> str:
+    return body["messages"][1]["content"].split(f"<{tag}>\n")[1].split(f"\n</{tag}>")[0]
+
+
+def judged(_: int, body: dict[str, Any]) -> Said:
+    response, checklist = block(body, "response"), json.loads(block(body, "checklist"))
+
+    def scored(items: list[dict[str, str]]) -> list[dict[str, object]]:
+        names = [item["criterion"] for item in items]
+        return [{"criterion": name, "rationale": "r", "credit": credit_of(response, name)} for name in names]
+
+    return say(json.dumps({"thought": "t", **{part: scored(items) for part, items in checklist.items()}}))
+
+
+def responses(sample: Sample, count: int = 8) -> list[str]:
+    return [f"response {number} to {sample.sample_id}" for number in range(count)]
+
+
+def draw(samples: list[Sample]) -> list[list[str]]:
+    return [responses(sample) for sample in samples]
+
+
+@pytest.fixture
+def inputs(tmp_path) -> dict[str, Path]:
+    """16 questions, those of two pictures held out; every seventh training sample has no rubric."""
+    samples = Path(prepare_questions(tmp_path / "questions", pictures=16, held_out=4))
+    train = list(read_samples(samples, "train", "held_out"))
+    rubrics = {one.sample_id: rubric_of(number) for number, one in enumerate(train) if number % 7}
+    return {"samples": samples, "questions": samples, "rubrics": rubrics_table(tmp_path / "made", rubrics)}
+
+
+def filtered(
+    run: Path, inputs: dict[str, Path], server: ScriptedServer, drawing: Callable[..., Any] = draw, **config: object
+) -> Path:
+    """What `launch` makes, except that no model draws the responses."""
+    run.mkdir(exist_ok=True)
+    settings = {"judge": {"url": server.url, "model": "judge"}, "shard_size": 5, **config}
+    parsed = offline_filter.Config.model_validate(settings)
+    job = open_job("offline_filter", parsed, run, inputs)
+    try:
+        offline_filter.filter_samples(parsed, job, drawing)
+    finally:
+        job.calls.close()
+    close_job(job, 0.0)
+    return job.out
+
+
+def expected(samples: Path, rubrics: Path) -> dict[str, dict[str, Any]]:
+    """Row by row, by hand."""
+    by_sample = {row["sample_id"]: json.loads(row["rubric"])["criteria"] for row in read_rows(rubrics)}
+    rows = {}
+    for sample in read_samples(samples, "train"):
+        criteria = by_sample.get(sample.sample_id)
+        if criteria is None:
+            continue
+        table = [[credit_of(text, one["criterion"]) for one in criteria] for text in responses(sample)]
+        weights = [one["weight"] for one in criteria]
+        shares = [sum(w * c for w, c in zip(weights, credits, strict=True)) / sum(weights) for credits in table]
+        zeros = {at for credits in table for at, credit in enumerate(credits) if credit == 0}
+        rows[sample.sample_id] = {
+            "any": bool(zeros),
+            "essential": any(criteria[at]["essential"] for at in zeros),
+            "multiple_choice": bool(sample.options),
+            "shares": shares,
+        }
+    return rows
+
+
+def test_flags_rewards_and_statistics_are_those_of_brute_force(tmp_path, inputs, serve):
+    server = serve(judged)
+    out = filtered(tmp_path / "run", inputs, server)
+    by_hand = expected(inputs["samples"], inputs["rubrics"])
+    rows = list(read_rows(out))
+    assert [row["sample_id"] for row in rows] == list(by_hand)
+    assert len(server.chats) == 8 * len(rows)
+    for row in rows:
+        hand = by_hand[row["sample_id"]]
+        assert {name: row[name] for name in ("any", "essential", "multiple_choice")} == {
+            name: hand[name] for name in ("any", "essential", "multiple_choice")
+        }
+        assert row["kept"] == hand["essential"]
+        assert json.loads(row["rewards"]) == pytest.approx(hand["shares"])
+        assert row["initial_reward"] == pytest.approx(sum(hand["shares"]) / 8)
+    kinds = {(hand["any"], hand["essential"]) for hand in by_hand.values()}
+    assert kinds == {(True, True), (True, False), (False, False)}  # else the test would show little
+
+    train = list(read_samples(inputs["samples"], "train"))
+    kept = [hand for hand in by_hand.values() if hand["essential"]]
+    statistics = json.loads((out / "statistics.json").read_text())
+    assert statistics["name"] == "questions"
+    assert (statistics["raw"], statistics["deduplicated"], statistics["train"]) == (32, 32, 28)
+    assert (statistics["graded"], statistics["kept"]) == (len(by_hand), len(kept))
+    assert statistics["filtered_any"] == sum(hand["any"] for hand in by_hand.values())
+    assert statistics["filtered_essential"] == len(kept)
+    assert statistics["mcq_deduplicated"] == 0.5
+    assert statistics["mcq_converted"] == sum(bool(one.options) for one in train) / 28
+    assert statistics["mcq_filtered"] == sum(hand["multiple_choice"] for hand in kept) / len(kept)
+    for name, some in (("converted", list(by_hand.values())), ("filtered", kept)):
+        mean = sum(sum(hand["shares"]) / 8 for hand in some) / len(some)
+        assert statistics[f"initial_reward_{name}"] == pytest.approx(mean)
+
+
+@pytest.mark.parametrize("keep", ["any", "all"])
+def test_rule_decides_what_is_kept(tmp_path, inputs, serve, keep):
+    out = filtered(tmp_path / "run", inputs, serve(judged), keep=keep)
+    for row in read_rows(out):
+        assert row["kept"] == (row["any"] if keep == "any" else True)
+
+
+@pytest.mark.usefixtures("quick_retries")
+def test_rollouts_that_could_not_be_judged_count_for_nothing_and_leave_dead_letters(tmp_path, inputs, serve):
+    lost: set[str] = set()
+
+    def script(number: int, body: dict[str, Any]) -> Said:
+        response = block(body, "response")
+        if response.startswith(("response 0", "response 3")):
+            lost.add(response)
+            return fail(400, "no")
+        return judged(number, body)
+
+    out = filtered(tmp_path / "run", inputs, serve(script))
+    train = read_samples(inputs["samples"], "train")
+    by_hand = {one.sample_id: [text not in lost for text in responses(one)] for one in train}
+    criteria = {row["sample_id"]: json.loads(row["rubric"])["criteria"] for row in read_rows(inputs["rubrics"])}
+    for row in read_rows(out):
+        rewards = json.loads(row["rewards"])
+        assert [reward is not None for reward in rewards] == by_hand[row["sample_id"]]
+        there = [reward for reward in rewards if reward is not None]
+        assert row["initial_reward"] == pytest.approx(sum(there) / len(there))
+        heard = [f"response {number} to {row['sample_id']}" for number in (1, 2, 4, 5, 6, 7)]
+        zeros = [one for one in criteria[row["sample_id"]] for text in heard if credit_of(text, one["criterion"]) == 0]
+        assert (row["any"], row["essential"]) == (bool(zeros), any(one["essential"] for one in zeros))
+    letters = list(read_rows(out / "dead_letters"))
+    assert {letter["response"] for letter in letters} == lost
+    assert {letter["purpose"] for letter in letters} == {"grading by judge"}
+
+
+def test_sample_of_which_nothing_could_be_judged_is_never_kept(tmp_path, inputs, serve):
+    silent = next(row["sample_id"] for row in read_rows(inputs["rubrics"]) if row["sample_id"] in _train(inputs))
+
+    def script(number: int, body: dict[str, Any]) -> Said:
+        return say("no JSON") if silent in block(body, "response") else judged(number, body)
+
+    out = filtered(tmp_path / "run", inputs, serve(script), keep="all")
+    rows = {row["sample_id"]: row for row in read_rows(out)}
+    assert rows[silent]["initial_reward"] is None
+    assert not any(rows[silent][name] for name in ("any", "essential", "kept"))
+    assert [name for name, row in rows.items() if not row["kept"]] == [silent]
+    assert json.loads((out / "statistics.json").read_text())["graded"] == len(rows) - 1
+
+
+def _train(inputs: dict[str, Path]) -> set[str]:
+    return {sample.sample_id for sample in read_samples(inputs["samples"], "train")}
+
+
+def test_base_model_that_fails_nowhere_leaves_nothing_to_train_on_and_the_error_says_so(tmp_path, inputs, serve):
+    def perfect(_: int, body: dict[str, Any]) -> Said:
+        parts = json.loads(block(body, "checklist")).items()
+        full = {part: [{**item, "rationale": "r", "credit": 1} for item in items] for part, items in parts}
+        for items in full.values():
+            for item in items:
+                del item["reference"]
+        return say(json.dumps({"thought": "t", **full}))
+
+    with pytest.raises(UserError, match=r"'essential' keeps none of \d+ graded samples.*set keep to any or all"):
+        filtered(tmp_path / "run", inputs, serve(perfect))
+
+
+def test_stopped_half_way_it_goes_on_and_ends_the_same(tmp_path, inputs, serve):
+    chunks: list[int] = []
+
+    def stopping(samples: list[Sample]) -> list[list[str]]:
+        if len(chunks) == 2:
+            raise KeyboardInterrupt
+        chunks.append(len(samples))
+        return draw(samples)
+
+    server = serve(judged)  # its address is part of the configuration, so both runs ask the same one
+    whole = filtered(tmp_path / "whole", inputs, server)
+    with pytest.raises(KeyboardInterrupt):
+        filtered(tmp_path / "run", inputs, server, stopping)
+    drawn: list[Sample] = []
+    out = filtered(tmp_path / "run", inputs, server, lambda some: drawn.extend(some) or draw(some))
+    assert len(drawn) == len(list(read_rows(out))) - 10
+    for name in ("part-00000.parquet", "part-00003.parquet", "manifest.json", "statistics.json", "done.json"):
+        assert (out / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_tiny_model_draws_different_rollouts_of_every_sample_and_the_same_ones_again(tmp_path, inputs, serve):
+    pytest.importorskip("torch")
+    from rubricworks.training.config import TinyConfig
+    from rubricworks.training.tiny.student import build_student
+
+    small = TinyConfig(
+        hidden=32, layers=1, heads=2, intermediate=64, vision_hidden=16, vision_heads=2, patch=8, merge=2, image_side=32
+    )
+    train = list(read_samples(inputs["samples"], "train"))
+    made = open_job("warm_up", StageConfig(), tmp_path / "made", {})
+    build_student([f"{one.prompt} left red 2" for one in train], made.out / "model", config=small, seed=1)
+    close_job(made, 0.0)
+    heard: list[set[str]] = []
+    for name in ("one", "two"):
+        server = serve(judged)
+        config = {"judge": {"url": server.url, "model": "judge"}, "rollouts": 3, "max_new_tokens": 6, "keep": "all"}
+        uris = {key: str(path) for key, path in (inputs | {"model": made.out}).items()}
+        out = launch("offline_filter", json.dumps(config), str(tmp_path / name), uris)
+        heard.append({block(chat.body, "response") for chat in server.chats})
+        rows = list(read_rows(out))
+        assert len(rows) == len(expected(inputs["samples"], inputs["rubrics"]))
+        assert {len(json.loads(row["rewards"])) for row in rows} == {3}
+    assert heard[0] == heard[1]
+    assert len(heard[0]) > len(rows)

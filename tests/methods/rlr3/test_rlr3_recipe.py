@@ -1,0 +1,164 @@
+"""Recipes of the RLR³ pipeline as users meet them: listed, planned, mistaken, priced, continued."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from questions_recipe import RECIPE
+
+from rubricworks.llm import Endpoint
+from rubricworks.recipe import Recipe
+from rubricworks.recipe.files import built_in_recipes, load_recipe, recipe_path
+
+PRICES = "prices:\n  judge: {price_in: 1.0, price_out: 2.0}\n"
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "my.yaml"
+    path.write_text(RECIPE)
+    return path
+
+
+def test_the_laptop_recipe_is_listed_with_what_it_is(tell):
+    listed = tell("recipes", "list").out.splitlines()
+    (line,) = [line for line in listed if line.startswith("rlr3-laptop ")]
+    assert "simulated judges, real small models" in line
+
+
+def test_a_dry_run_counts_every_call_of_the_laptop_recipe_and_runs_nothing(tell, tmp_path):
+    small = ["world.scenes=300", "data.held_out=60", "data.warm_up=200", "data.max_train=100", "policy.steps=40"]
+    small += ["genrm_data.responses_each=3", "genrm_data.test=300"]
+    told = tell("run", "rlr3-laptop", "--dry-run", *(part for one in small for part in ("--set", one)))
+    assert told.code == 0, told
+    calls = {(f[0], f[3]): int(f[1].replace(",", "")) for line in told.out.splitlines() if len(f := columns(line)) > 4}
+    read = 100 + 60
+    assert calls == {
+        ("open_questions", "question-opener"): round(read * 0.35),
+        **{("write_checklists", f"checklist-writer-{number}"): read for number in (1, 2, 3)},
+        ("write_checklists", "checklist-merger"): read,
+        ("write_checklists", "scorer"): read,
+        ("offline_filter", "scorer"): 100 * 8,
+        **{("genrm_data", f"scorer-{number}"): 100 * 3 for number in (1, 2, 3)},
+        ("audit", "red-teamer"): 2,
+        # Four failure modes, each response about twice; and the red team's patterns on 32 inputs.
+        ("audit", "abnormal-writer"): 2 * 4 * 60 + 2 * 3 * 32,
+        **{("audit", f"quality-judge-{number}"): 2 * 4 * 60 + 2 * 3 * 32 for number in (1, 2)},
+        ("audit", "weak-scorer"): 4 * (4 * 60 + 300) + 2 * 3 * 32,
+        ("train_rlr3", "scorer"): 40 * 8 * 8,
+        # The base, and both arms at steps 20 and 40; half of the questions are open.
+        ("evaluate_answers", "answer-judge"): 5 * 60 // 2,
+    }
+    stages = ["prepare_questions", "warm_up", "train_genrm", "train_rlvr", "promote", "rlr3_report"]
+    assert all(any(line.split()[:2] == [stage, "-"] for line in told.out.splitlines()) for stage in stages)
+    assert "rlr3-laptop: rlr3 on 600 questions, 60 of them held out" in told.out
+    assert "the scene world, simulated" in told.out
+    assert not (tmp_path / "runs").exists()
+
+
+def columns(line: str) -> list[str]:
+    """Stage, calls, purpose, model and tokens of a line of the plan; a purpose may be two words."""
+    parts = line.replace("red team", "red-team").split()
+    return parts if len(parts) > 4 and parts[1].replace(",", "").isdigit() else []
+
+
+def test_every_endpoint_of_every_recipe_is_found_once_for_each_place_that_names_it(path):
+    for source in [*built_in_recipes(), path]:
+        recipe = load_recipe(source)
+        found = recipe.endpoints()
+        assert {where: one.model for where, one in found} == dict(
+            places(recipe.model_dump(mode="json", exclude={"arms"}))
+        )
+        for where, endpoint in found:
+            place = recipe
+            for part in where.split("."):
+                place = place[int(part)] if part.isdigit() else getattr(place, part)
+            assert place is endpoint
+            assert isinstance(endpoint, Endpoint)
+    assert len(found) == 15
+
+
+def places(value, where=""):
+    """By brute force: every mapping with a URL and a model."""
+    if isinstance(value, dict):
+        if {"url", "model"} <= value.keys():
+            yield where, value["model"]
+        for name, inner in value.items():
+            yield from places(inner, f"{where}.{name}".lstrip("."))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from places(inner, f"{where}.{number}")
+
+
+def test_the_table_of_prices_reaches_every_endpoint_of_a_model_but_those_with_a_price_of_their_own(path):
+    text = (
+        RECIPE.replace("model: second}", "model: second, price_in: 7.0}")
+        + PRICES
+        + "  second: {price_in: 1, price_out: 1}\n"
+    )
+    path.write_text(text)
+    priced = {where: (one.price_in, one.price_out) for where, one in load_recipe(path).endpoints() if one.price_in}
+    assert priced == {
+        "filter.judge": (1.0, 2.0),
+        "audit.judge": (1.0, 2.0),
+        "policy.judge": (1.0, 2.0),
+        "policy.more_judges.0": (7.0, 1.0),
+    }
+
+
+def test_dollars_can_be_capped_where_all_prices_are_known_be_they_nothing(path):
+    free = {name: {"price_in": 0, "price_out": 0} for _, name in places(yaml.safe_load(RECIPE))}
+    path.write_text(RECIPE + yaml.safe_dump({"prices": free, "budget": {"dollars": 5}}))
+    assert load_recipe(path).budget.dollars == 5
+
+
+def test_both_arms_are_trained_the_same_and_only_one_has_a_judge(path):
+    recipe = load_recipe(path, ["policy.learning_rate=0.5", "seed=9"])
+    rlvr, rlr3 = (json.loads(recipe.stage_json()[stage]) for stage in ("train_rlvr", "train_rlr3"))
+    assert rlvr.items() <= rlr3.items()
+    assert rlr3.keys() - rlvr.keys() == {"judge", "more_judges", "combine", "exposure", "remap", "gate", "mask"}
+    assert (rlvr["learning_rate"], rlvr["seed"]) == (0.5, 9)
+
+
+def test_a_recipe_as_it_is_saved_with_a_run_says_the_same_and_takes_another_override(path, tmp_path):
+    recipe = load_recipe(path, ["policy.remap=false"])
+    saved = save(recipe, tmp_path / "run")
+    assert load_recipe(saved) == recipe
+    other = load_recipe(saved, ["evaluation.judge.model=other"])
+    changed = {stage for stage, config in other.stage_json().items() if config != recipe.stage_json()[stage]}
+    # All that is done before it stays; promotion tells the registry of all.
+    assert changed == {"evaluate_answers", "promote"}
+
+
+def save(recipe: Recipe, run: Path) -> Path:
+    """As a run keeps its recipe."""
+    run.mkdir(parents=True)
+    saved = run / "recipe.yaml"
+    saved.write_text(yaml.safe_dump(recipe.model_dump(mode="json", exclude_defaults=True)))
+    return saved
+
+
+def test_continuing_a_run_with_a_wrong_override_or_a_wrong_name_is_refused_before_anything_runs(tell, tmp_path):
+    run = tmp_path / "runs" / "mine"
+    save(load_recipe(recipe_path("rlr3-laptop"), ["policy.steps=100"]), run)
+    told = tell("run", "--resume", "mine", "--set", "policy.milestone_every=30")
+    assert (told.code, told.err.count("\n")) == (2, 1)
+    assert told.err.startswith("error: --set policy.milestone_every=30: policy.milestone_every 30 does not divide")
+    assert "policy.milestone_every 30 does not divide policy.steps 100" in told.err
+    assert "there are mine" in tell("run", "--resume", "other").err
+    planned = tell("run", "--resume", "mine", "--set", "policy.steps=20", "--dry-run")
+    assert planned.code == 0
+    assert ["train_rlr3", "1,280"] in [line.split()[:2] for line in planned.out.splitlines()]
+    assert sorted(path.name for path in run.iterdir()) == ["recipe.yaml"]
+
+
+def test_doctor_says_what_is_missing_for_questions_and_endpoints(tell, path, tmp_path):
+    told = tell("doctor", path)
+    assert told.code == 2
+    wrong = [line for line in told.out.splitlines() if line.startswith("fix")]
+    assert any("questions.parquet: no such file" in line for line in wrong)
+    # One line for each different endpoint, not for each place that names it.
+    assert sum("cannot connect" in line for line in wrong) == len(
+        {one.model for _, one in load_recipe(path).endpoints()}
+    )

@@ -1,0 +1,193 @@
+"""Both arms trained for a few steps by their stages, on a tiny student and with a judge over HTTP."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from audited import write_stage_table
+from safetensors.torch import load_file
+from scripted_server import ScriptedServer, fail
+from small_policy import GROUP, LONGEST, block, judge, make_inputs
+
+from rubricworks.data.tables import count_rows, read_rows, read_samples
+from rubricworks.errors import UserError
+from rubricworks.rewards import format_mask, group_rewards
+from rubricworks.rubrics import Rubric, Scorecard
+from rubricworks.runtime.launch import launch
+from rubricworks.training.checkpoints import milestone_dirs
+from rubricworks.verifiers.boxed import score_answer
+
+pytest.importorskip("trl")
+
+SHAPE = {"steps": 4, "prompts_per_step": 4, "group_size": GROUP, "max_new_tokens": LONGEST, "learning_rate": 1e-3}
+SHAPE |= {"milestone_every": 2, "save_every": 2}
+TRAINED_ON = ("samples", "rubrics", "filtered", "model")
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory) -> dict[str, str]:
+    return make_inputs(tmp_path_factory.mktemp("inputs"))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ScriptedServer]:
+    server = ScriptedServer(judge)
+    yield server
+    server.close()
+
+
+def train(stage: str, run: Path, inputs: dict[str, str], **config: Any) -> Path:
+    return Path(launch(stage, json.dumps({**SHAPE, **config}), str(run), {name: inputs[name] for name in TRAINED_ON}))
+
+
+@pytest.fixture(scope="module")
+def rlr3(inputs, server, tmp_path_factory) -> Path:
+    endpoint = {"url": server.url, "model": "scorer"}
+    return train("train_rlr3", tmp_path_factory.mktemp("rlr3"), inputs, judge=endpoint)
+
+
+@pytest.fixture(scope="module")
+def rlvr(inputs, tmp_path_factory) -> Path:
+    return train("train_rlvr", tmp_path_factory.mktemp("rlvr"), inputs)
+
+
+def groups(out: Path) -> list[tuple[list[dict], list[Scorecard]]]:
+    """The rollouts of each group with their scorecards."""
+    rollouts, cards = list(read_rows(out / "rollouts")), list(read_rows(out / "scorecards"))
+    assert [row["response"] for row in rollouts] == [row["response"] for row in cards]
+    assert [row["reward"] for row in rollouts] == [row["reward"] for row in cards]
+    parsed = [Scorecard.model_validate_json(row["scorecard"]) for row in cards]
+    starts = range(0, len(rollouts), GROUP)
+    found = [(rollouts[start : start + GROUP], parsed[start : start + GROUP]) for start in starts]
+    assert all(len({row["sample_id"] for row in rows}) == 1 for rows, _ in found)
+    return found
+
+
+def kept(inputs: dict[str, str]) -> set[str]:
+    return {row["sample_id"] for row in read_rows(inputs["filtered"]) if row["kept"]}
+
+
+def expected(rows: list[dict], cards: list[Scorecard], inputs: dict[str, str], *, mask: bool = True, **parts: bool):
+    """The group's rewards from its scorecards, by the rubric table."""
+    rubrics = {row["sample_id"]: row["rubric"] for row in read_rows(inputs["rubrics"])}
+    questions = {one.sample_id: one.question for one in read_samples(inputs["samples"])}
+    name = rows[0]["sample_id"]
+    rubric = Rubric.model_validate_json(rubrics[name])
+    allowed = [questions[name], *(one.reference for one in rubric.criteria)]
+    valid = [row["tokens"] < LONGEST and (not mask or format_mask(row["response"], allowed=allowed)) for row in rows]
+    credits = [card.credits for card in cards]
+    return group_rewards(credits, rubric.weights, essential=rubric.essential, valid=valid, **parts)
+
+
+def test_rewards_in_the_table_are_those_of_the_scorecards_group_by_group(rlr3, inputs):
+    found = groups(rlr3)
+    assert len(found) == SHAPE["steps"] * SHAPE["prompts_per_step"]
+    for rows, cards in found:
+        assert [row["reward"] for row in rows] == pytest.approx(expected(rows, cards, inputs))
+    rewards = {row["reward"] for rows, _ in found for row in rows}
+    assert {0.0, 1.0} < rewards  # wrong, right, and something between
+    assert any(row["tokens"] == LONGEST and row["reward"] == 0 for rows, _ in found for row in rows)
+    # Remapping and the gate have something to do here, or the comparison would show little.
+    plain = [expected(rows, cards, inputs, remap=False, gate=False) for rows, cards in found]
+    assert [row["reward"] for rows, _ in found for row in rows] != [one for rewards in plain for one in rewards]
+
+
+@pytest.mark.parametrize("arm", ["rlr3", "rlvr"])
+def test_only_samples_that_the_filter_kept_are_trained_on(arm, inputs, request):
+    drawn = {row["sample_id"] for row in read_rows(request.getfixturevalue(arm) / "rollouts")}
+    train = {one.sample_id for one in read_samples(inputs["samples"], "train")}
+    assert drawn <= kept(inputs) < train
+    assert len(drawn) > len(kept(inputs)) / 2
+
+
+def test_judge_is_asked_once_a_response_and_sees_neither_image_nor_target_nor_reference_answer(rlr3, server):
+    asked = [chat for chat in server.chats if chat.body["model"] == "scorer"]
+    responses = {(row["sample_id"], row["response"]) for row in read_rows(rlr3 / "rollouts")}
+    assert len(asked) == len({chat.text for chat in asked}) <= len(responses)  # the cache answers repetitions
+    for chat in asked:
+        assert "image_url" not in chat.text
+        assert "target" not in chat.text
+        references = [one["reference"] for part in json.loads(block(chat.body, "checklist")).values() for one in part]
+        assert set(references) <= {"expr_verify", "bbox_verify", "cat", "left"}
+
+
+def test_leaving_out_parts_of_the_reward_gives_the_weighted_share(inputs, server, tmp_path):
+    endpoint = {"url": server.url, "model": "scorer"}
+    parts = {"remap": False, "gate": False, "mask": False}
+    out = train("train_rlr3", tmp_path, inputs, judge=endpoint, steps=2, **parts)
+    for rows, cards in groups(out):
+        for row, card in zip(rows, cards, strict=True):
+            answer, looks = card.credits
+            share = (3 * answer + 1 * looks) / 4
+            assert row["reward"] == pytest.approx(share if row["tokens"] < LONGEST else 0)
+
+
+@pytest.mark.usefixtures("quick_retries")
+def test_response_whose_judge_fails_has_no_reward_and_leaves_its_criteria_as_dead_letters(inputs, serve, tmp_path):
+    def script(number: int, body: dict[str, Any]):
+        return fail(400, "no") if "cats" in block(body, "response") else judge(number, body)
+
+    endpoint = {"url": serve(script).url, "model": "scorer"}
+    out = train("train_rlr3", tmp_path, inputs, judge=endpoint, steps=2)
+    rows = list(read_rows(out / "rollouts"))
+    lost = {row["response"] for row in rows if row["reward"] is None}
+    assert lost == {row["response"] for row in rows if "cats" in row["response"]} != set()
+    assert {row["advantage"] for row in rows if row["reward"] is None} == {0.0}
+    letters = list(read_rows(out / "dead_letters"))
+    assert {letter["response"] for letter in letters} == lost
+    assert {letter["stage"] for letter in letters} == {"train_rlr3"}
+
+
+def test_rlvr_asks_nobody_and_rewards_the_score_of_the_last_box_itself(rlvr, inputs):
+    assert not list(rlvr.parent.glob("*.sqlite*"))
+    samples = {one.sample_id: one for one in read_samples(inputs["samples"])}
+    scores = {}
+    for row in read_rows(rlvr / "rollouts"):
+        sample = samples[row["sample_id"]]
+        score = score_answer(row["response"], sample.answer, options=bool(sample.options))
+        assert row["reward"] == pytest.approx(score if row["tokens"] < LONGEST else 0)
+        scores[sample.task, row["response"]] = row["reward"]
+    # The overlap of the boxes, neither remapped nor gated.
+    assert {round(reward, 3) for (task, _), reward in scores.items() if task == "box"} >= {0.3, 0.8}
+    words = {response: reward for (task, response), reward in scores.items() if task == "word"}
+    assert {reward for response, reward in words.items() if "{ cats }" in response} == {0}  # it is another word
+    assert {reward for response, reward in words.items() if response.endswith("{ cat }")} == {1}
+    assert count_rows(rlvr / "dead_letters") == 0
+
+
+def test_samples_without_a_reference_answer_are_left_out_by_rlvr_and_counted(rlvr, inputs, tmp_path):
+    assert ledger(rlvr)["without_an_answer"] == 0
+    lost = sorted(kept(inputs))[::2]
+    rows = list(read_rows(inputs["samples"]))
+    for row in rows:
+        row["answer"] = None if row["sample_id"] in lost else row["answer"]
+    samples = str(write_stage_table(tmp_path / "samples", "samples", rows))
+    out = train("train_rlvr", tmp_path / "run", inputs | {"samples": samples}, steps=2)
+    assert ledger(out)["without_an_answer"] == len(lost)
+    assert not {row["sample_id"] for row in read_rows(out / "rollouts")} & set(lost)
+
+
+def ledger(out: Path) -> dict[str, Any]:
+    (line,) = map(json.loads, (out.parent / "ledger.jsonl").read_text().splitlines())
+    assert line["stage"] == out.name
+    return line
+
+
+@pytest.mark.parametrize("arm", ["rlr3", "rlvr"])
+def test_milestones_stand_beside_the_model_and_the_last_is_the_model(arm, request, inputs):
+    out = request.getfixturevalue(arm)
+    found = milestone_dirs(out)
+    assert list(found) == [2, 4]
+    weights = [load_file(folder / "model.safetensors") for folder in (found[2], found[4], out / "model")]
+    assert all(weights[1][name].equal(weights[2][name]) for name in weights[2])
+    assert not all(weights[0][name].equal(weights[2][name]) for name in weights[2])
+    assert json.loads((out / "alarm.json").read_text()) is None
+
+
+def test_trained_on_nothing_is_refused_in_one_line(inputs, tmp_path, server):
+    rows = [{**row, "kept": False} for row in read_rows(inputs["filtered"])]
+    nothing = str(write_stage_table(tmp_path / "filtered", "filtered", rows))
+    with pytest.raises(UserError, match="none of the samples to train on has a rubric"):
+        train("train_rlvr", tmp_path / "run", inputs | {"filtered": nothing})

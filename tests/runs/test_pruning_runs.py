@@ -1,0 +1,208 @@
+import fcntl
+import json
+import os
+from datetime import UTC, datetime, timedelta
+
+import object_store
+import pytest
+import yaml
+
+from rubricworks.errors import UserError
+from rubricworks.runs.pruning import age, prune
+from rubricworks.runs.records import record_of, records
+from rubricworks.runs.store import PRUNED, open_run_store
+from rubricworks.storage import open_bucket
+from rubricworks.tracking import registry, stage_connection
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+IN_A_YEAR = datetime.now(UTC) + timedelta(days=365)
+RECIPE = yaml.safe_dump({"name": "ours"})
+
+
+def done_run(name="ours"):
+    """What a finished run holds, in the order in which it came to be."""
+    return {
+        "recipe.yaml": yaml.safe_dump({"name": name, "pipeline": "balcaprl"}),
+        "prepare/made_from.json": "{}",
+        "prepare/samples.parquet": "rows" * 100,
+        "prepare/done.json": "{}",
+        "report/made_from.json": "{}",
+        "report/done.json": "{}",
+        "outcome.json": json.dumps({"state": "SUCCEEDED"}),
+    }
+
+
+@pytest.fixture(autouse=True)
+def no_server(monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.delenv("MLFLOW_RUN_ID", raising=False)
+
+
+@pytest.fixture
+def put(tmp_path):
+    """Writes a run into a folder, a second between its files, the last one so many days ago."""
+    folder = tmp_path / "runs"
+    folder.mkdir()
+
+    def write(name, files, days=100):
+        for number, (path, content) in enumerate(files.items()):
+            place = folder / name / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(content)
+            written = NOW.timestamp() - days * 86_400 - len(files) + 1 + number
+            os.utime(place, (written, written))
+        return folder
+
+    return write
+
+
+def pruned(folder, days="90d", **more):
+    told = prune(open_run_store(str(folder)), age(days), **{"dry_run": False, "now": NOW, **more})
+    return {one.run.name: one.kept_because for one in told}
+
+
+def failed_run(**more):
+    return {"recipe.yaml": RECIPE, "error.json": '{"stage": "prepare", "message": "no images"}', **more}
+
+
+def test_old_runs_go_however_they_ended_and_young_ones_stay(put):
+    folder = put("old", done_run())
+    put("young", done_run(), days=89)
+    put("half", {"recipe.yaml": RECIPE, "prepare/made_from.json": "{}"})
+    put("failed", failed_run())
+    put("failed-lately", failed_run(), days=89)
+    put("no-run", {"notes.txt": "mine"})
+    expected = {"old": "", "half": "", "failed": ""}
+    assert pruned(folder, dry_run=True) == expected
+    assert (folder / "old" / "recipe.yaml").exists()
+    assert pruned(folder) == expected
+    assert sorted(os.listdir(folder)) == ["failed-lately", "no-run", "young"]
+
+
+def test_a_run_that_may_be_going_stays_however_short_the_limit(put):
+    folder = put("done", done_run(), days=2)
+    put("failed", failed_run(), days=2)
+    put("half", {"recipe.yaml": RECIPE, "prepare/made_from.json": "{}"}, days=2)
+    put("given-up", {"recipe.yaml": RECIPE, "prepare/made_from.json": "{}"}, days=4)
+    put("held", failed_run(lock=""), days=4)
+    with (folder / "held" / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        told = pruned(folder, "12h")
+    assert (told["done"], told["given-up"], told["held"]) == ("", "", "it is going")
+    assert told["failed"] == "it is failed, but was changed in the last 3 days: it may be going, or go on"
+    assert told["half"] == "it is unfinished, but was changed in the last 3 days: it may be going, or go on"
+    assert sorted(os.listdir(folder)) == ["failed", "half", "held"]
+
+
+def test_runs_that_a_run_which_stays_takes_from_stay_and_the_others_go(put):
+    def takes_from(name):
+        return {"reuse.json": json.dumps({"runs": [f"/elsewhere/{name}"]})}
+
+    folder = put("first", done_run())
+    put("second", failed_run(**takes_from("first")))
+    put("arm", failed_run(**takes_from("second")), days=10)
+    put("unneeded", failed_run())
+    put("old-arm", done_run() | takes_from("unneeded"))
+    expected = {"first": "second takes from it", "second": "arm takes from it", "unneeded": "", "old-arm": ""}
+    assert pruned(folder) == expected
+    assert sorted(os.listdir(folder)) == ["arm", "first", "second"]
+
+
+def test_a_run_whose_model_is_in_use_stays(put, tmp_path):
+    folder = put("champion", done_run())
+    put("before", done_run())
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    for name in ("before", "champion"):
+        connection, mlflow_run = stage_connection(folder / name, "promote")
+        (model / "config.json").write_text(json.dumps(name))
+        version = registry.register(connection, model, "captioner", run=mlflow_run, tags={"run": name})
+        registry.promote(connection, "captioner", version.version)
+    for name in ("before", "champion"):
+        put(name, done_run())
+        for place, _, files in os.walk(folder / name):
+            for file in files:
+                os.utime(os.path.join(place, file), (NOW.timestamp() - 9e6,) * 2)
+    assert pruned(folder) == {"before": "", "champion": "captioner version 2, the champion, came from it"}
+
+
+def test_where_the_registry_does_not_answer_nothing_goes(put):
+    files = done_run() | {"tracking/settings.json": json.dumps({"config": {"uri": "http://127.0.0.1:9"}, "key": "x"})}
+    folder = put("old", files)
+    with pytest.raises(UserError, match=r"no MLflow server at http://127\.0\.0\.1:9"):
+        pruned(folder)
+    assert (folder / "old" / "recipe.yaml").exists()
+
+
+def test_what_a_killed_sweep_began_is_finished(put):
+    folder = put("old", done_run())
+    (folder / "old").rename(folder / ".pruned-old")
+    assert pruned(folder) == {}
+    assert os.listdir(folder) == []
+
+
+def test_a_run_is_told_from_its_folder(put):
+    folder = put("good", done_run())
+    put("going-on", {**done_run(), "train/made_from.json": "{}"}, days=2)
+    put("bad", {"recipe.yaml": RECIPE, "error.json": '{"stage": "prepare", "message": "no\\nimages"}'}, days=1)
+    put("old-one", {path: text for path, text in done_run().items() if path != "outcome.json"}, days=3)
+    store = open_run_store(str(folder))
+    assert [(one.name, one.state) for one in records(store)] == [
+        ("bad", "failed"),
+        ("going-on", "unfinished"),
+        ("old-one", "done"),
+        ("good", "done"),
+    ]
+    good = record_of(store, "good")
+    assert (good.recipe, good.pipeline, good.changed) == ("ours", "balcaprl", NOW - timedelta(days=100))
+    assert [(stage.stage, stage.done) for stage in good.stages] == [("prepare", True), ("report", True)]
+    assert record_of(store, "bad").message == "prepare: no images"
+    assert record_of(store, "bad").pipeline == "rubicap"
+    assert record_of(store, "none") is None
+
+
+@pytest.fixture
+def bucket(tmp_path, monkeypatch):
+    (tmp_path / "buckets").mkdir()
+    with object_store.rclone_server(tmp_path / "buckets") as endpoint:
+        for name, value in object_store.environment(endpoint).items():
+            monkeypatch.setenv(name, value)
+        name = object_store.bucket_name()
+        (tmp_path / "buckets" / name).mkdir()
+        yield open_bucket(f"s3://{name}/runs")
+
+
+def test_runs_of_a_bucket_are_told_like_those_of_a_folder(bucket, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # MLflow makes its folder of artifacts where it is asked
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    of_cluster = {path: text for path, text in done_run().items() if path != "outcome.json"}
+    of_cluster["outcome/outcome.json"] = json.dumps({"state": "SUCCEEDED"})
+    failed = {"recipe.yaml": RECIPE, "state/prepare/error.json": '{"stage": "prepare", "message": "no images"}'}
+    refused = {"state/preflight/error.json": '{"stage": "preflight", "message": "1 of 3 checks failed"}'}
+    begun = {"recipe.yaml": RECIPE, PRUNED: "{}"}
+    for run, files in {"old": of_cluster, "bad": failed, "refused": refused, "begun": begun}.items():
+        for path, content in files.items():
+            bucket.write(f"{run}/{path}", content.encode())
+    store = open_run_store(bucket.uri)
+    states = {"old": "done", "bad": "failed", "refused": "failed", "begun": "unfinished"}
+    assert {one.name: one.state for one in records(store)} == states
+    refused_run = record_of(store, "refused")
+    assert (refused_run.pipeline, refused_run.message) == ("", "preflight: 1 of 3 checks failed")
+    assert pruned(bucket.uri, now=IN_A_YEAR, dry_run=True) == dict.fromkeys(states, "")
+    assert bucket.folders() == ["bad", "begun", "old", "refused"]
+
+
+def test_runs_of_a_bucket_stay_where_nobody_knows_the_registry(bucket):
+    for path, content in done_run().items():
+        bucket.write(f"old/{path}", content.encode())
+    with pytest.raises(UserError, match="MLFLOW_TRACKING_URI is not set, so nobody can tell"):
+        pruned(bucket.uri, now=IN_A_YEAR)
+    assert bucket.folders() == ["old"]
+
+
+@pytest.mark.parametrize("text", ["90", "0d", "-1d", "d", "90days", "1.5d", ""])
+def test_an_age_that_is_none_is_refused(text):
+    with pytest.raises(UserError, match="give hours, days or weeks, such as 12h, 90d or 8w"):
+        age(text)
+    assert age("8w") == timedelta(days=56)

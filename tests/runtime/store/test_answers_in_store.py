@@ -1,0 +1,62 @@
+"""Answers of models as a store keeps them: pieces that come every few seconds, and few when an attempt has ended."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from test_runs_in_store import mirror_of
+
+from rubricworks.llm.cache import CACHE_FILE, AnswerCache
+from rubricworks.runtime.store.mirror import Mirror
+from rubricworks.storage import open_bucket
+
+
+def pieces_of(run: str, stage: str) -> list[str]:
+    return [found.key for found in open_bucket(f"{run}/state/{stage}").objects("answers/")]
+
+
+def keep_answers(mirror: Mirror, folder: Path, names: range) -> None:
+    """One piece for each, as if each came long after the one before."""
+    cache = AnswerCache(folder / CACHE_FILE)
+    for name in names:
+        cache.put(str(name).encode().ljust(32, b"-"), "m", f'"answer {name}"')
+    cache.close()
+    mirror.push()
+
+
+@pytest.fixture
+def one_a_piece(monkeypatch) -> None:
+    monkeypatch.setattr("rubricworks.runtime.store.run_state._ROWS_A_PIECE", 1)
+
+
+@pytest.mark.parametrize("ends", [Mirror.finish, Mirror.give_up], ids=["done", "failed"])
+def test_many_small_pieces_of_answers_are_one_when_an_attempt_ends_and_none_is_lost(run, tmp_path, one_a_piece, ends):
+    mirror, folder = mirror_of(run, "train")
+    keep_answers(mirror, folder, range(30))
+    assert len(pieces_of(run, "train")) == 30
+    ends(mirror)
+    assert len(pieces_of(run, "train")) == 1
+    keep_answers(mirror, folder, range(30, 50))
+    assert len(pieces_of(run, "train")) == 21
+    shutil.rmtree(folder)
+    again, folder = mirror_of(run, "train")
+    again.state.fetch(whole=False)
+    cache = AnswerCache(folder / CACHE_FILE)
+    found = [cache.get(str(name).encode().ljust(32, b"-")) for name in range(50)]
+    cache.close()
+    assert found == [f'"answer {name}"' for name in range(50)]
+    ends(again)
+    assert len(pieces_of(run, "train")) == 1
+
+
+def test_pieces_that_are_put_together_while_they_are_read_are_looked_for_again(run, line, one_a_piece):
+    mirror, folder = mirror_of(run, "train")
+    keep_answers(mirror, folder, range(3))
+    shutil.rmtree(folder)
+    gone = iter([(404, "NoSuchKey")])
+    line.fault = lambda request: next(gone, None) if request.method == "GET" and ".jsonl.gz" in request.path else None
+    again, folder = mirror_of(run, "train")
+    again.state.fetch(whole=False)
+    cache = AnswerCache(folder / CACHE_FILE)
+    assert all(cache.get(str(name).encode().ljust(32, b"-")) for name in range(3))
+    cache.close()

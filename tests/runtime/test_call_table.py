@@ -1,0 +1,142 @@
+"""Stages that ask models, started through `launch` on a few photographs against a scripted server."""
+
+import json
+import shutil
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from scripted_server import Said, fail, say
+
+from rubricworks.data.tables import read_rows
+from rubricworks.errors import UserError
+from rubricworks.runtime.launch import launch
+
+
+def draw(folder: Path, names: list[str]) -> Path:
+    """One picture of another shade for each name."""
+    folder.mkdir(exist_ok=True)
+    for number, name in enumerate(names):
+        content = BytesIO()
+        Image.new("RGB", (32, 24), (20 * number, 80, 120)).save(content, "PNG")
+        (folder / name).write_bytes(content.getvalue())
+    return folder
+
+
+def stage(run: Path, name: str, config: dict, **inputs: str) -> str:
+    return launch(name, json.dumps(config), str(run), inputs)
+
+
+@pytest.fixture
+def run(tmp_path) -> Path:
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def samples(tmp_path, run) -> str:
+    source = draw(tmp_path / "images", [f"{number}.png" for number in range(6)])
+    return stage(run, "prepare", {"source": str(source), "held_out": 2})
+
+
+def test_prepare_splits_by_name_and_not_by_order_and_keeps_a_picture_once(tmp_path):
+    first = draw(tmp_path / "first", [f"{number}.png" for number in range(6)])
+    shutil.copytree(first, tmp_path / "second")
+    shutil.copy(first / "0.png", tmp_path / "second" / "zz-again.png")
+    config = {"held_out": 2, "warm_up": 1}
+    splits = []
+    for name in ("first", "second"):
+        out = stage(tmp_path / f"run-{name}", "prepare", config | {"source": str(tmp_path / name)})
+        splits.append({Path(row["source"]).name: row["split"] for row in read_rows(out)})
+        rejected = list(read_rows(f"{out}/rejected"))
+        assert len(rejected) == (name == "second")
+    assert sorted(splits[0].values()) == ["held_out"] * 2 + ["train"] * 3 + ["warm_up"]
+    assert "the same picture" in rejected[0]["reason"]
+    assert len(splits[1]) == 6
+    # One name more moves no other across the border except by taking a place.
+    assert sum(splits[0][name] != split for name, split in splits[1].items() if name in splits[0]) <= 2
+
+
+def test_prepare_without_usable_images_fails_with_reasons_and_succeeds_once_there_are_some(tmp_path, run):
+    source = tmp_path / "images"
+    source.mkdir()
+    for name in ("a.jpg", "b.jpg"):
+        (source / name).write_text("text")
+    with pytest.raises(UserError, match=r"a\.jpg: not an image"):
+        stage(run, "prepare", {"source": str(source)})
+    assert json.loads((run / "error.json").read_text())["stage"] == "prepare"
+    assert len(list(read_rows(run / "prepare" / "rejected"))) == 2
+
+    draw(source, ["c.png", "d.png"])
+    out = stage(run, "prepare", {"source": str(source)})
+    assert {Path(row["source"]).name for row in read_rows(out)} <= {"c.png", "d.png"}
+    assert not (run / "error.json").exists()
+    assert len(list((run / "replaced").iterdir())) == 1
+
+
+def test_a_captioner_that_fails_leaves_a_dead_letter_and_the_sample_keeps_its_other_captions(run, samples, serve):
+    server = serve(lambda _, body: say("a wall") if body["model"] == "good" else fail(400, "too large"))
+    teachers = [{"url": server.url, "model": name} for name in ("good", "bad")]
+    out = stage(run, "caption_committee", {"teachers": teachers}, samples=samples)
+    assert [row["captioner"] for row in read_rows(out)] == ["good"] * 6
+    letters = list(read_rows(f"{out}/dead_letters"))
+    assert len(letters) == 6
+    assert {(row["stage"], row["purpose"], row["reason"]) for row in letters} == {
+        ("caption_committee", "caption by bad", "transport")
+    }
+    assert "too large" in letters[0]["message"]
+
+
+def test_captions_each_are_drawn_with_different_seeds(run, samples, serve):
+    server = serve(lambda _, body: say(f"caption {body['seed']}"))
+    config = {"teachers": [{"url": server.url, "model": "m", "temperature": 1.0}], "captions_each": 3}
+    with pytest.warns(UserWarning, match="one model, asked 3 times"):
+        out = stage(run, "caption_committee", config, samples=samples)
+    captions = {}
+    for row in read_rows(out):
+        captions.setdefault(row["sample_id"], set()).add(row["caption"])
+    assert {len(drawn) for drawn in captions.values()} == {3}
+
+
+def test_a_writer_that_writes_prose_leaves_dead_letters_and_is_asked_again_when_the_stage_runs_again(
+    run, samples, serve
+):
+    draft = dict.fromkeys(("criterion", "description", "evaluation_rule", "justification", "teacher_consensus"), "wall")
+    draft |= {"weight": 3, "student_already_met": False, "reference_teachers": ["Model 1", "Model 2"]}
+    answer = ["Here is what I think of this rubric: it is fine."]
+
+    def models(_: int, body: dict) -> Said:
+        return say(answer[0] if body["model"] == "writer" else "a wall")
+
+    url = serve(models).url
+    teachers = [{"url": url, "model": name} for name in ("one", "two")]
+    captions = stage(run, "caption_committee", {"teachers": teachers}, samples=samples)
+    inputs = {"samples": samples, "captions": captions, "student_captions": captions}
+    config = {"writer": {"url": url, "model": "writer"}}
+    with pytest.raises(UserError, match=r"no rubrics came of 6 samples: rubric by writer: 6 x malformed"):
+        stage(run, "synthesize_rubrics", config, **inputs)
+    letters = list(read_rows(run / "synthesize_rubrics" / "dead_letters"))
+    assert [row["raw"] for row in letters] == answer * 6
+    assert {row["attempts"] for row in letters} == {3}
+
+    answer[0] = json.dumps({"rubrics": [draft]})
+    out = stage(run, "synthesize_rubrics", config, **inputs)
+    assert [json.loads(row["rubric"])["criteria"][0]["criterion"] for row in read_rows(out)] == ["wall"] * 6
+
+
+def test_a_stage_that_is_done_asks_nothing_again_and_a_changed_one_moves_its_old_table_aside(run, samples, serve):
+    server = serve([say("a wall")])
+    config = {"teachers": [{"url": server.url, "model": "m"}]}
+    for _ in range(2):
+        stage(run, "caption_committee", config, samples=samples)
+    assert len(server.chats) == 6
+    config["teachers"].append({"url": server.url, "model": "n"})
+    out = stage(run, "caption_committee", config, samples=samples)
+    assert len(server.chats) == 12  # the first captioner's answers come from the run's cache
+    assert len(list(read_rows(out))) == 12
+    assert len(list((run / "replaced").iterdir())) == 1
+
+
+def test_a_stage_whose_input_is_not_finished_names_the_stage_to_run_first(tmp_path, run):
+    with pytest.raises(UserError, match="the prepare stage has not finished"):
+        stage(run, "caption_committee", {"teachers": [{"url": "http://x", "model": "m"}]}, samples=str(run / "prepare"))

@@ -1,0 +1,191 @@
+"""Stages taken from another run: real stages on a few photographs, with a captioner on loopback that counts."""
+
+import json
+import shutil
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from scripted_server import ScriptedServer, say
+
+from rubricworks.data.tables import read_rows
+from rubricworks.reports.run_folder import read_ledger
+from rubricworks.runtime.launch import launch
+from rubricworks.runtime.reuse import write_reuse
+
+IMAGES = 6
+
+
+@pytest.fixture
+def server(serve) -> ScriptedServer:
+    return serve(lambda number, _: say(f"caption {number}"))
+
+
+@pytest.fixture
+def images(tmp_path) -> Path:
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for number in range(IMAGES):
+        content = BytesIO()
+        Image.new("RGB", (20, 20), (30 * number, 80, 120)).save(content, "PNG")
+        (folder / f"{number}.png").write_bytes(content.getvalue())
+    return folder
+
+
+def make(run: Path, images: Path, server: ScriptedServer, *, held_out: int = 2, **recap) -> Path:
+    """A run of two stages, the second of which asks a model."""
+    samples = launch("prepare", json.dumps({"source": str(images), "held_out": held_out}), str(run), {})
+    config = {"captioner": {"url": server.url, "model": "m"}} | recap
+    return Path(launch("recap", json.dumps(config), str(run), {"samples": samples}))
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_a_stage_made_from_the_same_is_taken_and_asks_no_model(tmp_path, images, server, capfd):
+    first = make(tmp_path / "first", images, server)
+    asked = len(server.chats)
+    write_reuse(tmp_path / "second", [tmp_path / "first"])
+    second = make(tmp_path / "second", images, server)
+
+    assert second == tmp_path / "second" / "recap"
+    assert asked == len(server.chats) == IMAGES
+    assert content(second) == content(first)
+    assert "taken from first" in capfd.readouterr().err
+    lines = {line["stage"]: line for line in read_ledger(tmp_path / "second")}
+    assert (lines["recap"]["reused"], lines["recap"]["samples"]) == ("first", IMAGES)
+    # What is read from outside a run is read again.
+    assert "reused" not in lines["prepare"]
+    # Done is done: nothing is copied a second time.
+    shutil.rmtree(tmp_path / "first")
+    assert content(make(tmp_path / "second", images, server)) == content(second)
+    assert len(server.chats) == asked
+
+
+@pytest.mark.parametrize(
+    ("change", "told", "asked"),
+    [
+        ({"seed": 2}, "its configuration differs", 2 * IMAGES),
+        ({"held_out": 3}, "its input differs: samples", IMAGES),
+    ],
+)
+def test_a_stage_made_from_something_else_is_made_here(tmp_path, images, server, capfd, change, told, asked):
+    first = make(tmp_path / "first", images, server)
+    before = content(first)
+    write_reuse(tmp_path / "second", [tmp_path / "first"])
+    second = make(tmp_path / "second", images, server, **change)
+    assert len(server.chats) == asked  # the same question about the same picture was answered there
+    assert f"not taken from first: {told}" in capfd.readouterr().err
+    assert content(second) != before == content(first)
+
+
+def test_other_images_behind_the_same_recipe_are_another_input(tmp_path, images, server, capfd):
+    make(tmp_path / "first", images, server)
+    content = BytesIO()
+    Image.new("RGB", (20, 20), (1, 2, 3)).save(content, "PNG")
+    (images / "0.png").write_bytes(content.getvalue())
+    write_reuse(tmp_path / "second", [tmp_path / "first"])
+    make(tmp_path / "second", images, server)
+    assert "not taken from first: its input differs: samples" in capfd.readouterr().err
+
+
+def test_an_unfinished_stage_is_not_taken(tmp_path, images, server, capfd):
+    (make(tmp_path / "first", images, server) / "done.json").unlink()
+    write_reuse(tmp_path / "second", [tmp_path / "first"])
+    assert len(list(read_rows(make(tmp_path / "second", images, server)))) == IMAGES
+    assert "not taken from first: it is not finished there" in capfd.readouterr().err
+    assert [line.get("reused") for line in read_ledger(tmp_path / "second")] == [None, None]
+    assert len(server.chats) == IMAGES  # its answers are known
+
+
+@pytest.mark.parametrize("table", ["", "captions"])
+def test_a_damaged_table_is_not_taken(tmp_path, images, server, capfd, table):
+    shard = next((make(tmp_path / "first", images, server) / table).glob("part-*.parquet"))
+    damaged = bytearray(shard.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    shard.write_bytes(damaged)
+    write_reuse(tmp_path / "second", [tmp_path / "first"])
+    second = make(tmp_path / "second", images, server)
+    assert "damaged" in capfd.readouterr().err
+    assert len(list(read_rows(second / table))) == IMAGES
+    assert [line.get("reused") for line in read_ledger(tmp_path / "second")] == [None, None]
+
+
+def test_a_manifest_whose_shard_is_gone_is_not_taken(tmp_path, images, server, capfd):
+    next(make(tmp_path / "first", images, server).glob("part-*.parquet")).unlink()
+    write_reuse(tmp_path / "second", [tmp_path / "first"])
+    assert len(list(read_rows(make(tmp_path / "second", images, server)))) == IMAGES
+    assert "not taken from first: it cannot be copied" in capfd.readouterr().err
+
+
+def test_the_second_of_two_runs_is_tried_and_one_that_is_gone_is_no_hindrance(tmp_path, images, server, capfd):
+    make(tmp_path / "other", images, server, seed=2)
+    make(tmp_path / "first", images, server)
+    asked = len(server.chats)
+    write_reuse(tmp_path / "second", [tmp_path / "gone", tmp_path / "other", tmp_path / "first"])
+    make(tmp_path / "second", images, server)
+    said = capfd.readouterr().err
+    assert "not taken from gone: it is not finished there" in said
+    assert "not taken from other: its configuration differs" in said
+    assert len(server.chats) == asked
+
+
+def test_what_was_begun_here_gives_way_and_is_kept_aside(tmp_path, images, server):
+    first = make(tmp_path / "first", images, server)
+    begun = make(tmp_path / "second", images, server)
+    (begun / "done.json").unlink()
+    asked = len(server.chats)
+    write_reuse(tmp_path / "second", [tmp_path / "first"])
+    assert content(make(tmp_path / "second", images, server)) == content(first)
+    assert len(server.chats) == asked
+    assert len(list((tmp_path / "second" / "replaced").iterdir())) == 1
+
+
+def student(folder: Path) -> Path:
+    """Enough of a model for a stage that passes one on."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(b"weights")
+    return folder
+
+
+def pass_on(run: Path, images: Path, student: Path) -> Path:
+    samples = launch("prepare", json.dumps({"source": str(images), "held_out": 2}), str(run), {})
+    return Path(launch("warm_up", json.dumps({"student": str(student)}), str(run), {"samples": samples}))
+
+
+def test_a_model_outside_both_runs_stays_a_link_to_where_it_is(tmp_path, images):
+    model = student(tmp_path / "student")
+    pass_on(tmp_path / "first", images, model)
+    write_reuse(tmp_path / "second", [tmp_path / "first"])
+    taken = pass_on(tmp_path / "second", images, model) / "model"
+    assert taken.is_symlink()
+    assert taken.resolve() == model
+
+
+def test_nothing_that_is_written_in_one_run_reaches_the_other(tmp_path, images):
+    model = student(tmp_path / "first" / "made" / "student")
+    first = pass_on(tmp_path / "first", images, model)
+    write_reuse(tmp_path / "second", [tmp_path / "first"])
+    second = pass_on(tmp_path / "second", images, model)
+    taken = second / "model" / "model.safetensors"
+    assert not taken.resolve().is_relative_to(first.parent.resolve())
+    with taken.open("r+b") as file:
+        file.write(b"WEIGHTS")
+    assert (model / "model.safetensors").read_bytes() == b"weights"
+    (model / "model.safetensors").write_bytes(b"overwritten")
+    assert taken.read_bytes() == b"WEIGHTS"
+
+
+def test_a_model_that_was_changed_after_it_was_made_is_not_taken(tmp_path, images, capfd):
+    model = student(tmp_path / "student")
+    made = pass_on(tmp_path / "first", images, model) / "model"
+    made.unlink()
+    changed = student(made)
+    (changed / "model.safetensors").write_bytes(b"other weights")
+    write_reuse(tmp_path / "second", [tmp_path / "first"])
+    pass_on(tmp_path / "second", images, model)
+    assert "not taken from first: what it made was changed there" in capfd.readouterr().err
+    assert (tmp_path / "second" / "warm_up" / "model").resolve() == model

@@ -1,0 +1,116 @@
+"""The last task of a run on a cluster: what it writes down of the run, whatever became of it."""
+
+import json
+
+import pytest
+from kfp.dsl import PipelineTaskFinalStatus
+
+from rubricworks.llm import Spending
+from rubricworks.llm.spending import SPENDING_FILE
+from rubricworks.llm.usage import Totals
+from rubricworks.runtime.launch import launch
+from rubricworks.stages.cluster.outcome import ended
+from rubricworks.tracking import TrackingConfig, open_pipeline
+from rubricworks.tracking.connection import connect
+
+JOB = "projects/p/locations/l/pipelineJobs/mine-x7"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run that MLflow knows, with a stage that is done and something spent."""
+    folder = tmp_path / "runs" / "mine"
+    (folder / "prepare").mkdir(parents=True)
+    (folder / "prepare" / "done.json").write_text("{}")
+    spending, totals = Spending(folder / SPENDING_FILE, "caption_committee"), Totals()
+    spending.open_account("captions", "m", totals)
+    totals.calls, totals.prompt_tokens, totals.cost = 1, 900, 0.25
+    spending.close()
+    return folder
+
+
+def tell(run, state: str, message: str | None = None):
+    status = PipelineTaskFinalStatus(state, JOB, "exit-handler-1", 13 if message else None, message)
+    launch("outcome", ended('{"seed": 1}', status), run.as_uri(), {})
+    return json.loads((run / "outcome" / "outcome.json").read_text())
+
+
+def test_a_good_end_says_what_was_done_and_what_it_cost(run):
+    record = tell(run, "SUCCEEDED")
+    assert (record["state"], record["stages"]) == ("SUCCEEDED", ["prepare"])
+    assert (record["tokens"], record["dollars"]) == (900, 0.25)
+    assert record["message"] is None
+    assert json.loads((run / "outcome.json").read_text()) == record
+
+
+SKIPPED = "skipped: 12 new samples, 500 needed"
+GATE = {"model_name": "captioner", "version": "3", "passed": True, "promoted": True, "reasons": ["win rate is above"]}
+
+
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [
+        ({"summary.json": {"outcome": SKIPPED}}, SKIPPED),
+        ({"promote/promotion.json": GATE}, "captioner version 3 is the champion"),
+        (
+            {"promote/promotion.json": GATE | {"passed": False, "promoted": False, "reasons": ["a is low", "b too"]}},
+            "captioner is not promoted: a is low; b too",
+        ),
+        (
+            {"promote/promotion.json": GATE | {"version": None, "promoted": False}},
+            "captioner is not promoted: there is no model registry",
+        ),
+    ],
+)
+def test_a_good_end_is_told_in_the_words_of_the_stage_that_decided_and_a_bad_one_is_not(run, left, said):
+    for path, content in left.items():
+        (run / path).parent.mkdir(exist_ok=True)
+        (run / path).write_text(json.dumps(content))
+    assert tell(run, "SUCCEEDED")["message"] == said
+    assert json.loads((run / "outcome.json").read_text())["message"] == said
+    assert tell(run, "FAILED")["message"] is None
+
+
+def test_a_failure_is_told_in_the_stages_own_words_which_stay(run):
+    error = {"stage": "train_policy", "message": "the loss is not a number at step 7", "traceback": "…"}
+    (run / "error.json").write_text(json.dumps(error))
+    record = tell(run, "FAILED", "main: exit code 2")
+    assert (record["stage"], record["message"]) == ("train_policy", "the loss is not a number at step 7")
+    assert json.loads((run / "error.json").read_text()) == error
+    assert json.loads((run / "outcome" / "error.json").read_text()) == error
+
+
+def test_a_failure_that_no_stage_could_report_is_told_in_kubeflows_words(run):
+    record = tell(run, "FAILED", "OOMKilled")
+    assert (record["stage"], record["message"]) == (None, "OOMKilled")
+
+
+def test_an_error_of_an_earlier_attempt_is_not_told_of_a_run_that_went_well_in_the_end(run):
+    (run / "error.json").write_text(json.dumps({"stage": "prepare", "message": "old"}))
+    assert tell(run, "SUCCEEDED")["message"] is None
+
+
+def test_a_second_attempt_is_told_anew(run):
+    assert tell(run, "FAILED", "OOMKilled")["state"] == "FAILED"
+    assert tell(run, "SUCCEEDED")["state"] == "SUCCEEDED"
+
+
+def test_the_run_is_closed_in_mlflow_with_the_reason(run, tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_RUN_ID", raising=False)
+    config = TrackingConfig(uri=f"sqlite:///{tmp_path}/mlflow.db")
+    open_pipeline(config, run, {"policy": {"steps": 2}})
+    (run / "error.json").write_text(json.dumps({"stage": "prepare", "message": "no images"}))
+    tell(run, "FAILED", "exit code 2")
+    connection = connect(config, run.parent)
+    (found,) = connection.client.search_runs([connection.experiment_id], "tags.`rubricworks.stage` = 'pipeline'")
+    assert found.info.status == "FAILED"
+    assert found.data.tags["error"] == "prepare: no images"
+    assert found.data.tags["kubeflow.run"] == JOB
+    assert found.data.params["policy.steps"] == "2"
+
+
+def test_mlflow_out_of_reach_spoils_nothing(run):
+    (run / "tracking").mkdir()
+    config = {"uri": "http://127.0.0.1:9", "experiment": "x"}
+    (run / "tracking" / "settings.json").write_text(json.dumps({"config": config, "key": "k"}))
+    assert tell(run, "SUCCEEDED")["state"] == "SUCCEEDED"

@@ -1,0 +1,146 @@
+"""What is asked before a run on a cluster begins; real endpoints, a hub and folders."""
+
+import json
+
+import pytest
+from scripted_server import Said, fail, say
+
+from rubricworks.errors import UserError
+from rubricworks.llm import Budget, Spending
+from rubricworks.llm.spending import SPENDING_FILE
+from rubricworks.llm.usage import Totals
+from rubricworks.recipe.cluster_configs import cluster_only_configs
+from rubricworks.recipe.files import load_recipe
+from rubricworks.runtime.accelerators import ASKED_FOR, NODE, require_accelerators
+from rubricworks.runtime.config import canonical_json
+from rubricworks.runtime.launch import launch
+from rubricworks.runtime.preflight_checks import budget_is_left, model_is_there
+from rubricworks.world.scene.export import export_scenes
+
+LISTED = Said(json.dumps({"data": [{"id": "m"}]}).encode())
+
+
+@pytest.fixture
+def images(tmp_path):
+    export_scenes(tmp_path / "scenes", seed=3, count=6)
+    return tmp_path / "scenes" / "images"
+
+
+@pytest.fixture
+def recipe(tmp_path, images, serve, monkeypatch):
+    """A recipe with one server for everything, on a cluster; changes are `a.b=c`."""
+    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID", "HF_HUB_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def load(*changes: str, endpoint: str | None = None):
+        url = endpoint or serve([LISTED]).url
+        one = f"{{url: '{url}', model: m}}"
+        path = tmp_path / "my.yaml"
+        path.write_text(
+            f"name: mine\ndata: {{source: {images}, held_out: 2}}\nwarm_up: {{student: tiny, sft: {{steps: 4}}}}\n"
+            f"committee: {{teachers: [{one}], captions_each: 2}}\nrubric: {{writer: {one}}}\n"
+            f"policy: {{judge: {one}, steps: 2}}\nevaluation: {{judge: {one}, pairwise_judge: {one}}}\n"
+            f"cluster: {{storage: 'pvc://runs/all'}}\n"
+        )
+        return load_recipe(path, changes)
+
+    return load
+
+
+def preflight(recipe, run):
+    return launch("preflight", canonical_json(cluster_only_configs(recipe)["preflight"]), run.as_uri(), {})
+
+
+def test_all_that_is_missing_is_said_at_once_and_nothing_is_begun(recipe, tmp_path, serve):
+    wrong = serve([fail(401, "no key")])
+    broken = recipe("data.source=/no/such/place", "warm_up.student=/models/none", endpoint=wrong.url)
+    with pytest.raises(UserError) as caught:
+        preflight(broken, tmp_path / "run")
+    said = str(caught.value)
+    assert said.startswith("4 of 5 checks failed: ")
+    for part in ("/no/such/place", "/models/none: no model is there", "401", "MLFLOW_TRACKING_URI"):
+        assert part in said
+    assert "\n" not in said
+    assert not (tmp_path / "run" / "recipe.yaml").exists()
+    assert json.loads((tmp_path / "run" / "error.json").read_text())["stage"] == "preflight"
+    record = json.loads((tmp_path / "run" / "preflight" / "checks.json").read_text())
+    assert [one["name"] for one in record if one["problem"] is None] == ["budget"]
+
+
+def test_a_run_is_opened_once_everything_is_there_and_asked_again_in_the_next_attempt(recipe, tmp_path, serve):
+    server = serve([LISTED])
+    good = recipe(f"tracking.uri=sqlite:///{tmp_path}/mlflow.db", "budget.tokens=1000", endpoint=server.url)
+    run = tmp_path / "run"
+    preflight(good, run)
+    assert load_recipe(run / "recipe.yaml").policy == good.policy
+    assert json.loads((run / "budget.json").read_text())["tokens"] == 1000
+    record = {one["name"]: one["detail"] for one in json.loads((run / "preflight" / "checks.json").read_text())}
+    assert record["images"] == "6 images"
+    assert record["model warm_up.student"].startswith("built")
+
+    server.script = [fail(503)]
+    with pytest.raises(UserError, match=r"endpoint committee\.teachers\.0"):
+        preflight(good, run)
+
+
+def test_what_was_spent_may_leave_nothing_of_the_budget(tmp_path):
+    assert budget_is_left(Budget(), tmp_path) == "0 tokens and $0.00 spent of as much as it takes"
+    spending, totals = Spending(tmp_path / SPENDING_FILE, "caption_committee"), Totals()
+    spending.open_account("captions", "m", totals)
+    totals.calls, totals.prompt_tokens = 1, 900
+    spending.close()
+    assert "900 tokens" in budget_is_left(Budget(tokens=901), tmp_path)
+    with pytest.raises(UserError, match=r"budget.tokens is 900, and 900 are spent; raise it"):
+        budget_is_left(Budget(tokens=900), tmp_path)
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    """A cache without models, and a hub that answers as it is told."""
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub-home"))
+    monkeypatch.delenv("HF_HUB_CACHE", raising=False)
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+
+    def at(server) -> None:
+        monkeypatch.setenv("HF_ENDPOINT", server.url.removesuffix("/v1"))
+
+    return at
+
+
+def test_a_model_is_looked_for_on_the_hub_with_the_token(hub, serve, monkeypatch):
+    server = serve([say("here")])
+    hub(server)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    assert "org/name is at" in model_is_there("org/name")
+    (asked,) = server.heard
+    assert asked.path == "/org/name/resolve/main/config.json"
+    assert asked.headers["Authorization"] == "Bearer hf_secret"
+
+
+@pytest.mark.parametrize(("status", "advice"), [(404, "no such model"), (401, "HF_TOKEN"), (403, "licence")])
+def test_a_model_that_the_hub_does_not_give_is_refused_with_advice(hub, serve, monkeypatch, status, advice):
+    hub(serve([fail(status)]))
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    with pytest.raises(UserError, match=advice) as caught:
+        model_is_there("org/name")
+    assert "hf_secret" not in str(caught.value)
+
+
+def test_offline_a_model_must_be_in_the_cache(hub, monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(UserError, match="HF_HUB_OFFLINE is set"):
+        model_is_there("org/name")
+    snapshot = tmp_path / "hub-home" / "hub" / "models--org--name" / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text("{}")
+    assert model_is_there("org/name") == "org/name is in the cache"
+
+
+def test_accelerators_that_were_asked_for_and_cannot_be_seen_stop_the_stage_before_it_loads(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.delenv(ASKED_FOR, raising=False)
+    assert require_accelerators() == []
+    monkeypatch.setenv(ASKED_FOR, str(torch.cuda.device_count() + 3))
+    monkeypatch.setenv(NODE, "gpu-node-7")
+    with pytest.raises(UserError, match=rf"{torch.cuda.device_count() + 3} accelerators .* on node gpu-node-7"):
+        require_accelerators()

@@ -1,0 +1,79 @@
+"""Stage → input → the stage that makes it, for each pipeline: what the DAGs are checked against."""
+
+RUBICAP = {
+    "prepare": {},
+    "warm_up": {"samples": "prepare"},
+    "caption_committee": {"samples": "prepare"},
+    "caption_student": {"samples": "prepare", "model": "warm_up"},
+    "synthesize_rubrics": {
+        "samples": "prepare",
+        "captions": "caption_committee",
+        "student_captions": "caption_student",
+    },
+    "train_policy": {
+        "samples": "prepare",
+        "rubrics": "synthesize_rubrics",
+        "model": "warm_up",
+        "captions": "caption_committee",
+    },
+    "evaluate": {
+        "samples": "prepare",
+        "rubrics": "synthesize_rubrics",
+        "model": "warm_up",
+        "policy": "train_policy",
+    },
+    "promote": {"evaluations": "evaluate", "policy": "train_policy", "samples": "prepare"},
+    "report": {"promotion": "promote"},
+}
+
+TRAINED_ON = {
+    "samples": "open_questions",
+    "rubrics": "write_checklists",
+    "filtered": "offline_filter",
+    "model": "warm_up",
+}
+RLR3 = {
+    "prepare_questions": {},
+    "open_questions": {"samples": "prepare_questions"},
+    "warm_up": {"samples": "open_questions"},
+    "write_checklists": {"samples": "open_questions"},
+    "offline_filter": {
+        "questions": "prepare_questions",
+        "samples": "open_questions",
+        "rubrics": "write_checklists",
+        "model": "warm_up",
+    },
+    "genrm_data": {"samples": "open_questions", "rubrics": "write_checklists", "model": "warm_up"},
+    "train_genrm": {"genrm_data": "genrm_data"},
+    "audit": {"genrm_data": "genrm_data", "samples": "open_questions"},
+    # Both arms read the same: what differs is the reward.
+    "train_rlvr": TRAINED_ON,
+    "train_rlr3": TRAINED_ON,
+    "evaluate_answers": {
+        "samples": "open_questions",
+        "model": "warm_up",
+        "rlvr": "train_rlvr",
+        "rlr3": "train_rlr3",
+    },
+    "promote": {"evaluations": "evaluate_answers", "policy": "evaluate_answers", "samples": "prepare_questions"},
+    "rlr3_report": {"promotion": "promote", "audit": "audit", "genrm": "train_genrm"},
+}
+
+BALCAPRL = {
+    "prepare": {},
+    "recap": {"samples": "prepare"},
+    # The student starts from the captions that came with the images, and exams ask about the images alone: neither is
+    # made anew when the references are.
+    "warm_up": {"samples": "prepare"},
+    "write_exams": {"samples": "prepare"},
+    "peer_rubrics": {"samples": "prepare", "model": "warm_up"},
+    "train_balcaprl": {"samples": "recap", "model": "warm_up", "exams": "write_exams", "rubrics": "peer_rubrics"},
+    "evaluate_captions": {
+        "samples": "recap",
+        "exams": "write_exams",
+        "model": "warm_up",
+        "policy": "train_balcaprl",
+    },
+    "promote": {"evaluations": "evaluate_captions", "policy": "train_balcaprl", "samples": "prepare"},
+    "balcaprl_report": {"promotion": "promote"},
+}
