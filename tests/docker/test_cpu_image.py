@@ -6,7 +6,7 @@ import sys
 from locks import locked
 
 PROGRAM = """
-import importlib, inspect, pkgutil, re, sys
+import importlib, inspect, re, sys
 from importlib import metadata
 from packaging.utils import canonicalize_name
 
@@ -25,21 +25,16 @@ class Hidden:
 
 sys.meta_path.insert(0, Hidden())
 assert "torch" in HIDDEN
-from rubricworks import components
-from rubricworks.components import images
+from rubricworks.runtime.stage_table import STAGES
 
-for found in pkgutil.iter_modules(components.__path__):
-    if not found.ispkg:
+for stage in STAGES.values():
+    if stage.image != "cpu":
         continue
-    module = importlib.import_module(f"rubricworks.components.{found.name}.component")
-    for component in vars(module).values():
-        if not hasattr(component, "python_func"):
-            continue
-        if component.component_spec.implementation.container.image != images.CPU:
-            continue
-        for ours in re.findall(r"(?:from|import) (rubricworks[.\\w]+)", inspect.getsource(component.python_func)):
-            importlib.import_module(ours)
-        print(found.name)
+    component = getattr(importlib.import_module(stage.component), stage.id)
+    for ours in re.findall(r"(?:from|import) (rubricworks[.\\w]+)", inspect.getsource(component.python_func)):
+        importlib.import_module(ours)
+    stage.load()
+    print(stage.id)
 """
 
 
