@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rubricworks.data.manifest import Manifest
@@ -70,24 +71,26 @@ def ask_all(
         assert shared is not None
         return shared.rows(numbers[0] // shard_size, tables)
 
-    async def build() -> Manifest:
+    async def make_table() -> Manifest:
         async with AsyncExitStack() as stack:
             for client in clients:
                 await stack.enter_async_context(client)
-            return await build_table(
+            build = partial(
+                build_table,
                 job.out,
                 table,
-                range(total) if shared else items,
-                rows_of_parts if shared else make_rows,
                 made_by=job.made_by,
                 shard_size=shard_size,
                 also={name: job.out / name for name in tables[1:]},
                 progress=job.progress(total, "samples").at,
             )
+            if shared:
+                return await build(items=range(total), make_rows=rows_of_parts)
+            return await build(items=items, make_rows=make_rows)
 
     if shared:
         shared.make()
-    manifest = asyncio.run(build())
+    manifest = asyncio.run(make_table())
     if shared:
         shared.forget()
     job.figures.update({table: manifest.rows, "dead_letters": count_rows(job.out / "dead_letters")})

@@ -9,9 +9,10 @@ equal share of what other stages left.
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rubricworks.data.manifest import read_manifest
 from rubricworks.data.tables import read_shard
@@ -37,7 +38,8 @@ PART = "RUBRICWORKS_PART"
 _FOLDER = "parts"
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True)
+class Part:
     """One of so many."""
 
     index: int
