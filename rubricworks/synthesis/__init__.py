@@ -1,8 +1,8 @@
-"""Rubric synthesis: what a committee agrees on becomes weighted criteria, of captions or of answers to questions."""
+"""Rubric synthesis: weighted criteria from a committee of models, for captions and for answers to questions."""
 
 from rubricworks.synthesis.checklist_lint import lint_checklist
 from rubricworks.synthesis.checklist_prompts import CHECKLIST_PROMPT_VERSION, ChecklistDraft
-from rubricworks.synthesis.checklist_writer import ChecklistWriter, WrittenChecklist
+from rubricworks.synthesis.checklist_writer import ChecklistResult, ChecklistWriter
 from rubricworks.synthesis.prompts import CAPTION_PROMPT, CAPTION_PROMPT_VERSION, WRITER_PROMPT_VERSION, Coverage
 from rubricworks.synthesis.writer import Candidate, RubricResult, RubricWriter
 
@@ -13,10 +13,10 @@ __all__ = [
     "WRITER_PROMPT_VERSION",
     "Candidate",
     "ChecklistDraft",
+    "ChecklistResult",
     "ChecklistWriter",
     "Coverage",
     "RubricResult",
     "RubricWriter",
-    "WrittenChecklist",
     "lint_checklist",
 ]

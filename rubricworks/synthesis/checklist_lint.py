@@ -1,11 +1,13 @@
-"""What code can tell of a checklist without looking at the image: faulty criteria are dropped, each with a reason.
+"""Checklist lint: drop faulty criteria by rules that need no image, each with a reason.
 
-The rules are RLR³'s (section 4.1, appendices B.1 and C): the truth stands in the reference alone, a verifier checks a
+The rules are RLR³'s (section 4.1, appendices B.1 and C): the reference alone holds the truth, a verifier checks a
 value and not a judgment, only the task's verifiers are used, a target can be read, an item is one assertion, weights
-are 1 to 3. A faulty item costs itself alone; a checklist without an essential item is no rubric, because nothing could
-fail a wrong response.
+are 1 to 3. A faulty item does not affect the others; a checklist without an essential item is no rubric, because
+nothing could fail a wrong response. The two rules about wording (`is_judgment`, `joins_assertions`) are heuristics with
+few false alarms: the faults they miss are left to the merger's majority and to dual verification.
 """
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +15,6 @@ from pydantic import ValidationError
 
 from rubricworks.rubrics import Checklist, ChecklistItem
 from rubricworks.synthesis.checklist_prompts import ChecklistDraft
-from rubricworks.synthesis.checklist_wording import is_judgment, joins_assertions, plain_words
 from rubricworks.synthesis.leaks import gives_away
 from rubricworks.synthesis.targets import reference_call, target_fault, target_texts
 from rubricworks.verifiers import VerifierCall
@@ -26,11 +27,27 @@ LEAK = "it gives its answer away"
 JOINED = "it joins several assertions"
 REPEATED = "it repeats an earlier criterion"
 NOTHING_ESSENTIAL = "no essential criterion is left"
-"""Reasons; a target's own are in `targets`."""
+"""Reasons for dropping a criterion; those about its target are in `targets`."""
 
-Dropped = tuple[str, str]
-"""A criterion's text, cut short, and why it was dropped."""
-_SHOWN = 300
+DroppedCriterion = tuple[str, str]
+"""A criterion's text, cut to `_TITLE_CHARS`, and the reason for dropping it."""
+_TITLE_CHARS = 300
+
+_JUDGMENTS = frozenset({"yes", "no", "true", "false", "correct", "incorrect", "wrong", "valid", "invalid"})
+_SHORT_JUDGMENTS = frozenset({"1", "0", "y", "n", "t", "f", "pass", "fail", "ok"})
+"""Values by themselves; judgments where the criterion asks for one."""
+_JUDGING = re.compile(r"\b(?:correctly|accurately|properly|rightly)\s+\w+\s+that\b|\bwhether\b")
+_WORD = re.compile(r"\w+")
+_ASSERT = (
+    r"(?:states?|says?|gives?|names?|identifies|describes|mentions|explains|lists|notes|reads|shows|calculates|computes|"
+    r"finds|counts|concludes|derives|determines|recogni[sz]es|provides|specifies|indicates|points out)"
+)
+_SECOND_ASSERTION = re.compile(
+    rf"\b{_ASSERT}\s+(?!and\b)\S+.*?\b(?:and|as well as|but)\s+(?:also\s+|then\s+)?(?:{_ASSERT}|that|whether|how)\b"
+)
+"""States … and gives …; states that … and that …. Two verbs with one object ("finds and names the star") are one."""
+_NEXT_SENTENCE = re.compile(rf"[.;]\s+(?:it|the (?:final )?(?:response|answer))\s+(?:also\s+)?{_ASSERT}\b")
+_ENUMERATION = re.compile(r"(?:\(1\)|\b1[.)]\s).*(?:\(2\)|\b2[.)]\s)")
 
 
 def lint_checklist(
@@ -39,41 +56,42 @@ def lint_checklist(
     answer: str | Sequence[str] | None = None,
     question: str = "",
     allowed: Collection[str] | None = None,
-) -> tuple[Checklist | None, list[Dropped]]:
-    """The criteria that keep the rules, as they were written, and the others with reasons.
+) -> tuple[Checklist | None, list[DroppedCriterion]]:
+    """Split a checklist into the criteria that keep the rules, unchanged, and the dropped ones with reasons.
 
     Args:
-        checklist: as a model wrote it (`ChecklistDraft`), or one that is a checklist already.
+        checklist: a model's draft, or a valid checklist.
         answer: the reference answer, or several ways to write it: no essential criterion may state it.
-        question: what it holds gives nothing away; see `leaks.gives_away`.
+        question: words that it contains do not count as a leak; see `leaks.gives_away`.
         allowed: names of the verifiers that the task may use; None means all.
     Returns:
-        None for the checklist where no essential criterion is left; the last reason says so.
+        None for the checklist if no essential criterion is left; the last reason says so.
     """
     answers = () if answer is None else (answer,) if isinstance(answer, str) else tuple(answer)
-    kept: dict[bool, list[ChecklistItem]] = {True: [], False: []}
-    dropped: list[Dropped] = []
-    seen: set[str] = set()
+    essentials: list[ChecklistItem] = []
+    additionals: list[ChecklistItem] = []
+    dropped: list[DroppedCriterion] = []
+    wordings: set[str] = set()
     for essential, raw in _items(checklist):
-        item = _read(raw)
+        item = _parse_item(raw)
         if isinstance(item, str):
             dropped.append((_title(raw), item))
             continue
-        reason = _fault(item, answers if essential else (), question, allowed)
-        if not reason and plain_words(item.criterion) in seen:
+        reason = _find_fault(item, answers if essential else (), question, allowed)
+        if not reason and _plain_words(item.criterion) in wordings:
             reason = REPEATED
         if reason:
             dropped.append((_title(raw), reason))
             continue
-        kept[essential].append(item)
-        seen.add(plain_words(item.criterion))
-    if not kept[True]:
+        (essentials if essential else additionals).append(item)
+        wordings.add(_plain_words(item.criterion))
+    if not essentials:
         return None, [*dropped, ("", NOTHING_ESSENTIAL)]
-    return Checklist(essential=tuple(kept[True]), additional=tuple(kept[False])), dropped
+    return Checklist(essential=tuple(essentials), additional=tuple(additionals)), dropped
 
 
-def complaint(dropped: Sequence[Dropped]) -> str:
-    """What a model is told whose checklist has nothing essential left: the faults, without its own words."""
+def repair_message(dropped: Sequence[DroppedCriterion]) -> str:
+    """Repair request for a checklist with no essential criterion left: lists the faults, quotes none of the items."""
     reasons = "; ".join(dict.fromkeys(reason for _, reason in dropped if reason != NOTHING_ESSENTIAL))
     return "essential: nothing usable is left" + (f" (faults of the items: {reasons})" if reasons else "")
 
@@ -84,8 +102,8 @@ def _items(checklist: ChecklistDraft | Checklist) -> Iterator[tuple[bool, Any]]:
             yield essential, item
 
 
-def _read(raw: Any) -> ChecklistItem | str:
-    """The item, or why it is none. Fields that were not asked for are passed over; 2.0 is 2."""
+def _parse_item(raw: Any) -> ChecklistItem | str:
+    """Return the item, or the reason why it cannot be read. Unknown fields are ignored; a weight of 2.0 is 2."""
     if isinstance(raw, ChecklistItem):
         return raw
     if not isinstance(raw, Mapping):
@@ -101,9 +119,9 @@ def _read(raw: Any) -> ChecklistItem | str:
         return INCOMPLETE
 
 
-def _fault(item: ChecklistItem, answers: Sequence[str], question: str, allowed: Collection[str] | None) -> str:
-    """What is wrong with an item by itself; empty if nothing."""
-    if not plain_words(item.criterion) or not item.reference.strip():
+def _find_fault(item: ChecklistItem, answers: Sequence[str], question: str, allowed: Collection[str] | None) -> str:
+    """Return the reason for dropping an item, regardless of the others; empty if there is none."""
+    if not _plain_words(item.criterion) or not item.reference.strip():
         return INCOMPLETE
     call = reference_call(item.reference)
     if isinstance(call, str):
@@ -125,9 +143,30 @@ def _secrets(item: ChecklistItem, call: VerifierCall | None, answers: Sequence[s
     yield from answers
 
 
+def is_judgment(criterion: str, call: VerifierCall) -> bool:
+    """Return True if a verifier would check the extractor's opinion of the response instead of a value in it."""
+    if call.name not in ("expr_verify", "text_verify"):
+        return False
+    target, candidates = call.arguments.get("target"), call.arguments.get("candidates")
+    values = [target, *(candidates if isinstance(candidates, tuple) else ())]
+    words = {_plain_words(str(value)) for value in values if value is not None}
+    return bool(words & _JUDGMENTS or (words & _SHORT_JUDGMENTS and _JUDGING.search(criterion.lower())))
+
+
+def joins_assertions(criterion: str) -> bool:
+    """Return True if a criterion makes several assertions, of which a response may meet only some."""
+    text = " ".join(criterion.lower().split())
+    return any(pattern.search(text) for pattern in (_SECOND_ASSERTION, _NEXT_SENTENCE, _ENUMERATION))
+
+
+def _plain_words(text: str) -> str:
+    """Return a text's words alone, case-folded: equal for two criteria that differ in case and punctuation."""
+    return " ".join(_WORD.findall(text.casefold()))
+
+
 def _title(raw: Any) -> str:
-    """An item's criterion for the record, whatever was given."""
+    """Return an item's criterion for the record, whatever its type."""
     text = (
         raw.criterion if isinstance(raw, ChecklistItem) else raw.get("criterion") if isinstance(raw, Mapping) else raw
     )
-    return str(text or "")[:_SHOWN]
+    return str(text or "")[:_TITLE_CHARS]

@@ -1,9 +1,9 @@
-"""What writers of checklists read, alone and as the one who merges, and the shape of what they answer.
+"""Prompts of the checklist writers and of the merger, and the schema of their answers.
 
 The contract is RLR³'s (appendices B.1 and B.2): four principles, the fields of appendix A.1, the truth in `reference`
 alone, the verifiers that the task allows and no others, dual verification where the reference answer is trusted, and a
-merger by majority. Answers are read leniently, item by item, so that a faulty criterion never costs its neighbours:
-`checklist_lint` says what becomes of each.
+merger by majority. Answers are parsed leniently, item by item, so that a faulty criterion never invalidates the others:
+`checklist_lint` decides about each.
 """
 
 import json
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rubricworks.data.tables import Sample
 
 CHECKLIST_PROMPT_VERSION = "checklist-1"
-"""Changes whenever a text below, or the verifiers' guide, does; tables record it."""
+"""Changes with each text below and with the verifier guide; tables record it."""
 
 _PRINCIPLES = """\
 A good checklist is
@@ -107,7 +107,7 @@ _ITEMS = {
 
 
 class ChecklistDraft(BaseModel):
-    """A model's checklist as it came: two lists, whose items `lint_checklist` looks at one by one."""
+    """A model's unchecked checklist: two lists whose items `lint_checklist` checks one by one."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -116,28 +116,28 @@ class ChecklistDraft(BaseModel):
 
 
 def generation_messages(sample: "Sample", allowed: Sequence[str], *, trusted: bool) -> list[dict[str, Any]]:
-    """What a teacher reads of one sample.
+    """Messages that ask a teacher for the checklist of one sample.
 
     Args:
         allowed: names of the verifiers that the sample's task may use.
-        trusted: whether the sample's answer is known to be right; without an answer it does not matter.
+        trusted: the sample's answer is known to be right; ignored for a sample without an answer.
     """
-    return _messages(GENERATION_SYSTEM, sample, _asked(sample, allowed, trusted))
+    return _messages(GENERATION_SYSTEM, sample, _question_blocks(sample, allowed, trusted))
 
 
 def aggregation_messages(
     sample: "Sample", proposals: Sequence[Checklist], allowed: Sequence[str], *, trusted: bool
 ) -> list[dict[str, Any]]:
-    """What the merger reads: the same, and the candidates in the order given, numbered."""
+    """Messages that ask the merger for one checklist: the teachers' blocks and the numbered candidates."""
     candidates = [
         fence("candidate", _data_json(proposal), name=f"Checklist {number}")
         for number, proposal in enumerate(proposals, start=1)
     ]
     majority = f"Candidates: {len(proposals)}; a majority is {len(proposals) // 2 + 1}."
-    return _messages(AGGREGATION_SYSTEM, sample, [*_asked(sample, allowed, trusted), *candidates, majority])
+    return _messages(AGGREGATION_SYSTEM, sample, [*_question_blocks(sample, allowed, trusted), *candidates, majority])
 
 
-def _asked(sample: "Sample", allowed: Sequence[str], trusted: bool) -> list[str]:
+def _question_blocks(sample: "Sample", allowed: Sequence[str], trusted: bool) -> list[str]:
     blocks = [fence("question", sample.question or sample.prompt)]
     if sample.task:
         blocks.append(fence("task", sample.task))
@@ -157,6 +157,6 @@ def _messages(system: str, sample: "Sample", blocks: Sequence[str]) -> list[dict
 
 
 def _data_json(checklist: Checklist) -> str:
-    """JSON whose less-than signs are escapes of JSON: the fence has none to replace, and nothing is lost."""
+    """Return JSON with escaped less-than signs, so that the fence has none to replace and no character is lost."""
     text = json.dumps(checklist.model_dump(), ensure_ascii=False, indent=1)
     return "".join(f"\\u{ord(sign):04x}" if sign in "<\u2039\ufe64\uff1c" else sign for sign in text)

@@ -1,10 +1,10 @@
-"""What the rubric writer reads and what it answers, and the request that every captioner gets.
+"""Prompts of the rubric writer and the captioners, and the schema of the writer's answer.
 
 The contract is RubiCap's rubric writer (section 3.2; Appendix B, Prompts 1 and 2): the image, the student's caption
 and the anonymous candidates go in; consensus, deficiencies and weighted binary criteria come out, with the same JSON
-fields. Ours are the consensus threshold as a setting (the paper's section says ceil(K/2), its prompt says two), several
-student captions, `coverage: full` (the whole consensus becomes criteria) and the standing guards against padding a
-caption with guesses; `docs/world.md` measures what the last two change.
+fields. Additions of this project: the consensus threshold as a setting (the paper's section says ceil(K/2), its prompt
+says two), several student captions, `coverage: full` (the whole consensus becomes criteria) and the standing guards
+against padding a caption with guesses; `docs/world.md` measures the effect of the last two.
 """
 
 from collections.abc import Sequence
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from rubricworks.data.tables import Sample
 
 Coverage = Literal["discriminative", "full"]
-"""Criteria only where the student failed (the paper), or for the whole consensus."""
+"""Scope of a rubric: criteria only where the student fails (the paper), or for the whole consensus."""
 
 WRITER_PROMPT_VERSION = "writer-1"
 CAPTION_PROMPT_VERSION = "caption-1"
-"""Each changes whenever its text below does; tables record them."""
+"""Each changes with its text below; tables record them."""
 
 CAPTION_PROMPT = (
     "Write a detailed caption of this image for someone who cannot see it. Name each object with its visible "
     "attributes, how many there are, where they are and how they relate, and copy any readable text exactly. State "
     "only what the image shows, plainly, without lists, guesses or remarks about the caption itself."
 )
-"""The request that teachers and students get when a sample brings no prompt of its own."""
+"""Caption request to teachers and students for samples without a prompt of their own."""
 
 WRITER_SYSTEM = """\
 You write the rubric by which captions of one image will be graded. A grader who cannot see the image will apply each \
@@ -94,7 +94,7 @@ _GUARDS = {
 
 
 class DraftCriterion(BaseModel):
-    """One criterion as the writer proposed it. `RubricWriter` checks it before it may join a rubric."""
+    """One criterion as the writer model proposed it; `RubricWriter` checks it before it enters a rubric."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -110,7 +110,7 @@ class DraftCriterion(BaseModel):
 
 
 class RubricDraft(BaseModel):
-    """The writer's whole answer; empty where the student fails nowhere."""
+    """Answer of the writer model; without criteria if the student fails nowhere."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -126,12 +126,12 @@ def writer_messages(
     coverage: Coverage,
     guards: bool,
 ) -> list[dict[str, Any]]:
-    """The writer's messages for one sample.
+    """Messages to the writer model for one sample.
 
     Args:
-        student_captions: captions by the current policy; none where no student is there yet.
-        candidates: the teachers' captions in the order in which they are numbered; the names stay outside.
-        threshold: how many candidates must state an element for it to be consensus.
+        student_captions: captions by the current policy; empty before there is one.
+        candidates: the teachers' captions in the order of their numbers, without names.
+        threshold: number of candidates that must state an element for consensus.
     """
     blocks = [fence("student_caption", caption) for caption in student_captions] or [_NO_STUDENT]
     blocks += [fence("candidate", caption, name=f"Model {n}") for n, caption in enumerate(candidates, start=1)]

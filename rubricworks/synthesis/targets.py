@@ -1,4 +1,4 @@
-"""References that call a verifier: whether the call can be read, and whether any response could meet its target."""
+"""References that call a verifier: parse the call, and check that a response could meet its target."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -18,19 +18,19 @@ _CALL = re.compile(r"\b(\w+_verify)\s*\(")
 _WEEKDAY = re.compile(
     r"\b(?:mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?|sun)(?:day)?s?\b|星期|周[一二三四五六日]", re.IGNORECASE
 )
-_MOST = 1000
+_MAX_COORDINATE = 1000
 """Coordinates are thousandths of the image's sides."""
 
 
 def reference_call(reference: str) -> VerifierCall | str | None:
-    """The call of a reference, None where it is words, or what is wrong with it.
+    """Return the verifier call in a reference, None if the reference is words, or the fault that makes it unreadable.
 
-    A call that stands among words would be shown to the judge with its target: it counts as unreadable.
+    A call among words is unreadable: the judge would see it with its target.
     """
-    found = _CALL.search(reference)
-    if found is None:
+    match = _CALL.search(reference)
+    if match is None:
         return None
-    if found[1] not in SIGNATURES:
+    if match[1] not in SIGNATURES:
         return UNKNOWN
     try:
         call = parse_verifier_call(reference)
@@ -43,13 +43,16 @@ def reference_call(reference: str) -> VerifierCall | str | None:
 
 
 def target_fault(call: VerifierCall) -> str:
-    """Why no response could be scored against this target, or none could satisfy it; empty if nothing is wrong.
+    """Return the fault that keeps every response from being scored against this target, or from meeting it.
 
-    The target itself is put to the verifier as a prediction: it must be readable, and must earn full credit.
+    The verifier scores the target itself as a prediction: it must be readable and earn full credit. Empty if nothing is
+    wrong.
     """
     if call.name == "time_verify" and any(_WEEKDAY.search(str(value)) for value in call.arguments.values()):
         return WEEKDAY
-    if call.name in ("bbox_verify", "point_verify") and any(not 0 <= number <= _MOST for number in _numbers(call)):
+    if call.name in ("bbox_verify", "point_verify") and any(
+        not 0 <= number <= _MAX_COORDINATE for number in _numbers(call)
+    ):
         return OUTSIDE
     target = call.arguments.get("target")
     if target is None:
@@ -58,14 +61,14 @@ def target_fault(call: VerifierCall) -> str:
     if target in (None, "", ()) or (isinstance(target, str) and not target.strip()):
         return UNREADABLE
     try:
-        score = run_verifier(_written(call.name, call.arguments), _prediction(call, target))
+        score = run_verifier(_call_text(call.name, call.arguments), _prediction(call, target))
     except (CannotVerify, ValueError):
         return UNREADABLE
     return "" if score > 1 - 1e-9 else UNMEETABLE
 
 
 def target_texts(call: VerifierCall) -> Iterator[str]:
-    """The texts and numbers that a criterion must not state; of a box or point, its numbers in a row."""
+    """Texts and numbers that a criterion must not state; for boxes and points, all coordinates as one text."""
     if call.name in ("bbox_verify", "point_verify"):
         yield " ".join(str(number) for number in _numbers(call))
         return
@@ -77,10 +80,10 @@ def _prediction(call: VerifierCall, target: Literal) -> str:
     arguments = {"predict": target}
     if call.name == "time_verify":
         arguments["pformat"] = call.arguments.get("tformat")
-    return _written(call.name, arguments)
+    return _call_text(call.name, arguments)
 
 
-def _written(name: str, arguments: Mapping[str, Literal]) -> str:
+def _call_text(name: str, arguments: Mapping[str, Literal]) -> str:
     return f"{name}({', '.join(f'{keyword}={value!r}' for keyword, value in arguments.items())})"
 
 
@@ -93,7 +96,7 @@ def _texts(value: Literal) -> Iterator[str]:
 
 
 def _numbers(call: VerifierCall) -> list[float]:
-    """All numbers of a target; what is none stays for the verifier to refuse."""
+    """Return all numbers of a target; other values are left for the verifier to refuse."""
 
     def walk(value: Literal) -> Iterator[float]:
         if isinstance(value, tuple):

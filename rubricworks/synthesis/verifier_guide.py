@@ -1,7 +1,7 @@
-"""What a checklist's writer is told of the verifiers (RLR³, appendix C and table 7): of those that its task may use.
+"""Verifier guide of the checklist writers' prompts (RLR³, appendix C and table 7).
 
-A verifier compares a value that is taken out of the response with a target, by rule. Writers that see all of them use
-them for everything, so each request shows the allowed ones alone, and one without any asks for references in words.
+A verifier compares a value extracted from the response with a target, by rule. Writers that see all verifiers use them
+for everything, so each request shows only those that its task allows; where none is, it asks for references in words.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from rubricworks.verifiers.calls import SIGNATURES
 
 
 class Guide(NamedTuple):
-    """One verifier as its writers see it."""
+    """Description of one verifier for checklist writers."""
 
     signature: str
-    """The rubric's side: no predict, which is the extractor's to give."""
+    """Signature without `predict`, which the extractor fills in."""
     use: str
     examples: tuple[str, ...]
 
@@ -75,7 +75,7 @@ GUIDES = MappingProxyType(
 
 
 def guide_text(allowed: Sequence[str]) -> str:
-    """The verifiers that a request shows, between tags; a sentence where there are none."""
+    """Text about the allowed verifiers for a request: their entries between tags, or one sentence if there are none."""
     if not allowed:
         return "Verifiers: none for this task. Every reference is a ground truth in words."
     parts = [_entry(name) for name in allowed]
@@ -83,7 +83,11 @@ def guide_text(allowed: Sequence[str]) -> str:
 
 
 def check_verifiers(names: Sequence[str], where: str) -> None:
-    """Raises UserError for a name that is no verifier's, or that stands twice."""
+    """Check that names are known verifiers, each listed once.
+
+    Raises:
+        UserError: an unknown or repeated name; the message starts with `where`.
+    """
     for name in names:
         if name not in SIGNATURES:
             raise UserError(f"{where}: {name!r} is no verifier; there are {', '.join(SIGNATURES)}")

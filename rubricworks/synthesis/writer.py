@@ -1,8 +1,8 @@
-"""The rubric writer: a committee's captions and the student's become a sample's rubric (RubiCap, section 3.2).
+"""Rubric writer: turns a committee's captions and the student's into a sample's rubric (RubiCap, section 3.2).
 
-A model proposes the criteria; the checks of the method are made here, in code, and each criterion they drop is reported
-with its reason. The committee's names never reach the writer: captions are numbered in an order drawn from the sample's
-id, so that no member always stands first, and the numbers are turned back into names afterwards.
+A model proposes the criteria; this module checks them by the method's rules and reports each dropped criterion with its
+reason. The committee's names never reach the writer model: captions are numbered in an order drawn from the sample's
+id, so that no member always stands first, and the numbers are mapped back to names afterwards.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _WEIGHTS = (1.0, 2.0, 3.0)
 _MAX_GUARDS = 3
-"""As many standing guards as the prompt asks for; they alone may stand on no candidate."""
+"""Number of standing guards that the prompt asks for; only they need no candidate to support them."""
 _WORD = re.compile(r"\w+")
 _NUMBERED = re.compile(r"\s*model\s*(\d+)\s*", re.IGNORECASE)
 
@@ -35,26 +35,26 @@ class Candidate(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     captioner: str = Field(min_length=1)
-    """The member's name, for the record; never shown to the writer."""
+    """Name of the member, for the record; never shown to the writer model."""
     caption: str
     model: str = ""
-    """The model behind it, when members share one."""
+    """Model of the member, where members share one."""
 
 
 class RubricResult(BaseModel):
-    """What came of one sample."""
+    """Rubric of one sample, with the dropped criteria and the usage."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     rubric: Rubric | None
-    """None when no criterion is left: the student fails nowhere, or nothing passed the checks."""
+    """None when no criterion is left: the student fails nowhere, or no proposal passed the checks."""
     dropped: tuple[tuple[str, str], ...]
-    """Titles of the proposed criteria that were dropped, each with the reason."""
+    """Titles of the dropped proposals, each with the reason."""
     usage: Usage
 
 
 class RubricWriter:
-    """Writes rubrics with one model."""
+    """Rubric writer with one model."""
 
     def __init__(
         self,
@@ -67,8 +67,8 @@ class RubricWriter:
         """
         Args:
             coverage: criteria only where the student fails (the paper), or for the whole consensus.
-            guards: ask for the standing guards against padding a caption with guesses (ours).
-            consensus: candidates that must state an element; None means ceil(K/2) of the K that are there.
+            guards: ask for the standing guards against padding a caption with guesses (not in the paper).
+            consensus: candidates that must state an element; None means ceil(K/2) of K candidates.
         """
         if coverage not in ("discriminative", "full"):
             raise UserError(f"coverage is {coverage!r}; choose discriminative or full")
@@ -83,47 +83,47 @@ class RubricWriter:
     async def write(
         self, sample: "Sample", candidates: Sequence[Candidate], student_captions: Sequence[str]
     ) -> RubricResult:
-        """The rubric of one sample.
+        """Write the rubric of one sample.
 
         Raises:
             ChatError: the writer model gave no usable answer.
-            ValueError: no candidates, or no student captions for a rubric of what the student misses.
+            ValueError: no candidates, or no student captions with discriminative coverage.
         """
         if not candidates:
             raise ValueError(f"sample {sample.sample_id}: writing needs at least one candidate")
         if not student_captions and self.coverage == "discriminative":
             raise ValueError(f"sample {sample.sample_id}: discriminative coverage needs at least one student caption")
-        self._warn_of_one_model(candidates)
+        self._warn_if_one_model(candidates)
         threshold = math.ceil(len(candidates) / 2) if self.consensus is None else self.consensus
         if threshold > len(candidates):
             reason = f"only {len(candidates)} candidates are there for a consensus of {threshold}"
             return RubricResult(rubric=None, dropped=(("", reason),), usage=Usage())
-        shown = _in_drawn_order(candidates, sample.sample_id)
+        ordered = _shuffle_by_sample(candidates, sample.sample_id)
         messages = writer_messages(
             sample,
             student_captions,
-            [candidate.caption for candidate in shown],
+            [candidate.caption for candidate in ordered],
             threshold=threshold,
             coverage=self.coverage,
             guards=self.guards,
         )
         reply = await self.client.chat(messages, RubricDraft)
-        rubric, dropped = self._checked(reply.value, [candidate.captioner for candidate in shown], threshold)
+        rubric, dropped = self._check(reply.value, [candidate.captioner for candidate in ordered], threshold)
         return RubricResult(rubric=rubric, dropped=tuple(dropped), usage=reply.usage)
 
-    def _checked(
+    def _check(
         self, draft: RubricDraft, names: list[str], threshold: int
     ) -> tuple[Rubric | None, list[tuple[str, str]]]:
-        """The criteria that pass the method's checks, and the others with reasons."""
-        kept: list[Criterion] = []
+        """Split a draft into a rubric of the criteria that pass the method's checks and the others with reasons."""
+        criteria: list[Criterion] = []
         dropped: list[tuple[str, str]] = []
         titles: set[tuple[str, ...]] = set()
         guards = 0
         for proposed in draft.rubrics:
-            teachers = _named(proposed.reference_teachers, names)
+            teachers = _member_names(proposed.reference_teachers, names)
             is_guard = self.guards and not proposed.reference_teachers and guards < _MAX_GUARDS
             title = tuple(_WORD.findall(proposed.criterion.casefold()))
-            reason = _fault(proposed) or ("it repeats an earlier criterion" if title in titles else "")
+            reason = _find_fault(proposed) or ("it repeats an earlier criterion" if title in titles else "")
             if not reason and not is_guard:
                 if len(teachers) < threshold:
                     reason = f"{len(teachers)} of {len(names)} candidates state it; the consensus is {threshold}"
@@ -138,12 +138,12 @@ class RubricWriter:
             if reason:
                 dropped.append((proposed.criterion, reason))
                 continue
-            kept.append(criterion)
+            criteria.append(criterion)
             titles.add(title)
             guards += is_guard
-        return (Rubric(criteria=tuple(kept)) if kept else None), dropped
+        return (Rubric(criteria=tuple(criteria)) if criteria else None), dropped
 
-    def _warn_of_one_model(self, candidates: Sequence[Candidate]) -> None:
+    def _warn_if_one_model(self, candidates: Sequence[Candidate]) -> None:
         models = {candidate.model or candidate.captioner for candidate in candidates}
         if len(models) == 1 and len(candidates) > 1 and not self._warned:
             self._warned = True
@@ -154,8 +154,8 @@ class RubricWriter:
             )
 
 
-def _in_drawn_order(candidates: Sequence[Candidate], sample_id: str) -> list[Candidate]:
-    """An order that depends on the sample alone: the same on every run, and no member first in all of them."""
+def _shuffle_by_sample(candidates: Sequence[Candidate], sample_id: str) -> list[Candidate]:
+    """Order candidates by the sample alone: the same on every run, and no member first in all samples."""
 
     def draw(indexed: tuple[int, Candidate]) -> bytes:
         index, candidate = indexed
@@ -164,15 +164,15 @@ def _in_drawn_order(candidates: Sequence[Candidate], sample_id: str) -> list[Can
     return [candidate for _, candidate in sorted(enumerate(candidates), key=draw)]
 
 
-def _named(numbered: Sequence[str], names: list[str]) -> tuple[str, ...]:
-    """Members' names for "Model 1", …; what is no number of a candidate is left out, and each counts once."""
+def _member_names(numbered: Sequence[str], names: list[str]) -> tuple[str, ...]:
+    """Map "Model 1", … to members' names, each once; texts that name no candidate are ignored."""
     matches = (_NUMBERED.fullmatch(text) for text in numbered)
     places = sorted({int(match[1]) for match in matches if match})
     return tuple(names[place - 1] for place in places if 1 <= place <= len(names))
 
 
-def _fault(proposed: DraftCriterion) -> str:
-    """What is wrong with a proposed criterion by itself; empty if nothing."""
+def _find_fault(proposed: DraftCriterion) -> str:
+    """Return the reason for dropping a proposal, regardless of the others; empty if there is none."""
     if not _WORD.search(proposed.criterion):
         return "it has no title"
     if not proposed.evaluation_rule.strip():

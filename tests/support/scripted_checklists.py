@@ -11,7 +11,7 @@ from scripted_server import Said, ScriptedServer, say
 from rubricworks.data.tables import Sample
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient, Endpoint
-from rubricworks.synthesis import ChecklistWriter, WrittenChecklist
+from rubricworks.synthesis import ChecklistResult, ChecklistWriter
 
 ANSWER = {
     "criterion": "The final answer gives the number of birds.",
@@ -65,10 +65,10 @@ def write(
     merger: str | None = "merger",
     examiner: Any = None,
     **options: Any,
-) -> WrittenChecklist:
+) -> ChecklistResult:
     """What a writer makes of a sample with models of this server; an examiner is a model's name, or a grader."""
 
-    async def run() -> WrittenChecklist:
+    async def run() -> ChecklistResult:
         async with AsyncExitStack() as stack:
 
             async def client(model: str) -> ChatClient:
@@ -87,7 +87,7 @@ def write(
     return asyncio.run(run())
 
 
-def titles(result: WrittenChecklist) -> list[str]:
+def titles(result: ChecklistResult) -> list[str]:
     assert result.rubric is not None
     return [criterion.criterion for criterion in result.rubric.criteria]
 

@@ -17,7 +17,7 @@ ERROR_RATE = 0.03
 
 
 def answer_opener(request: ChatRequest, scene: Scene | None, seed: int) -> str:
-    """Its JSON answer to a request of `synthesis.opening_prompts`."""
+    """Its JSON answer to a request of `synthesis.open_ended_prompts`."""
     if scene is None:
         raise ApiError(400, "question-opener looks at an image; send one as an image_url part", param="messages")
     question, right = section(request.prompt, "question"), section(request.prompt, "right_option")

@@ -16,7 +16,7 @@ from rubricworks.llm import ChatError, Endpoint
 from rubricworks.runtime.call_table import Answers, Row, ask_all, dead_letter
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
-from rubricworks.synthesis.opening_prompts import Opening, check_opening, opening_messages
+from rubricworks.synthesis.open_ended_prompts import Opening, check_open_ended, open_ended_messages
 
 
 class Config(StageConfig):
@@ -44,15 +44,15 @@ def run(config: Config, job: Job) -> None:
         choice = choice_of(row)
         if client is None or choice is None:
             return Answers([row], [])
-        messages = opening_messages(row["image"], *choice)
+        messages = open_ended_messages(row["image"], *choice)
         try:
-            reply = await client.chat(messages, Opening, check=lambda opening: check_opening(opening, choice.right))
+            reply = await client.chat(messages, Opening, check=lambda opening: check_open_ended(opening, choice.right))
         except ChatError as error:
             said["failed"] += 1
             return Answers([row], [dead_letter(row["sample_id"], job, f"opening by {client.endpoint.model}", error)])
         opening = reply.value
-        said["opened" if opening.opens else "not unique" if opening.well_posed else "not well-posed"] += 1
-        return Answers([opened(row, choice, opening.question, config.templates) if opening.opens else row], [])
+        said["opened" if opening.passes else "not unique" if opening.well_posed else "not well-posed"] += 1
+        return Answers([opened(row, choice, opening.question, config.templates) if opening.passes else row], [])
 
     samples = job.inputs["samples"]
     ask_all(

@@ -1,7 +1,7 @@
-"""What a VLM is asked before a multiple-choice question becomes an open one, and what it answers (RLR³, section 5.1).
+"""Prompt for turning a multiple-choice question into an open-ended one, and the schema of its answer (RLR³, 5.1).
 
-Two checks, apart from each other: that the question makes sense without its options, and that it then still has one
-right answer. Both must hold. The answer stays the option's text: the reference is the data set's, not a model's.
+Two separate checks must both hold: the question makes sense without its options, and it then still has one right
+answer. The reference answer stays the data set's: the text of the right option, never a model's words.
 """
 
 import re
@@ -12,9 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from rubricworks.data.question_text import normalise_question, question_with_options
 from rubricworks.llm.messages import fence, image_part, text_part
 
-OPENING_PROMPT_VERSION = "opening-1"
-
-OPENING_SYSTEM = """\
+OPEN_ENDED_SYSTEM = """\
 You decide whether a multiple-choice question about an image can be asked without its options. Afterwards nobody will \
 see them: someone looks at the image, answers in a few words, and the answer is compared with the right option.
 
@@ -47,7 +45,7 @@ _SPEAKS_OF_OPTIONS = re.compile(
 
 
 class Opening(BaseModel):
-    """The VLM's whole answer."""
+    """The VLM's answer."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -58,15 +56,16 @@ class Opening(BaseModel):
     answer: str
 
     @property
-    def opens(self) -> bool:
+    def passes(self) -> bool:
+        """True if both checks hold."""
         return self.well_posed and self.unique_answer
 
 
-def opening_messages(image: bytes, question: str, options: tuple[str, ...], right: str) -> list[dict[str, Any]]:
-    """The request for one question.
+def open_ended_messages(image: bytes, question: str, options: tuple[str, ...], right: str) -> list[dict[str, Any]]:
+    """Messages that ask for both checks and the open-ended form of one question.
 
     Args:
-        question: without its options.
+        question: the question without its options.
         right: the text of the option that counts as right.
     """
     text = "\n\n".join(
@@ -77,18 +76,18 @@ def opening_messages(image: bytes, question: str, options: tuple[str, ...], righ
         )
     )
     return [
-        {"role": "system", "content": OPENING_SYSTEM},
+        {"role": "system", "content": OPEN_ENDED_SYSTEM},
         {"role": "user", "content": [image_part(image), text_part(text)]},
     ]
 
 
-def check_opening(opening: Opening, right: str) -> None:
-    """See that a question that both checks pass stands alone, and that its answer is the right option's.
+def check_open_ended(opening: Opening, right: str) -> None:
+    """Check that an open-ended question speaks of no options, and that its answer is the right option's text.
 
     Raises:
-        ValueError: for a repair turn; the message says what to mend.
+        ValueError: with the text of the repair turn.
     """
-    if not opening.opens:
+    if not opening.passes:
         return
     if not opening.question.strip():
         raise ValueError("question: is blank; write the question without its options")
