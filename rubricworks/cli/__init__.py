@@ -23,7 +23,6 @@ _COMMANDS = {
     "audit": ("rubricworks.cli.audit:audit", "What a judge credits to responses that do not deserve it."),
     "arms": ("rubricworks.cli.arms:arms", "A recipe beside its arms: what each part is worth, in one table."),
     "claims": ("rubricworks.cli.claims:claims", "Do a paper's claims hold as mechanisms in the scene world?"),
-    "cache": ("rubricworks.cli.cache:cache", "Look into, trim and export kept answers."),
     "runs": ("rubricworks.cli.runs:runs", "List, show, stop, retry and prune runs, here and on Kubeflow."),
     "schedules": ("rubricworks.cli.schedules:schedules", "Runs on Kubeflow that begin by themselves."),
     "promote": ("rubricworks.cli.promote:promote", "Make a challenger the champion, or say no to it."),

@@ -2,10 +2,9 @@
 
 from rubricworks.llm.client import ChatClient
 from rubricworks.llm.endpoint import Endpoint
-from rubricworks.llm.errors import ChatError
 from rubricworks.llm.messages import fence, image_part, text_part
 from rubricworks.llm.preflight import check_endpoint, list_models
-from rubricworks.llm.question import Reply
+from rubricworks.llm.question import ChatError, Reply
 from rubricworks.llm.spending import Budget, Spending, read_budget, read_spending, write_budget
 from rubricworks.llm.usage import Totals, Usage
 

@@ -13,6 +13,8 @@ import atexit
 import sqlite3
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from rubricworks.errors import UserError
@@ -28,6 +30,8 @@ _ROWS_PER_STATEMENT = 256
 _CHECKPOINT_PAGES = 8_000
 """Of 4 kB: how long the write-ahead log grows before SQLite folds it in and waits for the disk."""
 _LOCK_TIMEOUT_S = 60.0
+_READ_TIMEOUT_S = 10.0
+"""How long a reader waits for the lock; a run lets go of it after a few milliseconds."""
 _BITS = 24
 _COLUMNS = "key, model, made, answer"
 
@@ -208,3 +212,40 @@ class AnswerCache:
             f"the cache {self._path} cannot be used ({reason}); make room, make it writable or name another file, "
             "and run again: what was committed is kept"
         )
+
+
+def read_answers(path: Path, *, after: int, limit: int) -> list[tuple[int, str, str, str]]:
+    """Rows of a cache file in the order of their ids: id, key in hexadecimal, model, answer.
+
+    The transaction is short, so a slow reader never keeps a run from folding its log in.
+
+    Args:
+        path: a cache file, which another thread or process may be writing to.
+        after: skip rows up to this id.
+        limit: rows at most.
+    Raises:
+        UserError: the file is no cache, or stays locked.
+    """
+    with _reader(path) as file:
+        look = "SELECT id, hex(key), model, answer FROM answers WHERE id > ? ORDER BY id LIMIT ?"
+        return file.execute(look, (after, limit)).fetchall()
+
+
+def newest_answer_id(path: Path) -> int:
+    """The id of a cache file's last row; 0 if it has none. Raises as `read_answers` does."""
+    with _reader(path) as file:
+        return int(file.execute("SELECT coalesce(max(id), 0) FROM answers").fetchone()[0])
+
+
+@contextmanager
+def _reader(path: Path) -> Iterator[sqlite3.Connection]:
+    """Connection that cannot write. SQLite's own read-only mode would leave an empty log beside the file."""
+    uri = f"{path.absolute().as_uri()}?mode=rw"
+    try:
+        with closing(sqlite3.connect(uri, uri=True, timeout=_READ_TIMEOUT_S, isolation_level=None)) as file:
+            file.execute("PRAGMA query_only = ON")
+            yield file
+    except sqlite3.Error as error:
+        raise UserError(
+            f"the cache {path} cannot be used ({' '.join(str(error).split())}); make room or make it writable"
+        ) from error

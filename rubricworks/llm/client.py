@@ -20,9 +20,8 @@ from rubricworks.llm import telemetry
 from rubricworks.llm.answers import Answer
 from rubricworks.llm.cache import AnswerCache
 from rubricworks.llm.endpoint import Endpoint
-from rubricworks.llm.errors import ChatError
 from rubricworks.llm.limiter import Limiter
-from rubricworks.llm.question import REPAIR_TURNS, Messages, Question, Reply, T
+from rubricworks.llm.question import REPAIR_TURNS, ChatError, Messages, Question, Reply, T
 from rubricworks.llm.request import BYTES_PER_TOKEN, Request, RequestFrame
 from rubricworks.llm.spending import BudgetReached, Spending
 from rubricworks.llm.transport import Transport

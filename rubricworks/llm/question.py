@@ -1,4 +1,4 @@
-"""One question to a model and what comes back: how a value is read from an answer, and how a bad one is sent back."""
+"""One question to a model, and its outcome: a reply with a validated value, or the error of a call that failed."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -6,6 +6,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from rubricworks.llm.answers import parse_json
 from rubricworks.llm.request import RequestFrame
 from rubricworks.llm.usage import Usage
+from rubricworks.rubrics import ErrorClass
 
 T = TypeVar("T")
 Messages = Sequence[dict[str, Any]]
@@ -24,6 +25,23 @@ class Reply(NamedTuple, Generic[T]):
     usage: Usage
     """Of the call that first got this answer, also when it comes from the cache."""
     cached: bool
+
+
+class ChatError(Exception):
+    """A call failed for good, after its retries and repair turns."""
+
+    def __init__(
+        self, error_class: ErrorClass, message: str, raw: str = "", attempts: int = 1, request: str = ""
+    ) -> None:
+        super().__init__(f"{error_class.value}: {message}")
+        self.error_class = error_class
+        self.message = message
+        self.raw = raw
+        """What the model or server said last, for a dead-letter row."""
+        self.attempts = attempts
+        """Requests that were sent, repair turns included."""
+        self.request = request
+        """Digest of the question, in hexadecimal: the cache key that its answer would have had."""
 
 
 class Question(NamedTuple):

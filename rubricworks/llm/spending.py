@@ -11,6 +11,7 @@ import math
 import sqlite3
 import threading
 import time
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,10 @@ BUDGET_FILE = "budget.json"
 """Their names in a run's folder."""
 _WRITE_EVERY_S = 0.25
 _LOOK_AGAIN_S = 0.05
-LOCK_TIMEOUT_S = 60.0
+_LOCK_TIMEOUT_S = 60.0
+_KEY = ("stage", "purpose", "model")
 COUNTED = ("calls", "cached", "requests", "prompt_tokens", "completion_tokens", "cost", "seconds")
-TABLES = (
+_TABLES = (
     "CREATE TABLE IF NOT EXISTS spending (stage TEXT, purpose TEXT, model TEXT, "
     + ", ".join(f"{name} NUMERIC NOT NULL" for name in COUNTED)
     + ", PRIMARY KEY (stage, purpose, model))",
@@ -87,9 +89,9 @@ class Spending:
         self._most_dollars = math.inf if self.budget.dollars is None else self.budget.dollars
         self._written = time.monotonic()
         try:
-            self._file = sqlite3.connect(path, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+            self._file = sqlite3.connect(path, timeout=_LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False)
             self._file.execute("PRAGMA synchronous = NORMAL")
-            for table in TABLES:
+            for table in _TABLES:
                 self._file.execute(table)
             self._tokens, self._dollars = self._in_file = self._sum()
         except sqlite3.Error as error:
@@ -224,9 +226,9 @@ def read_spending(path: Path) -> list[dict[str, Any]]:
     # Not `mode=ro`: a process that was killed may have left a journal, which must be rolled back to read at all.
     place = f"{path.absolute().as_uri()}?mode=rw"
     try:
-        with closing(sqlite3.connect(place, uri=True, timeout=LOCK_TIMEOUT_S)) as file:
+        with closing(sqlite3.connect(place, uri=True, timeout=_LOCK_TIMEOUT_S)) as file:
             rows = file.execute(f"SELECT stage, purpose, model, {', '.join(COUNTED)} FROM spending ORDER BY rowid")
-            spent = [dict(zip(("stage", "purpose", "model", *COUNTED), row, strict=True)) for row in rows]
+            spent = [dict(zip((*_KEY, *COUNTED), row, strict=True)) for row in rows]
             failures = file.execute("SELECT stage, purpose, model, class, count FROM failures").fetchall()
     except sqlite3.Error as error:
         raise UserError(f"the ledger {path} cannot be read ({error}); what the run spent is not known") from error
@@ -234,3 +236,37 @@ def read_spending(path: Path) -> list[dict[str, Any]]:
         key = (row["stage"], row["purpose"], row["model"])
         row["errors"] = {kind: count for *of, kind, count in failures if tuple(of) == key}
     return spent
+
+
+def add_spending(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Bring a ledger up to rows of other machines, as `read_spending` returns them; a process that spends sees them.
+
+    A row is all that its stage has spent on a model for a purpose, so the larger of two is the later one. The ledger is
+    made if it is new.
+
+    Raises:
+        UserError: the ledger cannot be written, or a row is none.
+    """
+    places = ",".join("?" * (len(_KEY) + len(COUNTED)))
+    later = ", ".join(f"{name} = excluded.{name}" for name in COUNTED)
+    try:
+        with closing(sqlite3.connect(path, timeout=_LOCK_TIMEOUT_S, isolation_level=None)) as file:
+            for table in _TABLES:
+                file.execute(table)
+            file.execute("BEGIN IMMEDIATE")
+            for row in rows:
+                key = [row[name] for name in _KEY]
+                file.execute(
+                    f"INSERT INTO spending VALUES ({places}) ON CONFLICT (stage, purpose, model) "
+                    f"DO UPDATE SET {later} WHERE excluded.calls > calls",
+                    [*key, *(row[name] for name in COUNTED)],
+                )
+                for kind, count in row["errors"].items():
+                    file.execute(
+                        "INSERT INTO failures VALUES (?,?,?,?,?) ON CONFLICT (stage, purpose, model, class) "
+                        "DO UPDATE SET count = excluded.count WHERE excluded.count > count",
+                        [*key, kind, count],
+                    )
+            file.execute("COMMIT")
+    except (sqlite3.Error, KeyError, TypeError) as error:
+        raise UserError(f"the ledger {path} cannot be brought up to what other machines spent ({error})") from error

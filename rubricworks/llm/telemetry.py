@@ -20,8 +20,8 @@ from typing import Any, NamedTuple, Protocol
 
 from rubricworks.errors import UserError
 from rubricworks.llm.endpoint import Endpoint
-from rubricworks.llm.errors import ChatError
 from rubricworks.llm.limiter import Limiter
+from rubricworks.llm.question import ChatError
 from rubricworks.llm.usage import Totals, Usage
 
 _PORT, _HOST = "RUBRICWORKS_METRICS_PORT", "RUBRICWORKS_METRICS_HOST"

@@ -13,8 +13,8 @@ from rubricworks.llm import telemetry
 from rubricworks.llm.answers import Answer, read_answer
 from rubricworks.llm.connections import Connections, RequestFailed
 from rubricworks.llm.endpoint import Endpoint
-from rubricworks.llm.errors import ChatError
 from rubricworks.llm.limiter import limiter_of
+from rubricworks.llm.question import ChatError
 from rubricworks.llm.replicas import choose
 from rubricworks.rubrics import ErrorClass
 

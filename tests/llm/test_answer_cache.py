@@ -15,6 +15,7 @@ from scripted_server import fail, say
 
 from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, ChatError, Endpoint, image_part, text_part
+from rubricworks.llm.cache import AnswerCache, newest_answer_id, read_answers
 
 
 class Answer(BaseModel):
@@ -227,3 +228,43 @@ def test_a_cache_of_a_newer_version_is_refused(tmp_path):
         database.execute("PRAGMA user_version = 99")
     with pytest.raises(UserError, match="another version"):
         ChatClient("http://127.0.0.1:1/v1", "m", cache=Path(tmp_path / "c"))
+
+
+def test_rows_are_read_from_outside_in_order_and_in_pieces(tmp_path):
+    path = tmp_path / "a?mode=memory#b%20c.sqlite"
+    keys = [bytes([number]) * 32 for number in range(5)]
+    cache = AnswerCache(path)
+    for number, key in enumerate(keys):
+        cache.put(key, f"m{number}", f"answer {number}")
+    cache.close()
+    before = path.read_bytes()
+    first = read_answers(path, after=0, limit=3)
+    rest = read_answers(path, after=first[-1][0], limit=100)
+    expected = [(key.hex().upper(), f"m{number}", f"answer {number}") for number, key in enumerate(keys)]
+    assert [row[1:] for row in first + rest] == expected
+    assert rest[-1][0] == newest_answer_id(path)
+    assert read_answers(path, after=rest[-1][0], limit=100) == []
+    assert (path.read_bytes(), [file.name for file in tmp_path.iterdir()]) == (before, [path.name])
+
+
+def test_a_killed_process_leaves_rows_in_the_log_which_are_read(tmp_path):
+    path = tmp_path / "c.sqlite"
+    program = (
+        "import os, sys, time; from pathlib import Path; from rubricworks.llm.cache import AnswerCache\n"
+        "cache = AnswerCache(Path(sys.argv[1])); cache.put(b'k' * 32, 'm', 'a'); time.sleep(0.2)\n"
+        "while cache._pending: time.sleep(0.01)\n"
+        "os._exit(9)"
+    )
+    subprocess.run([sys.executable, "-c", program, str(path)], check=False)
+    assert path.with_name("c.sqlite-wal").stat().st_size > 0
+    assert [row[2:] for row in read_answers(path, after=0, limit=10)] == [("m", "a")]
+
+
+def test_a_file_that_is_no_cache_is_named_in_one_line_and_left_alone(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("notes" * 1000)
+    for look in (newest_answer_id, lambda path: read_answers(path, after=0, limit=1)):
+        with pytest.raises(UserError, match=r"notes\.txt cannot be used") as caught:
+            look(path)
+        assert "\n" not in str(caught.value)
+    assert path.read_text() == "notes" * 1000

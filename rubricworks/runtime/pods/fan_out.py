@@ -20,8 +20,7 @@ from rubricworks.errors import UserError
 from rubricworks.kubernetes import FAN_OUT
 from rubricworks.kubernetes.work import say
 from rubricworks.llm import Budget, read_budget, write_budget
-from rubricworks.llm.spending import COUNTED, SPENDING_FILE, read_spending
-from rubricworks.llm.spending_elsewhere import add_spending
+from rubricworks.llm.spending import COUNTED, SPENDING_FILE, add_spending, read_spending
 from rubricworks.runtime.job import Job
 from rubricworks.runtime.store.downloads import fetch_input
 from rubricworks.runtime.store.run_state import RunState

@@ -17,10 +17,8 @@ from typing import Any
 
 from rubricworks.errors import UserError
 from rubricworks.llm import read_budget
-from rubricworks.llm.cache import CACHE_FILE, AnswerCache
-from rubricworks.llm.spending import SPENDING_FILE, read_spending
-from rubricworks.llm.spending_elsewhere import add_spending
-from rubricworks.llm.stored_answers import opened
+from rubricworks.llm.cache import CACHE_FILE, AnswerCache, newest_answer_id, read_answers
+from rubricworks.llm.spending import SPENDING_FILE, add_spending, read_spending
 from rubricworks.storage import Bucket, StoredObject
 
 STATE = "state"
@@ -129,12 +127,7 @@ class RunState:
         path = self._run / CACHE_FILE
         if not path.is_file():
             return
-        look = "SELECT id, hex(key), model, answer FROM answers WHERE id > ? ORDER BY id LIMIT ?"
-        while True:
-            with opened(path) as file:
-                rows = file.execute(look, (self._last_answer, _ROWS_A_PIECE)).fetchall()
-            if not rows:
-                return
+        while rows := read_answers(path, after=self._last_answer, limit=_ROWS_A_PIECE):
             lines = "".join(json.dumps(row[1:]) + "\n" for row in rows)
             self._write_piece(attempt, gzip.compress(lines.encode(), 5, mtime=0))
             self._last_answer = rows[-1][0]
@@ -170,10 +163,7 @@ class RunState:
 
     def _newest_answer(self) -> int:
         path = self._run / CACHE_FILE
-        if not path.is_file():
-            return 0
-        with opened(path) as file:
-            return int(file.execute("SELECT coalesce(max(id), 0) FROM answers").fetchone()[0])
+        return newest_answer_id(path) if path.is_file() else 0
 
     def _add_lines(self, content: bytes) -> None:
         path = self._run / LEDGER_FILE
