@@ -26,8 +26,8 @@ from kfp.local import subprocess_task_handler
 from kfp.local.status import Status
 
 from rubricworks.errors import UserError
-from rubricworks.runs.guard import Guard
 from rubricworks.kubeflow.drop_tasks import drop_tasks
+from rubricworks.runs.guard import Guard
 from rubricworks.runs.stage_process import StageExit, run_stage_process
 from rubricworks.runtime.store.workspace import uri_of_workspace
 

@@ -13,8 +13,8 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict
 
-from rubricworks.runs.store import RunStore, StoredFile
 from rubricworks.recipe import DEFAULT_METHOD
+from rubricworks.runs.store import RunStore, StoredFile
 from rubricworks.runtime.job import DONE
 from rubricworks.runtime.reuse import REUSE_FILE
 from rubricworks.runtime.stage_table import CLUSTER_TASKS, REPORTS
