@@ -71,6 +71,15 @@ class CaptionLengths:
         return [Lengths(*pair) for pair in zip(captions, references, strict=True)]
 
 
+class CaptionGrade(NamedTuple):
+    """A rewarded caption with the grading behind its reward."""
+
+    graded: GradedCaption
+    lengths: Lengths
+    gate_shut: bool
+    """True where the caption's length takes its linguistic reward away."""
+
+
 class LengthPenalty:
     """The linear rival of the gate (appendix A.9), to be taken from the normalised advantage."""
 
@@ -78,9 +87,9 @@ class LengthPenalty:
         self.lengths, self.lower, self.upper, self.scale = lengths, lower, upper, scale
 
     def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float]:
-        """What to take from each rollout's advantage, at least 0."""
-        found = self.lengths.of(completions, columns)
-        return [linear_length_penalty(*pair, self.lower, self.upper, self.scale) for pair in found]
+        """Penalty to subtract from each rollout's advantage, at least 0."""
+        lengths = self.lengths.of(completions, columns)
+        return [linear_length_penalty(*pair, self.lower, self.upper, self.scale) for pair in lengths]
 
 
 class CaptionRewards:
@@ -94,11 +103,13 @@ class CaptionRewards:
         gate: tuple[float, float] | None = (0.5, 2.0),
         reference_column: str = "reference",
         end_tokens: Collection[int] = (),
+        sink: Callable[[list[CaptionGrade]], object] | None = None,
     ) -> None:
         """
         Args:
             count_tokens, end_tokens: see `CaptionLengths`.
             gate: how long a caption may be, by its reference's length, to earn its linguistic reward; None: any length.
+            sink: called once with the grades of every batch.
         Raises:
             ValueError: the gate is no range.
         """
@@ -107,11 +118,7 @@ class CaptionRewards:
         self.grader, self.gate = grader, gate
         self.lengths = CaptionLengths(count_tokens, end_tokens=end_tokens, reference_column=reference_column)
         self.functions: tuple[RewardFunction, ...] = (self.precision_reward, self.recall_reward, self.linguistic_reward)
-        self.graded: list[GradedCaption] = []
-        """Of the last batch, aligned with its rows; so are the two below."""
-        self.measured: list[Lengths] = []
-        self.gated: list[bool] = []
-        """Whether the gate is shut."""
+        self.sink = sink
         self._batch: _Batch | None = None
 
     async def precision_reward(self, prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
@@ -136,17 +143,19 @@ class CaptionRewards:
     async def _grade(
         self, texts: Sequence[str], completions: Sequence[Any], columns: Mapping[str, Any]
     ) -> list[tuple[float, ...] | None]:
-        measured = self.lengths.of(completions, columns)
+        lengths = self.lengths.of(completions, columns)
         names = row_names(len(texts), columns)
         rows = zip(names, _images(names, columns), texts, columns[self.lengths.reference_column], strict=True)
         graded = await asyncio.gather(*(self.grader.grade(*row) for row in rows))
         gate = self.gate
-        gated = [gate is not None and not length_gate(*pair, *gate) for pair in measured]
-        self.graded, self.measured, self.gated = list(graded), measured, gated
-        rewards = [_rewards(one, shut) for one, shut in zip(graded, gated, strict=True)]
+        shut = [gate is not None and not length_gate(*pair, *gate) for pair in lengths]
+        grades = [CaptionGrade(*row) for row in zip(graded, lengths, shut, strict=True)]
+        rewards = [_rewards(grade) for grade in grades]
+        if self.sink is not None:
+            self.sink(grades)
         if log_metric := columns.get("log_metric"):
             log_metric("captions/unjudged", sum(one is None for one in rewards) / max(len(rewards), 1))
-            log_metric("captions/gated", sum(gated) / max(len(gated), 1))
+            log_metric("captions/gated", sum(shut) / max(len(shut), 1))
         return rewards
 
 
@@ -159,7 +168,7 @@ class _Batch:
         self._waiting = 0
 
     def serves(self, which: int, rows: Any) -> bool:
-        """Whether this is the grading of these rows, and still to be had by that function."""
+        """Return True if this grades these rows and that function has not had its result yet."""
         if which in self._served or self._grading.cancelled() or rows != self._rows:
             return False
         return self._grading.done() or self._grading.get_loop() is asyncio.get_running_loop()
@@ -183,20 +192,20 @@ def row_names(count: int, columns: Mapping[str, Any]) -> list[str]:
     return [str(name) for name in columns.get("sample_id") or (f"row-{row}" for row in range(count))]
 
 
-def _rewards(graded: GradedCaption, shut: bool) -> tuple[float, ...] | None:
-    scores = graded.scores
+def _rewards(grade: CaptionGrade) -> tuple[float, ...] | None:
+    scores = grade.graded.scores
     if scores is None or scores.precision is None or scores.recall is None:
         return None
-    return scores.precision, scores.recall, 0.0 if shut else scores.linguistic
+    return scores.precision, scores.recall, 0.0 if grade.gate_shut else scores.linguistic
 
 
 def _pixels(columns: Mapping[str, Any]) -> list[int]:
-    """Which images they are, without a look at them."""
+    """Identity of each row's image, without reading it."""
     return [id(image) for image in _image_column(columns)]
 
 
 def _images(names: Sequence[str], columns: Mapping[str, Any]) -> list[bytes]:
-    """What the judge is shown; a group shares one image, encoded once. A name that stands for two has both shown."""
+    """Images for the judge: a group shares one, encoded once; both are shown where a name stands for two."""
     shown: list[bytes] = []
     last: dict[str, tuple[Any, bytes]] = {}
     for name, pixels in zip(names, _image_column(columns), strict=True):

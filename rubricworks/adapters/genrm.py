@@ -5,7 +5,7 @@ the policy's own failure, where a judge's would be None.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -20,10 +20,13 @@ class ExecutionReward:
 
     __name__ = "execution_reward"
 
-    def __init__(self) -> None:
-        self.scorecards: list[Scorecard] = []
-        """Of the last call, aligned with its rows: how right the output was on each criterion, not how good the
-        response is that it scores."""
+    def __init__(self, *, sink: Callable[[list[Scorecard]], object] | None = None) -> None:
+        """
+        Args:
+            sink: called with the scorecards of every batch: how right the output is on each criterion, not how good the
+                response is that it scores.
+        """
+        self.sink = sink
 
     async def __call__(
         self,
@@ -38,17 +41,18 @@ class ExecutionReward:
         """One reward per completion."""
         outputs = [one if isinstance(one, str) else one[-1]["content"] for one in completions]
         rows = list(zip(sample_id, outputs, label, rubric, strict=True))
-        made = await asyncio.to_thread(lambda: [_rewarded(*row) for row in rows])
-        self.scorecards = [card for card, _ in made]
+        scored = await asyncio.to_thread(lambda: [_score(*row) for row in rows])
+        if self.sink is not None:
+            self.sink([card for card, _ in scored])
         if log_metric := columns.get("log_metric"):
             for name in ("format", "content"):
-                log_metric(f"genrm/{name}", sum(getattr(reward, name) for _, reward in made) / max(len(made), 1))
-        return [reward.total for _, reward in made]
+                log_metric(f"genrm/{name}", sum(getattr(reward, name) for _, reward in scored) / max(len(scored), 1))
+        return [reward.total for _, reward in scored]
 
 
-def _rewarded(sample_id: str, output: str, label: str, rubric: str) -> tuple[Scorecard, GenrmReward]:
-    wanted, criteria = _parsed(label, rubric)
-    check = check_answer(output, wanted, criteria)
+def _score(sample_id: str, output: str, label: str, rubric: str) -> tuple[Scorecard, GenrmReward]:
+    scoring, criteria = _parse(label, rubric)
+    check = check_answer(output, scoring, criteria)
     verdicts = tuple(
         Verdict(criterion=criterion.criterion, credit=one.score)
         for criterion, one in zip(criteria.criteria, check.criteria, strict=True)
@@ -58,6 +62,6 @@ def _rewarded(sample_id: str, output: str, label: str, rubric: str) -> tuple[Sco
 
 
 @lru_cache(maxsize=4096)
-def _parsed(label: str, rubric: str) -> tuple[Scoring, Rubric]:
-    """A group shares both, and an epoch comes back to them."""
+def _parse(label: str, rubric: str) -> tuple[Scoring, Rubric]:
+    """Parsed once: a group shares both, and an epoch comes back to them."""
     return Scoring.model_validate_json(label), Rubric.model_validate_json(rubric)

@@ -4,13 +4,16 @@ The dataset needs a column with each sample's rubric (its JSON, a dict or a `Rub
 if it is there, `question` (else the prompt) is what a checklist's judge reads beside the response, and `image` or
 `images` is what a grader with `exposure="image"` shows its judge. A response that could not be judged gets None, which
 TRL keeps out of the baseline and the loss. `GroupReward` is RLR³'s: its reward depends on the whole group.
+
+`score` returns rewards and scorecards together. TRL takes numbers alone: calling the reward hands the scorecards to the
+`sink` that it was made with.
 """
 
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -27,22 +30,46 @@ Reduce = Callable[[Sequence[float | None], Sequence[float]], float | None]
 """Credits and weights of one scorecard to a reward; None where it could not be judged."""
 
 
+class RubricScores(NamedTuple):
+    """Rewards of a batch and the scorecards that they come from, aligned with its rows."""
+
+    rewards: list[float | None]
+    scorecards: list[Scorecard]
+
+
 class RubricReward:
     """Grades every completion by its sample's rubric and reduces the scorecard to a number."""
 
     __name__ = "rubric_reward"
 
     def __init__(
-        self, grader: Grader | BoxedGrader, *, rubric_column: str = "rubric", reduce: Reduce = weighted_reward
+        self,
+        grader: Grader | BoxedGrader,
+        *,
+        rubric_column: str = "rubric",
+        reduce: Reduce = weighted_reward,
+        sink: Callable[[list[Scorecard]], object] | None = None,
     ) -> None:
+        """
+        Args:
+            rubric_column: column that holds each row's rubric.
+            reduce: makes a reward of a scorecard's credits and the rubric's weights.
+            sink: called with the scorecards of every batch that a trainer has rewarded.
+        """
         self.grader = grader
         self.rubric_column = rubric_column
         self.reduce = reduce
-        self.scorecards: list[Scorecard] = []
-        """Of the last call, aligned with its rows."""
+        self.sink = sink
 
     async def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
-        """One reward per completion; None where a verdict is an error."""
+        """Rewards alone, as TRL takes them; the scorecards go to the sink."""
+        scores = await self.score(prompts, completions, **columns)
+        if self.sink is not None:
+            self.sink(scores.scorecards)
+        return scores.rewards
+
+    async def score(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> RubricScores:
+        """One reward and one scorecard per completion; the reward is None where a verdict is an error."""
         if self.rubric_column not in columns:
             raise UserError(
                 f"the training rows have no column {self.rubric_column!r}, only {', '.join(sorted(columns)) or 'none'}"
@@ -50,27 +77,28 @@ class RubricReward:
             )
         rubrics = [self._rubric(value, row) for row, value in enumerate(columns[self.rubric_column])]
         samples = self._samples(prompts, len(completions), columns)
-        self.scorecards = await asyncio.gather(
+        scorecards = await asyncio.gather(
             *(
                 self.grader.grade(sample, completion_text(completion), rubric)
                 for sample, completion, rubric in zip(samples, completions, rubrics, strict=True)
             )
         )
-        rewards = self._rewards(rubrics, samples, columns)
+        rewards = self._rewards(scorecards, rubrics, samples, columns)
         if log_metric := columns.get("log_metric"):
             log_metric("rubric_reward/unjudged", sum(reward is None for reward in rewards) / max(len(rewards), 1))
-        return rewards
+        return RubricScores(rewards, scorecards)
 
     def _rewards(
-        self, rubrics: Sequence[Rubric], samples: Sequence[Sample], columns: Mapping[str, Any]
+        self,
+        scorecards: Sequence[Scorecard],
+        rubrics: Sequence[Rubric],
+        samples: Sequence[Sample],
+        columns: Mapping[str, Any],
     ) -> list[float | None]:
-        """Of the scorecards at hand."""
-        return [
-            self.reduce(card.credits, rubric.weights) for card, rubric in zip(self.scorecards, rubrics, strict=True)
-        ]
+        return [self.reduce(card.credits, rubric.weights) for card, rubric in zip(scorecards, rubrics, strict=True)]
 
     def _samples(self, prompts: Sequence[Any], count: int, columns: Mapping[str, Any]) -> list[Sample]:
-        """What the judge may need of each row's sample: its image only if it will be shown."""
+        """Each row's sample as the judge may need it: its image only if it will be shown."""
         names = columns.get("sample_id") or [f"row-{row}" for row in range(count)]
         questions = columns.get("question") or [None] * count
         images = [b""] * count
@@ -107,6 +135,7 @@ class GroupReward(RubricReward):
         remap: bool = True,
         gate: bool = True,
         mask: bool = True,
+        sink: Callable[[list[Scorecard]], object] | None = None,
     ) -> None:
         """
         Args:
@@ -114,14 +143,18 @@ class GroupReward(RubricReward):
             max_tokens: a response that fills it never ended, and earns 0.
             remap, gate, mask: what may be left out, for ablations; without all three it is the weighted share.
         """
-        super().__init__(grader, rubric_column=rubric_column)
+        super().__init__(grader, rubric_column=rubric_column, sink=sink)
         self.group_size, self.max_tokens = group_size, max_tokens
         self.remap, self.gate, self.mask = remap, gate, mask
 
     def _rewards(
-        self, rubrics: Sequence[Rubric], samples: Sequence[Sample], columns: Mapping[str, Any]
+        self,
+        scorecards: Sequence[Scorecard],
+        rubrics: Sequence[Rubric],
+        samples: Sequence[Sample],
+        columns: Mapping[str, Any],
     ) -> list[float | None]:
-        valid = self._valid(rubrics, samples, columns)
+        valid = self._valid(scorecards, rubrics, samples, columns)
         rewards: list[float | None] = []
         for start in range(0, len(rubrics), self.group_size):
             group = slice(start, start + self.group_size)
@@ -132,7 +165,7 @@ class GroupReward(RubricReward):
                     f"{self.group_size} responses to one sample; let each process hold whole groups"
                 )
             rewards += group_rewards(
-                [card.credits for card in self.scorecards[group]],
+                [card.credits for card in scorecards[group]],
                 rubric.weights,
                 essential=rubric.essential,
                 valid=valid[group],
@@ -141,7 +174,14 @@ class GroupReward(RubricReward):
             )
         return rewards
 
-    def _valid(self, rubrics: Sequence[Rubric], samples: Sequence[Sample], columns: Mapping[str, Any]) -> list[bool]:
+    def _valid(
+        self,
+        scorecards: Sequence[Scorecard],
+        rubrics: Sequence[Rubric],
+        samples: Sequence[Sample],
+        columns: Mapping[str, Any],
+    ) -> list[bool]:
+        """Return, per row, True if the response ended in time and keeps its form."""
         tokens = columns.get("completion_ids")
         in_time = [True] * len(rubrics)
         if self.max_tokens is not None and tokens is not None:
@@ -154,16 +194,16 @@ class GroupReward(RubricReward):
                 card.response,
                 allowed=[sample.question or sample.prompt, *map(_ground_truth, rubric.criteria)],
             )
-            for ends, card, sample, rubric in zip(in_time, self.scorecards, samples, rubrics, strict=True)
+            for ends, card, sample, rubric in zip(in_time, scorecards, samples, rubrics, strict=True)
         ]
 
 
 def _ground_truth(criterion: Criterion) -> str:
-    """In words: the name of a verifier is English in every language."""
+    """Reference of a criterion in words: the name of a verifier is English in every language."""
     return criterion.reference if criterion.verifier is None else target_in_words(criterion.reference)
 
 
 @lru_cache(maxsize=4096)
 def _parse_rubric(text: str) -> Rubric:
-    """A group shares its rubric, and an epoch comes back to it."""
+    """Parsed once: a group shares its rubric, and an epoch comes back to it."""
     return Rubric.model_validate_json(text)

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from datasets import Dataset
 from transformers import PrinterCallback
@@ -102,7 +102,7 @@ def train_policy(
     digest = run_digest("policy", model_digest(model_dir), schedule, _digest(dataset))
     with in_turn():
         checkpoint = open_run(out_dir, digest)
-    generate = partial(_generate, config)
+    generate = PolicyGenerate(config)
     watch = PolicyWatch(config, out_dir / "steps.jsonl", generate, refresh, probe, before_checkpoint)
     watch.restore(0 if checkpoint is None else int(checkpoint.name.removeprefix("checkpoint-")))
 
@@ -133,7 +133,7 @@ def train_policy(
             trainer.remove_callback(PrinterCallback)
             if config.milestone_every:
                 trainer.add_callback(Milestones(config.milestone_every, out_dir, partial(_save, trainer)))
-            generate.keywords.update(model=trainer.accelerator.unwrap_model(trainer.model), processor=processor)
+            generate.attach(trainer.accelerator.unwrap_model(trainer.model), processor)
             train_from(trainer, checkpoint, stopped=watch.must_stop)
         _save(trainer, out_dir / "model")
     return PolicyResult(out_dir / "model", len(watch.history), watch.alarm.alarm, tuple(watch.history))
@@ -226,18 +226,30 @@ def _digest(dataset: Dataset) -> str:
     return digest.hexdigest()
 
 
-def _generate(config: PolicyConfig, images, prompts, *, model, processor, temperature=0.0, seed=0):
-    return generate_captions(
-        model,
-        processor,
-        images,
-        prompts,
-        max_new_tokens=config.max_new_tokens,
-        temperature=temperature,
-        top_p=config.top_p,
-        batch_size=config.rows_per_pass or 64,
-        seed=seed,
-    )
+class PolicyGenerate:
+    """The policy as it is now as a `watch.Generate`; it answers once a model is attached."""
+
+    def __init__(self, config: PolicyConfig) -> None:
+        self._config = config
+        self._policy: tuple[Any, Processor] | None = None
+
+    def attach(self, model: Any, processor: Processor) -> None:
+        self._policy = model, processor
+
+    def __call__(
+        self, images: Sequence[bytes], prompts: Sequence[str], *, temperature: float = 0.0, seed: int = 0
+    ) -> list[tuple[str, int]]:
+        assert self._policy is not None, "no model is attached yet"
+        return generate_captions(
+            *self._policy,
+            images,
+            prompts,
+            max_new_tokens=self._config.max_new_tokens,
+            temperature=temperature,
+            top_p=self._config.top_p,
+            batch_size=self._config.rows_per_pass or 64,
+            seed=seed,
+        )
 
 
 def _save(trainer: PolicyTrainer, out: Path) -> None:

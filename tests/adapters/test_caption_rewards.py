@@ -35,9 +35,11 @@ async def at_once(rewards, captions, columns):
 
 def served(server, captions, columns, **options):
     async def run():
+        grades = []
         async with ChatClient(Endpoint(url=server.url, model="j", attempts=1)) as client:
-            rewards = CaptionRewards(AssertionGrader(client), **{"count_tokens": COUNT, **options})
-            return await at_once(rewards, captions, columns), rewards
+            settings = {"count_tokens": COUNT, "sink": grades.extend, **options}
+            rewards = CaptionRewards(AssertionGrader(client), **settings)
+            return await at_once(rewards, captions, columns), grades
 
     return asyncio.run(run())
 
@@ -78,19 +80,19 @@ class Grading(AssertionGrader):
 
 def test_the_three_rewards_are_shares_and_ratings_of_one_call_for_each_caption(serve):
     server = serve(judge)
-    found, rewards = served(server, CAPTIONS, columns_of(CAPTIONS), gate=None)
+    found, grades = served(server, CAPTIONS, columns_of(CAPTIONS), gate=None)
     by_hand = [rewards_by_hand(caption, REFERENCE, TRUTH[RED]) for caption in CAPTIONS]
     assert by_hand[0] == pytest.approx((1, 1, (9 + 5 + 3) / 27))
     for which, values in enumerate(found):
         assert values == [None if row is None else pytest.approx(row[which]) for row in by_hand]
-    assert [graded.caption for graded in rewards.graded] == CAPTIONS
+    assert [grade.graded.caption for grade in grades] == CAPTIONS
     assert len(server.chats) == 4  # the caption without words takes no call
 
 
 def test_a_caption_that_the_judge_fails_on_has_none_of_the_three_and_the_others_have_all(serve):
-    found, rewards = served(serve(judge), CAPTIONS, columns_of(CAPTIONS))
+    found, grades = served(serve(judge), CAPTIONS, columns_of(CAPTIONS))
     assert [[value is None for value in values] for values in found] == [[False, False, False, True, False]] * 3
-    assert rewards.graded[3].error is not None
+    assert grades[3].graded.error is not None
 
 
 def test_outside_the_gate_the_linguistic_reward_is_0_and_the_others_stay(serve):
@@ -98,13 +100,13 @@ def test_outside_the_gate_the_linguistic_reward_is_0_and_the_others_stay(serve):
     captions = [REFERENCE] * 5
     ids = [[1] * 5 + [9], [1] * 10 + [9], [1] * 11 + [9], [1] * 3, [1, 2, 9, 9]]
     options = {"count_tokens": lambda text: 5, "end_tokens": {9}}
-    found, rewards = served(serve(judge), captions, columns_of(captions, completion_ids=ids), **options)
+    found, grades = served(serve(judge), captions, columns_of(captions, completion_ids=ids), **options)
     whole = 17 / 27
     assert found[2] == pytest.approx([whole, whole, 0, whole, 0])
     assert found[0] == found[1] == [1.0] * 5
-    assert rewards.gated == [False, False, True, False, True]
-    assert rewards.measured == [(5, 5), (10, 5), (11, 5), (3, 5), (2, 5)]
-    assert all(graded.scores.linguistic == pytest.approx(whole) for graded in rewards.graded)  # as the judge said
+    assert [grade.gate_shut for grade in grades] == [False, False, True, False, True]
+    assert [grade.lengths for grade in grades] == [(5, 5), (10, 5), (11, 5), (3, 5), (2, 5)]
+    assert all(grade.graded.scores.linguistic == pytest.approx(whole) for grade in grades)  # as the judge said
     found, _ = served(serve(judge), captions, columns_of(captions, completion_ids=ids), **options, gate=(0, 3))
     assert found[2] == pytest.approx([whole] * 5)
 
@@ -138,15 +140,15 @@ def test_the_judge_is_shown_the_image_as_it_was_given_and_a_decoded_one_only_whe
 
 def test_every_batch_is_graded_even_one_of_the_same_captions():
     async def run():
-        grader = Grading()
-        rewards = CaptionRewards(grader, count_tokens=COUNT)
+        grader, batches = Grading(), []
+        rewards = CaptionRewards(grader, count_tokens=COUNT, sink=batches.append)
         columns = columns_of(["a", "b"])
         await at_once(rewards, ["a", "b"], columns)
         assert len(grader.asked) == 2
         await at_once(rewards, ["a", "b"], columns)
         assert len(grader.asked) == 4
         await at_once(rewards, ["a", "c"], columns)
-        assert [graded.caption for graded in rewards.graded] == ["a", "c"]
+        assert [[grade.graded.caption for grade in batch] for batch in batches] == [["a", "b"], ["a", "b"], ["a", "c"]]
 
     asyncio.run(run())
 
@@ -163,8 +165,8 @@ def test_called_one_after_the_other_from_loops_of_their_own_they_still_share_one
 def test_one_that_is_cancelled_leaves_the_grading_to_the_others_and_the_last_takes_it_along():
     async def run(cancelled):
         hold = asyncio.Event()
-        grader = Grading(hold)
-        rewards = CaptionRewards(grader, count_tokens=COUNT, gate=None)
+        grader, grades = Grading(hold), []
+        rewards = CaptionRewards(grader, count_tokens=COUNT, gate=None, sink=grades.extend)
         columns = columns_of(["a"])
         tasks = [asyncio.create_task(one(prompts=["p"], completions=["a"], **columns)) for one in rewards.functions]
         await asyncio.sleep(0)
@@ -177,7 +179,7 @@ def test_one_that_is_cancelled_leaves_the_grading_to_the_others_and_the_last_tak
         left = asyncio.all_tasks() - {asyncio.current_task()}
         assert not left
         assert len(grader.asked) == 1
-        return found, rewards.graded
+        return found, grades
 
     found, graded = asyncio.run(run([0]))
     assert isinstance(found[0], asyncio.CancelledError)

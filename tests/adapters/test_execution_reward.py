@@ -6,7 +6,7 @@ import json
 import pytest
 
 from rubricworks.adapters.genrm import ExecutionReward
-from rubricworks.rubrics import Criterion, Rubric
+from rubricworks.rubrics import Criterion, Rubric, Scorecard
 
 RUBRIC = Rubric(
     criteria=(
@@ -30,8 +30,9 @@ OUTPUTS = {
 }
 
 
-def rewarded(outputs: list[str], **columns: object) -> tuple[list[float], ExecutionReward]:
-    reward = ExecutionReward()
+def rewarded(outputs: list[str], **columns: object) -> tuple[list[float], list[Scorecard]]:
+    cards: list[Scorecard] = []
+    reward = ExecutionReward(sink=cards.extend)
     completions = [[{"role": "assistant", "content": text}] for text in outputs]
     many = len(outputs)
     values = asyncio.run(
@@ -39,14 +40,14 @@ def rewarded(outputs: list[str], **columns: object) -> tuple[list[float], Execut
             [""] * many, completions, sample_id=["s"] * many, rubric=[RUBRIC] * many, label=[LABEL] * many, **columns
         )
     )
-    return values, reward
+    return values, cards
 
 
 def test_rewards_are_form_and_content_and_broken_output_earns_0_not_none():
-    values, reward = rewarded(list(OUTPUTS))
+    values, cards = rewarded(list(OUTPUTS))
     assert values == pytest.approx(list(OUTPUTS.values()))
-    assert [card.response for card in reward.scorecards] == list(OUTPUTS)
-    assert [card.credits for card in reward.scorecards] == [[1, 1], [0, 1], [0, 0], [0, 0]]
+    assert [card.response for card in cards] == list(OUTPUTS)
+    assert [card.credits for card in cards] == [[1, 1], [0, 1], [0, 0], [0, 0]]
 
 
 def test_both_halves_are_logged():

@@ -22,14 +22,14 @@ def rewarded(completions, rubric, **options):
     reward = options.pop("kind", GroupReward)(BoxedGrader(), **options)
     ids = options.get("ids", [[1]] * len(completions))
     columns = {"rubric": [rubric] * len(completions), "completion_ids": ids}
-    return asyncio.run(reward(prompts=["Where is it?"] * len(completions), completions=completions, **columns)), reward
+    return asyncio.run(reward.score(["Where is it?"] * len(completions), completions, **columns))
 
 
 def test_scores_are_remapped_within_the_group_and_gated_by_essential_criteria():
-    values, reward = rewarded([WHOLE, HALF, NONE, NONE], BOXES, group_size=4)
+    values, cards = rewarded([WHOLE, HALF, NONE, NONE], BOXES, group_size=4)
     # Raw credits: (1, 0.5), (0.5, 1), (0, 0), (0, 0); both criteria already span [0, 1], so remapping keeps them.
     assert values == [pytest.approx((3 + 0.5) / 4), pytest.approx((1.5 + 1) / 4), 0, 0]
-    assert [card.credits for card in reward.scorecards] == [[1, 0.5], [0.5, 1], [0, 0], [0, 0]]
+    assert [card.credits for card in cards] == [[1, 0.5], [0.5, 1], [0, 0], [0, 0]]
 
 
 def test_groups_are_remapped_each_on_its_own():
@@ -64,8 +64,8 @@ def test_group_torn_apart_is_refused_not_rewarded():
 
 def test_target_that_cannot_be_read_is_an_error_and_no_number():
     rubric = Rubric(criteria=(Criterion(criterion="the box", reference="bbox_verify(target=[['a']])", weight=1),))
-    values, reward = rewarded([WHOLE, NONE], rubric, group_size=2)
-    assert reward.scorecards[0].verdicts[0].error is ErrorClass.UNVERIFIABLE
+    values, cards = rewarded([WHOLE, NONE], rubric, group_size=2)
+    assert cards[0].verdicts[0].error is ErrorClass.UNVERIFIABLE
     assert values[0] is None
 
 

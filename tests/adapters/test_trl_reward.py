@@ -40,30 +40,44 @@ def reward_rows(server, completions, columns, *, exposure="text", **options):
     async def run():
         async with ChatClient(Endpoint(url=server.url, model="j", attempts=1)) as client:
             reward = RubricReward(Grader(client, exposure=exposure), **options)
-            values = await reward(prompts=["p"] * len(completions), completions=completions, **columns)
-            return values, reward
+            return await reward.score(["p"] * len(completions), completions, **columns)
 
     return asyncio.run(run())
 
 
 def test_the_reward_is_the_share_of_the_weight_that_was_met(serve):
     text = RUBRIC.model_dump_json()
-    values, reward = reward_rows(
+    values, cards = reward_rows(
         serve(word_judge),
         ["a red circle", "a red square", "one circle", ""],
         {"rubric": [text] * 4, "sample_id": ["a", "a", "b", "b"], "completion_ids": [[1]] * 4},
     )
     assert values == [1.0, 0.75, 0.25, 0.0]
-    assert [card.sample_id for card in reward.scorecards] == ["a", "a", "b", "b"]
-    assert [card.response for card in reward.scorecards] == ["a red circle", "a red square", "one circle", ""]
+    assert [card.sample_id for card in cards] == ["a", "a", "b", "b"]
+    assert [card.response for card in cards] == ["a red circle", "a red square", "one circle", ""]
+
+
+def test_called_by_a_trainer_it_returns_numbers_and_hands_the_scorecards_to_its_sink(serve):
+    server, kept = serve(word_judge), []
+
+    async def run():
+        async with ChatClient(Endpoint(url=server.url, model="j", attempts=1)) as client:
+            reward = RubricReward(Grader(client), sink=kept.append)
+            first = await reward(prompts=["p"] * 2, completions=["a red circle", "outage"], rubric=[RUBRIC] * 2)
+            second = await reward(prompts=["p"], completions=["one circle"], rubric=[RUBRIC])
+            return first, second
+
+    assert asyncio.run(run()) == ([1.0, None], [0.25])
+    assert [[card.response for card in batch] for batch in kept] == [["a red circle", "outage"], ["one circle"]]
+    assert [batch[-1].complete for batch in kept] == [False, True]
 
 
 def test_a_row_that_could_not_be_judged_is_none_and_the_others_keep_their_reward(serve):
     logged = []
     columns = {"rubric": [RUBRIC, RUBRIC, OTHER], "log_metric": lambda name, value: logged.append((name, value))}
-    values, reward = reward_rows(serve(word_judge), ["red", "outage", "blue"], columns)
+    values, cards = reward_rows(serve(word_judge), ["red", "outage", "blue"], columns)
     assert values == [0.75, None, 1.0]
-    assert not reward.scorecards[1].complete
+    assert not cards[1].complete
     assert logged == [("rubric_reward/unjudged", pytest.approx(1 / 3))]
 
 
@@ -77,9 +91,9 @@ def test_a_row_that_could_not_be_judged_is_none_and_the_others_keep_their_reward
 )
 @pytest.mark.parametrize("form", [RUBRIC, RUBRIC.model_dump_json(), RUBRIC.model_dump()])
 def test_completions_and_rubrics_are_read_in_each_of_their_forms(serve, completion, form):
-    values, reward = reward_rows(serve(word_judge), [completion], {"criteria": [form]}, rubric_column="criteria")
+    values, cards = reward_rows(serve(word_judge), [completion], {"criteria": [form]}, rubric_column="criteria")
     assert values == [1.0]
-    assert reward.scorecards[0].response == "a red circle"
+    assert cards[0].response == "a red circle"
 
 
 def test_another_way_to_reduce_a_scorecard_is_taken(serve):

@@ -1,20 +1,19 @@
-"""What every policy training of a run does around the trainer: data, tables, tracking, dead letters, the alarm.
+"""Policy training as a stage: dataset, tables, tracking and dead letters around the trainer.
 
-Beside the model stand the rollouts of every step, what was said of them (scorecards, or caption grades), dead letters,
-and `alarm.json`: null, or where and why the hacking alarm went off. On several processes, what was said is that of the
-main one's rollouts.
+Beside the model stand the rollouts of every step, their gradings (scorecards, or caption grades), dead letters, and
+`alarm.json`: null, or where and why the hacking alarm went off. On several processes, gradings are those of the main
+one's rollouts.
 """
 
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from rubricworks.adapters.trl import RubricReward
 from rubricworks.data.tables import read_rows, read_samples
 from rubricworks.errors import UserError
 from rubricworks.grading import FailedCall
@@ -22,7 +21,7 @@ from rubricworks.llm import ChatClient
 from rubricworks.runtime.call_table import Row, grading_dead_letters
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.runtime.progress import VerdictLine
-from rubricworks.stages.training.step_tables import StepTables, scorecard_rows
+from rubricworks.stages.training.step_tables import GradingTable, StepTables
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import RunLog, stage_run
 from rubricworks.training.config import PolicyConfig
@@ -32,34 +31,24 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 
-class Said(NamedTuple):
-    """What of a reward's grading is kept, a table of it."""
-
-    table: str
-    rows: Callable[[Any], Iterable[Row]]
-    """Those of one step (a `StepRollouts`), called right after its rewards."""
-    verdicts: Callable[[], int]
-    """How many were given in that step."""
-
-
 class DeadLetters:
-    """Of one step at a time. What a judge's failures look like is said when they begin, not ten thousand times."""
+    """Failed calls of the step in progress. Each class of failure is printed once, not ten thousand times."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
         self._rows: list[Row] = []
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
 
     def add(self, call: FailedCall) -> None:
         if is_main():
             self._rows += grading_dead_letters(self._job, call)
-        if call.error.error_class not in self._told:
-            self._told.add(call.error.error_class)
-            said = f"the judge failed on {call.sample_id}: {call.error}; such rollouts get no reward"
-            print(said, file=sys.stderr, flush=True)
+        if call.error.error_class not in self._printed:
+            self._printed.add(call.error.error_class)
+            line = f"the judge failed on {call.sample_id}: {call.error}; such rollouts get no reward"
+            print(line, file=sys.stderr, flush=True)
 
-    def taken(self) -> list[Row]:
-        """The rows since the last time, in an order that does not depend on which call ended first."""
+    def drain(self) -> list[Row]:
+        """The rows since the last call, in an order that does not depend on which request ended first."""
         rows, self._rows = self._rows, []
         return sorted(rows, key=lambda row: (row["sample_id"], row["response"], row["purpose"], row["criterion"]))
 
@@ -111,35 +100,8 @@ def train(
     options: PolicyConfig,
     job: Job,
     dataset: "Dataset",
-    reward: RubricReward,
-    *,
-    judges: Sequence[ChatClient] = (),
-    letters: DeadLetters,
-    rewarding: Callable[..., Any] | None = None,
-    refresh: Any = None,
-    probe: Any = None,
-) -> None:
-    """Train on a reward that makes scorecards, which are kept; see `train_on`.
-
-    Args:
-        rewarding: what the trainer calls instead of `reward`, if something stands before it.
-    """
-    said = Said(
-        "scorecards",
-        lambda step: scorecard_rows(step, reward.scorecards),
-        lambda: sum(len(card.verdicts) for card in reward.scorecards),
-    )
-    rewards = [rewarding or reward]
-    train_on(config, options, job, dataset, rewards, said, judges=judges, letters=letters, refresh=refresh, probe=probe)
-
-
-def train_on(
-    config: BaseModel,
-    options: PolicyConfig,
-    job: Job,
-    dataset: "Dataset",
     rewards: Sequence[Callable[..., Any]],
-    said: Said,
+    gradings: GradingTable[Any],
     *,
     judges: Sequence[ChatClient] = (),
     letters: DeadLetters,
@@ -149,30 +111,35 @@ def train_on(
 
     Args:
         config: the stage's own, for the record.
+        rewards: functions as TRL takes them, whose sink is `gradings.add`.
+        gradings: table of the rewards' gradings.
         more: further arguments of `training.policy.train_policy`.
     """
     from rubricworks.training.policy import train_policy
 
-    trained = partial(train_policy, model_dir(job.inputs["model"]), dataset, rewards, job.out, options, **more)
+    train_here = partial(train_policy, model_dir(job.inputs["model"]), dataset, rewards, job.out, options, **more)
     try:
         if not is_main():
-            trained()
+            train_here()
             return
         line = VerdictLine(judges)
         with (
             stage_run(job.run, job.stage) as log,
-            StepTables(job, every=options.save_every, graded=said.table) as tables,
+            StepTables(job, every=options.save_every, graded=gradings.name) as tables,
         ):
             log.log_params(config.model_dump(mode="json"))
             for name in ("samples", "rubrics", "exams"):
                 if name in job.inputs:
                     log.log_input(name, job.inputs[name], job.made_by["inputs"][name], context="policy training")
-            result = trained(
-                on_step=lambda step: (
-                    tables.add(step, said.rows(step), letters.taken()),
-                    _log_step(log, step),
-                    line.add(said.verdicts()),
-                ),
+
+            def keep_step(step: Any) -> None:
+                rows, verdicts = gradings.drain(step)
+                tables.add(step, rows, letters.drain())
+                _log_step(log, step)
+                line.add(verdicts)
+
+            result = train_here(
+                on_step=keep_step,
                 before_checkpoint=tables.commit,
             )
             log.set_tags({"alarm": str(result.alarm or "none")})
@@ -213,5 +180,5 @@ def _log_step(log: RunLog, step: Any) -> None:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    there = [value for value in values if value is not None]
-    return sum(there) / len(there) if there else None
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

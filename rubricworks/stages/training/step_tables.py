@@ -1,17 +1,57 @@
-"""The rollouts of a training, what was said of them, and dead letters, as tables whose shards end where checkpoints do.
+"""The rollouts of a training, their gradings and dead letters, as tables whose shards end where checkpoints do.
 
 A training that was killed goes on from a checkpoint and draws the steps after it again; their shard is then written
 again, with the same rows. So the tables of a resumed training are those of one that was never stopped.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 from rubricworks.data.shards import TableFolder
 from rubricworks.rubrics import Scorecard
 from rubricworks.runtime.call_table import Row
 from rubricworks.runtime.job import Job
+
+Grading = TypeVar("Grading")
+
+
+class GradingTable(Generic[Grading]):
+    """The table of a reward's gradings: the reward's sink collects them, and each step drains them as rows."""
+
+    def __init__(
+        self,
+        name: str,
+        row: Callable[[Any, int, Grading], Row] | None,
+        verdicts: Callable[[Grading], int],
+    ) -> None:
+        """
+        Args:
+            name: of the table.
+            row: (a `StepRollouts`, position of a rollout in it, its grading) → the table's row; None: none is kept.
+            verdicts: number of verdicts in one grading.
+        """
+        self.name, self._row, self._verdicts = name, row, verdicts
+        self._gradings: list[Grading] = []
+
+    def add(self, gradings: Iterable[Grading]) -> None:
+        """Take a batch's gradings: the sink of a reward."""
+        self._gradings += gradings
+
+    def drain(self, step: Any) -> tuple[list[Row], int]:
+        """Rows of a step's gradings, and the number of their verdicts.
+
+        Where several processes draw rollouts, the main one has graded the first of them, and no others are kept.
+
+        Raises:
+            RuntimeError: more was graded than the step has rollouts.
+        """
+        gradings, self._gradings = self._gradings, []
+        if len(gradings) > len(step.sample_ids):
+            raise RuntimeError(f"step {step.step}: {len(gradings)} gradings of {len(step.sample_ids)} rollouts")
+        row = self._row
+        rows = [row(step, at, grading) for at, grading in enumerate(gradings)] if row is not None else []
+        return rows, sum(map(self._verdicts, gradings))
 
 
 class StepTables:
@@ -21,7 +61,7 @@ class StepTables:
         """
         Args:
             every: steps between two checkpoints, and the steps of one shard.
-            graded: the table of what was said of the rollouts.
+            graded: name of the table of gradings.
         """
         self.every, self._graded = every, graded
         tables = ("rollouts", graded, "dead_letters")
@@ -47,7 +87,7 @@ class StepTables:
                     folder.finish(shards)
 
     def add(self, step: Any, graded: Iterable[Row], dead_letters: Sequence[Row] = ()) -> None:
-        """Keep one step's rollouts (a `StepRollouts`), what was said of them and what could not be."""
+        """Keep one step's rollouts (a `StepRollouts`), their gradings and dead letters."""
         shard = (step.step - 1) // self.every
         if shard != self._shard:
             self.commit()
@@ -60,7 +100,7 @@ class StepTables:
         self._rows["dead_letters"] += dead_letters
 
     def commit(self) -> None:
-        """Write what was added; before every checkpoint, because that vouches for the rollouts behind it."""
+        """Write the rows added so far; before every checkpoint, because that vouches for the rollouts behind it."""
         if not self._rows["rollouts"]:
             return
         for name, rows in self._rows.items():
@@ -68,14 +108,21 @@ class StepTables:
             self._rows[name] = []
 
 
-def scorecard_rows(step: Any, scorecards: Sequence[Scorecard]) -> Iterator[Row]:
-    """Rows of `scorecards`, for one step's rollouts."""
-    for card, reward in zip(scorecards, step.rewards, strict=False):
-        yield {
-            "step": step.step,
-            "sample_id": card.sample_id,
-            "response": card.response,
-            "judge": card.judge,
-            "scorecard": card.model_dump_json(),
-            "reward": reward,
-        }
+def scorecard_table() -> GradingTable[Scorecard]:
+    """The table `scorecards`."""
+    return GradingTable("scorecards", _scorecard_row, lambda card: len(card.verdicts))
+
+
+def _scorecard_row(step: Any, at: int, card: Scorecard) -> Row:
+    if card.sample_id != step.sample_ids[at]:
+        raise RuntimeError(
+            f"step {step.step}: rollout {at} is of {step.sample_ids[at]}, its scorecard of {card.sample_id}"
+        )
+    return {
+        "step": step.step,
+        "sample_id": card.sample_id,
+        "response": card.response,
+        "judge": card.judge,
+        "scorecard": card.model_dump_json(),
+        "reward": step.rewards[at],
+    }

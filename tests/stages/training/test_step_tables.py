@@ -7,7 +7,7 @@ import pytest
 from rubricworks.data.tables import read_rows
 from rubricworks.rubrics import Scorecard, Verdict
 from rubricworks.runtime.job import Job
-from rubricworks.stages.training.step_tables import StepTables, scorecard_rows
+from rubricworks.stages.training.step_tables import StepTables, scorecard_table
 
 
 def job_in(folder) -> Job:
@@ -39,12 +39,14 @@ def contents(folder) -> dict[str, bytes]:
 
 def write(folder, first: int, last: int, *, stop_at: int | None = None) -> None:
     """A training with a checkpoint every other step, and at its end."""
+    gradings = scorecard_table()
     with StepTables(job_in(folder), every=2) as tables:
         for step in range(first, last + 1):
             if step == stop_at:
                 raise KeyboardInterrupt
             rollouts, cards = drawn(step)
-            tables.add(rollouts, scorecard_rows(rollouts, cards))
+            gradings.add(cards)
+            tables.add(rollouts, gradings.drain(rollouts)[0])
             if step % 2 == 0 or step == last:
                 tables.commit()
 
@@ -66,3 +68,24 @@ def test_a_training_that_stops_anywhere_and_goes_on_from_its_checkpoint_leaves_t
     checkpoint = (stop_at - 1) // 2 * 2
     write(tmp_path / "stopped", checkpoint + 1, 5)
     assert contents(tmp_path / "stopped") == contents(tmp_path / "whole")
+
+
+def test_gradings_of_one_step_are_drained_once_with_their_verdicts_counted():
+    table = scorecard_table()
+    rollouts, cards = drawn(1)
+    table.add(cards[:1])  # on several processes the main one grades the first rows alone
+    rows, verdicts = table.drain(rollouts)
+    assert [(row["sample_id"], row["response"], row["reward"]) for row in rows] == [("a", "x1", 0.1)]
+    assert verdicts == 1
+    assert table.drain(rollouts) == ([], 0)
+
+
+def test_a_scorecard_of_another_rollout_or_one_too_many_is_never_written_beside_a_reward():
+    rollouts, cards = drawn(1)
+    table = scorecard_table()
+    table.add(reversed(cards))
+    with pytest.raises(RuntimeError, match="its scorecard of b"):
+        table.drain(rollouts)
+    table.add([*cards, cards[1]])
+    with pytest.raises(RuntimeError, match="3 gradings of 2 rollouts"):
+        table.drain(rollouts)

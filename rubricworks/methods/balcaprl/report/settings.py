@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from rubricworks.methods.balcaprl.report.groups import REWARDS
+from rubricworks.methods.balcaprl.stages.train_balcaprl import LengthControl, Weights
 from rubricworks.reports.settings import (
     Command,
     MadeTable,
@@ -14,9 +15,6 @@ from rubricworks.reports.settings import (
     table_counts,
 )
 
-DEFAULT_WEIGHTS = {"precision": 0.1, "recall": 0.3, "linguistic": 0.3}
-DEFAULT_GATE = (0.5, 2.0)
-"""train_balcaprl's own; recipes leave defaults out."""
 _TABLES = (
     MadeTable("recap/captions", "reference captions written anew", "captioner"),
     MadeTable("write_exams", "exams", "writer"),
@@ -52,13 +50,14 @@ def training_settings(recipe: dict[str, Any]) -> TrainingSettings:
     """As the recipe has them, defaults filled in."""
     policy = _section(recipe, "policy")
     weights, length = _section(policy, "weights"), _section(policy, "length")
+    default = LengthControl()  # recipes leave defaults out
     return TrainingSettings(
         method=policy.get("method", "rl"),
         reward=policy.get("reward", "balanced"),
         objective=policy.get("objective", "c-gdpo"),
-        weights=tuple(float(weights.get(name, DEFAULT_WEIGHTS[name])) for name in REWARDS),
+        weights=tuple(float(weights.get(name, getattr(Weights(), name))) for name in REWARDS),
         control=length.get("control", "gate"),
-        bounds=(float(length.get("lower", DEFAULT_GATE[0])), float(length.get("upper", DEFAULT_GATE[1]))),
+        bounds=(float(length.get("lower", default.lower)), float(length.get("upper", default.upper))),
         pointability=str(policy.get("pointability", "strict")),
         judge=str(_section(policy, "judge").get("model", "")),
         verifier=str(_section(policy, "verifier").get("model", "")),

@@ -21,28 +21,37 @@ class ExamReward:
     __name__ = "exam_reward"
 
     def __init__(
-        self, taker: ExamTaker, exams: Mapping[str, Exam], *, on_error: Callable[[FailedCall], None] | None = None
+        self,
+        taker: ExamTaker,
+        exams: Mapping[str, Exam],
+        *,
+        on_error: Callable[[FailedCall], None] | None = None,
+        sink: Callable[[list[int]], object] | None = None,
     ) -> None:
-        self.taker, self.exams, self._on_error = taker, exams, on_error
-        self.answered = 0
-        """Questions of the last batch."""
+        """
+        Args:
+            sink: called with the number of questions answered for each response of a batch.
+        """
+        self.taker, self.exams, self._on_error, self._sink = taker, exams, on_error, sink
 
     async def __call__(
         self, prompts: Sequence[Any], completions: Sequence[Any], sample_id: Sequence[str], **columns: Any
     ) -> list[float | None]:
-        self.answered = 0
         captions = [completion_text(completion) for completion in completions]
-        return await asyncio.gather(*map(self._accuracy, sample_id, captions))
+        results = await asyncio.gather(*map(self._take, sample_id, captions))
+        if self._sink is not None:
+            self._sink([answers for _, answers in results])
+        return [accuracy for accuracy, _ in results]
 
-    async def _accuracy(self, sample_id: str, caption: str) -> float | None:
+    async def _take(self, sample_id: str, caption: str) -> tuple[float | None, int]:
+        """Accuracy of a caption, and the number of questions answered."""
         if not has_words(caption):
-            return 0.0
+            return 0.0, 0
         try:
             taken = await self.taker.take(sample_id, caption, self.exams[sample_id])
         except ChatError as error:
             if self._on_error is not None:
                 model = self.taker.client.endpoint.model
                 self._on_error(FailedCall(sample_id, caption, model, ("exam",), error))
-            return None
-        self.answered += len(taken.answers)
-        return taken.accuracy
+            return None, 0
+        return taken.accuracy, len(taken.answers)

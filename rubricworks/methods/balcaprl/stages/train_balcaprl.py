@@ -19,21 +19,19 @@ from rubricworks.evaluation.scorers.caption_qa import ExamTaker
 from rubricworks.grading import AssertionGrader, Grader, Pointability
 from rubricworks.grading.assertion_texts import has_words
 from rubricworks.llm import Endpoint
-from rubricworks.methods.balcaprl.stages.caption_grades import caption_grades
+from rubricworks.methods.balcaprl.stages.caption_grades import TABLE, caption_grade_table
 from rubricworks.methods.balcaprl.stages.exam_reward import ExamReward
 from rubricworks.methods.balcaprl.stages.write_exams import read_exams
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.stages.training.policy_training import (
     DeadLetters,
-    Said,
     graded_dataset,
     rubric_texts,
     train,
-    train_on,
     training_dataset,
 )
-from rubricworks.stages.training.step_tables import StepTables
+from rubricworks.stages.training.step_tables import GradingTable, StepTables, scorecard_table
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import stage_run
 from rubricworks.training.config import PolicyConfig, SftConfig
@@ -138,22 +136,24 @@ def _train_on_grades(config: Config, job: Job) -> None:
     letters = DeadLetters(job)
     tokens = _policy_tokens(job)
     bounds = config.length.lower, config.length.upper
+    grades = caption_grade_table()
     rewards = CaptionRewards(
         AssertionGrader(judge, verifier=verifier, pointability=config.pointability, on_error=letters.add),
         count_tokens=tokens.count,
         end_tokens=tokens.marks,
         gate=bounds if config.length.control == "gate" else None,
+        sink=grades.add,
     )
     penalty = None
     if config.length.control == "linear":
         penalty = LengthPenalty(rewards.lengths, lower=bounds[0], upper=bounds[1], scale=config.length.scale)
-    train_on(
+    train(
         config,
         config.policy_config(),
         job,
         dataset,
         rewards.functions,
-        caption_grades(rewards),
+        grades,
         judges=[client for client in (judge, verifier) if client],
         letters=letters,
         reads="reference",
@@ -171,11 +171,12 @@ def _train_on_exams(config: Config, job: Job) -> None:
     job.figures["without_exam"] = len(trained) - len(values)
     taker = job.client(config.judge, "exam")
     letters = DeadLetters(job)
-    reward = ExamReward(ExamTaker(taker, seed=config.seed), exams, on_error=letters.add)
-    said = Said("caption_grades", lambda step: (), lambda: reward.answered)
+    # How many questions were answered is counted for the line of progress; no table holds it.
+    answers: GradingTable[int] = GradingTable(TABLE, None, int)
+    reward = ExamReward(ExamTaker(taker, seed=config.seed), exams, on_error=letters.add, sink=answers.add)
     dataset = graded_dataset(job, "exam", values)
-    train_on(
-        config, config.policy_config(), job, dataset, [reward], said, judges=[taker], letters=letters, reads="exam"
+    train(
+        config, config.policy_config(), job, dataset, [reward], answers, judges=[taker], letters=letters, reads="exam"
     )
 
 
@@ -186,8 +187,9 @@ def _train_on_rubrics(config: Config, job: Job) -> None:
     dataset = training_dataset(job, rubrics)
     judge = job.client(config.judge, "judge")
     letters = DeadLetters(job)
-    reward = RubricReward(Grader(judge, on_error=letters.add))
-    train(config, config.policy_config(), job, dataset, reward, judges=[judge], letters=letters)
+    scorecards = scorecard_table()
+    reward = RubricReward(Grader(judge, on_error=letters.add), sink=scorecards.add)
+    train(config, config.policy_config(), job, dataset, [reward], scorecards, judges=[judge], letters=letters)
 
 
 def _train_on_references(config: Config, job: Job) -> None:
@@ -196,7 +198,7 @@ def _train_on_references(config: Config, job: Job) -> None:
     references = _references(job)
     samples = read_samples(job.inputs["samples"], "train")
     examples = [(one.image, one.prompt, references[one.sample_id]) for one in samples if one.sample_id in references]
-    with stage_run(job.run, job.stage) as log, StepTables(job, every=1, graded="caption_grades"):
+    with stage_run(job.run, job.stage) as log, StepTables(job, every=1, graded=TABLE):
         log.log_params(config.model_dump(mode="json"))
         train_sft(
             model_dir(job.inputs["model"]),

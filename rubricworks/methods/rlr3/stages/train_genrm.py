@@ -27,7 +27,7 @@ from rubricworks.rubrics import Rubric
 from rubricworks.runtime.call_table import Row
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.job import Job, model_dir
-from rubricworks.stages.training.step_tables import StepTables, scorecard_rows
+from rubricworks.stages.training.step_tables import StepTables, scorecard_table
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import RunLog, stage_run
 from rubricworks.training.config import PolicyConfig, SftConfig
@@ -180,7 +180,8 @@ def _rlvr(config: Config, start: str | Path, train: Sequence[Instance], job: Job
         }
         for number, instance in enumerate(train)
     ]
-    reward = ExecutionReward()
+    scorecards = scorecard_table()
+    reward = ExecutionReward(sink=scorecards.add)
     with StepTables(job, every=config.rlvr.save_every) as tables:
         result = train_policy(
             start,
@@ -189,7 +190,7 @@ def _rlvr(config: Config, start: str | Path, train: Sequence[Instance], job: Job
             job.out,
             config.rlvr.model_copy(update={"seed": config.seed}),
             on_step=lambda step: (
-                tables.add(step, scorecard_rows(step, reward.scorecards)),
+                tables.add(step, scorecards.drain(step)[0]),
                 log.log_metrics({"reward": sum(step.rewards) / len(step.rewards)}, step=step.step),
             ),
             before_checkpoint=tables.commit,

@@ -15,6 +15,7 @@ from rubricworks.llm import Endpoint
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
 from rubricworks.stages.training.policy_training import DeadLetters, train, training_dataset
+from rubricworks.stages.training.step_tables import scorecard_table
 from rubricworks.training.config import AlarmConfig, PolicyConfig
 
 
@@ -54,6 +55,7 @@ def run(config: Config, job: Job) -> None:
     dataset = training_dataset(job, kept_rubrics(job))
     judges = [job.client(judge, "judge") for judge in (config.judge, *config.more_judges)]
     letters = DeadLetters(job)
+    scorecards = scorecard_table()
     reward = GroupReward(
         Grader(judges, exposure=config.exposure, combine=config.combine, on_error=letters.add),
         group_size=config.group_size,
@@ -61,8 +63,9 @@ def run(config: Config, job: Job) -> None:
         remap=config.remap,
         gate=config.gate,
         mask=config.mask,
+        sink=scorecards.add,
     )
-    train(config, config.policy_config(), job, dataset, reward, judges=judges, letters=letters)
+    train(config, config.policy_config(), job, dataset, [reward], scorecards, judges=judges, letters=letters)
 
 
 def kept_rubrics(job: Job) -> dict[str, str]:

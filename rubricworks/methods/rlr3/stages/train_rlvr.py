@@ -11,6 +11,7 @@ from rubricworks.grading.boxed import BoxedGrader, answer_rubric
 from rubricworks.methods.rlr3.stages.train_rlr3 import Options, kept_rubrics
 from rubricworks.runtime.job import Job
 from rubricworks.stages.training.policy_training import DeadLetters, train, training_dataset
+from rubricworks.stages.training.step_tables import scorecard_table
 
 
 class Config(Options):
@@ -29,6 +30,7 @@ def run(config: Config, job: Job) -> None:
             except ValueError:
                 continue
     job.figures["without_an_answer"] = len(kept) - len(rubrics)
+    scorecards = scorecard_table()
     reward = GroupReward(
         BoxedGrader(),
         group_size=config.group_size,
@@ -36,5 +38,7 @@ def run(config: Config, job: Job) -> None:
         remap=False,
         gate=False,
         mask=False,
+        sink=scorecards.add,
     )
-    train(config, config.policy_config(), job, training_dataset(job, rubrics), reward, letters=DeadLetters(job))
+    dataset = training_dataset(job, rubrics)
+    train(config, config.policy_config(), job, dataset, [reward], scorecards, letters=DeadLetters(job))

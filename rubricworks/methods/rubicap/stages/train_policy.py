@@ -10,6 +10,7 @@ from rubricworks.methods.rubicap.stages.rubric_refresh import Refresh, RubricRef
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
 from rubricworks.stages.training.policy_training import DeadLetters, rubric_texts, train, training_dataset
+from rubricworks.stages.training.step_tables import scorecard_table
 from rubricworks.training.config import PolicyConfig
 
 
@@ -45,9 +46,9 @@ def run(config: Config, job: Job) -> None:
     dataset = training_dataset(job, rubrics)
     judges = [job.client(judge, "judge") for judge in (config.judge, *config.more_judges)]
     letters = DeadLetters(job)
-    reward = RubricReward(
-        Grader(judges, call_per=config.call_per, combine=config.combine, on_error=letters.add),
-    )
+    scorecards = scorecard_table()
+    grader = Grader(judges, call_per=config.call_per, combine=config.combine, on_error=letters.add)
+    reward = RubricReward(grader, sink=scorecards.add)
     refresh = RubricRefresh(config.refresh, job, rubrics) if config.refresh else None
     if refresh and (checkpoint := last_checkpoint(job.out)):
         refresh.restore(int(checkpoint.name.rpartition("-")[2]))
@@ -57,10 +58,10 @@ def run(config: Config, job: Job) -> None:
         _options(config),
         job,
         dataset,
-        reward,
+        [refresh.reward(reward) if refresh else reward],
+        scorecards,
         judges=judges,
         letters=letters,
-        rewarding=refresh.reward(reward) if refresh else None,
         refresh=refresh,
         probe=probe,
     )
