@@ -19,7 +19,7 @@ _COMMANDS = {
     "caption": ("rubricworks.cli.tools:caption", "Caption a folder of images with a model or an endpoint."),
     "synthesize": ("rubricworks.cli.tools:synthesize", "Write rubrics for images from a committee's captions."),
     "grade": ("rubricworks.cli.tools:grade", "Grade captions by rubrics."),
-    "grading": ("rubricworks.cli.grading:grading", "Judges against people, and against each other."),
+    "agreement": ("rubricworks.cli.agreement:agreement", "Compare judges with people, and with each other."),
     "audit": ("rubricworks.cli.audit:audit", "What a judge credits to responses that do not deserve it."),
     "arms": ("rubricworks.cli.arms:arms", "A recipe beside its arms: what each part is worth, in one table."),
     "claims": ("rubricworks.cli.claims:claims", "Do a paper's claims hold as mechanisms in the scene world?"),

@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from rubricworks.cli.audit_table import audit_text
 from rubricworks.cli.endpoints import api_key_option, endpoint_of
 from rubricworks.cli.run import only_run_in
 from rubricworks.data.tables import read_manifest, read_rows
@@ -17,6 +16,7 @@ from rubricworks.llm import Endpoint
 from rubricworks.methods.rlr3.stages import audit as stage
 from rubricworks.reports.audit.cases import worst_cases
 from rubricworks.reports.audit.page import audit_page
+from rubricworks.reports.audit.text import audit_text
 from rubricworks.reports.run_folder import read_recipe
 from rubricworks.runtime.config import canonical_json
 from rubricworks.runtime.launch import launch

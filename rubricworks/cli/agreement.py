@@ -1,4 +1,4 @@
-"""`rubricworks grading`: judges against people, and against each other."""
+"""`rubricworks agreement`: judges compared with people, and with each other."""
 
 import itertools
 from pathlib import Path
@@ -6,16 +6,16 @@ from pathlib import Path
 import click
 from pydantic import BaseModel, ConfigDict
 
-from rubricworks.cli.agreement_table import LEGEND, comparison_text, group_text, rater_text
 from rubricworks.errors import UserError
 from rubricworks.grading.comparison import Comparison, Group, Rater, compare, summary, together, why_apart
 from rubricworks.grading.labels import majority, people_of, read_labels
 from rubricworks.grading.ratings import Ratings, read_judges
+from rubricworks.reports.agreement import LEGEND, comparison_text, group_text, rater_text
 from rubricworks.storage import write_atomic
 
 
 class AgreementReport(BaseModel):
-    """Everything that `agreement` prints, exactly: what `--json` writes."""
+    """The content of `--json`: everything that the command prints, in full precision."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -27,12 +27,7 @@ class AgreementReport(BaseModel):
     comparisons: tuple[Comparison, ...]
 
 
-@click.group()
-def grading() -> None:
-    """Judges against people, and against each other."""
-
-
-@grading.command()
+@click.command()
 @click.argument("sources", nargs=-1, required=True, metavar="[LABELS.csv] SCORECARDS...")
 @click.option("--min-count", default=10, show_default=True, help="Criteria with fewer verdicts share one row.",
               type=click.IntRange(min=1))  # fmt: skip
@@ -40,15 +35,15 @@ def grading() -> None:
     "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write all numbers here too."
 )
 def agreement(sources: tuple[str, ...], min_count: int, json_file: Path | None) -> None:
-    """How far judges agree with people and with each other: accuracy, kappa, alpha, with 95 % intervals.
+    """Compare judges with people, and with each other: accuracy, kappa, alpha, with 95 % intervals.
 
     LABELS.csv has the columns sample_id, criterion and label (0 to 1, yes/no, pass/fail, true/false), and may have
     response (where a sample has several) and rater (where several people label). SCORECARDS are tables of a run, or
     Parquet files of `rubricworks grade`. Every judge is compared with the people and with every other judge.
 
     \b
-    rubricworks grading agreement labels.csv scorecards/
-    rubricworks grading agreement strict.parquet lenient.parquet --json agreement.json
+    rubricworks agreement labels.csv scorecards/
+    rubricworks agreement strict.parquet lenient.parquet --json agreement.json
     """
     report, notes = _report(sources, min_count)
     if json_file:

@@ -1,4 +1,4 @@
-"""What `rubricworks grading agreement` says of files that are wrong: one line, and code 2."""
+"""What `rubricworks agreement` says of files that are wrong: one line, and code 2."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,14 +31,14 @@ from rated import card, write_labels, write_parquet
 def test_what_is_wrong_with_the_labels_is_said_in_one_line(tell, tmp_path, content, told):
     (tmp_path / "labels.csv").write_text(content)
     table = write_parquet(tmp_path / "t.parquet", [card("s1", {"red": 1.0})])
-    said = tell("grading", "agreement", "labels.csv", table)
+    said = tell("agreement", "labels.csv", table)
     assert (said.code, said.err.count("\n"), said.out) == (2, 1, "")
     assert told in said.err
 
 
 def test_labels_in_another_encoding_are_refused(tell, tmp_path):
     (tmp_path / "labels.csv").write_bytes("sample_id,criterion,label\ns1,größer,1\n".encode("latin-1"))
-    said = tell("grading", "agreement", "labels.csv", write_parquet(tmp_path / "t.parquet", [card("s1", {"red": 1.0})]))
+    said = tell("agreement", "labels.csv", write_parquet(tmp_path / "t.parquet", [card("s1", {"red": 1.0})]))
     assert (said.code, "save it as CSV UTF-8" in said.err) == (2, True)
 
 
@@ -58,7 +58,7 @@ def test_labels_in_another_encoding_are_refused(tell, tmp_path):
 def test_what_is_wrong_with_a_table_is_said_in_one_line(tell, tmp_path, make, told):
     make(tmp_path / "t.parquet")
     labels = write_labels(tmp_path / "labels.csv", [("s1", "red", "yes")])
-    said = tell("grading", "agreement", labels, tmp_path / "t.parquet")
+    said = tell("agreement", labels, tmp_path / "t.parquet")
     assert (said.code, said.err.count("\n")) == (2, 1)
     assert told in said.err
 
@@ -74,5 +74,5 @@ def test_too_little_to_compare_is_said(tell, tmp_path):
         (tmp_path / "none.csv", table): "No such file",
     }
     for sources, words in told.items():
-        said = tell("grading", "agreement", *sources)
+        said = tell("agreement", *sources)
         assert (said.code, words in said.err) == (2, True), said

@@ -1,4 +1,4 @@
-"""`rubricworks grading agreement`: labels and tables as people have them, the table and the file that come out."""
+"""`rubricworks agreement`: labels and tables as people have them, the table and the file that come out."""
 
 import csv
 import json
@@ -17,7 +17,7 @@ def told(tell, tmp_path):
 
     def run(*sources, **options):
         flags = [text for name, value in options.items() for text in (f"--{name.replace('_', '-')}", value)]
-        said = tell("grading", "agreement", *sources, *flags, "--json", tmp_path / "agreement.json")
+        said = tell("agreement", *sources, *flags, "--json", tmp_path / "agreement.json")
         assert said.code == 0, said
         assert max(len(line) for line in said.out.splitlines() if str(tmp_path) not in line) <= 100
         return said.out, json.loads((tmp_path / "agreement.json").read_text())
@@ -158,7 +158,7 @@ def test_labels_name_the_response_where_a_sample_has_several(told, tell, tmp_pat
     labels = write_labels(tmp_path / "labels.csv", rows, columns=("sample_id", "criterion", "label", "response"))
     _, report = told(labels, table)
     assert report["comparisons"][0]["overall"]["kappa"]["value"] == 1
-    said = tell("grading", "agreement", write_labels(labels, [("s1", "red", "1")]), table)
+    said = tell("agreement", write_labels(labels, [("s1", "red", "1")]), table)
     assert said.code == 2
     assert "line 2: sample 's1' has 2 responses in the scorecards; say which in a column response" in said.err
 
