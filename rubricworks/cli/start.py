@@ -22,11 +22,11 @@ from rubricworks.recipe.files import load_recipe, recipe_path
 @click.option("--out", type=click.Path(path_type=Path), default=Path("my-recipe.yaml"), show_default=True)
 def init(images: str, endpoint: str, model: str | None, api_key_env: str | None, student: str, out: Path) -> None:
     """Write a recipe that uses one endpoint as committee, rubric writer and judge."""
-    from rubricworks.data.sources import find_images
+    from rubricworks.data.sources import image_entries
 
     if out.exists():
         raise UserError(f"{out} is there already; choose another name with --out or remove it")
-    count = sum(1 for _ in find_images(images))
+    count = sum(1 for _ in image_entries(images))
     if count < 4:
         raise UserError(f"{images}: {count} images; a run needs at least 4, some to train on and some held out")
     named = model or _only_model(endpoint, api_key_env)

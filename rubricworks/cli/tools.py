@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from rubricworks.cli.endpoints import api_key_option, endpoint_of
 from rubricworks.cli.run import only_run_in
 from rubricworks.data.manifest import MANIFEST
-from rubricworks.data.rows import rows_of
+from rubricworks.data.rows import iter_rows
 from rubricworks.data.tables import Sample, read_rows
 from rubricworks.errors import UserError
 from rubricworks.grading import CallPer, Combine, FailedCall, Grader
@@ -144,8 +144,8 @@ def grade(
     if out.is_dir():
         raise UserError(f"--out {out} is a folder; name a file, such as {out / 'scorecards.parquet'}")
     captions, rubrics = _made_by_a_command(captions, "captions"), _made_by_a_command(rubrics, "rubrics")
-    by_sample = {row["sample_id"]: _rubric(row, rubrics) for row in rows_of(rubrics, ["sample_id", "rubric"])}
-    wanted = [row for row in rows_of(captions, ["sample_id", "caption"]) if row["sample_id"] in by_sample]
+    by_sample = {row["sample_id"]: _rubric(row, rubrics) for row in iter_rows(rubrics, ["sample_id", "rubric"])}
+    wanted = [row for row in iter_rows(captions, ["sample_id", "caption"]) if row["sample_id"] in by_sample]
     if not wanted:
         raise UserError(f"no sample_id of {captions} stands in {rubrics}")
     failed: list[FailedCall] = []

@@ -1,1 +1,1 @@
-"""Tables (Parquet shards and a manifest), their schemas, and the sources that samples come from."""
+"""Tables (Parquet shards and a manifest), their schemas, and the sources of samples."""

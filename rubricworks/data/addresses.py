@@ -1,7 +1,8 @@
-"""Which network addresses may be connected to: public ones, checked again at the moment of connecting.
+"""Address checks for image downloads: only public IP addresses are connected to.
 
-A name resolves to whatever its owner likes, also to this machine, its neighbours and the cloud's metadata service. So
-every answer is checked, and the connection goes to the address that was checked, never to the name a second time.
+A host name can resolve to any address its owner likes, including this machine, its network and the cloud's metadata
+service. So every resolved address is checked, and the connection goes to the checked address; the name is never
+resolved a second time.
 """
 
 import socket
@@ -11,11 +12,11 @@ from typing import Any
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from rubricworks.data.hosts import Refused
+from rubricworks.data.hosts import FetchRefused
 
 IPAddress = IPv4Address | IPv6Address
 
-_KINDS = [
+_SPECIAL_NETWORKS = [
     (ip_network(network), kind)
     for kind, networks in {
         "unspecified": "0.0.0.0/8 ::/128",
@@ -30,17 +31,17 @@ _KINDS = [
     }.items()
     for network in networks.split()
 ]
-"""From IANA's special-purpose registries; Python's own lists differ from release to release."""
+"""Networks by kind, from IANA's special-purpose registries; Python's own lists differ from release to release."""
 _IPV6_UNICAST = ip_network("2000::/3")
-_TRANSLATED = ip_network("64:ff9b::/96")
-"""NAT64 (RFC 6052): the last 32 bits are the IPv4 address that is reached."""
+_NAT64 = ip_network("64:ff9b::/96")
+"""NAT64 prefix (RFC 6052): the last 32 bits are the IPv4 address reached."""
 
 
-def kind_of(address: IPAddress) -> str:
-    """`public`, or what else an address is; one with an IPv4 address inside is what that one is."""
-    if isinstance(address, IPv6Address) and (inside := _embedded(address)):
-        return kind_of(inside)
-    for network, kind in _KINDS:
+def address_kind(address: IPAddress) -> str:
+    """Return `public` or the kind of special network; an IPv6 address that embeds an IPv4 address has its kind."""
+    if isinstance(address, IPv6Address) and (embedded := _embedded_ipv4(address)):
+        return address_kind(embedded)
+    for network, kind in _SPECIAL_NETWORKS:
         if address in network:
             return kind
     allotted = isinstance(address, IPv4Address) or address in _IPV6_UNICAST
@@ -48,11 +49,11 @@ def kind_of(address: IPAddress) -> str:
 
 
 def is_public(address: IPAddress) -> bool:
-    return kind_of(address) == "public"
+    return address_kind(address) == "public"
 
 
 class CheckedResolver(AbstractResolver):
-    """Answers with addresses that may be connected to; a name with a single other one is refused altogether."""
+    """Resolver that refuses a name if any of its addresses is not allowed."""
 
     def __init__(self, resolver: AbstractResolver, allowed: Callable[[IPAddress], bool]) -> None:
         self._resolver, self._allowed = resolver, allowed
@@ -68,9 +69,9 @@ class CheckedResolver(AbstractResolver):
     async def close(self) -> None:
         await self._resolver.close()
 
-    def socket(self, place: tuple[Any, ...]) -> socket.socket:
-        """A socket for one address, asked for right before connecting. aiohttp does not resolve literal addresses."""
-        family, kind, protocol, _, address = place
+    def socket(self, address_info: tuple[Any, ...]) -> socket.socket:
+        """Socket factory, called right before connecting: aiohttp does not resolve literal addresses."""
+        family, kind, protocol, _, address = address_info
         self._check(address[0])
         return socket.socket(family, kind, protocol)
 
@@ -78,12 +79,12 @@ class CheckedResolver(AbstractResolver):
         try:
             address = ip_address(text)
         except ValueError:
-            raise Refused(f"{text!r} is no address") from None
+            raise FetchRefused(f"{text!r} is no address") from None
         if not self._allowed(address):
-            raise Refused(f"address {text} is {kind_of(address)}")
+            raise FetchRefused(f"address {text} is {address_kind(address)}")
 
 
-def _embedded(address: IPv6Address) -> IPv4Address | None:
-    if address in _TRANSLATED:
+def _embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
+    if address in _NAT64:
         return IPv4Address(int(address) & 0xFFFFFFFF)
     return address.ipv4_mapped or address.sixtofour

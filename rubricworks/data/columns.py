@@ -1,7 +1,7 @@
-"""Images in Arrow columns: Parquet files, and datasets that Hugging Face's `save_to_disk` wrote.
+"""Images in Arrow columns: Parquet files, and datasets saved by Hugging Face's `save_to_disk`.
 
-Read with pyarrow alone. An image is a binary column, or a struct with `bytes` as `datasets.Image` stores it; where no
-column is one, a column of URLs.
+Needs pyarrow alone. The image column is binary, or a struct with `bytes` as `datasets.Image` stores it; without one,
+a column of URLs.
 """
 
 import contextlib
@@ -13,68 +13,72 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rubricworks.data.found import Found, FoundImage, Rejected, captions_of, files_of
 from rubricworks.data.images import BadImage
-from rubricworks.data.urls import found_at
+from rubricworks.data.source_entries import Entries, ImageEntry, RejectedEntry, captions_of, source_files
+from rubricworks.data.urls import url_entry
 from rubricworks.errors import UserError
 
 IMAGE_COLUMNS = ("image", "images", "img", "jpg", "png", "picture", "photo")
 URL_COLUMNS = ("image_url", "img_url", "imageurl", "url", *IMAGE_COLUMNS)
-"""In any case: LAION's are URL and TEXT."""
+"""Matched in any case: LAION has URL and TEXT."""
 CAPTION_COLUMNS = ("references", "captions", "caption", "texts", "text", "description", "txt")
 _BATCH = 64
 
 
-def find_in_parquet(path: str, *, image_column: str | None = None, caption_column: str | None = None) -> Found:
-    """The rows of a Parquet file, or of a folder's Parquet files in path order."""
+def parquet_entries(path: str, *, image_column: str | None = None, caption_column: str | None = None) -> Entries:
+    """Entries of a Parquet file, or of a folder's Parquet files in path order."""
     root = Path(path)
-    for file in files_of(path, (".parquet",)):
+    for file in source_files(path, (".parquet",)):
         name = file.relative_to(root).as_posix() if root.is_dir() else file.name
         try:
             with pq.ParquetFile(file) as parquet:
-                columns = _columns(parquet.schema_arrow, str(file), image_column, caption_column)
+                columns = _select_columns(parquet.schema_arrow, str(file), image_column, caption_column)
                 batches = parquet.iter_batches(batch_size=_BATCH, columns=[column for column in columns if column])
                 yield from _rows(batches, columns, name, str(file))
         except (pa.ArrowException, OSError) as error:
-            yield Rejected(source=str(file), reason=f"damaged Parquet file: {str(error).splitlines()[0]}")
+            yield RejectedEntry(source=str(file), reason=f"damaged Parquet file: {str(error).splitlines()[0]}")
 
 
-def find_in_saved_dataset(path: str, *, image_column: str | None = None, caption_column: str | None = None) -> Found:
-    """The rows of a dataset on disk, split by split as its `dataset_dict.json` lists them."""
+def saved_dataset_entries(path: str, *, image_column: str | None = None, caption_column: str | None = None) -> Entries:
+    """Entries of a saved dataset, split by split in the order of its `dataset_dict.json`."""
     for folder, prefix in _splits(Path(path)):
         for file in _arrow_files(folder):
             name = prefix + file.name
             try:
                 with contextlib.closing(pa.memory_map(str(file))) as source:
                     reader = _open_arrow(source)
-                    columns = _columns(reader.schema, str(file), image_column, caption_column)
+                    columns = _select_columns(reader.schema, str(file), image_column, caption_column)
                     batches = (piece.select([c for c in columns if c]) for batch in reader for piece in _pieces(batch))
                     yield from _rows(batches, columns, name, str(file))
             except (pa.ArrowException, OSError) as error:
-                yield Rejected(source=str(file), reason=f"damaged Arrow file: {str(error).splitlines()[0]}")
+                yield RejectedEntry(source=str(file), reason=f"damaged Arrow file: {str(error).splitlines()[0]}")
 
 
-def _rows(batches: Iterator[pa.RecordBatch], columns: tuple[str, str | None], name: str, where: str) -> Found:
+def _rows(batches: Iterator[pa.RecordBatch], columns: tuple[str, str | None], name: str, location: str) -> Entries:
     image_column, caption_column = columns
-    number = 0
+    row_number = 0
     for batch in batches:
         for row in batch.to_pylist():
             references = captions_of(row[caption_column]) if caption_column else ()
             cell = row[image_column]
             if isinstance(cell, str):
-                if number == 0 and "url" not in image_column.lower() and not cell.startswith(("http://", "https://")):
+                if (
+                    row_number == 0
+                    and "url" not in image_column.lower()
+                    and not cell.startswith(("http://", "https://"))
+                ):
                     raise UserError(
-                        f"{where}: column {image_column!r} holds text, and {cell[:80]!r} is no URL; "
+                        f"{location}: column {image_column!r} holds text, and {cell[:80]!r} is no URL; "
                         "store the images' bytes, or their http:// or https:// URLs"
                     )
-                yield found_at(cell, f"{where}#{number}", references)
+                yield url_entry(cell, f"{location}#{row_number}", references)
             else:
-                yield FoundImage(f"{name}#{number}", f"{where}#{number}", ImageCell(cell), references)
-            number += 1
+                yield ImageEntry(f"{name}#{row_number}", f"{location}#{row_number}", ImageCell(cell), references)
+            row_number += 1
 
 
 class ImageCell:
-    """The bytes of one image cell."""
+    """Callable that returns the bytes of one image cell."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -94,49 +98,49 @@ class ImageCell:
         return bytes(value)
 
 
-def _columns(schema: pa.Schema, where: str, image: str | None, caption: str | None) -> tuple[str, str | None]:
-    """The image column and the caption column: as asked, else by name, else the only one of an image's type."""
-    for asked in (image, caption):
-        if asked is not None and asked not in schema.names:
-            raise UserError(f"{where}: no column {asked!r}; it has {', '.join(schema.names)}")
-    image = image or _image_column(schema, where)
-    kind = schema.field(image).type
-    if not _holds_image(kind) and not _holds_text(kind):
-        raise UserError(f"{where}: column {image!r} is {kind}; images are bytes, structs with bytes, or URLs")
+def _select_columns(schema: pa.Schema, location: str, image: str | None, caption: str | None) -> tuple[str, str | None]:
+    """Names of the image column and the caption column: the requested ones, else chosen by type and name."""
+    for requested in (image, caption):
+        if requested is not None and requested not in schema.names:
+            raise UserError(f"{location}: no column {requested!r}; it has {', '.join(schema.names)}")
+    image = image or _image_column(schema, location)
+    arrow_type = schema.field(image).type
+    if not _holds_image(arrow_type) and not _holds_text(arrow_type):
+        raise UserError(f"{location}: column {image!r} is {arrow_type}; images are bytes, structs with bytes, or URLs")
     if caption is None:
-        named = {name.lower() if _holds_text(kind) else name: name for name in schema.names if name != image}
-        caption = next((named[name] for name in CAPTION_COLUMNS if name in named), None)
+        by_name = {name.lower() if _holds_text(arrow_type) else name: name for name in schema.names if name != image}
+        caption = next((by_name[name] for name in CAPTION_COLUMNS if name in by_name), None)
     return image, caption
 
 
 def typed_image_column(schema: pa.Schema) -> str | None:
-    """The column whose type is an image's: of several the best named."""
+    """Name of the column with an image type; of several, the first in `IMAGE_COLUMNS`."""
     typed = [field.name for field in schema if _holds_image(field.type)]
     return next((name for name in IMAGE_COLUMNS if name in typed), typed[0] if typed else None)
 
 
-def _image_column(schema: pa.Schema, where: str) -> str:
+def _image_column(schema: pa.Schema, location: str) -> str:
     if typed := typed_image_column(schema):
         return typed
     texts = {field.name.lower(): field.name for field in schema if _holds_text(field.type)}
     for name in URL_COLUMNS:
         if name in texts:
             return texts[name]
-    near = [name for lowered, name in texts.items() if "image" in lowered or "url" in lowered]
-    hint = f"; {near[0]!r} holds text: if these are the images' URLs, call the column image_url" if near else ""
-    raise UserError(f"{where}: no column holds image bytes or URLs; it has {', '.join(schema.names)}{hint}")
+    similar = [name for lowered, name in texts.items() if "image" in lowered or "url" in lowered]
+    hint = f"; {similar[0]!r} holds text: if these are the images' URLs, call the column image_url" if similar else ""
+    raise UserError(f"{location}: no column holds image bytes or URLs; it has {', '.join(schema.names)}{hint}")
 
 
-def _holds_image(kind: pa.DataType) -> bool:
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _holds_image(kind.value_type)
-    if pa.types.is_struct(kind):
-        return any(field.name == "bytes" and _holds_image(field.type) for field in kind.fields)
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+def _holds_image(arrow_type: pa.DataType) -> bool:
+    if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type):
+        return _holds_image(arrow_type.value_type)
+    if pa.types.is_struct(arrow_type):
+        return any(field.name == "bytes" and _holds_image(field.type) for field in arrow_type.fields)
+    return pa.types.is_binary(arrow_type) or pa.types.is_large_binary(arrow_type)
 
 
-def _holds_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+def _holds_text(arrow_type: pa.DataType) -> bool:
+    return pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type)
 
 
 def _splits(folder: Path) -> list[tuple[Path, str]]:
@@ -152,7 +156,7 @@ def _splits(folder: Path) -> list[tuple[Path, str]]:
 def _arrow_files(folder: Path) -> list[Path]:
     state = folder / "state.json"
     if not state.is_file():
-        return files_of(str(folder), (".arrow",))
+        return source_files(str(folder), (".arrow",))
     try:
         return [folder / entry["filename"] for entry in json.loads(state.read_bytes())["_data_files"]]
     except (ValueError, KeyError, TypeError):
@@ -169,15 +173,15 @@ def _open_arrow(source: pa.MemoryMappedFile) -> Any:
 
 
 class _FileBatches:
-    """An Arrow file read like an Arrow stream."""
+    """Record batches of an Arrow file, with the interface of an Arrow stream."""
 
     def __init__(self, reader: pa.RecordBatchFileReader) -> None:
         self.reader, self.schema = reader, reader.schema
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        return (self.reader.get_batch(number) for number in range(self.reader.num_record_batches))
+        return (self.reader.get_batch(index) for index in range(self.reader.num_record_batches))
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A record batch may hold a thousand images; they become Python bytes a few at a time."""
+    """Slices of a record batch, which may hold a thousand images: they become Python bytes a few at a time."""
     return (batch.slice(start, _BATCH) for start in range(0, batch.num_rows, _BATCH))

@@ -1,6 +1,6 @@
-"""What every image becomes before a model sees it: upright RGB, no larger than asked, PNG or JPEG.
+"""Image normalisation: upright RGB, bounded size, PNG or JPEG.
 
-An image that is all this already keeps its bytes, so that a model sees exactly what the user gave.
+An image that already fits keeps its bytes, so that a model sees exactly the user's file.
 """
 
 import hashlib
@@ -15,23 +15,25 @@ MAX_PIXELS = 89_478_485
 """Pillow's own limit against decompression bombs: a quarter of a gibibyte of RGB."""
 
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
-"""Raster formats only: some of Pillow's others start programs (EPS). Which of them are there depends on its build."""
+"""Raster formats only: some of Pillow's others start programs (EPS). Availability depends on Pillow's build."""
 _LOSSLESS = ("PNG", "GIF", "BMP", "TIFF", "PPM")
 _JPEG_QUALITY = 95
-_DAMAGED = (
+_DECODER_ERRORS = (
     *(OSError, EOFError, SyntaxError, ValueError, TypeError, LookupError),
     *(AttributeError, ArithmeticError, RuntimeError, struct.error),
 )
-"""What Pillow's decoders raise on damaged files; its AVIF decoder raises RuntimeError."""
+"""Exceptions of Pillow's decoders on damaged files; the AVIF decoder raises RuntimeError."""
 
 
 class BadImage(ValueError):
-    """The bytes are not an image that can be used; the message says why."""
+    """The bytes are not a usable image; the message says why."""
 
 
 def normalise_image(content: bytes, *, max_side: int | None = None) -> bytes:
-    """The image as PNG (if it came lossless) or JPEG, upright, RGB, alpha on white, its longer side at most `max_side`.
+    """Convert an image to upright RGB, alpha on white: PNG if the source is lossless, else JPEG.
 
+    Args:
+        max_side: bound on the longer side in pixels; None keeps every size.
     Raises:
         BadImage: not an image, truncated, or larger than the limits on bytes and pixels.
     """
@@ -43,35 +45,35 @@ def normalise_image(content: bytes, *, max_side: int | None = None) -> bytes:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             Image.init()
-            opened = Image.open(io.BytesIO(content), formats=[name for name in _FORMATS if name in Image.OPEN])
-        width, height = opened.size
+            image = Image.open(io.BytesIO(content), formats=[name for name in _FORMATS if name in Image.OPEN])
+        width, height = image.size
         if width * height > MAX_PIXELS:
             raise BadImage(f"too large: {width} x {height} pixels, at most {MAX_PIXELS:,} are read")
-        opened.load()
-        return _encode(opened, content, max_side)
+        image.load()
+        return _encode(image, content, max_side)
     except BadImage:
         raise
     except UnidentifiedImageError:
         raise BadImage(f"not an image: no known image format starts with {content[:8]!r}") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise BadImage(f"too large: {error}") from None
-    except _DAMAGED as error:
+    except _DECODER_ERRORS as error:
         raise BadImage(f"damaged image: {error}") from None
 
 
-def image_digest(image: bytes) -> str:
+def image_digest(content: bytes) -> str:
     """sha256 of an image's RGB pixels and size: equal for equal pictures, however they are encoded."""
-    with Image.open(io.BytesIO(image)) as opened:
-        rgb = opened.convert("RGB")
+    with Image.open(io.BytesIO(content)) as image:
+        rgb = image.convert("RGB")
     return hashlib.sha256(f"{rgb.width}x{rgb.height}:".encode() + rgb.tobytes()).hexdigest()
 
 
-def _encode(opened: Image.Image, content: bytes, max_side: int | None) -> bytes:
-    upright = ImageOps.exif_transpose(opened)
-    turned = opened.getexif().get(0x0112, 1) != 1
-    small = max_side is None or max(opened.size) <= max_side
-    plain = opened.mode == "RGB" and "transparency" not in opened.info and not getattr(opened, "is_animated", False)
-    if opened.format in ("PNG", "JPEG") and plain and small and not turned:
+def _encode(image: Image.Image, content: bytes, max_side: int | None) -> bytes:
+    upright = ImageOps.exif_transpose(image)
+    turned = image.getexif().get(0x0112, 1) != 1
+    small = max_side is None or max(image.size) <= max_side
+    plain = image.mode == "RGB" and "transparency" not in image.info and not getattr(image, "is_animated", False)
+    if image.format in ("PNG", "JPEG") and plain and small and not turned:
         return content
     rgb = _rgb(upright)
     if not small:
@@ -79,9 +81,9 @@ def _encode(opened: Image.Image, content: bytes, max_side: int | None) -> bytes:
         size = (max(1, round(rgb.width * scale)), max(1, round(rgb.height * scale)))
         rgb = rgb.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
     buffer = io.BytesIO()
-    # Freshly drawn pixels: nothing of the old file's metadata is carried over.
+    # A new image from the pixels carries none of the file's metadata.
     rgb = Image.frombytes("RGB", rgb.size, rgb.tobytes())
-    if opened.format in _LOSSLESS or (opened.format == "WEBP" and content[12:16] == b"VP8L"):
+    if image.format in _LOSSLESS or (image.format == "WEBP" and content[12:16] == b"VP8L"):
         rgb.save(buffer, "PNG")
     else:
         rgb.save(buffer, "JPEG", quality=_JPEG_QUALITY)
@@ -89,7 +91,7 @@ def _encode(opened: Image.Image, content: bytes, max_side: int | None) -> bytes:
 
 
 def _rgb(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I"):  # 16 bits a pixel, which convert("RGB") would clip to white
+    if image.mode.startswith("I"):  # 16 bits per pixel, which convert("RGB") would clip to white
         import numpy as np
 
         values = np.asarray(image).astype(np.int64).clip(0, 65_535)

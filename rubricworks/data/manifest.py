@@ -1,4 +1,4 @@
-"""The manifest of a table: what it holds and what made it. It is written last, so a table with one is whole."""
+"""Manifest of a table: contents and provenance. It is written last, so a table that has one is complete."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from rubricworks.storage import local_path
 
 MANIFEST = "manifest.json"
 PLAN = "plan.json"
-_MADE_BY_STAGE = {
+_STAGE_BY_TABLE = {
     "samples": "prepare",
     "rejected": "prepare",
     "captions": "caption_committee",
@@ -29,7 +29,7 @@ _MADE_BY_STAGE = {
     "audit": "audit",
     "filtered": "offline_filter",
 }
-"""Which stage to run for a table that is not there; for messages only."""
+"""Stage that writes a table, by table name; for messages about a missing table."""
 
 
 class Shard(BaseModel):
@@ -52,21 +52,21 @@ class Manifest(BaseModel):
     rows: int
     shards: tuple[Shard, ...]
     made_by: dict[str, Any]
-    """The stage, the digest of its config, the manifest digests of its inputs, the version of this library."""
+    """Provenance: stage, config digest, manifest digests of the inputs, library version."""
 
     @property
     def digest(self) -> str:
-        """Names this table's content and origin; goes into the `inputs` of the tables that are made from it."""
+        """Digest of the table's content and provenance; the `inputs` of derived tables refer to it."""
         return hashlib.sha256(canonical_json(self.model_dump(mode="json"))).hexdigest()
 
 
 def canonical_json(value: object) -> bytes:
-    """JSON with sorted keys and no spaces: equal values give equal bytes."""
+    """Encode as JSON with sorted keys and no spaces: equal values give equal bytes."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
-def plan_of(table: str, schema_version: int, made_by: Mapping[str, Any], shard_size: int) -> bytes:
-    """What a table is about to be made from; shards beside another plan belong to another table."""
+def table_plan(table: str, schema_version: int, made_by: Mapping[str, Any], shard_size: int) -> bytes:
+    """Content of a table's plan file: shards next to a different plan belong to a different table."""
     plan = {
         "table": table,
         "schema_version": schema_version,
@@ -78,34 +78,34 @@ def plan_of(table: str, schema_version: int, made_by: Mapping[str, Any], shard_s
 
 
 def read_manifest(uri: str | Path) -> Manifest:
-    """The manifest of a finished table.
+    """Read the manifest of a finished table.
 
     Raises:
-        UserError: there is no table, it is not finished, or its manifest cannot be read.
+        UserError: the table is missing or unfinished, or its manifest cannot be read.
     """
     folder = local_path(uri)
     try:
         content = (folder / MANIFEST).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        begun = (folder / PLAN).is_file()
-        problem = "the table is not finished" if begun else "there is no table here"
-        raise UserError(f"{folder}: {problem}; run {_stage_of(folder)} to make it") from None
+        unfinished = (folder / PLAN).is_file()
+        problem = "the table is not finished" if unfinished else "there is no table here"
+        raise UserError(f"{folder}: {problem}; run {_stage_writing(folder)} to make it") from None
     except OSError as error:
         raise UserError(f"{folder / MANIFEST}: {error.strerror}; make it readable and run again") from error
     try:
         return Manifest.model_validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        location = ".".join(str(part) for part in first["loc"]) or "the file"
         raise UserError(
-            f"{folder / MANIFEST}: {where}: {first['msg']}; delete the folder and run {_stage_of(folder)} again"
+            f"{folder / MANIFEST}: {location}: {first['msg']}; delete the folder and run {_stage_writing(folder)} again"
         ) from None
 
 
-def _stage_of(folder: Path) -> str:
+def _stage_writing(folder: Path) -> str:
     try:
         stage = json.loads((folder / PLAN).read_bytes())["stage"]
     except (OSError, ValueError, KeyError, TypeError):
         stage = ""
-    stage = stage or _MADE_BY_STAGE.get(folder.name, "")
+    stage = stage or _STAGE_BY_TABLE.get(folder.name, "")
     return f"the stage {stage}" if stage else "the stage that writes this folder"

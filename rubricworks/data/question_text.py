@@ -1,7 +1,7 @@
-"""The words of a question: its options, the prompt around it, its answer, and whether it equals another question.
+"""Text of a visual question: options, prompt template, answer, and equality with another question.
 
-A multiple-choice question is held as its bare question and its options. In the table `samples` and wherever one text
-has to do, the options follow the question in line, lettered: "which is it ? A red B green". Its answer is a letter.
+A multiple-choice question is stored as its bare question and its options. In the table `samples`, and wherever a
+single text is needed, the lettered options follow the question: "which is it ? A red B green". Its answer is a letter.
 """
 
 import re
@@ -19,25 +19,25 @@ CHOICE_TEMPLATE = (
     "{question}\n{options}\n\nThink step by step about what the image shows. Then give the letter of the right option, "
     "and nothing else, in \\boxed{} at the end of your response."
 )
-"""RLR³'s two templates (section 5.1), in our words. `{options}` is one option a line: `A. red`."""
+"""RLR³'s two templates (section 5.1), in our words. `{options}` becomes one option per line: `A. red`."""
 
-_PLACE = re.compile(r"\{(question|options)\}")
+_SLOT = re.compile(r"\{(question|options)\}")
 _TRAILING = " .?!:;,。、"
 _BOX = re.compile(r"\\boxed\s*\{")
 _MARK = re.compile(r"(?:^|(?<=\s))(?:\(([A-Z])\)|([A-Z])[.:)、])")
 _HEADING = re.compile(r"\s*(?:choices|options)\s*:?\s*\Z", re.IGNORECASE)
-_IMAGE_PLACE = re.compile(r"<\|?image(?:_\w+)?\|?>|<img>")
+_IMAGE_TAG = re.compile(r"<\|?image(?:_\w+)?\|?>|<img>")
 _LETTER = re.compile(r"\(?([A-Za-z])\)?[.:]?")
 
 
 class Templates(BaseModel):
-    """The prompts of the two kinds of question."""
+    """Prompt templates of open and multiple-choice questions."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     open: str = OPEN_TEMPLATE
     choice: str = CHOICE_TEMPLATE
-    """Without a place for `{options}` they follow the question in line: a small student takes "{question}" for both."""
+    """Without `{options}`, the options follow the question; a small student uses "{question}" for both kinds."""
 
     @field_validator("open", "choice")
     @classmethod
@@ -47,7 +47,7 @@ class Templates(BaseModel):
         return template
 
     def prompt(self, question: str, options: Sequence[str] = ()) -> str:
-        """What a model is asked.
+        """Fill in the template for a question.
 
         Args:
             question: without its options.
@@ -56,33 +56,33 @@ class Templates(BaseModel):
         if options and "{options}" not in template:
             question = question_with_options(question, options)
         lines = "\n".join(f"{letter}. {option}" for letter, option in zip(LETTERS, options, strict=False))
-        return _PLACE.sub(lambda place: question if place[1] == "question" else lines, template)
+        return _SLOT.sub(lambda slot: question if slot[1] == "question" else lines, template)
 
 
 def normalise_question(text: str) -> str:
-    """What two spellings of one question share: case, white space, width and punctuation at the end do not count."""
+    """Normal form of a question, without differences of case, white space, width and final punctuation."""
     plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     return " ".join(plain.split()).rstrip(_TRAILING)
 
 
 def question_with_options(question: str, options: Sequence[str]) -> str:
-    """ "what colour is the star ? A red B green"; the question itself if there are no options."""
+    """Append lettered options: "what colour is the star ? A red B green"."""
     lettered = (f"{letter} {option}" for letter, option in zip(LETTERS, options, strict=False))
     return " ".join([question, *lettered])
 
 
 def question_without_options(text: str, options: Sequence[str]) -> str:
-    """The bare question of what `question_with_options` wrote."""
+    """Remove the options that `question_with_options` appended."""
     return text.removesuffix(question_with_options("", options)) if options else text
 
 
 def split_options(text: str) -> tuple[str, tuple[str, ...]]:
-    """The bare question and its options, where they stand at its end as "A. …", "(A) …" or "A: …"; else none."""
+    """Split a text into the question and its final options ("A. …", "(A) …" or "A: …"); () if it has none."""
     marks = list(_MARK.finditer(text))
-    for first in reversed([at for at, mark in enumerate(marks) if _letter_of(mark) == "A"]):
+    for first in reversed([index for index, mark in enumerate(marks) if _mark_letter(mark) == "A"]):
         run = [marks[first]]
         for mark in marks[first + 1 :]:
-            if _letter_of(mark) == LETTERS[len(run) % 26]:
+            if _mark_letter(mark) == LETTERS[len(run) % 26]:
                 run.append(mark)
         ends = [*(mark.start() for mark in run[1:]), len(text)]
         options = tuple(text[mark.end() : end].strip() for mark, end in zip(run, ends, strict=True))
@@ -93,44 +93,45 @@ def split_options(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def answer_letter(answer: str, options: Sequence[str]) -> str | None:
-    """The letter of the option that an answer names by its letter or by its text; None if it names none, or several."""
-    said = answer.strip()
-    if (letter := _LETTER.fullmatch(said)) and letter[1].upper() in LETTERS[: len(options)]:
+    """Letter of the option that an answer gives by letter or text; None for no option, or for several."""
+    stripped = answer.strip()
+    if (letter := _LETTER.fullmatch(stripped)) and letter[1].upper() in LETTERS[: len(options)]:
         return letter[1].upper()
-    for spelled in (said, said[2:].strip() if said[1:2] in (".", ":", ")") else said):
-        same = [at for at, option in enumerate(options) if normalise_question(option) == normalise_question(spelled)]
-        if len(same) == 1:
-            return LETTERS[same[0]]
+    for spelling in (stripped, stripped[2:].strip() if stripped[1:2] in (".", ":", ")") else stripped):
+        normal = normalise_question(spelling)
+        matches = [index for index, option in enumerate(options) if normalise_question(option) == normal]
+        if len(matches) == 1:
+            return LETTERS[matches[0]]
     return None
 
 
-def option_of(letter: str, options: Sequence[str]) -> str | None:
-    """The option that a letter stands for; None if it stands for none."""
-    at = LETTERS.find(letter.strip().upper()) if len(letter.strip()) == 1 else -1
-    return options[at] if 0 <= at < len(options) else None
+def option_by_letter(letter: str, options: Sequence[str]) -> str | None:
+    """Option of a letter, or None."""
+    index = LETTERS.find(letter.strip().upper()) if len(letter.strip()) == 1 else -1
+    return options[index] if 0 <= index < len(options) else None
 
 
 def box_span(text: str) -> tuple[int, int] | None:
-    """Where the content of the last \\boxed{…} begins and ends; None without one, or if it is not closed."""
+    """Start and end of the content of the last closed \\boxed{…}, or None."""
     for box in reversed(list(_BOX.finditer(text))):
         depth = 1
-        for at in range(box.end(), len(text)):
-            depth += (text[at] == "{") - (text[at] == "}")
+        for index in range(box.end(), len(text)):
+            depth += (text[index] == "{") - (text[index] == "}")
             if not depth:
-                return box.end(), at
+                return box.end(), index
     return None
 
 
 def unboxed(answer: str) -> str:
-    """The content of an answer's last box, or the answer if it has none."""
+    """Content of an answer's last box, or the whole answer without one."""
     span = box_span(answer)
     return (answer[slice(*span)] if span else answer).strip()
 
 
-def without_image_places(text: str) -> str:
-    """A question without the `<image>` that data sets put where the image goes: the chat template has its own."""
-    return _IMAGE_PLACE.sub("", text).strip()
+def strip_image_tags(text: str) -> str:
+    """Remove the `<image>` placeholders of datasets from a question: the chat template adds its own."""
+    return _IMAGE_TAG.sub("", text).strip()
 
 
-def _letter_of(mark: re.Match[str]) -> str:
+def _mark_letter(mark: re.Match[str]) -> str:
     return mark[1] or mark[2]

@@ -1,7 +1,7 @@
-"""Fetching images from the network, where whoever wrote the URL or runs the server may mean harm.
+"""Image downloads from URLs and servers that are not trusted.
 
 Only allowed hosts over http and https, only public addresses, each redirect checked like the first URL; no proxy,
-cookie or credential; sizes and times are bounded. What comes back are bytes that nobody has looked into yet.
+cookie or credential; sizes and times are bounded. The bytes that come back are not validated yet.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from yarl import URL
 
 from rubricworks import __version__
 from rubricworks.data.addresses import CheckedResolver, IPAddress, is_public
-from rubricworks.data.hosts import AllowedHosts, Refused, parse_url
+from rubricworks.data.hosts import AllowedHosts, FetchRefused, parse_url
 from rubricworks.data.images import BadImage
 from rubricworks.llm.http_errors import in_words
 
@@ -26,13 +26,13 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 _HEADERS = {
     "User-Agent": f"rubricworks/{__version__}",
     "Accept": "image/*, */*;q=0.5",
-    # A few bytes could unpack to gigabytes; an image is packed already.
+    # A few bytes could decompress to gigabytes; image formats are compressed already.
     "Accept-Encoding": "identity",
 }
 
 
-class NotFetched(BadImage):
-    """No image came from a URL; the message says why."""
+class FetchFailed(BadImage):
+    """A download failed; the message says why."""
 
     def __init__(self, reason: str, *, retry: bool = False) -> None:
         super().__init__(reason)
@@ -40,16 +40,17 @@ class NotFetched(BadImage):
 
 
 class Fetcher:
-    """Fetches from allowed hosts, `at_once` images at a time; to be used as an async context manager.
+    """Downloader for allowed hosts, `concurrency` images at a time. An async context manager.
 
     Args:
-        max_bytes: of one image.
-        total_s: for one image with its redirects, in one attempt; once it is over, no other attempt begins.
-        silence_s: before an answer, and between two pieces of it.
-        attempts: where no connection comes about, the server fails (5xx), or the answer breaks off or takes too long.
-        resolver: of names; the system's by default.
-        tls: whom to trust; by default those whom the system trusts.
-        addresses_allowed: for tests, whose servers are on loopback.
+        max_bytes: limit for one image.
+        timeout_s: limit for one attempt with its redirects; no further attempt starts after that time.
+        connect_timeout_s: limit for connecting.
+        read_timeout_s: longest silence before an answer and between two pieces of it.
+        attempts: tries of one image, on failed connections, server errors (5xx), broken-off answers and timeouts.
+        resolver: DNS resolver; the system's by default.
+        tls: trusted certificates; the system's by default.
+        addresses_allowed: address check; tests, whose servers are on loopback, replace it.
     """
 
     def __init__(
@@ -57,25 +58,25 @@ class Fetcher:
         hosts: AllowedHosts,
         *,
         max_bytes: int = 20_000_000,
-        at_once: int = 16,
-        total_s: float = 60.0,
-        connect_s: float = 10.0,
-        silence_s: float = 15.0,
+        concurrency: int = 16,
+        timeout_s: float = 60.0,
+        connect_timeout_s: float = 10.0,
+        read_timeout_s: float = 15.0,
         attempts: int = 3,
         resolver: AbstractResolver | None = None,
         tls: ssl.SSLContext | None = None,
         addresses_allowed: Callable[[IPAddress], bool] = is_public,
     ) -> None:
-        self.at_once = at_once
-        self._hosts, self._max_bytes, self._total_s, self._attempts = hosts, max_bytes, total_s, attempts
-        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=silence_s)
+        self.concurrency = concurrency
+        self._hosts, self._max_bytes, self._timeout_s, self._attempts = hosts, max_bytes, timeout_s, attempts
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s, sock_read=read_timeout_s)
         self._resolver, self._tls, self._addresses_allowed = resolver, tls, addresses_allowed
         self._session: aiohttp.ClientSession
 
     async def __aenter__(self) -> Self:
         checked = CheckedResolver(self._resolver or ThreadedResolver(), self._addresses_allowed)
         connector = aiohttp.TCPConnector(
-            resolver=checked, socket_factory=checked.socket, ssl=self._tls or True, limit=self.at_once
+            resolver=checked, socket_factory=checked.socket, ssl=self._tls or True, limit=self.concurrency
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
@@ -91,16 +92,16 @@ class Fetcher:
         await self._session.close()
 
     async def fetch(self, url: str) -> bytes:
-        """What lies at a URL.
+        """Download the content of a URL.
 
         Raises:
-            BadImage: it is refused, is not there, is too large, or the tries are used up.
+            BadImage: the URL is refused, missing or too large, or the attempts are used up.
         """
         parsed = parse_url(url)
         async for attempt in stamina.retry_context(
-            on=lambda error: isinstance(error, NotFetched) and error.retry,
+            on=lambda error: isinstance(error, FetchFailed) and error.retry,
             attempts=self._attempts,
-            timeout=self._total_s,
+            timeout=self._timeout_s,
             wait_initial=0.5,
             wait_max=5.0,
         ):
@@ -110,16 +111,16 @@ class Fetcher:
 
     async def _attempt(self, url: URL) -> bytes:
         try:
-            async with asyncio.timeout(self._total_s):
+            async with asyncio.timeout(self._timeout_s):
                 return await self._follow(url)
         except BadImage:
             raise
         except aiohttp.ConnectionTimeoutError:
-            raise NotFetched(f"no connection within {self._timeout.sock_connect:g} s", retry=True) from None
+            raise FetchFailed(f"no connection within {self._timeout.sock_connect:g} s", retry=True) from None
         except aiohttp.ServerTimeoutError:
-            raise NotFetched(f"the server was silent for {self._timeout.sock_read:g} s", retry=True) from None
+            raise FetchFailed(f"the server was silent for {self._timeout.sock_read:g} s", retry=True) from None
         except TimeoutError:
-            raise NotFetched(f"took longer than {self._total_s:g} s", retry=True) from None
+            raise FetchFailed(f"took longer than {self._timeout_s:g} s", retry=True) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _failure(error) from None
 
@@ -131,24 +132,24 @@ class Fetcher:
             try:
                 url = self._next(url, answer)
                 answer = await self._ask(url)
-            except Refused as error:
-                raise NotFetched(f"redirect refused: {error}") from None
+            except FetchRefused as error:
+                raise FetchFailed(f"redirect refused: {error}") from None
         if isinstance(answer, bytes):
             return answer
-        raise NotFetched(f"more than {MAX_REDIRECTS} redirects")
+        raise FetchFailed(f"more than {MAX_REDIRECTS} redirects")
 
     def _next(self, url: URL, location: str) -> URL:
-        """Where a redirect leads; raises Refused unless it may be followed there."""
+        """Target of a redirect; raises FetchRefused if it must not be followed."""
         try:
             target = parse_url(str(url.join(URL(location))))
         except ValueError as error:
-            raise Refused(str(error) if isinstance(error, Refused) else "not a URL") from None
+            raise FetchRefused(str(error) if isinstance(error, FetchRefused) else "not a URL") from None
         if url.scheme == "https" and target.scheme == "http":
-            raise Refused(f"it leads from https to http, to {target.host}")
+            raise FetchRefused(f"it leads from https to http, to {target.host}")
         return target
 
     async def _ask(self, url: URL) -> bytes | str:
-        """The content, or the Location to which a redirect leads."""
+        """Request a URL: its content, or the Location of a redirect."""
         self._hosts.check(url)
         async with self._session.get(url, allow_redirects=False) as answer:
             if answer.status in _REDIRECTS and "Location" in answer.headers:
@@ -157,11 +158,11 @@ class Fetcher:
 
     async def _body(self, answer: aiohttp.ClientResponse) -> bytes:
         if answer.status != 200:
-            raise NotFetched(f"HTTP {answer.status}", retry=answer.status >= 500)
+            raise FetchFailed(f"HTTP {answer.status}", retry=answer.status >= 500)
         packing = answer.headers.get("Content-Encoding", "identity").strip().lower()
         if packing not in ("", "identity"):
-            raise NotFetched(f"packed with {packing[:20]}, which was not asked for")
-        too_large = NotFetched(f"larger than {self._max_bytes / 1e6:g} MB")
+            raise FetchFailed(f"packed with {packing[:20]}, which was not asked for")
+        too_large = FetchFailed(f"larger than {self._max_bytes / 1e6:g} MB")
         if (answer.content_length or 0) > self._max_bytes:
             raise too_large
         pieces = bytearray()
@@ -172,6 +173,6 @@ class Fetcher:
         return bytes(pieces)
 
 
-def _failure(error: Exception) -> NotFetched:
+def _failure(error: Exception) -> FetchFailed:
     final = aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError | aiohttp.ClientResponseError
-    return NotFetched(in_words(error), retry=not isinstance(error, final))
+    return FetchFailed(in_words(error), retry=not isinstance(error, final))

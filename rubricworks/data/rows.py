@@ -1,4 +1,4 @@
-"""The rows of what a person names on the command line: a table's folder, or any Parquet file."""
+"""Rows of a command-line argument: a table's folder, or any Parquet file."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,11 +9,11 @@ from rubricworks.errors import UserError
 from rubricworks.storage import local_path
 
 
-def rows_of(place: str | Path, columns: list[str]) -> Iterator[dict[str, Any]]:
-    """The columns of every row, in order, a few in memory at a time.
+def iter_rows(place: str | Path, columns: list[str]) -> Iterator[dict[str, Any]]:
+    """Iterate over the rows in order, with the given columns, a few in memory at a time.
 
     Raises:
-        UserError: there is no such table or file, it is damaged, or a column is not in it.
+        UserError: the table or file is missing or damaged, or lacks a column.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -1,4 +1,4 @@
-"""The columns of every table, in one place. A change here that old files do not fit raises SCHEMA_VERSION."""
+"""Schemas of all tables. A change that breaks existing files increments SCHEMA_VERSION."""
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ _TEXT, _WHOLE, _NUMBER = pa.string(), pa.int64(), pa.float64()
 _SAMPLE_ID = _required("sample_id", _TEXT)
 _STEP = _required("step", _WHOLE)
 _CALL = (_required("prompt_tokens", _WHOLE), _required("completion_tokens", _WHOLE), _required("cost", _NUMBER))
-"""What the row's model call took; cost in dollars, that of the call that first answered."""
+"""Usage of the row's model call; the cost in dollars is that of the original call, also for a cached answer."""
 
 SCHEMAS: dict[str, pa.Schema] = {
     "samples": _schema(
@@ -192,20 +192,21 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
     "rejected": _schema(_required("source", _TEXT), _required("reason", _TEXT)),
 }
-"""JSON values (rubric, scorecard) are strings, because Arrow structs would unify their fields over the rows.
+"""Arrow schema of each table by name.
 
-A dead letter of grading names the response and the criterion that was not judged; `request` is the question's digest.
-In `caption_grades`, `linguistic` is what the judge said; where `gated`, the policy was paid 0 instead. Its tokens are
-without those that end a response, unlike those of `rollouts`. `graded` is a `GradedCaption`.
-A column that is nullable may be None: the judge, the oracle or the comparison gave nothing for that row.
+JSON values (rubric, scorecard) are strings, because Arrow structs would unify their fields over the rows.
+A dead letter of grading has the response and the criterion that was not judged; `request` is the request's digest.
+In `caption_grades`, `linguistic` is the judge's rating; where `gated`, the policy's reward was 0 instead. Its `tokens`
+exclude end-of-response tokens, unlike those of `rollouts`; `graded` is a `GradedCaption`.
+A nullable column is None where the judge, the oracle or the comparison gave no value for the row.
 """
 
 
 def table_from_rows(table: str, rows: list[dict[str, object]]) -> pa.Table:
-    """Rows as an Arrow table of the named schema.
+    """Convert rows to an Arrow table with the named schema.
 
     Raises:
-        ValueError: a row has a column too many or too few, or a value of another type.
+        ValueError: a row has an unknown column, lacks a required one, or has a value of another type.
     """
     schema = SCHEMAS[table]
     columns = set(schema.names)

@@ -1,4 +1,4 @@
-"""One table's folder while it is being made: its plan, its shards, its lock, its manifest."""
+"""Folder of a table being written: plan, shards, lock and manifest."""
 
 import contextlib
 import fcntl
@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rubricworks.data.manifest import MANIFEST, PLAN, Manifest, Shard, canonical_json, plan_of, read_manifest
+from rubricworks.data.manifest import MANIFEST, PLAN, Manifest, Shard, canonical_json, read_manifest, table_plan
 from rubricworks.data.schemas import SCHEMA_VERSION, SCHEMAS, table_from_rows
 from rubricworks.errors import UserError
 from rubricworks.storage import write_atomic
@@ -21,7 +21,7 @@ from rubricworks.storage.files import remove_asides
 
 
 class TableFolder:
-    """The steps in which a table comes to be; each may be the last before a kill."""
+    """Steps of writing a table; a kill after any of them loses at most the open shard."""
 
     def __init__(self, folder: Path, table: str, made_by: Mapping[str, Any], shard_size: int) -> None:
         if table not in SCHEMAS:
@@ -30,11 +30,11 @@ class TableFolder:
             raise ValueError(f"shard_size is {shard_size}; a shard holds at least 1 item")
         self.folder, self.table = folder, table
         self.made_by = json.loads(canonical_json(made_by))
-        self.plan = plan_of(table, SCHEMA_VERSION, self.made_by, shard_size)
+        self.plan = table_plan(table, SCHEMA_VERSION, self.made_by, shard_size)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep a second run out of the folder. The kernel lets go of the lock when the process dies."""
+        """Lock the folder against a second run. The kernel releases the lock when the process dies."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -54,17 +54,17 @@ class TableFolder:
             os.close(descriptor)
 
     def finished(self) -> Manifest | None:
-        """The manifest, if the table is whole and was made by the same."""
+        """Manifest of the table if it is complete and has the same provenance, else None."""
         try:
             manifest = read_manifest(self.folder)
         except UserError:
             return None
         same = (manifest.table, manifest.schema_version, manifest.made_by) == (self.table, SCHEMA_VERSION, self.made_by)
-        whole = all((self.folder / shard.name).is_file() for shard in manifest.shards)
-        return manifest if same and whole else None
+        complete = all((self.folder / shard.name).is_file() for shard in manifest.shards)
+        return manifest if same and complete else None
 
     def begin(self) -> None:
-        """Lay down the plan. What another plan made is cleared first, the manifest before the shards it vouches for."""
+        """Write the plan. First delete the files of another plan, the manifest before the shards it lists."""
         remove_asides(self.folder)
         (self.folder / MANIFEST).unlink(missing_ok=True)
         plan = self.folder / PLAN
@@ -74,11 +74,11 @@ class TableFolder:
             write_atomic(plan, self.plan)
 
     def has_shard(self, number: int) -> bool:
-        """Whether a shard is committed and can be read."""
-        return self._rows_of(self._path(number)) is not None
+        """Return True if a shard is committed and readable."""
+        return self._row_count(self._shard_path(number)) is not None
 
     def commit_shard(self, number: int, rows: list[dict[str, Any]]) -> None:
-        """Write one shard, whole or not at all."""
+        """Write one shard atomically."""
         table = table_from_rows(self.table, rows)
         binary = [field.name for field in table.schema if pa.types.is_binary(field.type)]
         buffer = io.BytesIO()
@@ -87,41 +87,41 @@ class TableFolder:
             buffer,
             compression="zstd",
             use_dictionary=[name for name in table.schema.names if name not in binary],
-            # Readers hold a row group at a time, and images are large.
+            # Readers keep one row group in memory, and images are large.
             row_group_size=64 if binary else 8_192,
         )
-        write_atomic(self._path(number), buffer.getvalue())
+        write_atomic(self._shard_path(number), buffer.getvalue())
 
-    def finish(self, shards: int) -> Manifest:
-        """Write the manifest of so many shards."""
-        listed = []
-        for number in range(shards):
-            path = self._path(number)
-            rows = self._rows_of(path)
+    def finish(self, shard_count: int) -> Manifest:
+        """Write the manifest of a table with this many shards."""
+        shards = []
+        for number in range(shard_count):
+            path = self._shard_path(number)
+            rows = self._row_count(path)
             if rows is None:
                 raise UserError(f"{path}: gone or damaged since it was written; run again")
             with path.open("rb") as file:
-                listed.append(Shard(name=path.name, rows=rows, sha256=hashlib.file_digest(file, "sha256").hexdigest()))
-        names = {shard.name for shard in listed}
+                shards.append(Shard(name=path.name, rows=rows, sha256=hashlib.file_digest(file, "sha256").hexdigest()))
+        names = {shard.name for shard in shards}
         for stray in self.folder.glob("part-*.parquet"):
             if stray.name not in names:
                 stray.unlink()
         manifest = Manifest(
             table=self.table,
             schema_version=SCHEMA_VERSION,
-            rows=sum(shard.rows for shard in listed),
-            shards=tuple(listed),
+            rows=sum(shard.rows for shard in shards),
+            shards=tuple(shards),
             made_by=self.made_by,
         )
         content = json.dumps(manifest.model_dump(mode="json"), indent=2, sort_keys=True, ensure_ascii=False)
         write_atomic(self.folder / MANIFEST, content.encode() + b"\n")
         return manifest
 
-    def _path(self, number: int) -> Path:
+    def _shard_path(self, number: int) -> Path:
         return self.folder / f"part-{number:05d}.parquet"
 
-    def _rows_of(self, path: Path) -> int | None:
-        """Rows of a shard of this table, None if there is no such file or it is damaged."""
+    def _row_count(self, path: Path) -> int | None:
+        """Number of rows of a shard, or None if the file is missing, damaged or of another schema."""
         try:
             with pq.ParquetFile(path) as shard:
                 fits = shard.schema_arrow.equals(SCHEMAS[self.table])

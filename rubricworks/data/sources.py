@@ -1,7 +1,7 @@
-"""Where samples come from: a folder, Parquet, a Hugging Face dataset on disk, a WebDataset tar; told apart by the path.
+"""Sources of images: a folder, Parquet, a Hugging Face dataset on disk, a WebDataset tar, a list of URLs.
 
-`folder:`, `parquet:`, `hf:` or `webdataset:` before the path says it outright. Parquet and datasets hold images or
-their URLs; `urls:` is a text file of URLs.
+The kind is inferred from the path, or given by a prefix: `folder:`, `parquet:`, `hf:`, `webdataset:`, or `urls:` for
+a text file of URLs. Parquet and datasets hold images or their URLs.
 """
 
 import asyncio
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
-from rubricworks.data.columns import find_in_parquet, find_in_saved_dataset
-from rubricworks.data.folders import IMAGE_SUFFIXES, find_in_folder
-from rubricworks.data.found import Found, FoundImage, Rejected
+from rubricworks.data.columns import parquet_entries, saved_dataset_entries
+from rubricworks.data.folders import IMAGE_SUFFIXES, folder_entries
 from rubricworks.data.images import BadImage, image_digest, normalise_image
-from rubricworks.data.urls import LIST_SUFFIXES, find_in_lists
-from rubricworks.data.webdataset import find_in_tars
+from rubricworks.data.source_entries import Entries, ImageEntry, RejectedEntry
+from rubricworks.data.urls import LIST_SUFFIXES, url_list_entries
+from rubricworks.data.webdataset import tar_entries
 from rubricworks.errors import UserError
 from rubricworks.storage import local_path
 
@@ -33,13 +33,13 @@ class SourceItem(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     key: str
-    """Names the image within its source, the same whenever the source is read."""
+    """Identifies the image within its source; the same on every read."""
     image: bytes
     """PNG or JPEG, upright RGB."""
     image_digest: str
     references: tuple[str, ...] = ()
     source: str
-    """Where it lies, for people."""
+    """Location for messages."""
 
 
 def read_source(
@@ -48,92 +48,95 @@ def read_source(
     max_side: int | None = 1_024,
     image_column: str | None = None,
     caption_column: str | None = None,
-) -> Iterator[SourceItem | Rejected]:
-    """The images of a source in a fixed order, one in memory at a time; those that cannot be used come as Rejected.
+) -> Iterator[SourceItem | RejectedEntry]:
+    """Iterate over the images of a source in a fixed order, one in memory at a time.
 
-    So do those given by URL: only `open_images` fetches.
+    An unusable image comes as a RejectedEntry, and so does one given by URL: only `open_images` fetches.
 
     Args:
         source: a path or file:// URI, with or without one of the prefixes.
         max_side: larger images are scaled down to it; None keeps every size.
-        image_column: for Parquet and datasets; found by name and type if not given.
-        caption_column: likewise; its captions become references.
+        image_column: column of a Parquet file or dataset; chosen by type and name by default.
+        caption_column: column whose captions become references; chosen by name by default.
     Raises:
-        UserError: nothing is there, or it holds no images at all.
+        UserError: the path does not exist, or holds no images.
     """
-    for found in find_images(source, image_column=image_column, caption_column=caption_column):
-        yield open_image(found, max_side=max_side)
+    for entry in image_entries(source, image_column=image_column, caption_column=caption_column):
+        yield open_image(entry, max_side=max_side)
 
 
-def find_images(source: str, *, image_column: str | None = None, caption_column: str | None = None) -> Found:
-    """What `read_source` would open, unopened: cheap to run past when most of it is done already."""
-    kind, path = _kind_and_path(source)
+def image_entries(source: str, *, image_column: str | None = None, caption_column: str | None = None) -> Entries:
+    """Entries of a source without opening the images, so that skipping finished ones is cheap.
+
+    Arguments and errors are those of `read_source`.
+    """
+    kind, path = _split_prefix(source)
     columns = {"image_column": image_column, "caption_column": caption_column}
     if kind == "folder":
-        found = find_in_folder(path)
+        entries = folder_entries(path)
     elif kind == "parquet":
-        found = find_in_parquet(path, **columns)
+        entries = parquet_entries(path, **columns)
     elif kind == "hf":
-        found = find_in_saved_dataset(path, **columns)
+        entries = saved_dataset_entries(path, **columns)
     elif kind == "urls":
-        found = find_in_lists(path)
+        entries = url_list_entries(path)
     else:
-        found = find_in_tars(path)
+        entries = tar_entries(path)
     empty = True
-    for item in found:
+    for entry in entries:
         empty = False
-        yield item
+        yield entry
     if empty:
-        raise UserError(f"{path}: no images here (read as {kind}); {_what_fits(kind)}")
+        raise UserError(f"{path}: no images here (read as {kind}); {_hint(kind)}")
 
 
-def open_image(found: FoundImage | Rejected, *, max_side: int | None = 1_024) -> SourceItem | Rejected:
+def open_image(entry: ImageEntry | RejectedEntry, *, max_side: int | None = 1_024) -> SourceItem | RejectedEntry:
     """Read and normalise one image."""
-    if isinstance(found, Rejected):
-        return found
+    if isinstance(entry, RejectedEntry):
+        return entry
     try:
-        image = normalise_image(found.read(), max_side=max_side)
+        image = normalise_image(entry.read(), max_side=max_side)
     except BadImage as error:
-        return Rejected(source=found.source, reason=str(error))
+        return RejectedEntry(source=entry.source, reason=str(error))
     except OSError as error:
-        return Rejected(source=found.source, reason=f"cannot be read: {error.strerror or error}")
+        return RejectedEntry(source=entry.source, reason=f"cannot be read: {error.strerror or error}")
     return SourceItem(
-        key=found.key, image=image, image_digest=image_digest(image), references=found.references, source=found.source
+        key=entry.key, image=image, image_digest=image_digest(image), references=entry.references, source=entry.source
     )
 
 
 async def open_images(
-    found: Iterable[FoundImage | Rejected], fetcher: "Fetcher", *, max_side: int | None = 1_024
-) -> list[SourceItem | Rejected]:
-    """Read and normalise images, in order; what lies elsewhere is fetched, several at once, and decoded one by one."""
-    fetching, decoding = asyncio.Semaphore(fetcher.at_once), asyncio.Lock()
+    entries: Iterable[ImageEntry | RejectedEntry], fetcher: "Fetcher", *, max_side: int | None = 1_024
+) -> list[SourceItem | RejectedEntry]:
+    """Read and normalise images in order. Remote images are fetched concurrently and decoded one by one."""
+    fetch_slots, decode_lock = asyncio.Semaphore(fetcher.concurrency), asyncio.Lock()
 
-    async def opened(one: FoundImage | Rejected) -> SourceItem | Rejected:
-        if isinstance(one, Rejected) or one.url is None:
-            return open_image(one, max_side=max_side)
-        async with fetching:
+    async def read_entry(entry: ImageEntry | RejectedEntry) -> SourceItem | RejectedEntry:
+        if isinstance(entry, RejectedEntry) or entry.url is None:
+            return open_image(entry, max_side=max_side)
+        async with fetch_slots:
             try:
-                content = await fetcher.fetch(one.url)
+                content = await fetcher.fetch(entry.url)
             except BadImage as error:
-                return Rejected(source=one.source, reason=str(error))
-            fetched = dataclasses.replace(one, read=lambda: content)
-            async with decoding:
-                return await asyncio.to_thread(open_image, fetched, max_side=max_side)
+                return RejectedEntry(source=entry.source, reason=str(error))
+            local_entry = dataclasses.replace(entry, read=lambda: content)
+            async with decode_lock:
+                return await asyncio.to_thread(open_image, local_entry, max_side=max_side)
 
-    return await asyncio.gather(*map(opened, found))
+    return await asyncio.gather(*map(read_entry, entries))
 
 
-def _kind_and_path(source: str) -> tuple[str, str]:
+def _split_prefix(source: str) -> tuple[str, str]:
     prefix, colon, rest = source.partition(":")
     if colon and prefix in KINDS:
         return prefix, str(local_path(rest))
     if colon and not rest.startswith("//") and not Path(source).exists() and prefix.isalpha() and len(prefix) > 1:
         raise UserError(f"{source}: {prefix!r} is not a kind of source; use {', '.join(f'{kind}:' for kind in KINDS)}")
     path = local_path(source)
-    return _kind_of(path), str(path)
+    return _infer_kind(path), str(path)
 
 
-def _kind_of(path: Path) -> str:
+def _infer_kind(path: Path) -> str:
     if path.is_dir():
         if any((path / mark).is_file() for mark in ("dataset_dict.json", "state.json")):
             return "hf"
@@ -148,7 +151,7 @@ def _kind_of(path: Path) -> str:
     return "parquet" if suffix == ".parquet" else "folder"
 
 
-def _what_fits(kind: str) -> str:
+def _hint(kind: str) -> str:
     return {
         "folder": f"image files end in {', '.join(IMAGE_SUFFIXES[:4])} …",
         "parquet": "give a Parquet file with rows, or a folder of them",

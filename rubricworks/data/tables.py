@@ -1,7 +1,8 @@
-"""Tables: Parquet shards and a manifest, made so that a run killed anywhere ends byte-identical when run again.
+"""Tables: Parquet shards and a manifest, written so that a killed run ends byte-identical when it is run again.
 
-A shard holds the rows of `shard_size` items and is committed whole: written aside, flushed, renamed. The manifest comes
-last. `plan.json` stands first and says what the shards are made from: those of another config are never mixed in.
+A shard holds the rows of `shard_size` items and is committed atomically: written to a temporary file, flushed, renamed.
+`plan.json` is written first and identifies the config and inputs, so that shards of another config are never mixed in;
+the manifest is written last.
 """
 
 import asyncio
@@ -20,19 +21,19 @@ from rubricworks.storage import local_path
 T = TypeVar("T")
 Rows = list[dict[str, Any]]
 Progress = Callable[[int, int], None]
-"""Called after every shard: items done so far, and how many of them an earlier run had already committed."""
+"""Callback after every shard: number of items done, and how many of them an earlier run had committed."""
 
 _READ_ROWS = 64
 
 
 class Sample(BaseModel):
-    """One image and what is asked about it."""
+    """One image with its prompt and references."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     sample_id: str
     image: bytes = b""
-    """PNG or JPEG, upright RGB. Judges of text need none."""
+    """PNG or JPEG, upright RGB; empty where only the text is needed."""
     prompt: str = ""
     references: tuple[str, ...] = ()
     """Captions that came with the image."""
@@ -40,13 +41,13 @@ class Sample(BaseModel):
     """train (captioned, graded, trained on) | held_out (captioned, evaluated) | warm_up (references only)."""
     source: str = ""
     question: str | None = None
-    """What is asked, without the template around it; None where the prompt is all there is."""
+    """Question without its prompt template; None where the prompt is not a question."""
     answer: str | None = None
-    """The reference answer, where the question has one."""
+    """Reference answer of the question, or None."""
     task: str | None = None
-    """The kind of question: `count`, `document`, …; figures are averaged over tasks."""
+    """Kind of question (`count`, `document`, …); scores are averaged over tasks."""
     options: tuple[str, ...] | None = None
-    """Of a multiple-choice question, in order: A, B, C, …"""
+    """Options of a multiple-choice question in order: A, B, C, …"""
 
 
 async def build_table(
@@ -57,64 +58,65 @@ async def build_table(
     *,
     made_by: Mapping[str, Any],
     shard_size: int,
-    also: Mapping[str, str | Path] | None = None,
+    side_tables: Mapping[str, str | Path] | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
-    """Make a table, or finish one that was begun; a table that is there and was made by the same is left alone.
+    """Write a table, or finish an unfinished one; leave a complete table of the same provenance unchanged.
 
     Args:
-        items: in the same order every time; a committed shard's items are read past without calling `make_rows`.
-        make_rows: the rows of one shard's items, the same whenever it is asked. With `also`, rows by table name.
-        made_by: {"stage", "config" (digest), "inputs": {name: manifest digest}, "version"}.
+        items: in the same order on every run; items of a committed shard are skipped without calling `make_rows`.
+        make_rows: deterministic function from one shard's items to rows; with `side_tables`, to rows by table name.
+        made_by: provenance: {"stage", "config" (digest), "inputs": {name: manifest digest}, "version"}.
         shard_size: items per shard; one shard is in memory at a time.
-        also: tables made in the same pass (dead letters, rejected items): name to URI. Their shards are committed
-            before the main one.
+        side_tables: name to URI of tables written in the same pass (dead letters, rejected items); their shards are
+            committed before the main table's.
     Raises:
         UserError: the disk is full, or another run is writing the same folder.
     """
     from rubricworks.data.shards import TableFolder
 
     main = TableFolder(local_path(uri), table, made_by, shard_size)
-    beside = [TableFolder(local_path(place), name, made_by, shard_size) for name, place in (also or {}).items()]
+    side_tables = side_tables or {}
+    side_folders = [TableFolder(local_path(uri), name, made_by, shard_size) for name, uri in side_tables.items()]
     with main.locked():
         finished = main.finished()
-        if finished and all(folder.finished() for folder in beside):
+        if finished and all(folder.finished() for folder in side_folders):
             return finished
-        for folder in (main, *beside):
+        for folder in (main, *side_folders):
             folder.begin()
-        done = already = shards = 0
+        processed = reused = shards = 0
         source = iter(items)
         while chunk := list(itertools.islice(source, shard_size)):
-            if all(folder.has_shard(shards) for folder in (*beside, main)):
-                already += len(chunk)
+            if all(folder.has_shard(shards) for folder in (*side_folders, main)):
+                reused += len(chunk)
             else:
-                made = await make_rows(chunk)
-                rows = made if isinstance(made, Mapping) else {table: made}
-                if unknown := rows.keys() - {table, *(also or {})}:
+                result = await make_rows(chunk)
+                rows = result if isinstance(result, Mapping) else {table: result}
+                if unknown := rows.keys() - {table, *side_tables}:
                     raise ValueError(f"make_rows gave rows for {sorted(unknown)}, which build_table was not asked for")
-                for folder in (*beside, main):
+                for folder in (*side_folders, main):
                     await asyncio.to_thread(folder.commit_shard, shards, rows.get(folder.table, []))
             shards += 1
-            done += len(chunk)
+            processed += len(chunk)
             if progress:
-                progress(done, already)
-        manifests = [await asyncio.to_thread(folder.finish, shards) for folder in (*beside, main)]
+                progress(processed, reused)
+        manifests = [await asyncio.to_thread(folder.finish, shards) for folder in (*side_folders, main)]
         return manifests[-1]
 
 
 def shard_paths(uri: str | Path) -> list[Path]:
-    """The Parquet files of a finished table, in order; also for `datasets.load_dataset("parquet", data_files=...)`."""
+    """Parquet files of a finished table in order, as `datasets.load_dataset("parquet", data_files=...)` takes them."""
     folder = local_path(uri)
     return [folder / shard.name for shard in read_manifest(uri).shards]
 
 
 def count_rows(uri: str | Path) -> int:
-    """Rows of a finished table, read from its manifest."""
+    """Number of rows of a finished table, from its manifest."""
     return read_manifest(uri).rows
 
 
 def read_rows(uri: str | Path, *, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
-    """The rows of a finished table, in order, a few in memory at a time.
+    """Iterate over the rows of a finished table in order, a few in memory at a time.
 
     Raises:
         UserError: the table is missing, unfinished or damaged.
@@ -137,7 +139,7 @@ def read_rows(uri: str | Path, *, columns: list[str] | None = None) -> Iterator[
 
 
 def read_shard(uri: str | Path, number: int) -> list[dict[str, Any]]:
-    """All rows of one shard of a finished table."""
+    """Read all rows of one shard of a finished table."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(shard_paths(uri)[number]) as shard:
@@ -146,18 +148,18 @@ def read_shard(uri: str | Path, number: int) -> list[dict[str, Any]]:
 
 
 def read_samples(uri: str | Path, *splits: str) -> Iterator[Sample]:
-    """The samples of a table: of the splits that are named, or of all."""
+    """Iterate over the samples of a table, optionally of the given splits only."""
     for row in read_rows(uri, columns=list(Sample.model_fields)):
         if not splits or row["split"] in splits:
             yield Sample.model_validate(row)
 
 
 def count_samples(uri: str | Path, *splits: str) -> int:
-    """How many samples `read_samples` would give; reads no image."""
+    """Number of samples that `read_samples` yields, counted without reading images."""
     return sum(not splits or row["split"] in splits for row in read_rows(uri, columns=["split"]))
 
 
 def read_rubrics(table: Path) -> dict[str, Rubric]:
-    """sample_id → rubric."""
+    """Read a table of rubrics: sample_id → rubric."""
     rows = read_rows(table, columns=["sample_id", "rubric"])
     return {row["sample_id"]: Rubric.model_validate_json(row["rubric"]) for row in rows}

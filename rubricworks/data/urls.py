@@ -1,35 +1,35 @@
-"""Images that lie elsewhere: a text file with one URL a line, after a tab its caption."""
+"""Remote images: a text file with one URL per line, and captions after tabs."""
 
-from rubricworks.data.found import Found, FoundImage, Rejected, captions_of, files_of
-from rubricworks.data.hosts import Refused, parse_url
+from rubricworks.data.hosts import FetchRefused, parse_url
 from rubricworks.data.images import BadImage
+from rubricworks.data.source_entries import Entries, ImageEntry, RejectedEntry, captions_of, source_files
 
 LIST_SUFFIXES = (".txt", ".tsv", ".urls")
 
 
-def find_in_lists(path: str) -> Found:
-    """The URLs of a text file, or of a folder's in path order; blank lines and those that begin with # are left out."""
-    for file in files_of(path, LIST_SUFFIXES):
+def url_list_entries(path: str) -> Entries:
+    """Entries of a text file, or of a folder's text files in path order; blank lines and # comments are skipped."""
+    for file in source_files(path, LIST_SUFFIXES):
         with file.open(encoding="utf-8-sig", errors="replace", newline="\n") as lines:
             for number, line in enumerate(lines, start=1):
                 url, _, captions = line.partition("\t")
                 if url.strip() and not url.startswith("#"):
-                    yield found_at(url, f"{file}:{number}", captions_of(captions.split("\t")))
+                    yield url_entry(url, f"{file}:{number}", captions_of(captions.split("\t")))
 
 
-def found_at(url: str, where: str, references: tuple[str, ...]) -> FoundImage | Rejected:
-    """The image at a URL, which is its key.
+def url_entry(url: str, location: str, references: tuple[str, ...]) -> ImageEntry | RejectedEntry:
+    """Entry of the image at a URL, with the URL as its key.
 
     Args:
-        where: the place that names it, for a URL that is none.
+        location: place in the source, reported if the URL is invalid.
     """
     url = url.strip()
     try:
         parse_url(url)
-    except Refused as error:
-        return Rejected(source=where, reason=str(error))
-    return FoundImage(key=url, source=url, read=_not_here, references=references, url=url)
+    except FetchRefused as error:
+        return RejectedEntry(source=location, reason=str(error))
+    return ImageEntry(key=url, source=url, read=_read_remote, references=references, url=url)
 
 
-def _not_here() -> bytes:
+def _read_remote() -> bytes:
     raise BadImage("lies elsewhere and has not been fetched")

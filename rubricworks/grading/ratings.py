@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from rubricworks.data.rows import rows_of
+from rubricworks.data.rows import iter_rows
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Scorecard
 from rubricworks.storage import local_path
@@ -73,7 +73,7 @@ def read_judges(places: Iterable[str]) -> list[Ratings]:
 
 def _judges_of(place: str) -> list[Ratings]:
     judges: dict[str, Ratings] = {}
-    for number, row in enumerate(rows_of(place, ["scorecard"])):
+    for number, row in enumerate(iter_rows(place, ["scorecard"])):
         if (text := row["scorecard"]) is None:
             continue
         card = _scorecard(text, f"{place}: row {number}")

@@ -81,7 +81,7 @@ def ask_all(
                 table,
                 made_by=job.made_by,
                 shard_size=shard_size,
-                also={name: job.out / name for name in tables[1:]},
+                side_tables={name: job.out / name for name in tables[1:]},
                 progress=job.progress(total, "samples").at,
             )
             if shared:

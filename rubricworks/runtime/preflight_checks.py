@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from rubricworks.data.questions import FoundQuestion, QuestionColumns, find_questions
+from rubricworks.data.questions import QuestionColumns, QuestionEntry, question_entries
 from rubricworks.environment import fill, names_in
 from rubricworks.errors import UserError
 from rubricworks.llm import Budget, Endpoint, check_endpoint, read_spending
@@ -62,13 +62,13 @@ def count_items(data: DataSource) -> int:
     if is_remote(place := kind_and_place(source)[1]):
         return len(stored_files(place)[1])
     if data.kind == "questions":
-        return sum(isinstance(found, FoundQuestion) for found in find_questions(source, data.columns))
-    from rubricworks.data.found import FoundImage
+        return sum(isinstance(found, QuestionEntry) for found in question_entries(source, data.columns))
     from rubricworks.data.hosts import AllowedHosts
-    from rubricworks.data.sources import find_images
+    from rubricworks.data.source_entries import ImageEntry
+    from rubricworks.data.sources import image_entries
 
-    screened = AllowedHosts(data.allowed_hosts).screen(find_images(source), source)
-    return sum(isinstance(found, FoundImage) for found in screened)
+    screened = AllowedHosts(data.allowed_hosts).screen(image_entries(source), source)
+    return sum(isinstance(found, ImageEntry) for found in screened)
 
 
 def endpoint_answers(endpoint: Endpoint) -> str:

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rubricworks.data.question_text import option_of
+from rubricworks.data.question_text import option_by_letter
 from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, ChatError, Usage
 from rubricworks.llm.question import Messages
@@ -143,7 +143,7 @@ class ChecklistWriter:
 
     def _rules(self, sample: "Sample") -> dict[str, Any]:
         answers = [sample.answer] if sample.answer else []
-        if sample.answer and (option := option_of(sample.answer, sample.options or ())):
+        if sample.answer and (option := option_by_letter(sample.answer, sample.options or ())):
             answers.append(option)
         question = sample.question or sample.prompt
         return {"answer": answers, "question": question, "allowed": self.allowed(sample.task)}

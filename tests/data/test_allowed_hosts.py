@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from image_server import Names
 
-from rubricworks.data.addresses import CheckedResolver, is_public, kind_of
-from rubricworks.data.found import Rejected
+from rubricworks.data.addresses import CheckedResolver, address_kind, is_public
 from rubricworks.data.hosts import AllowedHosts, parse_url
 from rubricworks.data.images import BadImage
-from rubricworks.data.urls import found_at
+from rubricworks.data.source_entries import RejectedEntry
+from rubricworks.data.urls import url_entry
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_address_in_the_place_of_a_host_is_refused_in_every_spelling(literal):
     ],
 )
 def test_text_that_is_no_fetchable_url_is_rejected_at_its_place_without_its_secrets(url, told):
-    found = found_at(url, "list.txt:3", ())
-    assert isinstance(found, Rejected)
+    found = url_entry(url, "list.txt:3", ())
+    assert isinstance(found, RejectedEntry)
     assert found.source == "list.txt:3"
     assert told in found.reason
     assert "secret" not in found.reason
@@ -126,7 +126,7 @@ def test_text_that_is_no_fetchable_url_is_rejected_at_its_place_without_its_secr
     ],
 )
 def test_kind_of_address(address, kind):
-    assert kind_of(ip_address(address)) == kind
+    assert address_kind(ip_address(address)) == kind
 
 
 @given(st.ip_addresses(v=4))
@@ -134,7 +134,7 @@ def test_ipv4_address_inside_an_ipv6_one_is_judged_as_itself(address: IPv4Addres
     mapped = IPv6Address((0xFFFF << 32) + int(address))
     translated = IPv6Address((0x64FF9B << 96) + int(address))
     tunnelled = IPv6Address((0x2002 << 112) + (int(address) << 80) + 1)
-    assert {kind_of(mapped), kind_of(translated), kind_of(tunnelled)} == {kind_of(address)}
+    assert {address_kind(mapped), address_kind(translated), address_kind(tunnelled)} == {address_kind(address)}
     assert not is_public(address) or address.is_global
 
 

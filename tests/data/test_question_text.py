@@ -12,12 +12,12 @@ from rubricworks.data.question_text import (
     answer_letter,
     box_span,
     normalise_question,
-    option_of,
+    option_by_letter,
     question_with_options,
     question_without_options,
     split_options,
+    strip_image_tags,
     unboxed,
-    without_image_places,
 )
 
 words = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=40)
@@ -110,7 +110,7 @@ def test_text_that_two_options_share_names_neither():
 def test_letter_finds_its_option(choices, said):
     by_hand = {chr(65 + at): choice for at, choice in enumerate(choices)}
     expected = by_hand.get(said.strip().upper()) if len(said.strip()) == 1 else None
-    assert option_of(said, choices) == expected
+    assert option_by_letter(said, choices) == expected
 
 
 @pytest.mark.parametrize(
@@ -174,5 +174,5 @@ def test_template_that_asks_nothing_is_refused():
 
 @pytest.mark.parametrize("place", ["<image>", "<image>\n", "<|image|>", "<image_1>", "<img>"])
 def test_places_of_images_leave_the_question(place):
-    assert without_image_places(f"{place}what is it?") == "what is it?"
-    assert re.search("<", without_image_places("is 1 < 2 ?"))
+    assert strip_image_tags(f"{place}what is it?") == "what is it?"
+    assert re.search("<", strip_image_tags("is 1 < 2 ?"))

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from rubricworks.data.found import Rejected
-from rubricworks.data.questions import FoundQuestion, QuestionColumns, find_questions
+from rubricworks.data.questions import QuestionColumns, QuestionEntry, question_entries
+from rubricworks.data.source_entries import RejectedEntry
 from rubricworks.data.sources import open_image
 from rubricworks.errors import UserError
 
@@ -39,8 +39,8 @@ def parquet(folder: Path, **columns: list) -> str:
     return str(folder / "questions.parquet")
 
 
-def said(found: FoundQuestion | Rejected) -> tuple:
-    assert isinstance(found, FoundQuestion), found
+def said(found: QuestionEntry | RejectedEntry) -> tuple:
+    assert isinstance(found, QuestionEntry), found
     return found.question, found.answer, found.options, found.task, found.image.read()
 
 
@@ -54,7 +54,7 @@ def test_virl_style_has_paths_in_lists_answers_in_boxes_and_choices_in_the_quest
         category=["geometry", "charts"],
         PassRate_32BTrained=[0.5, 1.0],
     )
-    assert [said(one) for one in find_questions(source)] == [
+    assert [said(one) for one in question_entries(source)] == [
         ("How long?", r"17^\circ", (), "geometry", PICTURES[0]),
         ("Which one?", "B", ("40", "50"), "charts", PICTURES[1]),
     ]
@@ -71,7 +71,7 @@ def test_openmmreasoner_style_has_messages_and_the_truth_inside_the_reward_model
         images=[[{"bytes": PICTURES[0], "path": None}], [{"bytes": PICTURES[2], "path": "x.png"}]],
         reward_model=[{"ground_truth": "3", "style": "rule"}, {"ground_truth": "a cat", "style": "rule"}],
     )
-    assert [said(one) for one in find_questions(source)] == [
+    assert [said(one) for one in question_entries(source)] == [
         ("a?", "3", (), "wemath", PICTURES[0]),
         ("b?", "a cat", (), "tqa", PICTURES[2]),
     ]
@@ -90,14 +90,14 @@ def test_openmmreasoner_style_has_messages_and_the_truth_inside_the_reward_model
 )
 def test_options_in_a_column_of_their_own_are_read_in_every_form(tmp_path, options):
     row = {"problem": "which?", "choices": options, "ground_truth": "green", "image": "images/1.png", "subject": "x"}
-    (found,) = find_questions(jsonl(tmp_path, row))
+    (found,) = question_entries(jsonl(tmp_path, row))
     assert said(found) == ("which?", "B", ("red", "green"), "x", PICTURES[1])
 
 
 def test_deepvision_style_worked_solution_is_a_reference_beside_an_answer_and_the_answer_without_one(tmp_path):
     with_answer = {"question": "q?", "answer": 4, "solution": r"2 + 2 = \boxed{4}", "image": "images/0.png"}
     alone = {"question": "q?", "solution": r"2 + 2 = \boxed{4}", "image": "images/0.png"}
-    first, second = find_questions(jsonl(tmp_path, with_answer, alone))
+    first, second = question_entries(jsonl(tmp_path, with_answer, alone))
     assert (first.answer, first.image.references) == ("4", (r"2 + 2 = \boxed{4}",))
     assert (second.answer, second.image.references) == ("4", ())
 
@@ -107,20 +107,20 @@ def test_columns_can_be_named_and_a_wrong_name_is_told(tmp_path):
         tmp_path, pic=PICTURES, image=["a", "b", "c"], q=["1?", "2?", "3?"], question=["no"] * 3, a=["x", "y", "z"]
     )
     columns = QuestionColumns(image="pic", question="q", answer="a")
-    found = list(find_questions(source, columns))
+    found = list(question_entries(source, columns))
     assert [said(one)[:2] for one in found] == [("1?", "x"), ("2?", "y"), ("3?", "z")]
     assert [one.image.key for one in found] == [f"questions.parquet#{number}" for number in range(3)]
     with pytest.raises(UserError, match="no column 'pics'; it has pic, image"):
-        list(find_questions(source, QuestionColumns(image="pics")))
+        list(question_entries(source, QuestionColumns(image="pics")))
 
 
 def test_bytes_go_before_paths_and_a_parquet_file_without_answers_is_refused(tmp_path):
-    (found,) = find_questions(
+    (found,) = question_entries(
         parquet(tmp_path, image_path=["nowhere.png"], images=[PICTURES[0]], query=["?q"], answer=["1"])
     )
     assert found.image.read() == PICTURES[0]
     with pytest.raises(UserError, match=r"no column of the answer \(answer, ground_truth.*it has image, query"):
-        list(find_questions(parquet(tmp_path, image=[PICTURES[0]], query=["q?"])))
+        list(question_entries(parquet(tmp_path, image=[PICTURES[0]], query=["q?"])))
 
 
 def test_rows_that_cannot_be_used_are_rejected_one_by_one_with_their_line_and_reason(tmp_path):
@@ -141,10 +141,10 @@ def test_rows_that_cannot_be_used_are_rejected_one_by_one_with_their_line_and_re
         json.dumps(good | {"image": "http://[bad"}): "URL",
     }
     source = jsonl(tmp_path, good, *bad, good)
-    first, *rejected, last = find_questions(source)
+    first, *rejected, last = question_entries(source)
     assert said(first)[0] == said(last)[0] == "q?"
     for number, (one, reason) in enumerate(zip(rejected, bad.values(), strict=True), start=2):
-        assert isinstance(one, Rejected)
+        assert isinstance(one, RejectedEntry)
         assert one.source == f"{source}:{number}"
         assert reason in one.reason
 
@@ -159,9 +159,9 @@ def test_rows_that_cannot_be_used_are_rejected_one_by_one_with_their_line_and_re
     ],
 )
 def test_images_that_cannot_be_had_are_found_out_when_they_are_opened(tmp_path, image, reason):
-    (found,) = find_questions(jsonl(tmp_path, {"question": "q?", "answer": "1", "image": image}))
+    (found,) = question_entries(jsonl(tmp_path, {"question": "q?", "answer": "1", "image": image}))
     opened = open_image(found.image)
-    assert isinstance(opened, Rejected)
+    assert isinstance(opened, RejectedEntry)
     assert reason in opened.reason
 
 
@@ -170,7 +170,7 @@ def test_folder_of_parquet_files_is_read_in_path_order_and_a_damaged_one_is_reje
         parquet(tmp_path, image=[PICTURES[shade]], question=[name], answer=["1"])
         (tmp_path / "questions.parquet").rename(tmp_path / f"{name}.parquet")
     (tmp_path / "c.parquet").write_bytes(b"PAR1 not")
-    first, second, damaged = find_questions(str(tmp_path))
+    first, second, damaged = question_entries(str(tmp_path))
     assert (first.question, second.question) == ("a", "b")
     assert "damaged Parquet file" in damaged.reason
 
@@ -178,7 +178,7 @@ def test_folder_of_parquet_files_is_read_in_path_order_and_a_damaged_one_is_reje
 def test_nothing_there_is_a_user_error(tmp_path):
     for place, told in ((tmp_path / "nowhere", "no such file"), (tmp_path, "no questions here")):
         with pytest.raises(UserError, match=told):
-            list(find_questions(str(place)))
+            list(question_entries(str(place)))
 
 
 def test_memory_does_not_grow_with_the_source(tmp_path):
@@ -190,7 +190,7 @@ def test_memory_does_not_grow_with_the_source(tmp_path):
     del images, table
     tracemalloc.start()
     try:
-        seen = sum(len(one.image.read()) for one in find_questions(str(tmp_path)))
+        seen = sum(len(one.image.read()) for one in question_entries(str(tmp_path)))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -9,10 +9,10 @@ import pytest
 from image_server import ImageServer, Page, drip, fetch, fetcher, picture, reason_of
 from PIL import Image
 
-from rubricworks.data.found import Rejected
 from rubricworks.data.remote import Fetcher
+from rubricworks.data.source_entries import RejectedEntry
 from rubricworks.data.sources import SourceItem, open_images
-from rubricworks.data.urls import found_at
+from rubricworks.data.urls import url_entry
 
 pytestmark = pytest.mark.usefixtures("quick_retries")
 
@@ -57,8 +57,8 @@ def test_packed_body_is_not_unpacked(server):
 def test_server_that_drips_or_falls_silent_is_left(server):
     server.pages["/drips"] = lambda _: Page(drip(bytes(1_000), 0.02), headers={"Content-Length": "1000"})
     server.pages["/stalls"] = lambda _: Page(drip(bytes(3), 1.0), headers={"Content-Length": "3"})
-    assert reason_of(server, "/drips", total_s=0.3) == "took longer than 0.3 s"
-    assert reason_of(server, "/stalls", silence_s=0.2) == "the server was silent for 0.2 s"
+    assert reason_of(server, "/drips", timeout_s=0.3) == "took longer than 0.3 s"
+    assert reason_of(server, "/stalls", read_timeout_s=0.2) == "the server was silent for 0.2 s"
 
 
 def test_missing_is_asked_for_once_and_a_failing_server_again(server):
@@ -112,13 +112,13 @@ def test_images_come_in_order_some_at_a_time_and_what_is_none_says_so(server):
         server.pages[f"/{shade}.png"] = slow(shade)
     server.pages |= {"/text": Page(b"<html>"), "/bomb": Page(bomb(20_000)), "/small-bomb": Page(bomb(10_000))}
     paths = [f"/{shade}.png" for shade in range(20)] + ["/text", "/bomb", "/small-bomb"]
-    found = [found_at(f"http://images.test:{server.port}{path}", "", ("caption",)) for path in paths]
+    found = [url_entry(f"http://images.test:{server.port}{path}", "", ("caption",)) for path in paths]
 
-    counting = fetcher(f"images.test:{server.port}", kind=Counting, at_once=4)
+    counting = fetcher(f"images.test:{server.port}", kind=Counting, concurrency=4)
 
-    async def opened() -> list[SourceItem | Rejected]:
+    async def opened() -> list[SourceItem | RejectedEntry]:
         async with counting:
-            return await open_images([*found, Rejected(source="list.txt:9", reason="not a URL")], counting)
+            return await open_images([*found, RejectedEntry(source="list.txt:9", reason="not a URL")], counting)
 
     *items, text, large, medium, rejected = asyncio.run(opened())
     assert [item.key for item in items] == [one.key for one in found[:20]]

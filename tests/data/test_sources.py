@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from rubricworks.data.found import FoundImage, Rejected
 from rubricworks.data.images import image_digest
-from rubricworks.data.sources import SourceItem, find_images, open_image, read_source
+from rubricworks.data.source_entries import ImageEntry, RejectedEntry
+from rubricworks.data.sources import SourceItem, image_entries, open_image, read_source
 from rubricworks.errors import UserError
 
 COLOURS = {"a": "red", "b": "green", "c": "blue"}
@@ -59,7 +59,7 @@ def test_bad_files_are_rejected_with_a_reason_and_the_others_go_on(folder):
     with (folder / "huge.jpg").open("wb") as file:
         file.truncate(200 * 2**20)
     items = list(read_source(str(folder)))
-    reasons = {item.source.rpartition("/")[2]: item.reason for item in items if isinstance(item, Rejected)}
+    reasons = {item.source.rpartition("/")[2]: item.reason for item in items if isinstance(item, RejectedEntry)}
     assert sum(isinstance(item, SourceItem) for item in items) == 3
     assert reasons.keys() == {"text.jpg", "cut.png", "empty.jpg", "huge.jpg"}
     assert reasons["text.jpg"].startswith("not an image")
@@ -69,7 +69,7 @@ def test_bad_files_are_rejected_with_a_reason_and_the_others_go_on(folder):
 def test_metadata_that_names_a_missing_picture_is_reported_by_its_line(folder):
     with (folder / "metadata.jsonl").open("a") as file:
         file.write('\n{"file_name": "gone.png", "text": "was here"}\n')
-    rejected = [item for item in read_source(str(folder)) if isinstance(item, Rejected)]
+    rejected = [item for item in read_source(str(folder)) if isinstance(item, RejectedEntry)]
     assert len(rejected) == 1
     assert rejected[0].source.endswith("metadata.jsonl:3")
     assert "gone.png, which does not exist" in rejected[0].reason
@@ -125,12 +125,12 @@ def test_parquet_of_urls_gives_images_to_fetch_and_opens_none(tmp_path, columns)
     path = tmp_path / "x.parquet"
     urls = ["https://example.org/a.jpg", "http://example.org/b.jpg", "no url", None]
     pq.write_table(pa.table({"id": list(range(4)), columns[0]: urls, columns[1]: ["a", None, "c", "d"]}), path)
-    first, second, third, fourth = find_images(str(path))
+    first, second, third, fourth = image_entries(str(path))
     assert (first.key, first.url, first.source, first.references) == (urls[0], urls[0], urls[0], ("a",))
     assert (second.key, second.url, second.references) == (urls[1], urls[1], ())
     assert (third.source, third.reason) == (f"{path}#2", "not an http:// or https:// URL")
-    assert open_image(fourth) == Rejected(source=f"{path}#3", reason="the row has no image")
-    assert open_image(first) == Rejected(source=urls[0], reason="lies elsewhere and has not been fetched")
+    assert open_image(fourth) == RejectedEntry(source=f"{path}#3", reason="the row has no image")
+    assert open_image(first) == RejectedEntry(source=urls[0], reason="lies elsewhere and has not been fetched")
 
 
 def test_bytes_go_before_urls_and_paths_are_no_urls(tmp_path):
@@ -153,14 +153,14 @@ def test_text_file_gives_a_url_and_its_captions_a_line(tmp_path):
         "nonsense\tthree",
     ]
     (tmp_path / "list.txt").write_text("\r\n".join(lines), encoding="utf-8")
-    first, second, third = find_images(f"urls:{tmp_path / 'list.txt'}")
+    first, second, third = image_entries(f"urls:{tmp_path / 'list.txt'}")
     assert (first.key, first.url, first.references) == ("https://example.org/a.jpg", "https://example.org/a.jpg", ())
     assert (second.key, second.references) == ("http://example.org/b.jpg", ("one", "two"))
     assert third.source == f"{tmp_path / 'list.txt'}:5"
-    assert list(find_images(f"urls:{tmp_path}")) == [first, second, third]
+    assert list(image_entries(f"urls:{tmp_path}")) == [first, second, third]
     (tmp_path / "list.txt").write_text("# nothing\n")
     with pytest.raises(UserError, match="one URL a line"):
-        list(find_images(f"urls:{tmp_path}"))
+        list(image_entries(f"urls:{tmp_path}"))
 
 
 def test_rows_without_a_picture_and_damaged_files_are_rejected(tmp_path):
@@ -185,7 +185,7 @@ def test_dataset_saved_on_disk_is_read_split_by_split(tmp_path):
     datasets.Dataset.from_dict({"image_url": ["https://example.org/a.jpg"], "caption": ["a"]}).save_to_disk(
         tmp_path / "urls"
     )
-    (found,) = find_images(str(tmp_path / "urls"))
+    (found,) = image_entries(str(tmp_path / "urls"))
     assert (found.url, found.references) == ("https://example.org/a.jpg", ("a",))
 
     whole = datasets.DatasetDict({"train": split("ab"), "test": split("c")})
@@ -233,7 +233,7 @@ def test_cut_off_tar_gives_what_it_holds_and_says_where_it_ends(tmp_path):
         add(tar, "d.txt", b"a caption without a picture")
     content = path.read_bytes()
     complete = list(read_source(str(path)))
-    assert [type(item).__name__ for item in complete] == ["SourceItem"] * 3 + ["Rejected"]
+    assert [type(item).__name__ for item in complete] == ["SourceItem"] * 3 + ["RejectedEntry"]
     path.write_bytes(content[: len(content) // 4])
     *items, last = read_source(str(path))
     assert len(items) < 3
@@ -242,6 +242,6 @@ def test_cut_off_tar_gives_what_it_holds_and_says_where_it_ends(tmp_path):
 
 def test_finding_opens_no_picture(folder):
     (folder / "text.jpg").write_text("I only look like a picture")
-    found = list(find_images(str(folder)))
-    assert all(isinstance(one, FoundImage) for one in found)
+    found = list(image_entries(str(folder)))
+    assert all(isinstance(one, ImageEntry) for one in found)
     assert sum(isinstance(open_image(one), SourceItem) for one in found) == 3

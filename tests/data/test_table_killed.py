@@ -35,8 +35,9 @@ async def make_rows(items):
         "rejected": [{"source": f"{item}", "reason": "x" * item} for item in items],
         "dead_letters": [{"sample_id": f"{item}", **letter} for item in items if item % 3 == 0],
     }
-also = {"dead_letters": folder / "dead_letters"}
-asyncio.run(build_table(folder, "rejected", range(30), make_rows, made_by={"stage": "s"}, shard_size=4, also=also))
+side = {"dead_letters": folder / "dead_letters"}
+made_by = {"stage": "s"}
+asyncio.run(build_table(folder, "rejected", range(30), make_rows, made_by=made_by, shard_size=4, side_tables=side))
 """
 
 

@@ -167,9 +167,9 @@ def test_tables_made_in_the_same_pass_are_committed_together(tmp_path):
     beside = tmp_path / "dead_letters"
     fail = True
     with pytest.raises(ConnectionError):
-        build(tmp_path, halves, also={"dead_letters": beside})
+        build(tmp_path, halves, side_tables={"dead_letters": beside})
     fail = False
-    build(tmp_path, halves, also={"dead_letters": beside})
+    build(tmp_path, halves, side_tables={"dead_letters": beside})
     assert [row["source"] for row in read_rows(tmp_path)] == list("13579")
     assert [row["sample_id"] for row in read_rows(beside)] == list("02468")
 

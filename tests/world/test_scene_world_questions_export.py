@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rubricworks.data.question_text import normalise_question
-from rubricworks.data.questions import find_questions
+from rubricworks.data.questions import question_entries
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, ChatError
@@ -146,7 +146,7 @@ def test_same_call_writes_the_same_bytes_and_more_scenes_begin_with_the_same_row
 
 def test_file_is_read_by_its_column_names_and_its_repeats_are_found_by_preparation(folder, rows, tmp_path):
     source = str(folder / "questions")
-    assert [one.question for one in find_questions(source)] == [row["question"] for row in rows]
+    assert [one.question for one in question_entries(source)] == [row["question"] for row in rows]
     out = Path(launch("prepare_questions", json.dumps({"source": source, "held_out": 50}), str(tmp_path), {}))
     kept = list(read_rows(out, columns=["question"]))
     assert len(kept) == len(first_rows(rows)) == COUNT * EACH

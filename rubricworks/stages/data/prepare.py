@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field, field_validator
 
-from rubricworks.data.found import Found, FoundImage, Rejected
 from rubricworks.data.hosts import AllowedHosts
 from rubricworks.data.manifest import Manifest
-from rubricworks.data.sources import SourceItem, find_images, open_images
+from rubricworks.data.source_entries import Entries, ImageEntry, RejectedEntry
+from rubricworks.data.sources import SourceItem, image_entries, open_images
 from rubricworks.data.tables import build_table
 from rubricworks.errors import UserError
 from rubricworks.runtime.call_table import Row
@@ -61,15 +61,15 @@ def run(config: Config, job: Job, *, fetcher: "Fetcher | None" = None) -> None:
 
     source = source_here(config.source)
     hosts = AllowedHosts(config.allowed_hosts)
-    splits, refused = draw(config, source, hosts.screen(find_images(source), source))
+    splits, refused = draw(config, source, hosts.screen(image_entries(source), source))
     seen = _digests_there(job)
 
-    def wanted() -> Found:
-        screened = hosts.screen(find_images(source), source)
-        return (one for one in screened if isinstance(one, Rejected) or one.key in splits)
+    def wanted() -> Entries:
+        screened = hosts.screen(image_entries(source), source)
+        return (one for one in screened if isinstance(one, RejectedEntry) or one.key in splits)
 
     async def build(fetcher: Fetcher) -> Manifest:
-        async def make_rows(found: list[FoundImage | Rejected]) -> dict[str, list[Row]]:
+        async def make_rows(found: list[ImageEntry | RejectedEntry]) -> dict[str, list[Row]]:
             items = await open_images(found, fetcher, max_side=config.max_side)
             return _rows(items, config, source, splits, seen)
 
@@ -81,7 +81,7 @@ def run(config: Config, job: Job, *, fetcher: "Fetcher | None" = None) -> None:
                 make_rows,
                 made_by=job.made_by,
                 shard_size=config.shard_size,
-                also={"rejected": job.out / "rejected"},
+                side_tables={"rejected": job.out / "rejected"},
                 progress=job.progress(len(splits) + refused, "images").at,
             )
 
@@ -89,13 +89,13 @@ def run(config: Config, job: Job, *, fetcher: "Fetcher | None" = None) -> None:
     check_splits(job, source, "images")
 
 
-def draw(config: Config, source: str, found: Found) -> tuple[dict[str, str], int]:
+def draw(config: Config, source: str, found: Entries) -> tuple[dict[str, str], int]:
     """Key → split of the images that are taken, and how many places of the source hold none."""
     keys: list[str] = []
     refused = 0
     first = ""
     for one in found:
-        if isinstance(one, FoundImage):
+        if isinstance(one, ImageEntry):
             keys.append(one.key)
         else:
             refused += 1
@@ -128,7 +128,7 @@ def _digests_there(job: Job) -> set[str]:
 
 
 def _rows(
-    items: list[SourceItem | Rejected], config: Config, source: str, splits: dict[str, str], seen: set[str]
+    items: list[SourceItem | RejectedEntry], config: Config, source: str, splits: dict[str, str], seen: set[str]
 ) -> dict[str, list[Row]]:
     """Samples and rejected; a picture that was seen is rejected, and others are added to those seen."""
     samples: list[Row] = []
@@ -136,8 +136,8 @@ def _rows(
     for item in items:
         place = as_written(item.source, config.source, source)
         if isinstance(item, SourceItem) and item.image_digest in seen:
-            item = Rejected(source=item.source, reason="the same picture stands in the source already")
-        if isinstance(item, Rejected):
+            item = RejectedEntry(source=item.source, reason="the same picture stands in the source already")
+        if isinstance(item, RejectedEntry):
             rejected.append({"source": place, "reason": item.reason})
             continue
         seen.add(item.image_digest)

@@ -11,9 +11,9 @@ from pathlib import PurePath
 
 from pydantic import Field
 
-from rubricworks.data.found import Rejected
 from rubricworks.data.question_text import Templates, question_with_options
-from rubricworks.data.questions import FoundQuestion, QuestionColumns, find_questions
+from rubricworks.data.questions import QuestionColumns, QuestionEntry, question_entries
+from rubricworks.data.source_entries import RejectedEntry
 from rubricworks.data.sources import open_image
 from rubricworks.data.tables import build_table
 from rubricworks.errors import UserError
@@ -52,7 +52,7 @@ class Config(StageConfig):
 def run(config: Config, job: Job) -> None:
     source = source_here(config.source)
     pictures = PictureDigests(job.scratch("pictures"), config.max_side)
-    survey = survey_questions(find_questions(source, config.columns), pictures)
+    survey = survey_questions(question_entries(source, config.columns), pictures)
     different = len({one.image_digest for one in survey.questions.values()})
     if different < 2:
         raise UserError(
@@ -67,7 +67,7 @@ def run(config: Config, job: Job) -> None:
         max_train=config.max_train,
     )
 
-    async def make_rows(found: list[FoundQuestion | Rejected]) -> dict[str, list[Row]]:
+    async def make_rows(found: list[QuestionEntry | RejectedEntry]) -> dict[str, list[Row]]:
         rows: dict[str, list[Row]] = {"samples": [], "rejected": []}
         for one in found:
             made = _opened(one, config, survey, splits)
@@ -80,11 +80,11 @@ def run(config: Config, job: Job) -> None:
         build_table(
             job.out,
             "samples",
-            _wanted(find_questions(source, config.columns), survey, splits),
+            _wanted(question_entries(source, config.columns), survey, splits),
             make_rows,
             made_by=job.made_by,
             shard_size=config.shard_size,
-            also={"rejected": job.out / "rejected"},
+            side_tables={"rejected": job.out / "rejected"},
             progress=job.progress(total, "questions").at,
         )
     )
@@ -94,23 +94,23 @@ def run(config: Config, job: Job) -> None:
 
 
 def _wanted(
-    found: Iterator[FoundQuestion | Rejected], survey: Survey, splits: dict[str, str]
-) -> Iterator[FoundQuestion | Rejected]:
+    found: Iterator[QuestionEntry | RejectedEntry], survey: Survey, splits: dict[str, str]
+) -> Iterator[QuestionEntry | RejectedEntry]:
     """All but the good ones that the draw left out."""
     for one in found:
-        surveyed = None if isinstance(one, Rejected) else survey.questions.get(one.image.key)
+        surveyed = None if isinstance(one, RejectedEntry) else survey.questions.get(one.image.key)
         if surveyed is None or surveyed.sample_id in splits:
             yield one
 
 
-def _opened(one: FoundQuestion | Rejected, config: Config, survey: Survey, splits: dict[str, str]) -> Row:
+def _opened(one: QuestionEntry | RejectedEntry, config: Config, survey: Survey, splits: dict[str, str]) -> Row:
     """A row of `samples` or, with a reason, of `rejected`."""
-    if isinstance(one, Rejected):
+    if isinstance(one, RejectedEntry):
         return one.model_dump()
     if one.image.key in survey.duplicates:
         return {"source": one.image.source, "reason": "the same question about the same picture is there already"}
     item = open_image(one.image, max_side=config.max_side)
-    if isinstance(item, Rejected):
+    if isinstance(item, RejectedEntry):
         return item.model_dump()
     sample_id = sample_id_of(item.image_digest, one)
     return {
@@ -143,8 +143,8 @@ def _counts(name: str, survey: Survey, splits: dict[str, str]) -> SourceCounts:
 
 
 def _first_reason(config: Config, source: str) -> str:
-    for one in find_questions(source, config.columns):
-        made = one if isinstance(one, Rejected) else open_image(one.image)
-        if isinstance(made, Rejected):
+    for one in question_entries(source, config.columns):
+        made = one if isinstance(one, RejectedEntry) else open_image(one.image)
+        if isinstance(made, RejectedEntry):
             return f" (rejected {made.source}: {made.reason})"
     return ""

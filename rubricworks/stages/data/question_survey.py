@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from rubricworks.data.found import FoundImage, Rejected
 from rubricworks.data.images import BadImage, image_digest, normalise_image
 from rubricworks.data.question_text import normalise_question, question_with_options
-from rubricworks.data.questions import FoundQuestion
+from rubricworks.data.questions import QuestionEntry
+from rubricworks.data.source_entries import ImageEntry, RejectedEntry
 from rubricworks.stages.data.source_splits import in_drawn_order
 
 _EVERY = 2_000
@@ -55,7 +55,7 @@ class PictureDigests:
                 except ValueError:
                     continue  # the line that a kill cut off
 
-    def of(self, image: FoundImage) -> str:
+    def of(self, image: ImageEntry) -> str:
         """The picture's digest, as `open_image` would give it.
 
         Raises:
@@ -70,7 +70,7 @@ class PictureDigests:
         return self._known[name]
 
 
-def survey_questions(found: Iterable[FoundQuestion | Rejected], pictures: PictureDigests) -> Survey:
+def survey_questions(found: Iterable[QuestionEntry | RejectedEntry], pictures: PictureDigests) -> Survey:
     """Look at every row once; of rows with the same picture and the same question the first one counts."""
     questions: dict[str, Surveyed] = {}
     duplicates: set[str] = set()
@@ -80,10 +80,10 @@ def survey_questions(found: Iterable[FoundQuestion | Rejected], pictures: Pictur
         if number % _EVERY == 0:
             _log.info("%s questions looked at, %s of them repeated", f"{number:,}", f"{len(duplicates):,}")
         try:
-            digest = None if isinstance(one, Rejected) else pictures.of(one.image)
+            digest = None if isinstance(one, RejectedEntry) else pictures.of(one.image)
         except (BadImage, OSError):
             digest = None
-        if digest is None or isinstance(one, Rejected):
+        if digest is None or isinstance(one, RejectedEntry):
             unusable += 1
             continue
         key, sample_id = one.image.key, sample_id_of(digest, one)
@@ -96,7 +96,7 @@ def survey_questions(found: Iterable[FoundQuestion | Rejected], pictures: Pictur
     return Survey(questions, frozenset(duplicates), unusable, tasks)
 
 
-def sample_id_of(digest: str, found: FoundQuestion) -> str:
+def sample_id_of(digest: str, found: QuestionEntry) -> str:
     """Names a question about a picture, however it is spelled; options are part of a question."""
     asked = question_with_options(normalise_question(found.question), [*map(normalise_question, found.options)])
     return hashlib.sha256(f"{digest}\x00{asked}".encode()).hexdigest()[:16]

@@ -10,9 +10,9 @@ from statistics import mean
 
 from pydantic import BaseModel, ConfigDict
 
-from rubricworks.data.found import Rejected
 from rubricworks.data.question_text import Templates, question_with_options
-from rubricworks.data.questions import QuestionColumns, find_questions
+from rubricworks.data.questions import QuestionColumns, question_entries
+from rubricworks.data.source_entries import RejectedEntry
 from rubricworks.data.sources import open_image
 from rubricworks.data.tables import Sample, read_rows
 from rubricworks.environment import fill
@@ -52,9 +52,9 @@ def questions_about(pictures: Collection[str], task: OtherTask, field: str) -> I
     """
     source = fill(task.source, f"{field}.source")
     empty = True
-    for number, found in enumerate(find_questions(source, task.columns)):
-        item = found if isinstance(found, Rejected) else open_image(found.image)
-        if isinstance(found, Rejected) or isinstance(item, Rejected) or item.image_digest not in pictures:
+    for number, found in enumerate(question_entries(source, task.columns)):
+        item = found if isinstance(found, RejectedEntry) else open_image(found.image)
+        if isinstance(found, RejectedEntry) or isinstance(item, RejectedEntry) or item.image_digest not in pictures:
             continue
         empty = False
         yield (

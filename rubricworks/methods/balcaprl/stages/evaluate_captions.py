@@ -146,7 +146,7 @@ async def _evaluate(config: Config, job: Job, samples: list[Sample], exams: dict
             make_rows,
             made_by=job.made_by,
             shard_size=config.batch_size,
-            also={"dead_letters": job.out / "dead_letters"},
+            side_tables={"dead_letters": job.out / "dead_letters"},
             progress=job.progress(len(samples), "samples").at,
         )
 

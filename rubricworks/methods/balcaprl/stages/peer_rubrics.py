@@ -91,5 +91,5 @@ def _leave_empty(job: Job) -> None:
         return []
 
     beside = {"dead_letters": job.out / "dead_letters"}
-    asyncio.run(build_table(job.out, "rubrics", (), none, made_by=job.made_by, shard_size=1, also=beside))
+    asyncio.run(build_table(job.out, "rubrics", (), none, made_by=job.made_by, shard_size=1, side_tables=beside))
     job.figures["rubrics"] = 0

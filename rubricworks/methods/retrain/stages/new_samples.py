@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from rubricworks.data.found import FoundImage, Rejected
 from rubricworks.data.hosts import AllowedHosts
-from rubricworks.data.questions import find_questions
-from rubricworks.data.sources import find_images, open_images
+from rubricworks.data.questions import question_entries
+from rubricworks.data.source_entries import ImageEntry, RejectedEntry
+from rubricworks.data.sources import image_entries, open_images
 from rubricworks.errors import UserError
 from rubricworks.runtime.job import Job
 from rubricworks.runtime.store.source_files import source_here
@@ -52,12 +52,12 @@ async def new_images(
 
     source = source_here(config.source)
     hosts = AllowedHosts(config.allowed_hosts)
-    splits, _ = prepare.draw(config, source, hosts.screen(find_images(source), source))
+    splits, _ = prepare.draw(config, source, hosts.screen(image_entries(source), source))
     places, samples = {key.source for key in known}, {key.sample_id for key in known}
     elsewhere = (
         one
-        for one in hosts.screen(find_images(source), source)
-        if isinstance(one, FoundImage)
+        for one in hosts.screen(image_entries(source), source)
+        if isinstance(one, ImageEntry)
         and one.key in splits
         and as_written(one.source, config.source, source) not in places
     )
@@ -65,7 +65,7 @@ async def new_images(
     async with fetcher or Fetcher(hosts) as reach:
         while batch := list(islice(elsewhere, _AT_ONCE)):
             items: list[Any] = await open_images(batch, reach, max_side=config.max_side)
-            usable = [item for item in items if not isinstance(item, Rejected)]
+            usable = [item for item in items if not isinstance(item, RejectedEntry)]
             found |= {prepare.sample_id_of(item.image_digest, config.prompt) for item in usable} - samples
             if len(found) >= enough:
                 break
@@ -76,7 +76,7 @@ def new_questions(config: prepare_questions.Config, known: Iterable[SampleKey], 
     """As `count_new`, of questions; all of them are counted."""
     source = source_here(config.source)
     pictures = PictureDigests(job.scratch("pictures"), config.max_side)
-    survey = survey_questions(find_questions(source, config.columns), pictures)
+    survey = survey_questions(question_entries(source, config.columns), pictures)
     splits = draw_splits(
         survey.questions.values(),
         seed=config.seed,

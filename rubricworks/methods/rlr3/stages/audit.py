@@ -181,7 +181,7 @@ async def _judge_all(
         make_rows,
         made_by=job.made_by,
         shard_size=config.shard_size,
-        also={"dead_letters": job.out / "dead_letters"},
+        side_tables={"dead_letters": job.out / "dead_letters"},
         progress=job.progress(len(responses), "responses").at,
     )
 

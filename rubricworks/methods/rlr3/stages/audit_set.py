@@ -120,7 +120,7 @@ async def abnormal_responses(
             make_rows,
             made_by=job.made_by,
             shard_size=shard_size,
-            also={"dead_letters": folder / "dead_letters"},
+            side_tables={"dead_letters": folder / "dead_letters"},
             progress=job.progress(len(chosen), f"candidates, pass {number}").at,
         )
         made = list(read_rows(folder))

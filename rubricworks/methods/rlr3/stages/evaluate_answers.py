@@ -128,7 +128,7 @@ async def _answer(config: Config, job: Job, batches: list[Asked]) -> None:
             make_rows,
             made_by=job.made_by,
             shard_size=1,
-            also={"dead_letters": job.out / "dead_letters"},
+            side_tables={"dead_letters": job.out / "dead_letters"},
             progress=progress.at,
         )
 

@@ -122,7 +122,7 @@ async def _label(config: Config, job: Job, draw: Draw, rubrics: dict[str, Rubric
             make_rows,
             made_by=job.made_by,
             shard_size=config.shard_size,
-            also={"dead_letters": job.out / "dead_letters"},
+            side_tables={"dead_letters": job.out / "dead_letters"},
             progress=job.progress(total, "samples").at,
         )
 

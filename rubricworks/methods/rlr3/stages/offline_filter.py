@@ -96,7 +96,7 @@ async def _build(config: Config, job: Job, draw: Draw, rubrics: dict[str, Rubric
             make_rows,
             made_by=job.made_by,
             shard_size=config.shard_size,
-            also={"dead_letters": job.out / "dead_letters"},
+            side_tables={"dead_letters": job.out / "dead_letters"},
             progress=job.progress(_count(job.inputs["samples"], rubrics), "samples").at,
         )
 

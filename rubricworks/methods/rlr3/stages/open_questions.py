@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from rubricworks.data.question_text import Templates, box_span, option_of, question_without_options
+from rubricworks.data.question_text import Templates, box_span, option_by_letter, question_without_options
 from rubricworks.data.tables import read_rows
 from rubricworks.llm import ChatError, Endpoint
 from rubricworks.runtime.call_table import Answers, Row, ask_all, dead_letter
@@ -70,7 +70,7 @@ def run(config: Config, job: Job) -> None:
 def choice_of(row: Row) -> Choice | None:
     """The parts of a multiple-choice sample; None for an open one."""
     options = tuple(row["options"] or ())
-    right = option_of(row["answer"] or "", options)
+    right = option_by_letter(row["answer"] or "", options)
     return None if right is None else Choice(question_without_options(row["question"], options), options, right)
 
 
@@ -90,7 +90,7 @@ def opened(row: Row, choice: Choice, question: str, templates: Templates) -> Row
 def with_option_in_box(text: str, options: tuple[str, ...]) -> str:
     """A worked answer whose last box holds the option instead of its letter; as it is where the box holds no letter."""
     span = box_span(text)
-    option = option_of(text[slice(*span)], options) if span else None
+    option = option_by_letter(text[slice(*span)], options) if span else None
     if span is None or option is None:
         return text
     content = text[slice(*span)]

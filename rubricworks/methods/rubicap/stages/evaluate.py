@@ -120,7 +120,7 @@ async def _evaluate(config: Config, job: Job, describe: Any, rubrics: dict[str, 
             make_rows,
             made_by=job.made_by,
             shard_size=config.batch_size,
-            also={"dead_letters": job.out / "dead_letters"},
+            side_tables={"dead_letters": job.out / "dead_letters"},
             progress=job.progress(total, "samples").at,
         )
 

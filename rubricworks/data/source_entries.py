@@ -1,0 +1,68 @@
+"""Entries of a source: an image that has not been read yet, or a rejected entry with its reason."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from rubricworks.errors import UserError
+
+
+class RejectedEntry(BaseModel):
+    """An unusable entry of a source. The fields are the columns of the table `rejected`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class ImageEntry:
+    """One image of a source; its bytes are read on demand."""
+
+    key: str
+    """Identifies the image within its source; the same on every read."""
+    source: str
+    """Location for messages."""
+    read: Callable[[], bytes]
+    """Return the bytes; raises OSError or BadImage."""
+    references: tuple[str, ...] = ()
+    url: str | None = None
+    """URL to fetch a remote image from; `read` does not fetch it."""
+
+
+Entries = Iterator[ImageEntry | RejectedEntry]
+
+
+def source_files(path: str, suffixes: tuple[str, ...]) -> list[Path]:
+    """Files of a source, sorted by path: the file itself, a folder's files by suffix, or the matches of a `*` pattern.
+
+    Raises:
+        UserError: the path does not exist.
+    """
+    root = Path(path)
+    if root.is_file():
+        return [root]
+    if root.is_dir():
+        files = [file for file in root.rglob("*") if file.suffix.lower() in suffixes]
+    elif "*" in path:
+        anchor = Path(root.anchor) if root.is_absolute() else Path()
+        files = list(anchor.glob(str(root.relative_to(root.anchor))))
+    else:
+        raise UserError(f"{path}: no such file or folder; give the path of your images")
+    return sorted(
+        (file for file in files if file.is_file() and not _hidden(file, root)), key=lambda file: file.as_posix()
+    )
+
+
+def captions_of(value: object) -> tuple[str, ...]:
+    """Non-blank captions of a field that holds one string or a list of strings."""
+    texts = [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []
+    return tuple(text.strip() for text in texts if isinstance(text, str) and text.strip())
+
+
+def _hidden(file: Path, root: Path) -> bool:
+    inside = file.relative_to(root) if root.is_dir() else Path(file.name)
+    return any(part.startswith(".") for part in inside.parts)
