@@ -12,7 +12,7 @@ from rubricworks.recipe import Recipe
 from rubricworks.recipe.cluster_configs import data_source, different_endpoints
 from rubricworks.recipe.estimate import training_bytes
 from rubricworks.runtime import preflight_checks as needs
-from rubricworks.runtime.preflight_checks import Check, checked, endpoint_answers, tracking_answers
+from rubricworks.runtime.preflight_checks import Check, require_endpoint, require_tracking, run_check
 
 MIN_FREE_BYTES = 2 << 30
 """A run with the laptop student takes some 100 MB; models and samples of any real size need this much and more."""
@@ -26,21 +26,21 @@ def check_recipe(recipe: Recipe, runs: Path) -> Iterator[Check]:
 
 def check_machine(recipe: Recipe, runs: Path) -> Iterator[Check]:
     """Packages, disk, memory, GPU, tracking, a retraining's champion: what is here before a world is drawn."""
-    yield checked("packages", lambda: _packages(recipe))
-    yield checked("disk", lambda: _disk(runs))
-    yield checked("memory", _memory)
+    yield run_check("packages", lambda: _packages(recipe))
+    yield run_check("disk", lambda: _disk(runs))
+    yield run_check("memory", _memory)
     if student := recipe.base_model:
-        yield checked("accelerator", lambda: _accelerator(student, lora=recipe.lora))
-    yield checked("tracking", lambda: tracking_answers(recipe.tracking, runs))
+        yield run_check("accelerator", lambda: _accelerator(student, lora=recipe.lora))
+    yield run_check("tracking", lambda: require_tracking(recipe.tracking, runs))
     yield from recipe.own_checks(runs)
 
 
 def check_sources(recipe: Recipe) -> Iterator[Check]:
     """Images and endpoints, which may be a world's."""
     if data_source(recipe):
-        yield checked("images", lambda: f"{count_items(recipe)} {recipe.item}s")
+        yield run_check("images", lambda: f"{count_items(recipe)} {recipe.item}s")
     for where, endpoint in different_endpoints(recipe):
-        yield checked(f"endpoint {where}", partial(endpoint_answers, endpoint))
+        yield run_check(f"endpoint {where}", partial(require_endpoint, endpoint))
 
 
 def _packages(recipe: Recipe) -> str:

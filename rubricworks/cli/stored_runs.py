@@ -11,9 +11,9 @@ def runs_folder(runs: str) -> Path:
     """The folder of all runs here: the one that is named, or the store's in the workspace."""
     if not is_remote(runs):
         return Path(runs).absolute()
-    from rubricworks.runtime.store.workspace import workspace_of
+    from rubricworks.runtime.store.workspace import workspace_path
 
-    return workspace_of(runs)
+    return workspace_path(runs)
 
 
 def open_stored_run(runs: str, run_id: str, *, new: bool) -> None:
@@ -40,9 +40,9 @@ def keep_stored_run(runs: str, folder: Path) -> str:
     """Put what is said of a run where its stages read it; returns the run's URI."""
     if not is_remote(runs):
         return folder.as_uri()
-    from rubricworks.runtime.store.workspace import keep_run_files
+    from rubricworks.runtime.store.workspace import upload_run_files
 
-    keep_run_files(join(runs, folder.name))
+    upload_run_files(join(runs, folder.name))
     return join(runs, folder.name)
 
 

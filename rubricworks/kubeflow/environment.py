@@ -2,7 +2,7 @@
 
 from rubricworks.recipe.cluster import ClusterConfig
 from rubricworks.recipe.placement import FromKeys, PoolConfig, StagePlacement
-from rubricworks.runtime.accelerators import ASKED_FOR
+from rubricworks.runtime.accelerators import ACCELERATORS_ENV
 
 WORKSPACE = "/rubricworks/workspace"
 """Where a stage keeps its files while it works."""
@@ -13,7 +13,7 @@ def variables_of(cluster: ClusterConfig, asked: StagePlacement) -> dict[str, str
     """Ours, then the cluster's, then the stage's own; a later one wins."""
     ours = {"RUBRICWORKS_WORKSPACE": WORKSPACE, "OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
     if asked.accelerators:
-        ours[ASKED_FOR] = str(asked.accelerators)
+        ours[ACCELERATORS_ENV] = str(asked.accelerators)
     return {**ours, **cluster.env, **asked.env}
 
 

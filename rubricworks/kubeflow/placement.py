@@ -12,7 +12,7 @@ from rubricworks.kubeflow.environment import WORKSPACE, joined, labels_of, varia
 from rubricworks.kubeflow.pod_plan import FOLLOWER, plans_of
 from rubricworks.recipe.cluster import DEFAULT, RUNS_FOLDER, ClusterConfig
 from rubricworks.recipe.placement import NodeTerm, PoolConfig, StagePlacement
-from rubricworks.runtime.accelerators import NODE
+from rubricworks.runtime.accelerators import NODE_ENV
 
 _ROLES = {images.CPU: "cpu", images.TRAINER: "trainer"}
 _FIRST_PAUSE, _LONGEST_PAUSE = "30s", "600s"
@@ -110,7 +110,7 @@ def _set_environment(task: PipelineTask, cluster: ClusterConfig, asked: StagePla
     for name, value in variables_of(cluster, asked).items():
         task.set_env_variable(name, value)
     if asked.accelerators:
-        kubernetes.use_field_path_as_env(task, NODE, "spec.nodeName")
+        kubernetes.use_field_path_as_env(task, NODE_ENV, "spec.nodeName")
     for secret, keys in joined(cluster.secrets, asked.secrets).items():
         kubernetes.use_secret_as_env(task, secret, keys)
     for config_map, keys in joined(cluster.config_maps, asked.config_maps).items():

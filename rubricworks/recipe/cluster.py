@@ -42,8 +42,8 @@ RUNS_FOLDER = "/rubricworks/runs"
 """Where a claim with all runs is mounted."""
 
 _SEVERAL_PODS = {
-    "train_job": ("several_nodes", "cannot be trained on several nodes"),
-    "fan_out": ("in_parts", "cannot be shared out over pods"),
+    "train_job": ("multi_node", "cannot be trained on several nodes"),
+    "fan_out": ("can_fan_out", "cannot be shared out over pods"),
 }
 """Field of a placement → flag of the stage table that allows it, and the refusal of other stages."""
 

@@ -29,7 +29,7 @@ from rubricworks.errors import UserError
 from rubricworks.kubeflow.drop_tasks import drop_tasks
 from rubricworks.runs.guard import Guard
 from rubricworks.runs.stage_process import StageExit, run_stage_process
-from rubricworks.runtime.store.workspace import uri_of_workspace
+from rubricworks.runtime.store.workspace import workspace_uri
 
 
 def run_local(
@@ -106,7 +106,7 @@ class _Session:
 def resume_command(run: Path) -> str:
     """What continues a run from here; it names the folder of all runs where that is not `runs`."""
     run = run.resolve()
-    runs = uri_of_workspace(run.parent) or str(run.parent)
+    runs = workspace_uri(run.parent) or str(run.parent)
     elsewhere = "" if run.parent == Path("runs").resolve() else f" --runs {shlex.quote(runs)}"
     return f"rubricworks run --resume {shlex.quote(run.name)}{elsewhere}"
 

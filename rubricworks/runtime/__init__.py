@@ -1,1 +1,1 @@
-"""How any stage runs: launch, job, config, calls, tables, reuse, and the stage table."""
+"""The runtime of a stage: launch, job, config, calls, tables, reuse, and the stage table."""

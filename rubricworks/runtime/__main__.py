@@ -1,7 +1,7 @@
-"""`python -m rubricworks.runtime STAGE --config JSON --run-uri URI --input NAME=URI …`: a stage, in a pod of a job's.
+"""`python -m rubricworks.runtime STAGE --config JSON --run-uri URI --input NAME=URI …`: one stage in a pod of a job.
 
-A node of a TrainJob starts it by torchrun, a part of an Indexed Job by itself. What went wrong is also left where
-Kubernetes looks for a container's last words, so that whoever follows the pod can say it.
+The nodes of a TrainJob start it through torchrun, the parts of an Indexed Job directly. An error is also written to
+the container's termination log, so that whoever follows the pod can report it.
 """
 
 import argparse
@@ -14,28 +14,28 @@ from pathlib import Path
 
 from rubricworks.errors import StoppedAtBudget, UserError
 from rubricworks.runtime.launch import launch
-from rubricworks.runtime.pods.fan_out import PART, Part
+from rubricworks.runtime.pods.fan_out import PART_ENV, Part
 
-_LAST_WORDS = Path("/dev/termination-log")
-_MOST = 1_000
-"""Characters of them; Kubernetes keeps 4 KiB."""
+_TERMINATION_LOG = Path("/dev/termination-log")
+_MAX_MESSAGE_CHARS = 1_000
+"""Kubernetes keeps 4 KiB of the termination log."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    asked = _parser().parse_args(arguments)
-    inputs = dict(item.split("=", 1) for item in asked.input)
-    run = asked.run_uri
-    if asked.parts:
-        part = Part(int(os.environ.get("JOB_COMPLETION_INDEX", "0")), asked.parts)
-        run, os.environ[PART] = part.run_of(run, asked.stage), part.written
+    args = _parser().parse_args(arguments)
+    inputs = dict(item.split("=", 1) for item in args.input)
+    run = args.run_uri
+    if args.parts:
+        part = Part(int(os.environ.get("JOB_COMPLETION_INDEX", "0")), args.parts)
+        run, os.environ[PART_ENV] = part.run_of(run, args.stage), part.label
     try:
-        launch(asked.stage, asked.config, run, inputs)
+        launch(args.stage, args.config, run, inputs)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
-        _leave_last_words(error)
+        _write_termination_message(error)
         return 2
     except Exception as error:
-        _leave_last_words(error)
+        _write_termination_message(error)
         raise
     return 0
 
@@ -50,19 +50,19 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _leave_last_words(error: Exception) -> None:
-    """The first process that fails has the word: the others fail for want of it."""
+def _write_termination_message(error: Exception) -> None:
+    """Write the error for Kubernetes; only the first process to fail writes, since the others fail as a consequence."""
     if not os.environ.get("KUBERNETES_SERVICE_HOST") and "RUBRICWORKS_LAST_WORDS" not in os.environ:
         return
-    place = Path(os.environ.get("RUBRICWORKS_LAST_WORDS", _LAST_WORDS))
-    ours = isinstance(error, UserError)
-    words: dict[str, object] = {"ours": ours, "message": str(error) if ours else f"{type(error).__name__}: {error}"}
-    words["message"] = str(words["message"])[:_MOST]
+    path = Path(os.environ.get("RUBRICWORKS_LAST_WORDS", _TERMINATION_LOG))
+    is_user_error = isinstance(error, UserError)
+    message = str(error) if is_user_error else f"{type(error).__name__}: {error}"
+    content: dict[str, object] = {"ours": is_user_error, "message": message[:_MAX_MESSAGE_CHARS]}
     if isinstance(error, StoppedAtBudget):
-        words["more"] = error.more
+        content["more"] = error.more
     with suppress(OSError):
-        if not place.exists() or place.stat().st_size == 0:
-            place.write_text(json.dumps(words))
+        if not path.exists() or path.stat().st_size == 0:
+            path.write_text(json.dumps(content))
 
 
 if __name__ == "__main__":

@@ -1,29 +1,29 @@
-"""Whether the accelerators that a pod was given can be used: asked before anything is loaded onto them."""
+"""Check of a pod's accelerators, made before anything is loaded onto them."""
 
 import importlib.util
 import os
 
 from rubricworks.errors import UserError
 
-ASKED_FOR = "RUBRICWORKS_ACCELERATORS"
-"""How many a stage was placed with; without it nothing is asked."""
-NODE = "RUBRICWORKS_NODE"
-"""Where, for the error."""
+ACCELERATORS_ENV = "RUBRICWORKS_ACCELERATORS"
+"""Environment variable: accelerators that the stage was placed with; without it nothing is checked."""
+NODE_ENV = "RUBRICWORKS_NODE"
+"""Environment variable: the node's name, for the error message."""
 
 
 def require_accelerators() -> list[str]:
-    """The names of those that answer.
+    """Return the device names of the accelerators after one allocation on each.
 
     Raises:
-        UserError: fewer answer than the stage was placed with.
+        UserError: an accelerator does not work, or there are fewer than the stage was placed with.
     """
-    if not (asked := int(os.environ.get(ASKED_FOR) or 0)):
+    if not (count := int(os.environ.get(ACCELERATORS_ENV) or 0)):
         return []
     if importlib.util.find_spec("torch") is None:
-        raise UserError(f"{asked} accelerators were asked for, and this image has no torch to use them; take `trainer`")
+        raise UserError(f"{count} accelerators were asked for, and this image has no torch to use them; take `trainer`")
     import torch
 
-    where = f"on node {os.environ[NODE]}" if os.environ.get(NODE) else "in this pod"
+    where = f"on node {os.environ[NODE_ENV]}" if os.environ.get(NODE_ENV) else "in this pod"
     try:
         names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
         for number in range(len(names)):
@@ -33,9 +33,9 @@ def require_accelerators() -> list[str]:
             f"an accelerator {where} does not work ({str(error).splitlines()[0]}); look at the node's driver, or keep "
             "pods off it"
         ) from error
-    if len(names) < asked:
+    if len(names) < count:
         raise UserError(
-            f"{asked} accelerators were asked for and {len(names)} can be seen {where}; look at the pool's resource "
+            f"{count} accelerators were asked for and {len(names)} can be seen {where}; look at the pool's resource "
             "name, at its device plugin and at the driver that the image needs"
         )
     return names

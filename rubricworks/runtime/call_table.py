@@ -1,4 +1,4 @@
-"""Tables whose rows are answers of models: ask for a shard's items at once, keep what failed as dead letters."""
+"""Tables whose rows are model answers: one shard's items are asked at once, failures become dead letters."""
 
 import asyncio
 from collections import Counter
@@ -12,7 +12,7 @@ from rubricworks.data.tables import build_table, count_rows, read_rows
 from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, ChatError, Reply
 from rubricworks.runtime.job import Job
-from rubricworks.runtime.pods.fan_out import SharedOut, fan_out_of, part_from_environment
+from rubricworks.runtime.pods.fan_out import StageParts, fan_out_plan, part_from_environment
 
 if TYPE_CHECKING:
     from rubricworks.grading import FailedCall
@@ -22,12 +22,12 @@ Row = dict[str, Any]
 
 
 class Answers(NamedTuple):
-    """What came of one item: rows for the table, and rows for `dead_letters`."""
+    """Rows that one item produced: for the table, for `dead_letters` and for extra tables."""
 
     rows: list[Row]
     dead_letters: list[Row]
-    beside: Mapping[str, list[Row]] = {}
-    """Of further tables, by name."""
+    extra_tables: Mapping[str, list[Row]] = {}
+    """Table name → rows."""
 
 
 def ask_all(
@@ -39,37 +39,37 @@ def ask_all(
     total: int,
     shard_size: int,
     clients: Iterable[ChatClient],
-    beside: Sequence[str] = (),
+    extra_tables: Sequence[str] = (),
 ) -> Manifest:
-    """Build the job's table from what `ask` answers for each item, in order; dead letters stand in a table beside it.
+    """Build the job's table, its dead letters and extra tables from what `ask` returns for each item, in order.
 
-    In a part of a stage that is shared out over pods these are the part's items; the stage itself puts the parts
-    together (`fan_out`).
+    A part of a fanned-out stage (`fan_out`) asks for its own items alone; the stage then merges the parts' tables.
 
     Args:
-        beside: further tables, each in a folder of its name.
+        total: number of items.
+        extra_tables: names of further tables, each written to a folder of its name.
     Raises:
-        UserError: there were items and not one row came of them.
+        UserError: there were items and none produced a row.
     """
 
-    tables = (table, "dead_letters", *beside)
+    tables = (table, "dead_letters", *extra_tables)
     part = part_from_environment()
     if part is not None:
         items, total = part.items(items, total, shard_size), part.size(total, shard_size)
-    plan = fan_out_of(job)
-    shared = SharedOut(job, plan, total, shard_size) if plan and total > shard_size else None
+    plan = fan_out_plan(job)
+    parts = StageParts(job, plan, total, shard_size) if plan and total > shard_size else None
 
     async def make_rows(chunk: list[T]) -> dict[str, list[Row]]:
-        answers = await job.calls.together(ask(item) for item in chunk)
+        answers = await job.calls.gather_all(ask(item) for item in chunk)
         return {
             table: [row for answer in answers for row in answer.rows],
             "dead_letters": [row for answer in answers for row in answer.dead_letters],
-            **{name: [row for answer in answers for row in answer.beside.get(name, [])] for name in beside},
+            **{name: [row for answer in answers for row in answer.extra_tables.get(name, [])] for name in extra_tables},
         }
 
-    async def rows_of_parts(numbers: list[int]) -> dict[str, list[Row]]:
-        assert shared is not None
-        return shared.rows(numbers[0] // shard_size, tables)
+    async def read_part_rows(numbers: list[int]) -> dict[str, list[Row]]:
+        assert parts is not None
+        return parts.rows(numbers[0] // shard_size, tables)
 
     async def make_table() -> Manifest:
         async with AsyncExitStack() as stack:
@@ -84,25 +84,25 @@ def ask_all(
                 side_tables={name: job.out / name for name in tables[1:]},
                 progress=job.progress(total, "samples").at,
             )
-            if shared:
-                return await build(items=range(total), make_rows=rows_of_parts)
+            if parts:
+                return await build(items=range(total), make_rows=read_part_rows)
             return await build(items=items, make_rows=make_rows)
 
-    if shared:
-        shared.make()
+    if parts:
+        parts.run()
     manifest = asyncio.run(make_table())
-    if shared:
-        shared.forget()
+    if parts:
+        parts.delete()
     job.figures.update({table: manifest.rows, "dead_letters": count_rows(job.out / "dead_letters")})
-    # Of a part that may be chance: the whole stage is judged.
+    # An empty part may be chance; only the whole stage is judged.
     if total and not manifest.rows and part is None:
-        job.void()
+        job.mark_unusable()
         raise UserError(f"no {table} came of {total} samples: {_main_reasons(job)}; see {job.out / 'dead_letters'}")
     return manifest
 
 
 def caption_row(sample_id: str, client: ChatClient, seed: int, reply: Reply[Any]) -> Row:
-    """A row of `captions`."""
+    """Return one row of the `captions` table."""
     from rubricworks.synthesis.prompts import CAPTION_PROMPT_VERSION
 
     return {
@@ -121,7 +121,7 @@ def caption_row(sample_id: str, client: ChatClient, seed: int, reply: Reply[Any]
 
 
 def dead_letter(sample_id: str, job: Job, purpose: str, error: ChatError) -> Row:
-    """The row that keeps what a model answered, or why it did not."""
+    """Return the `dead_letters` row for a failed call: the error, the request and the raw answer if there was one."""
     return {
         "sample_id": sample_id,
         "stage": job.stage,
@@ -137,7 +137,7 @@ def dead_letter(sample_id: str, job: Job, purpose: str, error: ChatError) -> Row
 
 
 def grading_dead_letters(job: Job, call: "FailedCall") -> list[Row]:
-    """One row for each criterion that a failed call of a judge was to decide."""
+    """Return one `dead_letters` row per criterion that the failed judge call should have decided."""
     row = dead_letter(call.sample_id, job, f"grading by {call.judge}", call.error)
     return [{**row, "criterion": criterion, "response": call.response} for criterion in call.criteria]
 
@@ -145,5 +145,7 @@ def grading_dead_letters(job: Job, call: "FailedCall") -> list[Row]:
 def _main_reasons(job: Job) -> str:
     rows = read_rows(job.out / "dead_letters", columns=["reason", "purpose", "message"])
     counts = Counter((row["purpose"], row["reason"], row["message"][:160]) for row in rows)
-    told = [f"{purpose}: {count} x {reason} ({message})" for (purpose, reason, message), count in counts.most_common(2)]
-    return "; ".join(told) or "nothing was asked for"
+    reasons = [
+        f"{purpose}: {count} x {reason} ({message})" for (purpose, reason, message), count in counts.most_common(2)
+    ]
+    return "; ".join(reasons) or "nothing was asked for"

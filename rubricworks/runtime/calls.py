@@ -1,7 +1,7 @@
-"""A stage's calls to models: cached for the run, paid from its budget, and stopped when they only fail.
+"""Model calls of a stage: cached per run, charged to the run's budget, and stopped when most of them fail.
 
-The budget's caps stand in a file of the run's folder, not in a stage's configuration: raising a cap must not make a
-stage begin anew.
+The budget's caps live in a file of the run's folder, not in the stage's configuration, so that raising a cap does not
+restart the stage.
 """
 
 import asyncio
@@ -17,21 +17,22 @@ from rubricworks.rubrics import ErrorClass
 
 T = TypeVar("T")
 
-_AT_LEAST = 20
+_MIN_CALLS = 20
+"""Calls in a window before an early stop is considered."""
 _WINDOW = 200
-"""Calls that an early stop looks back on, at most."""
+"""Calls after which a new window begins."""
 
 
 class StageCalls:
-    """Makes the clients of one stage and watches over them."""
+    """The chat clients of one stage, with their shared budget and early stop."""
 
     def __init__(self, run: Path, stage: str) -> None:
         self._run = run
         self._stage = stage
         self.clients: list[ChatClient] = []
         self._spending: Spending | None = None
-        self._counted: dict[int, tuple[int, int]] = {}
-        """Client → calls and failures before the window."""
+        self._window_start: dict[int, tuple[int, int]] = {}
+        """id of a client → its calls and failures before the current window."""
 
     def client(self, endpoint: Endpoint, purpose: str) -> ChatClient:
         if self._spending is None:
@@ -46,13 +47,15 @@ class StageCalls:
         self.clients.append(client)
         return client
 
-    async def together(self, asks: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-        """What all of them return, in order. When the budget is reached, those in flight are still heard and kept.
+    async def gather_all(self, calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+        """Run the coroutines concurrently and return their results in order.
+
+        If one fails, the others are cancelled; if the budget is exhausted, calls in flight finish and are cached first.
 
         Raises:
-            UserError: the first that one of them raised.
+            UserError: the first that a coroutine raised.
         """
-        tasks = [asyncio.ensure_future(ask) for ask in asks]
+        tasks = [asyncio.ensure_future(call) for call in calls]
         try:
             return await asyncio.gather(*tasks)
         except BaseException:
@@ -66,7 +69,7 @@ class StageCalls:
             raise
 
     def close(self) -> None:
-        """Write what is not yet in the ledger."""
+        """Flush spending that is not yet in the ledger."""
         if self._spending is not None:
             self._spending.close()
             self._spending = None
@@ -76,12 +79,12 @@ class StageCalls:
             assert self._spending is not None
             raise StoppedAtBudget(f"stopped at the budget: {error.message}", self._spending.more)
         calls, failed = client.totals.calls - client.totals.cached, client.totals.failed
-        before_calls, before_failed = self._counted.get(id(client), (0, 0))
-        recent, bad = calls - before_calls, failed - before_failed
-        if recent >= _AT_LEAST and 2 * bad >= recent:
+        before_calls, before_failed = self._window_start.get(id(client), (0, 0))
+        recent_calls, recent_failures = calls - before_calls, failed - before_failed
+        if recent_calls >= _MIN_CALLS and 2 * recent_failures >= recent_calls:
             raise UserError(
-                f"{bad} of the last {recent} calls failed, so the stage stops before more is lost; the last one: "
-                f"{error}; mend it and run again"
+                f"{recent_failures} of the last {recent_calls} calls failed, so the stage stops before more is lost; "
+                f"the last one: {error}; mend it and run again"
             )
-        if recent >= _WINDOW:
-            self._counted[id(client)] = (calls, failed)
+        if recent_calls >= _WINDOW:
+            self._window_start[id(client)] = (calls, failed)

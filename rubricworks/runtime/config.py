@@ -1,4 +1,4 @@
-"""What every stage's configuration has in common."""
+"""Base class of stage configurations, and their canonical JSON and digest."""
 
 import hashlib
 import json
@@ -12,42 +12,42 @@ from rubricworks.llm import Endpoint
 
 
 class StageConfig(BaseModel):
-    """Unknown fields are errors, so that a typo in a recipe cannot pass for a setting."""
+    """Base of every stage's configuration; unknown fields are errors, so that a typo in a recipe is not ignored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     seed: int = Field(default=1, ge=0)
-    """Every random choice of the stage follows from it."""
+    """Seed of every random choice in the stage."""
 
 
 def canonical_json(value: Any) -> str:
-    """The same text for the same configuration, on every machine."""
+    """Serialize a configuration to the same text on every machine."""
     if isinstance(value, BaseModel):
         value = value.model_dump(mode="json")
     return manifest.canonical_json(value).decode()
 
 
 def digest_of(value: Any) -> str:
-    """sha256 of the canonical JSON, in hexadecimal."""
+    """Return the sha256 of the canonical JSON, in hexadecimal."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
 def endpoints_in(value: Any, where: str = "") -> Iterator[tuple[str, Endpoint]]:
-    """Every endpoint in a configuration, or in several, with the field that names it."""
+    """Yield (field path, endpoint) for every endpoint in a configuration or a sequence of them."""
     if isinstance(value, Endpoint):
         yield where, value
     elif isinstance(value, BaseModel):
         for name in type(value).model_fields:
             yield from endpoints_in(getattr(value, name), f"{where}.{name}".lstrip("."))
     elif isinstance(value, tuple | list):
-        for number, one in enumerate(value):
-            yield from endpoints_in(one, f"{where}.{number}")
+        for number, item in enumerate(value):
+            yield from endpoints_in(item, f"{where}.{number}")
 
 
-def own_config(stage: str, text: str) -> str:
-    """A stage's configuration as JSON, also where those of several stand together: {"stages": {"prepare": {…}}}.
+def extract_stage_config(stage: str, text: str) -> str:
+    """Return one stage's configuration as JSON, from its own text or from {"stages": {"prepare": {…}, …}}.
 
-    A stage that is not among them, as those that an older recipe did not know, has its defaults.
+    A stage missing from `stages` gets its defaults, as when the recipe is older than the stage.
     """
     value = json.loads(text)
     return json.dumps(value["stages"].get(stage, {})) if isinstance(value, dict) and "stages" in value else text

@@ -1,8 +1,8 @@
-"""What a running stage is given: where its inputs are, where to write, whom to tell.
+"""Job: the inputs, output folder, clients and figures of a running stage.
 
-A stage's output folder holds `made_from.json` (what it is being made from) from the first moment and `done.json` (the
-same, with the digest of the result) at the end. A folder made from something else is moved aside, never overwritten;
-one that is done is not made again. So running a pipeline a second time continues where it stopped.
+A stage's output folder holds `made_from.json` (stage, version, config and input digests) from the start and
+`done.json` (the same with the digest of the result) at the end. A folder made from anything else is moved aside, never
+overwritten; a finished one is not made again. So a pipeline that is run a second time continues where it stopped.
 """
 
 import json
@@ -23,8 +23,8 @@ from rubricworks.runtime.progress import Progress
 from rubricworks.storage import files_digest, write_atomic
 
 DONE = "done.json"
-HANDED_ON = "handed_on.json"
-"""What a stage hands on by value, beside the URI of its output: an object of strings."""
+OUTPUT_VALUES = "handed_on.json"
+"""File of the values that a stage passes to later stages beside its output URI: an object of strings."""
 
 
 @dataclass
@@ -36,13 +36,13 @@ class Job:
     out: Path
     inputs: dict[str, Path]
     made_by: dict[str, Any]
-    """Stage, code version, digest of the configuration, digests of the inputs."""
+    """Provenance, as in manifests: stage, code version, digests of the configuration and of the inputs."""
     figures: dict[str, Any] = field(default_factory=dict)
-    """What the stage wants said of itself in the ledger: rows, rejected, steps."""
+    """Figures for the stage's ledger line, such as rows, rejected or steps."""
     work: StageWork | None = None
-    """What `launch` was asked for, so that other pods can be asked for it too."""
-    in_parts: bool = False
-    """Whether the stage may be shared out over pods (`stage_table`)."""
+    """The arguments of `launch`, so that other pods can be started with them."""
+    can_fan_out: bool = False
+    """The stage's items may be fanned out over pods (`stage_table`)."""
     calls: StageCalls = field(init=False)
 
     def __post_init__(self) -> None:
@@ -52,28 +52,28 @@ class Job:
         return Progress(self.stage, total, unit, clients=self.calls.clients)
 
     def client(self, endpoint: Endpoint, purpose: str) -> ChatClient:
-        """A client whose calls are cached for the run, and counted in its ledger against its budget."""
+        """Return a client whose calls use the run's cache and count against its budget."""
         return self.calls.client(endpoint, purpose)
 
-    def void(self) -> None:
-        """Nothing can be built on what was made: it stays to be looked at, and the next attempt begins anew."""
+    def mark_unusable(self) -> None:
+        """Mark the output unusable: it stays for inspection, and the next attempt starts over."""
         write_atomic(self.out / "made_from.json", canonical_json({**self.made_by, "void": True}).encode())
 
-    def note(self, figures: dict[str, Any], seconds: float) -> None:
-        """Write the stage's line of the ledger."""
+    def write_ledger_line(self, figures: dict[str, Any], seconds: float) -> None:
+        """Append the stage's line to the run's ledger."""
         line = {"stage": self.stage, "seconds": round(seconds, 3), **figures}
         with (self.run / "ledger.jsonl").open("a") as ledger:
             ledger.write(json.dumps(line) + "\n")
 
     def scratch(self, name: str) -> Path:
-        """A folder that lives beside the output and may vary between runs."""
+        """Create and return a scratch folder outside the output; its content may vary between runs."""
         folder = self.run / "scratch" / self.stage / name
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
 
 def open_job(stage: str, config: StageConfig, run: Path, inputs: dict[str, Path]) -> Job:
-    """Prepare the stage's folder and move aside what was made from something else."""
+    """Create the stage's folder; move an output that was made from something else aside first."""
     made_by = {
         "stage": stage,
         "version": __version__,
@@ -81,21 +81,21 @@ def open_job(stage: str, config: StageConfig, run: Path, inputs: dict[str, Path]
         "inputs": {name: output_digest(path) for name, path in sorted(inputs.items())},
     }
     out = run / stage
-    plan = out / "made_from.json"
-    if plan.exists() and json.loads(plan.read_text()) != made_by:
+    made_from = out / "made_from.json"
+    if made_from.exists() and json.loads(made_from.read_text()) != made_by:
         set_aside(out, run)
     out.mkdir(parents=True, exist_ok=True)
-    if not plan.exists():
-        write_atomic(plan, canonical_json(made_by).encode())
+    if not made_from.exists():
+        write_atomic(made_from, canonical_json(made_by).encode())
     return Job(stage=stage, run=run, out=out, inputs=inputs, made_by=made_by)
 
 
 def set_aside(out: Path, run: Path) -> None:
-    """Move what a stage made, or began, to where it can still be looked at."""
+    """Move a stage's finished or partial output to `replaced/`, where it can still be inspected."""
     made_from = json.loads((out / "made_from.json").read_text())
-    aside = run / "replaced" / f"{out.name}-{digest_of(made_from)[:8]}-{time.time_ns()}"
-    aside.parent.mkdir(exist_ok=True)
-    os.rename(out, aside)
+    target = run / "replaced" / f"{out.name}-{digest_of(made_from)[:8]}-{time.time_ns()}"
+    target.parent.mkdir(exist_ok=True)
+    os.rename(out, target)
 
 
 def is_done(job: Job) -> bool:
@@ -103,13 +103,17 @@ def is_done(job: Job) -> bool:
 
 
 def close_job(job: Job, seconds: float) -> None:
-    """Mark the output complete and write the stage's line of the ledger."""
-    job.note(job.figures, seconds)
+    """Write the stage's ledger line and mark the output complete."""
+    job.write_ledger_line(job.figures, seconds)
     write_atomic(job.out / DONE, canonical_json({**job.made_by, "digest": content_digest(job.out)}).encode())
 
 
 def output_digest(path: Path) -> str:
-    """Digest of what a finished stage wrote."""
+    """Return the digest that a finished stage recorded for its output.
+
+    Raises:
+        UserError: the stage has not finished.
+    """
     done = path / DONE
     if not done.exists():
         raise UserError(f"{path}: the {path.name} stage has not finished; run it first")
@@ -117,14 +121,14 @@ def output_digest(path: Path) -> str:
 
 
 def content_digest(folder: Path) -> str:
-    """Digest of what lies in a stage's folder."""
+    """Compute the digest of a stage's output folder."""
     if (folder / "manifest.json").exists():
         return read_manifest(folder).digest
-    # A milestone counts by its name: the same steps lead to the same model.
-    made = [*(folder / "model").glob("*"), *(folder / "milestones").glob("*/config.json")]
-    return files_digest(made or folder.glob("*.json"), folder)
+    # A milestone counts by its name and config, not its weights: the same steps lead to the same model.
+    model_files = [*(folder / "model").glob("*"), *(folder / "milestones").glob("*/config.json")]
+    return files_digest(model_files or folder.glob("*.json"), folder)
 
 
 def model_dir(output: Path) -> Path:
-    """The Hugging Face folder in the output of a stage that makes a model."""
+    """Return the Hugging Face model folder inside a training stage's output."""
     return output / "model"

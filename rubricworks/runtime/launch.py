@@ -1,6 +1,6 @@
-"""Start one stage: the one door for components, the command line and tests.
+"""Launch one stage: the single entry point for components, the command line and tests.
 
-A stage that fails leaves `error.json` in the run's folder; one that is done already returns at once.
+A stage that fails leaves `error.json` in the run's folder; one that is already done returns at once.
 """
 
 import json
@@ -21,17 +21,17 @@ from rubricworks.errors import StoppedAtBudget, UserError
 from rubricworks.kubernetes.work import StageWork
 from rubricworks.llm import telemetry
 from rubricworks.runtime.accelerators import require_accelerators
-from rubricworks.runtime.config import StageConfig, own_config
-from rubricworks.runtime.job import HANDED_ON, close_job, is_done, open_job
-from rubricworks.runtime.pods.train_job import train_elsewhere, train_job_of
+from rubricworks.runtime.config import StageConfig, extract_stage_config
+from rubricworks.runtime.job import OUTPUT_VALUES, close_job, is_done, open_job
+from rubricworks.runtime.pods.train_job import run_train_job, train_job_plan
 from rubricworks.runtime.reuse import try_reuse
 from rubricworks.runtime.stage_table import STAGES
 from rubricworks.runtime.store.workspace import Workspace
 from rubricworks.storage import write_atomic
 from rubricworks.training.processes import agreed, in_turn, is_main
 
-_LEAST_ROOM = 1 << 16
-"""Bytes of disk without which nothing is begun; what a stage needs, it finds out itself."""
+_MIN_FREE_BYTES = 1 << 16
+"""Free disk space below which no stage starts; a stage checks any larger need of its own."""
 
 
 def launch(
@@ -42,70 +42,70 @@ def launch(
     *,
     view: str | None = None,
     metrics: Callable[[str, float], object] | None = None,
-    handed_on: dict[str, str] | None = None,
+    output_values: dict[str, str] | None = None,
 ) -> str:
     """Run a stage to the end and return the URI of its output folder.
 
     Args:
         stage: id of a stage in the stage table.
-        config: the stage's own configuration as JSON, or those of several stages (`own_config`).
-        run: URI of the run's folder; one in a store is worked on in a workspace (`workspace`).
-        inputs: name → URI of the outputs that it reads; one without a URI is left out.
-        view: file to write a page about what came of it to, also when it was done before.
-        metrics: called with the name and the value of each of its figures.
-        handed_on: filled with what the stage hands on by value.
+        config: the stage's own configuration as JSON, or those of several stages (`extract_stage_config`).
+        run: URI of the run's folder; a run in a store is worked on in a workspace (`workspace`).
+        inputs: name → URI of the outputs that it reads; an empty URI is ignored.
+        view: file to write the stage's page to, also when the stage was done before.
+        metrics: called with the name and the value of each figure of the stage.
+        output_values: updated with the values that the stage passes on beside its output (`OUTPUT_VALUES`).
     """
-    run = fill(run, "the run's folder")  # a run of a schedule is named by what started it
+    run = fill(run, "the run's folder")  # a scheduled run takes its name from the environment
     uris = {name: uri for name, uri in inputs.items() if uri}
-    place = Workspace(stage, run, uris)
-    folder, paths = place.run, place.inputs
-    with _writing(folder):
+    workspace = Workspace(stage, run, uris)
+    folder, paths = workspace.run, workspace.inputs
+    with _report_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     _configure_logging()
     try:
         module = STAGES[stage].load()
-        work = StageWork(stage, own_config(stage, config), run, uris)
+        work = StageWork(stage, extract_stage_config(stage, config), run, uris)
         parsed = module.Config.model_validate_json(work.config)
-        out = _run_stage(module, parsed, place, work)
-        place.keep()
-        if handed_on is not None:
-            handed_on.update(json.loads((out / HANDED_ON).read_bytes()))
+        out = _run_stage(module, parsed, workspace, work)
+        workspace.upload()
+        if output_values is not None:
+            output_values.update(json.loads((out / OUTPUT_VALUES).read_bytes()))
         if view is not None or metrics is not None:
             from rubricworks.reports.views import FinishedStage, show_stage
 
             finished = FinishedStage(stage, out, folder, paths, STAGES[stage].title)
             show_stage(finished, STAGES[stage].load_view, view, metrics)
-        return place.uri_of(out)
+        return workspace.uri_of(out)
     except BaseException as error:
-        _leave_error(folder, stage, error)
-        place.leave()
+        _write_error(folder, stage, error)
+        workspace.upload_failure()
         raise
 
 
-def _run_stage(module: Any, config: StageConfig, place: Workspace, work: StageWork) -> Path:
-    run = place.run
-    with in_turn(), _writing(run):
-        place.fetch()
-        job = open_job(work.stage, config, run, place.inputs)
-    job.work, job.in_parts = work, STAGES[work.stage].in_parts
+def _run_stage(module: Any, config: StageConfig, workspace: Workspace, work: StageWork) -> Path:
+    run = workspace.run
+    with in_turn(), _report_write_errors(run):
+        workspace.fetch()
+        job = open_job(work.stage, config, run, workspace.inputs)
+    job.work, job.can_fan_out = work, STAGES[work.stage].can_fan_out
     if not STAGES[work.stage].always_runs:
         if is_done(job):
             print("done in an earlier run", file=sys.stderr, flush=True)
-            _forget_error(run, work.stage)
+            _clear_error(run, work.stage)
             return job.out
-        with _writing(run):
+        with _report_write_errors(run):
             if agreed(is_main() and try_reuse(job)):
                 return job.out
-    if plan := train_job_of(work.stage, config):
-        place.keep()
-        train_elsewhere(plan, work)
-        place.fetch()
+    if plan := train_job_plan(work.stage, config):
+        workspace.upload()
+        run_train_job(plan, work)
+        workspace.fetch()
         if not is_done(job):
             raise UserError(f"the TrainJob ended, and {work.stage} is not done; do its nodes see {work.run}?")
-        _forget_error(run, work.stage)
+        _clear_error(run, work.stage)
         return job.out
-    _require_room(run)
-    # Counted from the start of the process, where the runner tells it.
+    _require_disk_space(run)
+    # Counted from the start of the process if the runner passes it.
     start = float(os.environ.get("RUBRICWORKS_STAGE_STARTED") or time.time())
     try:
         telemetry.serve_from_environment()
@@ -114,20 +114,20 @@ def _run_stage(module: Any, config: StageConfig, place: Workspace, work: StageWo
     finally:
         job.calls.close()
     if is_main():
-        with _writing(run):
+        with _report_write_errors(run):
             close_job(job, time.time() - start)
-        _forget_error(run, work.stage)
+        _clear_error(run, work.stage)
     return job.out
 
 
-def _require_room(run: Path) -> None:
-    """Before a model is asked, or a step trained, of which nothing could be kept."""
-    if (left := shutil.disk_usage(run).free) < _LEAST_ROOM:
-        raise UserError(f"{run}: the disk has {left:,} bytes left; make room and run again: what was committed is kept")
+def _require_disk_space(run: Path) -> None:
+    """Refuse to start when calls and training steps could not be saved."""
+    if (free := shutil.disk_usage(run).free) < _MIN_FREE_BYTES:
+        raise UserError(f"{run}: the disk has {free:,} bytes left; make room and run again: what was committed is kept")
 
 
 @contextmanager
-def _writing(folder: Path) -> Iterator[None]:
+def _report_write_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -138,7 +138,7 @@ def _writing(folder: Path) -> Iterator[None]:
 
 
 def _configure_logging() -> None:
-    """Our own lines go to standard error as they are; what libraries have to say stays with the runner's log."""
+    """Send the library's log lines to standard error as they are; other libraries log as the runner set them up."""
     own = logging.getLogger("rubricworks")
     if not own.handlers:
         handler = logging.StreamHandler(sys.stderr)
@@ -150,8 +150,8 @@ def _configure_logging() -> None:
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
 
 
-def _forget_error(run: Path, stage: str) -> None:
-    """What an earlier attempt of this stage left; on a cluster another's may stand there."""
+def _clear_error(run: Path, stage: str) -> None:
+    """Remove the error of an earlier attempt of this stage, but not another stage's (possible on a cluster)."""
     path = run / "error.json"
     with suppress(OSError, ValueError, KeyError, TypeError):
         if json.loads(path.read_bytes())["stage"] != stage:
@@ -159,10 +159,10 @@ def _forget_error(run: Path, stage: str) -> None:
     path.unlink(missing_ok=True)
 
 
-def _leave_error(run: Path, stage: str, error: BaseException) -> None:
+def _write_error(run: Path, stage: str, error: BaseException) -> None:
     interrupted = isinstance(error, KeyboardInterrupt | SystemExit)
-    what = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-    report = {"stage": stage, "message": "interrupted" if interrupted else what}
+    message = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+    report = {"stage": stage, "message": "interrupted" if interrupted else message}
     if isinstance(error, StoppedAtBudget):
         report["more"] = error.more
     if not isinstance(error, UserError) and not interrupted:
@@ -170,4 +170,4 @@ def _leave_error(run: Path, stage: str, error: BaseException) -> None:
     try:
         write_atomic(run / "error.json", json.dumps(report, indent=2).encode())
     except (OSError, UserError):
-        print(f"could not write {run / 'error.json'}; the error was: {what}", file=sys.stderr)
+        print(f"could not write {run / 'error.json'}; the error was: {message}", file=sys.stderr)

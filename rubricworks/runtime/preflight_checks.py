@@ -1,5 +1,7 @@
-"""What a run needs from the world around it, one question each: asked on this machine by `doctor` and `run`, and on a
-cluster by the stage `preflight`, in the same words.
+"""Checks of a run's external needs: models, endpoints, data, budget, tracking.
+
+`doctor` and `run` make them on this machine, the stage `preflight` on a cluster, with the same messages. A `require_…`
+function returns a short description of what it found, or raises UserError.
 """
 
 import asyncio
@@ -23,30 +25,30 @@ from rubricworks.storage import is_remote
 from rubricworks.tracking import TrackingConfig, check_tracking, tracking_uri
 
 TINY = ("tiny", "tiny_text")
-"""Students that are built from a configuration."""
+"""Students that are built from a configuration, with nothing to download."""
 _HUB = "https://huggingface.co"
 _HUB_SECONDS = 15
 
 
 @dataclass(frozen=True)
 class Check:
-    """One need, and what is wrong with it if anything is."""
+    """Result of one check; `problem` is None if it passed."""
 
     name: str
     problem: str | None
     detail: str = ""
 
 
-def checked(name: str, ask: Callable[[], str]) -> Check:
-    """The answer to a question that raises UserError where something is missing."""
+def run_check(name: str, require: Callable[[], str]) -> Check:
+    """Call a `require_…` function and return its detail, or its UserError as the problem."""
     try:
-        return Check(name, None, ask())
+        return Check(name, None, require())
     except UserError as error:
         return Check(name, str(error))
 
 
 class DataSource(BaseModel):
-    """Where the samples come from."""
+    """Source of a run's samples, as the recipe's data section gives it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -57,37 +59,47 @@ class DataSource(BaseModel):
 
 
 def count_items(data: DataSource) -> int:
-    """Images or questions in a source, neither opened nor fetched; none that can be used is an error."""
+    """Count the usable images or questions in a source without opening or fetching them.
+
+    Raises:
+        UserError: the source cannot be read or holds none.
+    """
     source = fill(data.source, "data.source")
     if is_remote(place := kind_and_place(source)[1]):
         return len(stored_files(place)[1])
     if data.kind == "questions":
-        return sum(isinstance(found, QuestionEntry) for found in question_entries(source, data.columns))
+        return sum(isinstance(entry, QuestionEntry) for entry in question_entries(source, data.columns))
     from rubricworks.data.hosts import AllowedHosts
     from rubricworks.data.source_entries import ImageEntry
     from rubricworks.data.sources import image_entries
 
     screened = AllowedHosts(data.allowed_hosts).screen(image_entries(source), source)
-    return sum(isinstance(found, ImageEntry) for found in screened)
+    return sum(isinstance(entry, ImageEntry) for entry in screened)
 
 
-def endpoint_answers(endpoint: Endpoint) -> str:
+def require_endpoint(endpoint: Endpoint) -> str:
+    """Send one request to a model endpoint.
+
+    Raises:
+        UserError: the endpoint does not answer, or refuses.
+    """
     asyncio.run(check_endpoint(endpoint))
     if endpoint.api_key_env or names_in(endpoint.url):
         return f"{endpoint.label} answers, with what the environment holds"
     return f"{endpoint.label} answers"
 
 
-def tracking_answers(tracking: TrackingConfig, runs: Path) -> str:
-    on = check_tracking(tracking, runs)
-    return tracking_uri(tracking, runs) if on else "off: MLflow is not installed"
+def require_tracking(tracking: TrackingConfig, runs: Path) -> str:
+    """Reach the MLflow server or store; tracking without MLflow installed is off, not an error."""
+    is_on = check_tracking(tracking, runs)
+    return tracking_uri(tracking, runs) if is_on else "off: MLflow is not installed"
 
 
-def model_is_there(name: str) -> str:
-    """Whether a model's folder, the cache or the hub has it; its weights are not read.
+def require_model(name: str) -> str:
+    """Look for a model in its folder, the hub's cache or the hub, without reading its weights.
 
     Raises:
-        UserError: nobody has it, or the hub does not let us in.
+        UserError: the model is in none of them, or the hub refuses access.
     """
     if name in TINY:
         return "built from its configuration"
@@ -99,7 +111,7 @@ def model_is_there(name: str) -> str:
         return f"{name} is in the cache"
     if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
         raise UserError(f"{name} is not in {_hub_cache()}, and HF_HUB_OFFLINE is set: put it there, or give its folder")
-    return _on_the_hub(name)
+    return _require_on_hub(name)
 
 
 def _hub_cache() -> Path:
@@ -107,7 +119,7 @@ def _hub_cache() -> Path:
     return Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
 
 
-def _on_the_hub(name: str) -> str:
+def _require_on_hub(name: str) -> str:
     hub = (os.environ.get("HF_ENDPOINT") or _HUB).rstrip("/")
     request = urllib.request.Request(f"{hub}/{name}/resolve/main/config.json", method="HEAD")
     if token := os.environ.get("HF_TOKEN"):
@@ -117,9 +129,9 @@ def _on_the_hub(name: str) -> str:
             return f"{name} is at {hub}"
     except urllib.error.HTTPError as error:
         refused = error.code in (401, 403)
-        said = "does not let us read it" if refused else "has no such model"
+        problem = "does not let us read it" if refused else "has no such model"
         advice = "set HF_TOKEN, and accept its licence there" if refused else "give another, or the folder of one"
-        raise UserError(f"{name}: {hub} {said} ({error.code}); {advice}") from None
+        raise UserError(f"{name}: {hub} {problem} ({error.code}); {advice}") from None
     except OSError as error:
         reason = getattr(error, "reason", error)
         raise UserError(
@@ -127,15 +139,15 @@ def _on_the_hub(name: str) -> str:
         ) from None
 
 
-def budget_is_left(budget: Budget, run: Path) -> str:
-    """Whether the run may spend anything more.
+def require_budget(budget: Budget, run: Path) -> str:
+    """Compare the run's spending so far with its caps.
 
     Raises:
-        UserError: a cap was reached by earlier attempts.
+        UserError: earlier attempts reached a cap.
     """
-    spent = read_spending(run / SPENDING_FILE)
-    tokens = sum(row["prompt_tokens"] + row["completion_tokens"] for row in spent)
-    dollars = sum(row["cost"] for row in spent)
+    rows = read_spending(run / SPENDING_FILE)
+    tokens = sum(row["prompt_tokens"] + row["completion_tokens"] for row in rows)
+    dollars = sum(row["cost"] for row in rows)
     if budget.tokens is not None and tokens >= budget.tokens:
         raise UserError(f"budget.tokens is {budget.tokens:,}, and {tokens:,} are spent; raise it")
     if budget.dollars is not None and dollars >= budget.dollars:

@@ -1,4 +1,4 @@
-"""One line now and then on standard error: how far, how fast, how long still, what models are asked and what it costs.
+"""Progress lines on standard error: items done, rate, ETA, model calls and their cost.
 
 Lines, not a bar: they read the same in a terminal, in a log and in a pod.
 """
@@ -13,15 +13,15 @@ from rubricworks.reports.formats import dollars, duration
 
 
 class Progress:
-    """Counts what is done towards a total."""
+    """Progress of a stage towards a known total of items."""
 
     def __init__(
         self, label: str, total: int, unit: str, *, clients: Sequence[ChatClient] = (), every: float = 5.0
     ) -> None:
         """
         Args:
-            clients: those whose calls the line shows; read anew for each line.
-            every: seconds between two lines.
+            clients: clients whose calls the line shows; read again for each line.
+            every: minimum seconds between two lines.
         """
         self.label, self.total, self.unit, self.clients, self.every = label, total, unit, clients, every
         self.done = 0
@@ -29,7 +29,7 @@ class Progress:
         self._start = self._last = time.monotonic()
 
     def at(self, done: int, skipped: int = 0) -> None:
-        """Report how many are done, and how many of those an earlier run did: they do not count towards the rate."""
+        """Report `done` items, of which `skipped` are an earlier attempt's and do not count towards the rate."""
         self.done, self.skipped = done, skipped
         now = time.monotonic()
         if now - self._last >= self.every or done >= self.total:
@@ -44,7 +44,7 @@ class Progress:
             parts.append(f"{self.skipped} there already")
         if self.done < self.total and rate:
             parts.append(f"ETA {duration((self.total - self.done) / rate)}")
-        return "  ".join([*parts, *calls_so_far(self.clients)])
+        return "  ".join([*parts, *call_figures(self.clients)])
 
 
 class VerdictLine:
@@ -61,18 +61,19 @@ class VerdictLine:
         if now - self._last >= self.every:
             self._last = now
             rate = self.verdicts / max(now - self._start, 1e-3)
-            parts = [f"{self.verdicts:,} verdicts", f"{rate:,.0f}/s", *calls_so_far(self.clients)]
+            parts = [f"{self.verdicts:,} verdicts", f"{rate:,.0f}/s", *call_figures(self.clients)]
             print("  ".join(parts), file=sys.stderr, flush=True)
 
 
-def calls_so_far(clients: Sequence[ChatClient]) -> list[str]:
-    """In flight, cached, errors by class, tokens, dollars: of all clients together, what there is of each."""
+def call_figures(clients: Sequence[ChatClient]) -> list[str]:
+    """Return the non-zero figures of all clients together: in flight, cached, errors by class, tokens, dollars."""
     totals = [client.totals for client in clients]
     calls, cached = sum(total.calls for total in totals), sum(total.cached for total in totals)
     if not calls:
         return []
     limiters = {id(client.limiter): client.limiter for client in clients}.values()
-    in_flight, turned_away = (sum(getattr(one, name) for one in limiters) for name in ("in_flight", "throttled"))
+    in_flight = sum(limiter.in_flight for limiter in limiters)
+    throttled = sum(limiter.throttled for limiter in limiters)
     errors: Counter[str] = Counter()
     for total in totals:
         errors.update({kind.value: count for kind, count in total.errors.items()})
@@ -81,8 +82,8 @@ def calls_so_far(clients: Sequence[ChatClient]) -> list[str]:
     parts = [f"{in_flight} in flight"] if in_flight else []
     if cached:
         parts.append(f"{100 * cached / calls:.0f}% cached")
-    if turned_away:
-        parts.append(f"{turned_away} x 429")
+    if throttled:
+        parts.append(f"{throttled} x 429")
     parts += [f"{count} {kind}" for kind, count in sorted(errors.items())]
     if tokens:
         parts.append(f"{_short(tokens)} tokens")

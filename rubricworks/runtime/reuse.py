@@ -1,10 +1,9 @@
-"""Stages taken from another run instead of being made again, so that runs that differ in one thing share the rest.
+"""Reuse of finished stages from other runs, so that runs that differ in one field share the rest.
 
-A stage is taken if it is finished there and was made by the same version from the same: the digests of its
-configuration and of its inputs are equal. It is copied, never linked, so that nothing done in one run can reach the
-other; the copy is read whole before it counts. The other run's answers are taken along: what was asked there is not
-asked again. What the environment fills in (addresses, model folders) is in no
-digest and is taken to be the same, as it is when a run is continued.
+A finished stage is reused if its version, config digest and input digests match. It is copied, never linked, so that
+the runs stay independent, and the copy's digests are verified before it counts. The other run's answer cache is copied
+too. Values that the environment fills in (addresses, model folders) are in no digest and are assumed equal, as when a
+run is continued.
 """
 
 import hashlib
@@ -29,33 +28,33 @@ REUSE_FILE = "reuse.json"
 
 
 def write_reuse(run: Path, sources: Sequence[Path]) -> None:
-    """Name the runs that the stages of this one may be taken from, the first that fits; they stay named."""
+    """Record the runs whose stages this run may reuse, in order of preference, and copy an answer cache."""
     if not (run / CACHE_FILE).exists():
-        _take_answers(run, sources)
+        _copy_answer_cache(run, sources)
     write_atomic(run / REUSE_FILE, json.dumps({"runs": [str(source.absolute()) for source in sources]}).encode())
 
 
-def _take_answers(run: Path, sources: Sequence[Path]) -> None:
-    """Begin with the answers that the first of the runs was given. A run that goes on meanwhile is copied as it was."""
-    source = next((one / CACHE_FILE for one in sources if (one / CACHE_FILE).is_file()), None)
+def _copy_answer_cache(run: Path, sources: Sequence[Path]) -> None:
+    """Copy the first cache among the source runs. A run still in progress is copied as a consistent snapshot."""
+    source = next((path / CACHE_FILE for path in sources if (path / CACHE_FILE).is_file()), None)
     if source is None:
         return
-    aside = run / f".{CACHE_FILE}.aside"
+    partial = run / f".{CACHE_FILE}.aside"
     run.mkdir(parents=True, exist_ok=True)
-    aside.unlink(missing_ok=True)
+    partial.unlink(missing_ok=True)
     try:
-        # To look at a file with a write-ahead log SQLite makes another beside it; nothing may change there.
-        alone = "" if source.with_name(f"{source.name}-wal").exists() else "&immutable=1"
-        uri = f"{source.absolute().as_uri()}?mode=ro{alone}"
-        with closing(sqlite3.connect(uri, uri=True)) as theirs, closing(sqlite3.connect(aside)) as ours:
-            theirs.backup(ours)
-        aside.rename(run / CACHE_FILE)
+        # Opening a database in WAL mode creates files beside it; a source without a log is opened as immutable.
+        immutable = "" if source.with_name(f"{source.name}-wal").exists() else "&immutable=1"
+        uri = f"{source.absolute().as_uri()}?mode=ro{immutable}"
+        with closing(sqlite3.connect(uri, uri=True)) as source_db, closing(sqlite3.connect(partial)) as copy_db:
+            source_db.backup(copy_db)
+        partial.rename(run / CACHE_FILE)
     except sqlite3.Error as error:
         raise UserError(f"{source}: cannot be copied ({error}); leave out --reuse, or remove that file") from error
 
 
 def read_reuse(run: Path) -> list[Path]:
-    """The runs that this one may take from; none by default."""
+    """Return the runs whose stages this run may reuse; none by default."""
     path = run / REUSE_FILE
     if not path.is_file():
         return []
@@ -66,43 +65,43 @@ def read_reuse(run: Path) -> list[Path]:
 
 
 def try_reuse(job: Job) -> bool:
-    """Whether the stage was taken from another run; says from which, or why not.
+    """Copy the stage from the first run whose output matches, and return True; print the source or the reason.
 
-    A stage without inputs reads what lies outside every run, which no digest names: it is always made here.
+    A stage without inputs reads sources outside every run, which no digest covers, so it is never reused.
     """
     if not job.inputs or job.stage in NOT_REUSABLE:
         return False
     for source in read_reuse(job.run):
-        reason = _difference(source / job.stage, job.made_by) or _take(source, job)
-        told = f"not taken from {source.name}: {reason}" if reason else f"taken from {source.name}"
-        print(told, file=sys.stderr, flush=True)
+        reason = _difference(source / job.stage, job.made_by) or _copy_stage(source, job)
+        message = f"not taken from {source.name}: {reason}" if reason else f"taken from {source.name}"
+        print(message, file=sys.stderr, flush=True)
         if reason is None:
             return True
     return False
 
 
 def _difference(folder: Path, made_by: dict[str, Any]) -> str | None:
-    """What keeps the stage in that folder from being this one."""
-    done = _read(folder / DONE)
+    """Return why the stage in that folder does not match this one; None if it does."""
+    done = _read_object(folder / DONE)
     if done is None:
         return "it is not finished there"
     if done.get("version") != made_by["version"]:
         return f"it was made by version {done.get('version')}"
     if done.get("stage") != made_by["stage"] or done.get("config") != made_by["config"]:
         return "its configuration differs"
-    theirs = done.get("inputs") or {}
-    others = sorted(name for name in {*made_by["inputs"], *theirs} if made_by["inputs"].get(name) != theirs.get(name))
-    return f"its input differs: {', '.join(others)}" if others else None
+    inputs, source_inputs = made_by["inputs"], done.get("inputs") or {}
+    changed = sorted(name for name in {*inputs, *source_inputs} if inputs.get(name) != source_inputs.get(name))
+    return f"its input differs: {', '.join(changed)}" if changed else None
 
 
-def _take(source: Path, job: Job) -> str | None:
-    """Put a copy in the job's place; says what is wrong with it if it is not whole."""
+def _copy_stage(source: Path, job: Job) -> str | None:
+    """Replace the job's output by a verified copy; return what is wrong if it cannot be."""
     start = time.time()
     folder, copy = source / job.stage, job.scratch("reused")
     shutil.rmtree(copy, ignore_errors=True)
     try:
         shutil.copytree(folder, copy, symlinks=True)
-        _give_own_copies(copy, source)
+        _copy_linked_files(copy, source)
         done = (copy / DONE).read_bytes()
         if problem := _damage(copy, str(json.loads(done)["digest"])):
             return problem
@@ -111,21 +110,21 @@ def _take(source: Path, job: Job) -> str | None:
     except (OSError, ValueError, KeyError, UserError) as error:
         return f"it cannot be copied ({' '.join(str(error).split())[:200]})"
     else:
-        # Written anew: stages are shown in the order in which a run got them.
+        # Rewritten for its time: stages are listed in the order in which the run got them.
         write_atomic(copy / DONE, done)
         if len(list(job.out.iterdir())) > 1:
             set_aside(job.out, job.run)
         else:
             shutil.rmtree(job.out)
         copy.rename(job.out)
-        job.note({**_figures(source, job.stage), "reused": source.name}, time.time() - start)
+        job.write_ledger_line({**_figures(source, job.stage), "reused": source.name}, time.time() - start)
         return None
     finally:
         shutil.rmtree(copy, ignore_errors=True)
 
 
-def _give_own_copies(copy: Path, source: Path) -> None:
-    """A link into the other run (a best milestone) becomes what it leads to; others, such as a model's, stay."""
+def _copy_linked_files(copy: Path, source: Path) -> None:
+    """Replace links into the source run (a best milestone) by copies; keep other links, such as a model's."""
     root = source.resolve()
     for link in [path for path in copy.rglob("*") if path.is_symlink()]:
         target = link.resolve(strict=True)
@@ -138,6 +137,7 @@ def _give_own_copies(copy: Path, source: Path) -> None:
 
 
 def _damage(folder: Path, digest: str) -> str | None:
+    """Return what is damaged in a copied stage; None if all digests match."""
     for manifest in sorted(folder.rglob(MANIFEST)):
         for shard in read_manifest(manifest.parent).shards:
             path = manifest.parent / shard.name
@@ -148,21 +148,21 @@ def _damage(folder: Path, digest: str) -> str | None:
 
 
 def _figures(source: Path, stage: str) -> dict[str, Any]:
-    """What the stage said of itself when it was made."""
+    """Return the figures of the stage's last ledger line in the source run."""
     path = source / "ledger.jsonl"
-    entries = [_parsed(line) for line in path.read_text().splitlines()] if path.is_file() else []
-    of_stage = [entry for entry in entries if entry and entry.get("stage") == stage]
-    return {key: value for key, value in (of_stage or [{}])[-1].items() if key not in ("stage", "seconds")}
+    entries = [_parse_object(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    stage_entries = [entry for entry in entries if entry and entry.get("stage") == stage]
+    return {key: value for key, value in (stage_entries or [{}])[-1].items() if key not in ("stage", "seconds")}
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read_object(path: Path) -> dict[str, Any] | None:
     try:
-        return _parsed(path.read_text())
+        return _parse_object(path.read_text())
     except OSError:
         return None
 
 
-def _parsed(text: str) -> dict[str, Any] | None:
+def _parse_object(text: str) -> dict[str, Any] | None:
     try:
         value = json.loads(text)
     except ValueError:

@@ -1,8 +1,8 @@
-"""The stage table: what there is to know of each stage, once, as data.
+"""The stage table: one line of data per stage.
 
-Components, compilation, placement, reuse, views and `doctor` are served by it. A new stage is its module, its
-component, its line here, and its place in a pipeline. Modules and views are strings, so that the table imports
-nothing. Ids are identities: run folders, S3 prefixes and Kubeflow know them. Modules move, ids do not.
+Components, compilation, placement, reuse, views and `doctor` read it. A new stage is its module, its component, its
+line here, and its place in a pipeline. Modules and views are strings, so that the table imports nothing. Ids are
+permanent, because run folders, S3 prefixes and Kubeflow use them: modules move, ids do not.
 """
 
 import importlib
@@ -19,53 +19,53 @@ Phase = Literal["data", "synthesis", "training", "evaluation", "release", "clust
 
 @dataclass(frozen=True)
 class Stage:
-    """One step that pipelines are made of."""
+    """A step of a pipeline."""
 
     id: str
     package: str
-    """Package below `rubricworks` whose module of the stage's name has its `Config` and `run(config, job)`."""
+    """Package below `rubricworks` with the module of the stage's name, which has `Config` and `run(config, job)`."""
     phase: Phase
-    """Folder of its component; `cluster` holds the tasks that a pipeline has on a cluster alone."""
+    """Folder of its component; `cluster` holds the tasks that a pipeline has only on a cluster."""
     image: Image
     """`trainer` loads a model; `cpu` reads tables and calls endpoints."""
     inputs: tuple[str, ...] = ()
     """Names of the outputs that it reads, as its component takes them."""
     table: str = ""
-    """Schema of the table in its folder (`data.schemas`); of a training stage, of its rollouts."""
+    """Schema of its output table (`data.schemas`); for a training stage, of its rollouts."""
     view: str = "reports.views.files:files_view"
     """`module:function` below `rubricworks` that draws its page in the Kubeflow UI."""
     title: str = ""
     """Heading of that page; by default the id's words."""
     cacheable: bool = False
-    """Kubeflow may skip it: its output follows from its inputs alone. The others train, measure or decide."""
+    """Kubeflow may cache it: its output depends on its inputs alone. The others train, measure or decide."""
     reusable: bool = True
-    """Another run may copy its output. What speaks for its own run, to the registry or with a page, is not reusable."""
+    """Another run may copy its output; not that of stages that register a model or write a report of their run."""
     always_runs: bool = False
-    """It runs again although it is done."""
-    several_nodes: bool = False
+    """It runs again even if it is done."""
+    multi_node: bool = False
     """It can train on several nodes (`train_job`)."""
-    in_parts: bool = False
-    """Its items can be shared out over pods (`fan_out`)."""
-    retrained: bool = False
-    """A retraining runs it again: it makes a policy or measures one."""
+    can_fan_out: bool = False
+    """Its items can be divided over pods (`fan_out`)."""
+    in_retraining: bool = False
+    """A retraining runs it again."""
     makes_report: bool = False
     """It writes `report.html` and `summary.json` of the run."""
     reads_whole_run: bool = False
-    """It looks at what all other stages left."""
+    """It reads the outputs of all other stages."""
     opens_run: bool = False
-    """It writes the run's own files (recipe, budget) where no client has."""
+    """It writes the run's own files (recipe, budget), for runs that no client prepared."""
 
     @property
     def component(self) -> str:
-        """Full name of its component's module; the component bears the stage's id."""
+        """Full name of its component's module; the component function has the stage's id as its name."""
         return f"rubricworks.components.{self.phase}.{self.id}.component"
 
     def load(self) -> Any:
-        """The stage's module."""
+        """Import and return the stage's module."""
         return importlib.import_module(f"rubricworks.{self.package}.{self.id}")
 
     def load_view(self) -> "Callable[[FinishedStage], View]":
-        """The function that draws its page."""
+        """Import and return the function that draws its page."""
         module, _, function = self.view.partition(":")
         view: Callable[[FinishedStage], View] = getattr(importlib.import_module(f"rubricworks.{module}"), function)
         return view
@@ -75,54 +75,55 @@ class Stage:
 _TABLE = (
     # data
     Stage("prepare", "stages.data", "data", "cpu",
-          table="samples", view="reports.views.data:samples", cacheable=True, retrained=True),
+          table="samples", view="reports.views.data:samples", cacheable=True, in_retraining=True),
     Stage("prepare_questions", "stages.data", "data", "cpu",
-          table="samples", view="reports.views.data:samples", cacheable=True, retrained=True),
+          table="samples", view="reports.views.data:samples", cacheable=True, in_retraining=True),
     Stage("open_questions", "methods.rlr3.stages", "data", "cpu", ("samples",),
-          table="samples", view="methods.rlr3.views:opened_questions", cacheable=True, retrained=True),
+          table="samples", view="methods.rlr3.views:opened_questions", cacheable=True, in_retraining=True),
     Stage("offline_filter", "methods.rlr3.stages", "data", "trainer", ("questions", "samples", "rubrics", "model"),
-          table="filtered", view="methods.rlr3.views:filtered_samples", cacheable=True, retrained=True),
+          table="filtered", view="methods.rlr3.views:filtered_samples", cacheable=True, in_retraining=True),
     Stage("find_new_samples", "methods.retrain.stages", "data", "cpu"),
     # synthesis
     Stage("caption_committee", "stages.synthesis", "synthesis", "cpu", ("samples",),
-          table="captions", view="reports.views.writings:captions", cacheable=True, in_parts=True, retrained=True),
+          table="captions", view="reports.views.writings:captions",
+          cacheable=True, can_fan_out=True, in_retraining=True),
     Stage("caption_student", "stages.synthesis", "synthesis", "trainer", ("samples", "model"),
-          table="captions", view="reports.views.writings:captions", cacheable=True, retrained=True),
+          table="captions", view="reports.views.writings:captions", cacheable=True, in_retraining=True),
     Stage("synthesize_rubrics", "stages.synthesis", "synthesis", "cpu", ("samples", "captions", "student_captions"),
-          table="rubrics", view="reports.views.writings:rubrics", cacheable=True, retrained=True),
+          table="rubrics", view="reports.views.writings:rubrics", cacheable=True, in_retraining=True),
     Stage("recap", "methods.balcaprl.stages", "synthesis", "cpu", ("samples",),
-          table="samples", view="methods.balcaprl.views:rewritten_references", cacheable=True, retrained=True),
+          table="samples", view="methods.balcaprl.views:rewritten_references", cacheable=True, in_retraining=True),
     Stage("write_exams", "methods.balcaprl.stages", "synthesis", "cpu", ("samples",),
-          table="exams", view="methods.balcaprl.views:exams", cacheable=True, in_parts=True, retrained=True),
+          table="exams", view="methods.balcaprl.views:exams", cacheable=True, can_fan_out=True, in_retraining=True),
     Stage("peer_rubrics", "methods.balcaprl.stages", "synthesis", "trainer", ("samples", "model"),
-          table="rubrics", view="reports.views.writings:rubrics", cacheable=True, retrained=True),
+          table="rubrics", view="reports.views.writings:rubrics", cacheable=True, in_retraining=True),
     Stage("write_checklists", "methods.rlr3.stages", "synthesis", "cpu", ("samples",),
-          table="rubrics", view="reports.views.writings:rubrics", cacheable=True, retrained=True),
+          table="rubrics", view="reports.views.writings:rubrics", cacheable=True, in_retraining=True),
     Stage("genrm_data", "methods.rlr3.stages", "synthesis", "trainer", ("samples", "rubrics", "model"),
           table="genrm_data", view="methods.rlr3.views:labelled_responses", cacheable=True, title="GenRM data"),
     # training
     Stage("warm_up", "stages.training", "training", "trainer", ("samples",),
-          view="reports.views.training:warm_up", retrained=True),
+          view="reports.views.training:warm_up", in_retraining=True),
     Stage("train_policy", "methods.rubicap.stages", "training", "trainer", ("samples", "rubrics", "model", "captions"),
-          table="rollouts", view="reports.views.training:policy", several_nodes=True, retrained=True),
+          table="rollouts", view="reports.views.training:policy", multi_node=True, in_retraining=True),
     Stage("train_balcaprl", "methods.balcaprl.stages", "training", "trainer", ("samples", "exams", "rubrics", "model"),
           table="rollouts", view="methods.balcaprl.views:policy",
-          several_nodes=True, title="train BalCapRL", retrained=True),
+          multi_node=True, title="train BalCapRL", in_retraining=True),
     Stage("train_rlvr", "methods.rlr3.stages", "training", "trainer", ("samples", "rubrics", "filtered", "model"),
-          table="rollouts", view="reports.views.training:policy", several_nodes=True, title="train RLVR"),
+          table="rollouts", view="reports.views.training:policy", multi_node=True, title="train RLVR"),
     Stage("train_rlr3", "methods.rlr3.stages", "training", "trainer", ("samples", "rubrics", "filtered", "model"),
           table="rollouts", view="reports.views.training:policy",
-          several_nodes=True, title="train RLR³", retrained=True),
+          multi_node=True, title="train RLR³", in_retraining=True),
     Stage("train_genrm", "methods.rlr3.stages", "training", "trainer", ("genrm_data",),
           table="genrm_outputs", view="methods.rlr3.views:genrm", title="train GenRM"),
     # evaluation
     Stage("evaluate", "methods.rubicap.stages", "evaluation", "trainer", ("samples", "rubrics", "model", "policy"),
-          table="evaluations", view="methods.rubicap.views:evaluation", retrained=True),
+          table="evaluations", view="methods.rubicap.views:evaluation", in_retraining=True),
     Stage("evaluate_captions", "methods.balcaprl.stages", "evaluation", "trainer",
           ("samples", "exams", "model", "policy"),
-          table="caption_scores", view="methods.balcaprl.views:caption_scores", retrained=True),
+          table="caption_scores", view="methods.balcaprl.views:caption_scores", in_retraining=True),
     Stage("evaluate_answers", "methods.rlr3.stages", "evaluation", "trainer", ("samples", "model", "rlvr", "rlr3"),
-          table="answers", view="methods.rlr3.views:answers", retrained=True),
+          table="answers", view="methods.rlr3.views:answers", in_retraining=True),
     Stage("audit", "methods.rlr3.stages", "evaluation", "cpu", ("genrm_data", "samples"),
           table="audit", view="methods.rlr3.views:audit"),
     Stage("fetch_champion", "methods.retrain.stages", "evaluation", "cpu", ("found",)),
@@ -145,9 +146,9 @@ _TABLE = (
 # fmt: on
 
 STAGES: dict[str, Stage] = {stage.id: stage for stage in _TABLE}
-"""Id → stage."""
+"""Stage by id."""
 REPORTS = frozenset(stage.id for stage in _TABLE if stage.makes_report)
 NOT_REUSABLE = frozenset(stage.id for stage in _TABLE if stage.makes_report or not stage.reusable)
-"""An arm, which is compared and not promoted, has none of them."""
-RETRAINED = tuple(stage.id for stage in _TABLE if stage.retrained)
+"""Stages that an arm leaves out too: it is compared, not promoted."""
+RETRAINING_STAGES = tuple(stage.id for stage in _TABLE if stage.in_retraining)
 CLUSTER_TASKS = frozenset(stage.id for stage in _TABLE if stage.phase == "cluster")

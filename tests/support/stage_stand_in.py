@@ -29,12 +29,12 @@ class Dag(NamedTuple):
 _STAND_IN = """
 import json, os, sys, types
 
-def launch(stage, config, run, inputs, *, view, metrics, handed_on=None):
+def launch(stage, config, run, inputs, *, view, metrics, output_values=None):
     with open(view, "w") as file:
         file.write(f"<h1>{stage}</h1>")
     metrics("rows", 7)
-    if handed_on is not None:
-        handed_on.update(json.loads(os.environ["HANDED_ON"]))
+    if output_values is not None:
+        output_values.update(json.loads(os.environ["HANDED_ON"]))
     with open(os.path.join(run, "launched.jsonl"), "a") as file:
         file.write(json.dumps({"stage": stage, "config": config, "inputs": inputs}) + "\\n")
     return f"{run}/{stage}"

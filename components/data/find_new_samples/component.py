@@ -22,6 +22,6 @@ def find_new_samples(config: str, run: str, view: dsl.Output[dsl.HTML], metrics:
     """
     from rubricworks.runtime.launch import launch
 
-    handed: dict[str, str] = {}
-    found = launch("find_new_samples", config, run, {}, view=view.path, metrics=metrics.log_metric, handed_on=handed)
-    return handed["pipeline"], found, handed["configs"]
+    values: dict[str, str] = {}
+    uri = launch("find_new_samples", config, run, {}, view=view.path, metrics=metrics.log_metric, output_values=values)
+    return values["pipeline"], uri, values["configs"]

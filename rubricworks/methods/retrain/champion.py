@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from rubricworks.errors import UserError
 from rubricworks.runtime.config import StageConfig, canonical_json, endpoints_in
 from rubricworks.runtime.job import Job
-from rubricworks.runtime.preflight_checks import checked, endpoint_answers
+from rubricworks.runtime.preflight_checks import require_endpoint, run_check
 from rubricworks.runtime.stage_table import STAGES
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import (
@@ -157,7 +157,7 @@ def check_endpoints(recipe: StagedRecipe) -> None:
     """
     named = [pair for stage in recipe.stages for pair in endpoints_in(parsed_config(stage, recipe.stages), stage)]
     different = {(one.url, one.replicas, one.model, one.api_key_env): (where, one) for where, one in reversed(named)}
-    checks = [checked(where, partial(endpoint_answers, one)) for where, one in different.values()]
+    checks = [run_check(where, partial(require_endpoint, one)) for where, one in different.values()]
     if missing := [check for check in checks if check.problem]:
         said = "; ".join(f"{check.name}: {check.problem}" for check in missing)
         raise UserError(f"{len(missing)} of {len(checks)} endpoints of {recipe.name} fail: {said}")

@@ -11,8 +11,8 @@ from rubricworks.methods.retrain.stages.fetch_champion import Config as Champion
 from rubricworks.methods.retrain.stages.find_new_samples import Config as NewSamplesConfig
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime.config import StageConfig
-from rubricworks.runtime.preflight_checks import Check, checked
-from rubricworks.runtime.stage_table import RETRAINED
+from rubricworks.runtime.preflight_checks import Check, run_check
+from rubricworks.runtime.stage_table import RETRAINING_STAGES
 
 
 class RetrainRecipe(Recipe):
@@ -36,10 +36,10 @@ class RetrainRecipe(Recipe):
     def stage_names(self) -> list[str]:
         """With those of every pipeline that a champion may come from."""
         look, fetch, challenge = self.stage_configs()
-        return [look, fetch, *RETRAINED, challenge]
+        return [look, fetch, *RETRAINING_STAGES, challenge]
 
     def own_checks(self, runs: Path) -> Iterator[Check]:
-        yield checked("champion", lambda: champion_is_there(self.new_samples.model_name, self.tracking, runs))
+        yield run_check("champion", lambda: champion_is_there(self.new_samples.model_name, self.tracking, runs))
 
     def plan_in_words(self) -> str:
         """What the champion's recipe costs is found with the champion."""

@@ -1,9 +1,9 @@
-"""One stage's questions shared out over pods: each makes some of the shards, and the stage puts them together.
+"""Fan-out of one stage over pods: each pod builds some of the shards, and the stage merges them.
 
-A part is a run of its own below the stage's run, `parts/STAGE/NUMBER-of-PARTS`, in which the stage is made of its own
-items alone; so it is kept, taken up again and paid for as any stage is. A part holds whole shards, in order: the table
-that is put together is the one that a single pod would have made, to the byte. Of a budget, each part may spend an
-equal share of what other stages left.
+A part is a run of its own below the stage's run, `parts/STAGE/NUMBER-of-PARTS`, in which the stage processes its own
+items alone; so it is stored, resumed and charged like any stage. A part holds whole shards, in order: the merged table
+is byte-identical to the one that a single pod would build. Each part may spend an equal share of the budget that other
+stages left.
 """
 
 import os
@@ -24,7 +24,7 @@ from rubricworks.llm.spending import COUNTED, SPENDING_FILE, add_spending, read_
 from rubricworks.runtime.job import Job
 from rubricworks.runtime.store.downloads import fetch_input
 from rubricworks.runtime.store.run_state import RunState
-from rubricworks.runtime.store.workspace import keep_run_files, workspace_of
+from rubricworks.runtime.store.workspace import upload_run_files, workspace_path
 from rubricworks.storage import is_remote, join, open_bucket
 
 if TYPE_CHECKING:
@@ -33,29 +33,30 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Row = dict[str, Any]
 
-PART = "RUBRICWORKS_PART"
+PART_ENV = "RUBRICWORKS_PART"
+"""Environment variable of a part's process: its label, `NUMBER-of-PARTS`."""
 _FOLDER = "parts"
 
 
 @dataclass(frozen=True)
 class Part:
-    """One of so many."""
+    """Part `index` of the `count` parts of a stage."""
 
     index: int
-    of: int
+    count: int
 
     @property
-    def written(self) -> str:
-        return f"{self.index}-of-{self.of}"
+    def label(self) -> str:
+        return f"{self.index}-of-{self.count}"
 
     def run_of(self, work_run: str, stage: str) -> str:
-        """URI of the run that this part of a stage is made in."""
-        return join(work_run, _FOLDER, stage, self.written)
+        """Return the URI of the run in which this part of a stage is built."""
+        return join(work_run, _FOLDER, stage, self.label)
 
     def shards(self, total: int, shard_size: int) -> range:
-        """The numbers of its shards; parts differ by one shard at most."""
+        """Return the numbers of its shards; parts differ by one shard at most."""
         shards = -(-total // shard_size)
-        return range(self.index * shards // self.of, (self.index + 1) * shards // self.of)
+        return range(self.index * shards // self.count, (self.index + 1) * shards // self.count)
 
     def items(self, items: Iterable[T], total: int, shard_size: int) -> Iterator[T]:
         shards = self.shards(total, shard_size)
@@ -67,26 +68,26 @@ class Part:
 
 
 def part_from_environment() -> Part | None:
-    """Which part this process is to make, if it is one of several."""
-    written = os.environ.get(PART)
-    if not written:
+    """Return the part that this process builds; None outside a fan-out."""
+    label = os.environ.get(PART_ENV)
+    if not label:
         return None
-    index, _, of = written.partition("-of-")
-    return Part(int(index), int(of))
+    index, _, count = label.partition("-of-")
+    return Part(int(index), int(count))
 
 
-def fan_out_of(job: Job) -> "FanOutPlan | None":
-    """The plan by which this stage is shared out, or None.
+def fan_out_plan(job: Job) -> "FanOutPlan | None":
+    """Return the fan-out plan from the environment; None without one, and in the parts themselves.
 
     Raises:
-        UserError: it is a stage that cannot be.
+        UserError: the stage cannot be divided into parts.
     """
     if not os.environ.get(FAN_OUT) or part_from_environment() is not None:
         return None
     from rubricworks.kubernetes.config import FanOutPlan, plan_from_environment
 
     plan = plan_from_environment(FAN_OUT, FanOutPlan)
-    if not job.work or not job.in_parts:
+    if not job.work or not job.can_fan_out:
         raise UserError(
             f"{job.stage} cannot be shared out over pods; remove cluster.stages.{job.stage}.fan_out (caption_committee "
             "and write_exams can)"
@@ -94,8 +95,8 @@ def fan_out_of(job: Job) -> "FanOutPlan | None":
     return plan
 
 
-class SharedOut:
-    """A stage's parts, made."""
+class StageParts:
+    """The parts of one fanned-out stage: run them on pods, read their rows, delete them."""
 
     def __init__(self, job: Job, plan: "FanOutPlan", total: int, shard_size: int) -> None:
         assert job.work is not None
@@ -104,11 +105,11 @@ class SharedOut:
         self.parts = [Part(index, count) for index in range(count)]
         self._plan = plan
 
-    def make(self) -> None:
-        """Have a pod make each part, and get what they made.
+    def run(self) -> None:
+        """Run each part on a pod, then fetch the outputs and add up the spending.
 
         Raises:
-            UserError: parts failed; what the others made is kept.
+            UserError: parts failed; the output of the others is kept.
         """
         from rubricworks.kubernetes.connection import connect
         from rubricworks.kubernetes.indexed_job import follow_indexed_job
@@ -129,27 +130,27 @@ class SharedOut:
         self._count_spending()
 
     def rows(self, shard: int, tables: Sequence[str]) -> dict[str, list[Row]]:
-        """What stands in one shard of the whole, by table; the first of them is the stage's own."""
+        """Return table → rows of one shard of the merged tables; the first of `tables` is the stage's own."""
         part = next(part for part in self.parts if shard in part.shards(self._total, self._shard_size))
         folder, number = self._folder(part), shard - part.shards(self._total, self._shard_size).start
-        places = {name: folder if name == tables[0] else folder / name for name in tables}
-        return {name: list(read_shard(place, number)) for name, place in places.items()}
+        folders = {name: folder if name == tables[0] else folder / name for name in tables}
+        return {name: list(read_shard(path, number)) for name, path in folders.items()}
 
-    def forget(self) -> None:
-        """Delete the parts: all that they made stands in the stage's own tables."""
-        shutil.rmtree(workspace_of(self._run(self.parts[0])).parent, ignore_errors=True)
+    def delete(self) -> None:
+        """Delete the parts, once their rows are in the stage's own tables."""
+        shutil.rmtree(workspace_path(self._run_uri(self.parts[0])).parent, ignore_errors=True)
         if is_remote(self._work.run):
             bucket = open_bucket(join(self._work.run, _FOLDER, self._job.stage))
-            bucket.delete(*(found.key for found in bucket.objects()))
+            bucket.delete(*(item.key for item in bucket.objects()))
 
-    def _run(self, part: Part) -> str:
+    def _run_uri(self, part: Part) -> str:
         return part.run_of(self._work.run, self._job.stage)
 
     def _folder(self, part: Part) -> Path:
-        return workspace_of(self._run(part)) / self._job.stage
+        return workspace_path(self._run_uri(part)) / self._job.stage
 
     def _share_budget(self) -> None:
-        """A cap over a part's own ledger, the same whenever it is set; so it also holds for a part that goes on."""
+        """Cap each part's own ledger; the cap depends on other stages alone, so it also holds for a resumed part."""
         budget = read_budget(self._job.run)
         others = [row for row in read_spending(self._job.run / SPENDING_FILE) if row["stage"] != self._job.stage]
         share = Budget(
@@ -157,40 +158,40 @@ class SharedOut:
             dollars=_share(budget.dollars, others, ("cost",), len(self.parts)),
         )
         for part in self.parts:
-            folder = workspace_of(self._run(part))
+            folder = workspace_path(self._run_uri(part))
             folder.mkdir(parents=True, exist_ok=True)
             write_budget(folder, share)
             if is_remote(self._work.run):
-                keep_run_files(self._run(part))
+                upload_run_files(self._run_uri(part))
 
     def _fetch(self, part: Part) -> None:
         if is_remote(self._work.run):
-            uri = self._run(part)
+            uri = self._run_uri(part)
             fetch_input(join(uri, self._job.stage), self._folder(part))
-            RunState(open_bucket(uri), workspace_of(uri), self._job.stage).fetch(whole=False)
+            RunState(open_bucket(uri), workspace_path(uri), self._job.stage).fetch(whole=False)
         read_manifest(self._folder(part))
 
     def _count_spending(self) -> None:
-        """What the parts spent is what the stage spent."""
+        """Add the parts' spending, by purpose and model, to the stage's."""
         sums: dict[tuple[str, str], Row] = {}
         for part in self.parts:
-            for row in read_spending(workspace_of(self._run(part)) / SPENDING_FILE):
+            for row in read_spending(workspace_path(self._run_uri(part)) / SPENDING_FILE):
                 empty = {**dict.fromkeys(COUNTED, 0), "errors": {}}
                 total = sums.setdefault((row["purpose"], row["model"]), {**row, **empty})
                 for name in COUNTED:
                     total[name] += row[name]
-                _add(total["errors"], row["errors"])
+                _add_counts(total["errors"], row["errors"])
         add_spending(self._job.run / SPENDING_FILE, sums.values())
 
 
 def _share(cap: float | None, others: Sequence[Row], names: Sequence[str], parts: int) -> Any:
-    """Of what other stages left of a cap; at least the least that is one."""
+    """Return an equal share of what other stages left of a cap, at least the smallest valid cap."""
     if cap is None:
         return None
-    left = cap - sum(row[name] for row in others for name in names)
-    return max(1, int(left) // parts) if isinstance(cap, int) else max(1e-9, left / parts)
+    rest = cap - sum(row[name] for row in others for name in names)
+    return max(1, int(rest) // parts) if isinstance(cap, int) else max(1e-9, rest / parts)
 
 
-def _add(totals: dict[str, int], more: Mapping[str, int]) -> None:
+def _add_counts(totals: dict[str, int], more: Mapping[str, int]) -> None:
     for kind, count in more.items():
         totals[kind] = totals.get(kind, 0) + count

@@ -1,6 +1,6 @@
-"""`python -m rubricworks.runtime.pods.rollout_server --model URI -- …`: vLLM on the model that a training starts from.
+"""`python -m rubricworks.runtime.pods.rollout_server --model URI -- …`: serve a training's initial model with vLLM.
 
-It runs in the vLLM image, beside a training (`train_job.rollouts`); the weights of later steps come from the training.
+It runs in the vLLM image beside a training (`train_job.rollouts`), which sends the weights of later steps itself.
 """
 
 import argparse
@@ -11,19 +11,22 @@ from collections.abc import Sequence
 from rubricworks.errors import UserError
 from rubricworks.runtime.job import model_dir
 from rubricworks.runtime.store.downloads import fetch_input
-from rubricworks.runtime.store.workspace import workspace_of
+from rubricworks.runtime.store.workspace import workspace_path
 from rubricworks.storage import is_remote
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fetch the model and become `vllm serve`."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    ours, vllm = (given[: given.index("--")], given[given.index("--") + 1 :]) if "--" in given else (given, [])
+    """Fetch the model and replace this process with `vllm serve`."""
+    own_arguments = list(sys.argv[1:] if arguments is None else arguments)
+    vllm_arguments: list[str] = []
+    if "--" in own_arguments:
+        split = own_arguments.index("--")
+        own_arguments, vllm_arguments = own_arguments[:split], own_arguments[split + 1 :]
     parser = argparse.ArgumentParser(prog="python -m rubricworks.runtime.pods.rollout_server")
     parser.add_argument("--model", required=True, help="URI of the stage whose model it is")
-    uri = parser.parse_args(ours).model
+    uri = parser.parse_args(own_arguments).model
     try:
-        folder = workspace_of(uri)
+        folder = workspace_path(uri)
         if is_remote(uri):
             fetch_input(uri, folder)
         model = model_dir(folder)
@@ -31,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return 2
     try:
-        os.execvp("vllm", ["vllm", "serve", str(model), *vllm])
+        os.execvp("vllm", ["vllm", "serve", str(model), *vllm_arguments])
     except FileNotFoundError:
         print("error: vllm is not installed here; take the vllm image (cluster.images.vllm)", file=sys.stderr)
         return 2

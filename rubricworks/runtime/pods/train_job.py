@@ -1,7 +1,7 @@
-"""A training stage on several nodes: instead of training here, a TrainJob is made whose nodes run this very stage.
+"""Multi-node training of a stage: create a TrainJob whose nodes run the same stage, and follow it.
 
-The nodes find the run as this pod does, in the store or on a volume that all mount, and its first process finishes the
-stage there. Here nothing is trained: what the nodes say is passed on.
+The nodes open the run as this pod does, in the store or on a volume that all mount, and the first process finishes the
+stage there. This pod trains nothing; it passes the nodes' logs on.
 """
 
 import os
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from rubricworks.kubernetes.config import TrainJobPlan
 
 
-def train_job_of(stage: str, config: Any) -> "TrainJobPlan | None":
-    """The plan by which this stage is trained elsewhere, or None.
+def train_job_plan(stage: str, config: Any) -> "TrainJobPlan | None":
+    """Return the TrainJob plan from the environment, or None.
 
     Raises:
-        UserError: it is a stage, or a configuration of one, that cannot be.
+        UserError: the stage, or its configuration, cannot be trained on several nodes.
     """
     if not os.environ.get(TRAIN_JOB):
         return None
@@ -30,7 +30,7 @@ def train_job_of(stage: str, config: Any) -> "TrainJobPlan | None":
     plan = plan_from_environment(TRAIN_JOB, TrainJobPlan)
     if plan is None:
         return None
-    if not STAGES[stage].several_nodes:
+    if not STAGES[stage].multi_node:
         raise UserError(f"{stage} does not train on several nodes; remove cluster.stages.{stage}.train_job")
     mode = getattr(getattr(config, "vllm", None), "mode", "off")
     if plan.job.rollouts is not None and mode != "server":
@@ -41,11 +41,11 @@ def train_job_of(stage: str, config: Any) -> "TrainJobPlan | None":
     return plan
 
 
-def train_elsewhere(plan: "TrainJobPlan", work: StageWork) -> None:
-    """Have the stage trained and return when it is.
+def run_train_job(plan: "TrainJobPlan", work: StageWork) -> None:
+    """Run the stage as a TrainJob and return when it has succeeded.
 
     Raises:
-        UserError: it failed; the message is what the node that failed first had to say.
+        UserError: the training failed; the message is that of the first node to fail.
     """
     from rubricworks.kubernetes.connection import connect
     from rubricworks.kubernetes.following import follow_train_job

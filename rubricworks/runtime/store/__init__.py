@@ -1,1 +1,1 @@
-"""A run in an S3 store: its workspace on this machine, its mirror, and what its attempts leave."""
+"""Runs in an S3 store: the workspace on this machine, the mirror that uploads it, attempts and shared state."""

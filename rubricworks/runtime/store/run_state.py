@@ -1,10 +1,10 @@
-"""What several stages of a run add to at once, kept apart by stage in the store and put together where a stage runs.
+"""Run state that several stages add to: stored per stage, and merged where a stage runs.
 
 state/STAGE/ledger.jsonl     the stage's lines of the ledger
-state/STAGE/spending.json    its rows of what was spent
-state/STAGE/answers/…        answers of models, in pieces that never change: a killed attempt's calls are not lost. They
-                             come every few seconds; an attempt that ends puts many small ones together
-state/STAGE/error.json       why its last attempt failed
+state/STAGE/spending.json    its rows of spending
+state/STAGE/answers/…        model answers in immutable pieces, written every few seconds so that a killed attempt's
+                             calls are not lost; an attempt that ends merges the small ones
+state/STAGE/error.json       the error of its last attempt
 """
 
 import gzip
@@ -24,110 +24,110 @@ from rubricworks.storage import Bucket, StoredObject
 STATE = "state"
 ERROR_FILE = "error.json"
 LEDGER_FILE = "ledger.jsonl"
-_ROWS_A_PIECE = 4_000
+_ROWS_PER_PIECE = 4_000
 _SMALL_BYTES = 8 << 20
-_FEW_PIECES = 16
+_MAX_SMALL_PIECES = 16
 _AT_ONCE = 8
 
 
 class RunState:
-    """One stage's part of it: what it takes up at the start, and what it keeps as it goes."""
+    """The shared state of a run as one stage reads it at the start and adds to it while it runs."""
 
     def __init__(self, bucket: Bucket, run: Path, stage: str) -> None:
         """
         Args:
-            bucket: of the run.
-            run: its folder here.
+            bucket: the run in the store.
+            run: its folder on this machine.
         """
         self._bucket, self._run, self._stage = bucket, run, stage
         self._own = bucket.below(STATE, stage)
-        self._kept: dict[str, bytes] = {}
-        self._seen: dict[str, str] = {}
-        """Spending of other stages, by ETag."""
+        self._pushed: dict[str, bytes] = {}
+        self._spending_etags: dict[str, str] = {}
+        """Key of a stage's spending → ETag of the version already added."""
         self._last_answer = 0
         self._pieces = 0
 
     def fetch(self, *, whole: bool) -> None:
-        """Put together what is known of the run so far.
+        """Merge the ledger, spending and this stage's answers into the run's folder.
 
         Args:
-            whole: the errors of all stages too, for those that speak for the run.
+            whole: fetch the latest error of any stage too, for stages that report on the whole run.
         """
         state = self._bucket.below(STATE)
         errors, answers = [], False
-        for found in sorted(state.objects(), key=lambda found: found.modified):
-            stage, _, name = found.key.partition("/")
+        for item in sorted(state.objects(), key=lambda item: item.modified):
+            stage, _, name = item.key.partition("/")
             if name == LEDGER_FILE:
-                self._add_lines(state.read(found.key))
+                self._add_ledger_lines(state.read(item.key))
             elif name == "spending.json":
-                self._take_spending(state, found.key, found.etag)
+                self._add_spending(state, item.key, item.etag)
             elif name.startswith("answers/") and stage == self._stage:
                 answers = True
             elif name == ERROR_FILE:
-                errors.append(found.key)
+                errors.append(item.key)
         if errors and whole:
             (self._run / ERROR_FILE).write_bytes(state.read(errors[-1]))
         if answers:
             self._fetch_answers()
-        self._last_answer = self._newest_answer()
+        self._last_answer = self._last_answer_id()
 
     def push(self, attempt: str) -> None:
-        """Keep what came since the last time.
+        """Upload what was added since the last push.
 
         Args:
-            attempt: names this attempt of the stage.
+            attempt: name of this attempt of the stage.
         """
         self._push_answers(attempt)
-        spent = [row for row in read_spending(self._run / SPENDING_FILE) if row["stage"] == self._stage]
-        self._keep("spending.json", json.dumps(spent, sort_keys=True).encode() if spent else b"")
-        self._keep(LEDGER_FILE, self._own_lines())
+        spending = [row for row in read_spending(self._run / SPENDING_FILE) if row["stage"] == self._stage]
+        self._write_if_changed("spending.json", json.dumps(spending, sort_keys=True).encode() if spending else b"")
+        self._write_if_changed(LEDGER_FILE, self._own_ledger_lines())
 
     def push_error(self) -> None:
-        """Keep this stage's error, or forget the one that an earlier attempt left."""
-        error = self._error()
+        """Upload this stage's error, or delete that of an earlier attempt."""
+        error = self._own_error()
         if error:
             self._own.write(ERROR_FILE, error)
         else:
             self._own.delete(ERROR_FILE)
 
-    def learn_spending(self) -> None:
-        """Under a budget: what other pods have spent since."""
+    def fetch_spending(self) -> None:
+        """Fetch the spending of other pods, if the run has a budget."""
         budget = read_budget(self._run)
         if budget.tokens is None and budget.dollars is None:
             return
         state = self._bucket.below(STATE)
         for stage in state.folders():
-            for found in state.objects(f"{stage}/spending.json"):
-                self._take_spending(state, found.key, found.etag)
+            for item in state.objects(f"{stage}/spending.json"):
+                self._add_spending(state, item.key, item.etag)
 
-    def put_answers_together(self, attempt: str) -> None:
-        """Make few pieces of many small ones, which every later attempt would have to read one by one."""
-        small = [found for found in self._answers_there() if found.size < _SMALL_BYTES]
+    def merge_answers(self, attempt: str) -> None:
+        """Merge many small pieces into few, since every later attempt reads them one by one."""
+        small = [item for item in self._answer_pieces() if item.size < _SMALL_BYTES]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            while len(small) > _FEW_PIECES:
-                sizes = accumulate(found.size for found in small)
+            while len(small) > _MAX_SMALL_PIECES:
+                sizes = accumulate(item.size for item in small)
                 count = max(sum(size <= _SMALL_BYTES for size in sizes), 2)
-                keys, small = [found.key for found in small[:count]], small[count:]
-                # Compressed streams in a row are one.
+                keys, small = [item.key for item in small[:count]], small[count:]
+                # Concatenated gzip streams are a valid gzip stream.
                 self._write_piece(attempt, b"".join(pool.map(self._own.read, keys)))
                 list(pool.map(self._own.delete, keys))
 
-    def _take_spending(self, state: Bucket, key: str, etag: str) -> None:
-        if self._seen.get(key) == etag:
+    def _add_spending(self, state: Bucket, key: str, etag: str) -> None:
+        if self._spending_etags.get(key) == etag:
             return
-        add_spending(self._run / SPENDING_FILE, _json(state, key))
-        self._seen[key] = etag
+        add_spending(self._run / SPENDING_FILE, _read_spending_rows(state, key))
+        self._spending_etags[key] = etag
 
-    def _keep(self, name: str, content: bytes) -> None:
-        if content and self._kept.get(name) != content:
+    def _write_if_changed(self, name: str, content: bytes) -> None:
+        if content and self._pushed.get(name) != content:
             self._own.write(name, content)
-            self._kept[name] = content
+            self._pushed[name] = content
 
     def _push_answers(self, attempt: str) -> None:
         path = self._run / CACHE_FILE
         if not path.is_file():
             return
-        while rows := read_answers(path, after=self._last_answer, limit=_ROWS_A_PIECE):
+        while rows := read_answers(path, after=self._last_answer, limit=_ROWS_PER_PIECE):
             lines = "".join(json.dumps(row[1:]) + "\n" for row in rows)
             self._write_piece(attempt, gzip.compress(lines.encode(), 5, mtime=0))
             self._last_answer = rows[-1][0]
@@ -136,22 +136,22 @@ class RunState:
         self._own.write(f"answers/{attempt}-{self._pieces:05d}.jsonl.gz", content)
         self._pieces += 1
 
-    def _answers_there(self) -> list[StoredObject]:
-        return sorted(self._own.objects("answers/"), key=lambda found: found.modified)
+    def _answer_pieces(self) -> list[StoredObject]:
+        return sorted(self._own.objects("answers/"), key=lambda item: item.modified)
 
     def _fetch_answers(self) -> None:
         try:
-            self._take_answers(self._read_pieces())
-        except FileNotFoundError:  # an attempt that was cut off has just put them together
-            self._take_answers(self._read_pieces())
+            self._cache_answers(self._read_pieces())
+        except FileNotFoundError:  # another attempt has just merged the pieces
+            self._cache_answers(self._read_pieces())
 
     def _read_pieces(self) -> Iterator[bytes]:
-        keys = [found.key for found in self._answers_there()]
+        keys = [item.key for item in self._answer_pieces()]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for start in range(0, len(keys), _AT_ONCE):
                 yield from pool.map(self._own.read, keys[start : start + _AT_ONCE])
 
-    def _take_answers(self, pieces: Iterable[bytes]) -> None:
+    def _cache_answers(self, pieces: Iterable[bytes]) -> None:
         cache = AnswerCache(self._run / CACHE_FILE)
         try:
             for piece in pieces:
@@ -161,22 +161,22 @@ class RunState:
         finally:
             cache.close()
 
-    def _newest_answer(self) -> int:
+    def _last_answer_id(self) -> int:
         path = self._run / CACHE_FILE
         return newest_answer_id(path) if path.is_file() else 0
 
-    def _add_lines(self, content: bytes) -> None:
+    def _add_ledger_lines(self, content: bytes) -> None:
         path = self._run / LEDGER_FILE
-        there = set(path.read_bytes().splitlines()) if path.is_file() else set()
+        known_lines = set(path.read_bytes().splitlines()) if path.is_file() else set()
         with path.open("ab") as file:
-            file.writelines(line + b"\n" for line in content.splitlines() if line not in there)
+            file.writelines(line + b"\n" for line in content.splitlines() if line not in known_lines)
 
-    def _own_lines(self) -> bytes:
+    def _own_ledger_lines(self) -> bytes:
         path = self._run / LEDGER_FILE
         lines = path.read_bytes().splitlines() if path.is_file() else []
         return b"".join(line + b"\n" for line in lines if _stage_of(line) == self._stage)
 
-    def _error(self) -> bytes:
+    def _own_error(self) -> bytes:
         path = self._run / ERROR_FILE
         content = path.read_bytes() if path.is_file() else b""
         return content if content and _stage_of(content) == self._stage else b""
@@ -189,7 +189,7 @@ def _stage_of(line: bytes) -> str:
         return ""
 
 
-def _json(bucket: Bucket, key: str) -> Iterable[dict[str, Any]]:
+def _read_spending_rows(bucket: Bucket, key: str) -> Iterable[dict[str, Any]]:
     try:
         return list(json.loads(bucket.read(key)))
     except (ValueError, TypeError) as error:

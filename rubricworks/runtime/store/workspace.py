@@ -1,9 +1,9 @@
-"""Where a stage of a run works: the run's own folder or, for a run in the store, a copy of what it needs of it.
+"""Workspace of a stage: the run's own folder or, for a run in the store, a local copy of what the stage needs.
 
-A stage reads and writes local paths. Of a run at `s3://bucket/runs/ID` it works in a folder of the workspace,
-$RUBRICWORKS_WORKSPACE or a folder below the temporary one, always the same for the same run: what it reads is fetched
-before it starts, what it commits is kept in the store while it runs (`mirror`). So nothing but the store must outlive
-a pod, and a workspace that does outlive it saves the fetching.
+A stage reads and writes local paths. A run at `s3://bucket/runs/ID` is worked on in a folder of the workspace
+($RUBRICWORKS_WORKSPACE, or a folder in the temporary directory), always the same for the same run. Inputs are
+downloaded before the stage starts, and what it commits is uploaded while it runs (`mirror`). So only the store must
+outlive a pod; a workspace that outlives it saves downloads.
 """
 
 import json
@@ -23,33 +23,33 @@ from rubricworks.runtime.store.run_state import STATE, RunState
 from rubricworks.storage import Bucket, is_remote, join, local_path, open_bucket, write_atomic
 
 RUN_FILES = ("recipe.yaml", "budget.json", "reuse.json", "tracking/settings.json")
-"""What is said of a run before its stages run."""
+"""Files of a run that exist before its stages run."""
 
 
 class Workspace:
-    """Where one stage of a run works. For a run in a folder that is this folder, and nothing is copied."""
+    """Local folder of one stage's run. For a run in a local folder it is that folder, and nothing is copied."""
 
     def __init__(self, stage: str, run: str, inputs: dict[str, str]) -> None:
         """
         Args:
             run: URI of the run.
-            inputs: name → URI of what is read; other runs', too.
+            inputs: name → URI of an input, of this run or another.
         """
         self._stage, self._run_uri, self._uris = stage, run, inputs
-        self.run = workspace_of(run)
-        self.inputs = {name: workspace_of(uri) for name, uri in inputs.items()}
+        self.run = workspace_path(run)
+        self.inputs = {name: workspace_path(uri) for name, uri in inputs.items()}
         self._bucket: Bucket | None = None
         self._mirror: Mirror | None = None
 
     def fetch(self) -> None:
-        """Get what the stage reads, and what an earlier attempt of it had kept; from now on keep what it makes.
+        """Download the inputs and what an earlier attempt committed, and start mirroring the output.
 
         Raises:
             UserError: the store refuses or does not answer, or an input is not finished.
         """
         self.run.mkdir(parents=True, exist_ok=True)
         for uri in {uri for uri in self._uris.values() if is_remote(uri)}:
-            fetch_input(uri, workspace_of(uri))
+            fetch_input(uri, workspace_path(uri))
         if not is_remote(self._run_uri):
             return
         self._bucket = bucket = open_bucket(self._run_uri)
@@ -62,34 +62,34 @@ class Workspace:
         state = RunState(bucket, self.run, self._stage)
         state.fetch(whole=whole)
         index = read_index(bucket, self._stage)
-        note = self.run / ".mirror" / f"{self._stage}.json"
-        if latest_attempt(bucket, self._stage) != _noted(note):
-            # Another machine has worked on it since, or none has: what is here is older than what is there.
+        attempt_file = self.run / ".mirror" / f"{self._stage}.json"
+        if latest_attempt(bucket, self._stage) != _recorded_attempt(attempt_file):
+            # Another machine may have worked on the stage since: the local copy is older than the store's.
             shutil.rmtree(self.run / self._stage, ignore_errors=True)
             fetch_files(bucket, self.run, index)
         if _is_follower():
-            write_atomic(note, json.dumps({"attempt": latest_attempt(bucket, self._stage)}).encode())
+            write_atomic(attempt_file, json.dumps({"attempt": latest_attempt(bucket, self._stage)}).encode())
             return
         attempt = begin_attempt(bucket, self._stage)
         bucket.below(self._stage).delete_unfinished_uploads()
-        write_atomic(note, json.dumps({"attempt": attempt}).encode())
+        write_atomic(attempt_file, json.dumps({"attempt": attempt}).encode())
         self._mirror = Mirror(bucket, self.run, self._stage, attempt, index, state)
         self._mirror.start()
 
-    def keep(self) -> None:
-        """The stage is done: see that all it made is in the store.
+    def upload(self) -> None:
+        """Finish the upload of a stage that is done.
 
         Raises:
-            UserError: it cannot be written there; what is here and there stays as it is, for the next attempt.
+            UserError: the store cannot be written; both copies stay as they are for the next attempt.
         """
         if self._mirror is not None:
             self._mirror.finish()
             self._mirror = None
             if STAGES[self._stage].opens_run:
-                keep_run_files(self._run_uri)
+                upload_run_files(self._run_uri)
 
-    def leave(self) -> None:
-        """The stage failed: keep what it had committed, and its error, if the store takes it."""
+    def upload_failure(self) -> None:
+        """Upload a failed stage's error and what it committed; only print if the store cannot be written."""
         if not is_remote(self._run_uri) or _is_follower():
             return
         try:
@@ -101,33 +101,33 @@ class Workspace:
             print(f"not all could be kept: {error}", file=sys.stderr, flush=True)
 
     def uri_of(self, out: Path) -> str:
-        """What other stages call a folder of the run."""
+        """Return the URI by which other stages address a folder of the run."""
         return join(self._run_uri, out.relative_to(self.run).as_posix()) if is_remote(self._run_uri) else str(out)
 
 
-def workspace_of(uri: str) -> Path:
-    """Where what a URI names is worked on: a local one where it is."""
+def workspace_path(uri: str) -> Path:
+    """Return the local path for a URI: in the workspace for a remote one, itself for a local one."""
     if not is_remote(uri):
         return local_path(uri)
-    return workspace_folder().joinpath(*uri.removeprefix("s3://").strip("/").split("/"))
+    return workspace_root().joinpath(*uri.removeprefix("s3://").strip("/").split("/"))
 
 
-def workspace_folder() -> Path:
-    """Where runs in the store are worked on."""
+def workspace_root() -> Path:
+    """Return the folder that holds the local copies of runs in the store."""
     return Path(
         os.environ.get("RUBRICWORKS_WORKSPACE") or Path(tempfile.gettempdir()) / f"rubricworks-{os.getuid()}"
     ).absolute()
 
 
-def uri_of_workspace(folder: Path) -> str | None:
-    """What a folder of the workspace is a copy of; None for any other folder."""
-    place = workspace_folder().resolve()
-    return f"s3://{folder.relative_to(place).as_posix()}" if place in folder.parents else None
+def workspace_uri(folder: Path) -> str | None:
+    """Return the URI whose copy a folder of the workspace is; None for any other folder."""
+    root = workspace_root().resolve()
+    return f"s3://{folder.relative_to(root).as_posix()}" if root in folder.parents else None
 
 
 def fetch_run_files(run: str) -> Path:
-    """Get what is said of a run before its stages run; returns the run's folder here."""
-    bucket, folder = open_bucket(run), workspace_of(run)
+    """Download the run files (`RUN_FILES`) and return the run's local folder."""
+    bucket, folder = open_bucket(run), workspace_path(run)
     for name in RUN_FILES:
         try:
             bucket.download(name, folder / name)
@@ -136,28 +136,29 @@ def fetch_run_files(run: str) -> Path:
     return folder
 
 
-def keep_run_files(run: str) -> None:
-    """Put what is said of a run, in its folder here, into the store."""
-    bucket, folder = open_bucket(run), workspace_of(run)
+def upload_run_files(run: str) -> None:
+    """Upload the run files (`RUN_FILES`) from the run's local folder."""
+    bucket, folder = open_bucket(run), workspace_path(run)
     for name in RUN_FILES:
         if (folder / name).is_file():
             bucket.write(name, (folder / name).read_bytes())
 
 
 def is_finished(run: str, stage: str) -> bool:
-    """Whether a stage of a run in the store is done."""
+    """Return True if the stage of a run in the store is done."""
     return f"{stage}/{DONE}" in read_index(open_bucket(run), stage)
 
 
-def _noted(note: Path) -> str:
+def _recorded_attempt(path: Path) -> str:
+    """Return the attempt that the local copy belongs to."""
     try:
-        return str(json.loads(note.read_bytes())["attempt"])
+        return str(json.loads(path.read_bytes())["attempt"])
     except (OSError, ValueError, KeyError, TypeError):
         return "none here"
 
 
 def _is_follower() -> bool:
-    """Whether this is one of several processes of a training, and not the one that writes."""
+    """Return True in a process of a distributed training other than rank 0, which writes the output."""
     try:
         return int(os.environ.get("RANK") or 0) > 0
     except ValueError:

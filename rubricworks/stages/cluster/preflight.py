@@ -21,12 +21,12 @@ from rubricworks.runtime.job import Job
 from rubricworks.runtime.preflight_checks import (
     Check,
     DataSource,
-    budget_is_left,
-    checked,
     count_items,
-    endpoint_answers,
-    model_is_there,
-    tracking_answers,
+    require_budget,
+    require_endpoint,
+    require_model,
+    require_tracking,
+    run_check,
 )
 from rubricworks.storage import check_storage, write_atomic
 from rubricworks.tracking import TrackingConfig, open_pipeline
@@ -76,15 +76,15 @@ def run(config: Config, job: Job) -> None:
 def check_all(config: Config, job: Job) -> Iterator[Check]:
     """Storage, budget, samples, models, endpoints, tracking; each as it is answered."""
     if config.storage:
-        yield checked("storage", lambda: check_storage(fill(config.storage or "", "cluster.storage")))
-    yield checked("budget", partial(budget_is_left, config.budget, job.run))
+        yield run_check("storage", lambda: check_storage(fill(config.storage or "", "cluster.storage")))
+    yield run_check("budget", partial(require_budget, config.budget, job.run))
     if data := config.data:
-        yield checked(data.kind, lambda: f"{count_items(data)} {data.kind}")
+        yield run_check(data.kind, lambda: f"{count_items(data)} {data.kind}")
     for where, model in config.models.items():
-        yield checked(f"model {where}", partial(model_is_there, model))
+        yield run_check(f"model {where}", partial(require_model, model))
     for one in config.endpoints:
-        yield checked(f"endpoint {one.where}", partial(endpoint_answers, one.endpoint))
-    yield checked("tracking", lambda: _tracking(config.tracking, job))
+        yield run_check(f"endpoint {one.where}", partial(require_endpoint, one.endpoint))
+    yield run_check("tracking", lambda: _tracking(config.tracking, job))
 
 
 def _tracking(tracking: TrackingConfig, job: Job) -> str:
@@ -92,4 +92,4 @@ def _tracking(tracking: TrackingConfig, job: Job) -> str:
         raise UserError(
             "no MLflow server is named, and pods share no file; set MLFLOW_TRACKING_URI in cluster.env, or tracking.uri"
         )
-    return tracking_answers(tracking, job.run.parent)
+    return require_tracking(tracking, job.run.parent)

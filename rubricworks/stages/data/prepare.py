@@ -22,7 +22,7 @@ from rubricworks.errors import UserError
 from rubricworks.runtime.call_table import Row
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
-from rubricworks.runtime.store.source_files import source_here
+from rubricworks.runtime.store.source_files import local_source
 from rubricworks.stages.data.source_splits import as_written, check_splits, in_drawn_order
 from rubricworks.synthesis.prompts import CAPTION_PROMPT
 
@@ -59,7 +59,7 @@ def run(config: Config, job: Job, *, fetcher: "Fetcher | None" = None) -> None:
     """Make the tables `samples` and `rejected`; a test may give a fetcher that reaches its own server."""
     from rubricworks.data.remote import Fetcher
 
-    source = source_here(config.source)
+    source = local_source(config.source)
     hosts = AllowedHosts(config.allowed_hosts)
     splits, refused = draw(config, source, hosts.screen(image_entries(source), source))
     seen = _digests_there(job)

@@ -21,7 +21,7 @@ from rubricworks.evaluation.corpus_statistics import SourceCounts
 from rubricworks.runtime.call_table import Row
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.job import Job
-from rubricworks.runtime.store.source_files import source_here
+from rubricworks.runtime.store.source_files import local_source
 from rubricworks.stages.data.question_survey import PictureDigests, Survey, draw_splits, sample_id_of, survey_questions
 from rubricworks.stages.data.source_splits import as_written, check_splits
 from rubricworks.storage import write_atomic
@@ -50,7 +50,7 @@ class Config(StageConfig):
 
 
 def run(config: Config, job: Job) -> None:
-    source = source_here(config.source)
+    source = local_source(config.source)
     pictures = PictureDigests(job.scratch("pictures"), config.max_side)
     survey = survey_questions(question_entries(source, config.columns), pictures)
     different = len({one.image_digest for one in survey.questions.values()})

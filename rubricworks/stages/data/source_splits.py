@@ -34,7 +34,7 @@ def check_splits(job: Job, source: str, unit: str) -> None:
     kept = Counter(row["split"] for row in read_rows(job.out, columns=["split"]))
     job.figures.update(samples=kept.total(), rejected=rejected)
     if not kept["train"] or not kept["held_out"]:
-        job.void()
+        job.mark_unusable()
         reasons = "; ".join(f"{row['source']}: {row['reason']}" for row in list(read_rows(job.out / "rejected"))[:3])
         raise UserError(
             f"{source}: {kept['train']} {unit} to train on and {kept['held_out']} held out are usable, "

@@ -88,7 +88,7 @@ def look(home: Path, name: str, needed: int, **changes) -> SimpleNamespace:
         "needed": needed,
         "changes": {"prepare.source": str(home / "images"), **changes},
     }
-    out = launch("find_new_samples", json.dumps(config), str(run), {}, handed_on=handed)
+    out = launch("find_new_samples", json.dumps(config), str(run), {}, output_values=handed)
     told = run / "summary.json"
     outcome = json.loads(told.read_text())["outcome"] if told.exists() else None
     new = json.loads((Path(out) / "found.json").read_text())["new"]

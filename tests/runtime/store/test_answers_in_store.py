@@ -26,7 +26,7 @@ def keep_answers(mirror: Mirror, folder: Path, names: range) -> None:
 
 @pytest.fixture
 def one_a_piece(monkeypatch) -> None:
-    monkeypatch.setattr("rubricworks.runtime.store.run_state._ROWS_A_PIECE", 1)
+    monkeypatch.setattr("rubricworks.runtime.store.run_state._ROWS_PER_PIECE", 1)
 
 
 @pytest.mark.parametrize("ends", [Mirror.finish, Mirror.give_up], ids=["done", "failed"])

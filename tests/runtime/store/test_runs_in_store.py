@@ -16,7 +16,7 @@ from rubricworks.runtime.launch import launch
 from rubricworks.runtime.store.attempts import begin_attempt, read_index
 from rubricworks.runtime.store.mirror import Mirror
 from rubricworks.runtime.store.run_state import RunState
-from rubricworks.runtime.store.workspace import Workspace, keep_run_files, uri_of_workspace, workspace_of
+from rubricworks.runtime.store.workspace import Workspace, upload_run_files, workspace_path, workspace_uri
 from rubricworks.storage import open_bucket
 
 
@@ -115,7 +115,7 @@ def test_a_stage_that_was_killed_before_it_was_done_links_its_model_again_where_
     store.delete("warm_up/done.json")
     shutil.rmtree(tmp_path / "workspace")
     launch("warm_up", passed_on, run, {})
-    assert (workspace_of(run) / "warm_up" / "model").resolve() == student
+    assert (workspace_path(run) / "warm_up" / "model").resolve() == student
     assert stored(run, "warm_up") == done
 
 
@@ -132,7 +132,7 @@ def test_an_input_is_fetched_from_another_run_and_one_that_is_not_finished_is_na
 
 
 def mirror_of(uri: str, stage: str) -> tuple[Mirror, Path]:
-    it, folder = open_bucket(uri), workspace_of(uri)
+    it, folder = open_bucket(uri), workspace_path(uri)
     folder.mkdir(parents=True, exist_ok=True)
     state = RunState(it, folder, stage)
     return Mirror(it, folder, stage, begin_attempt(it, stage), read_index(it, stage), state), folder
@@ -249,7 +249,7 @@ def test_a_budget_covers_what_other_machines_spend_meanwhile(run, tmp_path):
     totals.calls, totals.prompt_tokens = 1, 900
     theirs.close()
     RunState(open_bucket(run), there, "train_policy").push("a")
-    RunState(open_bucket(run), here, "evaluate").learn_spending()
+    RunState(open_bucket(run), here, "evaluate").fetch_spending()
     mine.write()
     assert not mine.reserve_at_once(600, 0)
     mine.close()
@@ -263,24 +263,24 @@ def test_images_of_a_store_are_read_as_if_they_lay_here_and_named_as_the_recipe_
     here = Path(launch("prepare", config(images), str(tmp_path / "local"), {}))
     from rubricworks.data.tables import read_rows
 
-    found = list(read_rows(workspace_of(run) / "prepare"))
+    found = list(read_rows(workspace_path(run) / "prepare"))
     expected = list(read_rows(here))
     assert [row["image_digest"] for row in found] == [row["image_digest"] for row in expected]
     assert [row["source"] for row in found] == [row["source"].replace(str(images), source) for row in expected]
     elsewhere.delete("0.png")
-    shutil.rmtree(workspace_of(run))
+    shutil.rmtree(workspace_path(run))
     launch("prepare", config(source, seed=1), f"{run}-again", {})
-    assert len(list(read_rows(workspace_of(f"{run}-again") / "prepare"))) == len(expected) - 1
+    assert len(list(read_rows(workspace_path(f"{run}-again") / "prepare"))) == len(expected) - 1
     with pytest.raises(UserError, match=r"nowhere: there is nothing here; give the place of your images"):
         launch("prepare", config(f"{bucket}/nowhere"), run, {})
 
 
 def test_what_is_said_of_a_run_is_fetched_before_its_stages(run, images, tmp_path):
-    folder = workspace_of(run)
+    folder = workspace_path(run)
     write_budget(folder, Budget(tokens=5))
-    keep_run_files(run)
+    upload_run_files(run)
     shutil.rmtree(tmp_path / "workspace")
     launch("prepare", config(images), run, {})
     assert read_budget(folder) == Budget(tokens=5)
-    assert uri_of_workspace(folder) == run
-    assert uri_of_workspace(tmp_path) is None
+    assert workspace_uri(folder) == run
+    assert workspace_uri(tmp_path) is None

@@ -11,10 +11,10 @@ from rubricworks.llm.spending import SPENDING_FILE
 from rubricworks.llm.usage import Totals
 from rubricworks.recipe.cluster_configs import cluster_only_configs
 from rubricworks.recipe.files import load_recipe
-from rubricworks.runtime.accelerators import ASKED_FOR, NODE, require_accelerators
+from rubricworks.runtime.accelerators import ACCELERATORS_ENV, NODE_ENV, require_accelerators
 from rubricworks.runtime.config import canonical_json
 from rubricworks.runtime.launch import launch
-from rubricworks.runtime.preflight_checks import budget_is_left, model_is_there
+from rubricworks.runtime.preflight_checks import require_budget, require_model
 from rubricworks.world.scene.export import export_scenes
 
 LISTED = Said(json.dumps({"data": [{"id": "m"}]}).encode())
@@ -84,14 +84,14 @@ def test_a_run_is_opened_once_everything_is_there_and_asked_again_in_the_next_at
 
 
 def test_what_was_spent_may_leave_nothing_of_the_budget(tmp_path):
-    assert budget_is_left(Budget(), tmp_path) == "0 tokens and $0.00 spent of as much as it takes"
+    assert require_budget(Budget(), tmp_path) == "0 tokens and $0.00 spent of as much as it takes"
     spending, totals = Spending(tmp_path / SPENDING_FILE, "caption_committee"), Totals()
     spending.open_account("captions", "m", totals)
     totals.calls, totals.prompt_tokens = 1, 900
     spending.close()
-    assert "900 tokens" in budget_is_left(Budget(tokens=901), tmp_path)
+    assert "900 tokens" in require_budget(Budget(tokens=901), tmp_path)
     with pytest.raises(UserError, match=r"budget.tokens is 900, and 900 are spent; raise it"):
-        budget_is_left(Budget(tokens=900), tmp_path)
+        require_budget(Budget(tokens=900), tmp_path)
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_a_model_is_looked_for_on_the_hub_with_the_token(hub, serve, monkeypatch
     server = serve([say("here")])
     hub(server)
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    assert "org/name is at" in model_is_there("org/name")
+    assert "org/name is at" in require_model("org/name")
     (asked,) = server.heard
     assert asked.path == "/org/name/resolve/main/config.json"
     assert asked.headers["Authorization"] == "Bearer hf_secret"
@@ -122,25 +122,25 @@ def test_a_model_that_the_hub_does_not_give_is_refused_with_advice(hub, serve, m
     hub(serve([fail(status)]))
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     with pytest.raises(UserError, match=advice) as caught:
-        model_is_there("org/name")
+        require_model("org/name")
     assert "hf_secret" not in str(caught.value)
 
 
 def test_offline_a_model_must_be_in_the_cache(hub, monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(UserError, match="HF_HUB_OFFLINE is set"):
-        model_is_there("org/name")
+        require_model("org/name")
     snapshot = tmp_path / "hub-home" / "hub" / "models--org--name" / "snapshots" / "abc"
     snapshot.mkdir(parents=True)
     (snapshot / "config.json").write_text("{}")
-    assert model_is_there("org/name") == "org/name is in the cache"
+    assert require_model("org/name") == "org/name is in the cache"
 
 
 def test_accelerators_that_were_asked_for_and_cannot_be_seen_stop_the_stage_before_it_loads(monkeypatch):
     torch = pytest.importorskip("torch")
-    monkeypatch.delenv(ASKED_FOR, raising=False)
+    monkeypatch.delenv(ACCELERATORS_ENV, raising=False)
     assert require_accelerators() == []
-    monkeypatch.setenv(ASKED_FOR, str(torch.cuda.device_count() + 3))
-    monkeypatch.setenv(NODE, "gpu-node-7")
+    monkeypatch.setenv(ACCELERATORS_ENV, str(torch.cuda.device_count() + 3))
+    monkeypatch.setenv(NODE_ENV, "gpu-node-7")
     with pytest.raises(UserError, match=rf"{torch.cuda.device_count() + 3} accelerators .* on node gpu-node-7"):
         require_accelerators()

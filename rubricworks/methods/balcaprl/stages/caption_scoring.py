@@ -76,7 +76,7 @@ class CaptionScoring:
             for one in described
             for model, caption in one.captions.items()
         }
-        heard = await self.job.calls.together(ask for one in described for ask in self._asks(one))
+        heard = await self.job.calls.gather_all(ask for one in described for ask in self._asks(one))
         letters = sorted(self._failed, key=lambda row: (row["sample_id"], row["response"] or "", row["raw"]))
         for answer in heard:
             made[answer.row].update(answer.columns)

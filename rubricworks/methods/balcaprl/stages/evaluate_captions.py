@@ -76,7 +76,7 @@ def run(config: Config, job: Job) -> None:
         if not any("b_capscore" in figures for figures in summary.models.values()):
             raise ValueError("no caption could be judged")
     except ValueError as error:
-        job.void()
+        job.mark_unusable()
         raise UserError(f"{error}; see {job.out / 'dead_letters'}") from error
     write_atomic(job.out / CAPTIONS_FILE, canonical_json(summary).encode())
     job.figures.update(caption_scores=count_rows(job.out), dead_letters=count_rows(job.out / "dead_letters"))

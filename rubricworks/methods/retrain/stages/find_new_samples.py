@@ -25,7 +25,7 @@ from rubricworks.methods.retrain.champion import (
 )
 from rubricworks.methods.retrain.stages.new_samples import count_new
 from rubricworks.runtime.config import StageConfig, canonical_json
-from rubricworks.runtime.job import HANDED_ON, Job
+from rubricworks.runtime.job import OUTPUT_VALUES, Job
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import Connection, ModelVersion, registry, stage_run
 from rubricworks.tracking.lineage import read_lineage
@@ -71,7 +71,7 @@ def run(config: Config, job: Job) -> None:
         # As in `pipeline_arguments`: Kubeflow would resolve these braces, in a prompt too.
         "configs": canonical_json({"stages": recipe.stages}).replace("{{$", "{\\u007b$"),
     }
-    write_atomic(job.out / HANDED_ON, canonical_json(handed).encode())
+    write_atomic(job.out / OUTPUT_VALUES, canonical_json(handed).encode())
     if found.enough:
         check_endpoints(recipe)
     figures = {"new_samples": new, "known_samples": found.known, "needed_samples": config.needed}

@@ -16,7 +16,7 @@ from rubricworks.data.source_entries import ImageEntry, RejectedEntry
 from rubricworks.data.sources import image_entries, open_images
 from rubricworks.errors import UserError
 from rubricworks.runtime.job import Job
-from rubricworks.runtime.store.source_files import source_here
+from rubricworks.runtime.store.source_files import local_source
 from rubricworks.stages.data import prepare, prepare_questions
 from rubricworks.stages.data.question_survey import PictureDigests, draw_splits, survey_questions
 from rubricworks.stages.data.source_splits import as_written
@@ -50,7 +50,7 @@ async def new_images(
     """As `count_new`, of images; a test may give a fetcher that reaches its own server."""
     from rubricworks.data.remote import Fetcher
 
-    source = source_here(config.source)
+    source = local_source(config.source)
     hosts = AllowedHosts(config.allowed_hosts)
     splits, _ = prepare.draw(config, source, hosts.screen(image_entries(source), source))
     places, samples = {key.source for key in known}, {key.sample_id for key in known}
@@ -74,7 +74,7 @@ async def new_images(
 
 def new_questions(config: prepare_questions.Config, known: Iterable[SampleKey], job: Job) -> int:
     """As `count_new`, of questions; all of them are counted."""
-    source = source_here(config.source)
+    source = local_source(config.source)
     pictures = PictureDigests(job.scratch("pictures"), config.max_side)
     survey = survey_questions(question_entries(source, config.columns), pictures)
     splits = draw_splits(

@@ -171,7 +171,7 @@ async def _judge_all(
         return made, [letter for call in letters for letter in grading_dead_letters(job, call)]
 
     async def make_rows(chunk: list[Row]) -> dict[str, list[Row]]:
-        made = await job.calls.together(grade(row, setting) for row in chunk for setting in config.settings)
+        made = await job.calls.gather_all(grade(row, setting) for row in chunk for setting in config.settings)
         return {"audit": [row for row, _ in made], "dead_letters": [one for _, letters in made for one in letters]}
 
     await build_table(
@@ -189,7 +189,7 @@ async def _judge_all(
 def _figures(config: Config, job: Job, collected: AuditSet, searched: Searched) -> AuditFigures:
     cells = table_cells(map(judged, read_rows(job.out)))
     if all(cell.average is None for modes in cells.values() for cell in modes.values()):
-        job.void()
+        job.mark_unusable()
         raise UserError(f"{config.judge.label} judged nothing; see {job.out / 'dead_letters'} for what it answered")
     patterns = ({**one.model_dump(), "rate": one.rate, "kept": one.pattern in searched.kept} for one in searched.tried)
     return AuditFigures(

@@ -108,7 +108,7 @@ async def abnormal_responses(
 
         async def make_rows(items: list[tuple[str, FailureMode]]) -> dict[str, list[Row]]:
             asked = (maker.make(cases[name], _failure(name, mode, patterns, seed)) for name, mode in items)
-            made = await job.calls.together(asked)
+            made = await job.calls.gather_all(asked)
             letters = [_letter(job, candidate) for candidate in made if candidate.error is not None]
             return {"audit_candidates": [_candidate_row(one) for one in made], "dead_letters": letters}
 

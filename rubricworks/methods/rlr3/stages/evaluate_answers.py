@@ -62,7 +62,7 @@ def run(config: Config, job: Job) -> None:
     try:
         summary = summarise_answers(read_rows(job.out), seed=config.seed)
     except ValueError as error:
-        job.void()
+        job.mark_unusable()
         raise UserError(f"{error}; see {job.out / 'dead_letters'}") from error
     _link_best(job, models, summary)
     write_atomic(job.out / ANSWERS_FILE, canonical_json(summary).encode())
@@ -111,7 +111,7 @@ async def _answer(config: Config, job: Job, batches: list[Asked]) -> None:
             rows: dict[str, list[Row]] = {"answers": [], "dead_letters": []}
             for asked in chunk:
                 responses = respond(asked)
-                made = await job.calls.together(
+                made = await job.calls.gather_all(
                     _row(job, judge, asked.model, sample, *response)
                     for sample, response in zip(asked.samples, responses, strict=True)
                 )

@@ -80,7 +80,7 @@ def label_responses(config: Config, job: Job, draw: Draw) -> None:
     letters = count_rows(job.out / "dead_letters")
     job.figures.update(labelled=len(rows), dead_letters=letters)
     if not rows:
-        job.void()
+        job.mark_unusable()
         raise UserError(
             f"no response to {len(digests)} training samples with a rubric could be labelled ({letters} dead letters "
             f"in {job.out / 'dead_letters'}); check the teachers and the rubrics"
@@ -89,7 +89,7 @@ def label_responses(config: Config, job: Job, draw: Draw) -> None:
     try:
         splits = draw_genrm_splits(found, test=config.test, balance=config.balance, seed=config.seed)
     except UserError:
-        job.void()
+        job.mark_unusable()
         raise
     asyncio.run(_keep(job, splits))
     used = (row for row in read_rows(job.out) if row["split"] != "left_out")
@@ -104,7 +104,7 @@ async def _label(config: Config, job: Job, draw: Draw, rubrics: dict[str, Rubric
     async def make_rows(samples: list[Sample]) -> dict[str, list[Row]]:
         drawn = zip(samples, draw(samples), strict=True)
         asked = [(sample, response) for sample, responses in drawn for response in dict.fromkeys(responses)]
-        made = await job.calls.together(
+        made = await job.calls.gather_all(
             _label_one(job, teachers, sample, response, rubrics[sample.sample_id]) for sample, response in asked
         )
         return {

@@ -69,7 +69,7 @@ def filter_samples(config: Config, job: Job, draw: Draw) -> None:
     letters = count_rows(job.out / "dead_letters")
     job.figures.update(filtered=count_rows(job.out), kept=statistics.kept, dead_letters=letters)
     if not statistics.kept:
-        job.void()
+        job.mark_unusable()
         raise UserError(
             f"the rule {config.keep!r} keeps none of {statistics.graded} graded samples ({len(rubrics)} rubrics, "
             f"{letters} dead letters in {job.out / 'dead_letters'}), so nothing is left to train on; set keep to any "
@@ -82,7 +82,7 @@ async def _build(config: Config, job: Job, draw: Draw, rubrics: dict[str, Rubric
 
     async def make_rows(samples: list[Sample]) -> dict[str, list[Row]]:
         responses = draw(samples)
-        made = await job.calls.together(
+        made = await job.calls.gather_all(
             _filter(sample, drawn, rubrics[sample.sample_id], config, job, judge)
             for sample, drawn in zip(samples, responses, strict=True)
         )

@@ -145,7 +145,7 @@ class Examiner:
         """Rows of both tables for a batch."""
         self._dead_letters = []
         of_sample = [[c._replace(texts=[c.texts[at]]) for c in captions] for at in range(len(samples))]
-        made = await self.job.calls.together(map(self._examine_sample, samples, of_sample))
+        made = await self.job.calls.gather_all(map(self._examine_sample, samples, of_sample))
         letters = sorted(
             self._dead_letters,
             key=lambda row: (
