@@ -40,7 +40,7 @@ STEPS = "at top-left a big red circle . at center a small red star ."
         (COUNT, STEPS, [0, 1, 1]),
         (COUNT, "\\boxed{2}", [1, 0, 0]),
         (COUNT, "\\boxed{1} no : \\boxed{2}", [1, 0, 0]),
-        (COUNT, "a small red circle at the top left . \\boxed{two}", [0, 0.5, 0]),
+        (COUNT, "a small red circle at the top left . \\boxed{two}", [1, 0.5, 0]),
         (COUNT, "at top-left a big blue circle . at center a small red circle . \\boxed{2}", [1, 0.5, 0.5]),
         (COUNT, "at top-left a big blue square . \\boxed{2}", [1, 0, 0]),
         (COUNT, "at top-left a big red circle . at top-left a small blue star . \\boxed{2}", [1, 0, 0]),

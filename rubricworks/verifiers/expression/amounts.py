@@ -1,38 +1,79 @@
-"""Amounts: numbers in all their notations, formulas, and what they measure."""
+"""Amounts: numbers in all their notations, formulas, and what they measure or count."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from rubricworks.verifiers.expression import exact
 from rubricworks.verifiers.expression.exact import Quotient, divide, generator, negative, number
 from rubricworks.verifiers.expression.formula import TooHard, read_formula
-from rubricworks.verifiers.expression.numeric import Computed, computed
-from rubricworks.verifiers.expression.units import Unit, split_unit
+from rubricworks.verifiers.expression.numeric import NumericFormula, numeric_formula
+from rubricworks.verifiers.expression.units import DEGREES, Unit, read_unit
+
+INFINITY = "\\infty"
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    value: Quotient | NumericFormula
+    word: str | None = None
+    """The letters, case folded, if the answer is nothing but letters: an option, or a product."""
+    places: int | None = None
+    """Decimals, if the answer is a plain decimal; -1 if decimals stand somewhere inside."""
+    unit: Unit | None = None
+    noun: str | None = None
+    """The things that it counts, in the singular: apple, red circle."""
+    other: object = None
+    """Another reading, itself an answer: 5m as a product, 1,2 as a list."""
+
 
 _NUMBER = re.compile(r"[-+]? ?(?:\d+\.?\d*|\.\d+)")
 _GROUPED = re.compile(
     r"([-+]?[$€£¥]?\s?)([1-9]\d{0,2}(?:,\d{3})+|[1-9]\d{0,2}(?: \d{3})+)((?:\.\d+)?\s*(?:[^\d,;\s][^,;]*)?)"
 )
 _SCIENTIFIC = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+))[eE]([-+]?\d{1,3})")
-_REPEATING = re.compile(r"([-+]?)(\d*)\.(\d*)\\(?:overline|bar|dot)\s*\{(\d+)\}")
+_REPEATING = re.compile(r"([-+]?)(\d*)\.(\d*)(?:\\(?:overline|bar|dot)\s*\{(\d+)\}|\((\d+)\)(?:\.{3})?)")
+_ELLIPSIS = re.compile(r"([-+]?)(\d*)\.(\d*?)((\d+?)\5+)\.{3,4}")
 _RATIO = re.compile(r"(\d+)\s*:\s*([1-9]\d*)")
 _MIXED = re.compile(r"([-+]?)(\d+)\s+(\d+)\s*/\s*(\d+)")
-_PERCENT = re.compile(r"(.+?)\s*(?:%|\\?\b(?:percent(?:age)?|pct)|\\text\s*\{\s*(?:%|percent(?:age)?|pct)\s*\})")
+_PERCENT = re.compile(r"(.+?)\s*(?:%|\\?\b(?:percent(?:age)?|pct|per cent))")
 _INFINITE = re.compile(r"([-+]?)\s*\\infty")
-INFINITY = "\\infty"
 
+_MONEY = re.compile(
+    r"([-+]?)\s*(US\$|[$€£¥₹]|(?:USD|EUR|GBP|CNY|RMB|JPY|INR)(?=[\s\d]))\s*([\d.]+|[\d.].*?)"
+    r"\s*((?:/|per\b)\s*[A-Za-z].*)?"
+)
+_SAFE_LETTERS = set("mgsVWJNLAC")
+"""Units that are droppable right after a number: 5m; a letter such as 5t is a variable first."""
+_BEFORE_UNIT = re.compile(r"(?<=[\d})!.])\s*(?=[A-Za-z°Ωµ$€£¥₹¢^\\])|\s+(?=[A-Za-z°Ωµ$€£¥₹¢^\\])")
+_FUNCTION = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc|arc\w+|ln|log|lg|exp|int|sum|lim|prod)(?![A-Za-z])")
+_COMPOUND = re.compile(r"(?:[\d.]+\s*[^\d.,;]+?(?:,?\s+and\s+|\s+|(?<=['°]))?){2,3}")
+_COMPOUND_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([^\d.,;]+?)(?:\s+and)?\s*(?=\d|$)")
+_ARC = re.compile(r"(\d+)\s*(?:\^\s?\{?\s?\\circ\s?\}?|°)\s*(\d+(?:\.\d+)?)\s?'(?:\s*(\d+(?:\.\d+)?)\s?(?:\"|''))?")
+_FEET = re.compile(r"(\d+)\s?'\s*(\d+(?:\.\d+)?)\s?(?:\"|'')")
+_MARKED = re.compile(r"(\d+(?:\.\d+)?)\s?('|\"|'')")
+"""Feet or inches; minutes of an arc or a prime too, so that the mark counts."""
 
-@dataclass(frozen=True, slots=True)
-class Amount:
-    value: Quotient | Computed
-    word: str | None = None
-    """The letters, case folded, if the answer is nothing but letters: an option, or a product."""
-    places: int | None = None
-    """Decimals, if the answer is a plain decimal; -1 if decimals stand somewhere inside."""
-    unit: Unit | None = None
-    other: object = None
-    """Another reading, itself an answer: 5m as a product, 1,2 as a list."""
+_COUNTED = re.compile(r"([-+]?(?:\d+(?:\.\d+)?|\d+/\d+|\\frac\{\d+\}\{\d+\}))\s+((?:[a-z]+\s+)?)([A-Za-z]+)")
+_ADJECTIVES = """
+red green blue yellow orange purple pink brown black white gray grey golden silver big small large little tall short
+long tiny huge round square triangular circular different distinct other whole full empty open closed new old young
+"""
+_NO_NOUNS = """
+less more fewer extra plus minus time percent point half halve third quarter fourth fifth sixth seventh eighth ninth
+tenth hundredth thousandth hundred thousand million billion dozen pair score gross ten one two unit square cube root
+fold degree perhaps versus unless beside always sometime toward afterward thus this does yes across max min approx short
+off out over under above below north south east west left right up down wrong correct maybe only ago later early earlier
+high low squared cubed else other each not and but nor the per from too cannot never about around nearly almost roughly
+exactly
+"""
+_IRREGULAR = {
+    "people": "person", "persons": "person", "men": "man", "women": "woman", "children": "child", "mice": "mouse",
+    "geese": "goose", "sheep": "sheep", "fish": "fish", "deer": "deer", "aircraft": "aircraft", "species": "species",
+    "vertices": "vertex", "axes": "axis", "matrices": "matrix", "leaves": "leaf", "knives": "knife", "wolves": "wolf",
+    "loaves": "loaf", "shelves": "shelf",
+}  # fmt: skip
+_ADJECTIVE_SET, _NO_NOUN_SET = set(_ADJECTIVES.split()), set(_NO_NOUNS.split())
 
 
 def plain_number(body: str) -> Amount | None:
@@ -46,47 +87,55 @@ def plain_number(body: str) -> Amount | None:
     return Amount(number(Fraction(body.removesuffix("."))), places=len(body) - point - 1)
 
 
-def ungrouped(body: str) -> str:
-    """Without the separators of thousands: 1,000.5 and 12 000 m; 0,111 is none."""
+def strip_thousands(body: str) -> str:
+    """Drop the separators of thousands: 1,000.5 and 12 000 m; 0,111 has none."""
     match = _GROUPED.fullmatch(body)
     return match[1] + match[2].replace(",", "").replace(" ", "") + match[3] if match else body
 
 
 def read_amount(body: str, *, fold: bool) -> Amount:
-    """A number or a formula, with or without a unit.
+    """Read a number or a formula, with or without a unit or the things that it counts.
 
     Raises:
         TooHard: it is neither.
     """
-    if amount := plain_number(body):
+    if amount := plain_number(body) or _special_number(body):
         return amount
-    if match := _INFINITE.fullmatch(body):
-        return Amount(endless(match[1] == "-"))
     if match := _PERCENT.fullmatch(body):
         amount = read_amount(match[1].strip("${} "), fold=fold)
-        if amount.unit is not None or isinstance(amount.value, Computed):
+        if amount.unit or amount.noun or isinstance(amount.value, NumericFormula):
             raise TooHard("percent of no number")
         return Amount(divide(amount.value, number(100)))
-    if match := _RATIO.fullmatch(body):
-        return Amount(number(Fraction(int(match[1]), int(match[2]))))
-    if match := _SCIENTIFIC.fullmatch(body):
-        return Amount(number(Fraction(match[1]) * Fraction(10) ** int(match[2])), places=-1)
-    if match := _REPEATING.fullmatch(body):
-        return Amount(number(_repeating(*match.groups())))
-    if match := _MIXED.fullmatch(body):
-        top, bottom = int(match[3]), int(match[4])
-        if top >= bottom:
-            raise TooHard("no mixed number")
-        value = int(match[2]) + Fraction(top, bottom)
-        return Amount(number(-value if match[1] == "-" else value))
-    if measured := split_unit(body):
-        amount = read_amount(measured.number.strip(), fold=fold)
-        other = Amount(formula_value(body, fold=fold)) if measured.unit.letter else None
-        return Amount(amount.value, places=amount.places, unit=measured.unit, other=other)
-    return Amount(formula_value(body, fold=fold), places=-1 if "." in body else None)
+    measured = compound_amount(body) or _measured(body, fold) or _counted(body, fold)
+    return measured or Amount(formula_value(body, fold=fold), places=-1 if "." in body else None)
 
 
-def formula_value(body: str, *, fold: bool) -> Quotient | Computed:
+def compound_amount(body: str) -> Amount | None:
+    """Units of one kind after each other, from large to small: 6 feet 2 inches, 2 hours and 30 minutes, 45°30'."""
+    if match := _ARC.fullmatch(body):
+        arc = Fraction(match[1]) + Fraction(match[2]) / 60 + Fraction(match[3] or 0) / 3600
+        return Amount(number(_whole(arc)), unit=Unit(DEGREES, Fraction(1), required=True))
+    if match := _FEET.fullmatch(body):
+        body = f"{match[1]} ft {match[2]} in"
+    if match := _MARKED.fullmatch(body):
+        unit = read_unit("ft" if match[2] == "'" else "in")
+        return Amount(number(_whole(Fraction(match[1]))), unit=unit and replace(unit, required=True))
+    if not _COMPOUND.fullmatch(body):
+        return None
+    parts = _COMPOUND_PART.findall(body)
+    units = [read_unit(name) for _, name in parts]
+    if len(parts) < 2:
+        return None
+    total, last = Fraction(0), None
+    for (numeral, _), unit in zip(parts, units, strict=True):
+        if unit is None or (last and (unit.dimensions != last.dimensions or unit.factor >= last.factor)):
+            return None
+        total, last = total + Fraction(numeral) * unit.factor, unit
+    assert last is not None
+    return Amount(number(_whole(total / last.factor)), unit=replace(last, required=True))
+
+
+def formula_value(body: str, *, fold: bool) -> Quotient | NumericFormula:
     """The exact value, or the formula to compute.
 
     Raises:
@@ -95,12 +144,82 @@ def formula_value(body: str, *, fold: bool) -> Quotient | Computed:
     try:
         return read_formula(body, exact, fold=fold)
     except TooHard:
-        return computed(body, fold=fold)
+        return numeric_formula(body, fold=fold)
 
 
-def endless(below: bool) -> Quotient:
+def infinite(*, below: bool) -> Quotient:
     """Infinity, or minus infinity."""
     return negative(generator(INFINITY)) if below else generator(INFINITY)
+
+
+def _special_number(body: str) -> Amount | None:
+    """Infinity, a ratio, scientific notation, a repeating decimal, a mixed number."""
+    if match := _INFINITE.fullmatch(body):
+        return Amount(infinite(below=match[1] == "-"))
+    if match := _RATIO.fullmatch(body):
+        return Amount(number(Fraction(int(match[1]), int(match[2]))))
+    if match := _SCIENTIFIC.fullmatch(body):
+        return Amount(number(Fraction(match[1]) * Fraction(10) ** int(match[2])), places=-1)
+    if match := _REPEATING.fullmatch(body):
+        return Amount(number(_repeating(match[1], match[2], match[3], match[4] or match[5])))
+    if body.endswith("...") and (match := _ELLIPSIS.fullmatch(body)):
+        return Amount(number(_repeating(match[1], match[2], match[3] + match[4], match[5])))
+    if match := _MIXED.fullmatch(body):
+        top, bottom = int(match[3]), int(match[4])
+        if top >= bottom:
+            raise TooHard("no mixed number")
+        value = int(match[2]) + Fraction(top, bottom)
+        return Amount(number(-value if match[1] == "-" else value))
+    return None
+
+
+def _measured(body: str, fold: bool) -> Amount | None:
+    """A number and its unit, or the sign of a currency and its number."""
+    if match := _MONEY.fullmatch(body):
+        amount = read_amount(match[1] + match[3], fold=fold)
+        unit = read_unit(match[2].removeprefix("US") + (f" {match[4]}" if match[4] else ""))
+        return amount and _with_unit(amount, unit) if unit else None
+    for gap in _BEFORE_UNIT.finditer(body):
+        head, tail = body[: gap.start()], body[gap.end() :]
+        if not head or not (re.search(r"\d", head) or "\\pi" in head) or _FUNCTION.search(head):
+            continue
+        unit = read_unit(tail)
+        if unit is None:
+            continue
+        if unit.letter and not gap[0] and tail not in _SAFE_LETTERS:
+            unit = replace(unit, required=True)
+        amount = _with_unit(read_amount(head, fold=fold), unit)
+        return replace(amount, other=Amount(formula_value(body, fold=False))) if unit.letter else amount
+    return None
+
+
+def _with_unit(amount: Amount, unit: Unit) -> Amount:
+    if amount.unit or amount.noun:
+        raise TooHard("two units")
+    return replace(amount, unit=unit, word=None)
+
+
+def _counted(body: str, fold: bool) -> Amount | None:
+    """A number and the things that it counts, one noun with at most one adjective of the visible kind."""
+    match = _COUNTED.fullmatch(body)
+    if match is None or (match[2] and match[2].strip() not in _ADJECTIVE_SET):
+        return None
+    amount = read_amount(match[1], fold=fold)
+    noun = singular(match[3].lower(), is_one=match[1] == "1")
+    return replace(amount, noun=(match[2] + noun)) if noun else None
+
+
+def singular(word: str, *, is_one: bool = False) -> str | None:
+    """The singular of a plural noun, or the word itself after a one; None for a word that counts nothing."""
+    if word in _NO_NOUN_SET or word.removesuffix("s") in _NO_NOUN_SET:
+        return None
+    if word in _IRREGULAR:
+        return _IRREGULAR[word]
+    if len(word) >= 4 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        if word.endswith("ies"):
+            return word[:-3] + "y"
+        return word[:-2] if word.endswith(("xes", "ches", "shes", "sses")) else word[:-1]
+    return word if is_one and len(word) >= 3 else None
 
 
 def _repeating(sign: str, whole: str, first: str, repeated: str) -> Fraction:
@@ -108,3 +227,7 @@ def _repeating(sign: str, whole: str, first: str, repeated: str) -> Fraction:
     start = int((whole or "0") + first)
     value = Fraction(int(str(start) + repeated) - start, 10 ** len(first) * (10 ** len(repeated) - 1))
     return -value if sign == "-" else value
+
+
+def _whole(value: Fraction) -> int | Fraction:
+    return value.numerator if value.denominator == 1 else value

@@ -1,4 +1,4 @@
-"""Formulas computed at points, to fifty digits: what exact arithmetic leaves (functions, roots of sums, e^x).
+"""Formulas by their values at points, to fifty digits: functions, roots of sums, e^x and more beyond exact arithmetic.
 
 Two formulas that differ anywhere differ at a random point, and by far more than the last digits; two that agree to
 forty digits at several points are the same. A point where one of them is not real lies outside its domain and says
@@ -33,7 +33,7 @@ _LOCAL = threading.local()
 
 
 @dataclass(frozen=True, slots=True)
-class Computed:
+class NumericFormula:
     """A formula that is known by its values."""
 
     text: str
@@ -127,7 +127,7 @@ class Numbers:
             raise TooHard(f"{name} has no value there") from None
 
 
-def computed(text: str, *, fold: bool) -> Computed:
+def numeric_formula(text: str, *, fold: bool) -> NumericFormula:
     """The formula, once it is known that it can be computed.
 
     Raises:
@@ -135,10 +135,10 @@ def computed(text: str, *, fold: bool) -> Computed:
     """
     numbers = Numbers(1)
     read_formula(text, numbers, fold=fold)
-    return Computed(text, fold, "i" in numbers.names, numbers.names <= {"\\pi", "e", "i"})
+    return NumericFormula(text, fold, "i" in numbers.names, numbers.names <= {"\\pi", "e", "i"})
 
 
-def same_values(a: Computed | Quotient, b: Computed | Quotient) -> bool | None:
+def same_values(a: NumericFormula | Quotient, b: NumericFormula | Quotient) -> bool | None:
     """Whether the two agree wherever both are defined; None if that is nearly nowhere."""
     constant, imaginary = _is_constant(a) and _is_constant(b), _is_imaginary(a) or _is_imaginary(b)
     agreed = 0
@@ -159,7 +159,7 @@ def _agree(x: Value, y: Value) -> bool:
     return bool(abs(x - y) <= max(abs(x), abs(y)) * _context().mpf(10) ** -_SAME)
 
 
-def _cancels(a: Computed | Quotient, b: Computed | Quotient, point: int, difference: Value) -> bool:
+def _cancels(a: NumericFormula | Quotient, b: NumericFormula | Quotient, point: int, difference: Value) -> bool:
     """Whether a tiny difference is but lost digits, as of sin(pi) and 0: with more of them it shrinks."""
     context = _context()
     if difference > context.mpf(10) ** -_SAME:
@@ -172,7 +172,7 @@ def _cancels(a: Computed | Quotient, b: Computed | Quotient, point: int, differe
         context.dps = _DIGITS
 
 
-def decimal_value(value: Computed) -> Decimal:
+def decimal_value(value: NumericFormula) -> Decimal:
     """A constant that is real.
 
     Raises:
@@ -184,8 +184,8 @@ def decimal_value(value: Computed) -> Decimal:
     return Decimal(_context().nstr(_context().re(number), _SAME))
 
 
-def _at(value: Computed | Quotient, point: int) -> Value:
-    if isinstance(value, Computed):
+def _at(value: NumericFormula | Quotient, point: int) -> Value:
+    if isinstance(value, NumericFormula):
         return value.at(point)
     numbers = Numbers(point)
     top, bottom = (
@@ -202,12 +202,12 @@ def _term(term: exact.Term, factor: Rational, numbers: Numbers) -> Value:
     return product
 
 
-def _is_constant(value: Computed | Quotient) -> bool:
-    return value.constant if isinstance(value, Computed) else not exact.variables(value)
+def _is_constant(value: NumericFormula | Quotient) -> bool:
+    return value.constant if isinstance(value, NumericFormula) else not exact.variables(value)
 
 
-def _is_imaginary(value: Computed | Quotient) -> bool:
-    if isinstance(value, Computed):
+def _is_imaginary(value: NumericFormula | Quotient) -> bool:
+    if isinstance(value, NumericFormula):
         return value.imaginary
     return any(name == "i" for polynomial in value for term in polynomial for name, _ in term)
 

@@ -1,7 +1,8 @@
-"""What surrounds an answer without being part of it: dollar signs, boxes, fonts, spacing, unusual characters."""
+"""The surface of an answer, which is no part of it: dollar signs, boxes, fonts, spacing, unusual characters."""
 # ruff: noqa: RUF001 - look-alikes are what the first table is about
 
 import re
+from typing import NamedTuple
 
 _LATEX = r"""
 × \times  · \cdot  ⋅ \cdot  ∙ \cdot  √ \sqrt  ∛ \sqrt[3]  π \pi  ∞ \infty  ≤ \leq  ≥ \geq  ≠ \neq  ≈ \approx
@@ -11,7 +12,7 @@ _LATEX = r"""
 ν \nu  ξ \xi  ρ \rho  σ \sigma  τ \tau  υ \upsilon  φ \phi  χ \chi  ψ \psi  ω \omega  Γ \Gamma  Δ \Delta
 Θ \Theta  Λ \Lambda  Ξ \Xi  Σ \Sigma  Φ \Phi  Ψ \Psi  Ω \Omega
 """
-_ASCII = "− - – - — - ÷ / ∕ / ⁄ / ′ ' ’ ' ‘ ' “ \" ” \" 、 , 。 ."
+_ASCII = "− - – - — - ÷ / ∕ / ⁄ / ′ ' ’ ' ‘ ' “ \" ” \" 、 , 。 . … ..."
 _FULL_WIDTH = {chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
 _SPACES = dict.fromkeys("\u00a0\u2009\u202f\u3000", " ") | dict.fromkeys("\u200b\ufeff", "")
 
@@ -26,6 +27,7 @@ _TABLE = str.maketrans(
 )
 _RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n", strict=True))
 _LOWERED = dict(zip("₀₁₂₃₄₅₆₇₈₉", "0123456789", strict=True))
+_ROOT_SIGN = re.compile(r"√\s?(\d+(?:\.\d+)?)")
 _RAISED_RUN, _LOWERED_RUN = (re.compile(f"[{''.join(table)}]+") for table in (_RAISED, _LOWERED))
 _COMMANDS = {
     "\\left": "", "\\right": "", "\\big": "", "\\Big": "", "\\bigg": "", "\\Bigg": "", "\\bigl": "", "\\bigr": "",
@@ -35,49 +37,77 @@ _COMMANDS = {
     "\\le": "\\leq", "\\leqslant": "\\leq", "\\lt": "<", "\\ge": "\\geq", "\\geqslant": "\\geq", "\\gt": ">",
     "\\ne": "\\neq", "\\varnothing": "\\emptyset", "\\lbrace": "\\{", "\\rbrace": "\\}",
     "\\lbrack": "[", "\\rbrack": "]",
-    "\\degree": "^\\circ", "\\ldots": "...", "\\dots": "...", "\\limits": "",
+    "\\degree": "^\\circ", "\\ldots": "...", "\\dots": "...", "\\cdots": "...", "\\limits": "",
 }  # fmt: skip
 _COMMAND = re.compile(r"\\\\|\\[A-Za-z]+|\\[,;:! %$]|~")
-_DOUBLED = re.compile(r"\\\\(?=[A-Za-z])")
+_DOUBLED_BACKSLASH = re.compile(r"\\\\(?=[A-Za-z])")
 _LETTER_FONT = re.compile(
     r"\\(?:mathrm|mathit|mathbf|mathsf|text|textit|textbf|textrm|boldsymbol|rm)\s*\{\s*([A-Za-z])\s*\}"
 )
+_TEXT_COMMAND = r"\\(?:text(?:rm|bf|it|normal|sf|up)?|math(?:rm|bf|it|sf|normal)|mbox|hbox|operatorname)\s*"
+_TEXT = re.compile(rf"(?<![_^{{]){_TEXT_COMMAND}\{{([^{{}}\\]*)\}}(\s*\^\s*\{{?\s*[23]\s*\}}?)?")
+_FORMULA_IN_TEXT = re.compile(rf"(?<![_^{{]){_TEXT_COMMAND}\{{((?:[A-Z][a-z]?|[()\[\]+^-]|_?\{{\d+\}}|_?\d+)+)\}}")
+"""A chemical formula in upright letters."""
 _OPERATOR_NAME = re.compile(r"\\operatorname\*?\s*\{\s*([a-z]+)\s*\}")
-_BRACED_COMMA = re.compile(r"\{\s*,\s*\}\s*")
+_BRACED_COMMA = re.compile(r"\s*\{\s*,\s*\}\s*|,\\!\s*")
 _PLAIN_NAMES = re.compile(r"(?<![\\A-Za-z{])(sqrt|pi|infinity|infty|theta|alpha|beta|gamma|lambda|omega)(?![A-Za-z])")
+_SCIENTIFIC = re.compile(r"(?<=[\d)])\s*[xX]\s*(?=10\s*\^)")
 _WRAPPERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`"))
 
 
+class Surface(NamedTuple):
+    body: str
+    """The answer itself."""
+    in_math: bool
+    """It stood in $...$, \\(...\\), \\[...\\] or \\boxed{...}."""
+    in_dollars: bool
+    """It stood in one of these but the last."""
+    is_text: bool = False
+    """All of it stood in \\text{...}."""
+
+
 def plain_characters(text: str) -> str:
-    """The text with such characters replaced: x² becomes x^{2}, √ becomes \\sqrt, a full-width 1 becomes 1."""
+    """Replace unusual characters: x² becomes x^{2}, √ becomes \\sqrt, a full-width 1 becomes 1."""
     if text.isascii():
         return text
+    text = _ROOT_SIGN.sub(r"\\sqrt{\1}", text)
     text = _RAISED_RUN.sub(lambda run: "^{" + "".join(_RAISED[sign] for sign in run[0]) + "}", text)
     text = _LOWERED_RUN.sub(lambda run: "_{" + "".join(_LOWERED[sign] for sign in run[0]) + "}", text)
     return text.translate(_TABLE)
 
 
-def unwrapped(text: str) -> tuple[str, bool]:
-    """The answer itself, and whether it stood in math: $...$, \\(...\\), \\[...\\] or \\boxed{...} around all of it.
+def strip_surface(text: str) -> Surface:
+    """Take off what surrounds an answer, and write commands in one way.
 
-    >>> unwrapped("$$\\\\boxed{\\\\dfrac{1}{2}}.$$")
-    ('\\\\frac{1}{2}', True)
+    >>> strip_surface("$$\\boxed{\\dfrac{1}{2}}.$$").body
+    '\\frac{1}{2}'
     """
     text = plain_characters(text).strip()
-    in_math = False
+    in_math = in_dollars = False
     while (inside := _inside(text)) is not None:
         in_math = in_math or text[0] in "$\\"
+        in_dollars = in_dollars or text.startswith(("$", "\\(", "\\["))
         text = inside.strip()
     if "\\\\" in text and "\\begin" not in text:  # escaped once too often; no rows of a matrix
-        text = _DOUBLED.sub(r"\\", text)
+        text = _DOUBLED_BACKSLASH.sub(r"\\", text)
+    is_text = False
+    about = "~" if text.startswith("~") else ""  # a doubt; further on it is a space
+    text = text.removeprefix("~")
     if "\\" in text or "~" in text:
-        text = _BRACED_COMMA.sub(",", _COMMAND.sub(lambda command: _COMMANDS.get(command[0], command[0]), text))
-        text = _OPERATOR_NAME.sub(r"\\\1 ", _LETTER_FONT.sub(r" \1", text))
-    elif "{,}" in text:
-        text = text.replace("{,}", ",")
+        text = _COMMAND.sub(lambda command: _COMMANDS.get(command[0], command[0]), _BRACED_COMMA.sub(",", text))
+        text = _OPERATOR_NAME.sub(_operator, _LETTER_FONT.sub(r" \1", text))
+        is_text = _TEXT.fullmatch(text.strip()) is not None
+        text = _TEXT.sub(r" \1\2 ", _FORMULA_IN_TEXT.sub(r"\1", text))
+    elif "{" in text:
+        text = _BRACED_COMMA.sub(",", text)
     if "**" in text:
         text = text.replace("**", "^")
-    return _PLAIN_NAMES.sub(_with_backslash, text).strip(), in_math
+    text = _SCIENTIFIC.sub("\\\\times ", _PLAIN_NAMES.sub(_with_backslash, text))
+    return Surface(about + text.strip(), in_math, in_dollars, is_text)
+
+
+def _operator(name: re.Match[str]) -> str:
+    return f"\\{name[1]} "
 
 
 def _with_backslash(name: re.Match[str]) -> str:
@@ -90,8 +120,12 @@ def _inside(text: str) -> str | None:
         return None
     if text[-1] in ".,;" and len(text) > 1 and not text.endswith(("\\,", "\\;", "...")):
         return text[:-1]
-    if text[0] not in "$\\*`":
+    if text[0] not in "$\\*`\"'=":
         return None
+    if text[0] == "=":
+        return text[1:]
+    if text[0] in "\"'":
+        return text[1:-1] if len(text) > 2 and text[-1] == text[0] and text[0] not in text[1:-1] else None
     for opening, closing in _WRAPPERS:
         if text.startswith(opening) and text.endswith(closing) and len(text) >= len(opening) + len(closing) + 1:
             inside = text[len(opening) : -len(closing)]

@@ -1,109 +1,248 @@
-"""Units after a number: `5 cm`, `9.8\\text{ m/s}^2`, `125 miles`, `$4.50`, `90^\\circ`.
+"""Units of measurement: `cm`, `m/s^2`, `miles per hour`, `square feet`, `°C`, `$`.
 
-The paper leaves units in the criterion, not in the target, so a unit on one side only is dropped. Where both sides name
-one and both are known, 5 m is 500 cm and neither 5 cm nor 5 s; a unit that is not known is taken on trust.
+A unit is a product of powers of base units with a factor, so that 36 km/h are 10 m/s. Symbols are case-sensitive (mg is
+no Mg, Gb no GB), words are not. What is not in the tables is no unit: `million`, `dogs`, `north`.
 """
 
 import re
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import NamedTuple
+from functools import lru_cache
 
-_TABLE = {
-    "length": "nm 1e-9 um 1e-6 mm 1e-3 cm 1e-2 dm 1e-1 m 1 meter 1 metre 1 km 1e3 kilometer 1e3 kilometre 1e3 "
-    "centimeter 1e-2 centimetre 1e-2 millimeter 1e-3 millimetre 1e-3 in 0.0254 inch 0.0254 inches 0.0254 ft 0.3048 "
-    "foot 0.3048 feet 0.3048 yd 0.9144 yard 0.9144 mi 1609.344 mile 1609.344",
-    "mass": "mg 1e-6 g 1e-3 gram 1e-3 kg 1 kilogram 1 t 1e3 ton 1e3 tonne 1e3 lb 0.45359237 pound 0.45359237",
-    "time": "ms 1e-3 s 1 sec 1 second 1 min 60 minute 60 h 3600 hr 3600 hour 3600 day 86400 week 604800",
-    "months": "month 1 year 12 yr 12",
-    "volume": "ml 1e-6 mL 1e-6 cc 1e-6 milliliter 1e-6 millilitre 1e-6 l 1e-3 L 1e-3 liter 1e-3 litre 1e-3",
-    "speed": "m/s 1 km/h 5/18 kmh 5/18 kph 5/18 mph 0.44704",
-    "acceleration": "m/s^2 1",
-    "angle": "deg 1 degree 1 \\circ 1",
-    "current": "mA 1e-3 A 1 ampere 1 amp 1",
-    "voltage": "mV 1e-3 V 1 kV 1e3 volt 1",
-    "resistance": "ohm 1 \\Omega 1 k\\Omega 1e3",
-    "power": "mW 1e-3 W 1 kW 1e3 MW 1e6 watt 1",
-    "energy": "J 1 kJ 1e3 joule 1 kWh 3.6e6 eV 1.602176634e-19",
-    "force": "N 1 kN 1e3 newton 1",
-    "pressure": "Pa 1 kPa 1e3 MPa 1e6 pascal 1",
-    "frequency": "Hz 1 kHz 1e3 MHz 1e6 GHz 1e9 hertz 1",
-    "temperature": "K 1 kelvin 1",
-    "celsius": "C 1 \\circC 1 celsius 1",
-    "fahrenheit": "F 1 \\circF 1 fahrenheit 1",
-    "amount": "mol 1 mmol 1e-3",
-    "dollars": "$ 1 dollar 1 USD 1 cent 0.01",
-    "euros": "€ 1 euro 1 EUR 1",
-    "pounds": "£ 1 GBP 1",
-    "yuan": "¥ 1 yuan 1 RMB 1 CNY 1",
-}
+Dimensions = tuple[tuple[str, int], ...]
+"""Base units and their powers, in order."""
 
 
-class Unit(NamedTuple):
-    quantity: str | None
-    """Such as length; None for a unit that is not in the table."""
+@dataclass(frozen=True, slots=True)
+class Unit:
+    dimensions: Dimensions
     factor: Fraction
+    """Base units in one of it."""
+    zero: Fraction = Fraction(0)
+    """Its zero in base units: 273.15 K for °C."""
     letter: bool = False
-    """One letter without \\text around it: 5m may be a length or five times m."""
+    """One letter, which may be a variable: 5m is a length or five times m."""
+    required: bool = False
+    """Never left out by the other side: 10 K may be ten thousand."""
 
 
-class Measured(NamedTuple):
-    number: str
-    unit: Unit
+RADIANS, DEGREES = (("radian", 1),), (("degree", 1),)
+
+_PREFIX_SYMBOLS = {
+    "p": "1e-12", "n": "1e-9", "u": "1e-6", "µ": "1e-6", "m": "1e-3", "c": "1e-2", "d": "1e-1", "h": "1e2", "k": "1e3",
+    "M": "1e6", "G": "1e9", "T": "1e12",
+}  # fmt: skip
+_PREFIX_WORDS = {
+    "pico": "1e-12", "nano": "1e-9", "micro": "1e-6", "milli": "1e-3", "centi": "1e-2", "deci": "1e-1", "hecto": "1e2",
+    "kilo": "1e3", "mega": "1e6", "giga": "1e9", "tera": "1e12",
+}  # fmt: skip
+
+# Symbols | words in the singular | factor and base units. These take prefixes, the bit and the byte only large ones.
+_PREFIXED = """
+m | meter metre | 1 meter
+g | gram gramme | 0.001 kilogram
+s | second sec | 1 second
+L l | liter litre | 0.001 meter^3
+A | ampere amp | 1 ampere
+V | volt | 1 kilogram meter^2 second^-3 ampere^-1
+W | watt | 1 kilogram meter^2 second^-3
+Wh | watt-hour watthour | 3600 kilogram meter^2 second^-2
+J | joule | 1 kilogram meter^2 second^-2
+eV | electronvolt electron-volt | 1.602176634e-19 kilogram meter^2 second^-2
+cal | calorie | 4.184 kilogram meter^2 second^-2
+N | newton | 1 kilogram meter second^-2
+Pa | pascal | 1 kilogram meter^-1 second^-2
+bar | bar | 100000 kilogram meter^-1 second^-2
+Hz | hertz | 1 second^-1
+Ω | ohm | 1 kilogram meter^2 second^-3 ampere^-2
+F | farad | 1 kilogram^-1 meter^-2 second^4 ampere^2
+H | henry | 1 kilogram meter^2 second^-2 ampere^-2
+C | coulomb | 1 ampere second
+T | tesla | 1 kilogram second^-2 ampere^-1
+S | siemens | 1 kilogram^-1 meter^-2 second^3 ampere^2
+mol | mole | 1 mole
+Bq | becquerel | 1 second^-1
+b | bit | 1 bit
+B | byte | 8 bit
+"""
+_FIXED = """
+KM Km kms | | 1000 meter
+CM Cm cms | | 0.01 meter
+KG Kg kgs | kilo | 1 kilogram
+KW | | 1000 kilogram meter^2 second^-3
+KWh KWH kwh | | 3600000 kilogram meter^2 second^-2
+KB | | 8000 bit
+KiB | kibibyte | 8192 bit
+MiB | mebibyte | 8388608 bit
+GiB | gibibyte | 8589934592 bit
+gb | | 8e9 bit
+tb | | 8e12 bit
+min mins | minute | 60 second
+h hr hrs | hour | 3600 second
+| day | 86400 second
+wk wks | week | 604800 second
+mo mos | month | 1 month
+yr yrs | year | 12 month
+| decade | 120 month
+| century | 1200 month
+in | inch | 0.0254 meter
+ft | foot | 0.3048 meter
+yd yds | yard | 0.9144 meter
+mi | mile | 1609.344 meter
+oz | ounce | 0.028349523125 kilogram
+lb lbs | pound | 0.45359237 kilogram
+t | tonne ton | 1000 kilogram
+gal | gallon | 0.003785411784 meter^3
+qt | quart | 0.000946352946 meter^3
+| pint | 0.000473176473 meter^3
+| cup | 0.0002365882365 meter^3
+tbsp | tablespoon | 0.00001478676478125 meter^3
+tsp | teaspoon | 0.00000492892159375 meter^3
+cc | | 0.000001 meter^3
+ha | hectare | 10000 meter^2
+ac | acre | 4046.8564224 meter^2
+mph | | 0.44704 meter second^-1
+kph kmh kmph | | 5/18 meter second^-1
+kn | knot | 463/900 meter second^-1
+atm | atmosphere | 101325 kilogram meter^-1 second^-2
+psi | | 6894.757293168 kilogram meter^-1 second^-2
+mmHg | torr | 133.322387415 kilogram meter^-1 second^-2
+hp | horsepower | 745.69987158227022 kilogram meter^2 second^-3
+Cal | | 4184 kilogram meter^2 second^-2
+K | kelvin | 1 kelvin
+° deg | degree | 1 degree
+rad rads | radian | 1 radian
+rev revs | revolution turn | 1 turn
+rpm RPM | | 1/60 turn second^-1
+dB | decibel | 1 decibel
+lm | lumen | 1 lumen
+lx | lux | 1 lumen meter^-2
+cd | candela | 1 candela
+px | pixel | 1 pixel
+$ | dollar usd | 1 dollar
+¢ | cent | 0.01 dollar
+€ | euro eur | 1 euro
+£ | gbp | 1 sterling
+¥ | yuan rmb cny | 1 yuan
+₹ | rupee inr | 1 rupee
+| yen jpy | 1 yen
+"""
+_AMBIGUOUS = "TC"
+"""Bare: tesla or trillion, coulomb or Celsius."""
+_IRREGULAR = {
+    "feet": "foot", "inches": "inch", "centuries": "century", "henries": "henry", "hertz": "hertz", "lux": "lux",
+    "siemens": "siemens",
+}  # fmt: skip
+_TEMPERATURE = re.compile(r"(?:(?:°|deg(?:ree)?s?\b)?\s*(?:([Cc]elsius|[Cc]entigrade|C)|([Ff]ahrenheit|F))|(K))")
+_LATEX = re.compile(r"\^?\s?\{?\s?\\circ(?![A-Za-z])\s?\}?|\\(?:Omega|mu|cdot|times)(?![A-Za-z])\s*")
+_PLAIN = {"O": "Ω", "m": "µ", "c": "·", "t": "·"}
+_PRODUCT_WORDS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
+_FACTOR = re.compile(
+    r"\s*(?:(?P<over>/|per\b)|(?P<times>[*·])|(?P<opening>\()|(?P<closing>\))"
+    r"|(?P<name>[°$€£¥₹¢]|[A-Za-zµΩ]+(?:-hours?|-volts?)?)\.?"
+    r"(?:\s*(?P<word>squared|cubed)\b|\s?\^\s?\{?\s?(?P<raised>-?[1-4])\s?\}?|(?P<attached>-?[1-4])(?!\d))?)"
+)
+_LETTERS_ONLY = re.compile(r"[A-Za-z](?:\s*[/·*]\s*[A-Za-z]|\s+[A-Za-z]|\^?-?[1-4])+")
+_LETTER_UNITS = """
+m/s m/s^2 m/s2 g/L g/l g/m^3 g/m3 L/s L/h L/m J/s C/s J/C N/C V/m N/m N/m^2 W/m^2 A/m V/A N·m A·h
+W·h V·A J·s N·s m^2 m^3 m2 m3
+"""
+"""Products and quotients of single letters that are units; others, as 2 h/g, are formulas."""
+_LONGEST = 60
 
 
-_UNITS = {
-    name: Unit(quantity, Fraction(factor))
-    for quantity, entries in _TABLE.items()
-    for name, factor in zip(entries.split()[::2], entries.split()[1::2], strict=True)
-}
-_DEGREES = re.compile(r"(.+?)\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ)\s*([CF]?)")
-_CURRENCY = re.compile(r"([-+]?)\s*([$€£¥])\s*([\d.].*)")
-_FONT = r"\\(?:text(?:rm|bf|it|normal|sf)?|math(?:rm|bf|it|sf)|mbox|operatorname)"
-_IN_TEXT = re.compile(rf"(.+?)\s*{_FONT}\s*\{{\s*([^{{}}]*?)\s*\}}\s*(?:\^\s*\{{?\s*([23])\s*\}}?)?")
-_BARE = re.compile(r"(.*[\d})!.])(\s*)([A-Za-z$€£¥][A-Za-z$€£¥ ./^{}0-9-]*)")
-_POWER = re.compile(r"(.*?[A-Za-z])\s*\^?\s*\{?\s*([23])\s*\}?")
-_WORDS = re.compile(r"[A-Za-z]{3,}(?:[ -][A-Za-z]{2,}){0,3}")
-_NO_UNITS = re.compile(r"\b(?:and|or|sin|cos|tan|cot|sec|csc|log|ln|exp|sqrt|pi|mod|to|is|if|where|for|not|than)\b")
+@lru_cache(maxsize=4096)
+def read_unit(text: str) -> Unit | None:
+    """The unit that a text names as a whole, None if it names none.
 
-
-def split_unit(text: str) -> Measured | None:
-    """Number and unit, if the text ends (or starts, for money) with a unit."""
-    if (match := _DEGREES.fullmatch(text)) and not _NO_UNITS.search(match[1]):
-        return Measured(match[1], _UNITS["\\circ" + match[2]])
-    if match := _CURRENCY.fullmatch(text):
-        return Measured(match[1] + match[3], _UNITS[match[2]])
-    if match := _IN_TEXT.fullmatch(text):
-        name = match[2] + (f"^{match[3]}" if match[3] else "")
-        return Measured(match[1], _known(name) or Unit(None, Fraction(1))) if re.search("[A-Za-z]", name) else None
-    match = _BARE.fullmatch(text)
-    if match is None or _NO_UNITS.search(match[3]):
+    >>> read_unit("km/h") == read_unit("kilometers per hour")
+    True
+    """
+    if not text or len(text) > _LONGEST:
         return None
-    name = match[3].strip()
-    if unit := _known(name):
-        return Measured(match[1], unit._replace(letter=len(name) == 1 and name.isalpha()))
-    return Measured(match[1], Unit(None, Fraction(1))) if match[2] and _WORDS.fullmatch(name) else None
+    text = _LATEX.sub(_plain_symbol, text).strip().rstrip(".")
+    if _is_product_of_letters(text):
+        return None
+    if match := _TEMPERATURE.fullmatch(text):
+        if match[3]:
+            return replace(_SYMBOLS["K"], required=True)
+        return replace(_CELSIUS if match[1] else _FAHRENHEIT, letter=len(text) == 1)
+    unit = _read_product(text)
+    return replace(unit, letter=True) if unit and len(text) == 1 and text.isalpha() else unit
 
 
-def scale(a: Unit | None, b: Unit | None) -> Fraction | None:
-    """How many of b's unit one of a's is, 1 where one is missing or unknown; None if they measure different things."""
-    if a is None or b is None or a.quantity is None or b.quantity is None:
-        return Fraction(1)
-    return a.factor / b.factor if a.quantity == b.quantity else None
+def _is_product_of_letters(text: str) -> bool:
+    letters = re.sub(r"[{}]", "", text)
+    if "-" in text or not _LETTERS_ONLY.fullmatch(letters):
+        return False
+    return re.sub(r"\s*[·*]\s*|\s+(?=[A-Za-z])", "·", letters) not in _LETTER_UNITS.split()
 
 
-def _known(name: str) -> Unit | None:
-    name = name.strip(" .")
-    if unit := _UNITS.get(name) or _UNITS.get(name.lower()) or _UNITS.get(name.lower().removesuffix("s")):
+def _plain_symbol(command: re.Match[str]) -> str:
+    return "°" if "\\circ" in command[0] else _PLAIN[command[0][1]]
+
+
+def _read_product(text: str) -> Unit | None:
+    """Read factors after each other; a slash or `per` inverts the next one, or the bracket that follows."""
+    powers: dict[str, int] = {}
+    factor, sign, power_before, in_bracket, at = Fraction(1), 1, 1, False, 0
+    while at < len(text):
+        match = _FACTOR.match(text, at)
+        if match is None or (match["over"] and (sign < 0 or not powers)):
+            return None
+        at = match.end()
+        if match["over"]:
+            sign = -1
+        elif match["opening"] or match["closing"]:
+            in_bracket = bool(match["opening"])
+            sign = sign if in_bracket else 1
+        elif match["name"]:
+            if match["name"].lower() in _PRODUCT_WORDS and match["name"] == match[0].strip(" ."):
+                power_before = _PRODUCT_WORDS[match["name"].lower()]
+                continue
+            unit = _lookup(match["name"])
+            if unit is None:
+                return None
+            written = {"squared": 2, "cubed": 3}.get(match["word"], match["raised"] or match["attached"] or 1)
+            power = sign * power_before * int(written)
+            for base, of_base in unit.dimensions:
+                powers[base] = powers.get(base, 0) + power * of_base
+            factor *= unit.factor**power
+            power_before, sign = 1, sign if in_bracket else 1
+    if not powers or power_before != 1 or sign < 0 or in_bracket:
+        return None
+    return Unit(tuple(sorted((base, power) for base, power in powers.items() if power)), factor)
+
+
+def _lookup(name: str) -> Unit | None:
+    if unit := _SYMBOLS.get(name):
         return unit
-    for word, power in (("square", 2), ("sq", 2), ("cubic", 3), ("cu", 3)):
-        if name.lower().startswith(f"{word} ") and (unit := _known(name[len(word) + 1 :])):
-            return _raised(unit, power)
-    if (match := _POWER.fullmatch(name)) and (unit := _UNITS.get(match[1])):
-        return _raised(unit, int(match[2]))
-    return None
+    word = name.lower()
+    word = _IRREGULAR.get(word, word)
+    return _WORDS.get(word) or _WORDS.get(word.removesuffix("s"))
 
 
-def _raised(unit: Unit, power: int) -> Unit | None:
-    if unit.quantity != "length":
-        return None
-    return Unit("volume" if power == 3 else "area", unit.factor**power)
+def _tables() -> tuple[dict[str, Unit], dict[str, Unit]]:
+    """Units by symbol, and by word in lower case; what is fixed comes before what a prefix makes."""
+    symbols: dict[str, Unit] = {}
+    words: dict[str, Unit] = {}
+    for table, prefixed in ((_PREFIXED, True), (_FIXED, False)):
+        for line in table.strip().splitlines():
+            names, spelled, definition = (part.split() for part in line.split("|"))
+            factor, *bases = definition
+            powers = (base.partition("^") for base in bases)
+            dimensions = tuple(sorted((base, int(power or 1)) for base, _, power in powers))
+            for texts, units, prefixes in ((names, symbols, _PREFIX_SYMBOLS), (spelled, words, _PREFIX_WORDS)):
+                for text in texts:
+                    units[text] = Unit(dimensions, Fraction(factor))
+                    for prefix, size in prefixes.items() if prefixed else ():
+                        if "-" not in size or dimensions != (("bit", 1),):
+                            units[prefix + text] = Unit(dimensions, Fraction(factor) * Fraction(size))
+    for symbol in _AMBIGUOUS:
+        del symbols[symbol]
+    return symbols, words
+
+
+_SYMBOLS, _WORDS = _tables()
+_CELSIUS = replace(_SYMBOLS["K"], zero=Fraction("273.15"))
+_FAHRENHEIT = Unit(_CELSIUS.dimensions, Fraction(5, 9), Fraction("459.67") * Fraction(5, 9))

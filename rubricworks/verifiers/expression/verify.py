@@ -1,17 +1,18 @@
-"""Expressions: whether two are mathematically equivalent (RLR³, table 7, `expr_verify`)."""
+"""`expr_verify`: mathematical equivalence of two expressions (RLR³, table 7)."""
 
 import math
-import re
 from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from rubricworks.verifiers.expression.worker_pool import WORKER, Outcome
 from rubricworks.verifiers.failure import CannotVerify, shown, text_of
 
+if TYPE_CHECKING:
+    from rubricworks.verifiers.expression.answers import Answer
+
 _LONGEST = 20_000
-"""Characters: an answer is a value, but may come with the sentence that says it."""
+"""Characters: an answer is a value, but may come with the solution that leads to it."""
 _SHORT = 500
-_MATHEMATICS = re.compile(r"[\d\\$^_=<>|{}()\[\]!+*/]|[^\x00-\x7f]")
-_WORDS = re.compile(r"(?<![A-Za-z])[A-Za-z]{2,}+[^A-Za-z]++[A-Za-z]{2}")
 
 
 def expr_verify(predict: object, *, target: object, timeout: float = 2.0) -> float:
@@ -19,17 +20,21 @@ def expr_verify(predict: object, *, target: object, timeout: float = 2.0) -> flo
 
     Option letters, numbers, fractions, percentages, radicals, polynomials, tuples, sets, intervals, equations and
     simple inequalities are compared by exact arithmetic, in this process. The rest (functions, sums, integrals,
-    matrices, an answer within a sentence) goes to Math-Verify's parser in a worker process, which may be killed.
+    matrices) is computed by SymPy in worker processes, which may be killed.
 
     - $...$, \\boxed{...}, fonts, spacing and the separators of thousands do not count; x = 5 says 5.
     - Decimals are exact: 0.333 is not 1/3; from six places on, a rounded or cut one is what it was rounded from.
-    - 10% is 0.1, not 10. A unit on one side only does not count; where both have one, 5 m is 500 cm, not 5 cm.
-    - Letters mean the same in either case unless an answer uses both.
+    - 10% is 0.1, not 10; 5 million is 5,000,000, not 5; three is 3.
+    - A unit, or the things counted, on one side only do not count; where both have one, 5 m is 500 cm, not 5 cm.
+      Words that are neither count: at least 5, 5 more, 5 m up are not 5.
+    - Times, dates and ranges are no sums: 3:45 is not 1/15, 2010-2012 not -2.
+    - Letters mean the same in either case unless an answer uses both; AB is not BA, but xy is yx.
+    - In a sentence or a solution the value counts that is stated last, unless it is denied or doubted.
 
     Args:
         predict: the expression that the response gives; empty, unreadable, or too slow to compute: 0.0.
         target: the right expression.
-        timeout: seconds that the worker may take, target and answer together. Starting it, once, comes on top.
+        timeout: seconds that a worker may take, target and answer together. Starting it, once, comes on top.
     Raises:
         CannotVerify: the target cannot be read, or takes too long.
         UserError: math-verify is missing and needed.
@@ -40,7 +45,6 @@ def expr_verify(predict: object, *, target: object, timeout: float = 2.0) -> flo
     0.0
     """
     # Loaded with the first expression: rubrics, and so every stage, know the verifiers, and few compare by this one.
-    from rubricworks.verifiers.expression.answers import read_answer
     from rubricworks.verifiers.expression.sameness import same
 
     if type(timeout) not in (int, float) or not 0 < timeout < math.inf:
@@ -50,28 +54,63 @@ def expr_verify(predict: object, *, target: object, timeout: float = 2.0) -> flo
         raise CannotVerify(f"target {shown(target)} is no expression")
     if predicted is None or not predicted.strip() or len(predicted) > _LONGEST:
         return 0.0
-    right = read_answer(wanted)
-    if right is None and _is_prose(wanted):
+    right = _read(wanted)
+    if right.answer is None and right.formula is None:
         raise CannotVerify(f"target {shown(target)} is no expression")
-    if right is not None:
-        answer = read_answer(predicted)
-        equal = None if answer is None else same(right, answer)
+    answer = _read(predicted)
+    if right.answer is not None and answer.answer is not None:
+        equal = same(right.answer, answer.answer)
         if equal is not None:
             return float(equal)
-        if _is_prose(predicted):
-            return 0.0
+    if right.answer is not None and (right.formula is None or answer.formula is None):
+        return 0.0
+    return float(_compare_by_worker(right, answer, target, float(timeout)))
+
+
+class _Reading(NamedTuple):
+    answer: "Answer | None"
+    """The value, if exact arithmetic or a few digits settle it."""
+    formula: str | None
+    """The text for SymPy, if it is a formula of reasonable size."""
+
+
+@lru_cache(maxsize=8192)
+def _read(text: str) -> _Reading:
+    from rubricworks.verifiers.expression.answers import Word, read_answer
+    from rubricworks.verifiers.expression.screening import is_formula
+    from rubricworks.verifiers.expression.statement import stated_value
+
+    answer = read_answer(text)
+    is_phrase = isinstance(answer, Word) and answer.phrase
+    if is_formula(text):
+        return _Reading(None if is_phrase else answer, text)
+    if answer is not None and not is_phrase:
+        return _Reading(answer, None)
+    stated = stated_value(text)
+    if stated is not None and stated != text:
+        answer = read_answer(stated)
+        formula = stated if is_formula(stated) else None
+        return _Reading(_unless_prose(answer), formula)
+    return _Reading(_unless_prose(answer), None)
+
+
+def _unless_prose(answer: "Answer | None") -> "Answer | None":
+    """Leave a sentence without a number: it has no value, and is no target."""
+    from rubricworks.verifiers.expression.answers import Word
+
+    is_prose = isinstance(answer, Word) and answer.phrase and not any(map(str.isdigit, answer.text))
+    return None if is_prose else answer
+
+
+def _compare_by_worker(right: _Reading, answer: _Reading, target: object, seconds: float) -> bool:
+    wanted, predicted = right.formula or "", answer.formula or ""
     short = len(wanted) <= _SHORT and len(predicted) <= _SHORT
-    outcome = (_remembered if short else WORKER.compare)(wanted, predicted, float(timeout))
-    if right is None and outcome == "target unreadable":
+    outcome = (_remembered if short else WORKER.compare)(wanted, predicted, seconds)
+    if right.answer is None and outcome == "target unreadable":
         raise CannotVerify(f"target {shown(target)} cannot be read")
-    if right is None and outcome == "target late":
-        raise CannotVerify(f"target {shown(target)} takes longer than {timeout:g} seconds to compute")
-    return float(outcome == "equal")
-
-
-def _is_prose(text: str) -> bool:
-    """Words without a digit or a sign of mathematics: nothing that a parser would find."""
-    return _WORDS.search(text) is not None and _MATHEMATICS.search(text) is None
+    if right.answer is None and outcome == "target late":
+        raise CannotVerify(f"target {shown(target)} takes longer than {seconds:g} seconds to compute")
+    return outcome == "equal"
 
 
 def _remembered(target: str, predict: str, seconds: float) -> Outcome:

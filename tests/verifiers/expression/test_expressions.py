@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from rubricworks.verifiers import CannotVerify, expr_verify
 
-LINES = [line for line in (Path(__file__).parent / "pairs.txt").read_text().splitlines() if line and line[0] != "#"]
+
+def lines(file: str) -> list[str]:
+    return [line for line in (Path(__file__).parent / file).read_text().splitlines() if line and line[:2] != "# "]
+
+
+LINES, EVERYDAY = lines("pairs.txt"), lines("everyday.txt")
 FALSE_POSITIVES_OF_MATH_VERIFY = [
     (r"\frac{1}{2004!}", r"\frac{1}{2006!}"),
     ("2^{-99}", "2^{-98}"),
@@ -26,6 +31,21 @@ def test_pair_is_the_same_or_not(line):
     equal = " == " in line
     target, answer = line.split(" == " if equal else " <> ")
     assert expr_verify(answer, target=target) == equal
+
+
+@pytest.mark.parametrize("line", EVERYDAY)
+def test_everyday_pair_is_the_same_or_not_whichever_side_is_the_target(line):
+    equal = " == " in line
+    one, other = line.split(" == " if equal else " <> ")
+    assert score(other, one) == score(one, other) == equal
+
+
+def score(answer: str, target: str) -> float:
+    """The score; 0 where a text that states nothing is no target."""
+    try:
+        return expr_verify(answer, target=target)
+    except CannotVerify:
+        return 0.0
 
 
 @pytest.mark.parametrize("line", [line for line in LINES if " and " not in line and "is" not in line])

@@ -1,0 +1,40 @@
+"""Words that keep a text from stating the value that stands in it."""
+
+import re
+
+_DENIALS = r"""
+not \w+n't isnt arent cant dont doesnt never (?-i:[Nn]o) nor neither cannot wrong incorrect false untrue impossible
+maybe perhaps possibly probably presumably guess\w* suspect\w* doubt\w* believe think suppose\w* assum\w+ seems?
+appears? unlikely unsure uncertain unclear unknown either (?-i:[Ii]f) whether unless instead rather
+rul(?:e|es|ed|ing)\s+out exclud\w+ eliminat\w+ reject\w* den(?:y|ies|ied) anything\s+but other\s+than
+"""
+_MODALS = "might could would may can"
+_REST = r"without except (?-i:[Oo]r)"
+_BOUNDS = r"""
+at\s+least at\s+most more less fewer greater larger smaller higher lower than about approximately around roughly nearly
+almost over under above below beyond up\s+to between within twice double triple half squared cubed times plus minus per
+"""
+
+
+def _any_of(*words: str) -> str:
+    return rf"\b(?:{'|'.join(' '.join(words).split())})\b"
+
+
+DOUBTS = re.compile(_any_of(_DENIALS, _REST, *(rf"{modal}\s+be" for modal in _MODALS.split())), re.IGNORECASE)
+"""Negations, guesses, conditions and alternatives."""
+BOUNDS = re.compile(_any_of(_BOUNDS), re.IGNORECASE)
+"""Words by which a number is a bound, a guess or a part of the value, and not the value."""
+_DENIED = re.compile(_any_of(_DENIALS), re.IGNORECASE)
+_MODAL_LAST = re.compile(_any_of(_MODALS) + r"(?:\s+\w+)?\W*\Z", re.IGNORECASE)
+_OR_FIRST = re.compile(r"\W*or\b")
+_LAST_NUMBER = re.compile(r".*\d", re.DOTALL)
+
+
+def is_doubted(lead: str) -> bool:
+    """Return True if the words before a value deny it or leave it open; what they say of numbers before does not count.
+
+    >>> is_doubted("It is not true that x is"), is_doubted("It is not 4, but it is")
+    (True, False)
+    """
+    lead = _LAST_NUMBER.sub("", lead)
+    return any(pattern.search(lead) for pattern in (_DENIED, _MODAL_LAST)) or _OR_FIRST.match(lead) is not None
