@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-from rubricworks.cli.endpoints import api_key_option, endpoint_of
-from rubricworks.cli.run import only_run_in
+from rubricworks.cli.options import api_key_option, parse_endpoint
 from rubricworks.data.tables import read_manifest, read_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.audit.figures import AuditFigures, judged
@@ -18,6 +17,7 @@ from rubricworks.reports.audit.cases import worst_cases
 from rubricworks.reports.audit.page import audit_page
 from rubricworks.reports.audit.text import audit_text
 from rubricworks.reports.run_folder import read_recipe
+from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.runtime.config import canonical_json
 from rubricworks.runtime.launch import launch
 from rubricworks.storage import write_atomic
@@ -83,7 +83,7 @@ def audit(
         )
 
     def model(text: str, max_tokens: int = 2048) -> Endpoint:
-        return endpoint_of(text, api_key_env, max_tokens=max_tokens)
+        return parse_endpoint(text, api_key_env, max_tokens=max_tokens)
 
     made: dict[str, Any] = {}
     if earlier is None:
@@ -100,7 +100,7 @@ def audit(
     elif generator or quality or red_team:
         raise UserError("responses --from an audit are judged as they are: leave generator, judges and red team out")
     config = stage.Config(judge=model(judge), settings=chosen, seed=seed, **made)
-    with only_run_in(out.absolute()):
+    with lock_folder(out.absolute()):
         folder = Path(launch("audit", canonical_json(config), str(out), inputs))
     figures = AuditFigures.model_validate_json((folder / "audit.json").read_bytes())
     images = stage.read_images(Path(inputs["samples"])) if "samples" in inputs else {}

@@ -1,12 +1,13 @@
 """`rubricworks pipelines`: the DAGs as Kubeflow Pipelines reads them."""
 
-import importlib
 from pathlib import Path
 
 import click
 
-from rubricworks.cli.kubeflow import cluster_of, connected_to, pushed, warn_of_cpu
+from rubricworks.cli.options import report_line
 from rubricworks.errors import UserError
+from rubricworks.kubeflow.accelerator_warnings import accelerator_warning
+from rubricworks.kubeflow.recipe_runs import cluster_of, connect_to_cluster, push_recipe
 from rubricworks.recipe import METHODS, ClusterConfig
 from rubricworks.recipe.files import load_recipe, recipe_path
 
@@ -33,12 +34,12 @@ def compile_(what: tuple[str, ...], overrides: tuple[str, ...], out: Path) -> No
     rubricworks pipelines compile
     rubricworks pipelines compile my.yaml --set cluster.queue=team-b
     """
-    from rubricworks.kubeflow.compile import compile_pipeline
+    from rubricworks.kubeflow.compile import compile_pipeline, load_pipeline
 
-    named = [(name, name, None) for name in METHODS] if not what else [_named(name, overrides) for name in what]
-    for name, pipeline, cluster in named:
+    targets = [_target(name, overrides) for name in what] or [(name, name, None) for name in METHODS]
+    for name, pipeline, cluster in targets:
         path = out / f"{name}.yaml"
-        compile_pipeline(getattr(importlib.import_module(f"rubricworks.pipelines.{pipeline}"), pipeline), path, cluster)
+        compile_pipeline(load_pipeline(pipeline), path, cluster)
         click.echo(path)
 
 
@@ -53,15 +54,19 @@ def push(recipe: str, overrides: tuple[str, ...], version: str | None) -> None:
     rubricworks pipelines push my.yaml
     """
     parsed = load_recipe(recipe_path(recipe), overrides)
-    pushed_version = pushed(connected_to(cluster_of(parsed, recipe)), parsed, recipe, version)
-    click.echo(pushed_version.name)
+    kubeflow = connect_to_cluster(cluster_of(parsed, recipe), report_line)
+    click.echo(push_recipe(kubeflow, parsed, recipe, report_line, version_name=version).name)
 
 
-def _named(name: str, overrides: tuple[str, ...]) -> tuple[str, str, ClusterConfig | None]:
-    """File name, pipeline and cluster; a name that both have is the pipeline's where the recipe has no cluster."""
+def _target(name: str, overrides: tuple[str, ...]) -> tuple[str, str, ClusterConfig | None]:
+    """Name of the file, pipeline and cluster of an argument.
+
+    A name that a recipe and a pipeline share means the pipeline if the recipe has no cluster.
+    """
     recipe = load_recipe(recipe_path(name), overrides)
     if recipe.cluster:
-        warn_of_cpu(recipe)
+        if warning := accelerator_warning(recipe):
+            report_line(f"warning: {warning}")
         return recipe.name, recipe.pipeline, recipe.cluster
     if name in METHODS:
         return name, name, None

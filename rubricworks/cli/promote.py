@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rubricworks.cli.stored_runs import runs_folder
 from rubricworks.errors import UserError
+from rubricworks.runs.working_copy import local_runs_folder
 
 if TYPE_CHECKING:
     from rubricworks.tracking import Connection, ModelVersion
@@ -33,7 +33,7 @@ def promote(
     """
     from rubricworks.tracking import TrackingConfig, connect, missing_database, registry
 
-    tracking, folder = TrackingConfig(uri=uri), runs_folder(runs)
+    tracking, folder = TrackingConfig(uri=uri), local_runs_folder(runs)
     if missing := missing_database(tracking, folder):
         raise UserError(
             f"{missing}: no such file, so no model is registered; name the folder of all runs with --runs, or the "

@@ -1,25 +1,26 @@
 """`rubricworks run`: check everything, then run the recipe's pipeline on this machine."""
 
-import fcntl
-import importlib
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
-from rubricworks.cli.checks import check_machine, check_recipe, check_sources, items_of
-from rubricworks.cli.kubeflow import name_of, run_on_kubeflow
-from rubricworks.cli.plan import plan_text, warn_of_budget
-from rubricworks.cli.stored_runs import keep_outcome, keep_stored_run, open_stored_run, runs_folder
+from rubricworks.cli.options import report_line
 from rubricworks.cli.world import running_world
 from rubricworks.errors import UserError
+from rubricworks.kubeflow.recipe_runs import cluster_of, connect_to_cluster, follow_run, start_recipe
 from rubricworks.llm import write_budget
 from rubricworks.recipe import Recipe
 from rubricworks.recipe.cluster_configs import recipe_text
+from rubricworks.recipe.estimate import budget_warning, plan_text
 from rubricworks.recipe.files import load_recipe, recipe_path
+from rubricworks.runs.folder_lock import lock_folder
+from rubricworks.runs.recipe_checks import check_machine, check_recipe, check_sources
+from rubricworks.runs.records import OUTCOME
+from rubricworks.runs.working_copy import fetch_run, local_runs_folder, push_run, write_success
 from rubricworks.runtime.preflight_checks import Check
 from rubricworks.storage import is_remote, write_atomic
 
@@ -72,51 +73,53 @@ def run(
     if arm is not None and resume:
         raise UserError("--arm is for a new run; a run that is continued stays the arm that it is")
     if on is not None and not dry_run:
-        run_on_kubeflow(recipe, overrides, run_id, arm=arm, resume=resume, reuse=reuse, wait=wait)
+        _refuse_local_runs(resume, reuse)
+        assert recipe is not None
+        _run_on_kubeflow(load_recipe(recipe_path(recipe), overrides, arm=arm), recipe, run_id, wait=wait)
         return
-    place, runs = runs, runs_folder(runs)
-    if reuse and is_remote(place):
+    folder_of_runs = local_runs_folder(runs)
+    if reuse and is_remote(runs):
         raise UserError("--reuse takes from runs in folders; leave it out, or give a folder with --runs")
     if resume is not None:
-        open_stored_run(place, resume, new=False)
-        folder = _existing(runs, resume)
+        fetch_run(runs, resume, new=False)
+        folder = _existing_run(folder_of_runs, resume)
         parsed = load_recipe(folder / "recipe.yaml", overrides)
     else:
         assert recipe is not None
         parsed = load_recipe(recipe_path(recipe), overrides, arm=arm)
-        folder = runs / (run_id or f"{name_of(parsed)}-{time.strftime('%Y%m%d-%H%M%S')}")
+        folder = folder_of_runs / (run_id or _default_name(parsed))
         if not dry_run:
-            open_stored_run(place, folder.name, new=True)
+            fetch_run(runs, folder.name, new=True)
         if (folder / "recipe.yaml").exists():
             raise UserError(
                 f"{folder} is there already; continue it with --resume {folder.name} or choose another --run"
             )
-    sources = [_source(runs, one, folder) for one in reuse]
+    sources = [_source_run(folder_of_runs, one, folder) for one in reuse]
     if dry_run:
-        _dry_run(parsed, folder, runs)
+        _dry_run(parsed, folder_of_runs)
         return
-    # Of a run that goes on, or that takes from another, only part of the plan is still to be paid for.
-    if resume is None and not reuse:
-        warn_of_budget(parsed)
-    with only_run_in(folder):
-        _run(parsed, folder, place, sources)
+    # Only part of the plan is still to be paid for if a run is resumed, or takes from another.
+    if resume is None and not reuse and (warning := budget_warning(parsed)):
+        report_line(f"warning: {warning}")
+    with lock_folder(folder):
+        _run_here(parsed, folder, runs, sources)
 
 
-def _run(recipe: Recipe, folder: Path, place: str, sources: Sequence[Path]) -> None:
+def _run_here(recipe: Recipe, folder: Path, runs: str, sources: Sequence[Path]) -> None:
     from rubricworks.kubeflow.arguments import pipeline_arguments
+    from rubricworks.kubeflow.compile import load_pipeline
     from rubricworks.runs.local import resume_command, run_local
-    from rubricworks.runs.records import OUTCOME
     from rubricworks.runtime.reuse import write_reuse
     from rubricworks.runtime.stage_table import NOT_REUSABLE
     from rubricworks.tracking import pipeline_run
 
-    start, runs = time.monotonic(), folder.parent
-    click.echo(f"run {folder.name}", err=True)
-    _see_to(check_machine(recipe, runs))
+    start = time.monotonic()
+    report_line(f"run {folder.name}")
+    _require(check_machine(recipe, folder.parent))
     with ExitStack() as stack:
         if recipe.world:
             stack.enter_context(running_world(recipe.world, folder / "world", [one / "world" for one in sources]))
-        _see_to(check_sources(recipe))
+        _require(check_sources(recipe))
         write_atomic(folder / "recipe.yaml", recipe_text(recipe).encode())
         write_budget(folder, recipe.budget)
         (folder / OUTCOME).unlink(missing_ok=True)
@@ -125,26 +128,26 @@ def _run(recipe: Recipe, folder: Path, place: str, sources: Sequence[Path]) -> N
         # One thread pool that spins while a server answers would take the server's core.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         os.environ.setdefault("GOMP_SPINCOUNT", "0")
-        stack.enter_context(pipeline_run(recipe.tracking, runs, folder.name, recipe.model_dump(mode="json")))
+        stack.enter_context(pipeline_run(recipe.tracking, folder.parent, folder.name, recipe.model_dump(mode="json")))
         try:
-            pipeline = getattr(importlib.import_module(f"rubricworks.pipelines.{recipe.pipeline}"), recipe.pipeline)
-            arguments = pipeline_arguments(keep_stored_run(place, folder), recipe.stage_json())
-            run_local(pipeline, arguments, run=folder, without=() if recipe.arm is None else NOT_REUSABLE)
-            keep_outcome(place, folder)
+            arguments = pipeline_arguments(push_run(runs, folder), recipe.stage_json())
+            without = () if recipe.arm is None else NOT_REUSABLE
+            run_local(load_pipeline(recipe.pipeline), arguments, run=folder, without=without)
+            write_success(runs, folder)
         except KeyboardInterrupt:
-            click.echo(f"stopped; continue with: {resume_command(folder)}", err=True)
+            report_line(f"stopped; continue with: {resume_command(folder)}")
             raise SystemExit(130) from None
-    _tell(recipe, folder, time.monotonic() - start)
+    _print_result(recipe, folder, time.monotonic() - start)
 
 
-def _see_to(checks: Iterable[Check]) -> None:
-    """Refuse the run at the first thing that is missing."""
+def _require(checks: Iterable[Check]) -> None:
+    """Raise a UserError for the first check that failed."""
     for check in checks:
         if check.problem:
             raise UserError(f"{check.name}: {check.problem}")
 
 
-def _tell(recipe: Recipe, folder: Path, seconds: float) -> None:
+def _print_result(recipe: Recipe, folder: Path, seconds: float) -> None:
     if recipe.arm is not None:
         click.echo(f"done in {seconds:.0f} s\nan arm is compared, not promoted: {folder}")
         return
@@ -154,8 +157,8 @@ def _tell(recipe: Recipe, folder: Path, seconds: float) -> None:
     click.echo("\n".join(lines))
 
 
-def _dry_run(recipe: Recipe, folder: Path, runs: Path) -> None:
-    click.echo(plan_text(recipe, items_of(recipe)))
+def _dry_run(recipe: Recipe, runs: Path) -> None:
+    click.echo(plan_text(recipe))
     if recipe.world:
         click.echo("endpoints and images: the scene world, simulated, started with the run")
         return
@@ -163,7 +166,7 @@ def _dry_run(recipe: Recipe, folder: Path, runs: Path) -> None:
     click.echo("\n".join(f"missing: {check.name}: {check.problem}" for check in missing) or "nothing is missing")
 
 
-def _existing(runs: Path, run_id: str) -> Path:
+def _existing_run(runs: Path, run_id: str) -> Path:
     folder = runs / run_id
     if not (folder / "recipe.yaml").is_file():
         known = sorted(path.parent.name for path in runs.glob("*/recipe.yaml"))
@@ -172,34 +175,45 @@ def _existing(runs: Path, run_id: str) -> Path:
     return folder
 
 
-def _source(runs: Path, run: str, folder: Path) -> Path:
-    """The run to take from, given as an id or a folder."""
-    source = _existing(Path(run).absolute().parent, Path(run).name) if os.sep in run else _existing(runs, run)
+def _source_run(runs: Path, run: str, folder: Path) -> Path:
+    """Folder of a run to reuse, which is given as an id or a folder."""
+    source = _existing_run(Path(run).absolute().parent, Path(run).name) if os.sep in run else _existing_run(runs, run)
     if source.resolve() == folder.resolve():
         raise UserError(f"--reuse {run}: that is this run itself; a run goes on with --resume")
     return source
 
 
-@contextmanager
-def only_run_in(folder: Path) -> Iterator[None]:
-    """Hold the run's folder; the kernel lets go when the process ends, however it ends. Nothing made, nothing left."""
-    new_parent = not folder.parent.exists()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / "lock").open("w")
-    except OSError as error:
-        raise UserError(f"{folder} cannot be written: {error.strerror}; give another folder with --runs") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"{folder.name} is running already; wait for it, or stop that process first") from None
-        try:
-            yield
-        finally:
-            if os.listdir(folder) == ["lock"]:
-                (folder / "lock").unlink()
-                folder.rmdir()
-                if new_parent:
-                    with suppress(OSError):  # another run has begun there meanwhile
-                        folder.parent.rmdir()
+def _refuse_local_runs(resume: str | None, reuse: Sequence[str]) -> None:
+    if resume is not None:
+        raise UserError(
+            f"--resume goes on with runs on this machine; with one on Kubeflow: rubricworks runs retry {resume}"
+        )
+    if reuse:
+        raise UserError(
+            "--reuse copies from a run's folder on this machine, which pods do not see; leave it out, and the run "
+            "makes all of it itself, or run it on this machine"
+        )
+
+
+def _run_on_kubeflow(recipe: Recipe, source: str, run_id: str | None, *, wait: bool) -> None:
+    """Start a run of the recipe on its cluster and print where it is.
+
+    Args:
+        source: the recipe's name or file.
+        wait: return when the run has ended, with exit code 1 if it did not succeed.
+    """
+    cluster = cluster_of(recipe, source)
+    kubeflow = connect_to_cluster(cluster, report_line)
+    run = start_recipe(kubeflow, recipe, source, run_id or _default_name(recipe), report_line)
+    click.echo(f"run {run.name} of {cluster.run_uri(run.name)}\n{run.page}")
+    if recipe.arm is not None:
+        report_line("an arm is compared, not promoted: it has no stage that registers or reports")
+    if wait:
+        run = follow_run(kubeflow, run.id, report_line)
+        click.echo(f"{run.name}: {run.state.lower()}{f': {run.error}' if run.error else ''}")
+        if run.state != "SUCCEEDED":
+            raise SystemExit(1)
+
+
+def _default_name(recipe: Recipe) -> str:
+    return f"{recipe.run_prefix}-{time.strftime('%Y%m%d-%H%M%S')}"

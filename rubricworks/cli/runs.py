@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rubricworks.cli.kubeflow import cluster_option, connected
+from rubricworks.cli.options import cluster_option
 from rubricworks.errors import UserError
+from rubricworks.kubeflow.recipe_runs import connect_by_recipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,7 +41,7 @@ def list_(place: str, on: str | None, recipe: str | None, limit: int) -> None:
     if on:
         from rubricworks.kubeflow.remote_runs import list_runs
 
-        rows = [_remote_row(run) for run in list_runs(connected(recipe), limit=limit)]
+        rows = [_remote_row(run) for run in list_runs(connect_by_recipe(recipe), limit=limit)]
     else:
         from rubricworks.runs.records import records
         from rubricworks.runs.store import open_run_store
@@ -62,7 +63,7 @@ def show(run: str, place: str, on: str | None, recipe: str | None) -> None:
     if on:
         from rubricworks.kubeflow.remote_runs import show_run
 
-        _tell_remote(show_run(connected(recipe), run))
+        _tell_remote(show_run(connect_by_recipe(recipe), run))
         return
     from rubricworks.runs.records import record_of
     from rubricworks.runs.store import open_run_store
@@ -84,7 +85,7 @@ def stop(run: str, recipe: str | None) -> None:
     """Stop RUN on Kubeflow; what its stages committed is kept."""
     from rubricworks.kubeflow.remote_runs import stop_run
 
-    there = stop_run(connected(recipe), run)
+    there = stop_run(connect_by_recipe(recipe), run)
     click.echo(f"run {there.name} is {there.state.lower()}; go on with it: rubricworks runs retry {there.name}")
 
 
@@ -95,7 +96,7 @@ def retry(run: str, recipe: str | None) -> None:
     """Start the stages of RUN again that did not end well on Kubeflow; each goes on from what it committed."""
     from rubricworks.kubeflow.remote_runs import retry_run
 
-    there = retry_run(connected(recipe), run)
+    there = retry_run(connect_by_recipe(recipe), run)
     click.echo(f"run {there.name} is {there.state.lower()}\n{there.page}")
 
 

@@ -2,7 +2,14 @@
 
 import click
 
-from rubricworks.cli.kubeflow import arguments_of, cluster_of, cluster_option, connected, connected_to, pushed
+from rubricworks.cli.options import cluster_option, report_line
+from rubricworks.kubeflow.recipe_runs import (
+    cluster_of,
+    connect_by_recipe,
+    connect_to_cluster,
+    push_recipe,
+    run_arguments,
+)
 from rubricworks.recipe.files import load_recipe, recipe_path
 
 
@@ -30,21 +37,21 @@ def create(recipe: str, cron: str, name: str | None, overrides: tuple[str, ...],
 
     parsed = load_recipe(recipe_path(recipe), overrides)
     cluster = cluster_of(parsed, recipe)
-    kubeflow_cron(cron)  # before anything is asked
+    kubeflow_cron(cron)  # refuse a wrong one before anything is sent
     name = name or parsed.name
-    kubeflow = connected_to(cluster)
-    made = create_schedule(
+    kubeflow = connect_to_cluster(cluster, report_line)
+    schedule = create_schedule(
         kubeflow,
         name,
         cron,
-        pushed(kubeflow, parsed, recipe),
-        arguments_of(parsed, cluster, f"{name}-{RUN_ID}"),
+        push_recipe(kubeflow, parsed, recipe, report_line),
+        run_arguments(parsed, cluster, f"{name}-{RUN_ID}"),
         experiment=parsed.tracking.experiment,
         on=not paused,
         service_account=cluster.service_account,
         pipeline_root=cluster.pipeline_root,
     )
-    click.echo(f"schedule {made.name}: {made.cron}{'' if made.on else ', paused'}")
+    click.echo(f"schedule {schedule.name}: {schedule.cron}{'' if schedule.on else ', paused'}")
 
 
 @schedules.command("list")
@@ -53,12 +60,12 @@ def list_(recipe: str | None) -> None:
     """Every schedule: its cron, and whether it begins runs."""
     from rubricworks.kubeflow.schedules import list_schedules
 
-    found = list_schedules(connected(recipe))
-    width = max((len(one.name) for one in found), default=0)
-    for one in found:
+    rows = list_schedules(connect_by_recipe(recipe))
+    width = max((len(one.name) for one in rows), default=0)
+    for one in rows:
         state = "on" if one.on else "paused"
         click.echo(f"{one.name:<{width}}  {one.cron:<15}  {state:<6}  {one.id}{f'  {one.error}' if one.error else ''}")
-    if not found:
+    if not rows:
         click.echo("no schedules; `rubricworks schedules create RECIPE --cron …` makes one", err=True)
 
 
@@ -69,7 +76,7 @@ def pause(name: str, recipe: str | None) -> None:
     """Begin no more runs of NAME; one that goes on is not stopped."""
     from rubricworks.kubeflow.schedules import pause_schedule
 
-    click.echo(f"schedule {pause_schedule(connected(recipe), name).name} is paused")
+    click.echo(f"schedule {pause_schedule(connect_by_recipe(recipe), name).name} is paused")
 
 
 @schedules.command()
@@ -79,7 +86,7 @@ def resume(name: str, recipe: str | None) -> None:
     """Begin runs of NAME again, from its next time on."""
     from rubricworks.kubeflow.schedules import resume_schedule
 
-    click.echo(f"schedule {resume_schedule(connected(recipe), name).name} is on")
+    click.echo(f"schedule {resume_schedule(connect_by_recipe(recipe), name).name} is on")
 
 
 @schedules.command()
@@ -89,4 +96,4 @@ def delete(name: str, recipe: str | None) -> None:
     """Take NAME away; its runs stay."""
     from rubricworks.kubeflow.schedules import delete_schedule
 
-    click.echo(f"schedule {delete_schedule(connected(recipe), name).name} is deleted; its runs stay")
+    click.echo(f"schedule {delete_schedule(connect_by_recipe(recipe), name).name} is deleted; its runs stay")

@@ -1,5 +1,6 @@
-"""Stages that would load their model on a CPU, of a cluster that has accelerators: seldom meant, and found late, after
-others have paid for captions.
+"""Warning of stages that would load their model on a CPU of a cluster that has accelerators.
+
+It is seldom meant, and found late, after other stages have paid for captions.
 """
 
 from rubricworks.recipe import Recipe
@@ -8,7 +9,20 @@ from rubricworks.runtime.preflight_checks import TINY
 from rubricworks.runtime.stage_table import STAGES
 
 
-def accelerator_warnings(recipe: Recipe) -> list[str]:
+def accelerator_warning(recipe: Recipe) -> str:
+    """Text that names the stages, their fields and the pools that would do; empty if there is no such stage."""
+    if recipe.cluster is None or not (stages := stages_on_cpu(recipe)):
+        return ""
+    fields = ", ".join(f"cluster.stages.{stage}.accelerators" for stage in stages)
+    pools = ", ".join(name for name, pool in recipe.cluster.pools.items() if pool.accelerator)
+    whose = " (only those of the champion's pipeline will run)" if recipe.base_model is None else ""
+    return (
+        f"stages that load a model ask for no accelerators and would run on a CPU: set {fields}{whose}, and "
+        f"their pool to one that has accelerators: {pools}"
+    )
+
+
+def stages_on_cpu(recipe: Recipe) -> list[str]:
     """The recipe's stages that load a model and ask for no accelerator.
 
     None where no pool has accelerators, nor where every student is a tiny one: a CPU is meant there.
@@ -19,5 +33,8 @@ def accelerator_warnings(recipe: Recipe) -> list[str]:
     if students and set(students) <= set(TINY):
         return []
     idle = {stage for stage, config in recipe.stage_configs().items() if getattr(config, "committee", True) is None}
-    named = [stage for stage in recipe.stage_names() if stage not in idle and not cluster.placement(stage).accelerators]
-    return [stage for stage in named if STAGES[stage].image == "trainer"]
+    return [
+        stage
+        for stage in recipe.stage_names()
+        if stage not in idle and STAGES[stage].image == "trainer" and not cluster.placement(stage).accelerators
+    ]

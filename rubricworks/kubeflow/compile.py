@@ -1,5 +1,6 @@
 """A pipeline as the YAML file that a Kubeflow installation takes. The same pipeline gives the same bytes."""
 
+import importlib
 import tempfile
 from collections.abc import Collection
 from pathlib import Path
@@ -16,6 +17,12 @@ from rubricworks.recipe import ClusterConfig
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's where PyYAML has it, which reads a pipeline in a tenth of the time."""
+
+
+def load_pipeline(method: str) -> BaseComponent:
+    """The pipeline of a method, from the module of its name."""
+    pipeline: BaseComponent = getattr(importlib.import_module(f"rubricworks.pipelines.{method}"), method)
+    return pipeline
 
 
 def compile_pipeline(

@@ -10,9 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rubricworks.errors import UserError
 from rubricworks.llm import Budget, Endpoint
+from rubricworks.recipe.cluster_configs import data_source
 from rubricworks.recipe.methods import METHODS
 from rubricworks.recipe.recipe import Recipe
+from rubricworks.runtime import preflight_checks
 from rubricworks.stages.synthesis.caption_committee import Config as CommitteeConfig
 from rubricworks.stages.synthesis.caption_student import Config as StudentConfig
 from rubricworks.stages.synthesis.synthesize_rubrics import Config as SynthesisConfig
@@ -44,6 +47,21 @@ class CallEstimate:
     @property
     def dollars(self) -> float:
         return self.endpoint.cost(self.count * self.tokens_in, self.count * self.tokens_out)
+
+
+def count_items(recipe: Recipe) -> int:
+    """Count the images or questions in the recipe's source, without opening or fetching them.
+
+    Raises:
+        UserError: there is none that can be used.
+    """
+    data = data_source(recipe)
+    return preflight_checks.count_items(data) if data else 0
+
+
+def planned_items(recipe: Recipe) -> int:
+    """Images or questions that a run will have; those of a scene world are known before it is drawn."""
+    return count_items(recipe) if recipe.world is None else recipe.items_in_world()
 
 
 def estimate_calls(recipe: Recipe, items: int) -> list[CallEstimate]:
@@ -97,6 +115,53 @@ def over_budget(budget: Budget, calls: Sequence[CallEstimate]) -> str:
         f"the plan comes to about {'; to '.join(over)}: the run would stop there and keep what it made. "
         f"Raise {' and '.join(more)}, or do less; --dry-run shows what each stage takes"
     )
+
+
+def budget_warning(recipe: Recipe) -> str:
+    """Text if the plan exceeds the recipe's budget, or cannot be compared with it; empty otherwise.
+
+    The stage `preflight` stands below recipes and knows no plan, so it cannot say this. A retraining has no plan: its
+    cost is found with the champion.
+    """
+    if (recipe.budget.tokens is None and recipe.budget.dollars is None) or recipe.plan_in_words():
+        return ""
+    try:
+        return over_budget(recipe.budget, estimate_calls(recipe, planned_items(recipe)))
+    except UserError as error:
+        return f"the plan was not held against the budget, since its samples cannot be counted here: {error}"
+
+
+def plan_text(recipe: Recipe) -> str:
+    """The plan of a run for `--dry-run`: its stages with calls, tokens and dollars, and the memory for training."""
+    if words := recipe.plan_in_words():
+        return words
+    items = planned_items(recipe)
+    calls = estimate_calls(recipe, items)
+    held_out = min(recipe.data.held_out, items)  # type: ignore[attr-defined]
+    lines = [f"{recipe.name}: {recipe.pipeline} on {items} {recipe.item}s, {held_out} of them held out", ""]
+    lines.append(f"{'stage':<20} {'calls':>9}  {'for':<9} {'model':<34} {'tokens in':>11} {'out':>11} {'dollars':>9}")
+    for stage in recipe.stage_configs():
+        kinds = [call for call in calls if call.stage == stage]
+        if not kinds:
+            lines.append(f"{stage:<20} {'-':>9}")
+        for call in kinds:
+            tokens = f"{call.count * call.tokens_in:>11,} {call.count * call.tokens_out:>11,}"
+            dollars = f"{call.dollars:>9.2f}" if call.endpoint.price_in or call.endpoint.price_out else f"{'-':>9}"
+            lines.append(
+                f"{stage:<20} {call.count:>9,}  {call.purpose:<9} {call.endpoint.model:<34} {tokens} {dollars}"
+            )
+    free = {call.endpoint.model for call in calls if not call.endpoint.price_in and not call.endpoint.price_out}
+    lines += ["", f"dollars in all: {sum(call.dollars for call in calls):.2f}, by the prices in the recipe"]
+    if free and not recipe.world:
+        lines[-1] += f"; {len(free)} model{'s have' if len(free) > 1 else ' has'} no price there and count nothing"
+    if over := over_budget(recipe.budget, calls):
+        lines.append(f"warning: {over}")
+    lines.append("calls are counted, tokens estimated; repeated requests come from the cache")
+    if recipe.base_model is not None:
+        memory = training_bytes(recipe.base_model, lora=recipe.lora)
+        size = "not known from its name" if memory is None else f"{memory / 2**30:.1f} GiB and its activations"
+        lines.append(f"memory to train {recipe.base_model}: {size}")
+    return "\n".join(lines)
 
 
 def training_bytes(student: str, *, lora: bool) -> int | None:

@@ -137,6 +137,11 @@ class Recipe(BaseModel):
         """Every stage that the pipeline may run, in its order."""
         return list(self.stage_configs())
 
+    @property
+    def run_prefix(self) -> str:
+        """Beginning of a run's default name, which a date and time follow."""
+        return self.name if self.arm is None else f"{self.name}-{self.arm}"
+
     def items_in_world(self) -> int:
         """Samples in a scene world, which are known before it is drawn."""
         return self.world.scenes if self.world else 0

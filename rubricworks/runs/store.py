@@ -4,7 +4,6 @@ A run is taken away in an order that a kill does not harm: it is marked first an
 continues half of it, and the next sweep finishes what is marked.
 """
 
-import fcntl
 import json
 import os
 import shutil
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from rubricworks.errors import UserError
+from rubricworks.runs.folder_lock import is_locked
 from rubricworks.storage import is_remote, join, local_path, open_bucket
 
 PRUNED = "pruned.json"
@@ -90,14 +90,7 @@ class _InFolder:
             return None
 
     def is_held(self, run: str) -> bool:
-        try:
-            with (self.folder / run / "lock").open("rb") as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
-            return False
-        except BlockingIOError:
-            return True
-        return False
+        return is_locked(self.folder / run)
 
     def delete(self, run: str) -> None:
         aside = self.folder / f"{_ASIDE}{run}"

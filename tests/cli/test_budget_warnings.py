@@ -4,7 +4,7 @@ import pytest
 import yaml
 from kubeflow_api import FakeKubeflow
 
-from rubricworks.cli.plan import warn_of_budget
+from rubricworks.recipe.estimate import budget_warning
 from rubricworks.recipe.files import load_recipe, recipe_path
 
 PRICED = {"url": "http://127.0.0.1:9/v1", "model": "teacher", "price_in": 1.0, "price_out": 10.0}
@@ -58,16 +58,12 @@ def test_what_is_pushed_to_kubeflow_is_held_against_its_budget(tell, recipe, mon
     assert DOLLARS in told.err
 
 
-def test_where_the_samples_cannot_be_counted_it_says_that_nobody_knows(recipe, capsys):
-    warn_of_budget(load_recipe(recipe, ["budget.tokens=1", "data.source=gone"]))
-    told = capsys.readouterr().err
-    assert told.startswith(
-        "warning: the plan was not held against the budget, since its samples cannot be counted here"
-    )
-    assert "gone: no such file" in told
+def test_where_the_samples_cannot_be_counted_it_says_that_nobody_knows(recipe):
+    warning = budget_warning(load_recipe(recipe, ["budget.tokens=1", "data.source=gone"]))
+    assert warning.startswith("the plan was not held against the budget, since its samples cannot be counted here")
+    assert "gone: no such file" in warning
 
 
-def test_without_a_cap_and_of_a_retraining_nothing_is_said(recipe, capsys):
-    warn_of_budget(load_recipe(recipe, ["data.source=gone"]))
-    warn_of_budget(load_recipe(recipe_path("retrain"), ["budget.tokens=1"]))
-    assert capsys.readouterr().err == ""
+def test_without_a_cap_and_of_a_retraining_nothing_is_said(recipe):
+    assert budget_warning(load_recipe(recipe, ["data.source=gone"])) == ""
+    assert budget_warning(load_recipe(recipe_path("retrain"), ["budget.tokens=1"])) == ""

@@ -104,7 +104,7 @@ def test_a_run_is_waited_for_and_its_end_is_the_commands(tell, fake, recipe, mon
             fake.end(path.rsplit("/", 1)[1], next(ends), {"prepare": "SUCCEEDED"})
 
     fake.answer_instead = goes_on
-    monkeypatch.setattr("rubricworks.cli.kubeflow._LOOK_EVERY_S", 0)
+    monkeypatch.setattr("rubricworks.kubeflow.recipe_runs._POLL_S", 0)
     ended = tell("run", recipe, "--on", "kubeflow", "--wait", "--run", "monday")
     assert ended.code == 1
     assert "monday: failed" in ended.out

@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 from image_server import ImageServer, Page, fetcher, picture
 
-from rubricworks.cli.checks import count_items
 from rubricworks.data.remote import Fetcher
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
+from rubricworks.recipe.estimate import count_items
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.runtime.config import canonical_json
 from rubricworks.runtime.job import open_job

@@ -1,14 +1,10 @@
-"""The first hour: `init` writes a recipe for one image folder and one endpoint, `doctor` checks what it needs."""
+"""`rubricworks init`: a recipe for one source of images and one endpoint."""
 
 import asyncio
-import tempfile
-from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
-from rubricworks.cli.checks import check_recipe
-from rubricworks.cli.world import running_world
 from rubricworks.errors import UserError
 from rubricworks.recipe.files import load_recipe, recipe_path
 
@@ -29,12 +25,12 @@ def init(images: str, endpoint: str, model: str | None, api_key_env: str | None,
     count = sum(1 for _ in image_entries(images))
     if count < 4:
         raise UserError(f"{images}: {count} images; a run needs at least 4, some to train on and some held out")
-    named = model or _only_model(endpoint, api_key_env)
+    model = model or _only_model(endpoint, api_key_env)
     template = recipe_path("one-endpoint").read_text(encoding="utf-8")
     text = (
-        template.replace("${RUBRICWORKS_IMAGES}", _from_anywhere(images))
+        template.replace("${RUBRICWORKS_IMAGES}", _absolute_source(images))
         .replace("${RUBRICWORKS_ENDPOINT}", endpoint)
-        .replace("Qwen/Qwen2.5-VL-72B-Instruct", named)
+        .replace("Qwen/Qwen2.5-VL-72B-Instruct", model)
         .replace("Qwen/Qwen2.5-VL-3B-Instruct", student)
         .replace("held_out: 500", f"held_out: {min(500, max(2, count // 5))}")
     )
@@ -42,11 +38,11 @@ def init(images: str, endpoint: str, model: str | None, api_key_env: str | None,
         text = text.replace("api_key_env: null", f"api_key_env: {api_key_env}")
     out.write_text(text, encoding="utf-8")
     load_recipe(out)
-    click.echo(f"{out}: {count} images, {named} as committee, writer and judge\nnext: rubricworks doctor {out}")
+    click.echo(f"{out}: {count} images, {model} as committee, writer and judge\nnext: rubricworks doctor {out}")
 
 
-def _from_anywhere(images: str) -> str:
-    """The same source, whatever folder the recipe is run in."""
+def _absolute_source(images: str) -> str:
+    """The source with an absolute path, so that the recipe runs in any folder."""
     from rubricworks.data.sources import KINDS
 
     kind, colon, path = images.partition(":")
@@ -62,27 +58,3 @@ def _only_model(endpoint: str, api_key_env: str | None) -> str:
     if len(served) != 1:
         raise UserError(f"{endpoint} serves {', '.join(served) or 'no models that it lists'}; choose one with --model")
     return served[0]
-
-
-@click.command()
-@click.argument("recipe")
-@click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a field, as for `run`.")
-@click.option("--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True)
-@click.pass_context
-def doctor(context: click.Context, recipe: str, overrides: tuple[str, ...], runs: Path) -> None:
-    """Check what RECIPE needs: packages, disk, memory, GPU, images, endpoints, tracking.
-
-    The exit code is 2 if anything is missing.
-    """
-    parsed = load_recipe(recipe_path(recipe), overrides)
-    problems = 0
-    with ExitStack() as stack:
-        if parsed.world:
-            scratch = stack.enter_context(tempfile.TemporaryDirectory())
-            stack.enter_context(running_world(parsed.world, Path(scratch)))
-        for check in check_recipe(parsed, runs.absolute()):
-            problems += check.problem is not None
-            mark = click.style("fix", fg="red") if check.problem else click.style("ok ", fg="green")
-            click.echo(f"{mark}  {check.name:<32} {check.problem or check.detail}")
-    click.echo(f"{problems} to fix" if problems else f"ready: rubricworks run {recipe}")
-    context.exit(2 if problems else 0)

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from rubricworks.cli.kubeflow import warn_of_cpu
+from rubricworks.kubeflow.accelerator_warnings import accelerator_warning
 from rubricworks.recipe.files import load_recipe, recipe_path
 
 POOLS = {"cpu": {}, "h100": {"accelerator": "nvidia.com/gpu"}}
@@ -12,24 +12,23 @@ LOADING = ("warm_up", "caption_student", "train_policy", "evaluate")
 
 
 @pytest.fixture
-def warned(tmp_path, capsys):
+def warned(tmp_path):
     """What is said of RubiCap with these pools and stages, or another recipe."""
 
     def warned(pools, stages, recipe="rubicap", *overrides):
         data = yaml.safe_load(recipe_path(recipe).read_text())
         path = tmp_path / "mine.yaml"
         path.write_text(yaml.safe_dump({**data, "cluster": {"storage": "s3://b", "pools": pools, "stages": stages}}))
-        warn_of_cpu(load_recipe(path, overrides))
-        return capsys.readouterr().err
+        return accelerator_warning(load_recipe(path, overrides))
 
     return warned
 
 
 def test_each_stage_is_named_with_its_field_and_the_pools_that_would_do(warned):
     assert warned(POOLS, {"default": {"pool": "cpu"}, "warm_up": ON_H100, "train_policy": ON_H100}) == (
-        "warning: stages that load a model ask for no accelerators and would run on a CPU: set "
+        "stages that load a model ask for no accelerators and would run on a CPU: set "
         "cluster.stages.caption_student.accelerators, cluster.stages.evaluate.accelerators, and their pool to one that "
-        "has accelerators: h100\n"
+        "has accelerators: h100"
     )
 
 

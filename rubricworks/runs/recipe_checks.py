@@ -1,4 +1,4 @@
-"""What a recipe needs from the world around it: asked by `doctor`, and by `run` before anything starts."""
+"""Checks of what a recipe needs on this machine: made by `doctor`, and by `run` before anything starts."""
 
 import importlib.util
 import os
@@ -10,8 +10,7 @@ from pathlib import Path
 from rubricworks.errors import UserError
 from rubricworks.recipe import Recipe
 from rubricworks.recipe.cluster_configs import data_source, different_endpoints
-from rubricworks.recipe.estimate import training_bytes
-from rubricworks.runtime import preflight_checks as needs
+from rubricworks.recipe.estimate import count_items, training_bytes
 from rubricworks.runtime.preflight_checks import Check, require_endpoint, require_tracking, run_check
 
 MIN_FREE_BYTES = 2 << 30
@@ -19,13 +18,13 @@ MIN_FREE_BYTES = 2 << 30
 
 
 def check_recipe(recipe: Recipe, runs: Path) -> Iterator[Check]:
-    """Everything that a recipe needs; each as it is answered."""
+    """Check everything that a recipe needs, one check at a time."""
     yield from check_machine(recipe, runs)
     yield from check_sources(recipe)
 
 
 def check_machine(recipe: Recipe, runs: Path) -> Iterator[Check]:
-    """Packages, disk, memory, GPU, tracking, a retraining's champion: what is here before a world is drawn."""
+    """Check packages, disk, memory, GPU, tracking and what the method asks for: what needs no world to be drawn."""
     yield run_check("packages", lambda: _packages(recipe))
     yield run_check("disk", lambda: _disk(runs))
     yield run_check("memory", _memory)
@@ -36,7 +35,7 @@ def check_machine(recipe: Recipe, runs: Path) -> Iterator[Check]:
 
 
 def check_sources(recipe: Recipe) -> Iterator[Check]:
-    """Images and endpoints, which may be a world's."""
+    """Check images and endpoints, which may be those of a scene world."""
     if data_source(recipe):
         yield run_check("images", lambda: f"{count_items(recipe)} {recipe.item}s")
     for where, endpoint in different_endpoints(recipe):
@@ -98,16 +97,3 @@ def _accelerator(student: str, *, lora: bool) -> str:
             f"{total / 2**30:.0f} GiB of GPU memory, {wanted} are needed: set policy.lora, or take a smaller student"
         )
     return f"{torch.cuda.device_count()} GPU with {total / 2**30:.0f} GiB, {wanted} needed"
-
-
-def count_items(recipe: Recipe) -> int:
-    """Images or questions in the recipe's source, neither opened nor fetched; none that can be used is an error."""
-    data = data_source(recipe)
-    return needs.count_items(data) if data else 0
-
-
-def items_of(recipe: Recipe) -> int:
-    """Images or questions that a run will have; of a world they are known before it is drawn."""
-    if recipe.world is None:
-        return count_items(recipe)
-    return recipe.items_in_world()

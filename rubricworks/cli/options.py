@@ -1,0 +1,30 @@
+"""Options and forms of arguments that several commands share."""
+
+from functools import partial
+
+import click
+
+from rubricworks.errors import UserError
+from rubricworks.llm import Endpoint
+
+api_key_option = click.option("--api-key-env", help="Environment variable that holds the endpoints' API key.")
+cluster_option = click.option(
+    "--cluster",
+    "recipe",
+    metavar="RECIPE",
+    help="Recipe whose cluster: section says where Kubeflow is; by default RUBRICWORKS_KUBEFLOW and its like do.",
+)
+report_line = partial(click.echo, err=True)
+"""Print a line of progress, or a warning, to standard error."""
+
+
+def parse_endpoint(text: str, api_key_env: str | None, *, max_tokens: int = 1024) -> Endpoint:
+    """Endpoint of an argument `MODEL@URL`.
+
+    Raises:
+        UserError: the text has another form.
+    """
+    model, at, url = text.partition("@http")
+    if not at or not model:
+        raise UserError(f"{text}: write an endpoint as MODEL@URL, such as Qwen2.5-VL-7B@http://localhost:8000/v1")
+    return Endpoint(url=f"http{url}", model=model, api_key_env=api_key_env, max_tokens=max_tokens)

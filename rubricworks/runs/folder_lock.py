@@ -1,0 +1,54 @@
+"""The lock of a folder that a command works in: one process at a time."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from rubricworks.errors import UserError
+
+LOCK_FILE = "lock"
+
+
+@contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Make a folder if need be and hold it; one in which nothing was made is taken away again.
+
+    The kernel releases the lock when the process ends, however it ends.
+
+    Raises:
+        UserError: the folder cannot be written, or another process holds it.
+    """
+    new_parent = not folder.parent.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / LOCK_FILE).open("w")
+    except OSError as error:
+        raise UserError(f"{folder} cannot be written: {error.strerror}; give another folder with --runs") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{folder.name} is running already; wait for it, or stop that process first") from None
+        try:
+            yield
+        finally:
+            if os.listdir(folder) == [LOCK_FILE]:
+                (folder / LOCK_FILE).unlink()
+                folder.rmdir()
+                if new_parent:
+                    with suppress(OSError):  # another run has begun there meanwhile
+                        folder.parent.rmdir()
+
+
+def is_locked(folder: Path) -> bool:
+    """Return True if a process of this machine holds the folder."""
+    try:
+        with (folder / LOCK_FILE).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
