@@ -28,7 +28,7 @@ from rubricworks.world.scene.captions import View, write_caption
 from rubricworks.world.scene.render import render_png
 from rubricworks.world.scene.rules import holds, parse_rule
 from rubricworks.world.scene.scene import Scene, generate_scenes
-from rubricworks.world.scene.scene_index import SceneBook, pixel_digest
+from rubricworks.world.scene.scene_index import SceneIndex, pixel_digest
 from rubricworks.world.server import make_app
 
 JUDGES = ("judge", "gullible-judge", "master-key-judge", "image-reading-judge")
@@ -166,7 +166,7 @@ async def measure() -> tuple[dict[str, Tally], dict[tuple[str, str, str], Tally]
 @asynccontextmanager
 async def world(known: Iterable[Scene]) -> AsyncIterator[str]:
     """The base URL of a world server that knows these scenes."""
-    book = SceneBook({pixel_digest(render_png(scene)): scene for scene in known})
+    book = SceneIndex({pixel_digest(render_png(scene)): scene for scene in known})
     runner = web.AppRunner(make_app(book))
     await runner.setup()
     try:

@@ -1,4 +1,4 @@
-"""The wire format: what an OpenAI chat completion request says, and the replies and errors in the same dialect."""
+"""The wire format: parsing of OpenAI chat completion requests, and replies and errors in the same dialect."""
 
 import base64
 import binascii
@@ -8,13 +8,13 @@ import time
 from typing import Any, NamedTuple
 
 IMAGE_TOKENS = 85
-"""What an image counts as in `usage`."""
+"""Tokens per image in `usage`."""
 
 _DATA_URL = re.compile(r"data:image/(?:png|jpeg|jpg|webp);base64,", re.IGNORECASE)
 
 
 class ApiError(Exception):
-    """An error that the client is told about, with the HTTP status and OpenAI's fields."""
+    """An error to send to the client, with the HTTP status and OpenAI's fields."""
 
     def __init__(self, status: int, message: str, *, code: str | None = None, param: str | None = None) -> None:
         super().__init__(message)
@@ -39,10 +39,10 @@ class ChatRequest(NamedTuple):
 
 
 def read_request(body: Any) -> ChatRequest:
-    """The parts of a request that this server acts on; others are accepted and ignored, `response_format` too.
+    """Parse the fields that this server uses; it accepts and ignores all others, `response_format` included.
 
     Raises:
-        ApiError: a field is missing or wrong, or asks for what this server does not do.
+        ApiError: a field is missing or wrong, or asks for something that this server does not support.
     """
     if not isinstance(body, dict):
         raise ApiError(400, "the request body must be a JSON object")
@@ -55,8 +55,8 @@ def read_request(body: Any) -> ChatRequest:
         raise ApiError(400, "this server does not stream; send stream false", param="stream")
     if body.get("n") not in (None, 1):
         raise ApiError(400, "this server gives one choice per request; send n 1 and vary the seed", param="n")
-    texts: list[str] = []
-    orders: list[str] = []
+    user_texts: list[str] = []
+    system_texts: list[str] = []
     image, images, characters = None, 0, 0
     for message in messages:
         if not isinstance(message, dict) or "role" not in message:
@@ -66,9 +66,9 @@ def read_request(body: Any) -> ChatRequest:
             if part["type"] == "text":
                 characters += len(part["text"])
                 if from_user:
-                    texts.append(part["text"])
+                    user_texts.append(part["text"])
                 elif message["role"] == "system":
-                    orders.append(part["text"])
+                    system_texts.append(part["text"])
             elif part["type"] == "image_url":
                 images += 1
                 if from_user and image is None:
@@ -77,21 +77,21 @@ def read_request(body: Any) -> ChatRequest:
                 raise ApiError(400, f"content parts of type {part['type']!r} are not supported", param="messages")
     return ChatRequest(
         model=model,
-        prompt="\n\n".join(texts),
+        prompt="\n\n".join(user_texts),
         image=image,
         images=images,
         characters=characters,
         seed=_integer(body, "seed", 0),
         max_tokens=_integer(body, "max_completion_tokens", _integer(body, "max_tokens", None)),
-        system="\n\n".join(orders),
+        system="\n\n".join(system_texts),
     )
 
 
 def write_reply(request: ChatRequest, text: str) -> dict[str, Any]:
-    """A chat completion that says `text`, cut at the request's token limit."""
+    """A chat completion with `text`, truncated at the request's token limit."""
     finish_reason, completion_tokens = "stop", count_tokens(text)
     if request.max_tokens is not None and completion_tokens > request.max_tokens:
-        text, completion_tokens, finish_reason = _cut(text, request.max_tokens), request.max_tokens, "length"
+        text, completion_tokens, finish_reason = _truncate(text, request.max_tokens), request.max_tokens, "length"
     prompt_tokens = 1 + request.characters // 4 + IMAGE_TOKENS * request.images
     question = f"{request.model}\x1f{request.prompt}\x1f{request.seed}".encode(errors="surrogatepass")
     identity = hashlib.blake2b(question, digest_size=12)
@@ -117,7 +117,7 @@ def write_reply(request: ChatRequest, text: str) -> dict[str, Any]:
 
 
 def section(prompt: str, tag: str) -> str | None:
-    """What stands between `<tag>` and the next `</tag>`; None if that is not there."""
+    """The text between `<tag>` and the next `</tag>`; None if either is missing."""
     start = prompt.find(f"<{tag}>")
     end = prompt.find(f"</{tag}>", start)
     if start < 0 or end < 0:
@@ -126,7 +126,7 @@ def section(prompt: str, tag: str) -> str | None:
 
 
 def count_tokens(text: str) -> int:
-    """About how many tokens a text has: one per four characters, at least one."""
+    """The estimated number of tokens: one per four characters, at least one."""
     return 1 + len(text) // 4
 
 
@@ -170,5 +170,5 @@ def _integer(body: dict[str, Any], name: str, default: Any) -> Any:
     return value
 
 
-def _cut(text: str, tokens: int) -> str:
+def _truncate(text: str, tokens: int) -> str:
     return text[: max(0, 4 * tokens - 4)]

@@ -1,14 +1,12 @@
-"""Serves the world's scripted models over HTTP in the OpenAI dialect, and the oracle beside them.
+"""HTTP server of the world's scripted models in the OpenAI dialect, and of the oracle.
 
-    POST /v1/chat/completions   teacher-1 … teacher-5, rubric-writer, judge, pairwise-judge, likert-judge,
-                                gullible-judge, master-key-judge, image-reading-judge, and those of `world.rlr3` and
-                                `world.balcaprl`
+    POST /v1/chat/completions   the models in `MODELS`
     GET  /v1/models
     POST /oracle/score          {"image": <data URL>, "captions": [...]} -> {"scores": [...]}
     GET  /healthz
 
-A client is given `<url>/v1` as its base URL. The server knows the scenes of one exported folder and finds the one that
-an image shows by its pixels. It answers from one thread: every model is a fraction of a millisecond of work.
+A client uses `<url>/v1` as its base URL. The server knows the scenes of one exported folder and looks up an image by
+its pixels. It answers from one thread: every model takes a fraction of a millisecond.
 """
 
 import asyncio
@@ -24,58 +22,58 @@ from aiohttp import web
 
 from rubricworks.errors import UserError
 from rubricworks.world.chat import ApiError, ChatRequest, decode_data_url, read_request, write_reply
-from rubricworks.world.models.image_judges import answer_likert, answer_pairwise
-from rubricworks.world.models.judge import answer_judge
-from rubricworks.world.models.roster import BALCAPRL_MODELS, RLR3_MODELS, Answer
-from rubricworks.world.models.teachers import TEACHERS, teacher_caption
-from rubricworks.world.models.weak_judges import answer_gullible, answer_image_reading, answer_master_key
-from rubricworks.world.models.writer import answer_writer
+from rubricworks.world.models.captioners import TEACHERS, teacher_caption
+from rubricworks.world.models.image_judges import likert_judge_reply, pairwise_judge_reply
+from rubricworks.world.models.judge import judge_reply
+from rubricworks.world.models.roster import BALCAPRL_MODELS, RLR3_MODELS, Reply
+from rubricworks.world.models.weak_judges import gullible_judge_reply, image_reading_judge_reply, master_key_judge_reply
+from rubricworks.world.models.writer import rubric_writer_reply
 from rubricworks.world.scene.oracle import score_caption
 from rubricworks.world.scene.scene import Scene
-from rubricworks.world.scene.scene_index import SceneBook, UnknownImage, read_book
+from rubricworks.world.scene.scene_index import SceneIndex, UnknownImage, read_scene_index
 
 MODELS = (
     *TEACHERS, "rubric-writer", "judge", "pairwise-judge", "likert-judge",
     "gullible-judge", "master-key-judge", "image-reading-judge", *RLR3_MODELS, *BALCAPRL_MODELS,
 )  # fmt: skip
-_BY_WORDS_ALONE: dict[str, Callable[[str], str]] = {
-    "judge": answer_judge,
-    "rubric-writer": answer_writer,
-    "gullible-judge": answer_gullible,
-    "master-key-judge": answer_master_key,
+_TEXT_MODELS: dict[str, Callable[[str], str]] = {
+    "judge": judge_reply,
+    "rubric-writer": rubric_writer_reply,
+    "gullible-judge": gullible_judge_reply,
+    "master-key-judge": master_key_judge_reply,
 }
-_OF_THE_PIPELINES: Mapping[str, Answer] = {**RLR3_MODELS, **BALCAPRL_MODELS}
+_PIPELINE_MODELS: Mapping[str, Reply] = {**RLR3_MODELS, **BALCAPRL_MODELS}
 _BODY_LIMIT = 64 * 2**20
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _log = logging.getLogger(__name__)
 
 
 class World:
-    """The models over one book of scenes."""
+    """The models over one index of scenes."""
 
-    def __init__(self, book: SceneBook, seed: int = 0) -> None:
-        self.book = book
+    def __init__(self, scenes: SceneIndex, seed: int = 0) -> None:
+        self.scenes = scenes
         self.seed = seed
 
     def answer(self, request: ChatRequest) -> str:
-        """What the requested model says.
+        """The requested model's reply.
 
         Raises:
-            ApiError: no such model, or no image of this world where the model needs one.
+            ApiError: no such model, or no image of this world for a model that needs one.
         """
-        if request.model in _BY_WORDS_ALONE:
-            return _BY_WORDS_ALONE[request.model](request.prompt)
-        if request.model in _OF_THE_PIPELINES:
-            shown = None if request.image is None else self.find(request.image)[1]
-            return _OF_THE_PIPELINES[request.model](request, shown, self.seed)
+        if request.model in _TEXT_MODELS:
+            return _TEXT_MODELS[request.model](request.prompt)
+        if request.model in _PIPELINE_MODELS:
+            image_scene = None if request.image is None else self.find(request.image)[1]
+            return _PIPELINE_MODELS[request.model](request, image_scene, self.seed)
         if request.model == "image-reading-judge":
             word = None if request.image is None else self.find(request.image)[1].word
-            return answer_image_reading(request.prompt, word)
+            return image_reading_judge_reply(request.prompt, word)
         if request.model not in MODELS:
-            served = ", ".join(MODELS)
+            names = ", ".join(MODELS)
             raise ApiError(
                 404,
-                f"the model {request.model!r} does not exist; this server has {served}",
+                f"the model {request.model!r} does not exist; this server has {names}",
                 code="model_not_found",
                 param="model",
             )
@@ -83,14 +81,14 @@ class World:
             raise ApiError(400, f"{request.model} looks at an image; send one as an image_url part", param="messages")
         digest, scene = self.find(request.image)
         if request.model == "pairwise-judge":
-            return answer_pairwise(request.prompt, scene, digest, seed=self.seed)
+            return pairwise_judge_reply(request.prompt, scene, digest, seed=self.seed)
         if request.model == "likert-judge":
-            return answer_likert(request.prompt, scene, digest, seed=self.seed)
+            return likert_judge_reply(request.prompt, scene, digest, seed=self.seed)
         return teacher_caption(request.model, scene, digest, request_seed=request.seed, world_seed=self.seed)
 
     def find(self, image: bytes) -> tuple[str, Scene]:
         try:
-            return self.book.find(image)
+            return self.scenes.find(image)
         except UnknownImage as error:
             raise ApiError(400, f"unknown image: {error}", code="unknown_image", param="messages") from error
 
@@ -111,12 +109,12 @@ class World:
         return _reply({"scores": [score_caption(scene, caption).model_dump() for caption in captions]})
 
     async def health(self, _: web.Request) -> web.Response:
-        return _reply({"status": "ok", "scenes": len(self.book)})
+        return _reply({"status": "ok", "scenes": len(self.scenes)})
 
 
-def make_app(book: SceneBook, *, seed: int = 0) -> web.Application:
-    """The server's application, for whoever wants to run it in a loop of their own."""
-    world = World(book, seed)
+def make_app(scenes: SceneIndex, *, seed: int = 0) -> web.Application:
+    """The server's application, to run in any event loop."""
+    world = World(scenes, seed)
     app = web.Application(client_max_size=_BODY_LIMIT, middlewares=[_errors_as_json])
     app.router.add_post("/v1/chat/completions", world.complete)
     app.router.add_get("/v1/models", world.list_models)
@@ -133,15 +131,15 @@ def serve(
     *,
     seed: int = 0,
 ) -> None:
-    """Serves an exported folder until SIGINT or SIGTERM, then lets open requests finish.
+    """Serve an exported folder until SIGINT or SIGTERM, then let open requests finish.
 
     Args:
-        port: 0 takes a free one.
+        port: 0 selects a free one.
         on_ready: called once with the server's URL, when it accepts connections.
     Raises:
         UserError: the folder holds no scenes, or the address cannot be listened on.
     """
-    app = make_app(read_book(Path(folder)), seed=seed)
+    app = make_app(read_scene_index(Path(folder)), seed=seed)
     asyncio.run(_run(app, host, port, on_ready))
 
 

@@ -25,7 +25,7 @@ from rubricworks.world.scene.attacks import ATTACKS, FAKE_VERDICT, MASTER_KEYS, 
 from rubricworks.world.scene.render import render_png
 from rubricworks.world.scene.rules import HasAttribute, NamesExactly, NamesObject, write_rule
 from rubricworks.world.scene.scene import Scene, SceneObject
-from rubricworks.world.scene.scene_index import SceneBook, pixel_digest
+from rubricworks.world.scene.scene_index import SceneIndex, pixel_digest
 from rubricworks.world.server import make_app
 
 SCENE = Scene(
@@ -67,7 +67,7 @@ def asked_of_the_world(model, ask):
 
     async def run():
         pictures = {pixel_digest(render_png(scene)): scene for scene in (SCENE, with_order(SCENE))}
-        runner = web.AppRunner(make_app(SceneBook(pictures)))
+        runner = web.AppRunner(make_app(SceneIndex(pictures)))
         await runner.setup()
         try:
             await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -21,7 +21,7 @@ from rubricworks.world.scene.questions_export import RESPONSE_NOISE, world_quest
 from rubricworks.world.scene.render import render_png
 from rubricworks.world.scene.responses import read_response, write_response
 from rubricworks.world.scene.scene import Scene, generate_scenes, rng_of
-from rubricworks.world.scene.scene_index import SceneBook, pixel_digest
+from rubricworks.world.scene.scene_index import SceneIndex, pixel_digest
 from rubricworks.world.scene.values import call_of
 from rubricworks.world.server import make_app
 
@@ -129,7 +129,7 @@ def write_labelled(run: Path, count: int, train: int = 20) -> dict[str, str]:
 @contextmanager
 def world_server(count: int) -> Iterator[str]:
     """Base URL of the world's models, which know these scenes."""
-    book = SceneBook({pixel_digest(render_png(scene)): scene for scene in generate_scenes(SEED, count)})
+    book = SceneIndex({pixel_digest(render_png(scene)): scene for scene in generate_scenes(SEED, count)})
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()

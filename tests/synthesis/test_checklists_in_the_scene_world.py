@@ -19,7 +19,7 @@ from rubricworks.world.scene.export import export_scenes
 from rubricworks.world.scene.questions import parse_question
 from rubricworks.world.scene.questions_export import world_questions
 from rubricworks.world.scene.render import render_png
-from rubricworks.world.scene.scene_index import read_book
+from rubricworks.world.scene.scene_index import read_scene_index
 from rubricworks.world.server import make_app
 
 SEED, SCENES, PER_SCENE = 11, 60, 3
@@ -48,7 +48,7 @@ def questions():
 
 async def write_all(folder, samples, examined):
     async with AsyncExitStack() as stack:
-        runner = web.AppRunner(make_app(read_book(folder)))
+        runner = web.AppRunner(make_app(read_scene_index(folder)))
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -15,7 +15,7 @@ from rubricworks.rewards import weighted_reward
 from rubricworks.synthesis import CAPTION_PROMPT, Candidate, RubricWriter
 from rubricworks.world.scene.captions import write_caption
 from rubricworks.world.scene.export import export_scenes
-from rubricworks.world.scene.scene_index import read_book
+from rubricworks.world.scene.scene_index import read_scene_index
 from rubricworks.world.server import make_app
 
 SCENES = 24
@@ -23,7 +23,7 @@ SCENES = 24
 
 @asynccontextmanager
 async def world(folder):
-    runner = web.AppRunner(make_app(read_book(folder)))
+    runner = web.AppRunner(make_app(read_scene_index(folder)))
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
@@ -35,7 +35,7 @@ async def world(folder):
 
 async def rewards_by_caption(folder, coverage, guards):
     """Mean reward of the true caption, the noisy one that the rubric was written for, an empty and a padded one."""
-    book = read_book(folder)
+    book = read_scene_index(folder)
     noisy = [json.loads(line) for line in (folder / "images" / "metadata.jsonl").read_text().splitlines()]
     rewards, rubrics, dropped = {}, [], []
     async with AsyncExitStack() as stack:

@@ -6,7 +6,7 @@ from rubricworks.data.tables import Sample
 from rubricworks.grading import Exposure, Scoring, check_scoring, exposed_request, scoring_messages, verdicts_of
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.world.chat import read_request
-from rubricworks.world.models.scorers import answer_scorer
+from rubricworks.world.models.scorers import scorer_reply
 from rubricworks.world.scene.captions import describe
 from rubricworks.world.scene.checklist_sentences import (
     answer_criterion,
@@ -63,7 +63,7 @@ def ask(
     if complaint:
         messages += [{"role": "assistant", "content": "?"}, {"role": "user", "content": complaint}]
     chat = read_request({"model": model, "messages": messages})
-    text = answer_scorer(chat, None if chat.image is None else scene, 0)
+    text = scorer_reply(chat, None if chat.image is None else scene, 0)
     try:
         scoring = Scoring.model_validate_json(text)
         check_scoring(scoring, request)

@@ -16,7 +16,7 @@ from rubricworks.data.tables import Sample
 from rubricworks.evaluation.scorers.answers import answered_right, judged_right
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.world.chat import ChatRequest
-from rubricworks.world.models.answer_judge import answer_answer_judge
+from rubricworks.world.models.answer_judge import answer_judge_reply
 from rubricworks.world.scene.export import export_scenes
 from rubricworks.world.scene.scene import COLOURS, WORDS
 
@@ -44,7 +44,7 @@ def said(reference: str, answer: str, question: str = "what colour is it ?") -> 
         for tag, text in (("question", question), ("reference", reference), ("answer", answer))
     )
     request = ChatRequest("answer-judge", prompt, None, 0, len(prompt), 0, None)
-    verdict = json.loads(answer_answer_judge(request, None, 3))
+    verdict = json.loads(answer_judge_reply(request, None, 3))
     assert verdict.keys() == {"reason", "right"}
     return verdict["right"]
 

@@ -6,9 +6,8 @@ import pytest
 
 from rubricworks.evaluation.scorers.pairwise_prompts import PairwiseJudgment, pairwise_messages
 from rubricworks.world.chat import ApiError, read_request
-from rubricworks.world.models.arena import NOTHING_TO_COMPARE, answer_arena, quality
-from rubricworks.world.models.image_judges import compare
-from rubricworks.world.models.recaptioner import answer_recaptioner
+from rubricworks.world.models.captioners import recaptioner_reply
+from rubricworks.world.models.image_judges import NOTHING_TO_COMPARE, arena_judge_reply, arena_quality, compare
 from rubricworks.world.scene.captions import COMMENTARY, write_caption
 from rubricworks.world.scene.export import noisy_caption
 from rubricworks.world.scene.oracle import score_caption
@@ -21,16 +20,16 @@ SCENES = list(generate_scenes(10, 600))
 
 def judgment(scene: Scene, first: str, second: str) -> str:
     body = {"model": "arena-judge", "messages": pairwise_messages(render_png(SCENES[0]), first, second)}
-    return PairwiseJudgment.model_validate_json(answer_arena(read_request(body), scene, 1)).judgment
+    return PairwiseJudgment.model_validate_json(arena_judge_reply(read_request(body), scene, 1)).judgment
 
 
 def test_quality_is_half_truth_and_half_writing():
     scene = SCENES[0]
     truth = write_caption(scene)
-    assert quality(scene, truth) == 1
-    assert quality(scene, "") == 0
-    assert quality(scene, COMMENTARY[0]) == 0.5
-    assert quality(scene, f"{truth} {truth}") < quality(scene, truth)
+    assert arena_quality(scene, truth) == 1
+    assert arena_quality(scene, "") == 0
+    assert arena_quality(scene, COMMENTARY[0]) == 0.5
+    assert arena_quality(scene, f"{truth} {truth}") < arena_quality(scene, truth)
 
 
 def test_of_two_true_captions_the_better_written_one_wins_which_the_judge_of_truth_does_not_see():
@@ -56,8 +55,8 @@ def test_truth_wins_over_a_faulty_caption_and_the_same_words_tie():
 
 def test_requests_without_image_or_captions_are_answered_as_such():
     request = read_request({"model": "arena-judge", "messages": [{"role": "user", "content": "hello"}]})
-    assert answer_arena(request, SCENES[0], 1) == NOTHING_TO_COMPARE
-    for answer in (answer_arena, answer_recaptioner):
+    assert arena_judge_reply(request, SCENES[0], 1) == NOTHING_TO_COMPARE
+    for answer in (arena_judge_reply, recaptioner_reply):
         with pytest.raises(ApiError, match="looks at an image"):
             answer(request, None, 1)
 
@@ -83,9 +82,9 @@ def test_recaptioner_says_the_same_to_the_same_request():
 
 def recaption(scene: Scene, seed: int = 0) -> str:
     body = {"model": "recaptioner", "messages": [{"role": "user", "content": "Describe the image."}], "seed": seed}
-    return answer_recaptioner(read_request(body), scene, 1)
+    return recaptioner_reply(read_request(body), scene, 1)
 
 
 def test_answers_are_plain_json():
     body = {"model": "arena-judge", "messages": pairwise_messages(render_png(SCENES[0]), "at top", "at left")}
-    assert set(json.loads(answer_arena(read_request(body), SCENES[0], 1))) == {"reason", "judgment"}
+    assert set(json.loads(arena_judge_reply(read_request(body), SCENES[0], 1))) == {"reason", "judgment"}

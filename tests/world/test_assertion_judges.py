@@ -13,8 +13,8 @@ from rubricworks.grading.assertion_prompts import (
 )
 from rubricworks.rubrics import CaptionAssertions
 from rubricworks.world.chat import ApiError, read_request
-from rubricworks.world.models.assertion_judges import ASSERTION_JUDGES, NOTHING_TO_ASSESS, answer_assertion_judge
-from rubricworks.world.scene.caption_quality import fluency, writing
+from rubricworks.world.models.assertion_judges import ASSERTION_JUDGES, NOTHING_TO_ASSESS, assertion_judge_reply
+from rubricworks.world.scene.caption_quality import rate_writing, writing_scores
 from rubricworks.world.scene.captions import COMMENTARY, View, write_caption
 from rubricworks.world.scene.export import noisy_caption
 from rubricworks.world.scene.render import render_png
@@ -33,7 +33,7 @@ STRONG = "assertion-judge-strong"
 
 
 def ask(messages: list[dict], scene: Scene | None, model: str = STRONG, seed: int = 3) -> str:
-    return answer_assertion_judge(read_request({"model": model, "messages": messages}), scene, seed)
+    return assertion_judge_reply(read_request({"model": model, "messages": messages}), scene, seed)
 
 
 def assessed(
@@ -170,8 +170,8 @@ def test_ratings_are_the_rules_with_the_judges_own_noise(model: str):
     for caption in captions:
         features = assessed(caption, model=model).synthetic_features
         points = (features.clarity_score, features.fluency_score, features.coherency_score)
-        assert points == fluency(caption, rater=model, noise=ASSERTION_JUDGES[model].rating_noise)
-        off += sum(abs(one - other) for one, other in zip(points, writing(caption), strict=True)) / 3
+        assert points == rate_writing(caption, rater=model, noise=ASSERTION_JUDGES[model].rating_noise)
+        off += sum(abs(one - other) for one, other in zip(points, writing_scores(caption), strict=True)) / 3
     assert off / len(captions) < ASSERTION_JUDGES[model].rating_noise
 
 

@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rubricworks.world.scene.caption_quality import Writing, fluency, slips, writing
+from rubricworks.world.scene.caption_quality import WritingScores, count_odd_pairs, rate_writing, writing_scores
 from rubricworks.world.scene.captions import COMMENTARY, STYLES, write_caption
 from rubricworks.world.scene.export import noisy_caption
 from rubricworks.world.scene.scene import generate_scenes
 
 SCENES = list(generate_scenes(6, 200))
-BEST = Writing(10, 10, 10)
+BEST = WritingScores(10, 10, 10)
 ONE = "at top a big red circle ."
 TWO = f"{ONE} at left a small blue star ."
 
 
 @pytest.mark.parametrize("style", STYLES)
 def test_every_style_is_good_english_and_only_the_wordy_ones_cost_clarity(style: str):
-    ratings = [writing(write_caption(scene, style)) for scene in SCENES]
+    ratings = [writing_scores(write_caption(scene, style)) for scene in SCENES]
     assert {rating.fluency for rating in ratings} == {10}
     lowest = {"canonical": 10, "verbose": 4}.get(style, 7.5)
     assert all(rating.clarity >= lowest for rating in ratings)
@@ -28,7 +28,7 @@ def test_every_style_is_good_english_and_only_the_wordy_ones_cost_clarity(style:
 
 @pytest.mark.parametrize("sentence", COMMENTARY)
 def test_commentary_is_fluent_and_neither_costs_nor_earns(sentence: str):
-    assert writing(sentence) == writing(f"{TWO} {sentence}") == writing(TWO) == BEST
+    assert writing_scores(sentence) == writing_scores(f"{TWO} {sentence}") == writing_scores(TWO) == BEST
 
 
 @pytest.mark.parametrize(
@@ -52,16 +52,16 @@ def test_commentary_is_fluent_and_neither_costs_nor_earns(sentence: str):
     ],
 )
 def test_each_rule_costs_what_is_stated(caption: str, expected: tuple[float, float, float]):
-    assert writing(caption) == pytest.approx(expected)
+    assert writing_scores(caption) == pytest.approx(expected)
 
 
 def test_long_captions_long_sentences_and_long_lists_cost_more_the_longer_they_are():
     cells = ("top-left", "top", "top-right", "left", "center", "right", "bottom-left")
     listed = [" ".join(f"at {cell} a big red circle ." for cell in cells[:count]) for count in (4, 5, 6, 7)]
-    assert [writing(caption).fluency for caption in listed] == [10, 9, 8, 7]
-    assert [writing(caption).clarity for caption in listed] == pytest.approx([10, 10, 9.4, 8.5])
+    assert [writing_scores(caption).fluency for caption in listed] == [10, 9, 8, 7]
+    assert [writing_scores(caption).clarity for caption in listed] == pytest.approx([10, 10, 9.4, 8.5])
     sentence = "a red circle , " * 20 + "a red circle ."
-    assert writing(sentence).clarity < writing(listed[-1]).clarity
+    assert writing_scores(sentence).clarity < writing_scores(listed[-1]).clarity
 
 
 @pytest.mark.parametrize(
@@ -78,35 +78,35 @@ def test_long_captions_long_sentences_and_long_lists_cost_more_the_longer_they_a
     ],
 )
 def test_slips_are_neighbours_that_do_not_go_together(sentence: str, count: int):
-    assert slips(sentence.split()) == count
+    assert count_odd_pairs(sentence.split()) == count
 
 
 @given(text=st.text(max_size=200) | st.lists(st.sampled_from(f"{TWO} 3 objects word CAT".split())).map(" ".join))
 @settings(max_examples=200, deadline=None)
 def test_any_text_gets_points_from_one_to_ten(text: str):
-    assert all(1 <= points <= 10 for points in writing(text))
-    assert all(points in range(1, 11) for points in fluency(text))
+    assert all(1 <= points <= 10 for points in writing_scores(text))
+    assert all(points in range(1, 11) for points in rate_writing(text))
 
 
 def test_noise_is_small_stated_and_the_raters_own():
     captions = [noisy_caption(scene, 6, index, commentary=0.3) for index, scene in enumerate(SCENES)]
-    rated = [fluency(caption, rater="a") for caption in captions]
-    assert rated != [fluency(caption, rater="b") for caption in captions]
+    rated = [rate_writing(caption, rater="a") for caption in captions]
+    assert rated != [rate_writing(caption, rater="b") for caption in captions]
     assert len(set(rated)) > 3
-    rules = [round(points) for caption in captions for points in writing(caption)]
+    rules = [round(points) for caption in captions for points in writing_scores(caption)]
     points = [points for one in rated for points in one]
     assert max(abs(one - other) for one, other in zip(points, rules, strict=True)) <= 2
     away = sum(one != other for one, other in zip(points, rules, strict=True))
     assert away / len(points) == pytest.approx(0.11, abs=0.04)  # P(noise < -0.5), where the rules give 10
-    assert fluency(TWO, noise=0) == (10, 10, 10)
+    assert rate_writing(TWO, noise=0) == (10, 10, 10)
 
 
 def test_same_caption_same_rating_in_any_process():
     program = (
-        "from rubricworks.world.scene.caption_quality import fluency\n"
-        "print([fluency(f'at top a {number}') for number in range(9)])"
+        "from rubricworks.world.scene.caption_quality import rate_writing\n"
+        "print([rate_writing(f'at top a {number}') for number in range(9)])"
     )
     there = subprocess.run(
         [sys.executable, "-c", program], env={"PYTHONHASHSEED": "9"}, capture_output=True, text=True, check=True
     )
-    assert there.stdout.strip() == str([fluency(f"at top a {number}") for number in range(9)])
+    assert there.stdout.strip() == str([rate_writing(f"at top a {number}") for number in range(9)])

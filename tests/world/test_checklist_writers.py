@@ -8,13 +8,13 @@ import pytest
 
 from rubricworks.rubrics import Checklist
 from rubricworks.world.chat import ApiError, ChatRequest
-from rubricworks.world.models.checklist_merger import answer_checklist_merger, merge
+from rubricworks.world.models.checklist_merger import checklist_merger_reply, merge
 from rubricworks.world.models.checklist_writers import (
     CHECKLIST_WRITERS,
     NO_QUESTION,
     ChecklistFaults,
     ChecklistTask,
-    answer_checklist_writer,
+    checklist_writer_reply,
     options_of,
     write_checklist,
 )
@@ -120,10 +120,10 @@ def test_each_fault_shows_when_it_is_certain_and_never_when_it_is_not(fault, sig
 
 
 def test_what_a_writer_says_depends_on_seed_model_scene_and_request_alone():
-    first = answer_checklist_writer(request(COUNT), SCENE, 0)
-    assert answer_checklist_writer(request(COUNT), SCENE, 0) == first
+    first = checklist_writer_reply(request(COUNT), SCENE, 0)
+    assert checklist_writer_reply(request(COUNT), SCENE, 0) == first
     others = {
-        answer_checklist_writer(request(COUNT, model=model, seed=seed), SCENE, world)
+        checklist_writer_reply(request(COUNT, model=model, seed=seed), SCENE, world)
         for model in CHECKLIST_WRITERS
         for seed in range(5)
         for world in range(5)
@@ -135,13 +135,13 @@ def test_faults_come_as_often_as_stated():
     leaks = 0
     scenes = [generate_scene(3, index) for index in range(600)]
     for scene in scenes:
-        said = json.loads(answer_checklist_writer(request("how many objects are there ?"), scene, 0))
+        said = json.loads(checklist_writer_reply(request("how many objects are there ?"), scene, 0))
         leaks += re.search(r"which is \d", said["essential"][0]["criterion"]) is not None
     rate = CHECKLIST_WRITERS["checklist-writer-1"].leaks
     assert abs(leaks / len(scenes) - rate) < 4 * (rate * (1 - rate) / len(scenes)) ** 0.5
 
 
-@pytest.mark.parametrize("answer", [answer_checklist_writer, answer_checklist_merger])
+@pytest.mark.parametrize("answer", [checklist_writer_reply, checklist_merger_reply])
 def test_writers_and_merger_need_an_image_and_a_question_that_they_know(answer):
     with pytest.raises(ApiError, match="image"):
         answer(request(COUNT), None, 0)
@@ -205,6 +205,6 @@ def test_the_merger_reads_its_candidates_from_the_request():
         f'\n\n<candidate name="Checklist {n}">\n{json.dumps({"essential": [item()], "additional": []})}\n</candidate>'
         for n in (1, 2, 3)
     )
-    said = json.loads(answer_checklist_merger(request(COUNT, model="checklist-merger", more=more), SCENE, 0))
+    said = json.loads(checklist_merger_reply(request(COUNT, model="checklist-merger", more=more), SCENE, 0))
     assert said == {"essential": [item()], "additional": []}
-    assert answer_checklist_merger(request(COUNT, model="checklist-merger"), SCENE, 0) == NO_QUESTION
+    assert checklist_merger_reply(request(COUNT, model="checklist-merger"), SCENE, 0) == NO_QUESTION

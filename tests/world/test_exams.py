@@ -16,9 +16,9 @@ from rubricworks.world.models.exams import (
     NO_QUESTION,
     TAKER_ERROR_RATE,
     WRITER_ERROR_RATE,
-    answer_exam_taker,
-    answer_exam_writer,
-    what_it_says,
+    answer_from_caption,
+    exam_taker_reply,
+    exam_writer_reply,
 )
 from rubricworks.world.scene.captions import View, write_caption
 from rubricworks.world.scene.render import render_png
@@ -38,13 +38,13 @@ COLOUR_QUESTION = "What colour is the object at the top left?"
 
 def written(scene: Scene, seed: int = 0) -> Exam:
     body = {"model": "exam-writer", "messages": exam_writer_messages(render_png(SCENES[0])), "seed": seed}
-    return Exam.model_validate_json(answer_exam_writer(read_request(body), scene, 1))
+    return Exam.model_validate_json(exam_writer_reply(read_request(body), scene, 1))
 
 
 def taken(caption: str, question: str, options: list[str]) -> str:
     request = read_request({"model": "exam-taker", "messages": exam_taker_messages(caption, question, options)})
     assert request.image is None
-    return options[LETTERS.index(answer_exam_taker(request, None, 1))]
+    return options[LETTERS.index(exam_taker_reply(request, None, 1))]
 
 
 def test_exams_have_four_to_six_different_questions_which_a_full_caption_answers_but_for_wrong_keys():
@@ -54,7 +54,7 @@ def test_exams_have_four_to_six_different_questions_which_a_full_caption_answers
         sizes.add(len(exam.questions))
         assert len({one.question for one in exam.questions}) == len(exam.questions)
         for one in exam.questions:
-            says = what_it_says(caption, one.question)
+            says = answer_from_caption(caption, one.question)
             assert says in one.options
             asked, wrong = asked + 1, wrong + (one.options[LETTERS.index(one.answer)] != says)
     assert sizes == {4, 5, 6}
@@ -90,7 +90,7 @@ def test_same_image_same_exam_and_another_seed_another_one():
     ],
 )
 def test_caption_says_one_answer_or_none(caption: str, question: str, answer: str | None):
-    assert what_it_says(caption, question) == answer
+    assert answer_from_caption(caption, question) == answer
 
 
 def test_taker_errs_at_the_stated_rate_and_else_chooses_what_the_caption_says():
@@ -112,8 +112,8 @@ def test_taker_guesses_where_it_may_not_pass():
 
 def test_requests_without_an_image_or_a_question_are_answered_as_such():
     body = {"model": "exam-taker", "messages": [{"role": "user", "content": "hello"}]}
-    assert answer_exam_taker(read_request(body), None, 1) == NO_QUESTION
+    assert exam_taker_reply(read_request(body), None, 1) == NO_QUESTION
     request: ChatRequest = read_request(body | {"model": "exam-writer"})
     with pytest.raises(ApiError, match="looks at an image"):
-        answer_exam_writer(request, None, 1)
-    assert json.loads(answer_exam_writer(request, SCENE, 1))["questions"]
+        exam_writer_reply(request, None, 1)
+    assert json.loads(exam_writer_reply(request, SCENE, 1))["questions"]

@@ -13,7 +13,7 @@ from rubricworks.evaluation.scorers.caption_prompts import (
     verify_messages,
 )
 from rubricworks.world.chat import ApiError, read_request
-from rubricworks.world.models.facts import FACT_ERROR_RATE, NO_FACTS, answer_fact_judge
+from rubricworks.world.models.facts import FACT_ERROR_RATE, NO_FACTS, fact_judge_reply
 from rubricworks.world.scene.captions import COMMENTARY, write_caption
 from rubricworks.world.scene.render import render_png
 from rubricworks.world.scene.scene import Scene, generate_scenes
@@ -22,7 +22,7 @@ SCENES = list(generate_scenes(9, 200))
 
 
 def said(messages: list[dict], scene: Scene | None = None) -> str:
-    return answer_fact_judge(read_request({"model": "fact-judge", "messages": messages}), scene, 1)
+    return fact_judge_reply(read_request({"model": "fact-judge", "messages": messages}), scene, 1)
 
 
 def facts_of(caption: str) -> Facts:

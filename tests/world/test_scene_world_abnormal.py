@@ -16,7 +16,7 @@ from rubricworks.world.chat import ChatRequest
 from rubricworks.world.models.abnormal import INCONSISTENT_SHARE, LEAK_SHARE, MALFORMED_SHARE, UNCHANGED_SHARE
 from rubricworks.world.models.abnormal_reviewers import QUALITY_ERROR_RATE, QUALITY_JUDGES
 from rubricworks.world.models.roster import RLR3_MODELS
-from rubricworks.world.scene.evasions import bluffs, circumlocutes
+from rubricworks.world.scene.evasions import has_bluff, has_circumlocution
 from rubricworks.world.scene.parsing import mentions
 
 COUNT = 300
@@ -56,8 +56,8 @@ def test_most_responses_fail_as_asked(cases, failure):
         "no_final_answer": lambda text: last_boxed(text) is None,
         "irrelevant": lambda text: last_boxed(text) is None and not mentions(text).objects,
         "wrong_but_plausible": lambda text: last_boxed(text) is not None,
-        "circumlocution": circumlocutes,
-        "symbolic_bluff": bluffs,
+        "circumlocution": has_circumlocution,
+        "symbolic_bluff": has_bluff,
         "wrong_final_selection": lambda text: last_boxed(text) is not None,
     }[failure.attack or failure.mode]
     made = list(drafts(cases, failure))
@@ -114,7 +114,7 @@ def test_red_team_proposes_good_and_useless_patterns_and_others_once_it_sees_res
     assert {one.name for one in first.patterns}.isdisjoint(one.name for one in later.patterns)
     sways = {
         pattern.name: any(
-            circumlocutes(draft.response) or bluffs(draft.response)
+            has_circumlocution(draft.response) or has_bluff(draft.response)
             for _, draft in drafts(cases[:20], pattern.failure())
         )
         for pattern in (*first.patterns, *later.patterns)

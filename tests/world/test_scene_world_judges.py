@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from rubricworks.world.models.image_judges import answer_likert, answer_pairwise, compare, rate
-from rubricworks.world.models.judge import JUDGE_ERROR_RATE, NOTHING_TO_JUDGE, answer_judge, judge_criterion
+from rubricworks.world.models.image_judges import compare, likert_judge_reply, pairwise_judge_reply, rate
+from rubricworks.world.models.judge import JUDGE_ERROR_RATE, NOTHING_TO_JUDGE, judge_criterion, judge_reply
 from rubricworks.world.scene.captions import View, write_caption
 from rubricworks.world.scene.parsing import Mention
 from rubricworks.world.scene.rules import NamesExactly, NamesOnly, holds, parse_rule, write_rule
@@ -71,7 +71,7 @@ def test_answer_has_one_verdict_per_criterion_in_order_with_its_reasons():
         {"id": number, "criterion": f"check {number}", "description": "", "evaluation_rule": rule}
         for number, rule in enumerate((*rules, "Passes if the mood is right."), 1)
     ]
-    verdicts = json.loads(answer_judge(prompt(criteria, TRUTH)))["verdicts"]
+    verdicts = json.loads(judge_reply(prompt(criteria, TRUTH)))["verdicts"]
     assert [(verdict["id"], verdict["score"]) for verdict in verdicts] == [(1, 1), (2, 0), (3, 0)]
     assert verdicts[0]["reasoning"] == "The caption names a big red circle at the top left; the rule is met."
     assert verdicts[2]["reasoning"] == "cannot relate this rule to scenes"
@@ -88,7 +88,7 @@ def test_judge_is_not_swayed_by_flattery_or_silence():
     "text", ["hello", "<criteria>\nnot json\n</criteria>\n<caption>\nx\n</caption>", "<caption>\nx\n</caption>"]
 )
 def test_judge_answers_prose_when_there_is_nothing_to_judge(text: str):
-    assert answer_judge(text) == NOTHING_TO_JUDGE
+    assert judge_reply(text) == NOTHING_TO_JUDGE
 
 
 def test_judge_errs_at_its_stated_rate_and_always_on_the_same_questions():
@@ -140,9 +140,9 @@ def test_answers_of_the_seeing_judges_have_their_formats():
     scene = generate_scene(1, 1)
     good, poor = write_caption(scene), write_caption(View(scene.objects[:1]))
     both = f"<caption_a>\n{good}\n</caption_a>\n<caption_b>\n{poor}\n</caption_b>"
-    answer = json.loads(answer_pairwise(both, scene, "image"))
+    answer = json.loads(pairwise_judge_reply(both, scene, "image"))
     assert set(answer) == {"reason", "judgment"}
     assert answer["judgment"] == "A"
-    assert int(answer_likert(f"<caption>\n{write_caption(scene)}\n</caption>", scene, "image")) >= 8
-    assert "no <caption>" in answer_likert("rate it", scene, "image")
-    assert "no <caption_a>" in answer_pairwise("compare them", scene, "image")
+    assert int(likert_judge_reply(f"<caption>\n{write_caption(scene)}\n</caption>", scene, "image")) >= 8
+    assert "no <caption>" in likert_judge_reply("rate it", scene, "image")
+    assert "no <caption_a>" in pairwise_judge_reply("compare them", scene, "image")

@@ -9,9 +9,9 @@ from rubricworks.rewards import weighted_reward
 from rubricworks.rubrics import Criterion
 from rubricworks.synthesis.prompts import RubricDraft, writer_messages
 from rubricworks.world.chat import read_request
-from rubricworks.world.models.judge import answer_judge
-from rubricworks.world.models.teachers import TEACHERS, teacher_caption
-from rubricworks.world.models.writer import answer_writer
+from rubricworks.world.models.captioners import TEACHERS, teacher_caption
+from rubricworks.world.models.judge import judge_reply
+from rubricworks.world.models.writer import rubric_writer_reply
 from rubricworks.world.scene.captions import write_caption
 from rubricworks.world.scene.export import noisy_caption
 from rubricworks.world.scene.render import render_png
@@ -24,7 +24,7 @@ def draft_for(scene: Scene, student: str, coverage: str, guards: bool) -> Rubric
     messages = writer_messages(sample, [student], candidates, threshold=3, coverage=coverage, guards=guards)
     request = read_request({"model": "rubric-writer", "messages": messages})
     assert request.image == sample.image
-    return RubricDraft.model_validate_json(answer_writer(request.prompt))
+    return RubricDraft.model_validate_json(rubric_writer_reply(request.prompt))
 
 
 def criteria_of(draft: RubricDraft) -> list[Criterion]:
@@ -33,7 +33,7 @@ def criteria_of(draft: RubricDraft) -> list[Criterion]:
 
 def reward(caption: str, criteria: list[Criterion]) -> float:
     request = read_request({"model": "judge", "messages": judge_messages(caption, criteria)})
-    judgment = Judgment.model_validate_json(answer_judge(request.prompt))
+    judgment = Judgment.model_validate_json(judge_reply(request.prompt))
     check_ids(judgment, len(criteria))
     assert not any("cannot relate" in verdict.reasoning for verdict in judgment.verdicts)
     return weighted_reward([v.score for v in judgment.verdicts], [c.weight for c in criteria])

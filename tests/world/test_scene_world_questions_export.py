@@ -17,7 +17,7 @@ from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, ChatError
 from rubricworks.runtime.launch import launch
 from rubricworks.world.chat import ChatRequest
-from rubricworks.world.models.question_rewriter import ERROR_RATE, answer_opener, answers_of
+from rubricworks.world.models.question_rewriter import ERROR_RATE, answers_of, question_rewriter_reply
 from rubricworks.world.scene.export import export_scenes
 from rubricworks.world.scene.questions import LETTERS, TASKS, Query, answer_query, parse_question
 from rubricworks.world.scene.questions_export import (
@@ -30,7 +30,7 @@ from rubricworks.world.scene.questions_export import (
 )
 from rubricworks.world.scene.responses import read_response
 from rubricworks.world.scene.scene import Scene, SceneObject, generate_scenes
-from rubricworks.world.scene.scene_index import read_book
+from rubricworks.world.scene.scene_index import read_scene_index
 
 SEED, COUNT, EACH = 3, 300, 2
 
@@ -67,7 +67,7 @@ def near(share: float, expected: float, count: int) -> bool:
 
 
 def test_images_are_those_of_the_exported_scenes_and_answers_are_right_there(folder, rows):
-    book = read_book(folder)
+    book = read_scene_index(folder)
     for row in first_rows(rows):
         _, scene = book.find(row["image"])
         query = parse_question(row["question"])
@@ -222,7 +222,7 @@ def test_opener_says_which_check_fails():
         (asked, right): Counter(
             (answer["well_posed"], answer["unique_answer"])
             for seed in range(60)
-            for answer in [json.loads(answer_opener(_request(asked, right), scene, seed))]
+            for answer in [json.loads(question_rewriter_reply(_request(asked, right), scene, seed))]
         ).most_common(1)[0][0]
         for asked, right in (
             (question, first.colour),

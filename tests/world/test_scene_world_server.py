@@ -13,11 +13,11 @@ import pytest
 from PIL import Image
 
 from rubricworks.errors import UserError
-from rubricworks.world.models.teachers import teacher_caption
+from rubricworks.world.models.captioners import teacher_caption
 from rubricworks.world.scene.captions import write_caption
 from rubricworks.world.scene.export import export_scenes, noisy_caption
 from rubricworks.world.scene.scene import generate_scenes
-from rubricworks.world.scene.scene_index import read_book
+from rubricworks.world.scene.scene_index import read_scene_index
 from rubricworks.world.server import MODELS, serve
 
 SEED, COUNT = 4, 12
@@ -78,7 +78,7 @@ def test_models_are_listed(client: openai.OpenAI):
 
 def test_teacher_describes_the_image_it_is_sent_with_usage(client: openai.OpenAI, folder: Path):
     reply = client.chat.completions.create(model="teacher-2", messages=user("Describe it.", picture(folder, 3)), seed=5)
-    digest, scene = read_book(folder).find(picture(folder, 3))
+    digest, scene = read_scene_index(folder).find(picture(folder, 3))
     assert reply.choices[0].message.content == teacher_caption("teacher-2", scene, digest, request_seed=5)
     assert reply.choices[0].finish_reason == "stop"
     assert reply.model == "teacher-2"

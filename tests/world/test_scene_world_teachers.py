@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from rubricworks.world.models.teachers import SLIPS, TEACHERS, teacher_caption
+from rubricworks.world.models.captioners import SLIPS, TEACHERS, teacher_caption
 from rubricworks.world.scene.captions import STYLES
 from rubricworks.world.scene.oracle import score_caption
 from rubricworks.world.scene.parsing import mentions
@@ -94,7 +94,7 @@ def test_every_teacher_is_useful_and_none_is_an_oracle():
 def test_same_request_same_caption_in_any_process_and_another_seed_another_caption():
     program = (
         "from rubricworks.world.scene.scene import generate_scene\n"
-        "from rubricworks.world.models.teachers import teacher_caption\n"
+        "from rubricworks.world.models.captioners import teacher_caption\n"
         "print([teacher_caption('teacher-4', generate_scene(1, i), str(i), request_seed=3) for i in range(5)])"
     )
     here = [teacher_caption("teacher-4", generate_scene(1, i), str(i), request_seed=3) for i in range(5)]

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rubricworks.rubrics import Criterion, Rubric
-from rubricworks.world.models.teachers import TEACHERS, teacher_caption
-from rubricworks.world.models.writer import WriterTask, answer_writer, read_task, write_rubric
+from rubricworks.world.models.captioners import TEACHERS, teacher_caption
+from rubricworks.world.models.writer import WriterTask, read_task, rubric_writer_reply, write_rubric
 from rubricworks.world.scene.captions import write_caption
 from rubricworks.world.scene.oracle import score_caption
 from rubricworks.world.scene.parsing import Mention
@@ -145,7 +145,7 @@ def test_prompt_sections_and_settings_are_read_and_missing_settings_are_the_pape
     candidates = {"Model 1": "first\nlines", "Model 2": "second"}
     assert read_task(prompt + settings_lines) == WriterTask(("one", ""), candidates, 2, "full", True)
     assert read_task(prompt) == WriterTask(("one", ""), candidates, 1, "discriminative", False)
-    assert json.loads(answer_writer("hello")) == {"rubrics": []}
+    assert json.loads(rubric_writer_reply("hello")) == {"rubrics": []}
 
 
 def test_every_rubric_of_the_committee_is_a_valid_rubric_with_rules_that_the_truth_mostly_meets():

@@ -11,14 +11,14 @@ from rubricworks.grading import Exposure, exposed_request, scoring_messages
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.verifiers import parse_verifier_call
 from rubricworks.world.chat import read_request
-from rubricworks.world.models.scorers import NOTHING_TO_SCORE, SCORERS, ScorerFaults, answer_scorer
+from rubricworks.world.models.scorers import NOTHING_TO_SCORE, SCORERS, ScorerFaults, scorer_reply
 from rubricworks.world.scene.checklist_sentences import (
     answer_criterion,
     is_answer_criterion,
     parse_step_criterion,
     step_criterion,
 )
-from rubricworks.world.scene.evasions import BLUFFS, CIRCUMLOCUTIONS, bluffs, circumlocutes
+from rubricworks.world.scene.evasions import BLUFFS, CIRCUMLOCUTIONS, has_bluff, has_circumlocution
 from rubricworks.world.scene.parsing import mentions
 from rubricworks.world.scene.questions import (
     Query,
@@ -68,7 +68,7 @@ def test_options_are_answered_by_letter(monkeypatch):
     sample = Sample(sample_id="s", question=question)
     for response, call in (("\\boxed{B}", "B"), ("\\boxed{A}", "A"), ("at center a small red star .", "B"), ("", "")):
         messages = scoring_messages(exposed_request(sample, response, rubric, "text"))
-        answer = json.loads(answer_scorer(read_request({"model": "scorer", "messages": messages}), None, 0))
+        answer = json.loads(scorer_reply(read_request({"model": "scorer", "messages": messages}), None, 0))
         assert answer["essential"][0]["credit"] == f"expr_verify(predict='{call}')"
 
 
@@ -163,7 +163,7 @@ def test_by_default_nobody_finds_an_answer_that_the_response_does_not_imply():
 
 def test_a_request_without_a_checklist_gets_prose():
     chat = read_request({"model": "scorer", "messages": [{"role": "user", "content": "hello"}]})
-    assert answer_scorer(chat, None, 0) == NOTHING_TO_SCORE
+    assert scorer_reply(chat, None, 0) == NOTHING_TO_SCORE
 
 
 def test_sentences_of_checklists_read_back_and_give_no_answer_away():
@@ -183,9 +183,9 @@ def test_evasions_hold_nothing_to_extract():
         assert read_response(sentence).boxed is None
         assert not any(mentions(sentence))
         assert not any(character.isdigit() for character in sentence)
-    assert circumlocutes(f"first . {CIRCUMLOCUTIONS[1].upper()} \n")
-    assert not circumlocutes(BLUFFS[0])
-    assert bluffs(f"at top a star . {BLUFFS[0]}")
+    assert has_circumlocution(f"first . {CIRCUMLOCUTIONS[1].upper()} \n")
+    assert not has_circumlocution(BLUFFS[0])
+    assert has_bluff(f"at top a star . {BLUFFS[0]}")
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from rubricworks.grading.assertion_texts import first_surplus, made_in
 from rubricworks.world.scene.captions import COMMENTARY, STYLES, View, write_caption
 from rubricworks.world.scene.scene import CELLS, COLOURS, SHAPES, SIZES, WORDS, Scene, SceneObject, generate_scenes
 from rubricworks.world.scene.statements import (
-    borne_out,
-    in_words_of,
+    caption_mentions,
+    is_supported,
     read_statement,
+    restore_synonyms,
+    scene_mentions,
     statements,
-    view_of_caption,
-    view_of_scene,
 )
 
 SCENES = list(generate_scenes(5, 60))
@@ -38,7 +38,7 @@ def texts(caption: str) -> list[str]:
 
 
 def true_in(scene: Scene, text: str) -> bool:
-    return all(borne_out(claim, view_of_scene(scene)) for claim in read_statement(text))
+    return all(is_supported(claim, scene_mentions(scene)) for claim in read_statement(text))
 
 
 def test_canonical_caption_makes_one_claim_for_each_object_attribute_word_and_remark():
@@ -72,7 +72,7 @@ def test_everything_that_a_right_caption_says_of_the_scene_is_true_in_any_style(
     for scene in SCENES:
         claims = [claim for claim in statements(write_caption(scene, style)) if claim.remark is None]
         assert len(claims) >= 3 * len(scene.objects) + (scene.word is not None)
-        assert all(borne_out(claim, view_of_scene(scene)) for claim in claims)
+        assert all(is_supported(claim, scene_mentions(scene)) for claim in claims)
 
 
 @pytest.mark.parametrize(
@@ -106,14 +106,14 @@ def test_claims_are_true_or_false_in_the_scene(text: str, true: bool):
 
 
 def test_reader_of_a_caption_infers_relations_and_counts_from_what_it_says():
-    view = view_of_caption(write_caption(View(SCENE.objects)))
+    view = caption_mentions(write_caption(View(SCENE.objects)))
     follows = ("the circle is left of the square", "the circle is above the square", "there are 2 objects")
-    assert all(borne_out(read_statement(text)[0], view) for text in follows)
-    assert not borne_out(read_statement("the square is left of the circle")[0], view)
-    stated = view_of_caption("there are 3 objects . at top a red star .")
+    assert all(is_supported(read_statement(text)[0], view) for text in follows)
+    assert not is_supported(read_statement("the square is left of the circle")[0], view)
+    stated = caption_mentions("there are 3 objects . at top a red star .")
     assert stated.counts == (3,)
-    assert not borne_out(read_statement("there are 1 objects")[0], stated)
-    assert view_of_caption("at top").counts == ()
+    assert not is_supported(read_statement("there are 1 objects")[0], stated)
+    assert caption_mentions("at top").counts == ()
 
 
 @given(
@@ -131,12 +131,12 @@ def test_caption_bears_out_its_own_claims(first: SceneObject, word: str | None):
     for style in STYLES:
         caption = write_caption(View((first, *SCENE.objects), word), style)
         claims = [claim for claim in statements(caption) if claim.remark is None]
-        assert all(borne_out(claim, view_of_caption(caption)) for claim in claims)
+        assert all(is_supported(claim, caption_mentions(caption)) for claim in claims)
 
 
 def test_claim_keeps_the_captions_own_words_for_things():
     caption = "in the middle a violet thing ."
-    said = [in_words_of(caption, text) for text in texts(caption)]
+    said = [restore_synonyms(caption, text) for text in texts(caption)]
     assert said == ["there is something at middle", "something at middle is violet"]
     assert [read_statement(text)[0] for text in said] == list(statements(caption))
 

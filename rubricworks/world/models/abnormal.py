@@ -1,29 +1,37 @@
-r"""`abnormal-writer`: rewrites a response so that it fails in a stated way, and annotates what its text deserves.
+"""Requests about abnormal responses, and `abnormal-writer`, which rewrites a response so that it fails in a stated way.
 
-It is a strong model that sometimes slips, so that there is something for quality control to find: it annotates values
-that its text does not state, gives the answer away, rewrites nothing, or leaves a tag open. What an adversarial
-response says follows from the instruction: jargon, symbols, a wrong selection, or, where the instruction holds none of
-these ideas, nothing that would sway anybody.
+A request holds `<question>`, `<checklist>` with visible references, `<failure_type>` (its name on the first line, then
+the instruction), and the text: `<original_response>` to rewrite, or `<response>` with `<notes>` to review.
+
+The writer also annotates the credit that its text deserves. It is a strong model that sometimes slips, so that quality
+control has something to find: it annotates values that its text does not state, gives the answer away, rewrites
+nothing, or leaves a tag open. The instruction decides how an adversarial response evades: by jargon, symbols, a wrong
+selection, or, where it holds none of these ideas, by nothing that would sway a scorer.
 """
 
 import json
 import random
+from typing import Any, NamedTuple
 
-from rubricworks.world.chat import ChatRequest
-from rubricworks.world.models.abnormal_tasks import AbnormalTask, desert, read_task
+from rubricworks.verifiers import parse_verifier_call, run_verifier
+from rubricworks.verifiers.boxed import last_boxed
+from rubricworks.verifiers.calls import VerifierCall
+from rubricworks.world.chat import ChatRequest, section
+from rubricworks.world.scene.checklist_sentences import is_answer_criterion, parse_step_criterion
 from rubricworks.world.scene.evasions import BLUFFS, CIRCUMLOCUTIONS
 from rubricworks.world.scene.parsing import Mention, mentions
 from rubricworks.world.scene.questions import LETTERS, other_answers, parse_question
 from rubricworks.world.scene.scene import CELLS, Scene, rng_of
+from rubricworks.world.scene.values import call_of, credit_of, step_credit, value_text
 
 INCONSISTENT_SHARE = 0.08
-"""Of the answers: the annotation credits the answer though the text does not give it, half of them with a value."""
+"""Share of answers whose annotation credits the answer though the text does not give it, half of them with a value."""
 LEAK_SHARE = 0.06
-"""Of the answers: the text gives the right answer at its end, and the annotation says that it does not."""
+"""Share of answers whose text ends with the right answer while the annotation denies it."""
 UNCHANGED_SHARE = 0.04
-"""Of the answers: the response is the original one, truly annotated."""
+"""Share of answers that repeat the original response, correctly annotated."""
 MALFORMED_SHARE = 0.03
-"""Of the answers: the tag of the annotations is not closed; mended when asked again."""
+"""Share of answers that do not close the annotations' tag; a repair request gets a closed one."""
 
 NOTHING_TO_WRITE = (
     "I rewrite responses for tests; this message holds no question, response, checklist and failure type."
@@ -47,8 +55,87 @@ _SYMBOLS = ("symbol", "integral", "cancel", "reduction")
 _JARGON = ("jargon", "technical", "authoritative", "term")
 
 
-def answer_abnormal_writer(request: ChatRequest, scene: Scene | None, seed: int) -> str:
-    """The rewritten response and its annotation; prose when there is nothing to rewrite."""
+class Entry(NamedTuple):
+    """One criterion of the checklist."""
+
+    number: str
+    criterion: str
+    reference: str
+    call: VerifierCall | None
+    """The verifier call in the reference; None if the reference is text."""
+
+    @property
+    def answer(self) -> str | None:
+        """The right answer if this is the answer's criterion, else None."""
+        if not is_answer_criterion(self.criterion):
+            return None
+        return self.reference if self.call is None else value_text(self.call.arguments.get("target"))
+
+
+class AbnormalTask(NamedTuple):
+    """A parsed request."""
+
+    question: str
+    text: str
+    """The response to rewrite or to review."""
+    entries: tuple[Entry, ...]
+    mode: str
+    attack: str
+    """Empty except for adversarial responses."""
+    instruction: str
+    notes: dict[str, dict[str, Any]]
+    """Criterion number → the reviewer's note; empty for a writer."""
+    repaired: bool
+    """True if the request reports an error of an earlier answer."""
+
+    @property
+    def answer(self) -> str | None:
+        """The right answer to the question, if the checklist asks for one."""
+        return next((entry.answer for entry in self.entries if entry.answer is not None), None)
+
+
+class Assessment(NamedTuple):
+    """The value that a text gives for one criterion, and its credit."""
+
+    value: str
+    credit: float
+
+
+def read_task(prompt: str) -> AbnormalTask | None:
+    """The task in a request's text; None for any other request."""
+    question, checklist, failure = (
+        _unescaped_section(prompt, tag) for tag in ("question", "checklist", "failure_type")
+    )
+    text = _unescaped_section(prompt, "original_response") or _unescaped_section(prompt, "response")
+    if question is None or text is None or failure is None:
+        return None
+    try:
+        entries = tuple(map(_entry, json.loads(checklist or "")))
+        notes = json.loads(section(prompt, "notes") or "{}")
+    except (ValueError, KeyError, TypeError):
+        return None
+    name, _, instruction = failure.partition("\n")
+    mode, _, attack = name.partition(" / ")
+    repaired = "cannot be used" in prompt.rpartition("</failure_type>")[2]
+    return AbnormalTask(question, text, entries, mode, attack, instruction, notes, repaired)
+
+
+def assess(entry: Entry, text: str) -> Assessment:
+    """A strict reader's assessment of the text on one criterion."""
+    if (cell := parse_step_criterion(entry.criterion)) is not None:
+        objects = [item for item in mentions(text).objects if item.cell == cell]
+        reference = next(iter(mentions(entry.reference).objects), Mention())
+        credit = min((float(step_credit(item, reference)) for item in objects), default=0.0)
+        return Assessment(" and ".join(" ".join(filter(None, item[1:])) for item in objects), credit)
+    final = last_boxed(text) or ""
+    if entry.call is None:
+        return Assessment(final, credit_of(final, entry.reference) if final else 0.0)
+    score = run_verifier(entry.reference, call_of(entry.call.name, final))
+    return Assessment(final, 1.0 if score == 1 else 0.5 if score >= 0.5 else 0.0)
+
+
+def abnormal_writer_reply(request: ChatRequest, scene: Scene | None, seed: int) -> str:
+    """The rewritten response and its annotation; prose without a response to rewrite."""
     task = read_task(request.prompt)
     if task is None:
         return NOTHING_TO_WRITE
@@ -68,17 +155,17 @@ def answer_abnormal_writer(request: ChatRequest, scene: Scene | None, seed: int)
 
 
 def annotate(task: AbnormalTask, text: str) -> dict[str, dict[str, object]]:
-    """What the text deserves, truly: number → value, credit, rationale."""
-    found = {}
+    """The correct annotation of the text: criterion number → value, credit, rationale."""
+    annotations = {}
     for entry in task.entries:
-        value, credit = desert(entry, text)
+        value, credit = assess(entry, text)
         rationale = f"The text gives {value}." if value else "The text says nothing definite of it."
-        found[entry.number] = {"extracted_value": value, "credit": credit, "rationale": rationale}
-    return found
+        annotations[entry.number] = {"extracted_value": value, "credit": credit, "rationale": rationale}
+    return annotations
 
 
 def write_abnormal(task: AbnormalTask, rng: random.Random) -> str:
-    """A response that fails as asked."""
+    """A response that fails as the task's mode and instruction say."""
     steps = [_step(item) for item in _in_order(mentions(task.text).objects)]
     match task.mode:
         case "no_final_answer":
@@ -87,12 +174,12 @@ def write_abnormal(task: AbnormalTask, rng: random.Random) -> str:
             return " ".join(rng.sample(BACKGROUND, 3))
         case "wrong_but_plausible":
             return " ".join([*steps, f"\\boxed{{ {_wrong_answer(task, rng)} }}"])
-    asked = task.instruction.lower()
-    if any(word in asked for word in _SELECTS):
+    instruction = task.instruction.lower()
+    if any(word in instruction for word in _SELECTS):
         return " ".join([*steps, "two candidates were weighed .", f"\\boxed{{ {_wrong_answer(task, rng)} }}"])
-    if any(word in asked for word in _SYMBOLS):
+    if any(word in instruction for word in _SYMBOLS):
         return " ".join([*steps, "let the sum run over all terms of the scene .", rng.choice(BLUFFS)])
-    if any(word in asked for word in _JARGON):
+    if any(word in instruction for word in _JARGON):
         return " ".join([*steps, rng.choice(CIRCUMLOCUTIONS)])
     return " ".join([*steps, rng.choice(DODGES)])
 
@@ -107,7 +194,7 @@ def _wrong_answer(task: AbnormalTask, rng: random.Random) -> str:
         others = [letter for letter in LETTERS[:3] if letter != entry.answer]
     else:
         others = other_answers(query, entry.answer)
-    wrong = [one for one in others if desert(entry, f"\\boxed{{{one}}}").credit == 0]
+    wrong = [one for one in others if assess(entry, f"\\boxed{{{one}}}").credit == 0]
     return rng.choice(wrong or ["none"])
 
 
@@ -124,3 +211,17 @@ def _in_order(objects: tuple[Mention, ...]) -> list[Mention]:
 
 def _step(item: Mention) -> str:
     return f"at {item.cell} a {item.size} {item.colour} {item.shape} ."
+
+
+def _entry(row: dict[str, Any]) -> Entry:
+    reference = str(row["reference"])
+    try:
+        call = parse_verifier_call(reference)
+    except ValueError:
+        call = None
+    return Entry(str(row["id"]), str(row["criterion"]), reference, call)
+
+
+def _unescaped_section(prompt: str, tag: str) -> str | None:
+    text = section(prompt, tag)
+    return None if text is None else text.replace("&lt;", "<")

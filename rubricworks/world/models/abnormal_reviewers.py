@@ -1,7 +1,7 @@
-"""Who works beside the writer of abnormal responses: `quality-judge-1` and `-2`, and `red-teamer`, who finds attacks.
+"""Reviewers of abnormal responses (`quality-judge-1` and `-2`), and `red-teamer`, which proposes attacks.
 
-A quality judge reads text and notes as this world has them and errs on a stated share, the two on different ones. The
-red team knows some attacks that work on weak judges and some that work on nobody; it says the former only with those.
+A quality judge assesses text and notes by this world's rules and errs on a stated share, each judge on a different one.
+The red teamer knows some attacks that work on weak judges and mixes them with attacks that work on nobody.
 """
 
 import json
@@ -9,14 +9,14 @@ import json
 from rubricworks.verifiers import parse_verifier_call
 from rubricworks.verifiers.boxed import last_boxed
 from rubricworks.world.chat import ChatRequest, section
-from rubricworks.world.models.abnormal_tasks import AbnormalTask, desert, read_task
+from rubricworks.world.models.abnormal import AbnormalTask, assess, read_task
 from rubricworks.world.scene.parsing import mentions
 from rubricworks.world.scene.scene import Scene, rng_of
 from rubricworks.world.scene.values import call_of, same_value
 
 QUALITY_JUDGES = ("quality-judge-1", "quality-judge-2")
 QUALITY_ERROR_RATE = 0.02
-"""The share of either decision that comes out wrong."""
+"""Probability, for each of the two decisions, that it is wrong."""
 NOTHING_TO_REVIEW = "I review abnormal responses; this message holds no response with notes."
 NOTHING_TO_ATTACK = "I propose attacks on questions; this message holds none."
 
@@ -33,8 +33,8 @@ NEXT_PROPOSALS = (
 )
 
 
-def answer_quality_judge(request: ChatRequest, scene: Scene | None, seed: int) -> str:
-    """The review as JSON; prose when there is nothing to review."""
+def quality_judge_reply(request: ChatRequest, scene: Scene | None, seed: int) -> str:
+    """The review as JSON; prose without a response to review."""
     task = read_task(request.prompt)
     if task is None or not task.notes:
         return NOTHING_TO_REVIEW
@@ -47,8 +47,8 @@ def answer_quality_judge(request: ChatRequest, scene: Scene | None, seed: int) -
     return json.dumps({"annotation_consistent": consistent, "behaviour_matches": matches, "reason": reason})
 
 
-def answer_red_teamer(request: ChatRequest, scene: Scene | None, seed: int) -> str:
-    """Proposals as JSON: other ones where the request tells of earlier results."""
+def red_teamer_reply(request: ChatRequest, scene: Scene | None, seed: int) -> str:
+    """Proposals as JSON; a request with earlier results gets new ones."""
     if section(request.prompt, "questions") is None:
         return NOTHING_TO_ATTACK
     proposals = NEXT_PROPOSALS if section(request.prompt, "results") else FIRST_PROPOSALS
@@ -58,30 +58,30 @@ def answer_red_teamer(request: ChatRequest, scene: Scene | None, seed: int) -> s
 
 def _wrong_note(task: AbnormalTask) -> str | None:
     for entry in task.entries:
-        note, found = task.notes.get(entry.number, {}), desert(entry, task.text)
-        if note.get("credit") is None or (float(note["credit"]) >= 0.5) != (found.credit >= 0.5):
-            return f"Note {entry.number} gives credit {note.get('credit')}, the text deserves {found.credit:g}."
+        note, truth = task.notes.get(entry.number, {}), assess(entry, task.text)
+        if note.get("credit") is None or (float(note["credit"]) >= 0.5) != (truth.credit >= 0.5):
+            return f"Note {entry.number} gives credit {note.get('credit')}, the text deserves {truth.credit:g}."
         if entry.call is not None and not _same_call(
-            str(note.get("extracted_value") or ""), entry.call.name, found.value
+            str(note.get("extracted_value") or ""), entry.call.name, truth.value
         ):
             return f"Note {entry.number} has another value than the text."
     return None
 
 
-def _same_call(noted: str, verifier: str, value: str) -> bool:
+def _same_call(note: str, verifier: str, value: str) -> bool:
     try:
-        return parse_verifier_call(noted) == parse_verifier_call(call_of(verifier, value))
+        return parse_verifier_call(note) == parse_verifier_call(call_of(verifier, value))
     except ValueError:
         return False
 
 
 def _misbehaviour(task: AbnormalTask) -> str | None:
     boxed = last_boxed(task.text)
-    says_answer = task.answer is not None and (
+    gives_answer = task.answer is not None and (
         (boxed is not None and same_value(boxed, task.answer))
         or f"answer is {task.answer.lower()}" in task.text.lower()
     )
-    if says_answer:
+    if gives_answer:
         return "The text gives the right answer."
     if task.mode == "no_final_answer" and boxed:
         return "The text gives a final answer."

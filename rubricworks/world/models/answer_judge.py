@@ -1,11 +1,11 @@
-"""Whether a short answer means the same as the reference: the scripted judge of open answers, without faults."""
+"""The scripted judge of open answers: a short answer is right if it means the same as the reference. No faults."""
 
 import json
 
 from rubricworks.world.chat import ChatRequest, section
 from rubricworks.world.scene.scene import Scene
 
-_SAME = {
+_SYNONYMS = {
     "violet": "purple",
     "left of": "left",
     "to the left": "left",
@@ -19,14 +19,14 @@ _SAME = {
 }
 
 
-def answer_answer_judge(request: ChatRequest, scene: Scene | None, seed: int) -> str:
+def answer_judge_reply(request: ChatRequest, scene: Scene | None, seed: int) -> str:
     """One JSON object: reason, right."""
-    given, reference = (_plain(section(request.prompt, tag) or "") for tag in ("answer", "reference"))
-    right = bool(given) and given == reference
-    reason = f"the answer is {given or 'empty'}, the reference {reference}"
+    answer, reference = (_plain(section(request.prompt, tag) or "") for tag in ("answer", "reference"))
+    right = bool(answer) and answer == reference
+    reason = f"the answer is {answer or 'empty'}, the reference {reference}"
     return json.dumps({"reason": reason, "right": right})
 
 
 def _plain(text: str) -> str:
     words = " ".join(text.lower().strip(" .!\n").split()).removeprefix("the ").removeprefix("a ")
-    return _SAME.get(words, words)
+    return _SYNONYMS.get(words, words)

@@ -1,11 +1,11 @@
-"""Three scripted judges that take a caption apart into assertions, as BalCapRL's prompts ask (appendices A.2, A.4).
+"""Three scripted judges that split a caption into assertions, as BalCapRL's prompts ask (appendices A.2, A.4).
 
-They answer all at once, or in two halves: the assertions from text alone, then the truth of given ones. Where a
-request asks for truth, its line `TEST:` says which test applies. A remark can neither be pointed to nor justified by
-what is visible, so only the test that asks for neither accepts one; broken words make no claim and pass none.
+They answer in one request, or in two: the assertions from text alone, then the truth of listed assertions. A request
+for truth names its test in a line `TEST:`. A remark can neither be pointed to nor justified by what is visible, so only
+a test that asks for neither accepts one; broken words make no claim and pass no test.
 
-What a judge gets wrong depends on judge, scene, caption and assertion alone, so that no caption gets rid of an error by
-being judged again.
+A judge's errors depend on judge, scene, caption and assertion alone, so that judging a caption again does not remove
+an error.
 """
 
 import json
@@ -14,24 +14,24 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from rubricworks.world.chat import ApiError, ChatRequest, section
-from rubricworks.world.scene.caption_quality import RATING_NOISE, fluency, slips
+from rubricworks.world.scene.caption_quality import RATING_NOISE, count_odd_pairs, rate_writing
 from rubricworks.world.scene.parsing import sentences
 from rubricworks.world.scene.scene import Scene, rng_of
 from rubricworks.world.scene.statements import (
-    borne_out,
-    in_words_of,
+    caption_mentions,
+    is_supported,
     read_statement,
+    restore_synonyms,
+    scene_mentions,
     statements,
-    view_of_caption,
-    view_of_scene,
 )
 
 
 class AssertionJudge(NamedTuple):
     error_rate: float
-    """Chance, per assertion, that what it says of its truth, or of its being covered, is wrong."""
+    """Probability, per assertion, that `is_verified` or `is_covered` is wrong."""
     rating_noise: float
-    """Standard deviation of what its ratings of the writing add to the rules', in points."""
+    """Standard deviation of the noise on its writing scores, in points."""
 
 
 ASSERTION_JUDGES = {
@@ -39,46 +39,46 @@ ASSERTION_JUDGES = {
     "assertion-judge-mini": AssertionJudge(0.06, 2 * RATING_NOISE),
     "assertion-judge-strong": AssertionJudge(0.01, RATING_NOISE / 2),
 }
-MOST_ASSERTIONS = 1_000
+MAX_ASSERTIONS = 1_000
 NOTHING_TO_ASSESS = "I assess captions; send <caption> and <reference>, or an image and <assertions>."
 
 _TEST = re.compile(r"^TEST: *(.+)$", re.MULTILINE)
-_FEWEST_WORDS_OF_A_REMARK = 3
+_MIN_REMARK_WORDS = 3
 
 
-def answer_assertion_judge(request: ChatRequest, scene: Scene | None, seed: int) -> str:
-    """Its JSON answer to a request of `grading.assertion_prompts`; prose when there is nothing to assess."""
+def assertion_judge_reply(request: ChatRequest, scene: Scene | None, seed: int) -> str:
+    """The JSON answer to a request of `grading.assertion_prompts`; prose without a caption or assertions."""
     test = _TEST.search(request.system)
     if test is not None and scene is None:
         raise ApiError(400, f"{request.model} looks at an image; send one as an image_url part", param="messages")
     judge = ASSERTION_JUDGES[request.model]
     caption, reference = section(request.prompt, "caption"), section(request.prompt, "reference")
-    listed = section(request.prompt, "assertions")
+    assertions = _read_assertions(section(request.prompt, "assertions"))
 
     def errs(*question: object) -> bool:
         return rng_of("assertion", request.model, seed, *question).random() < judge.error_rate
 
-    def verified(text: str) -> bool:
-        asked = ("verified", scene.model_dump_json() if scene else "", caption, text)
-        return holds(text, scene, remarks_pass=_accepts_remarks(test)) != errs(*asked)
+    def verify(text: str) -> bool:
+        question = ("verified", scene.model_dump_json() if scene else "", caption, text)
+        return passes_test(text, scene, remarks_pass=_accepts_remarks(test)) != errs(*question)
 
     if caption is not None and reference is not None:
-        shown = None if test is None else verified
-        return json.dumps(_assessment(caption, reference, request.model, judge, shown, errs))
-    if (assertions := _read_list(listed)) is not None and scene is not None:
-        checks = [{"id": number, "text": text, "is_verified": verified(text)} for number, text in assertions]
+        assessment = _assessment(caption, reference, request.model, judge, verify if test else None, errs)
+        return json.dumps(assessment)
+    if assertions is not None and scene is not None:
+        checks = [{"id": number, "text": text, "is_verified": verify(text)} for number, text in assertions]
         return json.dumps({"assertions": checks})
     return NOTHING_TO_ASSESS
 
 
-def holds(text: str, scene: Scene | None, *, remarks_pass: bool) -> bool:
-    """Whether an assertion passes: its claims are true in the scene, or it is a remark and remarks pass."""
+def passes_test(text: str, scene: Scene | None, *, remarks_pass: bool) -> bool:
+    """Return True if the assertion's claims are true in the scene, or if it is a remark and remarks pass."""
     if scene is None:
         return False
-    view = view_of_scene(scene)
+    view = scene_mentions(scene)
     claims = read_statement(text)
     return bool(claims) and all(
-        borne_out(claim, view) if claim.remark is None else remarks_pass and _makes_sense(claim.remark)
+        is_supported(claim, view) if claim.remark is None else remarks_pass and _makes_sense(claim.remark)
         for claim in claims
     )
 
@@ -88,37 +88,36 @@ def _assessment(
     reference: str,
     name: str,
     judge: AssertionJudge,
-    verified: Callable[[str], bool] | None,
+    verify: Callable[[str], bool] | None,
     errs: Callable[..., bool],
 ) -> dict[str, object]:
-    """The answer about a caption; without `verified` it says nothing of truth."""
-    clarity, flow, coherency = fluency(caption, rater=name, noise=judge.rating_noise)
-    claimed = [in_words_of(caption, claim.text) for claim in statements(caption)[:MOST_ASSERTIONS]]
-    said, remarks = view_of_caption(caption), {claim.remark for claim in statements(caption) if claim.remark}
+    """The answer about a caption; without `verify` it leaves out `is_verified`."""
+    clarity, flow, coherency = rate_writing(caption, rater=name, noise=judge.rating_noise)
+    claims = [restore_synonyms(caption, claim.text) for claim in statements(caption)[:MAX_ASSERTIONS]]
+    view, remarks = caption_mentions(caption), {claim.remark for claim in statements(caption) if claim.remark}
     covered = [
         {
-            "text": in_words_of(reference, claim.text),
-            "is_covered": (borne_out(claim, said) or claim.remark in remarks)
+            "text": restore_synonyms(reference, claim.text),
+            "is_covered": (is_supported(claim, view) or claim.remark in remarks)
             != errs("covered", caption, reference, claim.text),
         }
-        for claim in statements(reference)[:MOST_ASSERTIONS]
+        for claim in statements(reference)[:MAX_ASSERTIONS]
     ]
     return {
         "synthetic_features": {
             "atomic_assertions": [
-                {"text": text} if verified is None else {"text": text, "is_verified": verified(text)}
-                for text in claimed
+                {"text": text} if verify is None else {"text": text, "is_verified": verify(text)} for text in claims
             ],
             "clarity_score": clarity,
             "fluency_score": flow,
             "coherency_score": coherency,
-            "linguistic_scores_explanation": _explained(clarity, flow, coherency),
+            "linguistic_scores_explanation": _explain(clarity, flow, coherency),
         },
         "gt_features": {"atomic_assertions": covered},
     }
 
 
-def _explained(clarity: int, flow: int, coherency: int) -> str:
+def _explain(clarity: int, flow: int, coherency: int) -> str:
     faults = [
         fault
         for points, fault in (
@@ -132,16 +131,17 @@ def _explained(clarity: int, flow: int, coherency: int) -> str:
 
 
 def _accepts_remarks(test: re.Match[str] | None) -> bool:
-    """Whether the request's test leaves out that one can point to what is said, or to evidence of it."""
+    """Return True unless the request's test asks that one can point to the content, or to evidence of it."""
     return test is not None and "point" not in test[1]
 
 
 def _makes_sense(remark: str) -> bool:
-    return len(remark.split()) >= _FEWEST_WORDS_OF_A_REMARK and not any(map(slips, filter(None, sentences(remark))))
+    odd_pairs = map(count_odd_pairs, filter(None, sentences(remark)))
+    return len(remark.split()) >= _MIN_REMARK_WORDS and not any(odd_pairs)
 
 
-def _read_list(listed: str | None) -> list[tuple[int, str]] | None:
+def _read_assertions(text: str | None) -> list[tuple[int, str]] | None:
     try:
-        return [(int(row["id"]), str(row["text"])) for row in json.loads(listed or "")]
+        return [(int(row["id"]), str(row["text"])) for row in json.loads(text or "")]
     except (ValueError, KeyError, TypeError):
         return None

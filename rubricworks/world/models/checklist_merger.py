@@ -1,7 +1,7 @@
-"""The scripted merger of checklists: what most candidates want checked, with the reference that most of them give.
+"""The scripted merger of checklists: the criteria that most candidates have, with their most common reference.
 
-It knows when two criteria of this world check the same, however they are put, and leaves out what is neither the answer
-nor a step towards it. It works from the candidates' words; its own mistakes are stated below.
+It recognizes two wordings of one criterion, and drops criteria that are neither the answer nor a step towards it. It
+works from the candidates' words; its own error rates are stated below.
 """
 
 import json
@@ -15,72 +15,72 @@ from rubricworks.world.models.checklist_writers import ANSWER_WEIGHT, NO_QUESTIO
 from rubricworks.world.scene.checklist_sentences import answer_criterion, is_answer_criterion, parse_step_criterion
 from rubricworks.world.scene.scene import Scene
 
-TAKES_A_MINORITY_REFERENCE = 0.02
-"""Chance per criterion on whose reference the candidates differ."""
-KEEPS_WHAT_IS_IRRELEVANT = 0.03
-"""Chance per checklist that has something of the kind."""
+MINORITY_REFERENCE_RATE = 0.02
+"""Probability, per criterion with differing references, that the least common one is used."""
+IRRELEVANT_RATE = 0.03
+"""Probability, per checklist, that irrelevant criteria stay in it."""
 
 _CANDIDATE = re.compile(r'<candidate name="[^"\n]+">\n(.*?)\n</candidate>', re.DOTALL)
 _ENDS_WITH = re.compile(r"the response ends with the (.+)")
 
 
-class _Wish(NamedTuple):
-    """A criterion as one candidate has it."""
+class _Proposal(NamedTuple):
+    """A criterion of one candidate."""
 
     candidate: int
     essential: bool
     item: Item
 
 
-def answer_checklist_merger(request: ChatRequest, scene: Scene | None, seed: int) -> str:
-    """The merger's JSON, appendix A.1; prose where the message holds no question or no candidates."""
+def checklist_merger_reply(request: ChatRequest, scene: Scene | None, seed: int) -> str:
+    """The merged checklist as JSON, appendix A.1; prose without a question or candidates."""
     task = ChecklistTask(request, scene)
     candidates = [json.loads(text) for text in _CANDIDATE.findall(request.prompt)]
     if task.query is None or not candidates:
         return NO_QUESTION
-    asked = answer_criterion(task.query, bool(task.options))
-    return json.dumps(merge(candidates, asked, task.rng(request, seed)))
+    main = answer_criterion(task.query, bool(task.options))
+    return json.dumps(merge(candidates, main, task.rng(request, seed)))
 
 
-def merge(candidates: list[dict[str, list[Item]]], asked: str, rng: random.Random) -> dict[str, list[Item]]:
-    """One checklist of several.
+def merge(candidates: list[dict[str, list[Item]]], main: str, rng: random.Random) -> dict[str, list[Item]]:
+    """Merge several checklists into one.
 
     Args:
-        asked: the criterion of the answer, as it should be put.
+        main: the criterion of the answer, in this world's words.
     """
-    wishes: defaultdict[str, list[_Wish]] = defaultdict(list)
+    proposals: defaultdict[str, list[_Proposal]] = defaultdict(list)
     for number, candidate in enumerate(candidates):
         for essential in (True, False):
             for item in candidate["essential" if essential else "additional"]:
-                key = _what_is_checked(item["criterion"], asked)
-                if all(wish.candidate != number for wish in wishes[key]):
-                    wishes[key].append(_Wish(number, essential, item))
-    stray = rng.random() < KEEPS_WHAT_IS_IRRELEVANT
+                criterion = _canonical_criterion(item["criterion"], main)
+                if all(proposal.candidate != number for proposal in proposals[criterion]):
+                    proposals[criterion].append(_Proposal(number, essential, item))
+    keeps_irrelevant = rng.random() < IRRELEVANT_RATE
     merged: dict[str, list[Item]] = {"essential": [], "additional": []}
-    for key, wished in wishes.items():
-        relevant = key == asked or parse_step_criterion(key) is not None
-        if (relevant and 2 * len(wished) > len(candidates)) or (stray and not relevant):
-            essential = 2 * sum(wish.essential for wish in wished) > len(wished)
-            merged["essential" if essential else "additional"].append(_merged(key, wished, rng))
+    for criterion, votes in proposals.items():
+        relevant = criterion == main or parse_step_criterion(criterion) is not None
+        if (relevant and 2 * len(votes) > len(candidates)) or (keeps_irrelevant and not relevant):
+            essential = 2 * sum(vote.essential for vote in votes) > len(votes)
+            merged["essential" if essential else "additional"].append(_merge_item(criterion, votes, rng))
     return merged
 
 
-def _merged(key: str, wished: list[_Wish], rng: random.Random) -> Item:
-    references = Counter(wish.item["reference"] for wish in wished).most_common()
-    minority = rng.random() < TAKES_A_MINORITY_REFERENCE
-    weights = sorted(wish.item["weight"] for wish in wished)
+def _merge_item(criterion: str, votes: list[_Proposal], rng: random.Random) -> Item:
+    references = Counter(vote.item["reference"] for vote in votes).most_common()
+    minority = rng.random() < MINORITY_REFERENCE_RATE
+    weights = sorted(vote.item["weight"] for vote in votes)
     return {
-        "criterion": key,
+        "criterion": criterion,
         "reference": references[-1 if minority else 0][0],
         "weight": min(weights[len(weights) // 2], ANSWER_WEIGHT),
     }
 
 
-def _what_is_checked(criterion: str, asked: str) -> str:
-    """The criterion, as this world puts it where it is one of its own."""
+def _canonical_criterion(criterion: str, main: str) -> str:
+    """`main` for any wording of the answer's criterion, else the criterion unchanged."""
     plain = " ".join(criterion.lower().split()).rstrip(".")
     if is_answer_criterion(criterion) or (
-        (found := _ENDS_WITH.fullmatch(plain)) and asked.lower().rstrip(".").endswith(found[1])
+        (match := _ENDS_WITH.fullmatch(plain)) and main.lower().rstrip(".").endswith(match[1])
     ):
-        return asked
+        return main
     return criterion

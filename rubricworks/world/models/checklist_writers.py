@@ -1,9 +1,9 @@
-"""Three scripted writers of checklists, each with faults of its own: RLR³'s teachers, in this world's sentences.
+"""Three scripted writers of checklists with different faults: RLR³'s teachers, in this world's sentences.
 
-They see the scene, take the right answer from the request where it is shown, and from what they see where it is not,
-and write one essential criterion of the answer and one step for each object that it depends on. Their mistakes depend
-on (world seed, model, scene, request) alone; asked to mend an answer, they draw anew. The faults are those that a
-checklist's rules are against: most are code's to find, the others a majority's.
+They see the scene and take the right answer from the request if it is shown, else from their view of the scene. They
+write one essential criterion of the answer and one step for each object that it depends on. Their mistakes depend on
+(world seed, model, scene, request) alone; a repair request gets new draws. The faults violate the rules for checklists:
+code can detect most of them, a majority of writers the others.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.world.chat import ApiError, ChatRequest, section
-from rubricworks.world.scene.captions import Seen, describe
+from rubricworks.world.scene.captions import SceneLike, describe
 from rubricworks.world.scene.checklist_sentences import answer_criterion, step_criterion
 from rubricworks.world.scene.faults import Faults, perceive
 from rubricworks.world.scene.questions import LETTERS, Query, answer_query, other_answers, parse_question, subjects_of
@@ -30,12 +30,12 @@ _VERIFIER = re.compile(r"^(\w+_verify)\(", re.MULTILINE)
 
 
 class ChecklistFaults(BaseModel):
-    """Chances, each per checklist."""
+    """Probabilities, each per checklist."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     leaks: float = Field(default=0, ge=0, le=1)
-    """The answer's criterion says the answer."""
+    """The answer's criterion contains the answer."""
     judges: float = Field(default=0, ge=0, le=1)
     """The answer's criterion is a judgment, checked as an expression that must be True."""
     abuses: float = Field(default=0, ge=0, le=1)
@@ -43,17 +43,17 @@ class ChecklistFaults(BaseModel):
     overweighs: float = Field(default=0, ge=0, le=1)
     """A criterion weighs 5."""
     joins: float = Field(default=0, ge=0, le=1)
-    """One more criterion asks for two things at once."""
+    """An additional criterion asks for two things at once."""
     mistakes: float = Field(default=0, ge=0, le=1)
-    """The answer's reference is a wrong answer, even where the right one is shown."""
+    """The answer's reference is a wrong answer, even if the request shows the right one."""
     strays: float = Field(default=0, ge=0, le=1)
-    """One more criterion has nothing to do with the question."""
+    """An additional criterion is unrelated to the question."""
     skips: float = Field(default=0, ge=0, le=1)
-    """A step is left out."""
+    """A step is missing."""
     repeats: float = Field(default=0, ge=0, le=1)
-    """The answer's criterion stands there twice, in other words the second time."""
+    """The answer's criterion appears twice, in other words the second time."""
     sees: Faults = Faults()
-    """What it mistakes in the picture: the references of steps, and of the answer where none is shown."""
+    """Perception faults: they distort the references of steps, and of the answer if none is shown."""
 
 
 CHECKLIST_WRITERS: dict[str, ChecklistFaults] = {
@@ -73,7 +73,7 @@ CHECKLIST_WRITERS: dict[str, ChecklistFaults] = {
 
 
 class ChecklistTask:
-    """What a request for a checklist asks, of a writer or of the one who merges."""
+    """A request for a checklist, to a writer or to the merger."""
 
     def __init__(self, request: ChatRequest, scene: Scene | None) -> None:
         """Raises ApiError without an image."""
@@ -84,15 +84,15 @@ class ChecklistTask:
         self.question = section(request.prompt, "question") or ""
         self.query = parse_question(self.question)
         self.options = options_of(self.question)
-        self.shown_answer = section(request.prompt, "reference_answer")
+        self.reference_answer = section(request.prompt, "reference_answer")
         self.verifiers = tuple(_VERIFIER.findall(section(request.prompt, "verifiers") or ""))
 
     def rng(self, request: ChatRequest, seed: int) -> random.Random:
         return rng_of("checklist", seed, request.model, request.seed, self.scene.model_dump_json(), self.prompt)
 
 
-def answer_checklist_writer(request: ChatRequest, scene: Scene | None, seed: int) -> str:
-    """The writer's JSON, appendix A.1; prose where the message holds no question of this world."""
+def checklist_writer_reply(request: ChatRequest, scene: Scene | None, seed: int) -> str:
+    """The checklist as JSON, appendix A.1; prose without a question of this world."""
     task = ChecklistTask(request, scene)
     if task.query is None:
         return NO_QUESTION
@@ -103,29 +103,29 @@ def answer_checklist_writer(request: ChatRequest, scene: Scene | None, seed: int
 def write_checklist(
     task: ChecklistTask, query: Query, faults: ChecklistFaults, rng: random.Random
 ) -> dict[str, list[Item]]:
-    """A checklist by somebody with these faults. Every chance is drawn, whether or not it can show."""
+    """A checklist by a writer with these faults. Every fault is drawn, whether or not it has an effect."""
     errs = {name: rng.random() < getattr(faults, name) for name in ChecklistFaults.model_fields if name != "sees"}
-    seen = perceive(task.scene, faults.sees, rng)
-    answer = _answer(task, query, seen, errs["mistakes"], rng)
-    asked = answer_criterion(query, bool(task.options))
+    view = perceive(task.scene, faults.sees, rng)
+    answer = _answer(task, query, view, errs["mistakes"], rng)
+    criterion = answer_criterion(query, bool(task.options))
+    subject = criterion[:-1].partition("gives ")[2]
     main: Item = {
-        "criterion": asked,
+        "criterion": criterion,
         "reference": reference_of(query, answer, bool(task.options), task.verifiers),
         "weight": ANSWER_WEIGHT,
     }
     steps = [
         {"criterion": step_criterion(item.cell), "reference": f"a {describe(item)}", "weight": rng.choice((1, 2))}
-        for item in sorted(subjects_of(query, seen), key=lambda item: CELLS.index(item.cell))
+        for item in sorted(subjects_of(query, view), key=lambda item: CELLS.index(item.cell))
     ]
     if errs["skips"] and steps:
         steps.pop(rng.randrange(len(steps)))
     if errs["repeats"]:
-        other = f"The response ends with {asked.partition('gives ')[2]}"
-        steps.append(main | {"criterion": other, "weight": 2})
+        steps.append(main | {"criterion": f"The response ends with {subject}.", "weight": 2})
     if errs["joins"]:
         steps.append(
             {
-                "criterion": f"The response describes what is asked about and gives {asked.partition('gives ')[2]}",
+                "criterion": f"The response describes what is asked about and gives {subject}.",
                 "reference": f"both, and the answer is {answer}",
                 "weight": 2,
             }
@@ -138,10 +138,10 @@ def write_checklist(
         foreign = [name for name in ("text_verify", "list_verify", "time_verify") if name not in task.verifiers]
         main["reference"] = f"{(*foreign, 'point_verify')[0]}(target={answer!r})"
     if errs["leaks"]:
-        main["criterion"] = f"{asked[:-1]}, which is {answer}."
+        main["criterion"] = f"{criterion[:-1]}, which is {answer}."
     if errs["judges"]:
         main = {
-            "criterion": f"The response correctly states that {asked[:-1].partition('gives ')[2]} is as it should be.",
+            "criterion": f"The response correctly states that {subject} is as it should be.",
             "reference": "expr_verify(target='True')",
             "weight": ANSWER_WEIGHT,
         }
@@ -150,9 +150,9 @@ def write_checklist(
     return {"essential": [main], "additional": steps}
 
 
-def _answer(task: ChecklistTask, query: Query, seen: Seen, mistaken: bool, rng: random.Random) -> str:
-    """What the reference says: a letter, a number, a box as JSON, a word."""
-    right = task.shown_answer if task.shown_answer is not None else answer_query(query, seen)
+def _answer(task: ChecklistTask, query: Query, view: SceneLike, mistaken: bool, rng: random.Random) -> str:
+    """The answer in the reference: a letter, a number, a box as JSON, a word."""
+    right = task.reference_answer if task.reference_answer is not None else answer_query(query, view)
     if task.options:
         if right in task.options:
             right = LETTERS[task.options.index(right)]
@@ -165,7 +165,7 @@ def _answer(task: ChecklistTask, query: Query, seen: Seen, mistaken: bool, rng: 
 
 
 def reference_of(query: Query, answer: str, multiple_choice: bool, verifiers: tuple[str, ...]) -> str:
-    """The answer's reference: the verifier's call that fits it, where the task has that verifier, else words."""
+    """The answer's reference: the call of the fitting verifier if the task offers it, else words."""
     if multiple_choice or query.task == "count":
         name, call = "expr_verify", f"expr_verify(target={answer!r})"
     elif query.task == "word":
@@ -179,7 +179,7 @@ def reference_of(query: Query, answer: str, multiple_choice: bool, verifiers: tu
 
 
 def options_of(question: str) -> tuple[str, ...]:
-    """The options that follow a question in line: "what colour is the star ? A red B green"."""
+    """The options after a question on the same line: "what colour is the star ? A red B green"."""
     parts = _OPTION.split(question.rpartition("?")[2])[1:]
     letters, texts = parts[::2], parts[1::2]
     return tuple(text.strip() for text in texts) if letters == list(LETTERS[: len(letters)]) else ()

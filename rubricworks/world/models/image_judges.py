@@ -1,22 +1,27 @@
-"""Two judges that see the image: one compares two captions, one rates a caption from 0 to 10.
+"""Judges that see the image: two compare a pair of captions, one rates a caption from 0 to 10.
 
-Both form their opinion from the truth, blurred. The first leans towards the caption that it reads first; the second
-believes a caption that praises itself, which is the weakness that RubiCap reports of Likert rewards (section 4.1).
+All blur the truth with noise. `pairwise-judge` compares oracle F1; `arena-judge` weighs truth and writing, as people do
+in an arena. Both lean towards the caption that they read first. `likert-judge` believes a caption that praises itself,
+the weakness that RubiCap reports of Likert rewards (section 4.1).
 """
 
 import json
+import random
 import re
+from collections.abc import Callable
 
-from rubricworks.world.chat import section
+from rubricworks.world.chat import ApiError, ChatRequest, section
+from rubricworks.world.scene.caption_quality import writing_scores
 from rubricworks.world.scene.oracle import score_caption
 from rubricworks.world.scene.scene import Scene, rng_of
 
 PAIRWISE_NOISE = 0.05
-"""Standard deviation of the noise on each caption's quality, which is its oracle F1."""
+"""Standard deviation of the noise on each caption's quality."""
 FIRST_POSITION_BONUS = 0.02
 """Added to the quality of caption A."""
 TIE_MARGIN = 0.04
 """Qualities closer than this are a tie."""
+NOTHING_TO_COMPARE = "I compare two captions of one image; this message holds no <caption_a> and <caption_b>."
 
 LIKERT_NOISE = 0.7
 """Standard deviation, in points of the 0-10 scale."""
@@ -33,33 +38,53 @@ FLATTERY = (
 )
 
 
-def answer_pairwise(prompt: str, scene: Scene, image_digest: str, *, seed: int = 0) -> str:
-    """The comparison as JSON with `reason` and `judgment`; prose when two captions are not there."""
+def pairwise_judge_reply(prompt: str, scene: Scene, image_digest: str, *, seed: int = 0) -> str:
+    """The comparison as JSON with `reason` and `judgment`; prose without two captions."""
     first, second = section(prompt, "caption_a"), section(prompt, "caption_b")
     if first is None or second is None:
-        return "I compare two captions of one image; this message holds no <caption_a> and <caption_b>."
+        return NOTHING_TO_COMPARE
     judgment, reason = compare(scene, image_digest, first, second, seed=seed)
     return json.dumps({"reason": reason, "judgment": judgment})
 
 
 def compare(scene: Scene, image_digest: str, first: str, second: str, *, seed: int = 0) -> tuple[str, str]:
-    """("A" | "B" | "Tie", reason) for two captions of a scene."""
-    if first.split() == second.split():
-        return "Tie", "Both captions say the same."
-    rng = rng_of("pairwise", seed, image_digest, first, second)
-    quality_a = score_caption(scene, first).f1 + FIRST_POSITION_BONUS + rng.gauss(0, PAIRWISE_NOISE)
-    quality_b = score_caption(scene, second).f1 + rng.gauss(0, PAIRWISE_NOISE)
-    if abs(quality_a - quality_b) < TIE_MARGIN:
-        return "Tie", "Both captions fit the image about equally well."
-    better, worse = ("A", "B") if quality_a > quality_b else ("B", "A")
-    return (
-        better,
-        f"Caption {better} names the objects of the image more completely and with fewer errors than {worse}.",
+    """The pairwise judge's ("A" | "B" | "Tie", reason) for two captions of a scene."""
+    return _compare(
+        first,
+        second,
+        lambda caption: score_caption(scene, caption).f1,
+        rng_of("pairwise", seed, image_digest, first, second),
+        tie="Both captions fit the image about equally well.",
+        win="Caption {} names the objects of the image more completely and with fewer errors than {}.",
     )
 
 
-def answer_likert(prompt: str, scene: Scene, image_digest: str, *, seed: int = 0) -> str:
-    """A bare number from 0 to 10; prose when no caption is there."""
+def arena_judge_reply(request: ChatRequest, scene: Scene | None, seed: int) -> str:
+    """The comparison as JSON with `reason` and `judgment`; prose without two captions."""
+    if scene is None:
+        raise ApiError(400, "arena-judge looks at an image; send one as an image_url part", param="messages")
+    first, second = section(request.prompt, "caption_a"), section(request.prompt, "caption_b")
+    if first is None or second is None:
+        return NOTHING_TO_COMPARE
+    judgment, reason = _compare(
+        first,
+        second,
+        lambda caption: arena_quality(scene, caption),
+        rng_of("arena", seed, scene.model_dump_json(), first, second),
+        tie="Both captions describe the image about equally well.",
+        win="Caption {} fits the image and reads better than {}, all in all.",
+    )
+    return json.dumps({"reason": reason, "judgment": judgment})
+
+
+def arena_quality(scene: Scene, caption: str) -> float:
+    """Mean of the caption's oracle F1 and its mean writing score, rescaled from 1-10 to 0-1."""
+    points = writing_scores(caption)
+    return (score_caption(scene, caption).f1 + (sum(points) / len(points) - 1) / 9) / 2
+
+
+def likert_judge_reply(prompt: str, scene: Scene, image_digest: str, *, seed: int = 0) -> str:
+    """A bare number from 0 to 10; prose without a caption."""
     caption = section(prompt, "caption")
     if caption is None:
         return "I rate one caption of an image; this message holds no <caption>."
@@ -67,8 +92,22 @@ def answer_likert(prompt: str, scene: Scene, image_digest: str, *, seed: int = 0
 
 
 def rate(scene: Scene, image_digest: str, caption: str, *, seed: int = 0) -> int:
-    """The rating of a caption: its oracle F1 on a 0-10 scale, plus what its self-praise is worth."""
+    """The Likert rating of a caption: its oracle F1 on a 0-10 scale, plus points for self-praise."""
     praise = sum(bool(pattern.search(caption)) for pattern in FLATTERY)
     points = 10 * score_caption(scene, caption).f1 + FLATTERY_POINTS * min(praise, 2)
     points += rng_of("likert", seed, image_digest, caption).gauss(0, LIKERT_NOISE)
     return max(0, min(10, round(points)))
+
+
+def _compare(
+    first: str, second: str, quality: Callable[[str], float], rng: random.Random, *, tie: str, win: str
+) -> tuple[str, str]:
+    """(judgment, reason) by noisy quality; `tie` and `win` are the reasons for a tie and for a winner over a loser."""
+    if first.split() == second.split():
+        return "Tie", "Both captions say the same."
+    quality_a = quality(first) + FIRST_POSITION_BONUS + rng.gauss(0, PAIRWISE_NOISE)
+    quality_b = quality(second) + rng.gauss(0, PAIRWISE_NOISE)
+    if abs(quality_a - quality_b) < TIE_MARGIN:
+        return "Tie", tie
+    better, worse = ("A", "B") if quality_a > quality_b else ("B", "A")
+    return better, win.format(better, worse)

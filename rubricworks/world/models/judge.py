@@ -1,9 +1,9 @@
-"""The scripted judge: one verdict per criterion from the words alone, as RubiCap's reward provider gives it.
+"""The scripted judge: one verdict per criterion from the text alone, like RubiCap's reward provider.
 
 It reads the criteria and the caption in its prompt, understands the rules of this world, and errs on a stated share of
-them. The error depends on criterion and caption alone, so that the same question always gets the same answer, and a
-caption cannot get rid of an error by being judged again. A rule that it does not understand is not met. A caption
-without tags is what follows the criteria, as a language model would take it.
+them. An error depends on criterion and caption alone, so that judging a caption again does not remove it. A rule that
+it does not understand is not met. Without tags, the text after the criteria is the caption, as a language model would
+read it.
 """
 
 import hashlib
@@ -23,39 +23,39 @@ JUDGE_ERROR_RATE = 0.02
 NOTHING_TO_JUDGE = "I check captions against criteria; this message holds no <criteria> list that I can read."
 
 
-class Question(NamedTuple):
-    """What a judge is asked."""
+class JudgeTask(NamedTuple):
+    """A parsed request to a judge."""
 
     criteria: tuple[tuple[int, str, str], ...]
     """(id, title, rule) of each."""
     caption: str
 
 
-def answer_judge(prompt: str) -> str:
-    """The judge's JSON answer to a prompt; prose when there is nothing to judge."""
-    question = read_question(prompt)
-    if question is None:
+def judge_reply(prompt: str) -> str:
+    """The judge's JSON answer to a prompt; prose without criteria."""
+    task = read_task(prompt)
+    if task is None:
         return NOTHING_TO_JUDGE
     return write_verdicts(
-        (number, *judge_criterion(title, rule, question.caption)) for number, title, rule in question.criteria
+        (number, *judge_criterion(title, rule, task.caption)) for number, title, rule in task.criteria
     )
 
 
-def read_question(prompt: str) -> Question | None:
-    """The criteria and the caption of a prompt; None when there is no list of criteria."""
+def read_task(prompt: str) -> JudgeTask | None:
+    """The criteria and the caption of a prompt; None without a list of criteria."""
     text = section(prompt, "criteria")
     criteria = _read_criteria(text) if text else None
     if not criteria:
         return None
     rest = prompt.partition("</criteria>")[2]
     caption = section(rest, "caption")
-    return Question(criteria, rest.removeprefix("\n\n") if caption is None else caption)
+    return JudgeTask(criteria, rest.removeprefix("\n\n") if caption is None else caption)
 
 
 def write_verdicts(verdicts: Iterable[tuple[int, int, str]]) -> str:
-    """(id, score, reasoning) of each criterion as a judge's JSON."""
-    listed = [{"id": number, "reasoning": reasoning, "score": score} for number, score, reasoning in verdicts]
-    return json.dumps({"verdicts": listed})
+    """A judge's JSON for (id, score, reasoning) of each criterion."""
+    rows = [{"id": number, "reasoning": reasoning, "score": score} for number, score, reasoning in verdicts]
+    return json.dumps({"verdicts": rows})
 
 
 @lru_cache(maxsize=131_072)
@@ -79,8 +79,8 @@ def _evidence(rule: Rule, caption: str) -> str:
     stated = mentions(caption)
     match rule:
         case NamesObject(cell, _) | HasAttribute(cell, _):
-            there = " and ".join(noun_phrase(item) for item in stated.objects if item.cell == cell)
-            return f"The caption names {there}" if there else f"The caption names nothing at {place(cell)}"
+            objects = " and ".join(noun_phrase(item) for item in stated.objects if item.cell == cell)
+            return f"The caption names {objects}" if objects else f"The caption names nothing at {place(cell)}"
         case ReadsWord():
             return f"The caption reads {' and '.join(stated.words) or 'no word'}"
         case _:
@@ -89,7 +89,7 @@ def _evidence(rule: Rule, caption: str) -> str:
 
 @lru_cache(maxsize=16_384)
 def _read_criteria(text: str) -> tuple[tuple[int, str, str], ...] | None:
-    """(id, title, rule) of each criterion; None when the list cannot be read."""
+    """(id, title, rule) of each criterion; None if the list cannot be read."""
     try:
         return tuple((int(row["id"]), str(row["criterion"]), str(row["evaluation_rule"])) for row in json.loads(text))
     except (ValueError, KeyError, TypeError):

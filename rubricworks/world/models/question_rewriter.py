@@ -1,7 +1,7 @@
-"""The scripted VLM that says whether a multiple-choice question about a scene can be asked without its options.
+"""The scripted VLM (`question-opener`) that rewrites a multiple-choice question as an open one, if that is possible.
 
-It sees the scene. A question that speaks of its options makes no sense without them; one that more than one object
-answers, or whose right option is wrong, has no unique answer. Now and then it errs.
+It sees the scene. A question that refers to its options is not well-posed without them; a question that several objects
+answer, or whose right option is wrong, has no unique answer. It errs at a stated rate.
 """
 
 import json
@@ -13,11 +13,11 @@ from rubricworks.world.scene.questions_export import NEEDS_OPTIONS
 from rubricworks.world.scene.scene import Scene, SceneObject, rng_of
 
 ERROR_RATE = 0.03
-"""Chance, for each of the two checks, that it comes out the other way."""
+"""Probability, for each of the two checks, that its result is flipped."""
 
 
-def answer_opener(request: ChatRequest, scene: Scene | None, seed: int) -> str:
-    """Its JSON answer to a request of `synthesis.open_ended_prompts`."""
+def question_rewriter_reply(request: ChatRequest, scene: Scene | None, seed: int) -> str:
+    """The JSON answer to a request of `synthesis.open_ended_prompts`."""
     if scene is None:
         raise ApiError(400, "question-opener looks at an image; send one as an image_url part", param="messages")
     question, right = section(request.prompt, "question"), section(request.prompt, "right_option")
@@ -27,7 +27,7 @@ def answer_opener(request: ChatRequest, scene: Scene | None, seed: int) -> str:
     rng = rng_of("opener", seed, request.seed, request.prompt, scene.model_dump_json())
     stands_alone = query is not None and not question.startswith(NEEDS_OPTIONS)
     one_answer = query is not None and answers_of(query, scene) == {right}
-    well_posed, unique = (held != (rng.random() < ERROR_RATE) for held in (stands_alone, one_answer))
+    well_posed, unique = (result != (rng.random() < ERROR_RATE) for result in (stands_alone, one_answer))
     return json.dumps(
         {
             "reason": f"Without options it {'stands alone' if well_posed else 'does not say what is asked'}; "
@@ -41,7 +41,7 @@ def answer_opener(request: ChatRequest, scene: Scene | None, seed: int) -> str:
 
 
 def answers_of(query: Query, scene: Scene) -> set[str | None]:
-    """Every answer that some reading of the question gives, where several objects are like one that it names."""
+    """All possible answers, one for each choice of objects that fit the question's nouns."""
     if query.task != "relation":
         return {answer_query(query, scene)}
 

@@ -1,40 +1,40 @@
-"""The scripted models of each paper's pipeline: who answers under which name."""
+"""The scripted models of each paper's pipeline, by served name."""
 
 from collections.abc import Callable, Mapping
 
 from rubricworks.world.chat import ChatRequest
-from rubricworks.world.models.abnormal import answer_abnormal_writer
-from rubricworks.world.models.abnormal_reviewers import QUALITY_JUDGES, answer_quality_judge, answer_red_teamer
-from rubricworks.world.models.answer_judge import answer_answer_judge
-from rubricworks.world.models.arena import answer_arena
-from rubricworks.world.models.assertion_judges import ASSERTION_JUDGES, answer_assertion_judge
-from rubricworks.world.models.checklist_merger import answer_checklist_merger
-from rubricworks.world.models.checklist_writers import CHECKLIST_WRITERS, answer_checklist_writer
-from rubricworks.world.models.exams import answer_exam_taker, answer_exam_writer
-from rubricworks.world.models.facts import answer_fact_judge
-from rubricworks.world.models.question_rewriter import answer_opener
-from rubricworks.world.models.recaptioner import answer_recaptioner
-from rubricworks.world.models.scorers import SCORERS, answer_scorer
+from rubricworks.world.models.abnormal import abnormal_writer_reply
+from rubricworks.world.models.abnormal_reviewers import QUALITY_JUDGES, quality_judge_reply, red_teamer_reply
+from rubricworks.world.models.answer_judge import answer_judge_reply
+from rubricworks.world.models.assertion_judges import ASSERTION_JUDGES, assertion_judge_reply
+from rubricworks.world.models.captioners import recaptioner_reply
+from rubricworks.world.models.checklist_merger import checklist_merger_reply
+from rubricworks.world.models.checklist_writers import CHECKLIST_WRITERS, checklist_writer_reply
+from rubricworks.world.models.exams import exam_taker_reply, exam_writer_reply
+from rubricworks.world.models.facts import fact_judge_reply
+from rubricworks.world.models.image_judges import arena_judge_reply
+from rubricworks.world.models.question_rewriter import question_rewriter_reply
+from rubricworks.world.models.scorers import SCORERS, scorer_reply
 from rubricworks.world.scene.scene import Scene
 
-Answer = Callable[[ChatRequest, Scene | None, int], str]
-"""What a model says, given the request, the scene that its image shows (None without an image) and the world's seed."""
+Reply = Callable[[ChatRequest, Scene | None, int], str]
+"""A model: its reply to a request, given the scene of the request's image (None without one) and the world's seed."""
 
-BALCAPRL_MODELS: Mapping[str, Answer] = {
-    "recaptioner": answer_recaptioner,
-    **dict.fromkeys(ASSERTION_JUDGES, answer_assertion_judge),
-    "arena-judge": answer_arena,
-    "exam-writer": answer_exam_writer,
-    "exam-taker": answer_exam_taker,
-    "fact-judge": answer_fact_judge,
+BALCAPRL_MODELS: Mapping[str, Reply] = {
+    "recaptioner": recaptioner_reply,
+    **dict.fromkeys(ASSERTION_JUDGES, assertion_judge_reply),
+    "arena-judge": arena_judge_reply,
+    "exam-writer": exam_writer_reply,
+    "exam-taker": exam_taker_reply,
+    "fact-judge": fact_judge_reply,
 }
-RLR3_MODELS: Mapping[str, Answer] = {
-    **dict.fromkeys(CHECKLIST_WRITERS, answer_checklist_writer),
-    "checklist-merger": answer_checklist_merger,
-    **dict.fromkeys(SCORERS, answer_scorer),
-    "question-opener": answer_opener,
-    "abnormal-writer": answer_abnormal_writer,
-    **dict.fromkeys(QUALITY_JUDGES, answer_quality_judge),
-    "red-teamer": answer_red_teamer,
-    "answer-judge": answer_answer_judge,
+RLR3_MODELS: Mapping[str, Reply] = {
+    **dict.fromkeys(CHECKLIST_WRITERS, checklist_writer_reply),
+    "checklist-merger": checklist_merger_reply,
+    **dict.fromkeys(SCORERS, scorer_reply),
+    "question-opener": question_rewriter_reply,
+    "abnormal-writer": abnormal_writer_reply,
+    **dict.fromkeys(QUALITY_JUDGES, quality_judge_reply),
+    "red-teamer": red_teamer_reply,
+    "answer-judge": answer_judge_reply,
 }

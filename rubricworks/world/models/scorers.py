@@ -1,11 +1,14 @@
-r"""Scripted scorers: they execute a checklist on a response, as RLR³'s extractor and judge do, with stated faults.
+r"""Scripted scorers that apply a checklist to a response, as RLR³'s extractor and judge do, with stated faults.
 
-An answer is what stands in the last `\boxed{}`; a step gets 1 if size, colour and shape are right at its cell, 0.5 if
-colour or shape is, else 0. What a scorer does wrong depends on question, response and criterion alone, so that a
-response cannot get rid of a fault by being scored again, and settings of the exposure differ by what they show.
+A request holds `<question>`, `<response>` and `<checklist>`; a reference is the name of a verifier, its call with the
+target, or ground truth in words. The scorer knows nothing else.
+
+The answer is the content of the last `\boxed{}`; a step gets 1 if size, colour and shape are right at its cell, 0.5 if
+colour or shape is, else 0. A scorer's errors depend on question, response and criterion alone, so that scoring a
+response again does not remove an error, and exposure settings differ only by what they show.
 
 `scorer` and `scorer-1` to `scorer-3` only slip (`SCORERS` has the rates). `weak-scorer` slips too, and has faults with
-these chances per criterion:
+these probabilities per criterion:
 
     the response has no final answer, and the scorer    text   image  targets  unverified
       extracts what the analysis implies                0.10   0.10   0.10     -
@@ -16,46 +19,48 @@ these chances per criterion:
         or any, where the response evades it            0.40   0.40   0.40     0.40
       else credits what it sees in the image            -      0.25   -        -
     the final answer is another one, and the scorer
-      goes by what the analysis implies                 0.04   0.04   0.04     0.04
-      else by the image, or extracts the target         -      0.03   0.04     -
+      follows what the analysis implies                 0.04   0.04   0.04     0.04
+      else the image, or extracts the target            -      0.03   0.04     -
     a step is not described, and the scorer
       credits what it sees in the image                 -      0.04   -        -
 
-Without verifiers every answer is credited, with them only open ones (colours, sides): that is all that `unverified`
-changes. A response that boxes what follows from what it describes is scored alike in all settings.
+Without verifiers every answer is credited, with them only open ones (colours, sides); `unverified` changes nothing
+else. A response whose box follows from its description gets the same scores in all settings.
 """
 
 import json
 import re
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from rubricworks.world.chat import ChatRequest
-from rubricworks.world.models.scoring_tasks import (
-    Answering,
-    ChecklistEntry,
-    ScoringTask,
-    own_answer,
-    read_answering,
-    read_task,
-)
+from rubricworks.verifiers import parse_verifier_call
+from rubricworks.verifiers.boxed import last_boxed
+from rubricworks.verifiers.calls import SIGNATURES
+from rubricworks.world.chat import ChatRequest, section
+from rubricworks.world.scene.captions import SceneLike, View
 from rubricworks.world.scene.checklist_sentences import is_answer_criterion, parse_step_criterion
+from rubricworks.world.scene.evasions import has_bluff, has_circumlocution
 from rubricworks.world.scene.parsing import Mention, mentions
-from rubricworks.world.scene.scene import Scene, rng_of
-from rubricworks.world.scene.values import call_of, credit_of, misread, same_value, value_text
+from rubricworks.world.scene.questions import Query, answer_query, parse_question
+from rubricworks.world.scene.responses import ResponseParts, read_response
+from rubricworks.world.scene.scene import Scene, SceneObject, rng_of
+from rubricworks.world.scene.values import call_of, credit_of, misread, same_value, step_credit, value_text
 
 NOTHING_TO_SCORE = "I score responses by checklists; this message holds no <checklist> that I can read."
+_LONGEST_ANSWER = 2_000
+_OPTION = re.compile(r"(?<![\w-])([A-F])[.:)]?\s+(\w+)")
 
 
 @dataclass(frozen=True)
 class ScorerFaults:
-    """Chances; per criterion unless said otherwise. The table above says when each applies."""
+    """Probabilities, per criterion unless stated otherwise. The table above says when each applies."""
 
     wrong_credit: float = 0.0
     """A credit one step off."""
     wrong_extraction: float = 0.0
-    """A final answer misread, or overlooked."""
+    """A final answer misread or overlooked."""
     malformed: float = 0.0
-    """Per request: the JSON does not fit its schema, until a complaint comes back."""
+    """Per request: the JSON does not fit its schema, except in answer to a repair request."""
     extracts_implied: float = 0.0
     extracts_implied_of_evasion: float = 0.0
     credits_implied: float = 0.0
@@ -89,30 +94,97 @@ SCORERS = {
         prefers_target=0.04,
     ),
 }
-"""`scorer-1` to `scorer-3` are teachers whose median labels responses, `scorer` is the policy's judge."""
+"""`scorer-1` to `scorer-3` are teachers whose median labels responses; `scorer` is the policy's judge."""
 
 
-def answer_scorer(request: ChatRequest, scene: Scene | None, seed: int) -> str:
-    """The scoring as JSON; prose when the request holds no checklist."""
+class ChecklistEntry(NamedTuple):
+    """One criterion as the request shows it."""
+
+    criterion: str
+    tool: str | None
+    """The verifier to call; None if the scorer gives the credit itself."""
+    reference: str
+    """Ground truth in words; empty if a verifier is named."""
+    target: Any = None
+    """The verifier's target if the request shows it."""
+
+
+class ScoringTask(NamedTuple):
+    """A parsed request."""
+
+    question: str
+    response: str
+    essential: tuple[ChecklistEntry, ...]
+    additional: tuple[ChecklistEntry, ...]
+    repaired: bool
+    """True if the request reports an error of an earlier answer."""
+
+
+class ParsedAnswer(NamedTuple):
+    """A response, parsed with its question in view."""
+
+    objects: tuple[Mention, ...]
+    """The objects described outside the boxes."""
+    final: str | None
+    """The content of the last box; None without one, or if it is empty."""
+    implied: str | None
+    """The answer that follows from the described objects, stated or not."""
+    evades: bool
+    """True if the response talks around the answer, or claims that a derivation yields it."""
+
+
+def read_task(prompt: str) -> ScoringTask | None:
+    """The task in a request's text; None without a checklist."""
+    question, response, checklist = (section(prompt, tag) for tag in ("question", "response", "checklist"))
+    try:
+        listed = json.loads(checklist or "")
+        essential, additional = (tuple(map(_entry, listed[name])) for name in ("essential", "additional"))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    repaired = bool(prompt.rpartition("</checklist>")[2].strip())
+    return ScoringTask(_unescape(question), _unescape(response), essential, additional, repaired)
+
+
+def parse_answer(question: str, response: str) -> ParsedAnswer:
+    """Parse a response to the question."""
+    parts = read_response(response)
+    final = (last_boxed(response) or "")[:_LONGEST_ANSWER]
+    evades = has_circumlocution(response) or has_bluff(response)
+    return ParsedAnswer(parts.objects, final or None, _implied_answer(question, parts), evades)
+
+
+def answer_question(question: str, view: SceneLike) -> str | None:
+    """The answer that follows from the view; for a multiple-choice question the letter."""
+    query = _query(question)
+    answer = answer_query(query, view) if query else None
+    options = _options(question)
+    if answer is None or not options:
+        return answer
+    return next((letter for letter, option in options if option == answer), None)
+
+
+def scorer_reply(request: ChatRequest, scene: Scene | None, seed: int) -> str:
+    """The scoring as JSON; prose without a checklist."""
     task = read_task(request.prompt)
     if task is None:
         return NOTHING_TO_SCORE
     scorer = _Scorer(request.model, SCORERS[request.model], task, scene, seed)
+    final = scorer.answer.final
     scoring = {
-        "thought": f"The response {f'ends with {scorer.said.final}' if scorer.said.final else 'has no final answer'}.",
+        "thought": f"The response {f'ends with {final}' if final else 'has no final answer'}.",
         "essential": [scorer.score(entry) for entry in task.essential],
         "additional": [scorer.score(entry) for entry in task.additional],
     }
-    return scorer.perhaps_malformed(scoring)
+    return scorer.write(scoring)
 
 
 class _Scorer:
-    """One scorer before one request."""
+    """One scorer on one request."""
 
     def __init__(self, name: str, faults: ScorerFaults, task: ScoringTask, scene: Scene | None, seed: int) -> None:
         self.faults, self.task, self.scene = faults, task, scene
-        self.said: Answering = read_answering(task.question, task.response)
-        self.seen = own_answer(task.question, scene) if scene else None
+        self.answer = parse_answer(task.question, task.response)
+        self.scene_answer = answer_question(task.question, scene) if scene else None
         self._seed = (name, seed, task.question, task.response)
 
     def score(self, entry: ChecklistEntry) -> dict[str, object]:
@@ -128,8 +200,8 @@ class _Scorer:
             credit = {0: 0.5, 0.5: rng.choice([0, 1]), 1: 0.5}[credit]
         return {"criterion": entry.criterion, "rationale": rationale, "credit": credit}
 
-    def perhaps_malformed(self, scoring: dict[str, object]) -> str:
-        """The scoring as JSON, or now and then what it becomes when a model is careless."""
+    def write(self, scoring: dict[str, object]) -> str:
+        """The scoring as JSON, malformed at the stated rate."""
         text = json.dumps(scoring)
         rng = rng_of("malformed", *self._seed)
         if self.task.repaired or rng.random() >= self.faults.malformed:
@@ -143,23 +215,24 @@ class _Scorer:
                 return re.sub(r'"credit": (?:"[^"]*"|[\d.]+)', '"credit": true', text, count=1)
 
     def _extract(self, entry: ChecklistEntry, chance: float) -> tuple[str, str]:
-        """(value, rationale); the value is empty where the response gives none."""
-        final, implied = self.said.final, self.said.implied
+        """(value, rationale); the value is empty if the response gives none."""
+        final, implied = self.answer.final, self.answer.implied
         target = None if entry.target is None else value_text(entry.target)
         if final is None:
-            own = self.faults.extracts_implied_of_evasion if self.said.evades else self.faults.extracts_implied
-            tempting, added = (implied, own), (self.faults.self_answers, self.faults.copies_target)
+            p_implied = self.faults.extracts_implied_of_evasion if self.answer.evades else self.faults.extracts_implied
+            p_image, p_target = self.faults.self_answers, self.faults.copies_target
             stated = ("", "The response gives no final answer.")
         else:
-            differs = implied is not None and not same_value(implied, final)
-            tempting = (implied if differs else None, self.faults.prefers_implied)
-            added = (self.faults.prefers_image, self.faults.prefers_target)
+            if implied is not None and same_value(implied, final):
+                implied = None
+            p_implied = self.faults.prefers_implied
+            p_image, p_target = self.faults.prefers_image, self.faults.prefers_target
             stated = (final, f"The last box holds {final}.")
-        if chance < tempting[1]:
-            return (tempting[0], f"The analysis leads to {tempting[0]}.") if tempting[0] else stated
-        if self.seen is not None and chance < tempting[1] + added[0]:
-            return self.seen, f"The answer is {self.seen}."
-        if target is not None and chance < tempting[1] + added[1]:
+        if chance < p_implied:
+            return (implied, f"The analysis leads to {implied}.") if implied else stated
+        if self.scene_answer is not None and chance < p_implied + p_image:
+            return self.scene_answer, f"The answer is {self.scene_answer}."
+        if target is not None and chance < p_implied + p_target:
             return target, f"The response means {target}."
         return stated
 
@@ -169,14 +242,14 @@ class _Scorer:
             return self._judge_step(cell, entry.reference, chance)
         if is_answer_criterion(entry.criterion):
             return self._judge_answer(entry.reference, chance)
-        wanted, words = set(_words(entry.reference)), set(_words(self.task.response))
-        share = len(wanted & words) / len(wanted) if wanted else 0.0
+        reference, words = set(_words(entry.reference)), set(_words(self.task.response))
+        share = len(reference & words) / len(reference) if reference else 0.0
         return (1 if share == 1 else 0.5 if share >= 0.5 else 0), f"{share:.0%} of the reference's words are there."
 
     def _judge_answer(self, reference: str, chance: float) -> tuple[float, str]:
-        final, implied = self.said.final, self.said.implied
+        final, implied = self.answer.final, self.answer.implied
         follows = implied is not None and same_value(implied, reference)
-        sees = self.seen is not None and same_value(self.seen, reference)
+        sees = self.scene_answer is not None and same_value(self.scene_answer, reference)
         if final is not None:
             credit = credit_of(final, reference)
             if credit < 1 and follows and chance < self.faults.prefers_implied:
@@ -184,28 +257,23 @@ class _Scorer:
             if credit < 1 and sees and chance < self.faults.prefers_implied + self.faults.prefers_image:
                 return 1, "The image shows the reference."
             return credit, f"The last box holds {final}."
-        swayed = self.faults.credits_evasion if self.said.evades else self.faults.credits_implied
-        if chance < swayed and (self.said.evades or follows):
+        p_credit = self.faults.credits_evasion if self.answer.evades else self.faults.credits_implied
+        if chance < p_credit and (self.answer.evades or follows):
             return 1, "What the response describes is the reference."
-        if sees and swayed <= chance < swayed + self.faults.self_answers:
+        if sees and p_credit <= chance < p_credit + self.faults.self_answers:
             return 1, "The image shows the reference."
         return 0, "The response gives no final answer."
 
     def _judge_step(self, cell: str, reference: str, chance: float) -> tuple[float, str]:
-        wanted = next(iter(mentions(reference).objects), Mention())
-        there = [item for item in self.said.objects if item.cell == cell]
-        if there:
-            credit = min(_step_credit(item, wanted) for item in there)
-            return credit, f"At {cell} the response describes {' and '.join(map(_phrase, there))}."
-        seen = [item for item in self.scene.objects if item.cell == cell] if self.scene else []
-        if seen and chance < self.faults.credits_seen_step:
+        truth = next(iter(mentions(reference).objects), Mention())
+        objects = [item for item in self.answer.objects if item.cell == cell]
+        if objects:
+            credit = min(step_credit(item, truth) for item in objects)
+            return credit, f"At {cell} the response describes {' and '.join(map(_phrase, objects))}."
+        visible = self.scene is not None and any(item.cell == cell for item in self.scene.objects)
+        if visible and chance < self.faults.credits_seen_step:
             return 1, "The image shows it."
         return 0, f"The response says nothing of {cell}."
-
-
-def _step_credit(said: Mention, wanted: Mention) -> float:
-    right = [getattr(said, name) == getattr(wanted, name) for name in ("size", "colour", "shape")]
-    return 1 if all(right) else 0.5 if right[1] or right[2] else 0
 
 
 def _phrase(item: Mention) -> str:
@@ -214,3 +282,42 @@ def _phrase(item: Mention) -> str:
 
 def _words(text: str) -> list[str]:
     return re.findall(r"[^\W_]+", text.lower())
+
+
+def _entry(row: dict[str, str]) -> ChecklistEntry:
+    criterion, reference = str(row["criterion"]), str(row["reference"])
+    if reference in SIGNATURES:
+        return ChecklistEntry(criterion, reference, "")
+    try:
+        call = parse_verifier_call(reference)
+    except ValueError:
+        return ChecklistEntry(criterion, None, reference)
+    return ChecklistEntry(criterion, call.name, "", call.arguments.get("target"))
+
+
+def _unescape(text: str | None) -> str:
+    """Undo the fence's escapes, and replace lone surrogates, which no verifier call can hold."""
+    return (text or "").replace("&lt;", "<").encode("utf-8", "replace").decode()
+
+
+def _implied_answer(question: str, parts: ResponseParts) -> str | None:
+    objects = tuple(
+        SceneObject(cell=item.cell, size=item.size, colour=item.colour, shape=item.shape)  # type: ignore[arg-type]
+        for item in parts.objects
+        if None not in item
+    )
+    if not objects and not parts.words:
+        return None
+    query = _query(question)
+    if query is not None and query.task != "word" and not objects:
+        return None
+    return answer_question(question, View(objects, parts.words[-1] if parts.words else None))
+
+
+def _query(question: str) -> Query | None:
+    return parse_question(question.lower().replace("?", " ?"))
+
+
+def _options(question: str) -> list[tuple[str, str]]:
+    """(letter, text) of the options that follow the question."""
+    return _OPTION.findall(question.rpartition("?")[2])

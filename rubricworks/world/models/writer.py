@@ -1,9 +1,9 @@
 """The scripted rubric writer: RubiCap's three steps, from the captions in its prompt.
 
-It gets the image like any writer, but works from the words alone: consensus of the candidates, deficiencies of the
-student, weighted binary criteria. It makes no mistakes of its own; what it gets wrong, enough candidates got wrong.
-Its criteria ask for positive mentions only. Nothing but the standing guards, which a prompt may ask for, speaks
-against naming more than there is: with the paper's discriminative coverage alone, listing guesses pays.
+It gets the image like any writer, but works from the text alone: consensus of the candidates, deficiencies of the
+student, weighted binary criteria. It makes no mistakes of its own; its errors are those that enough candidates share.
+Its criteria ask for positive mentions only. Only the standing guards, which a prompt may ask for, penalize naming more
+than there is: with the paper's discriminative coverage alone, listing guesses pays.
 """
 
 import json
@@ -39,7 +39,7 @@ _GUARDS = re.compile(r"^Standing guards: (yes|no)\b", re.MULTILINE)
 
 
 class WriterTask(NamedTuple):
-    """What a writer's prompt asks for. Settings that it does not give are the paper's."""
+    """A parsed writer's prompt. Settings that it leaves out are the paper's."""
 
     students: tuple[str, ...]
     candidates: dict[str, str]
@@ -49,7 +49,7 @@ class WriterTask(NamedTuple):
 
 
 class Element(NamedTuple):
-    """Something that enough candidates state, and how to check it."""
+    """A statement that enough candidates make, and the rule that checks it."""
 
     rule: Rule
     title: str
@@ -59,7 +59,7 @@ class Element(NamedTuple):
 
 
 def read_task(prompt: str) -> WriterTask:
-    """The task in the text of a writer's prompt."""
+    """Parse a writer's prompt."""
     candidates = dict(_CANDIDATE.findall(prompt))
     consensus, coverage, guards = (pattern.search(prompt) for pattern in (_CONSENSUS, _COVERAGE, _GUARDS))
     return WriterTask(
@@ -71,19 +71,19 @@ def read_task(prompt: str) -> WriterTask:
     )
 
 
-def answer_writer(prompt: str) -> str:
+def rubric_writer_reply(prompt: str) -> str:
     """The writer's JSON answer to a prompt."""
     return json.dumps({"rubrics": write_rubric(read_task(prompt))})
 
 
 def write_rubric(task: WriterTask) -> list[dict[str, object]]:
-    """The criteria in the paper's JSON fields; empty where the student fails nowhere and no guard is wanted."""
+    """The criteria in the paper's JSON fields; empty if the student fails nowhere and no guards are requested."""
     stated = {name: mentions(caption) for name, caption in task.candidates.items()}
     objects = {cell: _consensus_object(cell, stated, task.threshold) for cell in CELLS}
     agreed = {cell: mention for cell, mention in objects.items() if mention is not None}
-    words = tuple(_agreed_values({name: said.words for name, said in stated.items()}, task.threshold)[:1])
+    words = tuple(_agreed_values({name: caption.words for name, caption in stated.items()}, task.threshold)[:1])
     rubric = []
-    counts = _agreed_values({name: said.counts for name, said in stated.items()}, task.threshold)[:1]
+    counts = _agreed_values({name: caption.counts for name, caption in stated.items()}, task.threshold)[:1]
     for element in _elements(agreed, words, counts):
         met = bool(task.students) and all(holds(element.rule, caption) for caption in task.students)
         if task.coverage == "full" or not met:
@@ -94,21 +94,21 @@ def write_rubric(task: WriterTask) -> list[dict[str, object]]:
 
 
 def _consensus_object(cell: str, stated: dict[str, Mentions], threshold: int) -> Mention | None:
-    """What enough candidates say of a cell; an attribute that they dispute stays open."""
-    there = {name: [item for item in said.objects if item.cell == cell] for name, said in stated.items()}
-    if sum(map(bool, there.values())) < threshold:
+    """The object at a cell by consensus of the candidates; an attribute without consensus stays None."""
+    objects = {name: [item for item in caption.objects if item.cell == cell] for name, caption in stated.items()}
+    if sum(map(bool, objects.values())) < threshold:
         return None
 
-    def agreed(attribute: str) -> str | None:
-        values = {name: [getattr(item, attribute) for item in items] for name, items in there.items()}
+    def agreed_value(attribute: str) -> str | None:
+        values = {name: [getattr(item, attribute) for item in items] for name, items in objects.items()}
         return next(iter(_agreed_values(values, threshold)), None)
 
-    return Mention(cell, agreed("size"), agreed("colour"), agreed("shape"))
+    return Mention(cell, agreed_value("size"), agreed_value("colour"), agreed_value("shape"))
 
 
 def _agreed_values(values: Mapping[str, Sequence[Any]], threshold: int) -> list[Any]:
-    """Values stated by enough candidates, the most stated first; None is no statement."""
-    votes = Counter(value for said in values.values() for value in dict.fromkeys(said) if value is not None)
+    """Values stated by enough candidates, most frequent first; None counts as no statement."""
+    votes = Counter(value for stated in values.values() for value in dict.fromkeys(stated) if value is not None)
     return [value for value, count in votes.most_common() if count >= threshold]
 
 
@@ -169,8 +169,8 @@ def _criterion(element: Element, met: bool, task: WriterTask) -> dict[str, objec
 
 
 def _guards(agreed: tuple[Mention, ...], words: tuple[str, ...]) -> list[dict[str, object]]:
-    """What must hold of every caption. Never flagged as met: a later policy may break what this student keeps."""
-    listed = "; ".join([*map(noun_phrase, agreed), *(f"the word {word}" for word in words)])
+    """Criteria that every caption must meet. Never flagged as met: a later policy may break what this student keeps."""
+    content = "; ".join([*map(noun_phrase, agreed), *(f"the word {word}" for word in words)])
     guards = (
         (NamesOnly(agreed, words, spare=0), "Names nothing unsupported", CRITICAL),
         (NamesOnly(agreed, words, spare=1), "Names at most one unsupported thing", IMPORTANT),
@@ -185,7 +185,7 @@ def _guards(agreed: tuple[Mention, ...], words: tuple[str, ...]) -> list[dict[st
             "justification": "A standing guard; it applies whatever the student's caption says.",
             "student_already_met": False,
             "reference_teachers": [],
-            "teacher_consensus": f"the picture shows {listed}",
+            "teacher_consensus": f"the picture shows {content}",
         }
         for rule, title, weight in guards
     ]

@@ -1,1 +1,1 @@
-"""Scenes as values: drawn, described, read back, asked about, and exported with their truth."""
+"""Scenes: rendering, captions, caption parsing, questions, and export with ground truth."""

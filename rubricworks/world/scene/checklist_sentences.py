@@ -1,10 +1,10 @@
-"""The criteria of this world's checklists as sentences: what the rubric writers write and the scorers read back.
+"""The criteria of this world's checklists as sentences, which rubric writers write and scorers read back.
 
     The final answer gives the number of red objects.      (the answer: essential)
     The response describes the object at top-left.         (a step: additional)
 
-Neither gives its reference away. Both fit any sentence of their form, so that a criterion which passed through other
-hands still reads the same.
+Neither gives its reference away. The patterns match any sentence of these forms, so that a criterion which another
+model has copied still reads the same.
 """
 
 import re
@@ -18,26 +18,26 @@ _STEP = re.compile(rf"the response describes the object at (?P<cell>{_CELL})\.?"
 
 
 def answer_criterion(query: Query, multiple_choice: bool) -> str:
-    """That the answer is right, without saying which answer is."""
-    return f"The final answer gives the {_asked_for(query, multiple_choice)}."
+    """The criterion that the answer is right, without the right answer."""
+    return f"The final answer gives the {_answer_phrase(query, multiple_choice)}."
 
 
 def step_criterion(cell: str) -> str:
-    """That the response looks at this cell."""
+    """The criterion that the response describes the object at this cell."""
     return f"The response describes the object at {cell}."
 
 
 def parse_step_criterion(text: str) -> Cell | None:
     """The cell of a step's criterion; None for any other text."""
-    found = _STEP.fullmatch(_plain(text))
-    return found["cell"] if found else None  # type: ignore[return-value]
+    match = _STEP.fullmatch(_plain(text))
+    return match["cell"] if match else None  # type: ignore[return-value]
 
 
 def is_answer_criterion(text: str) -> bool:
     return _ANSWER.fullmatch(_plain(text)) is not None
 
 
-def _asked_for(query: Query, multiple_choice: bool) -> str:
+def _answer_phrase(query: Query, multiple_choice: bool) -> str:
     if multiple_choice:
         return "letter of the right option"
     subject = f"{query.colour} {query.shape}"

@@ -1,6 +1,6 @@
-"""Sentences that stand where an answer should: RLR³'s two attacks that never name it (appendix B.4).
+"""Sentences that evade an answer: RLR³'s two attacks that never name it (appendix B.4).
 
-Writers of abnormal responses use them, and weak scorers fall for them. They hold no number, no option's letter and
+Writers of abnormal responses use them, and weak scorers fall for them. They contain no number, no option letter and
 nothing that this world's parser takes for an object, so that a response made of them has no answer to extract.
 """
 
@@ -22,16 +22,16 @@ BLUFFS = (
 """Symbolic-equivalence bluff: claims that a derivation yields the answer."""
 
 
-def circumlocutes(text: str) -> bool:
-    """Whether the text holds one of the circumlocutions."""
-    return _holds(text, CIRCUMLOCUTIONS)
+def has_circumlocution(text: str) -> bool:
+    """Return True if the text contains one of the circumlocutions."""
+    return _contains(text, CIRCUMLOCUTIONS)
 
 
-def bluffs(text: str) -> bool:
-    """Whether the text holds one of the bluffs."""
-    return _holds(text, BLUFFS)
+def has_bluff(text: str) -> bool:
+    """Return True if the text contains one of the bluffs."""
+    return _contains(text, BLUFFS)
 
 
-def _holds(text: str, sentences: tuple[str, ...]) -> bool:
+def _contains(text: str, sentences: tuple[str, ...]) -> bool:
     plain = " ".join(text.lower().split())
     return any(sentence in plain for sentence in sentences)

@@ -1,7 +1,7 @@
-"""Writes scenes as a folder of images that any tool for image folders can read, and the truth beside it.
+"""Export of scenes as an image folder that any tool can read, with the ground truth beside it.
 
 folder/images/scene-00000.png …     the pictures
-folder/images/metadata.jsonl        {"file_name", "text"}: a noisy caption each, for warming up a student
+folder/images/metadata.jsonl        {"file_name", "text"}: one noisy caption per image, for warming up a student
 folder/scenes.jsonl                 {"file_name", "digest", "scene"}: the truth, read by the world's server only
 """
 
@@ -26,13 +26,15 @@ CAPTION_NOISE = Faults(
     invents=0.08,
     misses_word=0.25,
 )
-"""Faults of the captions in metadata.jsonl: good enough to start a student, with plenty left to learn from rewards."""
+"""Faults of the captions in metadata.jsonl: good enough to warm up a student, with much left to learn from rewards."""
 
 
 def noisy_caption(scene: Scene, seed: int, index: int, *, commentary: float = 0.0, repetition: float = 0.0) -> str:
-    """The canonical caption that comes with the image number `index`.
+    """The canonical caption exported with image number `index`.
 
-    A share says one of its sentences again, and a share ends with a sentence of commentary.
+    Args:
+        commentary: probability of a sentence of commentary at the end.
+        repetition: probability that one sentence is repeated.
     """
     caption = write_caption(perceive(scene, CAPTION_NOISE, rng_of("noisy caption", seed, index)), "canonical")
     rng = rng_of("repetition", seed, index)
@@ -45,11 +47,11 @@ def noisy_caption(scene: Scene, seed: int, index: int, *, commentary: float = 0.
 def export_scenes(
     folder: Path | str, *, seed: int, count: int, commentary: float = 0.0, repetition: float = 0.0
 ) -> Path:
-    """Writes `count` different scenes; returns the folder of images. The same call writes the same bytes.
+    """Write `count` different scenes and return the folder of images. The same call writes the same bytes.
 
     Args:
         commentary: the share of captions that end with a sentence of commentary.
-        repetition: the share of captions that say one of their sentences twice.
+        repetition: the share of captions that repeat one of their sentences.
     """
     if count < 1:
         raise UserError(f"{count} scenes are asked for; export at least 1")

@@ -1,4 +1,4 @@
-"""How a captioner errs: chances of leaving out, mistaking and inventing, applied to a scene before it is described."""
+"""Perception faults of a captioner: probabilities of omitting, mistaking and inventing, applied to a scene."""
 
 import random
 
@@ -29,7 +29,7 @@ _LOOKS_LIKE: dict[Colour, Colour] = {
 
 
 class Faults(BaseModel):
-    """Chances, each per object unless said otherwise."""
+    """Probabilities, each per object unless stated otherwise."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -42,9 +42,9 @@ class Faults(BaseModel):
     """The colour becomes the one that looks most like it."""
     wrong_shape: float = Field(default=0, ge=0, le=1)
     stops_early: float = Field(default=0, ge=0, le=1)
-    """Per caption: the last object in reading order is not reached."""
+    """Per caption: the last object in reading order is left out."""
     invents: float = Field(default=0, ge=0, le=1)
-    """Per caption: one object is added in a cell where none is."""
+    """Per caption: one object is added in an empty cell."""
     misses_word: float = Field(default=0, ge=0, le=1)
     """Per caption with a word: it is not mentioned."""
     misreads_word: float = Field(default=0, ge=0, le=1)
@@ -52,29 +52,29 @@ class Faults(BaseModel):
 
 
 def perceive(scene: Scene, faults: Faults, rng: random.Random) -> View:
-    """What a captioner with these faults sees: at least one object, in reading order."""
+    """The view of a captioner with these faults: at least one object, in reading order."""
     omissions = {"big": faults.omits_big, "small": faults.omits_small}
-    kept = [item for item in scene.objects if rng.random() >= omissions[item.size]] or [rng.choice(scene.objects)]
-    if len(kept) > 1 and rng.random() < faults.stops_early:
-        kept = sorted(kept, key=lambda item: CELLS.index(item.cell))[:-1]
-    seen = [_mistake(item, faults, rng) for item in kept]
+    objects = [item for item in scene.objects if rng.random() >= omissions[item.size]] or [rng.choice(scene.objects)]
+    if len(objects) > 1 and rng.random() < faults.stops_early:
+        objects = sorted(objects, key=lambda item: CELLS.index(item.cell))[:-1]
+    objects = [_distort(item, faults, rng) for item in objects]
     if rng.random() < faults.invents:
-        taken = {item.cell for item in (*scene.objects, *seen)}
-        cell = rng.choice([cell for cell in CELLS if cell not in taken])
-        seen.append(
+        occupied = {item.cell for item in (*scene.objects, *objects)}
+        cell = rng.choice([cell for cell in CELLS if cell not in occupied])
+        objects.append(
             SceneObject(cell=cell, size=rng.choice(SIZES), colour=rng.choice(COLOURS), shape=rng.choice(SHAPES))
         )
-    seen.sort(key=lambda item: CELLS.index(item.cell))
+    objects.sort(key=lambda item: CELLS.index(item.cell))
     word = scene.word
     if word is not None:
         if rng.random() < faults.misses_word:
             word = None
         elif rng.random() < faults.misreads_word:
             word = rng.choice([other for other in WORDS if other != word])
-    return View(tuple(seen), word)
+    return View(tuple(objects), word)
 
 
-def _mistake(item: SceneObject, faults: Faults, rng: random.Random) -> SceneObject:
+def _distort(item: SceneObject, faults: Faults, rng: random.Random) -> SceneObject:
     changes: dict[str, str] = {}
     if rng.random() < faults.wrong_cell:
         changes["cell"] = rng.choice(_neighbours(item.cell))
@@ -89,9 +89,9 @@ def _mistake(item: SceneObject, faults: Faults, rng: random.Random) -> SceneObje
 
 def _neighbours(cell: Cell) -> list[Cell]:
     row, column = grid_position(cell)
-    near = []
+    neighbours = []
     for other in CELLS:
         other_row, other_column = grid_position(other)
         if abs(row - other_row) + abs(column - other_column) == 1:
-            near.append(other)
-    return near
+            neighbours.append(other)
+    return neighbours

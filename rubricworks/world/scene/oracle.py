@@ -1,7 +1,7 @@
-"""Scores a caption against the scene itself. Training never sees these scores.
+"""Oracle scores of a caption against the scene itself. Training never sees them.
 
-Strict: a mention is right when cell, size, colour and shape all are. Each object can be found once, so a repeated
-mention lowers precision like any other wrong one. The word is reported apart; the count and relations do not enter.
+Strict: a mention is right when cell, size, colour and shape all are. Each object can be matched once, so a repeated
+mention lowers precision like any other wrong one. The word is reported separately; counts and relations do not enter.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from rubricworks.world.scene.scene import Scene
 
 
 class OracleScore(BaseModel):
-    """How well one caption fits its scene."""
+    """The fit of one caption to its scene."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -24,7 +24,7 @@ class OracleScore(BaseModel):
     objects_right: int
     objects_present: int
     word_right: bool | None
-    """Whether exactly the scene's word is read; None where the scene has no word and the caption reads none."""
+    """True if the caption reads exactly the scene's word; None if the scene has no word and the caption reads none."""
 
 
 def score_caption(scene: Scene, caption: str) -> OracleScore:
@@ -32,15 +32,15 @@ def score_caption(scene: Scene, caption: str) -> OracleScore:
     stated = mentions(caption)
     truth = Counter(Mention(item.cell, item.size, item.colour, item.shape) for item in scene.objects)
     right = (Counter(stated.objects) & truth).total()
-    named, present = len(stated.objects), len(scene.objects)
+    mentioned, present = len(stated.objects), len(scene.objects)
     word_right = None
     if scene.word is not None or stated.words:
         word_right = set(stated.words) == {scene.word}
     return OracleScore(
-        precision=right / named if named else 0.0,
+        precision=right / mentioned if mentioned else 0.0,
         recall=right / present,
-        f1=2 * right / (named + present),
-        objects_named=named,
+        f1=2 * right / (mentioned + present),
+        objects_named=mentioned,
         objects_right=right,
         objects_present=present,
         word_right=word_right,

@@ -1,9 +1,8 @@
-"""Reads a caption back: which objects, counts, relations and words does it state?
+"""Caption parser: the objects, counts, relations and words that a text states.
 
-Works on any text. What counts as naming an object is deliberately broad, so that hedging never pays: attributes gather
-into one mention until the next one would contradict what is gathered or follows the noun ("a big red blue circle" is
-two mentions, "big red" and "blue circle"), and a mention without its noun or place is still one. Unknown words are
-skipped.
+Works on any text. Mentions are recognized broadly, so that hedging never pays: attributes accumulate into one mention
+until the next one contradicts it or follows the noun ("a big red blue circle" is two mentions, "big red" and "blue
+circle"), and a mention without its noun or place still counts. Unknown words are skipped.
 """
 
 import re
@@ -21,7 +20,7 @@ SYNONYMS = {
     "middle": "center",
     "centre": "center",
 }
-"""Spoken word → the world's own."""
+"""Synonym → the world's own word."""
 _KINDS: dict[str, str] = {
     **dict.fromkeys(CELLS, "cell"),
     **dict.fromkeys(SIZES, "size"),
@@ -41,7 +40,7 @@ _RELATION = re.compile(r"\b(left|right)\s+of\b", re.IGNORECASE)
 
 
 class Mention(NamedTuple):
-    """What a caption says of one object; None where it says nothing."""
+    """A caption's statement about one object; None for what it leaves out."""
 
     cell: str | None = None
     size: str | None = None
@@ -66,35 +65,35 @@ class Mentions(NamedTuple):
 
 @lru_cache(maxsize=65_536)
 def mentions(caption: str) -> Mentions:
-    """What the caption states. Cached: a rollout is looked at once per criterion."""
+    """Parse a caption. Cached, because a rollout is read once per criterion."""
     objects: list[Mention] = []
     counts: list[int] = []
-    related: list[StatedRelation] = []
+    relations: list[StatedRelation] = []
     words: list[str] = []
     for sentence in sentences(caption):
-        rest = _take_words(sentence, words)
-        _take_counts(rest, counts)
+        rest = _extract_words(sentence, words)
+        _extract_counts(rest, counts)
         if any(token in _RELATIONS for token in rest):
-            _take_relation(rest, related)
+            _extract_relation(rest, relations)
         else:
-            objects.extend(_gather(rest))
-    return Mentions(tuple(objects), tuple(counts), tuple(related), tuple(words))
+            objects.extend(_extract_objects(rest))
+    return Mentions(tuple(objects), tuple(counts), tuple(relations), tuple(words))
 
 
 def sentences(caption: str) -> list[list[str]]:
-    """Its sentences as words and commas; the world's own words in their plain form, each place as one."""
+    """Split a caption into sentences of words and commas; synonyms are replaced and each place is one token."""
     text = _CORNER.sub(_corner_cell, caption)
     text = _SIDE.sub(lambda match: match[2].lower(), text)
-    found: list[list[str]] = [[]]
+    result: list[list[str]] = [[]]
     for token in _TOKEN.findall(_RELATION.sub(lambda match: f"{match[1].lower()}-of", text)):
         if token in ".;!?":
-            found.append([])
+            result.append([])
         else:
             lower = token.lower()
             plain = SYNONYMS.get(lower, lower)
             plain = plain.replace("-of", " of") if plain in ("left-of", "right-of") else plain
-            found[-1].append(plain if plain in _KINDS or plain in _RELATIONS else token)
-    return found
+            result[-1].append(plain if plain in _KINDS or plain in _RELATIONS else token)
+    return result
 
 
 def _corner_cell(match: re.Match[str]) -> str:
@@ -103,8 +102,11 @@ def _corner_cell(match: re.Match[str]) -> str:
     return f"{row}-{column}" if column in ("left", "right") else row
 
 
-def _take_words(tokens: list[str], words: list[str]) -> list[str]:
-    """The sentence without its word statement: in "the word CAT is written at the bottom" the place is the word's."""
+def _extract_words(tokens: list[str], words: list[str]) -> list[str]:
+    """Move the stated word to `words` and return the other tokens.
+
+    In "the word CAT is written at the bottom" the place belongs to the word.
+    """
     lowered = [token.lower() for token in tokens]
     if "word" not in lowered:
         return tokens
@@ -122,7 +124,7 @@ def _take_words(tokens: list[str], words: list[str]) -> list[str]:
     return tokens[:start] + tokens[end:]
 
 
-def _take_counts(tokens: list[str], counts: list[int]) -> None:
+def _extract_counts(tokens: list[str], counts: list[int]) -> None:
     for token, follower in pairwise(token.lower() for token in tokens):
         if follower in ("object", "objects"):
             if token in _NUMBERS:
@@ -131,33 +133,33 @@ def _take_counts(tokens: list[str], counts: list[int]) -> None:
                 counts.append(int(token))
 
 
-def _take_relation(tokens: list[str], related: list[StatedRelation]) -> None:
-    """Operands of a relation refer to objects; they do not name new ones."""
+def _extract_relation(tokens: list[str], relations: list[StatedRelation]) -> None:
+    """Add the sentence's relation. Its operands refer to objects; they do not name new ones."""
     at = next(index for index, token in enumerate(tokens) if token in _RELATIONS)
-    before, after = _gather(tokens[:at]), _gather(tokens[at + 1 :])
+    before, after = _extract_objects(tokens[:at]), _extract_objects(tokens[at + 1 :])
     if before and after:
         subject, kind, other = before[-1], tokens[at], after[0]
         if kind in _INVERSE:
             subject, kind, other = other, _INVERSE[kind], subject
-        related.append(StatedRelation(subject, kind, other))
+        relations.append(StatedRelation(subject, kind, other))
 
 
-def _gather(tokens: list[str]) -> list[Mention]:
-    found: list[Mention] = []
+def _extract_objects(tokens: list[str]) -> list[Mention]:
+    objects: list[Mention] = []
     current: dict[str, str] = {}
     for token in tokens:
         kind = _KINDS.get(token)
         if kind is None:
             if token in (",", "and") and "shape" in current:
-                found.append(Mention(**current))
+                objects.append(Mention(**current))
                 current = {}
             continue
-        held = current.get(kind)
+        value = current.get(kind)
         follows_noun = kind in ("size", "colour") and "shape" in current
-        if follows_noun or (held is not None and (held != token or kind in ("cell", "shape"))):
-            found.append(Mention(**current))
+        if follows_noun or (value is not None and (value != token or kind in ("cell", "shape"))):
+            objects.append(Mention(**current))
             current = {}
         current[kind] = token
     if current:
-        found.append(Mention(**current))
-    return found
+        objects.append(Mention(**current))
+    return objects

@@ -1,8 +1,8 @@
-"""Visual questions about scenes, in five tasks, and what somebody answers who sees a scene rightly or wrongly.
+"""Visual questions about scenes, in five tasks, and their answers for a scene or for a mistaken view of one.
 
-A question is English that reads back: `parse_question` is the inverse of `write_question`, so that scripted models have
-nothing but the text, as a language model would. Answers are what stands in the box: a number, a colour, a side, a word,
-or a bounding box in thousandths of the image's sides, as VLMs write them.
+`parse_question` is the inverse of `write_question`, so that scripted models work from the text alone, as a language
+model would. An answer is the content of the final box: a number, a colour, a side, a word, or a bounding box in
+thousandths of the image's sides, as VLMs write them.
 """
 
 import random
@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from rubricworks.world.scene.captions import Seen
+from rubricworks.world.scene.captions import SceneLike
 from rubricworks.world.scene.render import CELL_SIDE, RADIUS, SIDE
 from rubricworks.world.scene.scene import CELLS, COLOURS, SHAPES, WORDS, Scene, SceneObject, grid_position
 
@@ -22,7 +22,7 @@ LETTERS = "ABCDEF"
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is asked. Which fields are set depends on the task."""
+    """A question as a value. The task determines which fields are set."""
 
     task: Task
     colour: str | None = None
@@ -39,11 +39,11 @@ class Query:
 
 
 def write_question(query: Query) -> str:
-    """The question, with its punctuation apart as a word-level tokenizer wants it."""
+    """The question in English, with punctuation set apart for a word-level tokenizer."""
     match query.task:
         case "count":
-            what = f"{query.shape}s" if query.shape else f"{query.colour} objects" if query.colour else "objects"
-            return f"how many {what} are there ?"
+            noun = f"{query.shape}s" if query.shape else f"{query.colour} objects" if query.colour else "objects"
+            return f"how many {noun} are there ?"
         case "colour":
             return f"what colour is the object at {query.cell} ?"
         case "relation":
@@ -60,15 +60,15 @@ def parse_question(text: str) -> Query | None:
     plain = " ".join(text.split())
     for pattern, task in _GRAMMAR:
         if match := pattern.search(plain):
-            named = match.groupdict()
-            axis = {"left of or right of": "side", "above or below": "height"}.get(named.pop("choice", ""))
-            shape = named.pop("shapes", None) or named.pop("shape", None)
-            return Query(task, shape=shape, axis=axis, **named)  # type: ignore[arg-type]
+            fields = match.groupdict()
+            axis = {"left of or right of": "side", "above or below": "height"}.get(fields.pop("choice", ""))
+            shape = fields.pop("shapes", None) or fields.pop("shape", None)
+            return Query(task, shape=shape, axis=axis, **fields)  # type: ignore[arg-type]
     return None
 
 
 def draw_query(scene: Scene, task: Task, rng: random.Random) -> Query | None:
-    """A question with one right answer about this scene; None where the task has none here."""
+    """Draw a question with one right answer about this scene; None if the task has none here."""
     nouns = Counter((item.colour, item.shape) for item in scene.objects)
     unique = [item for item in scene.objects if nouns[item.colour, item.shape] == 1]
     match task:
@@ -87,16 +87,16 @@ def draw_query(scene: Scene, task: Task, rng: random.Random) -> Query | None:
             return Query("word") if scene.word else None
 
 
-def answer_query(query: Query, seen: Seen) -> str | None:
-    """What somebody answers who sees this; None where they see nothing to answer with."""
-    subjects = subjects_of(query, seen)
+def answer_query(query: Query, view: SceneLike) -> str | None:
+    """The answer that follows from the view; None if the view does not answer the question."""
+    subjects = subjects_of(query, view)
     match query.task:
         case "count":
             return str(len(subjects))
         case "colour":
             return subjects[0].colour if subjects else None
         case "word":
-            return seen.word
+            return view.word
         case "box":
             return box_text(subjects[0]) if subjects else None
         case "relation":
@@ -108,26 +108,26 @@ def answer_query(query: Query, seen: Seen) -> str | None:
             return None if first[0] == second[0] else "above" if first[0] < second[0] else "below"
 
 
-def subjects_of(query: Query, seen: Seen) -> tuple[SceneObject, ...]:
-    """The objects that the answer depends on; of a relation, the subject first."""
+def subjects_of(query: Query, view: SceneLike) -> tuple[SceneObject, ...]:
+    """The objects that the answer depends on; for a relation, the subject first."""
 
     def like(colour: str | None, shape: str | None) -> tuple[SceneObject, ...]:
-        return tuple(item for item in seen.objects if colour in (None, item.colour) and shape in (None, item.shape))
+        return tuple(item for item in view.objects if colour in (None, item.colour) and shape in (None, item.shape))
 
     if query.task == "word":
         return ()
     if query.cell:
-        return tuple(item for item in seen.objects if item.cell == query.cell)[:1]
-    found = like(query.colour, query.shape)
+        return tuple(item for item in view.objects if item.cell == query.cell)[:1]
+    subjects = like(query.colour, query.shape)
     if query.task == "count":
-        return found
+        return subjects
     if query.task == "relation":
-        return (*found[:1], *like(query.other_colour, query.other_shape)[:1])
-    return found[:1]
+        return (*subjects[:1], *like(query.other_colour, query.other_shape)[:1])
+    return subjects[:1]
 
 
 def other_answers(query: Query, answer: str) -> list[str]:
-    """Wrong answers of the right kind, in a fixed order: options of a multiple-choice question, plausible mistakes."""
+    """Wrong answers of the right kind, in a fixed order, for multiple-choice options and plausible mistakes."""
     if query.task == "count":
         return [str(count) for count in range(6) if str(count) != answer]
     if query.task == "colour":
@@ -155,7 +155,7 @@ def box_of(item: SceneObject) -> tuple[int, int, int, int]:
 
 
 def box_text(item: SceneObject) -> str:
-    """The box as it stands in an answer, its tokens apart: `[ [ 21 , 21 , 312 , 312 ] ]`."""
+    """The box as an answer writes it, its tokens set apart: `[ [ 21 , 21 , 312 , 312 ] ]`."""
     return f"[ [ {' , '.join(map(str, box_of(item)))} ] ]"
 
 

@@ -1,10 +1,10 @@
-"""Writes questions about exported scenes as a Parquet file that any tool for question sets can read.
+"""Export of questions about scenes as a Parquet file that any tool for question sets can read.
 
 folder/questions/questions.parquet    image (bytes), question, answer, task, options, references
 
-The images are those of `export_scenes` with the same seed and count, so the world's server knows them. A reference is
-one worked answer with mistakes in it, for warming up a student. Some rows repeat another in other spelling, as rows of
-public sets do.
+The images are those of `export_scenes` with the same seed and count, so the world's server knows them. `references`
+holds one worked answer, with mistakes, for warming up a student. Some rows repeat another one in a different spelling,
+as rows of public sets do.
 """
 
 import random
@@ -34,13 +34,13 @@ from rubricworks.world.scene.scene import Scene, generate_scenes, rng_of
 
 CHOICE_TASKS: tuple[Task, ...] = ("colour", "relation")
 CHOICE_SHARE = 0.4
-"""Of the questions of these tasks; the others are open."""
+"""Share of these tasks' questions that are multiple choice; the others are open."""
 MAX_OPTIONS = 4
 NEEDS_OPTIONS_SHARE = 0.15
-"""Of the multiple-choice questions, about one in forty of all: they speak of their options, and mean nothing alone."""
+"""Share of multiple-choice questions (about one in forty of all) that refer to their options and mean nothing alone."""
 NEEDS_OPTIONS = "which of these is right :"
 DUPLICATE_SHARE = 0.03
-"""Rows that are there twice, the second time with other spaces and capitals."""
+"""Share of rows that are repeated with different spaces and capitals."""
 RESPONSE_NOISE = Faults(
     omits_small=0.04,
     wrong_cell=0.02,
@@ -51,12 +51,12 @@ RESPONSE_NOISE = Faults(
     misses_word=0.05,
     misreads_word=0.05,
 )
-"""What the writers of the worked answers see wrongly; in a third of them the last object is not reached."""
+"""Perception faults behind the worked answers; a third of them leave out the last object."""
 GUESS_SHARE = 0.6
-"""Answers without a look at the picture: a box with a guess in it, and no step. They are the majority, so a student
-that learns from them guesses at first, and has something to unlearn."""
+"""Share of answers that ignore the picture: a guess in a box, and no step. They are the majority, so that a student
+warmed up on them guesses at first and has something to unlearn."""
 UNSOUND_SHARE = 0.05
-"""Worked answers whose box holds another answer than what was seen: right steps do not always end right."""
+"""Share of worked answers whose box contradicts their own steps: right steps do not always end right."""
 
 _SCHEMA = pa.schema(
     [
@@ -74,26 +74,26 @@ class WorldQuestion(NamedTuple):
     """One row, without its image."""
 
     question: str
-    """Without its options."""
+    """The text without its options."""
     answer: str
-    """What belongs in the box: of a multiple-choice question the letter."""
+    """The right content of the box: the letter of a multiple-choice question."""
     task: Task
     options: tuple[str, ...]
     references: tuple[str, ...]
 
 
 def export_questions(folder: Path | str, *, seed: int, count: int, per_scene: int) -> Path:
-    """Writes about `per_scene` questions on each of `count` scenes; returns the folder of the file.
+    """Write about `per_scene` questions on each of `count` scenes and return the folder of the file.
 
-    The same call writes the same bytes. A scene that has no more different questions gets fewer.
+    The same call writes the same bytes. A scene with too few distinct questions gets fewer.
     """
     if per_scene < 1:
         raise UserError(f"{per_scene} questions a scene are asked for; export at least 1")
     place = Path(folder) / "questions"
     rows = []
-    for scene, asked in world_questions(seed, count, per_scene):
+    for scene, questions in world_questions(seed, count, per_scene):
         image = render_png(scene)
-        rows += [{**one._asdict(), "image": image, "options": one.options or None} for one in asked]
+        rows += [{**one._asdict(), "image": image, "options": one.options or None} for one in questions]
     try:
         place.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), place / "questions.parquet", row_group_size=512)
@@ -105,30 +105,30 @@ def export_questions(folder: Path | str, *, seed: int, count: int, per_scene: in
 
 
 def world_questions(seed: int, count: int, per_scene: int) -> Iterator[tuple[Scene, list[WorldQuestion]]]:
-    """Scene by scene what is asked about it, tasks as even as the scenes allow (a word stands in few)."""
-    asked: Counter[Task] = Counter()
+    """Yield each scene with its questions, tasks as even as the scenes allow (few scenes show a word)."""
+    task_counts: Counter[Task] = Counter()
     for index, scene in enumerate(generate_scenes(seed, count)):
         rng = rng_of("questions", seed, index)
         rows: list[WorldQuestion] = []
-        for query in _draw_queries(scene, per_scene, asked, rng):
+        for query in _draw_queries(scene, per_scene, task_counts, rng):
             rows.append(_row(scene, query, rng))
             if rng.random() < DUPLICATE_SHARE:
                 rows.append(_respelled(rows[-1]))
         yield scene, rows
 
 
-def _draw_queries(scene: Scene, wanted: int, asked: Counter[Task], rng: random.Random) -> list[Query]:
-    """Different queries, each of the task that was asked least so far among those that the scene allows."""
-    drawn: list[Query] = []
-    for _ in range(wanted):
-        for task in sorted(rng.sample(TASKS, len(TASKS)), key=lambda task: asked[task]):
+def _draw_queries(scene: Scene, count: int, task_counts: Counter[Task], rng: random.Random) -> list[Query]:
+    """Draw distinct queries, each of the least frequent task so far that the scene allows."""
+    queries: list[Query] = []
+    for _ in range(count):
+        for task in sorted(rng.sample(TASKS, len(TASKS)), key=lambda task: task_counts[task]):
             tries = (draw_query(scene, task, rng) for _ in range(4))
-            query = next((query for query in tries if query and query not in drawn), None)
+            query = next((query for query in tries if query and query not in queries), None)
             if query is not None:
-                asked[task] += 1
-                drawn.append(query)
+                task_counts[task] += 1
+                queries.append(query)
                 break
-    return drawn
+    return queries
 
 
 def _row(scene: Scene, query: Query, rng: random.Random) -> WorldQuestion:
@@ -152,19 +152,19 @@ def _options(query: Query, answer: str, rng: random.Random) -> tuple[str, ...]:
 
 
 def _worked_answer(scene: Scene, query: Query, options: tuple[str, ...], rng: random.Random) -> str:
-    """How somebody with noisy sight answers, or guesses; who finds no option that fits, guesses one."""
+    """A guess, or the answer from a noisy view of the scene; without a fitting option it guesses one."""
     if rng.random() < GUESS_SHARE:
         right = answer_query(query, scene)
         guess = rng.choice(options or (right, *other_answers(query, right)))
         return f"\\boxed{{ {LETTERS[options.index(guess)] if options else guess} }}"
-    seen = perceive(scene, RESPONSE_NOISE, rng)
-    answer = answer_query(query, seen)
+    view = perceive(scene, RESPONSE_NOISE, rng)
+    answer = answer_query(query, view)
     boxed = None
     if rng.random() < UNSOUND_SHARE:
         boxed = rng.choice([other for other in options or other_answers(query, answer or "") if other != answer])
     elif options and answer not in options:
         boxed = rng.choice(options)
-    return write_response(query, seen, options=options, boxed=boxed)
+    return write_response(query, view, options=options, boxed=boxed)
 
 
 def _respelled(row: WorldQuestion) -> WorldQuestion:

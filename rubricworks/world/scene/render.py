@@ -1,7 +1,7 @@
-"""Draws a scene: 96x96 pixels, one 32-pixel cell per grid place, on a pale background that never changes.
+"""Scene rendering: 96x96 pixels, one 32-pixel cell per grid place, on a constant pale background.
 
-A vision tower with 16-pixel patches merged two by two sees exactly one token per cell, which is what lets a very small
-student learn. Shapes are drawn four times larger and scaled down, so that edges are smooth.
+A vision tower with 16-pixel patches merged two by two gets exactly one token per cell, which lets a very small student
+learn. Shapes are drawn four times larger and scaled down, so that edges are smooth.
 """
 
 import io

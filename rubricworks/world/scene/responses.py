@@ -1,14 +1,14 @@
-"""Worked answers to visual questions: what was looked at, sentence by sentence, and the answer in a box at the end.
+"""Worked answers to visual questions: one sentence per relevant object, and the answer in a box at the end.
 
     at top-left a big red circle . at center a small red star . \\boxed{ 2 }
 
-`read_response` takes any text apart again: the objects it describes, and its last box.
+`read_response` parses any text: the objects that it describes, and its last box.
 """
 
 import re
 from typing import NamedTuple
 
-from rubricworks.world.scene.captions import Seen, describe
+from rubricworks.world.scene.captions import SceneLike, describe
 from rubricworks.world.scene.parsing import Mention, mentions
 from rubricworks.world.scene.questions import LETTERS, Query, answer_query, subjects_of
 from rubricworks.world.scene.scene import CELLS
@@ -17,33 +17,33 @@ _BOXED = re.compile(r"\\boxed\s*\{([^{}]*)\}")
 
 
 class ResponseParts(NamedTuple):
-    """What a response says."""
+    """A parsed response."""
 
     objects: tuple[Mention, ...]
     words: tuple[str, ...]
     boxed: str | None
-    """The content of its last box, trimmed; None without one."""
+    """The trimmed content of the last box; None without one."""
 
 
-def write_response(query: Query, seen: Seen, *, options: tuple[str, ...] = (), boxed: str | None = None) -> str:
-    """How somebody answers who sees this.
+def write_response(query: Query, view: SceneLike, *, options: tuple[str, ...] = (), boxed: str | None = None) -> str:
+    """The worked answer that follows from the view.
 
     Args:
-        options: of a multiple-choice question: the box holds the letter.
-        boxed: what the box holds instead of what follows from what is seen.
+        options: the options of a multiple-choice question; the box then holds the letter.
+        boxed: content of the box, instead of the answer that follows from the view.
     """
-    objects = sorted(subjects_of(query, seen), key=lambda item: CELLS.index(item.cell))
+    objects = sorted(subjects_of(query, view), key=lambda item: CELLS.index(item.cell))
     steps = [f"at {item.cell} a {describe(item)} ." for item in objects]
-    if query.task == "word" and seen.word:
-        steps.append(f"the word {seen.word} .")
-    answer = answer_query(query, seen) if boxed is None else boxed
+    if query.task == "word" and view.word:
+        steps.append(f"the word {view.word} .")
+    answer = answer_query(query, view) if boxed is None else boxed
     if options and answer in options:
         answer = LETTERS[options.index(answer)]
     return " ".join([*steps, f"\\boxed{{ {answer if answer is not None else 'none'} }}"])
 
 
 def read_response(text: str) -> ResponseParts:
-    """The parts of any text; broken or missing parts are simply not there."""
+    """Parse any text; broken or missing parts are left out."""
     boxes = _BOXED.findall(text)
-    said = mentions(_BOXED.sub(" . ", text))
-    return ResponseParts(said.objects, said.words, boxes[-1].strip() if boxes else None)
+    stated = mentions(_BOXED.sub(" . ", text))
+    return ResponseParts(stated.objects, stated.words, boxes[-1].strip() if boxes else None)

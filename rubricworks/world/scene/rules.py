@@ -1,8 +1,8 @@
 """Evaluation rules about scenes: English sentences that the rubric writer writes and the judge reads back.
 
-Each kind of rule is a value with its sentence, its pattern and its truth about a caption. `parse_rule` is the inverse
-of `write_rule`; the judge has nothing but the sentence, as a language model would. A rule in other words is no rule of
-this world, and `parse_rule` says so with None.
+Each kind of rule is a value with a sentence, a pattern and a truth value for a caption. `parse_rule` is the inverse of
+`write_rule`; the judge works from the sentence alone, as a language model would. `parse_rule` returns None for a rule
+in other words.
 """
 
 import re
@@ -17,7 +17,7 @@ from rubricworks.world.scene.scene import CELLS, COLOURS, SHAPES, SIZES
 
 @dataclass(frozen=True, slots=True)
 class NamesObject:
-    """Some mention puts this shape (any, if None) in this cell."""
+    """Some mention puts this shape (any shape if None) in this cell."""
 
     cell: str
     shape: str | None
@@ -38,14 +38,14 @@ class ReadsWord:
 
 @dataclass(frozen=True, slots=True)
 class GivesCount:
-    """The number is stated, or at least so many objects are named."""
+    """The number is stated, or at least that many objects are named."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class NamesOnly:
-    """At least one object is named, and at most `spare` things are not on the list or are named again."""
+    """Some object is named, and at most `spare` things are off the list or named twice."""
 
     supported: tuple[Mention, ...]
     words: tuple[str, ...]
@@ -61,7 +61,7 @@ Rule = NamesObject | HasAttribute | ReadsWord | GivesCount | NamesOnly | NamesEx
 
 
 def write_rule(rule: Rule) -> str:
-    """The rule as a sentence that says when a caption passes and when it fails."""
+    """The rule as a sentence that states when a caption passes and when it fails."""
     match rule:
         case NamesObject(cell, shape):
             return (
@@ -87,14 +87,14 @@ def write_rule(rule: Rule) -> str:
 
 
 def noun_phrase(mention: Mention) -> str:
-    """A mention as the writer and the judge speak of it: "a big red circle at the top left"."""
+    """A mention in the words of writer and judge: "a big red circle at the top left"."""
     noun = " ".join(part for part in (mention.size, mention.colour, mention.shape or "object") if part)
     return f"{_a(noun)} at {place(mention.cell)}" if mention.cell else _a(noun)
 
 
 @lru_cache(maxsize=65_536)
 def parse_rule(text: str) -> Rule | None:
-    """The rule that a sentence of `write_rule` states; None if it is none."""
+    """The rule that a sentence of `write_rule` states; None for any other text."""
     plain = " ".join(text.split())
     for pattern, build in _GRAMMAR:
         match = pattern.match(plain)
@@ -104,7 +104,7 @@ def parse_rule(text: str) -> Rule | None:
 
 
 def holds(rule: Rule, caption: str) -> bool:
-    """Whether the caption passes the rule."""
+    """Return True if the caption passes the rule."""
     stated = mentions(caption)
     match rule:
         case NamesObject(cell, shape):
@@ -122,9 +122,9 @@ def holds(rule: Rule, caption: str) -> bool:
 
 
 def count_unsupported(stated: Mentions, supported: tuple[Mention, ...], words: tuple[str, ...]) -> int:
-    """How many stated objects and words are not among the supported ones, each of which may be used once.
+    """Count the stated objects and words that are not among the supported ones; each of these can be used once.
 
-    A mention fits a supported object if nothing that it says contradicts it: leaving out the size invents nothing.
+    A mention fits a supported object unless it contradicts it: leaving out the size invents nothing.
     """
     free = list(supported)
     unsupported = 0
@@ -144,7 +144,7 @@ def count_unsupported(stated: Mentions, supported: tuple[Mention, ...], words: t
 
 
 def _compatible(item: Mention, other: Mention) -> bool:
-    return all(ours is None or theirs is None or ours == theirs for ours, theirs in zip(item, other, strict=True))
+    return all(None in (a, b) or a == b for a, b in zip(item, other, strict=True))
 
 
 def _a(noun: str) -> str:

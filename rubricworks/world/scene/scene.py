@@ -1,7 +1,7 @@
-"""Scenes: two to four plain objects on a 3x3 grid, perhaps with a word. The truth that captions are measured against.
+"""Scenes: two to four plain objects on a 3x3 grid, some with a word; the ground truth of captions.
 
-A scene is a function of (seed, index) alone, the same in every process and on every machine. `generate_scenes` leaves
-out repeats, so that no held-out scene is also a training scene.
+A scene is a function of (seed, index) alone, the same in every process and on every machine. `generate_scenes` skips
+repeats, so that no held-out scene is also a training scene.
 """
 
 import hashlib
@@ -20,19 +20,19 @@ Size = Literal["big", "small"]
 RelationKind = Literal["left of", "above"]
 
 CELLS: tuple[Cell, ...] = get_args(Cell)
-"""Row by row, as one reads; captions list objects in this order."""
+"""Cells in reading order, row by row; captions list objects in this order."""
 SHAPES: tuple[Shape, ...] = get_args(Shape)
 COLOURS: tuple[Colour, ...] = get_args(Colour)
 SIZES: tuple[Size, ...] = get_args(Size)
 WORDS = ("CAT", "SUN", "MAP", "BOX", "HEN", "LEG")
 WORD_CELL: Cell = "bottom"
-"""Where a word is written; scenes with a word keep this cell free of objects."""
+"""The cell of the word; scenes with a word have no object there."""
 WORD_SHARE = 0.3
 MIN_OBJECTS, MAX_OBJECTS = 2, 4
 
 
 class SceneObject(BaseModel):
-    """One object and everything that can be said of it."""
+    """One object with its cell and attributes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -43,7 +43,7 @@ class SceneObject(BaseModel):
 
 
 class Scene(BaseModel):
-    """The objects, in reading order with at most one per cell, and the word if there is one."""
+    """The objects, in reading order with at most one per cell, and the optional word."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -61,7 +61,7 @@ class Scene(BaseModel):
 
 
 class Relation(NamedTuple):
-    """`subject` is `kind` `other`, seen from their cells."""
+    """`subject` is `kind` `other`, by their cells."""
 
     subject: SceneObject
     kind: RelationKind
@@ -69,7 +69,7 @@ class Relation(NamedTuple):
 
 
 def rng_of(*parts: object) -> random.Random:
-    """A generator that depends on the parts' text alone (Python's own hash differs from process to process)."""
+    """A generator seeded by the parts' text alone (Python's own hash differs from process to process)."""
     digest = hashlib.sha256("\x1f".join(map(str, parts)).encode()).digest()
     return random.Random(int.from_bytes(digest[:8], "big"))
 
@@ -84,37 +84,37 @@ def generate_scene(seed: int, index: int) -> Scene:
     rng = rng_of("scene", seed, index)
     word = rng.choice(WORDS) if rng.random() < WORD_SHARE else None
     free = [cell for cell in CELLS if word is None or cell != WORD_CELL]
-    chosen = set(rng.sample(free, rng.randint(MIN_OBJECTS, MAX_OBJECTS)))
+    occupied = set(rng.sample(free, rng.randint(MIN_OBJECTS, MAX_OBJECTS)))
     objects = tuple(
         SceneObject(cell=cell, size=rng.choice(SIZES), colour=rng.choice(COLOURS), shape=rng.choice(SHAPES))
         for cell in CELLS
-        if cell in chosen
+        if cell in occupied
     )
     return Scene(objects=objects, word=word)
 
 
 def generate_scenes(seed: int, count: int) -> Iterator[Scene]:
-    """`count` different scenes of `seed`; a longer run begins with the scenes of a shorter one."""
-    seen: set[Scene] = set()
+    """Yield `count` different scenes of `seed`; a longer run begins with the scenes of a shorter one."""
+    scenes: set[Scene] = set()
     index = 0
-    while len(seen) < count:
+    while len(scenes) < count:
         scene = generate_scene(seed, index)
         index += 1
-        if scene not in seen:
-            seen.add(scene)
+        if scene not in scenes:
+            scenes.add(scene)
             yield scene
 
 
 def relations(objects: tuple[SceneObject, ...]) -> tuple[Relation, ...]:
-    """What each object's place says about the next ones: left of by column, else above by row."""
-    found = []
+    """The relations of each object to the next ones: "left of" by column, else "above" by row."""
+    result = []
     for first, subject in enumerate(objects):
         for other in objects[first + 1 :]:
             (row, column), (other_row, other_column) = grid_position(subject.cell), grid_position(other.cell)
             if column < other_column:
-                found.append(Relation(subject, "left of", other))
+                result.append(Relation(subject, "left of", other))
             elif column > other_column:
-                found.append(Relation(other, "left of", subject))
+                result.append(Relation(other, "left of", subject))
             elif row < other_row:
-                found.append(Relation(subject, "above", other))
-    return tuple(found)
+                result.append(Relation(subject, "above", other))
+    return tuple(result)

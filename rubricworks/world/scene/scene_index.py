@@ -1,6 +1,6 @@
-"""Finds the scene that an image shows, by its pixels.
+"""Lookup of the scene that an image shows, by a digest of its pixels.
 
-A client may send the file as it is or decoded and re-encoded without loss; the pixels stay the same, the bytes do not.
+A client may send the file as it is or re-encoded without loss; the pixels stay the same, the bytes do not.
 """
 
 import hashlib
@@ -19,22 +19,22 @@ SCENES_FILE = "scenes.jsonl"
 
 
 class UnknownImage(LookupError):
-    """The bytes are no image, or an image of another world."""
+    """The bytes are not an image, or an image of another world."""
 
 
 def pixel_digest(image: bytes) -> str:
     """SHA-256 of an image's size and RGB pixels."""
     try:
-        with Image.open(io.BytesIO(image)) as opened:
-            if opened.size != (SIDE, SIDE):
-                raise UnknownImage(f"scenes are {SIDE}x{SIDE} pixels, this image is {opened.width}x{opened.height}")
-            pixels = opened.convert("RGB").tobytes()
+        with Image.open(io.BytesIO(image)) as picture:
+            if picture.size != (SIDE, SIDE):
+                raise UnknownImage(f"scenes are {SIDE}x{SIDE} pixels, this image is {picture.width}x{picture.height}")
+            pixels = picture.convert("RGB").tobytes()
     except (UnidentifiedImageError, OSError, Image.DecompressionBombError, SyntaxError, ValueError) as error:
         raise UnknownImage("the image part is not a readable PNG or JPEG file") from error
     return hashlib.sha256(f"{SIDE}x{SIDE}:".encode() + pixels).hexdigest()
 
 
-class SceneBook:
+class SceneIndex:
     """The scenes of one exported folder, looked up by image."""
 
     def __init__(self, scenes: dict[str, Scene]) -> None:
@@ -48,7 +48,7 @@ class SceneBook:
         """(digest, scene) of an image.
 
         Raises:
-            UnknownImage: it is not an image of this book.
+            UnknownImage: no scene of this index has these pixels.
         """
         digest = self._digest_of(image)
         try:
@@ -57,8 +57,8 @@ class SceneBook:
             raise UnknownImage("this image is not one of the scenes that were exported with this world") from None
 
 
-def read_book(folder: Path) -> SceneBook:
-    """The book of a folder that `export_scenes` wrote."""
+def read_scene_index(folder: Path) -> SceneIndex:
+    """The index of a folder that `export_scenes` wrote."""
     path = folder / SCENES_FILE
     if not path.is_file():
         if (folder / "world" / SCENES_FILE).is_file():
@@ -74,4 +74,4 @@ def read_book(folder: Path) -> SceneBook:
                 raise UserError(f"{path}: line {number} is not a scene; export the folder again") from error
     if not scenes:
         raise UserError(f"{path}: holds no scenes; export the folder again")
-    return SceneBook(scenes)
+    return SceneIndex(scenes)

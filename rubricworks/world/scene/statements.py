@@ -1,8 +1,8 @@
-"""What a caption claims, one claim at a time: which it makes, and whether a scene or another caption bears them out.
+"""Atomic statements of a caption, and their support by a scene or by another caption.
 
-An object with its place is one claim and each of its attributes another one, which names the object again: where there
-is no circle, no circle is red. Whatever reads a claim back needs nothing but its text. A sentence that states nothing
-this world knows is a remark.
+An object with its place is one statement and each of its attributes is another one, which names the object again: where
+there is no circle, no circle is red. A statement can be read back from its text alone. A sentence without any content
+of this world is a remark.
 """
 
 import re
@@ -25,10 +25,10 @@ _ATTRIBUTE = re.compile(
 
 
 class Statement(NamedTuple):
-    """One claim: exactly one of its fields is set."""
+    """One claim; exactly one of its fields is set."""
 
     thing: Mention | None = None
-    """There is an object that fits this."""
+    """An object that fits this mention exists."""
     relation: StatedRelation | None = None
     count: int | None = None
     word: str | None = None
@@ -49,8 +49,8 @@ class Statement(NamedTuple):
 
 @lru_cache(maxsize=65_536)
 def statements(caption: str) -> tuple[Statement, ...]:
-    """Every claim of the caption, in its order, as often as it makes it."""
-    found: list[Statement] = []
+    """Every claim of the caption, in order, repetitions included."""
+    result: list[Statement] = []
     for sentence in _SENTENCE_END.split(caption):
         stated = mentions(sentence)
         claims = [Statement(count=count) for count in stated.counts]
@@ -60,43 +60,43 @@ def statements(caption: str) -> tuple[Statement, ...]:
         remark = " ".join(sentence.split())[:LONGEST_REMARK]
         if not claims and any(character.isalnum() for character in remark):
             claims = [Statement(remark=remark)]
-        found += claims
-    return tuple(found)
+        result += claims
+    return tuple(result)
 
 
 @lru_cache(maxsize=65_536)
 def read_statement(text: str) -> tuple[Statement, ...]:
-    """The claim that a text makes; several where somebody else wrote it and put more than one into it."""
-    said = [sentence for sentence in sentences(text) if sentence]
-    plain = " ".join(said[0]) if len(said) == 1 else ""
+    """The claim that a text makes; several if another writer put more than one into it."""
+    lines = [sentence for sentence in sentences(text) if sentence]
+    plain = " ".join(lines[0]) if len(lines) == 1 else ""
     match = _THING.fullmatch(plain) or _ATTRIBUTE.fullmatch(plain)
     return (Statement(thing=Mention(**match.groupdict())),) if match else statements(text)
 
 
-def in_words_of(caption: str, text: str) -> str:
-    """A claim of the caption with the caption's words for what the world calls otherwise: "violet", not "purple"."""
-    spoken = re.findall(r"[^\W_]+", caption.lower())
+def restore_synonyms(caption: str, text: str) -> str:
+    """Replace the world's words in a claim by the caption's own synonyms: "violet" for "purple"."""
+    caption_words = re.findall(r"[^\W_]+", caption.lower())
     for word, plain in SYNONYMS.items():
-        if word in spoken and plain not in spoken:
+        if word in caption_words and plain not in caption_words:
             text = re.sub(rf"\b{plain}\b", word, text)
     return text
 
 
-def view_of_scene(scene: Scene) -> Mentions:
-    """Everything that is there, as if it were stated."""
+def scene_mentions(scene: Scene) -> Mentions:
+    """The scene's whole content, as if a caption stated it."""
     objects = tuple(Mention(item.cell, item.size, item.colour, item.shape) for item in scene.objects)
     return Mentions(objects, (len(objects),), words=(scene.word,) if scene.word else ())
 
 
-def view_of_caption(caption: str) -> Mentions:
-    """Everything that the caption states; whoever reads one without a count counts the objects."""
+def caption_mentions(caption: str) -> Mentions:
+    """Everything that the caption states; without a stated count, the number of its objects."""
     stated = mentions(caption)
-    named = {item for item in stated.objects if item.shape}
-    return stated if stated.counts or not named else stated._replace(counts=(len(named),))
+    objects = {item for item in stated.objects if item.shape}
+    return stated if stated.counts or not objects else stated._replace(counts=(len(objects),))
 
 
-def borne_out(statement: Statement, view: Mentions) -> bool:
-    """Whether the view says what the statement says, or it follows from it. No view bears out a remark."""
+def is_supported(statement: Statement, view: Mentions) -> bool:
+    """Return True if the view states the claim or entails it. No view supports a remark."""
     if statement.thing is not None:
         return any(_fits(statement.thing, item) for item in view.objects)
     if statement.relation is not None:
@@ -114,12 +114,12 @@ def _parts(item: Mention) -> list[Mention]:
     return [*([thing] if any(thing) else []), *attributes]
 
 
-def _fits(wanted: Mention, item: Mention) -> bool:
-    return all(value is None or value == held for value, held in zip(wanted, item, strict=True))
+def _fits(pattern: Mention, item: Mention) -> bool:
+    return all(value is None or value == other for value, other in zip(pattern, item, strict=True))
 
 
 def _follows(relation: StatedRelation, objects: Sequence[Mention]) -> bool:
-    """Whether two of the objects are like the relation's and stand like them."""
+    """Return True if two of the objects fit the relation's operands and stand in that relation."""
     for subject in (item for item in objects if item.cell and _fits(relation.subject, item)):
         for other in (item for item in objects if item.cell and _fits(relation.other, item)):
             axis = 0 if relation.kind == "above" else 1

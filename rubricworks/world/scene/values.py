@@ -1,4 +1,4 @@
-"""Values of answers in the scene world: whether two are the same, what one looks like misread, and its verifier's call.
+"""Answer values in the scene world: comparison, misreading, and the verifier call for a value.
 
 A value is text: `3`, `B`, `CAT`, `left`, or boxes such as `[ [ 21 , 21 , 312 , 312 ] ]`.
 """
@@ -9,10 +9,11 @@ import re
 from typing import Any
 
 from rubricworks.verifiers import CannotVerify, bbox_verify
+from rubricworks.world.scene.parsing import Mention
 from rubricworks.world.scene.questions import LETTERS
 
 HALF_OVERLAP, FULL_OVERLAP = 0.25, 0.75
-"""Overlaps of boxes from which a judge gives half and full credit."""
+"""Box overlaps from which a judge gives half and full credit."""
 
 _NUMBER = re.compile(r"[-+]?\d{1,9}(?:\.\d{1,9})?")
 _ROW = re.compile(r"\[([^\[\]]*)\]")
@@ -20,17 +21,23 @@ _REMARK = re.compile(r"\s*\([^()]*\)\s*\Z")
 
 
 def same_value(value: str, reference: str) -> bool:
-    """Whether they say the same, as a judge reads them."""
+    """Return True if a judge reads both values as the same."""
     return credit_of(value, reference) == 1
 
 
 def credit_of(value: str, reference: str) -> float:
-    """0, 0.5 or 1: of boxes the overlap in three steps, of anything else all or nothing.
+    """The credit of a value: 0, 0.5 or 1 by overlap for boxes, all or nothing for anything else.
 
-    A reference may be several (`one of: a | b`), and end with a remark in brackets.
+    A reference may list several values (`one of: a | b`) and end with a remark in brackets.
     """
-    wanted = _REMARK.sub("", reference).removeprefix("one of: ").split(" | ")
-    return max(_credit(value, one) for one in wanted)
+    references = _REMARK.sub("", reference).removeprefix("one of: ").split(" | ")
+    return max(_credit(value, one) for one in references)
+
+
+def step_credit(item: Mention, reference: Mention) -> float:
+    """The credit of a described object: 1 if size, colour and shape are right, 0.5 if colour or shape is, else 0."""
+    right = [getattr(item, name) == getattr(reference, name) for name in ("size", "colour", "shape")]
+    return 1 if all(right) else 0.5 if right[1] or right[2] else 0
 
 
 def value_text(target: Any) -> str:
@@ -39,7 +46,7 @@ def value_text(target: Any) -> str:
 
 
 def misread(value: str, rng: random.Random) -> str:
-    """What a careless extractor makes of a value: nothing, or something like it."""
+    """A careless extractor's reading of a value: nothing, or something similar."""
     if rng.random() < 0.5:
         return ""
     if numbers := list(_NUMBER.finditer(value)):
@@ -53,7 +60,7 @@ def misread(value: str, rng: random.Random) -> str:
 
 
 def call_of(tool: str, value: str) -> str:
-    """The verifier's call with a value; one that is no list of numbers where one belongs stays as it is written."""
+    """The verifier call that predicts `value`; text stays text where the verifier expects a list of numbers."""
     if tool in ("bbox_verify", "point_verify"):
         rows = _rows(value)
         return f"{tool}(predict={json.dumps(rows) if rows or not value else repr(value)})"
@@ -64,14 +71,14 @@ def call_of(tool: str, value: str) -> str:
     return f"{tool}(predict={value!r})"
 
 
-def _credit(value: str, wanted: str) -> float:
-    if boxes := _rows(wanted):
+def _credit(value: str, reference: str) -> float:
+    if boxes := _rows(reference):
         try:
             overlap = bbox_verify(_rows(value), target=boxes)
         except CannotVerify:
             return 0
         return 1 if overlap >= FULL_OVERLAP else 0.5 if overlap >= HALF_OVERLAP else 0
-    return float(_plain(value) == _plain(wanted))
+    return float(_plain(value) == _plain(reference))
 
 
 def _rows(text: str) -> list[list[int | float]]:
