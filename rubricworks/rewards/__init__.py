@@ -1,4 +1,4 @@
-"""Scorecards to rewards: pure functions that own no client, trainer or file."""
+"""Rewards from scorecards: pure functions without client, trainer or file."""
 
 from rubricworks.rewards.captions import CaptionScores, caption_scores
 from rubricworks.rewards.format_mask import format_mask

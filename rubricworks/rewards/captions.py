@@ -1,9 +1,9 @@
-"""A judge's assertions to the three rewards of a caption (BalCapRL, section 2.1).
+"""Precision, recall and linguistic reward of a caption, from a judge's assertions (BalCapRL, section 2.1).
 
-Precision is the share of the caption's claims that are true and pointable, recall the share of the reference's claims
-that the caption covers, and linguistic the mean of clarity, fluency and coherency, each brought from 1..10 to 0..1 by
-(x - 1) / 9. The length gate is not applied here: training sets linguistic to 0 where `length_gate` is shut, while
-b-CapScore takes it as it is.
+Precision is the fraction of the caption's claims that are true and pointable, recall the fraction of the reference's
+claims that the caption covers, and linguistic the mean of clarity, fluency and coherency, each mapped from 1..10 to
+0..1 by (x - 1) / 9. The length gate is not applied here: training sets linguistic to 0 where `length_gate` is False,
+and b-CapScore uses the ungated value.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from rubricworks.rubrics import CaptionAssertions
 
 
 class CaptionScores(NamedTuple):
-    """Each in [0, 1]; None where nothing was listed to take a share of: it could not be judged."""
+    """The three rewards, each in [0, 1]; None if the judge listed no claims to take a fraction of."""
 
     precision: float | None
     recall: float | None
@@ -20,10 +20,10 @@ class CaptionScores(NamedTuple):
 
 
 def caption_scores(assertions: CaptionAssertions) -> CaptionScores:
-    """The three rewards of one caption.
+    """Compute the three rewards of one caption.
 
-    A caption without a claim has no precision. Whether that was the judge's failure or an empty caption, which earns
-    nothing, is for the caller to say, who has the text.
+    Precision is None without a claim. The caller, who has the text, decides whether that is a judge failure or an empty
+    caption, whose reward is 0.
     """
     caption, reference = assertions.synthetic_features, assertions.gt_features
     ratings = (caption.clarity_score, caption.fluency_score, caption.coherency_score)

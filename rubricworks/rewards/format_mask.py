@@ -1,17 +1,17 @@
-"""Whether a response keeps its form: no repetition loop, no other language (RLR³, section 4.3.2, m_format).
+"""Format mask: rejects repetition loops and mixed languages (RLR³, section 4.3.2, m_format).
 
-The paper names the two violations and not their thresholds; these are ours.
+The paper names the two violations without thresholds; the thresholds are ours.
 """
 
 import re
 from collections.abc import Iterable
 
-_LOOP_WORDS, _LOOP_TURNS, _LONGEST_UNIT = 24, 5, 64
-"""A loop: a unit of up to 64 words that comes back five times or more, over at least 24 words."""
-_LOOP_LETTERS, _LOOP_LETTER_TURNS, _LONGEST_LETTER_UNIT = 64, 8, 16
-"""The same within one word or where words are not parted: eight times or more, over at least 64 letters."""
-_FOREIGN_LETTERS = 3
-"""Letters of a foreign script that are not yet another language; a name or a sign may be quoted."""
+_LOOP_WORDS, _LOOP_REPEATS, _MAX_UNIT_WORDS = 24, 5, 64
+"""A loop: a unit of up to 64 words repeated five times or more, over at least 24 words."""
+_LOOP_LETTERS, _LOOP_LETTER_REPEATS, _MAX_UNIT_LETTERS = 64, 8, 16
+"""A loop of letters, within one word or in unspaced text: eight times or more, over at least 64 letters."""
+_QUOTABLE_LETTERS = 3
+"""Letters of a foreign script that still pass as a quoted name or sign."""
 
 _SCRIPTS = {
     "latin": re.compile("[A-Za-z\u00c0-\u024f]"),
@@ -23,62 +23,61 @@ _SCRIPTS = {
     "devanagari": re.compile("[\u0900-\u097f]"),
     "thai": re.compile("[\u0e00-\u0e7f]"),
 }
-"""Greek is left out: it is mathematics in every language. Kana counts with Han."""
+"""Letters by script. Greek is omitted, as mathematics uses it in every language. Kana counts as Han."""
 _FORMULA = re.compile(r"\\[A-Za-z]+|\b[A-Za-z]\b")
-"""LaTeX commands and one-letter variables belong to no language."""
+"""LaTeX commands and one-letter variables, which belong to no language."""
 
 
 def format_mask(response: str, *, allowed: Iterable[str] = ()) -> bool:
-    """m_format: True unless the response runs in a loop or mixes languages.
+    """m_format: return True unless the response has a repetition loop or mixes languages.
 
     Args:
         allowed: texts whose scripts the response may use: the question, and the references if they quote foreign text.
-            Without any, the response's most frequent script is its language.
+            By default, the response's most frequent script.
     """
-    return not runs_in_a_loop(response) and not mixes_languages(response, allowed=allowed)
+    return not has_repetition_loop(response) and not mixes_languages(response, allowed=allowed)
 
 
-def runs_in_a_loop(response: str) -> bool:
-    """Whether some sequence of words, or of letters, comes back again and again without a break."""
+def has_repetition_loop(response: str) -> bool:
+    """Return True if a sequence of words or letters repeats without a break."""
     words = response.split()
-    if _longest_return(words, _LONGEST_UNIT, _LOOP_WORDS, _LOOP_TURNS):
+    if _has_loop(words, _MAX_UNIT_WORDS, _LOOP_WORDS, _LOOP_REPEATS):
         return True
     letters = [letter for letter in response if letter.isalpha()]
-    return _longest_return(letters, _LONGEST_LETTER_UNIT, _LOOP_LETTERS, _LOOP_LETTER_TURNS)
+    return _has_loop(letters, _MAX_UNIT_LETTERS, _LOOP_LETTERS, _LOOP_LETTER_REPEATS)
 
 
 def mixes_languages(response: str, *, allowed: Iterable[str] = ()) -> bool:
-    """Whether more than a quotation is written in a script that the allowed texts do not use.
+    """Return True if more than a quotation is in a script that the allowed texts do not use.
 
-    Latin letters stand in formulas and names everywhere, so they count as another language only where they are most of
-    the letters.
+    Latin letters occur in formulas and names of every language, so they count only if they are the majority.
     """
-    counts = _letters_of(response)
-    at_home = {script for text in allowed for script in _letters_of(text)}
-    if not at_home and counts:
-        at_home = {max(counts, key=lambda script: counts[script])}
-    foreign = {script: count for script, count in counts.items() if script not in at_home}
+    counts = _count_letters(response)
+    allowed_scripts = {script for text in allowed for script in _count_letters(text)}
+    if not allowed_scripts and counts:
+        allowed_scripts = {max(counts, key=lambda script: counts[script])}
+    foreign = {script: count for script, count in counts.items() if script not in allowed_scripts}
     latin = foreign.pop("latin", 0)
-    return any(count > _FOREIGN_LETTERS for count in foreign.values()) or latin > sum(counts.values()) / 2
+    return any(count > _QUOTABLE_LETTERS for count in foreign.values()) or latin > sum(counts.values()) / 2
 
 
-def _letters_of(text: str) -> dict[str, int]:
-    plain = _FORMULA.sub(" ", text)
-    counts = {script: len(pattern.findall(plain)) for script, pattern in _SCRIPTS.items()}
+def _count_letters(text: str) -> dict[str, int]:
+    text_without_formulas = _FORMULA.sub(" ", text)
+    counts = {script: len(pattern.findall(text_without_formulas)) for script, pattern in _SCRIPTS.items()}
     return {script: count for script, count in counts.items() if count}
 
 
-def _longest_return(items: list[str], longest_unit: int, least: int, turns: int) -> bool:
-    """Whether the items equal those `unit` places before them over at least max(least, turns * unit) places."""
+def _has_loop(items: list[str], max_unit: int, min_length: int, repeats: int) -> bool:
+    """Return True if a unit of items repeats over at least max(min_length, repeats * unit) items."""
     import numpy as np
 
-    if len(items) < least:
+    if len(items) < min_length:
         return False
-    numbers = {item: number for number, item in enumerate(dict.fromkeys(items))}
-    sequence = np.fromiter((numbers[item] for item in items), dtype=np.int64, count=len(items))
-    for unit in range(1, min(longest_unit, len(items) // turns) + 1):
+    codes = {item: number for number, item in enumerate(dict.fromkeys(items))}
+    sequence = np.fromiter((codes[item] for item in items), dtype=np.int64, count=len(items))
+    for unit in range(1, min(max_unit, len(items) // repeats) + 1):
         different = np.flatnonzero(sequence[unit:] != sequence[:-unit])
         edges = np.concatenate(([-1], different, [len(sequence) - unit]))
-        if int(np.diff(edges).max()) - 1 >= max(least, turns * unit) - unit:
+        if int(np.diff(edges).max()) - 1 >= max(min_length, repeats * unit) - unit:
             return True
     return False

@@ -1,4 +1,4 @@
-"""The reward of a GenRM in training: half for the form, half for the content (RLR³, section 4.4)."""
+"""Reward of a GenRM in training: half format, half content (RLR³, section 4.4)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,17 +12,17 @@ class GenrmReward(NamedTuple):
 
     @property
     def total(self) -> float:
-        """Their mean: both weigh the same."""
+        """Mean of the two."""
         return (self.format + self.content) / 2
 
 
 def genrm_reward(valid: bool, scores: Sequence[float], surplus: int = 0) -> GenrmReward:
-    """The reward of one output. Output that cannot be read earns 0: it is the policy's own failure, not a judge's.
+    """Compute the reward of one output. Invalid output gets 0: it is the policy's own failure, not a judge's.
 
     Args:
-        valid: one JSON object with all fields of the expected types, and nothing else.
-        scores: of every criterion of the checklist; 0 for one that is missing or not word for word.
-        surplus: entries beyond the checklist's; each counts as a criterion with score 0.
+        valid: the output is one JSON object with all fields of the expected types, and nothing else.
+        scores: one score per criterion of the checklist; 0 for a criterion that is missing or not verbatim.
+        surplus: number of entries beyond the checklist's; each counts as a criterion with score 0.
     Raises:
         ValueError: no scores, or one outside [0, 1].
     """

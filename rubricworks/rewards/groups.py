@@ -1,4 +1,4 @@
-"""The rewards of one group of responses to one sample, from their scorecards' credits (RLR³, section 4.3)."""
+"""Rewards of one group of responses to one sample, from their scorecards' credits (RLR³, section 4.3)."""
 
 from collections.abc import Sequence
 
@@ -17,13 +17,17 @@ def group_rewards(
     gate: bool = True,
     threshold: float = 0.5,
 ) -> list[float | None]:
-    """One reward per response: each criterion remapped over the group, then aggregated with essential criteria first.
+    """Compute one reward per response: remap each criterion over the group, then aggregate with the essential gate.
 
     Args:
-        credits_NK: of each of the N responses, one credit per criterion; None where it could not be judged.
-        valid: whether each response keeps its format and its length; an invalid one earns 0, yet counts in its group's
-            remapping, because its criteria were met or not.
-        remap, gate: without them, the plain weighted share: for ablations.
+        credits_NK: one credit per criterion for each of the N responses; None where it could not be judged.
+        weights_K: one weight per criterion.
+        essential: True for an essential criterion, per criterion.
+        valid: True for a response within format and length, per response. An invalid one gets reward 0, but its credits
+            still count in the remapping of its group.
+        remap: remap each criterion over the group; False is an ablation.
+        gate: apply the essential gate; False gives the weighted mean, an ablation.
+        threshold: tau of `remap_group`.
     Raises:
         ValueError: lengths that do not fit, or a credit or weight out of range.
     """
@@ -35,12 +39,12 @@ def group_rewards(
             raise ValueError(f"a response has {len(row)} credits for {len(weights_K)} weights; give one per criterion")
     scores_NK: list[list[float | None]] = [list(row) for row in credits_NK]
     if remap:
-        columns = [remap_group([row[at] for row in credits_NK], threshold) for at in range(len(weights_K))]
+        columns = [remap_group([row[column] for row in credits_NK], threshold) for column in range(len(weights_K))]
         scores_NK = [list(row) for row in zip(*columns, strict=True)]
     if gate:
         return [
-            hierarchical_reward(scores, weights_K, essential=essential, valid=one)
-            for scores, one in zip(scores_NK, valid_N, strict=True)
+            hierarchical_reward(scores, weights_K, essential=essential, valid=is_valid)
+            for scores, is_valid in zip(scores_NK, valid_N, strict=True)
         ]
     rewards = [weighted_reward(scores, weights_K) for scores in scores_NK]
-    return [reward if one or reward is None else 0.0 for reward, one in zip(rewards, valid_N, strict=True)]
+    return [reward if is_valid or reward is None else 0.0 for reward, is_valid in zip(rewards, valid_N, strict=True)]

@@ -1,26 +1,26 @@
-"""Is a caption about as long as its reference? The gate of BalCapRL (section 2.3) and its linear rival (A.2-A.4).
+"""Length gate of BalCapRL (section 2.3) and the linear length penalty it is compared with (A.2-A.4).
 
-Lengths are counted in one unit, the paper's is tokens of the policy. Both go by rho = pred_len / ref_len. The gate
-belongs to the linguistic reward, which is 0 where it is shut; the penalty is taken from the normalised advantage.
+Both depend on rho = pred_len / ref_len, with both lengths in the same unit (the paper: tokens of the policy). The gate
+sets the linguistic reward to 0; the penalty is subtracted from the normalised advantage.
 """
 
 import math
 
 
 def length_gate(pred_len: int, ref_len: int, lower: float = 0.5, upper: float = 2.0) -> bool:
-    """Whether lower <= rho <= upper.
+    """Return True if lower <= rho <= upper.
 
     Raises:
-        ValueError: a length is negative, the reference is empty, or the bounds are no range.
+        ValueError: a length is negative, the reference is empty, or the bounds are not a range.
     """
     return lower <= _ratio(pred_len, ref_len, lower, upper) <= upper
 
 
 def linear_length_penalty(pred_len: int, ref_len: int, lower: float, upper: float, scale: float) -> float:
-    """scale * (max(rho - upper, 0) + max(lower - rho, 0)): how far rho lies outside, never negative.
+    """Compute scale * (max(rho - upper, 0) + max(lower - rho, 0)), which is never negative.
 
     Args:
-        scale: the paper's lambda, at least 0; its value is not in the paper.
+        scale: lambda of the paper, at least 0; the paper does not give its value.
     Raises:
         ValueError: as for `length_gate`, or scale is negative or not finite.
     """

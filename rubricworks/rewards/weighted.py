@@ -1,14 +1,14 @@
-"""The share of a rubric's weight that a response earned (RubiCap, section 3.3)."""
+"""Weighted mean of a response's credits (RubiCap, section 3.3)."""
 
 import math
 from collections.abc import Sequence
 
 
 def weighted_reward(credits: Sequence[float | None], weights: Sequence[float]) -> float | None:
-    """G = sum(w * y) / sum(w), in [0, 1]; None if any criterion could not be judged.
+    """Compute G = sum(w * y) / sum(w), in [0, 1]; None if any criterion could not be judged.
 
     Args:
-        credits: one credit in [0, 1] per criterion, None (or NaN) where the judge failed.
+        credits: one credit in [0, 1] per criterion; None (or NaN) where the judge failed.
         weights: one positive, finite weight per criterion.
     Raises:
         ValueError: no criteria, lengths differ, a weight is not positive, or a credit lies outside [0, 1].

@@ -1,4 +1,4 @@
-"""Reinforcement learning's pure parts: advantages, selection of rollouts, DiffusionNFT. Arrays in, arrays out."""
+"""Pure functions of reinforcement learning on arrays: advantages, rollout selection, DiffusionNFT."""
 
 from rubricworks.rl.advantages import group_advantages
 from rubricworks.rl.decoupled import decoupled_advantages

@@ -1,7 +1,7 @@
-"""Group-relative advantages: how much better a rollout did than its siblings.
+"""Group-relative advantages: the reward of a rollout compared with those of its group.
 
-Rows are ordered group by group. NaN marks a rollout that could not be judged: it stays out of the statistics and gets
-advantage 0. Source: GRPO (DeepSeekMath, eq. 3); standard deviations use ddof = 1 and eps is added to them, as in TRL.
+Rows are ordered group by group. NaN marks a rollout that could not be judged: it is excluded from the statistics and
+gets advantage 0. Source: GRPO (DeepSeekMath, eq. 3); standard deviations use ddof = 1 and eps is added, as in TRL.
 """
 
 from typing import Literal
@@ -13,12 +13,12 @@ Scale = Literal["group", "batch", "none"]
 
 
 def group_advantages(rewards_N: Tensor, group_size: int, *, scale: Scale = "group", eps: float = 1e-4) -> Tensor:
-    """Advantages of N rollouts, shape [N].
+    """Compute the advantages of N rollouts, shape [N].
 
     Args:
         rewards_N: one reward per rollout, NaN where it could not be judged.
         group_size: rollouts per sample, at least 2; N must be a multiple of it.
-        scale: what the centred rewards are divided by.
+        scale: divisor of the centred rewards.
         eps: added to the standard deviation.
     Raises:
         ValueError: group_size < 2, N is not a multiple of it, or rewards_N is not a vector.
@@ -41,7 +41,7 @@ def group_advantages(rewards_N: Tensor, group_size: int, *, scale: Scale = "grou
 
 
 def nanstd(rows: Tensor) -> Tensor:
-    """Standard deviation along dim 1 of what is not NaN (ddof = 1); 0 where there are fewer than two numbers."""
+    """Standard deviation along dim 1, ignoring NaN (ddof = 1); 0 with fewer than two numbers."""
     count = (~rows.isnan()).sum(dim=1, keepdim=True)
     squares = (rows - rows.nanmean(dim=1, keepdim=True)).square().nansum(dim=1, keepdim=True)
     return (squares / (count - 1).clamp(min=1)).sqrt()

@@ -1,12 +1,12 @@
-"""Decoupled advantages: each reward is normalised within its group before the rewards are added.
+"""Decoupled advantages: each reward is normalised within its group before the rewards are summed.
 
-Summed first, rewards of different spread drown each other, and rollouts with equal sums are told apart no more. Source:
-GDPO, used on continuous rewards as c-GDPO by BalCapRL (2.4-2.6). Standard deviations use ddof = 1 and eps is added to
-them, as in GDPO's code and TRL's `normalize_then_sum`. Two things differ from TRL:
+If they were summed first, rewards with a large spread would dominate, and rollouts with equal sums could not be told
+apart. Source: GDPO, used on continuous rewards as c-GDPO by BalCapRL (2.4-2.6). Standard deviations use ddof = 1 and
+eps is added, as in GDPO's code and TRL's `normalize_then_sum`. Two differences from TRL:
 
-- A rollout with any reward missing is masked whole. TRL adds up what is there, which makes a judge's failure a score.
-- Where nothing tells the rollouts of a batch apart, because each reward is constant or they cancel, advantages are 0.
-  TRL divides the rounding errors by their own deviation.
+- A rollout with any missing reward is masked. TRL sums the remaining rewards, which turns a judge failure into a score.
+- If the rollouts of a batch do not differ, because each reward is constant or they cancel, advantages are 0. TRL
+  divides the rounding errors by their own deviation.
 """
 
 from collections.abc import Sequence
@@ -17,19 +17,19 @@ from torch import Tensor
 from rubricworks.rl.advantages import nanstd
 
 _ROUNDING = 4
-"""Sums this many times the resolution of their terms, or less, hold nothing but rounding errors."""
+"""A sum within this many times the resolution of its terms is a rounding error."""
 
 
 def decoupled_advantages(
     rewards_NK: Tensor, weights_K: Tensor | Sequence[float], group_size: int, *, eps: float = 1e-4
 ) -> Tensor:
-    """Advantages of N rollouts by K rewards, shape [N].
+    """Compute the advantages of N rollouts from K rewards, shape [N].
 
-    A rollout that could not be judged leaves the statistics of its group and of the batch and gets advantage 0. One
-    that is alone in its group has nothing to be better than: 0 in each reward.
+    A rollout that could not be judged is excluded from the statistics of its group and of the batch, and gets
+    advantage 0. The only judged rollout of a group scores 0 in each reward.
 
     Args:
-        rewards_NK: K rewards per rollout, rows ordered group by group, NaN where one could not be judged.
+        rewards_NK: K rewards per rollout, rows ordered group by group; NaN for a reward that could not be judged.
         weights_K: one finite weight per reward, of any sign.
         group_size: rollouts per sample, at least 2; N must be a multiple of it.
         eps: added to each standard deviation.
@@ -56,7 +56,7 @@ def decoupled_advantages(
 
     missing_N = rewards_NK.isnan().any(dim=1)
     rewards_PGK = rewards_NK.masked_fill(missing_N[:, None], torch.nan).view(-1, group_size, len(weights_K))
-    scores_PGK, resolution_P1K = _normalised(rewards_PGK, eps)
+    scores_PGK, resolution_P1K = _group_scores(rewards_PGK, eps)
     summed_N = (scores_PGK * weights_K).sum(dim=2).view(-1)
     rounding_P1 = (resolution_P1K * weights_K.abs()).sum(dim=2)
     if (summed_N.view(-1, group_size).abs() <= _ROUNDING * rounding_P1).all():
@@ -66,17 +66,17 @@ def decoupled_advantages(
     return advantages_1N.nan_to_num(nan=0.0).view(-1)
 
 
-def _normalised(rewards_PGK: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """How many deviations each reward lies above its group's mean, 0 for what is missing; and how finely that is known.
+def _group_scores(rewards_PGK: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Standard scores of the rewards within their group (0 if missing), and the numerical resolution of the scores.
 
-    A mean is as fine as the largest number that goes into it. What is constant in a group is exactly at its mean.
+    The resolution of a mean is that of its largest term. A reward that is constant in a group has score 0 exactly.
     """
     missing_PGK = rewards_PGK.isnan()
-    most_P1K = rewards_PGK.masked_fill(missing_PGK, -torch.inf).amax(dim=1, keepdim=True)
-    least_P1K = rewards_PGK.masked_fill(missing_PGK, torch.inf).amin(dim=1, keepdim=True)
-    constant_P1K = most_P1K <= least_P1K
+    highest_P1K = rewards_PGK.masked_fill(missing_PGK, -torch.inf).amax(dim=1, keepdim=True)
+    lowest_P1K = rewards_PGK.masked_fill(missing_PGK, torch.inf).amin(dim=1, keepdim=True)
+    constant_P1K = highest_P1K <= lowest_P1K
     deviation_P1K = nanstd(rewards_PGK) + eps
     scores_PGK = (rewards_PGK - rewards_PGK.nanmean(dim=1, keepdim=True)) / deviation_P1K
-    largest_P1K = torch.maximum(most_P1K.abs(), least_P1K.abs())
+    largest_P1K = torch.maximum(highest_P1K.abs(), lowest_P1K.abs())
     resolution_P1K = torch.finfo(rewards_PGK.dtype).eps * largest_P1K / deviation_P1K
     return scores_PGK.masked_fill(missing_PGK | constant_P1K, 0.0), resolution_P1K.masked_fill(constant_P1K, 0.0)

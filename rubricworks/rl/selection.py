@@ -1,7 +1,7 @@
-"""Which rollouts, and which prompts, are worth an update.
+"""Selection of rollouts and prompts to train on.
 
-Rollouts: more are drawn than are trained on, and a part is kept (RubricRL, section 3.4 and table 5). Advantages are
-then taken over the kept ones. Prompts: one whose rollouts all pass or all fail teaches nothing (DAPO, section 3.2).
+Rollouts: a subset of the sampled rollouts is trained on, and advantages are computed over the subset (RubricRL,
+section 3.4 and table 5). Prompts: one whose rollouts all pass or all fail gives no signal (DAPO, section 3.2).
 """
 
 import math
@@ -13,7 +13,7 @@ from typing import Literal
 from torch import Tensor
 
 Strategy = Literal["hybrid", "ffkc_1d", "vanilla"]
-"""The best and random others; a spread of rewards (farthest first, Gonzalez 1985); the first ones drawn."""
+"""The best and random others; diverse rewards (farthest first, Gonzalez 1985); the first ones sampled."""
 
 
 def select_rollouts(
@@ -24,18 +24,20 @@ def select_rollouts(
     top: int | None = None,
     seed: int = 0,
 ) -> list[int]:
-    """Places of the `keep` rollouts of one prompt that are trained on, in the order in which they were chosen.
+    """Select `keep` rollouts of one prompt; returns their indices in order of selection.
 
-    `hybrid` takes the `top` highest rewards, the highest first, and draws the rest from the others. `ffkc_1d` starts
-    with the reward nearest the median and adds, time and again, the one farthest from all that are chosen. `vanilla`
-    looks at no reward. Of equals the one drawn first is taken.
+    `hybrid` selects the `top` highest rewards, highest first, and samples the rest from the others. `ffkc_1d` starts
+    with the reward nearest the median and repeatedly adds the one farthest from all selected. `vanilla` ignores the
+    rewards. Ties go to the rollout sampled first.
 
     Args:
-        rewards_G: one reward per rollout, None or NaN where it could not be judged. Such a rollout is chosen only when
+        rewards_G: one reward per rollout, None or NaN where it could not be judged. Such a rollout is selected only if
             fewer than `keep` were judged, so that a batch keeps its shape; its advantage is 0.
-        keep: how many are kept, from 1 to G.
-        top: how many of them `hybrid` takes by reward, from 0 to `keep`; None means keep // 2, and `keep` is Best-of-N.
-        seed: of `hybrid`'s draw. Give each prompt and step its own.
+        keep: number of rollouts to select, from 1 to G.
+        strategy: hybrid, ffkc_1d or vanilla.
+        top: number of rollouts that `hybrid` selects by reward, from 0 to `keep`. None means keep // 2; `top=keep` is
+            Best-of-N.
+        seed: seed of `hybrid`'s sampling; use a different one for each prompt and step.
     Raises:
         ValueError: keep or top is out of range, the strategy is unknown, or a reward is infinite.
     """
@@ -46,33 +48,33 @@ def select_rollouts(
         top = keep // 2
     if not 0 <= top <= keep:
         raise ValueError(f"top is {top}; it lies between 0 and keep, {keep}")
-    for place, reward in enumerate(rewards):
+    for index, reward in enumerate(rewards):
         if math.isinf(reward):
-            raise ValueError(f"reward of rollout {place} is infinite")
-    judged = {place: reward for place, reward in enumerate(rewards) if not math.isnan(reward)}
-    wanted = min(keep, len(judged))
+            raise ValueError(f"reward of rollout {index} is infinite")
+    judged = {index: reward for index, reward in enumerate(rewards) if not math.isnan(reward)}
+    count = min(keep, len(judged))
     if strategy == "hybrid":
-        chosen = _best_and_others(judged, wanted, min(top, wanted), seed)
+        selected = _best_and_random(judged, count, min(top, count), seed)
     elif strategy == "ffkc_1d":
-        chosen = _farthest_first(judged, wanted)
+        selected = _farthest_first(judged, count)
     elif strategy == "vanilla":
-        chosen = list(judged)[:wanted]
+        selected = list(judged)[:count]
     else:
         raise ValueError(f"strategy is {strategy!r}; choose hybrid, ffkc_1d or vanilla")
-    unjudged = [place for place in range(len(rewards)) if place not in judged]
-    return chosen + unjudged[: keep - wanted]
+    unjudged = [index for index in range(len(rewards)) if index not in judged]
+    return selected + unjudged[: keep - count]
 
 
 def keep_prompt(passes_G: Tensor | Sequence[bool | None]) -> bool:
-    """Whether some rollouts of a prompt pass and some fail; those that could not be judged (None, NaN) do not count.
+    """Return True if some rollouts of a prompt pass and some fail, ignoring unjudged ones (None, NaN).
 
     Raises:
         ValueError: an entry is neither a pass (True, 1) nor a failure (False, 0).
     """
-    judged = [mark for mark in _values(passes_G) if mark is not None and not math.isnan(mark)]
-    for mark in judged:
-        if mark not in (0, 1):
-            raise ValueError(f"{mark} is neither a pass nor a failure; give True or False for each rollout")
+    judged = [outcome for outcome in _values(passes_G) if outcome is not None and not math.isnan(outcome)]
+    for outcome in judged:
+        if outcome not in (0, 1):
+            raise ValueError(f"{outcome} is neither a pass nor a failure; give True or False for each rollout")
     return any(judged) and not all(judged)
 
 
@@ -80,24 +82,24 @@ def _values(values_G: Tensor | Sequence[float | None]) -> Sequence[float | None]
     if isinstance(values_G, Tensor):
         if values_G.ndim != 1:
             raise ValueError(f"rollouts of shape {tuple(values_G.shape)}; give those of one prompt")
-        listed: list[float] = values_G.tolist()
-        return listed
+        values: list[float] = values_G.tolist()
+        return values
     return values_G
 
 
-def _best_and_others(judged: dict[int, float], keep: int, top: int, seed: int) -> list[int]:
-    best_first = sorted(judged, key=lambda place: -judged[place])
-    others = sorted(best_first[top:])
-    return best_first[:top] + random.Random(seed).sample(others, keep - top)
+def _best_and_random(judged: dict[int, float], keep: int, top: int, seed: int) -> list[int]:
+    best_first = sorted(judged, key=lambda index: -judged[index])
+    rest = sorted(best_first[top:])
+    return best_first[:top] + random.Random(seed).sample(rest, keep - top)
 
 
 def _farthest_first(judged: dict[int, float], keep: int) -> list[int]:
     if not keep:
         return []
     middle = (statistics.median_low(judged.values()), statistics.median_high(judged.values()))
-    chosen = [next(place for place, reward in judged.items() if reward in middle)]
-    left = [place for place in judged if place != chosen[0]]
-    while len(chosen) < keep:
-        gaps = [min(abs(judged[place] - judged[other]) for other in chosen) for place in left]
-        chosen.append(left.pop(gaps.index(max(gaps))))
-    return chosen
+    selected = [next(index for index, reward in judged.items() if reward in middle)]
+    remaining = [index for index in judged if index != selected[0]]
+    while len(selected) < keep:
+        gaps = [min(abs(judged[index] - judged[previous]) for previous in selected) for index in remaining]
+        selected.append(remaining.pop(gaps.index(max(gaps))))
+    return selected

@@ -1,4 +1,4 @@
-"""The values that grading exchanges: criteria, rubrics, verdicts, scorecards. Imports nothing above itself."""
+"""Values of grading: criteria, rubrics, verdicts, scorecards, and the judge's assertions about a caption."""
 
 from rubricworks.rubrics.assertions import (
     CaptionAssertions,

@@ -1,10 +1,10 @@
-"""What a judge says of a caption, claim by claim, beside a reference caption (BalCapRL, appendix A.2).
+"""A judge's assertions about a caption and its reference caption, claim by claim (BalCapRL, appendix A.2).
 
-The field names are those of the paper's answer format, so that a judge's JSON is read as it stands. Every claim of the
-caption is listed, meta-commentary too; `is_verified` needs both that it is true of the image and that it is pointable
-(appendix A.4's looser test for evaluation fills the same fields). A list may be empty: the caption or the reference
-makes no claim. It may also hold a claim twice, because a judge may split a repetitive caption so: each entry counts,
-and repetition is what the clarity score is for.
+The field names are those of the paper's answer format, so that a judge's JSON validates directly. Every claim of the
+caption is listed, including meta-commentary; `is_verified` requires that the claim is true of the image and pointable
+(appendix A.4's looser test for evaluation fills the same fields). A list is empty if the caption or the reference makes
+no claim. It may hold a claim twice, because a judge may split a repetitive caption that way: each entry counts, and the
+clarity score penalises repetition.
 """
 
 from typing import Annotated
@@ -20,7 +20,7 @@ def _not_blank(text: str) -> str:
 
 AssertionText = Annotated[str, Field(min_length=1, max_length=2_000), AfterValidator(_not_blank)]
 Score = Annotated[int, Field(strict=True, ge=1, le=10)]
-"""A whole number, 10 the best; a judge's 9.0, "9/10" or true is malformed."""
+"""An integer, 10 is best; a judge's 9.0, "9/10" or true is malformed."""
 
 
 class VerifiedAssertion(BaseModel):
@@ -30,7 +30,7 @@ class VerifiedAssertion(BaseModel):
 
     text: AssertionText
     is_verified: StrictBool
-    """True of the image and pointable, both."""
+    """True of the image and pointable."""
 
 
 class CoveredAssertion(BaseModel):
@@ -40,11 +40,11 @@ class CoveredAssertion(BaseModel):
 
     text: AssertionText
     is_covered: StrictBool
-    """Whether the caption says it, in whatever words."""
+    """True if the caption states it, in any words."""
 
 
 class CaptionFeatures(BaseModel):
-    """Of the caption that is judged."""
+    """Assertions and linguistic scores of the judged caption."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -56,7 +56,7 @@ class CaptionFeatures(BaseModel):
 
 
 class ReferenceFeatures(BaseModel):
-    """Of the reference ("ground truth") caption."""
+    """Assertions of the reference ("ground truth") caption."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -64,7 +64,7 @@ class ReferenceFeatures(BaseModel):
 
 
 class CaptionAssertions(BaseModel):
-    """A judge's whole answer about one caption."""
+    """A judge's complete answer about one caption."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

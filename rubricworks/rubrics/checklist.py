@@ -1,7 +1,7 @@
-"""The checklist that RLR³'s rubric writers answer with (appendix A.1), and the rubric that it stands for.
+"""Checklist: the answer format of RLR³'s rubric writers (appendix A.1), convertible to a rubric.
 
-Its position says a criterion's type (`essential` or `additional`), its reference how it is checked: a verifier call
-with the target, such as `expr_verify(target='4')`, or the ground truth in words, which a judge compares with.
+The list that holds a criterion gives its type (`essential` or `additional`). Its reference gives the check: a verifier
+call with the target, such as `expr_verify(target='4')`, or the ground truth in words for a judge to compare with.
 """
 
 from typing import Annotated, Literal
@@ -12,19 +12,19 @@ from rubricworks.rubrics.rubric import Criterion, Rubric
 
 
 class ChecklistItem(BaseModel):
-    """One criterion."""
+    """One criterion of a checklist."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     criterion: str = Field(min_length=1, max_length=2_000)
-    """A concrete assertion that does not give the answer away."""
+    """A concrete assertion that does not reveal the answer."""
     reference: str = Field(min_length=1, max_length=4_000)
     weight: Annotated[Literal[1, 2, 3], StrictInt]
     """3 key, 2 important, 1 auxiliary."""
 
 
 class Checklist(BaseModel):
-    """A writer's whole answer; at least one criterion is essential, or nothing could fail a wrong response."""
+    """A writer's complete answer. Without an essential criterion, no wrong response could fail."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -37,10 +37,10 @@ class Checklist(BaseModel):
         return self
 
     def rubric(self) -> Rubric:
-        """The same as a rubric, essential criteria first.
+        """Convert to a rubric, essential criteria first.
 
         Raises:
-            ValueError: two criteria read alike, or a reference is a call that is no verifier's.
+            ValueError: two criteria have the same text, or a reference is an invalid verifier call.
         """
         return Rubric(
             criteria=tuple(

@@ -1,8 +1,8 @@
-"""A rubric: the weighted criteria that one sample's responses are graded by.
+"""Rubric: the weighted criteria by which one sample's responses are graded.
 
-The first fields of a criterion are those of RubiCap's rubric writer (Prompt 1): a title, what it measures, a pass/fail
-rule, a severity weight and where it comes from. Only title, description and rule are ever shown to a judge. RLR³
-(section 4.1) adds a type and a reference: a verifier's call with the target, or the ground truth in words.
+The first fields of a criterion are those of RubiCap's rubric writer (Prompt 1): a title, a description, a pass/fail
+rule, a severity weight and its provenance. A judge sees title, description and rule only. RLR³ (section 4.1) adds a
+type and a reference: a verifier call with the target, or the ground truth in words.
 """
 
 import re
@@ -21,23 +21,23 @@ class Criterion(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     criterion: str = Field(min_length=1, max_length=2_000)
-    """What is checked, in a few words. Unique within its rubric: verdicts refer to it."""
+    """Title in a few words, unique within its rubric: verdicts refer to it."""
     description: str = Field(default="", max_length=4_000)
     evaluation_rule: str = Field(default="", max_length=4_000)
-    """When it passes and when it fails."""
+    """Conditions for pass and fail."""
     weight: float = Field(gt=0, allow_inf_nan=False)
-    """Severity; RubiCap: 3 critical, 2 important, 1 minor."""
+    """Severity. RubiCap: 3 critical, 2 important, 1 minor."""
     justification: str = ""
     student_already_met: bool = False
-    """Whether the student's own caption satisfied it when the rubric was written."""
+    """True if the student's own caption satisfied it when the rubric was written."""
     reference_teachers: tuple[str, ...] = ()
     teacher_consensus: str = ""
-    """What the teachers agree on for this element."""
+    """Statement that the teachers agree on for this element."""
     essential: bool = True
-    """RLR³'s type: a response that fails an essential criterion earns nothing; additional ones refine the rest."""
+    """RLR³'s type: a response that fails an essential criterion gets reward 0; additional criteria refine the rest."""
     reference: str = Field(default="", max_length=4_000)
-    """What a response is compared with: `expr_verify(target='4')`, which no model sees, or words, which the judge sees.
-    Empty where description and rule say it all."""
+    """Ground truth: a verifier call such as `expr_verify(target='4')`, which no model sees, or words for the judge.
+    Empty where description and rule suffice."""
 
     @field_validator("criterion")
     @classmethod
@@ -59,12 +59,12 @@ class Criterion(BaseModel):
 
     @property
     def verifier(self) -> str | None:
-        """The name of the verifier that checks it, None where a judge does."""
+        """Name of the verifier, or None if a judge grades the criterion."""
         return parse_verifier_call(self.reference).name if _CALL.match(self.reference) else None
 
 
 class Rubric(BaseModel):
-    """The criteria of one sample, at least one, titles unique."""
+    """Criteria of one sample: at least one, with unique titles."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricworks.rewards import format_mask
-from rubricworks.rewards.format_mask import mixes_languages, runs_in_a_loop
+from rubricworks.rewards.format_mask import has_repetition_loop, mixes_languages
 
 SENTENCE = "at top-left a big red circle . "
 QUESTION = "How many circles are there?"
@@ -25,12 +25,12 @@ QUESTION = "How many circles are there?"
     ],
 )
 def test_a_unit_that_comes_back_without_a_break_is_a_loop(response, loops):
-    assert runs_in_a_loop(response) is loops
+    assert has_repetition_loop(response) is loops
 
 
 @given(st.lists(st.text("abcdef", min_size=1, max_size=4), min_size=5, max_size=12, unique=True), st.integers(8, 20))
 def test_any_unit_of_words_repeated_often_is_found_wherever_it_starts(unit, times):
-    assert runs_in_a_loop("to begin with , " + " ".join(unit * times) + " and the end")
+    assert has_repetition_loop("to begin with , " + " ".join(unit * times) + " and the end")
 
 
 @pytest.mark.parametrize(
