@@ -55,8 +55,12 @@ class Templates(BaseModel):
         template = self.choice if options else self.open
         if options and "{options}" not in template:
             question = question_with_options(question, options)
-        lines = "\n".join(f"{letter}. {option}" for letter, option in zip(LETTERS, options, strict=False))
-        return _SLOT.sub(lambda slot: question if slot[1] == "question" else lines, template)
+        return _SLOT.sub(lambda slot: question if slot[1] == "question" else option_lines(options), template)
+
+
+def option_lines(options: Sequence[str]) -> str:
+    """Lettered options, one per line: `A. red`."""
+    return "\n".join(f"{letter}. {option}" for letter, option in zip(LETTERS, options, strict=False))
 
 
 def normalise_question(text: str) -> str:

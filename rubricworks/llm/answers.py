@@ -70,15 +70,18 @@ def _envelope(payload: bytes) -> Any:
         return json.loads(payload)
 
 
+def strip_thought(text: str) -> str:
+    """Remove a model's leading `<think>` part."""
+    return _THOUGHT.sub("", text) if "<think>" in text else text
+
+
 def parse_json(text: str, response: type[Model]) -> Model:
     """The value that a model's text holds.
 
     Raises:
         ValueError: the text holds no such value; the message can be shown to the model.
     """
-    if "<think>" in text:
-        text = _THOUGHT.sub("", text)
-    text = text.strip()
+    text = strip_thought(text).strip()
     if not text.startswith("{"):
         fenced = list(_FENCED.finditer(text))
         if len(fenced) != 1 or fenced[0].end() != len(text):

@@ -10,10 +10,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue, RootMode
 
 from rubricworks.evaluation.audit.annotations import Annotation, annotated
 from rubricworks.evaluation.audit.values import DESERVED
-from rubricworks.llm.answers import parse_json
+from rubricworks.llm.answers import parse_json, strip_thought
 from rubricworks.rubrics import Rubric
 
-_THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _PARTS = re.compile(r"<response>(.*)</response>\s*<extractions>(.*)</extractions>", re.DOTALL)
 
 
@@ -51,7 +50,7 @@ def read_draft(text: str, rubric: Rubric) -> Draft:
     Raises:
         ValueError: a part is missing or broken; the message can be shown to the writer.
     """
-    parts = _PARTS.search(_THOUGHT.sub("", text))
+    parts = _PARTS.search(strip_thought(text))
     if parts is None:
         raise ValueError(
             "it has no <response>…</response> followed by <extractions>…</extractions>, each once and complete"

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
 
+from rubricworks.data.question_text import option_lines
 from rubricworks.llm.messages import fence, image_part, text_part
 from rubricworks.metrics import CANNOT_ANSWER, LETTERS
 
@@ -153,8 +154,9 @@ def exam_writer_messages(image: bytes) -> list[dict[str, Any]]:
 
 def exam_taker_messages(caption: str, question: str, options: Sequence[str]) -> list[dict[str, Any]]:
     """The request for one answer, without the image; the answer is a letter, in plain text."""
-    lettered = "\n".join(f"{letter}. {option}" for letter, option in zip(LETTERS, options, strict=False))
-    text = "\n\n".join([fence("caption", caption), fence("question", question), fence("options", lettered)])
+    text = "\n\n".join(
+        [fence("caption", caption), fence("question", question), fence("options", option_lines(options))]
+    )
     return _messages(EXAM_TAKER_SYSTEM, text_part(text))
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from rubricworks.data.question_text import option_lines
 from rubricworks.evaluation.scorers.caption_prompts import Exam
 from rubricworks.reports.formats import share, whole
 from rubricworks.reports.run_folder import read_alarm, read_value, table_rows
@@ -73,14 +74,13 @@ def _questions(exam: Exam) -> list[Passage]:
     return [
         Passage(
             one.question,
-            "\n".join(f"{letter}. {option}" for letter, option in zip(_LETTERS, one.options, strict=False)),
+            option_lines(one.options),
             f"right: {one.answer}",
         )
         for one in exam.questions[:MAX_CHECKS]
     ]
 
 
-_LETTERS = "ABCDE"
 _GRADES = ["step", "precision", "recall", "linguistic", "gated", "tokens", "reference_tokens"]
 _PICTURED = ("b_capscore", "precision", "recall", "linguistic", "dc_score", "caption_qa", "oracle_f1")
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+from rubricworks.data.question_text import option_lines
 from rubricworks.evaluation.corpus_statistics import SourceCounts
 from rubricworks.reports.formats import whole
 from rubricworks.reports.run_folder import read_ledger, read_rejected, read_value, table_rows
@@ -22,7 +23,6 @@ from rubricworks.reports.views.parts import (
 )
 
 _SPLITS = {"train": "To train on", "held_out": "Held out", "warm_up": "For the warm-up"}
-_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def samples(stage: FinishedStage) -> View:
@@ -70,6 +70,6 @@ def _asked(row: dict[str, Any]) -> list[Passage]:
 
 
 def question_text(row: dict[str, Any]) -> str:
-    options = [f"{letter}. {option}" for letter, option in zip(_LETTERS, row.get("options") or (), strict=False)]
+    options = [option_lines(row["options"])] if row.get("options") else []
     answer = [f"Answer: {row['answer']}"] if row.get("answer") else []
     return "\n".join([row.get("question") or row.get("prompt") or "", *options, *answer])
