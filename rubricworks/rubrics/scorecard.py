@@ -24,6 +24,8 @@ class ErrorClass(StrEnum):
     """The verifier could not parse its target, or timed out on it."""
     BUDGET = "budget"
     """The run's cap on tokens or money was reached."""
+    RAISED = "raised"
+    """A user's own function raised an exception."""
 
 
 class Verdict(BaseModel):

@@ -1,10 +1,12 @@
 """The recipe of the RubiCap pipeline."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from rubricworks.adapters.functions import load_function
 from rubricworks.methods.rubicap.stages.evaluate import Config as EvaluateConfig
 from rubricworks.methods.rubicap.stages.report import Config as ReportConfig
 from rubricworks.methods.rubicap.stages.rubric_refresh import Refresh
@@ -12,6 +14,7 @@ from rubricworks.methods.rubicap.stages.train_policy import Config as TrainConfi
 from rubricworks.methods.rubicap.stages.train_policy import PolicySection
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime.config import StageConfig
+from rubricworks.runtime.preflight_checks import Check, checked
 from rubricworks.stages.data.prepare import Config as PrepareConfig
 from rubricworks.stages.release.promote import Config as PromoteConfig
 from rubricworks.stages.synthesis.caption_committee import Config as CommitteeConfig
@@ -70,6 +73,10 @@ class RubicapRecipe(Recipe):
             "promote": self.promotion,
             "report": self.report,
         }
+
+    def own_checks(self, runs: Path) -> Iterator[Check]:
+        if own := self.policy.reward:
+            yield checked("reward", lambda: f"{own.function} can be called" if load_function(own.function) else "")
 
     def success_lines(self, run: Path) -> list[str]:
         from rubricworks.methods.rubicap.report.summary import success_lines

@@ -1,7 +1,8 @@
 """The policy trained with GRPO on rubric rewards (RubiCap, section 3.3)."""
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from rubricworks.adapters.functions import FunctionReward
 from rubricworks.adapters.trl import RubricReward
 from rubricworks.grading import CallPer, Combine, Grader
 from rubricworks.llm import Endpoint
@@ -12,6 +13,15 @@ from rubricworks.runtime.job import Job
 from rubricworks.stages.training.policy_training import DeadLetters, rubric_texts, train, training_dataset
 from rubricworks.stages.training.step_tables import scorecard_table
 from rubricworks.training.config import PolicyConfig
+
+
+class OwnReward(BaseModel):
+    """A reward of the user's own, in place of the rubric's (`adapters.functions`)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    function: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
+    """`module:name`; the module is imported from the working directory or from installed packages."""
 
 
 class PolicySection(StageConfig, PolicyConfig):
@@ -27,6 +37,8 @@ class PolicySection(StageConfig, PolicyConfig):
     probe: Endpoint | None = None
     """A pairwise judge that compares the policy with the base on held-out samples during training, for the alarm."""
     probe_samples: int = Field(default=32, ge=1)
+    reward: OwnReward | None = Field(default=None, exclude_if=lambda reward: reward is None)
+    """The rubric reward by default."""
 
     @model_validator(mode="after")
     def _refresh_is_said_once(self) -> "PolicySection":
@@ -47,8 +59,12 @@ def run(config: Config, job: Job) -> None:
     judges = [job.client(judge, "judge") for judge in (config.judge, *config.more_judges)]
     letters = DeadLetters(job)
     scorecards = scorecard_table()
-    grader = Grader(judges, call_per=config.call_per, combine=config.combine, on_error=letters.add)
-    reward = RubricReward(grader, sink=scorecards.add)
+    reward: RubricReward | FunctionReward
+    if config.reward:
+        reward = FunctionReward(config.reward.function, on_error=letters.add)
+    else:
+        grader = Grader(judges, call_per=config.call_per, combine=config.combine, on_error=letters.add)
+        reward = RubricReward(grader, sink=scorecards.add)
     refresh = RubricRefresh(config.refresh, job, rubrics) if config.refresh else None
     if refresh and (checkpoint := last_checkpoint(job.out)):
         refresh.restore(int(checkpoint.name.rpartition("-")[2]))

@@ -1,0 +1,155 @@
+"""A user's own function as a reward: `reward: {function: "my_module:my_reward"}` in a recipe, or in a TRL script.
+
+    def my_reward(responses, samples, **columns) -> list[float | None]: ...
+
+It gets the texts of a batch and their samples (`rubricworks.data.Sample`), and as keywords whatever else TRL knows of
+the rows: the dataset's columns, such as `rubric`, and `completion_ids`. It may be a coroutine function. None means that
+a response could not be judged; so does an exception, for the whole batch.
+"""
+
+import importlib
+import inspect
+import math
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rubricworks.adapters.rows import completion_text, image_bytes
+from rubricworks.data.tables import Sample
+from rubricworks.errors import UserError
+from rubricworks.grading import FailedCall
+from rubricworks.llm import ChatError
+from rubricworks.rubrics import ErrorClass
+
+_SIGNATURE = "(responses, samples, **columns)"
+
+
+class FunctionReward:
+    """An async reward function for TRL that calls a user's function."""
+
+    def __init__(
+        self, function: str | Callable[..., Any], *, on_error: Callable[[FailedCall], object] | None = None
+    ) -> None:
+        """
+        Args:
+            function: `module:name`, or the function itself.
+            on_error: called with one failed call per response where the function raises, as for dead letters.
+        Raises:
+            UserError: there is no such function, or it does not take these arguments.
+        """
+        self.function = load_function(function) if isinstance(function, str) else check_signature(function)
+        self.name = function if isinstance(function, str) else getattr(function, "__name__", repr(function))
+        self.__name__ = self.name.rpartition(":")[2]
+        self._on_error = on_error
+
+    async def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
+        """One reward per completion.
+
+        Raises:
+            UserError: the function returns something else than one number or None per response.
+        """
+        responses = [completion_text(completion) for completion in completions]
+        samples = _samples(prompts, columns)
+        try:
+            values = self.function(responses, samples, **columns)
+            if inspect.isawaitable(values):
+                values = await values
+        except Exception as error:
+            self._report(responses, samples, error)
+            return [None] * len(responses)
+        return self._check(values, len(responses))
+
+    def _check(self, values: Any, count: int) -> list[float | None]:
+        if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+            raise UserError(f"reward {self.name} returned {type(values).__name__}; return a list of {count} numbers")
+        if len(values) != count:
+            raise UserError(f"reward {self.name} returned {len(values)} values for {count} responses; return one each")
+        rewards: list[float | None] = []
+        for at, value in enumerate(values):
+            try:
+                number = None if value is None else float(value)
+            except (TypeError, ValueError):
+                number = math.nan
+            if number is not None and not math.isfinite(number):
+                raise UserError(
+                    f"reward {self.name} returned {value!r:.60} for response {at}; return a finite number, or None "
+                    "where it cannot be judged"
+                )
+            rewards.append(number)
+        return rewards
+
+    def _report(self, responses: Sequence[str], samples: Sequence[Sample], error: Exception) -> None:
+        if self._on_error is None:
+            return
+        message = f"reward {self.name} raised {type(error).__name__}: {' '.join(str(error).split())}"
+        for response, sample in zip(responses, samples, strict=True):
+            failure = ChatError(ErrorClass.RAISED, message, attempts=1)
+            self._on_error(FailedCall(sample.sample_id, response, self.name, ("reward",), failure))
+
+
+def load_function(name: str) -> Callable[..., Any]:
+    """Import `module:name`, also from the working directory, and check what it takes.
+
+    Raises:
+        UserError: there is no such function, or it does not take these arguments.
+    """
+    module_name, colon, attribute = name.partition(":")
+    if not colon or not module_name or not attribute:
+        raise UserError(f"function {name!r}: write it as module:name, such as my_rewards:short_and_true")
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise UserError(f"function {name}: its module needs {error.name}, which is not installed") from error
+        raise UserError(
+            f"function {name}: there is no module {module_name} here or among installed packages"
+        ) from error
+    except Exception as error:
+        raise UserError(f"function {name}: its module cannot be imported ({type(error).__name__}: {error})") from error
+    function = getattr(module, attribute, None)
+    if function is None:
+        raise UserError(f"function {name}: the module {module_name} has no {attribute}")
+    return check_signature(function, name)
+
+
+def check_signature(function: Any, name: str = "") -> Callable[..., Any]:
+    """Return the function if it takes responses, samples and any column.
+
+    Raises:
+        UserError: it does not.
+    """
+    name = name or getattr(function, "__name__", repr(function))
+    if not callable(function):
+        raise UserError(f"function {name}: it is {type(function).__name__}, not a function; write {_SIGNATURE}")
+    try:
+        signature = inspect.signature(function)
+        signature.bind([], [], sample_id=[], a_column_of_the_dataset=[])
+    except (TypeError, ValueError) as error:
+        raise UserError(f"function {name}: it must take {_SIGNATURE}; {error}") from error
+    checked: Callable[..., Any] = function
+    return checked
+
+
+def _samples(prompts: Sequence[Any], columns: dict[str, Any]) -> list[Sample]:
+    """The samples of a batch's rows; a group shares one, read once."""
+    count = len(prompts)
+    names = [str(name) for name in columns.get("sample_id") or (f"row-{row}" for row in range(count))]
+    questions = columns.get("question") or [None] * count
+    images = next((columns[key] for key in ("image_bytes", "image", "images") if columns.get(key) is not None), None)
+    samples: dict[tuple[str, int], Sample] = {}
+    rows = []
+    for row, name in enumerate(names):
+        pixels = None if images is None else images[row]
+        key = name, id(pixels)
+        if key not in samples:
+            samples[key] = Sample(
+                sample_id=name,
+                image=b"" if pixels is None else image_bytes(pixels, name),
+                prompt=completion_text(prompts[row]),
+                question=questions[row],
+            )
+        rows.append(samples[key])
+    return rows
