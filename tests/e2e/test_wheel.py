@@ -19,7 +19,12 @@ CHECKOUT = Path(__file__).parents[2]
 def wheel(tmp_path_factory) -> Path:
     """Built from a copy: a build leaves folders in its source, and other tests may be reading it."""
     source, out = tmp_path_factory.mktemp("source") / "rubricworks", tmp_path_factory.mktemp("wheel")
-    left_out = shutil.ignore_patterns(".*", "runs", "build", "dist", "*.egg-info", "__pycache__", "tests", "shared")
+    everywhere = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
+
+    def left_out(folder: str, names: list[str]) -> set[str]:
+        here = {"runs", "tests", "shared"} if Path(folder) == CHECKOUT else set()
+        return {*everywhere(folder, names), *here}
+
     shutil.copytree(CHECKOUT, source, ignore=left_out)
     built = subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", str(out), str(source)],
@@ -54,7 +59,7 @@ def test_everything_that_is_not_code_is_in_the_wheel(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     of_checkout = [
         *(f"rubricworks/recipes/{file.name}" for file in (CHECKOUT / "recipes").glob("*.yaml")),
-        *(f"rubricworks/components/{file.parent.name}/component.py" for file in CHECKOUT.glob("components/*/*.py")),
+        *(f"rubricworks/{file.relative_to(CHECKOUT)}" for file in CHECKOUT.glob("components/*/*/component.py")),
         *(f"rubricworks/pipelines/{file.name}" for file in (CHECKOUT / "pipelines").glob("*.py")),
         *(
             str(file.relative_to(CHECKOUT))
