@@ -14,7 +14,7 @@ from rubricworks.methods.rubicap.stages.train_policy import Config as TrainConfi
 from rubricworks.methods.rubicap.stages.train_policy import PolicySection
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime.config import StageConfig
-from rubricworks.runtime.preflight_checks import Check, checked
+from rubricworks.runtime.preflight_checks import Check, run_check
 from rubricworks.stages.data.prepare import Config as PrepareConfig
 from rubricworks.stages.release.promote import Config as PromoteConfig
 from rubricworks.stages.synthesis.caption_committee import Config as CommitteeConfig
@@ -76,7 +76,7 @@ class RubicapRecipe(Recipe):
 
     def own_checks(self, runs: Path) -> Iterator[Check]:
         if own := self.policy.reward:
-            yield checked("reward", lambda: f"{own.function} can be called" if load_function(own.function) else "")
+            yield run_check("reward", lambda: f"{own.function} can be called" if load_function(own.function) else "")
 
     def success_lines(self, run: Path) -> list[str]:
         from rubricworks.methods.rubicap.report.summary import success_lines
