@@ -9,7 +9,7 @@ import click
 from rubricworks.cli.options import api_key_option, parse_endpoint
 from rubricworks.data.tables import read_manifest, read_rows
 from rubricworks.errors import UserError
-from rubricworks.evaluation.audit.figures import AuditFigures, judged
+from rubricworks.evaluation.audit.summary import AuditSummary, parse_audit_row
 from rubricworks.evaluation.audit.values import SETTINGS
 from rubricworks.llm import Endpoint
 from rubricworks.methods.rlr3.stages import audit as stage
@@ -102,9 +102,9 @@ def audit(
     config = stage.Config(judge=model(judge), settings=chosen, seed=seed, **made)
     with lock_folder(out.absolute()):
         folder = Path(launch("audit", canonical_json(config), str(out), inputs))
-    figures = AuditFigures.model_validate_json((folder / "audit.json").read_bytes())
+    figures = AuditSummary.model_validate_json((folder / "audit.json").read_bytes())
     images = stage.read_images(Path(inputs["samples"])) if "samples" in inputs else {}
-    cases = worst_cases(map(judged, read_rows(folder)), images)
+    cases = worst_cases(map(parse_audit_row, read_rows(folder)), images)
     simulated = any(_is_simulated(Path(place).absolute().parent) for place in inputs.values())
     write_atomic(out / SOURCE, json.dumps({"responses": str(table), "simulated": simulated}).encode())
     page = audit_page(figures, cases, title=f"On the responses of {table}", simulated=simulated)

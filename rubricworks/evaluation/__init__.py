@@ -1,1 +1,1 @@
-"""How good captions are: pairwise preference (CapArena), an oracle where truth is known, and their summary."""
+"""Evaluation: scorers of captions and answers, audits of judges, and their summaries."""

@@ -1,7 +1,7 @@
 """Accuracy per task and its macro average, for every arm and milestone (RLR³, Table 2 and Figure 2).
 
-The macro average weighs tasks (benchmarks) the same. As in the paper an arm's best milestone is the one with the
-highest macro average on these very benchmarks; the last one stands beside it, because choosing flatters.
+The macro average weighs all tasks (benchmarks) equally. As in the paper, an arm's best milestone is the one with the
+highest macro average on these same benchmarks; the last milestone is reported as well, because that choice is biased.
 """
 
 from collections import defaultdict
@@ -10,24 +10,24 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from rubricworks.evaluation.summary import Figure, figure
+from rubricworks.evaluation.summary import MeanScore, mean_score
 
 ANSWERS_FILE = "answers.json"
-"""The summary, beside the table that it is made of."""
+"""File of the summary, next to the table that it summarises."""
 BASE = "base"
 _DIGITS = 12
 
 
 class Accuracy(BaseModel):
-    """Of one model."""
+    """Accuracy of one model."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     step: int
-    """0: the base model."""
-    tasks: dict[str, Figure]
-    macro: Figure
-    """Mean over tasks; its interval is from resampling each task's questions."""
+    """Training step; 0 for the base model."""
+    tasks: dict[str, MeanScore]
+    macro: MeanScore
+    """Mean over tasks; the interval resamples each task's questions."""
     tokens: float
 
 
@@ -42,28 +42,28 @@ class Difference(BaseModel):
 
 
 class AnswerSummary(BaseModel):
-    """The evaluation of a run."""
+    """Evaluation of a run."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     base: Accuracy
     arms: dict[str, tuple[Accuracy, ...]]
-    """Arm → its milestones in order, the last one the end of training."""
+    """Arm → its milestones in order; the last one is the end of training."""
     best: dict[str, int]
     """Arm → step of its best milestone."""
     gains: dict[str, Difference]
-    """Arm → best milestone minus base; with two arms also `rlr3 - rlvr`, best against best."""
+    """Arm → best milestone minus base; with two arms also `rlr3 - rlvr`, best milestone against best milestone."""
 
-    def of(self, arm: str, step: int | None = None) -> Accuracy:
-        """The arm's best milestone, or the one at a step."""
+    def accuracy(self, arm: str, step: int | None = None) -> Accuracy:
+        """Accuracy of an arm at a step, by default of its best milestone."""
         if arm == BASE:
             return self.base
-        wanted = self.best[arm] if step is None else step
-        return next(one for one in self.arms[arm] if one.step == wanted)
+        step = self.best[arm] if step is None else step
+        return next(one for one in self.arms[arm] if one.step == step)
 
 
 def summarise_answers(rows: Iterable[Mapping[str, Any]], *, resamples: int = 2_000, seed: int = 0) -> AnswerSummary:
-    """The summary of a table of `answers`; what could not be judged is left out and counted.
+    """Summarise an `answers` table; answers that could not be judged are left out and counted.
 
     Raises:
         ValueError: there is no row of the base model, or none was judged.
@@ -76,20 +76,20 @@ def summarise_answers(rows: Iterable[Mapping[str, Any]], *, resamples: int = 2_0
         tokens[key].append(row["tokens"])
     if (BASE, 0) not in right:
         raise ValueError("no answers of the base model")
-    found = {
+    accuracies = {
         key: Accuracy(
             step=key[1],
-            tasks={task: one for task, answers in sorted(tasks.items()) if (one := figure(list(answers.values())))},
+            tasks={task: one for task, answers in sorted(tasks.items()) if (one := mean_score(list(answers.values())))},
             macro=_macro(tasks, resamples, seed),
             tokens=sum(tokens[key]) / len(tokens[key]),
         )
         for key, tasks in right.items()
     }
     arms = {
-        arm: tuple(found[arm, step] for step in sorted(step for name, step in found if name == arm))
-        for arm in sorted({name for name, _ in found} - {BASE})
+        arm: tuple(accuracies[arm, step] for step in sorted(step for name, step in accuracies if name == arm))
+        for arm in sorted({name for name, _ in accuracies} - {BASE})
     }
-    # The earliest of equals, which rounding must not tell apart: what needs least training.
+    # Among equals the earliest, which needs the least training; rounding keeps float noise from breaking ties.
     best = {
         arm: max(points, key=lambda one: (round(one.macro.value, _DIGITS), -one.step)).step
         for arm, points in arms.items()
@@ -98,37 +98,37 @@ def summarise_answers(rows: Iterable[Mapping[str, Any]], *, resamples: int = 2_0
     if {"rlr3", "rlvr"} <= best.keys():
         pair = (right["rlr3", best["rlr3"]], right["rlvr", best["rlvr"]])
         gains["rlr3 - rlvr"] = _difference(*pair, resamples, seed)
-    return AnswerSummary(base=found[BASE, 0], arms=arms, best=best, gains=gains)
+    return AnswerSummary(base=accuracies[BASE, 0], arms=arms, best=best, gains=gains)
 
 
-Answers = Mapping[str, Mapping[str, float | None]]
-"""Task → sample → right or not."""
+AnswersByTask = Mapping[str, Mapping[str, float | None]]
+"""Task → sample → 1 if right, 0 if wrong, None if not judged."""
 
 
-def _macro(tasks: Answers, resamples: int, seed: int) -> Figure:
-    there = [[one for one in answers.values() if one is not None] for _, answers in sorted(tasks.items())]
-    there = [answers for answers in there if answers]
-    value, low, high = _interval(there, resamples, seed)
-    count = sum(map(len, there))
-    return Figure(value=value, low=low, high=high, samples=count, missing=sum(map(len, tasks.values())) - count)
+def _macro(tasks: AnswersByTask, resamples: int, seed: int) -> MeanScore:
+    judged = [[one for one in answers.values() if one is not None] for _, answers in sorted(tasks.items())]
+    judged = [answers for answers in judged if answers]
+    value, low, high = _interval(judged, resamples, seed)
+    count = sum(map(len, judged))
+    return MeanScore(value=value, low=low, high=high, samples=count, missing=sum(map(len, tasks.values())) - count)
 
 
-def _difference(of: Answers, against: Answers, resamples: int, seed: int) -> Difference:
-    """Question by question, so that what both find hard cancels out."""
+def _difference(one: AnswersByTask, other: AnswersByTask, resamples: int, seed: int) -> Difference:
+    """Paired difference, question by question, so that the difficulty of a question cancels out."""
     pairs = [
         [
-            one - other
-            for sample, one in sorted(answers.items())
-            if one is not None and (other := against.get(task, {}).get(sample)) is not None
+            right - other_right
+            for sample, right in sorted(answers.items())
+            if right is not None and (other_right := other.get(task, {}).get(sample)) is not None
         ]
-        for task, answers in sorted(of.items())
+        for task, answers in sorted(one.items())
     ]
     value, low, high = _interval([differences for differences in pairs if differences], resamples, seed)
     return Difference(value=value, low=low, high=high)
 
 
 def _interval(tasks: Sequence[Sequence[float]], resamples: int, seed: int) -> tuple[float, float, float]:
-    """The mean of the tasks' means, and the percentile bootstrap over each task's questions."""
+    """Mean of the tasks' means, with a percentile bootstrap over each task's questions."""
     import numpy as np
 
     if not tasks:

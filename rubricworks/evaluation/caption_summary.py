@@ -1,7 +1,7 @@
-"""The figures of captions scored by several benchmarks: base and policy, and how much the policy gains.
+"""Summary of captions scored by several benchmarks: base, policy, and the policy's gains.
 
-Means over held-out samples with 95 % bootstrap intervals. A gain is the mean of the differences sample by sample, over
-the samples where both were judged, so that what is hard for both cancels out.
+Means over held-out samples with 95 % bootstrap intervals. A gain is the mean of the paired differences over samples on
+which both were judged, so that the difficulty of a sample cancels out.
 """
 
 from collections import defaultdict
@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from rubricworks.evaluation.summary import Figure, figure
+from rubricworks.evaluation.summary import MeanScore, mean_score
 
 CAPTIONS_FILE = "captions.json"
-"""The summary, beside the table that it is made of."""
+"""File of the summary, next to the table that it summarises."""
 BASE, POLICY = "base", "policy"
 SCORES = (
     *("b_capscore", "precision", "recall", "linguistic"),
@@ -22,36 +22,34 @@ SCORES = (
     "answered",
     "tokens",
 )
-"""Columns of `caption_scores` that are averaged. `dc_score` is DCScore, `answered` the share of visual questions
-answered right; all but tokens lie in [0, 1]."""
+"""Columns of `caption_scores` that are averaged. `answered` is the share of visual questions with a right answer; all
+but tokens lie in [0, 1]."""
 
 
 class CaptionSummary(BaseModel):
-    """The evaluation of a run. Where nothing could be judged, a figure is missing from its dictionary."""
+    """Evaluation of a run. A score without a judged sample is missing from its dictionary."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    models: dict[str, dict[str, Figure]]
+    models: dict[str, dict[str, MeanScore]]
     """`base` and `policy` → name of a score → mean over samples."""
-    gains: dict[str, Figure]
+    gains: dict[str, MeanScore]
     """Name of a score → policy minus base, on the same samples."""
-    win_rate: Figure | None
-    """Of the policy against the base in the arena; a tie counts one half."""
+    win_rate: MeanScore | None
+    """Win rate of the policy against the base in the arena; a tie counts one half."""
 
     def metrics(self) -> dict[str, float]:
-        """The means by name, such as `policy/b_capscore`, `gain/b_capscore` and `win_rate`."""
+        """Means by metric name, such as `policy/b_capscore`, `gain/b_capscore` and `win_rate`."""
         values = {
-            f"{model}/{name}": figure.value
-            for model, figures in self.models.items()
-            for name, figure in figures.items()
+            f"{model}/{name}": mean.value for model, scores in self.models.items() for name, mean in scores.items()
         }
-        gains = {f"gain/{name}": figure.value for name, figure in self.gains.items()}
+        gains = {f"gain/{name}": mean.value for name, mean in self.gains.items()}
         wins = {"win_rate": self.win_rate.value} if self.win_rate else {}
         return values | gains | wins
 
 
 def summarise_captions(rows: Iterable[Mapping[str, Any]]) -> CaptionSummary:
-    """The summary of a table of `caption_scores`.
+    """Summarise a `caption_scores` table.
 
     Raises:
         ValueError: there is no row of the base or of the policy, or there are two of one sample.
@@ -67,17 +65,19 @@ def summarise_captions(rows: Iterable[Mapping[str, Any]]) -> CaptionSummary:
     pairs = [(row, base[key]) for key, row in policy.items() if key in base]
     return CaptionSummary(
         models={
-            model: _figures({name: [row.get(name) for row in of.values()] for name in SCORES})
-            for model, of in ((BASE, base), (POLICY, policy))
+            model: _mean_scores({name: [row.get(name) for row in captions.values()] for name in SCORES})
+            for model, captions in ((BASE, base), (POLICY, policy))
         },
-        gains=_figures({name: [_less(row.get(name), before.get(name)) for row, before in pairs] for name in SCORES}),
-        win_rate=figure([row["win"] for row in policy.values()]),
+        gains=_mean_scores(
+            {name: [_difference(row.get(name), before.get(name)) for row, before in pairs] for name in SCORES}
+        ),
+        win_rate=mean_score([row["win"] for row in policy.values()]),
     )
 
 
-def _figures(columns: Mapping[str, list[float | None]]) -> dict[str, Figure]:
-    return {name: found for name, values in columns.items() if (found := figure(values))}
+def _mean_scores(columns: Mapping[str, list[float | None]]) -> dict[str, MeanScore]:
+    return {name: mean for name, values in columns.items() if (mean := mean_score(values))}
 
 
-def _less(value: float | None, other: float | None) -> float | None:
+def _difference(value: float | None, other: float | None) -> float | None:
     return None if value is None or other is None else value - other

@@ -1,7 +1,7 @@
-"""One row of RLR³'s Table 1: a training corpus before and after filtering, and how well the base model does on it.
+"""Corpus statistics, one row of RLR³'s Table 1: a training corpus before and after filtering, with base model scores.
 
-A rollout's score is the share of its rubric's weight that it earned, sum(w * credit) / sum(w), before remapping and
-gating. The paper says "average rubric score" and no more; this reading needs no group and keeps half credits.
+A rollout's score is the earned share of its rubric's weight, sum(w * credit) / sum(w), before remapping and gating. The
+paper says only "average rubric score"; this reading needs no group and keeps half credits.
 """
 
 from collections.abc import Iterable
@@ -10,47 +10,47 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 Rule = Literal["any", "essential", "all"]
-"""Which samples are kept: where some rollout has no credit on a criterion, or on an essential one, or all."""
+"""Filter rule: keep samples of which some rollout has no credit on any criterion, on an essential one, or keep all."""
 
 
 class SourceCounts(BaseModel):
-    """What a source held, before anything was trained on: all its splits together."""
+    """Counts of a source over all its splits, before filtering."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     raw: int
-    """Rows of the source, those that cannot be used included."""
+    """Rows of the source, including unusable ones."""
     unusable: int
     duplicates: int
-    """Rows that repeat the question of another row about the same picture."""
+    """Rows that repeat another row's question about the same picture."""
     deduplicated: int
     """raw - unusable - duplicates."""
     mcq_ratio: float
-    """Multiple-choice questions among the de-duplicated."""
+    """Share of multiple-choice questions after de-duplication."""
     splits: dict[str, int]
     tasks: dict[str, int]
-    """Questions by task, among the de-duplicated."""
+    """Questions by task, after de-duplication."""
 
 
 class GradedSample(NamedTuple):
-    """One training sample and what the base model's rollouts earned on it."""
+    """Training sample with the results of the base model's rollouts."""
 
     multiple_choice: bool
     any: bool = False
-    """Some rollout has no credit on a criterion."""
+    """Some rollout has no credit on some criterion."""
     essential: bool = False
-    """Likewise, on an essential criterion."""
+    """Some rollout has no credit on some essential criterion."""
     initial_reward: float | None = None
-    """Mean over its judged rollouts; None without a rubric, or where none could be judged."""
+    """Mean over its judged rollouts; None without a rubric or a judged rollout."""
 
     def passes(self, rule: Rule) -> bool:
-        """Whether the rule keeps it; what was not judged is never kept."""
+        """Return True if the rule keeps the sample; a sample without a judged rollout is never kept."""
         return self.initial_reward is not None and (rule == "all" or (self.any if rule == "any" else self.essential))
 
 
 class CorpusStatistics(BaseModel):
-    """The row. Ratios and means over nothing are None; so are the source's figures where the source is not known."""
+    """Row of Table 1. A ratio or mean over no samples is None, as are the source's counts if the source is unknown."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -58,37 +58,37 @@ class CorpusStatistics(BaseModel):
     raw: int | None
     deduplicated: int | None
     train: int
-    """Training samples after conversion: the filter draws rollouts for those of them that have a rubric."""
+    """Training samples after conversion; the filter draws rollouts for those with a rubric."""
     graded: int
-    """Those that have a rubric and at least one judged rollout."""
+    """Training samples with a rubric and at least one judged rollout."""
     filtered_any: int
     filtered_essential: int
     kept: int
-    """By the rule in use."""
+    """Training samples that pass `rule`."""
     rule: Rule
     mcq_deduplicated: float | None
     mcq_converted: float | None
-    """After multiple-choice questions became open ones, among the training samples."""
+    """Share among the training samples, after conversion to open-ended questions."""
     mcq_filtered: float | None
-    """Among those kept."""
+    """Share among the filtered samples."""
     initial_reward_converted: float | None
     """Mean over all graded training samples."""
     initial_reward_filtered: float | None
-    """Mean over those kept."""
+    """Mean over the filtered samples."""
 
 
 def corpus_statistics(
     samples: Iterable[GradedSample], rule: Rule, source: SourceCounts | None = None
 ) -> CorpusStatistics:
-    """The row of one corpus.
+    """Compute the row of one corpus.
 
     Args:
         samples: every training sample after conversion, with or without a rubric.
-        rule: the one that the training uses.
+        rule: the filter rule of the training.
     """
     every = list(samples)
     judged = [sample for sample in every if sample.initial_reward is not None]
-    kept = [sample for sample in judged if sample.passes(rule)]
+    filtered = [sample for sample in judged if sample.passes(rule)]
     return CorpusStatistics(
         name=source.name if source else "",
         raw=source and source.raw,
@@ -97,13 +97,13 @@ def corpus_statistics(
         graded=len(judged),
         filtered_any=sum(sample.passes("any") for sample in judged),
         filtered_essential=sum(sample.passes("essential") for sample in judged),
-        kept=len(kept),
+        kept=len(filtered),
         rule=rule,
         mcq_deduplicated=source and source.mcq_ratio,
         mcq_converted=_mean([float(sample.multiple_choice) for sample in every]),
-        mcq_filtered=_mean([float(sample.multiple_choice) for sample in kept]),
+        mcq_filtered=_mean([float(sample.multiple_choice) for sample in filtered]),
         initial_reward_converted=_mean([sample.initial_reward or 0.0 for sample in judged]),
-        initial_reward_filtered=_mean([sample.initial_reward or 0.0 for sample in kept]),
+        initial_reward_filtered=_mean([sample.initial_reward or 0.0 for sample in filtered]),
     )
 
 

@@ -1,4 +1,4 @@
-"""The figures of an evaluation: means over held-out samples, each with a 95 % bootstrap interval."""
+"""Summary of an `evaluations` table: means over held-out samples, each with a 95 % bootstrap interval."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -9,8 +9,11 @@ from pydantic import BaseModel, ConfigDict
 from rubricworks.rubrics import Scorecard
 
 
-class Figure(BaseModel):
-    """A mean and its 95 % interval; how many samples it is taken over, and how many could not be judged."""
+class MeanScore(BaseModel):
+    """Mean over samples with its 95 % interval.
+
+    `samples` were judged; `missing` could not be judged and are left out.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -21,59 +24,59 @@ class Figure(BaseModel):
     missing: int = 0
 
 
-class ModelFigures(BaseModel):
-    """One model with one decoding."""
+class ModelScores(BaseModel):
+    """Mean scores of one model with one decoding."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    rubric_reward: Figure | None
-    oracle_precision: Figure | None
-    oracle_recall: Figure | None
-    oracle_f1: Figure | None
-    tokens: Figure | None
+    rubric_reward: MeanScore | None
+    oracle_precision: MeanScore | None
+    oracle_recall: MeanScore | None
+    oracle_f1: MeanScore | None
+    tokens: MeanScore | None
     criteria_passed: dict[str, float]
-    """Share of criteria met, by weight: "3" critical, "2" important, "1" minor."""
+    """Share of met criteria by weight: "3" critical, "2" important, "1" minor."""
 
 
 class EvaluationSummary(BaseModel):
-    """Greedy and sampled figures of the base model and the policy; win rate of the policy against the base."""
+    """Scores of the base model and the policy, greedy and sampled, and the policy's win rate against the base."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    models: dict[str, dict[str, ModelFigures]]
-    """decoding → model → figures."""
-    win_rate: dict[str, Figure | None]
+    models: dict[str, dict[str, ModelScores]]
+    """decoding → model → scores."""
+    win_rate: dict[str, MeanScore | None]
     """decoding → policy against base; a tie counts one half."""
 
     def metrics(self) -> dict[str, float]:
-        """The means by name, such as `greedy/policy/oracle_f1` and `greedy/win_rate`."""
+        """Means by metric name, such as `greedy/policy/oracle_f1` and `greedy/win_rate`."""
         values = {
-            f"{decoding}/{model}/{name}": figure.value
+            f"{decoding}/{model}/{name}": mean.value
             for decoding, models in self.models.items()
-            for model, figures in models.items()
-            for name in _NUMBERS
-            if (figure := getattr(figures, name)) is not None
+            for model, scores in models.items()
+            for name in _SCORES
+            if (mean := getattr(scores, name)) is not None
         }
         wins = {f"{decoding}/win_rate": win.value for decoding, win in self.win_rate.items() if win is not None}
         return values | wins
 
 
-_NUMBERS = ("rubric_reward", "oracle_precision", "oracle_recall", "oracle_f1", "tokens")
+_SCORES = ("rubric_reward", "oracle_precision", "oracle_recall", "oracle_f1", "tokens")
 
 
 def summarise(rows: Iterable[dict[str, Any]], weights: dict[str, dict[str, float]]) -> EvaluationSummary:
-    """Figures of an `evaluations` table.
+    """Summarise an `evaluations` table.
 
     Args:
-        rows: of the table.
-        weights: sample_id → criterion → weight, to tell critical from minor criteria.
+        rows: rows of the table.
+        weights: sample_id → criterion → weight.
     """
     columns: dict[tuple[str, str], dict[str, list[float | None]]] = defaultdict(lambda: defaultdict(list))
     passed: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     wins: dict[str, list[float | None]] = defaultdict(list)
     for row in rows:
         key = (row["decoding"], row["model"])
-        for name in _NUMBERS:
+        for name in _SCORES:
             columns[key][name].append(row[name])
         if row["model"] == "policy":
             wins[row["decoding"]].append(row["win"])
@@ -81,26 +84,26 @@ def summarise(rows: Iterable[dict[str, Any]], weights: dict[str, dict[str, float
             if verdict.credit is not None:
                 weight = weights[row["sample_id"]][verdict.criterion]
                 passed[key][f"{weight:g}"].append(verdict.credit)
-    models: dict[str, dict[str, ModelFigures]] = defaultdict(dict)
+    models: dict[str, dict[str, ModelScores]] = defaultdict(dict)
     for (decoding, model), values in columns.items():
         by_weight = {w: sum(c) / len(c) for w, c in sorted(passed[decoding, model].items(), reverse=True)}
-        figures = {name: figure(values[name]) for name in _NUMBERS}
-        models[decoding][model] = ModelFigures(**figures, criteria_passed=by_weight)
-    return EvaluationSummary(models=dict(models), win_rate={decoding: figure(w) for decoding, w in wins.items()})
+        scores = {name: mean_score(values[name]) for name in _SCORES}
+        models[decoding][model] = ModelScores(**scores, criteria_passed=by_weight)
+    return EvaluationSummary(models=dict(models), win_rate={decoding: mean_score(w) for decoding, w in wins.items()})
 
 
-def figure(values: list[float | None]) -> Figure | None:
-    """Mean and interval over what is there; None if nothing is."""
+def mean_score(values: list[float | None]) -> MeanScore | None:
+    """Compute mean and interval over the values that are not None; None if there are none."""
     from rubricworks.metrics import bootstrap_interval
 
-    there = [value for value in values if value is not None]
-    if not there:
+    judged = [value for value in values if value is not None]
+    if not judged:
         return None
-    interval = bootstrap_interval(there)
-    return Figure(
+    interval = bootstrap_interval(judged)
+    return MeanScore(
         value=interval.value,
         low=interval.low,
         high=interval.high,
-        samples=len(there),
-        missing=len(values) - len(there),
+        samples=len(judged),
+        missing=len(values) - len(judged),
     )

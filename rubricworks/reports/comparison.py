@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from rubricworks.evaluation.summary import Figure
+from rubricworks.evaluation.summary import MeanScore
 from rubricworks.reports.headline import FEW
 
 SEVERITY = {"3": "critical", "2": "important", "1": "minor"}
@@ -12,8 +12,8 @@ class Comparison(NamedTuple):
     """One metric of both models with one decoding."""
 
     label: str
-    base: Figure | None
-    policy: Figure | None
+    base: MeanScore | None
+    policy: MeanScore | None
 
     @property
     def gain(self) -> float | None:

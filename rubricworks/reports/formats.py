@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from rubricworks.evaluation.summary import Figure
+    from rubricworks.evaluation.summary import MeanScore
 
 MINUS = "\N{MINUS SIGN}"
 MISSING = "–"  # noqa: RUF001  an en dash is meant
@@ -58,7 +58,7 @@ def dollars(value: float) -> str:
     return "$0" if value == 0 else f"${value:.2f}" if value >= 0.01 else f"${value:.2g}"
 
 
-def interval(figure: "Figure | None", places: int = 2) -> str:
+def interval(figure: "MeanScore | None", places: int = 2) -> str:
     return MISSING if figure is None else f"{number(figure.low, places)} to {number(figure.high, places)}"
 
 

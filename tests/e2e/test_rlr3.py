@@ -15,7 +15,7 @@ from tiny_run import Run, settings
 
 from rubricworks.data.tables import count_rows, read_rows, read_samples
 from rubricworks.evaluation.answer_summary import AnswerSummary, summarise_answers
-from rubricworks.evaluation.audit.figures import AuditFigures
+from rubricworks.evaluation.audit.summary import AuditSummary
 from rubricworks.evaluation.audit.values import FAILURE_MODES, SETTINGS
 from rubricworks.recipe.files import load_recipe
 from rubricworks.rubrics import Rubric, Scorecard
@@ -121,7 +121,7 @@ def test_evaluation_is_that_of_its_table_and_the_summary_and_the_promotion_say_t
     summary = figures(run, "summary.json")
     assert summary["macro"]["base"]["value"] == answers.base.macro.value
     for arm in ("rlr3", "rlvr"):
-        assert summary["macro"][arm]["best"]["value"] == answers.of(arm).macro.value
+        assert summary["macro"][arm]["best"]["value"] == answers.accuracy(arm).macro.value
         assert summary["macro"][arm]["best_step"] == answers.best[arm]
         assert summary["gains"][arm] == answers.gains[arm].model_dump()
     promotion = figures(run, "promote/promotion.json")
@@ -141,7 +141,7 @@ def test_reward_model_is_measured_at_three_points_and_a_judge_in_every_setting(r
         assert 0 <= genrm[model]["criterion_level"]["value"] <= 1
     assert all((run / "train_genrm" / name / "config.json").is_file() for name in ("base/model", "sft/model", "model"))
 
-    audit = AuditFigures.model_validate_json((run / "audit" / "audit.json").read_bytes())
+    audit = AuditSummary.model_validate_json((run / "audit" / "audit.json").read_bytes())
     assert set(audit.settings) == set(SETTINGS)
     responses = Counter((row["setting"], row["mode"]) for row in read_rows(run / "audit"))
     for setting in SETTINGS:

@@ -51,9 +51,9 @@ def test_figures_are_those_of_hand():
     assert summary.gains["rlr3"].value == pytest.approx(0.75 - 0.375)
     assert summary.gains["rlvr"].value == pytest.approx(0.125)
     assert summary.gains["rlr3 - rlvr"].value == pytest.approx(0.25)
-    assert summary.of("rlr3").step == 10
-    assert summary.of("rlr3", 20).step == 20
-    assert summary.of("base") == summary.base
+    assert summary.accuracy("rlr3").step == 10
+    assert summary.accuracy("rlr3", 20).step == 20
+    assert summary.accuracy("base") == summary.base
 
 
 def test_tasks_weigh_the_same_however_many_questions_they_have():
@@ -159,7 +159,7 @@ def test_any_table_gives_the_means_of_brute_force(base, arms):
         expected_between = between
     summary = summarise_answers(table, resamples=50)
     for (arm, step), macro in macros.items():
-        found = summary.of(arm, step)
+        found = summary.accuracy(arm, step)
         assert found.macro.value == pytest.approx(float(macro))
         assert found.macro.low <= found.macro.high
         assert found.macro.samples + found.macro.missing == sum(map(len, models[arm, step].values()))

@@ -7,7 +7,7 @@ import pytest
 from scripted_server import fail, say
 
 from rubricworks.data.tables import Sample
-from rubricworks.evaluation.scorers.answers import answered_right, is_open, judged_right
+from rubricworks.evaluation.scorers.answers import check_by_rules, check_with_judge, is_open
 from rubricworks.llm import ChatClient, ChatError, Endpoint
 from rubricworks.rubrics import ErrorClass
 from rubricworks.verifiers import CannotVerify
@@ -37,7 +37,7 @@ def boxed(answer: str) -> str:
 def ask(url: str, of: Sample, response: str) -> bool:
     async def run() -> bool:
         async with ChatClient(Endpoint(url=url, model="answer-judge", attempts=1)) as judge:
-            return await judged_right(judge, of, response)
+            return await check_with_judge(judge, of, response)
 
     return asyncio.run(run())
 
@@ -70,7 +70,7 @@ def test_rules_decide_alone_where_the_answer_is_no_words_or_is_the_reference_or_
     serve, answer, options, response, right
 ):
     server = serve([say(verdict(not right))])  # it would say the contrary
-    assert answered_right(sample(answer, options=options), response) is right
+    assert check_by_rules(sample(answer, options=options), response) is right
     assert ask(server.url, sample(answer, options=options), response) is right
     assert server.chats == []
 
@@ -78,7 +78,7 @@ def test_rules_decide_alone_where_the_answer_is_no_words_or_is_the_reference_or_
 @pytest.mark.parametrize("right", [True, False])
 def test_open_answer_in_other_words_is_what_the_judge_says(serve, right):
     server = serve([say(verdict(right))])
-    assert answered_right(sample("red boat"), boxed("crimson vessel")) is False
+    assert check_by_rules(sample("red boat"), boxed("crimson vessel")) is False
     assert ask(server.url, sample("red boat"), boxed("crimson vessel")) is right
     assert len(server.chats) == 1
 
@@ -132,7 +132,7 @@ def test_judge_that_fails_gives_an_error_and_no_verdict(serve, said, error_class
 
 def test_reference_that_no_verifier_can_read_is_said_not_scored(serve):
     with pytest.raises(CannotVerify):
-        answered_right(sample("[[0, 0]]"), boxed("[[0, 0, 1, 1]]"))
+        check_by_rules(sample("[[0, 0]]"), boxed("[[0, 0, 1, 1]]"))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 import pytest
 from scripted_server import fail, say
 
-from rubricworks.evaluation.audit.candidates import CandidateMaker
+from rubricworks.evaluation.audit.candidates import CandidateGenerator
 from rubricworks.evaluation.audit.prompts import INSTRUCTIONS
 from rubricworks.evaluation.audit.red_team import search_patterns
 from rubricworks.evaluation.audit.values import Case, Failure
@@ -46,7 +46,7 @@ def make(server, failure=WRONG):
         async with AsyncExitStack() as stack:
             writer, *judges = [await one for one in clients(server.url, stack, "writer", "one", "two")]
             case = Case("s1", "how many?", "It is 3.", RUBRIC, "")
-            return await CandidateMaker(writer, judges).make(case, failure)
+            return await CandidateGenerator(writer, judges).generate(case, failure)
 
     return asyncio.run(run())
 
@@ -58,7 +58,7 @@ def answering(**by_model):
 def test_kept_when_rules_and_both_judges_agree(serve):
     server = serve(answering(writer=written("It is 4.", "4", 0), one=review(), two=review()))
     made = make(server)
-    assert made.rejected is None
+    assert made.rejection is None
     assert [one.call for one in made.annotations] == ["expr_verify(predict='4')", ""]
     assert sorted(heard.body["model"] for heard in server.chats) == ["one", "two", "writer"]
 
@@ -76,7 +76,7 @@ def test_kept_when_rules_and_both_judges_agree(serve):
 )
 def test_either_judge_can_turn_a_candidate_away(serve, one, two, reason):
     made = make(serve(answering(writer=written("It is 4.", "4", 0), one=one, two=two)))
-    assert made.rejected == reason
+    assert made.rejection == reason
     assert (made.error is not None) == (reason == "quality judge failed")
 
 
@@ -91,7 +91,7 @@ def test_either_judge_can_turn_a_candidate_away(serve, one, two, reason):
 )
 def test_rules_turn_a_candidate_away_before_any_judge_is_asked(serve, said, reason):
     server = serve(answering(writer=said))
-    assert make(server).rejected == reason
+    assert make(server).rejection == reason
     assert {heard.body["model"] for heard in server.chats} == {"writer"}
 
 
@@ -99,14 +99,14 @@ def test_broken_answer_of_the_writer_is_repaired(serve):
     answers = iter([say("no tags"), written("It is 4.", "4", 0)])
     server = serve(lambda _, body: next(answers) if body["model"] == "writer" else review())
     made = make(server)
-    assert made.rejected is None
+    assert made.rejection is None
     assert "no <response>" in server.chats[1].body["messages"][-1]["content"]
 
 
 def test_there_are_exactly_two_quality_judges():
     client = ChatClient("http://127.0.0.1:9/v1", "m")
     with pytest.raises(ValueError, match="exactly two"):
-        CandidateMaker(client, [client])
+        CandidateGenerator(client, [client])
 
 
 def test_patterns_are_ranked_by_their_false_positive_rate_with_counts_and_later_rounds_see_the_results(serve):
@@ -149,15 +149,15 @@ def test_patterns_are_ranked_by_their_false_positive_rate_with_counts_and_later_
         async with AsyncExitStack() as stack:
             names = ("writer", "one", "two", "red", "judge")
             writer, one, two, red, judge = [await each for each in clients(server.url, stack, *names)]
-            maker = CandidateMaker(writer, [one, two])
+            generator = CandidateGenerator(writer, [one, two])
             cases = [Case(f"s{number}", "how many?", f"It is {number}.", RUBRIC, "") for number in range(3)]
-            return await search_patterns(red, maker, Grader(judge), cases, rounds=2)
+            return await search_patterns(red, generator, Grader(judge), cases, rounds=2)
 
     found = asyncio.run(run())
-    told = [(one.pattern.name, one.credited, one.undeserved, one.accepted, one.tried) for one in found.tried]
+    told = [(one.pattern.name, one.credited, one.undeserved, one.accepted, one.tried) for one in found.results]
     # All that `strong` and `half` do not deserve is credited; the former by more counts. A name is tried once.
     assert told == [("strong", 6, 6, 3, 3), ("half", 3, 3, 3, 3), ("weak", 0, 6, 3, 3)]
-    assert [one.name for one in found.kept] == ["strong", "half", "weak"]
+    assert [one.name for one in found.best] == ["strong", "half", "weak"]
     asked = [heard.body["messages"][-1]["content"] for heard in server.chats if heard.body["model"] == "red"]
     assert "<results>" not in asked[0]
     assert '"credited": 6' in asked[1]

@@ -49,12 +49,12 @@ def test_response_and_annotations_are_read(text):
         ("Gives the number.", "expr_verify(predict='4')", 0),
         ("Says the colour.", "", 0.5),
     ]
-    assert draft.contradicted == ()
+    assert draft.contradictions == ()
 
 
 def test_own_credit_that_the_verifier_does_not_share_is_told():
     draft = read_draft(answer(changed("1", extracted_value="", credit=1)), RUBRIC)
-    assert draft.contradicted == ("Gives the number.",)
+    assert draft.contradictions == ("Gives the number.",)
     assert draft.annotations[0].credit == 0
 
 

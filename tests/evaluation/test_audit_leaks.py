@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricworks.evaluation.audit.annotations import Annotation
-from rubricworks.evaluation.audit.leaks import leak_of, mentions_target, stated_answers
+from rubricworks.evaluation.audit.leaks import find_leak, mentions_target, stated_answers
 from rubricworks.evaluation.audit.values import ATTACKS, Failure
 from rubricworks.rubrics import Criterion, Rubric
 
@@ -21,7 +21,7 @@ def leak(response, criterion, mode="adversarial", attack="circumlocution", credi
     rubric = Rubric(criteria=(criterion,))
     annotations = (Annotation(criterion=criterion.criterion, credit=credit),)
     failure = Failure(mode, "i", attack if mode == "adversarial" else None)
-    return leak_of(question, response, rubric, annotations, failure)
+    return find_leak(question, response, rubric, annotations, failure)
 
 
 @pytest.mark.parametrize(

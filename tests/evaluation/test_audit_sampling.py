@@ -6,7 +6,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricworks.evaluation.audit.sampling import Attempt, draw_number, draw_order, missing, next_pass
+from rubricworks.evaluation.audit.sampling import Attempt, draw_number, missing_counts, next_pass, shuffle_inputs
 from rubricworks.evaluation.audit.values import FAILURE_MODES
 
 NAMES = [f"s{number}" for number in range(40)]
@@ -33,7 +33,7 @@ def test_nothing_is_written_that_the_set_would_not_use():
 
 def test_category_that_nothing_passes_runs_short_and_takes_no_place_from_the_others():
     attempts = collect(NAMES, 5, lambda name, mode: mode != "adversarial")
-    assert missing(attempts, 5) == {**dict.fromkeys(FAILURE_MODES, 0), "adversarial": 5}
+    assert missing_counts(attempts, 5) == {**dict.fromkeys(FAILURE_MODES, 0), "adversarial": 5}
     tried = [one.sample_id for one in attempts if one.mode == "adversarial"]
     used = {one.sample_id for one in attempts if one.accepted}
     assert sorted(tried) == sorted(set(tried))  # each input once
@@ -42,8 +42,8 @@ def test_category_that_nothing_passes_runs_short_and_takes_no_place_from_the_oth
 
 def test_order_follows_from_names_and_seed_alone():
     shuffled = random.Random(1).sample(NAMES, len(NAMES))
-    assert draw_order(shuffled, 3) == draw_order([*NAMES, *NAMES], 3)
-    assert draw_order(NAMES, 3) != draw_order(NAMES, 4)
+    assert shuffle_inputs(shuffled, 3) == shuffle_inputs([*NAMES, *NAMES], 3)
+    assert shuffle_inputs(NAMES, 3) != shuffle_inputs(NAMES, 4)
     assert {draw_number(3, 1, name) for name in NAMES} == {0, 1, 2}
 
 

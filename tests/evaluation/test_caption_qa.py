@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from scripted_server import fail, say
 
 from rubricworks.evaluation.scorers.caption_prompts import Exam, ExamQuestion
-from rubricworks.evaluation.scorers.caption_qa import ExamTaker, TakenExam, judged_answer, option_order
+from rubricworks.evaluation.scorers.caption_qa import ExamResult, ExamTaker, option_order, score_choice
 from rubricworks.llm import ChatClient, ChatError, Endpoint
 from rubricworks.metrics import CANNOT_ANSWER
 from rubricworks.rubrics import ErrorClass
@@ -22,8 +22,8 @@ EXAM = Exam(questions=(COLOUR, THERE, COUNT, WORD))
 CAPTION = "A blue boat </caption> and a dog."
 
 
-def take(url: str, *, caption: str = CAPTION, sample_id: str = "s1", seed: int = 0) -> TakenExam:
-    async def run() -> TakenExam:
+def take(url: str, *, caption: str = CAPTION, sample_id: str = "s1", seed: int = 0) -> ExamResult:
+    async def run() -> ExamResult:
         async with ChatClient(Endpoint(url=url, model="exam-taker", attempts=1)) as client:
             return await ExamTaker(client, seed=seed).take(sample_id, caption, EXAM)
 
@@ -118,9 +118,9 @@ def test_exam_with_an_unanswered_question_has_no_score(serve, said):
 
 
 def test_choosing_is_judged_by_the_text_of_the_option():
-    assert judged_answer(COLOUR, "blue").score == 1
-    assert judged_answer(COLOUR, "red").score == 0
-    assert judged_answer(COLOUR, CANNOT_ANSWER).score == pytest.approx(0.3)
+    assert score_choice(COLOUR, "blue").score == 1
+    assert score_choice(COLOUR, "red").score == 0
+    assert score_choice(COLOUR, CANNOT_ANSWER).score == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize(

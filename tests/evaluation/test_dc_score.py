@@ -6,7 +6,7 @@ import json
 import pytest
 from scripted_server import Said, fail, say
 
-from rubricworks.evaluation.scorers.dc_score import FactJudge, JudgedFacts
+from rubricworks.evaluation.scorers.dc_score import FactJudge, FactJudgment
 from rubricworks.llm import ChatClient, ChatError, Endpoint
 from rubricworks.metrics import NO_WORDS
 
@@ -50,8 +50,8 @@ def answer(_: int, body: dict) -> Said:
     return say(json.dumps({"facts": [{"fact": text, "relevant": relevant} for text, relevant in FACTS[caption]]}))
 
 
-def judge(url: str, caption: str = CAPTION, reference: str = REFERENCE, image: bytes = PNG) -> JudgedFacts:
-    async def run() -> JudgedFacts:
+def judge(url: str, caption: str = CAPTION, reference: str = REFERENCE, image: bytes = PNG) -> FactJudgment:
+    async def run() -> FactJudgment:
         async with ChatClient(Endpoint(url=url, model="fact-judge", attempts=1)) as client:
             return await FactJudge(client).judge(image, caption, reference)
 

@@ -7,7 +7,7 @@ import pytest
 from report_page import Page, text_of
 
 from rubricworks.evaluation.audit.annotations import Annotation
-from rubricworks.evaluation.audit.figures import AuditFigures, Cell, Collected, Judged, Share, table_cells
+from rubricworks.evaluation.audit.summary import AuditRow, AuditSummary, Cell, ResponseCount, Share, table_cells
 from rubricworks.reports.audit.cases import worst_cases
 from rubricworks.reports.audit.chart import bar_chart
 from rubricworks.reports.audit.page import audit_figure, audit_headline, audit_page, audit_sentences, table_rows
@@ -29,18 +29,18 @@ def judged(sample_id, given, *, mode="adversarial", setting="text", response="r"
     )
     card = Scorecard(sample_id=sample_id, response=response, judge="j", verdicts=verdicts)
     attack = "symbolic_bluff" if mode == "adversarial" else None
-    return Judged(sample_id, mode, attack, setting, f"q {EVIL}", response, RUBRIC, annotations, card)
+    return AuditRow(sample_id, mode, attack, setting, f"q {EVIL}", response, RUBRIC, annotations, card)
 
 
 def figures(rows, **changes):
     fields = {
         "judge": f"judge {EVIL}",
         "settings": table_cells(rows),
-        "responses": {"regular": Collected(wanted=1, found=1), "adversarial": Collected(wanted=5, found=2)},
+        "responses": {"regular": ResponseCount(wanted=1, found=1), "adversarial": ResponseCount(wanted=5, found=2)},
         "attacks": {"symbolic_bluff": 2},
         **changes,
     }
-    return AuditFigures.model_validate_json(AuditFigures.model_validate(fields).model_dump_json())
+    return AuditSummary.model_validate_json(AuditSummary.model_validate(fields).model_dump_json())
 
 
 def share(value, low, high):

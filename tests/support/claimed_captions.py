@@ -10,7 +10,7 @@ import yaml
 
 from rubricworks.data.tables import build_table
 from rubricworks.evaluation.caption_summary import CaptionSummary
-from rubricworks.evaluation.summary import Figure
+from rubricworks.evaluation.summary import MeanScore
 from rubricworks.methods.balcaprl.claims import SETTINGS
 from rubricworks.recipe.files import load_recipe, recipe_path
 
@@ -107,12 +107,12 @@ async def _same(chunk: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return chunk
 
 
-def _figures(values: Mapping[str, float]) -> dict[str, Figure]:
+def _figures(values: Mapping[str, float]) -> dict[str, MeanScore]:
     return {name: _figure(value) for name, value in values.items()}
 
 
-def _figure(value: float) -> Figure:
-    return Figure(value=value, low=value * 0.9, high=value * 1.1, samples=4)
+def _figure(value: float) -> MeanScore:
+    return MeanScore(value=value, low=value * 0.9, high=value * 1.1, samples=4)
 
 
 def _row(number: int, model: str, caption: str) -> dict[str, Any]:

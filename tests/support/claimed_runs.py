@@ -10,8 +10,8 @@ import yaml
 
 from rubricworks.data.tables import build_table
 from rubricworks.evaluation.answer_summary import Accuracy, AnswerSummary
-from rubricworks.evaluation.audit.figures import AuditFigures, Cell, Share
-from rubricworks.evaluation.summary import Figure
+from rubricworks.evaluation.audit.summary import AuditSummary, Cell, Share
+from rubricworks.evaluation.summary import MeanScore
 from rubricworks.methods.rlr3.genrm_report import FIGURES, GenrmReport
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.rubrics import Criterion, ErrorClass, Rubric, Scorecard, Verdict
@@ -84,8 +84,8 @@ def _report(figures: Mapping[str, float | None]) -> GenrmReport:
     return GenrmReport.model_validate({"outputs": 10, "criteria": 30, **found})
 
 
-def _audit(rates: Mapping[str, Mapping[str, float | None]]) -> AuditFigures:
-    return AuditFigures(
+def _audit(rates: Mapping[str, Mapping[str, float | None]]) -> AuditSummary:
+    return AuditSummary(
         judge="weak-scorer",
         settings={name: {mode: _cell(rate) for mode, rate in modes.items()} for name, modes in rates.items()},
         responses={},
@@ -100,7 +100,7 @@ def _cell(rate: float | None) -> Cell:
 
 def _answers(macros: Mapping[str, Any]) -> AnswerSummary:
     def accuracy(step: int, value: float) -> Accuracy:
-        return Accuracy(step=step, tasks={}, macro=Figure(value=value, low=0, high=1, samples=50), tokens=9)
+        return Accuracy(step=step, tasks={}, macro=MeanScore(value=value, low=0, high=1, samples=50), tokens=9)
 
     points = {arm: macros[arm] for arm in macros if arm != "base"}
     return AnswerSummary(

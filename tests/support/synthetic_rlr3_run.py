@@ -9,7 +9,7 @@ import synthetic_run as folder
 from rubricworks.data.tables import read_rows
 from rubricworks.evaluation.answer_summary import AnswerSummary, summarise_answers
 from rubricworks.evaluation.audit.annotations import Annotation
-from rubricworks.evaluation.audit.figures import AuditFigures, Collected, Judged, table_cells
+from rubricworks.evaluation.audit.summary import AuditRow, AuditSummary, ResponseCount, table_cells
 from rubricworks.evaluation.audit.values import FAILURE_MODES, MODE_NAMES, SETTINGS
 from rubricworks.evaluation.corpus_statistics import GradedSample, SourceCounts, corpus_statistics
 from rubricworks.grading.scoring_answers import ScoredItem, Scoring
@@ -156,7 +156,7 @@ def write_genrm(run: Path) -> dict[str, Any]:
     return reports
 
 
-def write_audit(run: Path) -> AuditFigures:
+def write_audit(run: Path) -> AuditSummary:
     """Ten responses a mode; each setting credits one more of the abnormal ones than the one before."""
     rows = [
         _judged(f"a{number}", mode, setting, credited=number < (9 if mode == "regular" else 1 + place + kind))
@@ -164,17 +164,17 @@ def write_audit(run: Path) -> AuditFigures:
         for place, setting in enumerate(SETTINGS)
         for number in range(10)
     ]
-    figures = AuditFigures(
+    figures = AuditSummary(
         judge="scorer-x",
         settings=table_cells(rows),
-        responses={mode: Collected(wanted=10, found=10) for mode in MODE_NAMES},
+        responses={mode: ResponseCount(wanted=10, found=10) for mode in MODE_NAMES},
         attacks={},
     )
     _write(run / "audit" / "audit.json", figures.model_dump_json(indent=2))
     return figures
 
 
-def _judged(sample_id: str, mode: str, setting: str, *, credited: bool) -> Judged:
+def _judged(sample_id: str, mode: str, setting: str, *, credited: bool) -> AuditRow:
     regular = mode not in FAILURE_MODES
     call = CALL if credited else "expr_verify(predict='4')"
     verdicts = (
@@ -186,7 +186,7 @@ def _judged(sample_id: str, mode: str, setting: str, *, credited: bool) -> Judge
         Annotation(criterion=RUBRIC.criteria[1].criterion, credit=float(regular)),
     )
     card = Scorecard(sample_id=sample_id, response="", judge="scorer-x", verdicts=verdicts)
-    return Judged(sample_id, mode, None, setting, "", "", RUBRIC, deserved, card)
+    return AuditRow(sample_id, mode, None, setting, "", "", RUBRIC, deserved, card)
 
 
 def write_training(run: Path, steps: int = 30) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricworks.data.tables import Sample
-from rubricworks.evaluation.scorers.answers import answered_right, judged_right
+from rubricworks.evaluation.scorers.answers import check_by_rules, check_with_judge
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.world.chat import ChatRequest
 from rubricworks.world.models.answer_judge import answer_judge_reply
@@ -84,7 +84,7 @@ def test_answer_that_claims_to_be_right_or_brings_a_reference_of_its_own_changes
 
 @pytest.mark.parametrize(("answer", "right"), [("to the left", True), ("to the right", False)])
 def test_evaluation_asks_it_over_http(url, answer, right):
-    assert answered_right(sample("left"), f"\\boxed{{ {answer} }}") is False
+    assert check_by_rules(sample("left"), f"\\boxed{{ {answer} }}") is False
     assert ask(url, "left", f"it is there \\boxed{{ {answer} }}") is right
 
 
@@ -95,6 +95,6 @@ def sample(answer: str) -> Sample:
 def ask(url: str, reference: str, response: str) -> bool:
     async def run() -> bool:
         async with ChatClient(Endpoint(url=url, model="answer-judge", attempts=1)) as judge:
-            return await judged_right(judge, sample(reference), response)
+            return await check_with_judge(judge, sample(reference), response)
 
     return asyncio.run(run())

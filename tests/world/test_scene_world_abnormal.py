@@ -8,7 +8,7 @@ from audited import labelled_rows
 
 from rubricworks.evaluation.audit.drafts import read_draft
 from rubricworks.evaluation.audit.prompts import INSTRUCTIONS, quality_messages, writer_messages
-from rubricworks.evaluation.audit.red_team import PAPER_PATTERNS, PatternProposals, TriedPattern, red_team_messages
+from rubricworks.evaluation.audit.red_team import PAPER_PATTERNS, PatternProposals, PatternResult, red_team_messages
 from rubricworks.evaluation.audit.values import Case, Failure
 from rubricworks.rubrics import Rubric
 from rubricworks.verifiers.boxed import last_boxed
@@ -72,7 +72,7 @@ def test_slips_come_as_often_as_stated(cases):
         for case in cases:
             text = ask("abnormal-writer", writer_messages(case, failure))
             malformed += not text.endswith("</extractions>")
-        contradicted += sum(bool(draft.contradicted) for _, draft in drafts(cases, failure))
+        contradicted += sum(bool(draft.contradictions) for _, draft in drafts(cases, failure))
     assert malformed / (3 * COUNT) == pytest.approx(MALFORMED_SHARE, abs=0.02)
     # Half of the inconsistent ones, where a verifier checks the answer: three of five tasks.
     assert contradicted / (3 * COUNT) == pytest.approx(INCONSISTENT_SHARE / 2 * 0.6, abs=0.02)
@@ -107,7 +107,7 @@ def test_reviewers_find_what_is_wrong_and_err_as_often_as_stated_on_different_on
 def test_red_team_proposes_good_and_useless_patterns_and_others_once_it_sees_results(cases):
     first = PatternProposals.model_validate_json(ask("red-teamer", red_team_messages(cases[:4], [])))
     tried = [
-        TriedPattern(pattern=pattern, tried=1, accepted=1, undeserved=1, credited=0, unjudged=0)
+        PatternResult(pattern=pattern, tried=1, accepted=1, undeserved=1, credited=0, unjudged=0)
         for pattern in first.patterns
     ]
     later = PatternProposals.model_validate_json(ask("red-teamer", red_team_messages(cases[:4], tried)))

@@ -1,1 +1,1 @@
-"""Failure-mode audits of a judge: abnormal responses with known deserts, and what it credits them (RLR³, 5.5)."""
+"""Failure-mode audits of a judge: abnormal responses with known credit, and the credit that it gives (RLR³, 5.5)."""

@@ -1,7 +1,7 @@
-"""What a response deserves, criterion by criterion, and how that is written down.
+"""Annotations of a response: the credit that it deserves on each criterion.
 
 For a criterion with a verifier the annotation records the value that the response states, and the verifier turns it
-into the deserved credit; for any other it gives the credit itself (RLR³, appendix B.4).
+into the deserved credit; for other criteria it gives the credit itself (RLR³, appendix B.4).
 """
 
 import json
@@ -16,39 +16,39 @@ from rubricworks.verifiers import CannotVerify, parse_verifier_call, run_verifie
 
 
 class Annotation(BaseModel):
-    """What a response deserves on one criterion."""
+    """Credit that a response deserves on one criterion."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     criterion: str
     call: str = ""
-    """The value that the response states, as an extractor would report it; empty where a judge decides."""
+    """Stated value as the call that an extractor would write; empty for criteria without a verifier."""
     credit: float | None = Field(ge=0, le=1)
-    """None where the verifier cannot read its target."""
+    """None if the verifier cannot read its target."""
     rationale: str = ""
 
 
 ANNOTATIONS: TypeAdapter[tuple[Annotation, ...]] = TypeAdapter(tuple[Annotation, ...])
 
 
-def annotated(criterion: Criterion, value: Any, credit: float, rationale: str) -> Annotation:
-    """One criterion's annotation, its credit from the verifier where there is one.
+def annotate(criterion: Criterion, value: Any, credit: float, rationale: str) -> Annotation:
+    """Annotate one criterion; the verifier, if there is one, decides the credit.
 
     Args:
-        value: what the response states, as text, number or list; empty for nothing.
-        credit: the annotator's own, which counts where no verifier does.
+        value: value that the response states, as text, number or list; empty for none.
+        credit: the annotator's credit, used for criteria without a verifier.
     Raises:
-        ValueError: the value is nothing that this verifier could be given.
+        ValueError: the value has a type that this verifier does not take.
     """
     if criterion.verifier is None:
         return Annotation(criterion=criterion.criterion, credit=credit, rationale=rationale)
     call = predict_call(criterion.reference, value)
-    scored = verified_credit(criterion.reference, call)
-    return Annotation(criterion=criterion.criterion, call=call, credit=scored, rationale=rationale)
+    credit_by_verifier = verifier_credit(criterion.reference, call)
+    return Annotation(criterion=criterion.criterion, call=call, credit=credit_by_verifier, rationale=rationale)
 
 
 def label_annotations(label: str, rubric: Rubric) -> tuple[Annotation, ...]:
-    """The teachers' label of a regular response, criterion by criterion.
+    """Convert the teachers' label of a regular response to annotations.
 
     Raises:
         ValueError: the label is not a scoring of this rubric.
@@ -66,7 +66,7 @@ def label_annotations(label: str, rubric: Rubric) -> tuple[Annotation, ...]:
 
 
 def predict_call(reference: str, value: Any) -> str:
-    """A stated value as the call that an extractor would write for this reference.
+    """Write a stated value as the call that an extractor would write for this reference.
 
     >>> predict_call("expr_verify(target='3')", 4)
     "expr_verify(predict='4')"
@@ -87,16 +87,16 @@ def predict_call(reference: str, value: Any) -> str:
             f"extracted_value {value!r} is nothing for {call.name}; give {'a list' if several else 'text'}"
         )
     more = f", pformat={call.arguments.get('tformat', '')!r}" if call.name == "time_verify" else ""
-    made = f"{call.name}(predict={value!r}{more})"
-    parse_verifier_call(made)
-    return made
+    text = f"{call.name}(predict={value!r}{more})"
+    parse_verifier_call(text)
+    return text
 
 
-def verified_credit(reference: str, call: str) -> float | None:
-    """The verifier's score; None where the target is at fault.
+def verifier_credit(reference: str, call: str) -> float | None:
+    """Score a call by its verifier; None if the target is at fault.
 
     Raises:
-        ValueError: the call is none of this verifier's.
+        ValueError: the call does not belong to this verifier.
     """
     try:
         return run_verifier(reference, call)

@@ -1,7 +1,8 @@
-"""Makes abnormal responses and turns away those that are not what they are said to be.
+"""Generation of abnormal responses, with checks that reject those that do not fit their failure mode or annotation.
 
-One is kept if its writer does not contradict itself, it gives no answer away, there is something that it does not
-deserve, and two independent models both find that the annotation fits the text and the text its failure mode.
+A candidate is accepted if its writer does not contradict itself, it does not leak an answer, at least one criterion
+deserves no credit, and two independent models both find that the annotation fits the text and the text fits its
+failure mode.
 """
 
 import asyncio
@@ -13,12 +14,12 @@ from pydantic import BaseModel, ConfigDict
 
 from rubricworks.evaluation.audit.annotations import Annotation
 from rubricworks.evaluation.audit.drafts import Draft, read_draft
-from rubricworks.evaluation.audit.leaks import leak_of
+from rubricworks.evaluation.audit.leaks import find_leak
 from rubricworks.evaluation.audit.prompts import quality_messages, writer_messages
-from rubricworks.evaluation.audit.values import DESERVED, Case, Failure
+from rubricworks.evaluation.audit.values import CREDIT_THRESHOLD, Case, Failure
 from rubricworks.llm import ChatClient, ChatError
 
-Reason = Literal[
+Rejection = Literal[
     "writer failed",
     "target unreadable",
     "annotation contradicts its verifier",
@@ -28,11 +29,11 @@ Reason = Literal[
     "annotation inconsistent",
     "behaviour does not match",
 ]
-"""Why a candidate was turned away, in the order in which it is looked for."""
+"""Reason to reject a candidate, in the order of the checks."""
 
 
 class QualityVerdict(BaseModel):
-    """What one quality judge says."""
+    """Verdict of one quality judge."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -42,64 +43,64 @@ class QualityVerdict(BaseModel):
 
 
 class Candidate(NamedTuple):
-    """An abnormal response that was made; kept unless it was rejected."""
+    """Generated abnormal response; accepted if `rejection` is None."""
 
     case: Case
     failure: Failure
     response: str = ""
     annotations: tuple[Annotation, ...] = ()
-    rejected: Reason | None = None
+    rejection: Rejection | None = None
     details: str = ""
     error: ChatError | None = None
-    """Of the call that failed, for a dead letter."""
+    """Error of the failed call, for a dead letter."""
 
 
-class CandidateMaker:
-    """Writes candidates with one model and has them checked by two others."""
+class CandidateGenerator:
+    """Generator of candidates: one model writes them, two others check them."""
 
     def __init__(self, writer: ChatClient, quality_judges: Sequence[ChatClient], *, seed: int = 0) -> None:
         if len(quality_judges) != 2:
             raise ValueError(f"{len(quality_judges)} quality judges; there are exactly two, and both must agree")
         self.writer, self.quality_judges, self.seed = writer, tuple(quality_judges), seed
 
-    async def make(self, case: Case, failure: Failure) -> Candidate:
-        """A candidate, rejected with the reason or not."""
+    async def generate(self, case: Case, failure: Failure) -> Candidate:
+        """Write a candidate and check it."""
         candidate = Candidate(case, failure)
-        read = partial(read_draft, rubric=case.rubric)
+        parse = partial(read_draft, rubric=case.rubric)
         try:
-            reply = await self.writer.chat(writer_messages(case, failure), read, self.seed)
+            reply = await self.writer.chat(writer_messages(case, failure), parse, self.seed)
         except ChatError as error:
-            return candidate._replace(rejected="writer failed", details=error.message, error=error)
+            return candidate._replace(rejection="writer failed", details=error.message, error=error)
         draft: Draft = reply.value
         candidate = candidate._replace(response=draft.response, annotations=draft.annotations)
-        if fault := fault_of(draft, case, failure):
-            return candidate._replace(rejected=fault[0], details=fault[1])
+        if fault := find_fault(draft, case, failure):
+            return candidate._replace(rejection=fault[0], details=fault[1])
         messages = quality_messages(case, failure, draft.response, draft.annotations)
-        asked = [judge.chat(messages, QualityVerdict, self.seed) for judge in self.quality_judges]
-        answers = await asyncio.gather(*asked, return_exceptions=True)
+        calls = [judge.chat(messages, QualityVerdict, self.seed) for judge in self.quality_judges]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
         for answer in answers:
             if isinstance(answer, ChatError):
-                return candidate._replace(rejected="quality judge failed", details=answer.message, error=answer)
+                return candidate._replace(rejection="quality judge failed", details=answer.message, error=answer)
             if isinstance(answer, BaseException):
                 raise answer
         verdicts: list[QualityVerdict] = [answer.value for answer in answers]  # type: ignore[union-attr]
         for verdict in verdicts:
             if not verdict.annotation_consistent:
-                return candidate._replace(rejected="annotation inconsistent", details=verdict.reason)
+                return candidate._replace(rejection="annotation inconsistent", details=verdict.reason)
             if not verdict.behaviour_matches:
-                return candidate._replace(rejected="behaviour does not match", details=verdict.reason)
+                return candidate._replace(rejection="behaviour does not match", details=verdict.reason)
         return candidate
 
 
-def fault_of(draft: Draft, case: Case, failure: Failure) -> tuple[Reason, str] | None:
-    """What rules alone find wrong with a draft."""
+def find_fault(draft: Draft, case: Case, failure: Failure) -> tuple[Rejection, str] | None:
+    """Find a reason to reject a draft by rules alone, with details; None if it passes."""
     unreadable = [annotation.criterion for annotation in draft.annotations if annotation.credit is None]
     if unreadable:
         return "target unreadable", f"the verifier of {unreadable[0]!r} cannot read its target"
-    if draft.contradicted:
-        return "annotation contradicts its verifier", f"on {draft.contradicted[0]!r}"
-    if all(annotation.credit is not None and annotation.credit >= DESERVED for annotation in draft.annotations):
+    if draft.contradictions:
+        return "annotation contradicts its verifier", f"on {draft.contradictions[0]!r}"
+    if all(annotation.credit is not None and annotation.credit >= CREDIT_THRESHOLD for annotation in draft.annotations):
         return "nothing undeserved", "every criterion is met"
-    if leak := leak_of(case.question, draft.response, case.rubric, draft.annotations, failure):
+    if leak := find_leak(case.question, draft.response, case.rubric, draft.annotations, failure):
         return "gives the answer away", leak
     return None

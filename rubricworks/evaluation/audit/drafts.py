@@ -1,4 +1,4 @@
-"""Reads what the writer of abnormal responses answers: the response between tags, and a JSON dictionary of annotations.
+"""Parser for answers of the abnormal-response writer: a response between tags and a JSON dictionary of annotations.
 
 <response>…</response> <extractions>{"1": {"extracted_value": "", "credit": 0, "rationale": "…"}}</extractions>
 """
@@ -8,8 +8,8 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue, RootModel
 
-from rubricworks.evaluation.audit.annotations import Annotation, annotated
-from rubricworks.evaluation.audit.values import DESERVED
+from rubricworks.evaluation.audit.annotations import Annotation, annotate
+from rubricworks.evaluation.audit.values import CREDIT_THRESHOLD
 from rubricworks.llm.answers import parse_json, strip_thought
 from rubricworks.rubrics import Rubric
 
@@ -17,13 +17,13 @@ _PARTS = re.compile(r"<response>(.*)</response>\s*<extractions>(.*)</extractions
 
 
 class Draft(NamedTuple):
-    """An abnormal response with what it deserves."""
+    """Abnormal response with its annotations."""
 
     response: str
     annotations: tuple[Annotation, ...]
-    """One for each criterion, in the rubric's order."""
-    contradicted: tuple[str, ...]
-    """Criteria on which the writer's own credit and the verifier's score of its value fall on different sides."""
+    """One per criterion, in the rubric's order."""
+    contradictions: tuple[str, ...]
+    """Criteria on which the writer's credit and the verifier's score are on different sides of the threshold."""
 
 
 def _credit(value: object) -> object:
@@ -45,7 +45,7 @@ class _Entries(RootModel[dict[str, _Entry]]):
 
 
 def read_draft(text: str, rubric: Rubric) -> Draft:
-    """The response and its annotations.
+    """Parse the writer's answer.
 
     Raises:
         ValueError: a part is missing or broken; the message can be shown to the writer.
@@ -64,18 +64,20 @@ def read_draft(text: str, rubric: Rubric) -> Draft:
         entries = parse_json(parts[2], _Entries).root
     except ValueError as error:
         raise ValueError(f"extractions: {error}") from None
-    wanted = [str(number) for number in range(1, len(rubric.criteria) + 1)]
-    if sorted(entries) != sorted(wanted):
-        given = ", ".join(entries) or "none"
-        raise ValueError(f"extractions has the ids {given}; give exactly one entry for each of {', '.join(wanted)}")
-    annotations, contradicted = [], []
-    for number, criterion in zip(wanted, rubric.criteria, strict=True):
+    numbers = [str(number) for number in range(1, len(rubric.criteria) + 1)]
+    if sorted(entries) != sorted(numbers):
+        ids = ", ".join(entries) or "none"
+        raise ValueError(f"extractions has the ids {ids}; give exactly one entry for each of {', '.join(numbers)}")
+    annotations, contradictions = [], []
+    for number, criterion in zip(numbers, rubric.criteria, strict=True):
         entry = entries[number]
         try:
-            one = annotated(criterion, entry.extracted_value, entry.credit, entry.rationale)
+            annotation = annotate(criterion, entry.extracted_value, entry.credit, entry.rationale)
         except ValueError as error:
             raise ValueError(f"extractions, entry {number}: {error}") from None
-        annotations.append(one)
-        if one.credit is not None and (one.credit >= DESERVED) != (entry.credit >= DESERVED):
-            contradicted.append(criterion.criterion)
-    return Draft(response, tuple(annotations), tuple(contradicted))
+        annotations.append(annotation)
+        if annotation.credit is not None and (annotation.credit >= CREDIT_THRESHOLD) != (
+            entry.credit >= CREDIT_THRESHOLD
+        ):
+            contradictions.append(criterion.criterion)
+    return Draft(response, tuple(annotations), tuple(contradictions))

@@ -1,15 +1,15 @@
-"""Whether an abnormal response gives away an answer that it should not have: rules, no model.
+"""Leak rules for abnormal responses: find right answers that a failing response must not give.
 
-Looked for is the target of every verifiable criterion that the annotation says is not met. A boxed value that verifies
-is always a leak. Where a response must not know the answer at all (off-topic text, circumlocution, symbolic bluff) any
-mention of the target is one, too. The others may touch on it by design: an unfinished analysis, a wrong answer or a
-wrong final selection may name the right value on the way (RLR³, section 5.5); they leak if they give it as the answer.
+The rules look for the target of every verifiable criterion that the annotation marks as not met. A boxed value that
+verifies is always a leak. Where a response must not know the answer at all (off-topic text, circumlocution, symbolic
+bluff), any mention of the target is a leak. Other modes may name the right value on the way by design (an unfinished
+analysis, a wrong answer, a wrong final selection; RLR³, section 5.5); they leak if they state it as the answer.
 """
 
 import re
 
 from rubricworks.evaluation.audit.annotations import Annotation
-from rubricworks.evaluation.audit.values import DESERVED, Failure
+from rubricworks.evaluation.audit.values import CREDIT_THRESHOLD, Failure
 from rubricworks.rubrics import Rubric
 from rubricworks.synthesis.leaks import gives_away
 from rubricworks.synthesis.targets import target_texts
@@ -22,19 +22,19 @@ _STATED = re.compile(
     re.IGNORECASE,
 )
 _LAST_LINE = 40
-"""Characters of a last line that can be nothing but an answer."""
+"""Longest last line, in characters, that is taken for an answer by itself."""
 
 
-def leak_of(
+def find_leak(
     question: str, response: str, rubric: Rubric, annotations: tuple[Annotation, ...], failure: Failure
 ) -> str | None:
-    """What gives the answer away, in words; None if nothing does."""
+    """Describe the leak in words; None if there is none."""
     boxed = last_boxed(response)
     if boxed and failure.mode == "no_final_answer":
         return f"it has a boxed answer, {boxed[:60]!r}"
     clueless = failure.mode == "irrelevant" or failure.attack in ("circumlocution", "symbolic_bluff")
     for criterion, annotation in zip(rubric.criteria, annotations, strict=True):
-        if criterion.verifier is None or annotation.credit is None or annotation.credit >= DESERVED:
+        if criterion.verifier is None or annotation.credit is None or annotation.credit >= CREDIT_THRESHOLD:
             continue
         if boxed and _verifies(criterion.reference, answer_predict(response, criterion.reference)):
             return f"its boxed answer meets {criterion.criterion!r}"
@@ -46,10 +46,10 @@ def leak_of(
 
 
 def mentions_target(text: str, reference: str, question: str = "") -> bool:
-    """Whether a text holds the target of a verifier's call as words of its own; of a list, every entry.
+    """Return True if a text contains the target of a verifier's call as separate words; for a list, every entry.
 
     Args:
-        question: what it names gives nothing away by being named, unless it is given as the answer.
+        question: words of the question are no leak unless the text states them as the answer.
 
     >>> mentions_target("there are 13 of them", "expr_verify(target='3')")
     False
@@ -57,12 +57,12 @@ def mentions_target(text: str, reference: str, question: str = "") -> bool:
     True
     """
     call = parse_verifier_call(reference)
-    found = [gives_away(text, target, question) for target in target_texts(call)]
-    return bool(found) and (all(found) if call.name == "list_verify" else any(found))
+    mentions = [gives_away(text, target, question) for target in target_texts(call)]
+    return bool(mentions) and (all(mentions) if call.name == "list_verify" else any(mentions))
 
 
 def stated_answers(response: str) -> list[str]:
-    """What the response gives as its answer in words: behind "the answer is", or as a short last line."""
+    """Find the answers that a response states in words: after "the answer is", or as a short last line."""
     stated = [match[1] for match in _STATED.finditer(response)]
     last = response.strip().rpartition("\n")[2].strip()
     return [*stated, last] if "\n" in response.strip() and len(last) <= _LAST_LINE else stated
@@ -70,6 +70,6 @@ def stated_answers(response: str) -> list[str]:
 
 def _verifies(reference: str, call: str) -> bool:
     try:
-        return run_verifier(reference, call) >= DESERVED
+        return run_verifier(reference, call) >= CREDIT_THRESHOLD
     except (CannotVerify, ValueError):
         return False

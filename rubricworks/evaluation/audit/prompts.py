@@ -1,7 +1,7 @@
-"""What the writer of abnormal responses and the two quality judges are asked (RLR³, appendix B.4, in our words).
+"""Prompts of the abnormal-response writer and the two quality judges (RLR³, appendix B.4, reworded).
 
 The writer rewrites a regular response so that it fails in one way, then grades its own text by the checklist, whose
-references it sees. Everything that a model wrote stands in fences.
+references it sees. All model-written text is fenced.
 """
 
 import json
@@ -11,9 +11,6 @@ from rubricworks.evaluation.audit.annotations import Annotation
 from rubricworks.evaluation.audit.values import Case, Failure, FailureMode
 from rubricworks.llm.messages import fence
 from rubricworks.rubrics import Rubric
-
-AUDIT_PROMPT_VERSION = "audit-1"
-"""Changes whenever a text below does."""
 
 WRITER_SYSTEM = """\
 You make test cases for a reward model that scores answers to visual questions by a checklist. You are given a \
@@ -75,7 +72,7 @@ Answer with one JSON object and no other text:
 
 
 def writer_messages(case: Case, failure: Failure) -> list[dict[str, Any]]:
-    """Ask for one abnormal response and its annotation."""
+    """Messages that ask for one abnormal response and its annotation."""
     parts = (
         fence("question", case.question),
         fence("original_response", case.response),
@@ -88,7 +85,7 @@ def writer_messages(case: Case, failure: Failure) -> list[dict[str, Any]]:
 def quality_messages(
     case: Case, failure: Failure, response: str, annotations: tuple[Annotation, ...]
 ) -> list[dict[str, Any]]:
-    """Ask whether an abnormal response is what it is said to be."""
+    """Messages that ask whether an abnormal response fits its failure mode and annotation."""
     notes = {
         str(number): {"extracted_value": annotation.call or None, "credit": annotation.credit}
         for number, annotation in enumerate(annotations, start=1)
@@ -123,7 +120,7 @@ def _checklist(rubric: Rubric) -> str:
 
 
 def quoted_json(value: Any) -> str:
-    """JSON for a prompt: `<\\/` is JSON for `</`, so that what is quoted cannot close its own fence."""
+    """Return JSON for a prompt with `</` written as `<\\/`, so that quoted text cannot close its own fence."""
     return json.dumps(value, ensure_ascii=False).replace("</", "<\\/")
 
 

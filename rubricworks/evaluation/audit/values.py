@@ -1,7 +1,4 @@
-"""What a failure-mode audit is made of: how responses fail, what the judge is shown, and where responses come from.
-
-Source: RLR³, section 5.5 and appendix B.4.
-"""
+"""Values of a failure-mode audit: failure modes, attacks, the judge's settings, and the cases (RLR³, 5.5 and B.4)."""
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, get_args
@@ -14,12 +11,12 @@ Attack = Literal["circumlocution", "symbolic_bluff", "wrong_final_selection"]
 ATTACKS: tuple[Attack, ...] = get_args(Attack)
 Mode = Literal["regular", "no_final_answer", "irrelevant", "wrong_but_plausible", "adversarial"]
 Setting = Literal["text", "image", "targets", "unverified"]
-"""What the judge under audit is shown, by the names of `grading.Exposure`: as little as RLR³ does, the image too, the
-verifiers' targets too, or these as words to give credit by, with no verifier."""
+"""Exposure of the judge under audit, as in `grading.Exposure`: `text` is RLR³'s minimal exposure, `image` adds the
+image, `targets` the verifiers' targets; `unverified` shows the targets as words to credit by, without verifiers."""
 SETTINGS: tuple[Setting, ...] = get_args(Setting)
 
-DESERVED = 0.5
-"""Credit from here on counts as given, below as withheld: RLR³ calls scores below 0.5 failures (section 4.3)."""
+CREDIT_THRESHOLD = 0.5
+"""Lowest credit that counts as given: RLR³ calls scores below 0.5 failures (section 4.3)."""
 
 MODE_NAMES: Mapping[str, str] = {
     "regular": "Regular",
@@ -42,18 +39,18 @@ ATTACK_NAMES: Mapping[str, str] = {
 
 
 class Case(NamedTuple):
-    """A labelled regular response, from which abnormal ones are made."""
+    """Labelled regular response, from which abnormal ones are written."""
 
     sample_id: str
     question: str
     response: str
     rubric: Rubric
     label: str
-    """JSON: the scoring that the teachers agreed on (RLR³, appendix A.2)."""
+    """Consensus scoring of the teachers, as JSON (RLR³, appendix A.2)."""
 
 
 class Failure(NamedTuple):
-    """How a response is to fail."""
+    """Failure that a response is written to have."""
 
     mode: FailureMode
     instruction: str

@@ -1,7 +1,7 @@
-"""Accuracy on questions with a reference answer (RLR³, section 5.1): rules where they suffice, a judge where not.
+"""Correctness of answers to questions with a reference (RLR³, section 5.1): by rules if they suffice, else by a judge.
 
-The final answer stands in the last box of a response. Letters, numbers, formulas and boxes are checked by rules; an
-open answer in words is put to a text judge, which sees question, reference and final answer, and never the image.
+The final answer is the last box of a response. Rules check letters, numbers, formulas and bounding boxes; a text judge
+checks open answers in words. It sees question, reference and final answer, and never the image.
 """
 
 from typing import TYPE_CHECKING
@@ -15,9 +15,8 @@ from rubricworks.verifiers.boxed import answer_call, last_boxed, score_answer
 if TYPE_CHECKING:
     from rubricworks.data.tables import Sample
 
-ANSWER_PROMPT_VERSION = "answer-1"
-RIGHT_FROM = 0.5
-"""A box counts as found from this overlap (IoU) on, as in detection benchmarks; every other rule gives 0 or 1."""
+MIN_SCORE = 0.5
+"""Lowest overlap (IoU) of a correct bounding box, as in detection benchmarks; every other rule gives 0 or 1."""
 
 _SYSTEM = """\
 You check a short final answer to a question about an image against the reference answer.
@@ -31,7 +30,7 @@ Answer with one JSON object: {"reason": "<one short sentence>", "right": true or
 
 
 class AnswerVerdict(BaseModel):
-    """The judge's word on one final answer."""
+    """The judge's verdict on one final answer."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -40,34 +39,34 @@ class AnswerVerdict(BaseModel):
 
 
 def is_open(answer: str, *, options: bool) -> bool:
-    """Whether the reference answer is words, which only a judge can compare."""
+    """Return True if the reference answer is words, which only a judge can compare."""
     return answer_call(answer, options=options).startswith("text_verify")
 
 
-def answered_right(sample: "Sample", response: str) -> bool:
-    """By rules alone; words must be the reference's.
+def check_by_rules(sample: "Sample", response: str) -> bool:
+    """Return True if the response is right by rules alone; an answer in words must repeat the reference.
 
     Raises:
         CannotVerify: the reference answer cannot be read.
     """
-    return score_answer(response, sample.answer or "", options=bool(sample.options)) >= RIGHT_FROM
+    return score_answer(response, sample.answer or "", options=bool(sample.options)) >= MIN_SCORE
 
 
-async def judged_right(judge: ChatClient, sample: "Sample", response: str) -> bool:
-    """By the judge where the answer is open and the response gives one in other words; else by rules.
+async def check_with_judge(judge: ChatClient, sample: "Sample", response: str) -> bool:
+    """Return True if the response is right by rules, or by the judge where both answers are open and differ in words.
 
     Raises:
         ChatError: the judge failed.
     """
     answer = sample.answer or ""
-    given = last_boxed(response)
-    if not given or not is_open(answer, options=bool(sample.options)) or answered_right(sample, response):
-        return answered_right(sample, response)
+    final_answer = last_boxed(response)
+    if not final_answer or not is_open(answer, options=bool(sample.options)) or check_by_rules(sample, response):
+        return check_by_rules(sample, response)
     text = "\n\n".join(
         [
             fence("question", sample.question or sample.prompt),
             fence("reference", answer),
-            fence("answer", given),
+            fence("answer", final_answer),
         ]
     )
     messages = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": text}]

@@ -1,8 +1,8 @@
-"""What models read and answer in two evaluations of captions: exams (CaptionQA, CapRL) and facts (DCScore).
+"""Prompts and answer schemas of two caption evaluations: exams (CaptionQA, CapRL) and facts (DCScore).
 
-An exam's questions are written from the image and answered from a caption alone, by letter. DCScore takes captions
-apart into facts, matches those of a caption with the reference's, and checks each against the image. Lists are
-numbered from 1, and an answer about them names every number once, in order.
+An exam's questions are written from the image and answered by letter, from a caption alone. DCScore splits captions
+into facts, matches a caption's facts with the reference's, and checks each against the image. Lists are numbered from
+1, and an answer about a list has one entry per number, in order.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,13 @@ from rubricworks.llm.messages import fence, image_part, text_part
 from rubricworks.metrics import CANNOT_ANSWER, LETTERS
 
 EXAM_PROMPT_VERSION = "exam-1"
-FACT_PROMPT_VERSION = "facts-1"
-FEWEST_QUESTIONS, MOST_QUESTIONS = 4, 6
+MIN_QUESTIONS, MAX_QUESTIONS = 4, 6
 
 EXAM_WRITER_SYSTEM = f"""\
 You write a short exam about one image. Whoever takes it has read a caption of the image and never sees the image, so \
 the exam shows how useful the caption is.
 
-Write {FEWEST_QUESTIONS} to {MOST_QUESTIONS} multiple-choice questions.
+Write {MIN_QUESTIONS} to {MAX_QUESTIONS} multiple-choice questions.
 - Each asks for one thing that the image plainly shows: what is there, how many, of which colour or size, where, in \
 which relation, which words are written. Spread them over the image and over kinds of question.
 - Name what you ask about, so that the question can be understood without the image and without the other questions.
@@ -88,7 +87,7 @@ def _one_line(text: Any) -> Any:
 
 
 Line = Annotated[str, Field(min_length=1, max_length=1_000), BeforeValidator(_one_line)]
-"""Text that stands in a list: its white space is single spaces."""
+"""One entry of a list, with white space collapsed to single spaces."""
 Number = Annotated[int, Field(strict=True, ge=1)]
 
 
@@ -114,15 +113,15 @@ class ExamQuestion(_Answer):
 
 
 class Exam(_Answer):
-    """What the writer answers, and what the table `exams` keeps."""
+    """Answer of the exam writer; the table `exams` stores it."""
 
-    questions: tuple[ExamQuestion, ...] = Field(min_length=FEWEST_QUESTIONS, max_length=MOST_QUESTIONS)
+    questions: tuple[ExamQuestion, ...] = Field(min_length=MIN_QUESTIONS, max_length=MAX_QUESTIONS)
 
 
 class Fact(_Answer):
     fact: Line
     relevant: StrictBool
-    """Whether it describes what can be seen."""
+    """True if it describes something visible."""
 
 
 class Facts(_Answer):
@@ -148,12 +147,12 @@ class FactChecks(_Answer):
 
 
 def exam_writer_messages(image: bytes) -> list[dict[str, Any]]:
-    """The request for an exam about an image; the answer is an `Exam`."""
+    """Messages that ask for an exam about an image; the answer is an `Exam`."""
     return _messages(EXAM_WRITER_SYSTEM, text_part("Write the exam about this image."), image)
 
 
 def exam_taker_messages(caption: str, question: str, options: Sequence[str]) -> list[dict[str, Any]]:
-    """The request for one answer, without the image; the answer is a letter, in plain text."""
+    """Messages that ask for one answer, without the image; the answer is a letter, in plain text."""
     text = "\n\n".join(
         [fence("caption", caption), fence("question", question), fence("options", option_lines(options))]
     )
@@ -161,18 +160,18 @@ def exam_taker_messages(caption: str, question: str, options: Sequence[str]) -> 
 
 
 def decompose_messages(caption: str) -> list[dict[str, Any]]:
-    """The request for a caption's facts, without the image; the answer is `Facts`."""
+    """Messages that ask for a caption's facts, without the image; the answer is `Facts`."""
     return _messages(DECOMPOSE_SYSTEM, text_part(fence("caption", caption)))
 
 
 def match_messages(facts: Sequence[str], reference_facts: Sequence[str]) -> list[dict[str, Any]]:
-    """The request that pairs a caption's facts with the reference's; the answer is `FactMatches`."""
+    """Messages that ask to match a caption's facts with the reference's; the answer is `FactMatches`."""
     text = f"{fence('facts', _numbered(facts))}\n\n{fence('reference_facts', _numbered(reference_facts))}"
     return _messages(MATCH_SYSTEM, text_part(text))
 
 
 def verify_messages(image: bytes, facts: Sequence[str]) -> list[dict[str, Any]]:
-    """The request that checks facts against the image; the answer is `FactChecks`."""
+    """Messages that ask to check facts against the image; the answer is `FactChecks`."""
     return _messages(VERIFY_SYSTEM, text_part(fence("facts", _numbered(facts))), image)
 
 

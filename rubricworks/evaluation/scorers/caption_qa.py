@@ -1,13 +1,14 @@
 """CaptionQA: usefulness of a caption, as a text model's answers to questions about an image that it does not see.
 
-A right answer earns 1, a wrong one 0. The option that the caption does not say earns 1/n + 0.05 with n options of the
-question's own, a little more than guessing, and no more than a right answer. These rules and those of
-`metrics.caption_questions` are the benchmark's `qa.py`. It draws the options' order from one generator for all
-questions; here each question's follows from seed, sample and number, so that it does not depend on what else is asked,
-and every caption of a sample faces the same order. An answer without a letter, which `qa.py` counts as wrong, is asked
-again and then missing: the model that answers is not what is examined.
+A right answer earns 1, a wrong one 0. The option "the caption does not say" earns 1/n + 0.05, with n options without
+it: a little more than guessing, and never more than a right answer. These rules and those of
+`metrics.caption_questions` follow the benchmark's `qa.py`, with two differences. `qa.py` draws the order of options
+from one generator for all questions; here the order of each question follows from seed, sample and number, so that it
+does not depend on the other questions, and all captions of a sample get the same order. An answer without a letter,
+which `qa.py` counts as wrong, is asked again and then missing, because the caption is examined, not the answering
+model.
 
-CapRL's reward (`accuracy`) comes from the same answers: the share that is right.
+CapRL's reward (`accuracy`) is the share of right answers.
 """
 
 import hashlib
@@ -16,26 +17,27 @@ import random
 from pydantic import BaseModel, ConfigDict
 
 from rubricworks.evaluation.scorers.caption_prompts import Exam, ExamQuestion, exam_taker_messages
-from rubricworks.evaluation.scorers.gather import all_of
+from rubricworks.evaluation.scorers.gather import gather_all
 from rubricworks.llm import ChatClient
 from rubricworks.metrics import CANNOT_ANSWER, LETTERS, extract_letter, offered_options
 
-_ABOVE_GUESSING = 0.05
+_ABSTENTION_BONUS = 0.05
+"""Credit above guessing for the option that the caption does not say."""
 
 
 class ExamAnswer(BaseModel):
-    """What was chosen of one question."""
+    """Scored choice for one question."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     chosen: str
-    """The option's text."""
+    """Text of the chosen option."""
     right: bool
     score: float
 
 
-class TakenExam(BaseModel):
-    """One caption's answers, a question each."""
+class ExamResult(BaseModel):
+    """Scored answers to all questions of an exam, from one caption."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -43,7 +45,7 @@ class TakenExam(BaseModel):
 
     @property
     def score(self) -> float:
-        """CaptionQA's figure, mean over the questions."""
+        """CaptionQA score: mean over the questions."""
         return sum(answer.score for answer in self.answers) / len(self.answers)
 
     @property
@@ -53,46 +55,46 @@ class TakenExam(BaseModel):
 
 
 def option_order(count: int, *, seed: int, sample_id: str, number: int) -> tuple[int, ...]:
-    """Which option stands at each letter: a shuffle, its generator seeded by sha256 of `seed NUL sample NUL number`."""
+    """Option index at each letter: a shuffle seeded by the sha256 of `seed NUL sample NUL number`."""
     key = hashlib.sha256(f"{seed}\0{sample_id}\0{number}".encode()).digest()
     order = list(range(count))
     random.Random(int.from_bytes(key, "big")).shuffle(order)
     return tuple(order)
 
 
-def judged_answer(question: ExamQuestion, chosen: str) -> ExamAnswer:
-    """What choosing one of the offered options earns."""
-    if chosen == CANNOT_ANSWER:
-        return ExamAnswer(chosen=chosen, right=False, score=1 / len(question.options) + _ABOVE_GUESSING)
-    right = chosen == question.options[LETTERS.index(question.answer)]
-    return ExamAnswer(chosen=chosen, right=right, score=float(right))
+def score_choice(question: ExamQuestion, choice: str) -> ExamAnswer:
+    """Score the choice of one of the offered options."""
+    if choice == CANNOT_ANSWER:
+        return ExamAnswer(chosen=choice, right=False, score=1 / len(question.options) + _ABSTENTION_BONUS)
+    right = choice == question.options[LETTERS.index(question.answer)]
+    return ExamAnswer(chosen=choice, right=right, score=float(right))
 
 
 class ExamTaker:
-    """Puts exams to one text model, a call for each question."""
+    """Exam taker: one text model, with one call per question."""
 
     def __init__(self, client: ChatClient, *, seed: int = 0) -> None:
         self.client, self.seed = client, seed
 
-    async def take(self, sample_id: str, caption: str, exam: Exam) -> TakenExam:
-        """The answers to all questions from a caption.
+    async def take(self, sample_id: str, caption: str, exam: Exam) -> ExamResult:
+        """Answer all questions of an exam from a caption.
 
         Raises:
-            ChatError: one of the questions was not answered.
+            ChatError: a question got no usable answer.
         """
-        asks = (self._answer(sample_id, caption, number, one) for number, one in enumerate(exam.questions))
-        return TakenExam(answers=tuple(await all_of(*asks)))
+        calls = (self._answer(sample_id, caption, number, one) for number, one in enumerate(exam.questions))
+        return ExamResult(answers=tuple(await gather_all(*calls)))
 
     async def _answer(self, sample_id: str, caption: str, number: int, question: ExamQuestion) -> ExamAnswer:
         offered = offered_options(question.question, question.options)
         order = option_order(len(offered), seed=self.seed, sample_id=sample_id, number=number)
-        shown = [offered[place] for place in order]
+        options = [offered[place] for place in order]
 
-        def read(response: str) -> str:
-            letter = extract_letter(response, len(shown))
+        def read_letter(response: str) -> str:
+            letter = extract_letter(response, len(options))
             if letter is None:
-                raise ValueError(f"answer with one of the letters A to {LETTERS[len(shown) - 1]}, and nothing else")
+                raise ValueError(f"answer with one of the letters A to {LETTERS[len(options) - 1]}, and nothing else")
             return letter
 
-        reply = await self.client.chat(exam_taker_messages(caption, question.question, shown), read)
-        return judged_answer(question, shown[LETTERS.index(reply.value)])
+        reply = await self.client.chat(exam_taker_messages(caption, question.question, options), read_letter)
+        return score_choice(question, options[LETTERS.index(reply.value)])

@@ -1,8 +1,8 @@
 """DCScore's fact judge: a model splits captions into facts, matches them with the reference's and checks their truth.
 
-`metrics.caption_facts` makes the score of its answers. DeCapBench's code asks for each matching and verification three
-times and averages, this judge asks once; it shows the reference caption to the verifier, this judge shows the image
-alone, because a reference may be a model's.
+`metrics.caption_facts` computes the score from its answers. Differences from DeCapBench's code: each matching and
+verification is asked once, not three times and averaged, and the verifier sees only the image, not the reference
+caption, because a model may have written the reference.
 """
 
 from collections.abc import Sequence
@@ -19,15 +19,15 @@ from rubricworks.evaluation.scorers.caption_prompts import (
     match_messages,
     verify_messages,
 )
-from rubricworks.evaluation.scorers.gather import all_of
+from rubricworks.evaluation.scorers.gather import gather_all
 from rubricworks.grading.assertion_texts import has_words
 from rubricworks.llm import ChatClient, ChatError, image_part
 from rubricworks.metrics import NO_WORDS, DCScore, StatedFact, dc_score
 from rubricworks.rubrics import ErrorClass
 
 
-class JudgedFacts(NamedTuple):
-    """A caption's facts, the reference's, and the score that follows."""
+class FactJudgment(NamedTuple):
+    """Facts of a caption and of its reference, and the score computed from them."""
 
     stated: tuple[StatedFact, ...]
     reference: tuple[Fact, ...]
@@ -35,28 +35,28 @@ class JudgedFacts(NamedTuple):
 
 
 class FactJudge:
-    """Asks one model for the facts of captions, for matches, and for their truth."""
+    """Judge that asks one model for the facts of captions, for matches, and for their truth."""
 
     def __init__(self, client: ChatClient) -> None:
         self.client = client
 
-    async def judge(self, image: bytes, caption: str, reference: str) -> JudgedFacts:
-        """The score of a caption. One without words scores 0, and nothing is asked.
+    async def judge(self, image: bytes, caption: str, reference: str) -> FactJudgment:
+        """Score a caption; a caption without words scores 0 without any call.
 
         Raises:
             ChatError: a call failed, or no fact was found in the caption or in the reference.
             ValueError: the image is neither PNG nor JPEG.
         """
         if not has_words(caption):
-            return JudgedFacts((), (), NO_WORDS)
+            return FactJudgment((), (), NO_WORDS)
         image_part(image)
-        facts, told = await all_of(self._facts(caption, "caption"), self._facts(reference, "reference"))
+        facts, reference_facts = await gather_all(self._facts(caption, "caption"), self._facts(reference, "reference"))
         texts = [fact.fact for fact in facts]
-        matches, checks = await all_of(
+        matches, checks = await gather_all(
             self.client.chat(
-                match_messages(texts, [fact.fact for fact in told]),
+                match_messages(texts, [fact.fact for fact in reference_facts]),
                 FactMatches,
-                check=lambda answer: _check_matches(answer.matches, len(facts), len(told)),
+                check=lambda answer: _check_matches(answer.matches, len(facts), len(reference_facts)),
             ),
             self.client.chat(
                 verify_messages(image, texts), FactChecks, check=lambda answer: _check_order(answer.checks, len(facts))
@@ -71,7 +71,9 @@ class FactJudge:
             )
             for fact, match, check in zip(facts, matches.value.matches, checks.value.checks, strict=True)
         )
-        return JudgedFacts(stated, tuple(told), dc_score(stated, [fact.relevant for fact in told]))
+        return FactJudgment(
+            stated, tuple(reference_facts), dc_score(stated, [fact.relevant for fact in reference_facts])
+        )
 
     async def _facts(self, text: str, what: str) -> tuple[Fact, ...]:
         reply = await self.client.chat(decompose_messages(text), Facts)

@@ -1,4 +1,4 @@
-"""Several calls whose answers are of use only together."""
+"""Concurrent calls whose answers are useful only as a whole."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -7,14 +7,14 @@ from typing import Any
 from rubricworks.llm import ChatError
 
 
-async def all_of(*asks: Coroutine[Any, Any, Any]) -> list[Any]:
-    """What all of them return, in order, after every one has ended.
+async def gather_all(*calls: Coroutine[Any, Any, Any]) -> list[Any]:
+    """Await all calls to their end and return their results in order.
 
     Raises:
-        ChatError: the first in order whose call failed. Errors of another kind, which end more than this, go first.
+        ChatError: of the first call in order that failed. Exceptions of other types take precedence.
     """
-    ended = await asyncio.gather(*asks, return_exceptions=True)
-    failures = [one for one in ended if isinstance(one, BaseException)]
-    for failure in sorted(failures, key=lambda one: isinstance(one, ChatError)):
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    failures = [result for result in results if isinstance(result, BaseException)]
+    for failure in sorted(failures, key=lambda error: isinstance(error, ChatError)):
         raise failure
-    return ended
+    return results

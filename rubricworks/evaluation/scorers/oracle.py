@@ -1,6 +1,6 @@
-"""Scores from an endpoint that knows the truth of an image, such as the scene world's `/oracle/score`.
+"""Oracle scores: an endpoint that knows the truth of an image, such as the scene world's `/oracle/score`.
 
-Evaluation only: nothing that trains a model ever asks it.
+For evaluation only: no training uses it.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class OracleScore(BaseModel):
-    """How much of a caption is true, and how much of the truth it tells."""
+    """Precision and recall of a caption against the truth."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -31,7 +31,7 @@ class _Scores(BaseModel):
 
 
 class Oracle:
-    """A client of one oracle endpoint; use it as an async context manager."""
+    """Client of one oracle endpoint, used as an async context manager."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -48,7 +48,7 @@ class Oracle:
             await self._session.close()
 
     async def score(self, image: bytes, captions: Sequence[str]) -> list[OracleScore]:
-        """One score per caption of the image.
+        """Score captions of one image, in order.
 
         Raises:
             UserError: the oracle does not answer, or does not know the image.

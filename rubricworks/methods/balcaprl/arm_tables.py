@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from rubricworks.errors import UserError
 from rubricworks.evaluation.caption_summary import BASE, POLICY
-from rubricworks.evaluation.summary import Figure
+from rubricworks.evaluation.summary import MeanScore
 from rubricworks.methods.balcaprl.claim_figures import read_summary
 
 TableName = Literal["components", "length", "weights", "judges", "peers"]
@@ -78,7 +78,7 @@ class ArmRow(BaseModel):
     arm: str
     """`base`, `own` or the arm's name."""
     label: str
-    figures: dict[str, Figure]
+    figures: dict[str, MeanScore]
     """Column → its figure; what was not measured is missing."""
 
 

@@ -11,7 +11,7 @@ from rubricworks.claims.settings import read_settings
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.answer_summary import AnswerSummary
-from rubricworks.evaluation.audit.figures import AuditFigures
+from rubricworks.evaluation.audit.summary import AuditSummary
 from rubricworks.methods.rlr3.claim_rewards import Group
 from rubricworks.methods.rlr3.genrm_report import GenrmReport
 from rubricworks.methods.rlr3.recipe import Rlr3Recipe
@@ -31,7 +31,7 @@ class Figures(NamedTuple):
 
     genrm: dict[str, GenrmReport]
     """Model (base, sft, rlvr) → its row of Table 4."""
-    audit: AuditFigures
+    audit: AuditSummary
     answers: AnswerSummary
     groups: tuple[Group, ...]
     """What RLR³'s training drew, group by group."""
@@ -63,7 +63,7 @@ def read_figures(run: Path) -> Figures:
         raise UserError(
             f"{run / _ANSWERS}: no milestones of {', '.join(missing)}; run the stage evaluate_answers again"
         )
-    return Figures(genrm, _read(run / _AUDIT, AuditFigures), answers, tuple(_groups(run)))
+    return Figures(genrm, _read(run / _AUDIT, AuditSummary), answers, tuple(_groups(run)))
 
 
 def _read(path: Path, kind: type[_Value]) -> _Value:

@@ -171,7 +171,7 @@ def _audit(setting: str, modes: tuple[str, ...], of: Figures) -> Observed:
 
 
 def _best(of: Figures) -> Observed:
-    rlr3, rlvr = (of.answers.of(arm).macro.value for arm in ("rlr3", "rlvr"))
+    rlr3, rlvr = (of.answers.accuracy(arm).macro.value for arm in ("rlr3", "rlvr"))
     return Observed(rlr3 - rlvr, f"RLR³ {rlr3:.3f}, RLVR {rlvr:.3f}, base {of.answers.base.macro.value:.3f}")
 
 
@@ -193,7 +193,9 @@ def _second_half(of: Figures) -> Observed:
 
 
 def _from_best(of: Figures) -> Observed:
-    rlr3, rlvr = (of.answers.arms[arm][-1].macro.value - of.answers.of(arm).macro.value for arm in ("rlr3", "rlvr"))
+    rlr3, rlvr = (
+        of.answers.arms[arm][-1].macro.value - of.answers.accuracy(arm).macro.value for arm in ("rlr3", "rlvr")
+    )
     return Observed(rlr3 - rlvr, f"RLR³ {rlr3:+.3f}, RLVR {rlvr:+.3f}")
 
 

@@ -194,11 +194,13 @@ def answers(stage: FinishedStage) -> View:
     said, chart, columns = rlr3_headline(summary), macro_chart(summary), answer_columns(summary)
     questions = read_questions(stage.run, summary, SHOWN, seed=SEED)
     asked = stage.pictures(one.sample_id for one in questions)
-    best = {NAMES[arm]: summary.of(arm) for arm in ("base", *summary.arms)} if summary else {}
+    best = {NAMES[arm]: summary.accuracy(arm) for arm in ("base", *summary.arms)} if summary else {}
     return View(
         sentence=said.text,
         mood=said.mood,
-        metrics={f"{arm}/macro": summary.of(arm).macro.value for arm in ("base", *summary.arms)} if summary else {},
+        metrics={f"{arm}/macro": summary.accuracy(arm).macro.value for arm in ("base", *summary.arms)}
+        if summary
+        else {},
         tiles=[Tile(name, share(one.macro.value), f"macro average, %, step {one.step}") for name, one in best.items()],
         series=[chart.chart] if chart else [],
         tables=[
@@ -238,10 +240,10 @@ def answers(stage: FinishedStage) -> View:
 
 def audit(stage: FinishedStage) -> View:
     """Of `audit`: what the judge credits to abnormal responses, in each setting."""
-    from rubricworks.evaluation.audit.figures import AuditFigures
+    from rubricworks.evaluation.audit.summary import AuditSummary
     from rubricworks.reports.audit.page import audit_figure, audit_headline, audit_sentences
 
-    found = read_value(stage.out / "audit.json", AuditFigures)
+    found = read_value(stage.out / "audit.json", AuditSummary)
     if found is None or not found.settings:
         return View("No abnormal response was found to audit the judge with.")
     return View(

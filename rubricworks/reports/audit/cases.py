@@ -6,8 +6,8 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from rubricworks.evaluation.audit.annotations import Annotation
-from rubricworks.evaluation.audit.figures import Judged, is_undeserved
-from rubricworks.evaluation.audit.values import ATTACK_NAMES, DESERVED, MODE_NAMES, SETTING_NAMES, SETTINGS
+from rubricworks.evaluation.audit.summary import AuditRow, is_undeserved
+from rubricworks.evaluation.audit.values import ATTACK_NAMES, CREDIT_THRESHOLD, MODE_NAMES, SETTING_NAMES, SETTINGS
 from rubricworks.reports.samples import data_uri
 from rubricworks.rubrics import Criterion, Verdict
 
@@ -48,12 +48,12 @@ class BadCase(NamedTuple):
         return len({setting for wrong in self.wrong for one in wrong.credited for setting in one.settings})
 
 
-def worst_cases(rows: Iterable[Judged], images: Mapping[str, bytes], count: int = SHOWN) -> list[BadCase]:
+def worst_cases(rows: Iterable[AuditRow], images: Mapping[str, bytes], count: int = SHOWN) -> list[BadCase]:
     """Those that the judge credits as it is used in training come first, then by how many settings and how much weight.
 
     The failure modes take turns, so that none fills the page.
     """
-    by_response: dict[tuple[str, str, str], list[Judged]] = defaultdict(list)
+    by_response: dict[tuple[str, str, str], list[AuditRow]] = defaultdict(list)
     for row in rows:
         if row.mode != "regular":
             by_response[row.sample_id, row.mode, row.response].append(row)
@@ -71,12 +71,12 @@ def worst_cases(rows: Iterable[Judged], images: Mapping[str, bytes], count: int 
     return in_turn[:count]
 
 
-def _wrong(rows: list[Judged]) -> list[WrongCredit]:
+def _wrong(rows: list[AuditRow]) -> list[WrongCredit]:
     credited: dict[str, list[Credited]] = defaultdict(list)
     parts: dict[str, tuple[Criterion, Annotation]] = {}
     for row in sorted(rows, key=lambda row: SETTINGS.index(row.setting)):  # type: ignore[arg-type]
         for criterion, annotation, verdict in row.criteria():
-            if is_undeserved(annotation) and verdict.credit is not None and verdict.credit >= DESERVED:
+            if is_undeserved(annotation) and verdict.credit is not None and verdict.credit >= CREDIT_THRESHOLD:
                 parts[criterion.criterion] = (criterion, annotation)
                 given = credited[criterion.criterion]
                 same = next((one for one in given if one.verdict == verdict), None)
@@ -86,7 +86,7 @@ def _wrong(rows: list[Judged]) -> list[WrongCredit]:
     return [WrongCredit(*parts[title], credited[title]) for title in parts]
 
 
-def _case(row: Judged, wrong: list[WrongCredit], image: bytes | None) -> BadCase:
+def _case(row: AuditRow, wrong: list[WrongCredit], image: bytes | None) -> BadCase:
     return BadCase(
         sample_id=row.sample_id,
         mode=MODE_NAMES[row.mode],

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from rubricworks.evaluation.audit.figures import AuditFigures, Share
+from rubricworks.evaluation.audit.summary import AuditSummary, Share
 from rubricworks.evaluation.audit.values import FAILURE_MODES, MODE_NAMES, SETTING_NAMES
 from rubricworks.reports.charts import Tick, nice_ticks
 
@@ -42,7 +42,7 @@ class BarChart(NamedTuple):
     """(setting, its name), in the order of the bars."""
 
 
-def bar_chart(figures: AuditFigures) -> BarChart | None:
+def bar_chart(figures: AuditSummary) -> BarChart | None:
     """Lay out the average false-positive rates; None where there are none."""
     settings = list(figures.settings)
     modes = [mode for mode in FAILURE_MODES if any(_share(figures, setting, mode) for setting in settings)]
@@ -89,6 +89,6 @@ def _bar(setting: str, mode: str, share: Share, *, left: float, width: float, to
     )
 
 
-def _share(figures: AuditFigures, setting: str, mode: str) -> Share | None:
+def _share(figures: AuditSummary, setting: str, mode: str) -> Share | None:
     cell = figures.settings[setting].get(mode)
     return cell.average if cell else None

@@ -8,7 +8,7 @@ the rules of `audit.css`.
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from rubricworks.evaluation.audit.figures import AuditFigures, Cell
+from rubricworks.evaluation.audit.summary import AuditSummary, Cell
 from rubricworks.evaluation.audit.values import FAILURE_MODES, MODE_NAMES, SETTING_NAMES
 from rubricworks.reports.audit.cases import BadCase
 from rubricworks.reports.audit.chart import bar_chart
@@ -33,7 +33,7 @@ class TableRow(NamedTuple):
 
 
 def audit_page(
-    figures: AuditFigures, cases: Sequence[BadCase] = (), *, title: str = "", simulated: bool = False
+    figures: AuditSummary, cases: Sequence[BadCase] = (), *, title: str = "", simulated: bool = False
 ) -> str:
     """The whole page.
 
@@ -57,14 +57,14 @@ def audit_page(
     )
 
 
-def audit_figure(figures: AuditFigures) -> Any:
+def audit_figure(figures: AuditSummary) -> Any:
     """The bars as safe markup; a sentence where there is nothing to draw."""
     from markupsafe import Markup
 
     return Markup(render("audit_figure.html", chart=bar_chart(figures)))
 
 
-def table_rows(figures: AuditFigures) -> list[TableRow]:
+def table_rows(figures: AuditSummary) -> list[TableRow]:
     """Settings by columns: accuracy on regular responses, then the false-positive rates."""
     default = figures.settings.get("text", {})
     rows = []
@@ -74,7 +74,7 @@ def table_rows(figures: AuditFigures) -> list[TableRow]:
     return rows
 
 
-def audit_headline(figures: AuditFigures) -> str:
+def audit_headline(figures: AuditSummary) -> str:
     """The default setting, or the first that there is, in a sentence."""
     first = next(iter(figures.settings))
     rates = {
@@ -90,7 +90,7 @@ def audit_headline(figures: AuditFigures) -> str:
     return f"{where}, {figures.judge} credits {span} of what abnormal responses do not deserve."
 
 
-def audit_sentences(figures: AuditFigures) -> list[str]:
+def audit_sentences(figures: AuditSummary) -> list[str]:
     """Where each other setting is worse than the default."""
     said = []
     for row in table_rows(figures):

@@ -1,6 +1,6 @@
 """An audit's figures as text: RLR³'s table 5, at most 100 characters wide."""
 
-from rubricworks.evaluation.audit.figures import AuditFigures, Cell, Share
+from rubricworks.evaluation.audit.summary import AuditSummary, Cell, Share
 from rubricworks.evaluation.audit.values import MODE_NAMES
 from rubricworks.reports.audit.page import TableCell, table_rows
 
@@ -18,7 +18,7 @@ Regular: accuracy against the labels. The others: credit given where none is des
 2 points worse than the default."""
 
 
-def audit_text(figures: AuditFigures) -> str:
+def audit_text(figures: AuditSummary) -> str:
     """Three lines for each setting, the legend, and what ran short or could not be judged."""
     lines = [f"{figures.judge}", "", f"{'':<15}" + "".join(f"{_SHORT[mode]:>{_COLUMN}}" for mode in MODE_NAMES)]
     for row in table_rows(figures):
@@ -32,7 +32,7 @@ def audit_text(figures: AuditFigures) -> str:
         lines.append(f"{unjudged:,} criteria could not be judged; they are in no figure.")
     lines += [
         f"{MODE_NAMES[mode]}: only {one.found} of {one.wanted} responses passed the checks."
-        for mode, one in figures.short.items()
+        for mode, one in figures.short_categories.items()
     ]
     return "\n".join(line.rstrip() for line in lines)
 

@@ -17,7 +17,7 @@ from rubricworks.reports.series_charts import SeriesChart
 from rubricworks.rubrics import Rubric
 
 if TYPE_CHECKING:
-    from rubricworks.evaluation.summary import Figure
+    from rubricworks.evaluation.summary import MeanScore
 
 SHOWN = 4
 """Cards on a view: they are drawn by a hash of their names, neither the best nor the worst."""
@@ -118,7 +118,7 @@ class View:
     series: Sequence[SeriesChart] = ()
     compared: Sequence[Comparison] = ()
     """Base against policy, from 0 to 1."""
-    won: "Figure | None" = None
+    won: "MeanScore | None" = None
     """Of the policy against the base."""
     figure: str = ""
     """Markup of a picture that another page has too."""

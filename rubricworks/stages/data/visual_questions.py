@@ -1,7 +1,7 @@
 """Visual questions beside the captions: what a captioner can do besides, and may forget in training on captions.
 
 BalCapRL measures that on general benchmarks (Table 2). A question is of its picture's split, so a student never warms
-up on questions about pictures that are held out. Answers are checked by rules alone (`answered_right`).
+up on questions about pictures that are held out. Answers are checked by rules alone (`check_by_rules`).
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ from rubricworks.data.sources import open_image
 from rubricworks.data.tables import Sample, read_rows
 from rubricworks.environment import fill
 from rubricworks.errors import UserError
-from rubricworks.evaluation.scorers.answers import answered_right
+from rubricworks.evaluation.scorers.answers import check_by_rules
 from rubricworks.verifiers import CannotVerify
 
 Respond = Callable[[list[Sample]], list[tuple[str, int]]]
@@ -88,7 +88,7 @@ def shares_answered(questions: dict[str, list[Sample]], chunk: list[Sample], res
     right: dict[str, list[bool]] = defaultdict(list)
     for (sample_id, one), (response, _) in zip(asked, responses, strict=True):
         try:
-            right[sample_id].append(answered_right(one, response))
+            right[sample_id].append(check_by_rules(one, response))
         except CannotVerify:  # the reference is at fault, not the model
             continue
     return {sample_id: mean(found) for sample_id, found in right.items()}

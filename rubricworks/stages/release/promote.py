@@ -9,7 +9,7 @@ from pydantic import Field
 from rubricworks.data.tables import read_rows
 from rubricworks.evaluation.answer_summary import ANSWERS_FILE, AnswerSummary
 from rubricworks.evaluation.caption_summary import BASE, CAPTIONS_FILE, POLICY, CaptionSummary
-from rubricworks.evaluation.summary import EvaluationSummary, Figure, ModelFigures
+from rubricworks.evaluation.summary import EvaluationSummary, MeanScore, ModelScores
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.storage import write_atomic
@@ -117,7 +117,7 @@ def answer_figures(summary: AnswerSummary) -> Figures:
     arm = "rlr3" if "rlr3" in summary.arms else next(iter(summary.arms))
     gain = summary.gains[arm]
     return {
-        "accuracy": {"base": summary.base.macro.value, "policy": summary.of(arm).macro.value},
+        "accuracy": {"base": summary.base.macro.value, "policy": summary.accuracy(arm).macro.value},
         "accuracy_gain": _interval(gain),
     }
 
@@ -148,10 +148,10 @@ def gate_figures(summary: EvaluationSummary) -> Figures:
     }
 
 
-def _interval(figure: Figure | None) -> dict[str, float | None]:
+def _interval(figure: MeanScore | None) -> dict[str, float | None]:
     return {part: figure and getattr(figure, part) for part in ("value", "low", "high")}
 
 
-def _pair(models: dict[str, ModelFigures], name: str) -> dict[str, float | None]:
+def _pair(models: dict[str, ModelScores], name: str) -> dict[str, float | None]:
     values = {model: getattr(figures, name) for model, figures in models.items()}
     return {model: figure and figure.value for model, figure in values.items()}

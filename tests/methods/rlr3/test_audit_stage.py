@@ -11,7 +11,7 @@ from scripted_server import fail, say
 
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
-from rubricworks.evaluation.audit.figures import AuditFigures
+from rubricworks.evaluation.audit.summary import AuditSummary
 from rubricworks.evaluation.audit.values import FAILURE_MODES, SETTINGS
 from rubricworks.methods.rlr3.stages.audit import Config
 from rubricworks.runtime.launch import launch
@@ -37,8 +37,8 @@ def weak(world, inputs, tmp_path_factory) -> Path:
     return Path(launch("audit", audit_config(world, per_category=EACH), str(run), inputs))
 
 
-def figures_of(out) -> AuditFigures:
-    return AuditFigures.model_validate_json((Path(out) / "audit.json").read_bytes())
+def figures_of(out) -> AuditSummary:
+    return AuditSummary.model_validate_json((Path(out) / "audit.json").read_bytes())
 
 
 def rates(figures, setting):
@@ -53,7 +53,7 @@ def test_set_is_balanced_with_at_most_one_abnormal_response_per_input_and_all_re
     abnormal = [row["sample_id"] for row in rows if row["mode"] != "regular"]
     assert len(set(abnormal)) == len(abnormal)
     assert {row["attack"] is not None for row in rows if row["mode"] == "adversarial"} == {True}
-    assert figures_of(weak).short == {}
+    assert figures_of(weak).short_categories == {}
 
 
 def test_default_setting_is_the_least_fooled_and_each_relaxation_costs_where_the_judge_is_weak(weak):
@@ -180,8 +180,8 @@ def test_category_runs_short_when_inputs_do(world, tmp_path):
     out = launch("audit", audit_config(world, per_category=20, red_team=None, settings=["text"]), str(tmp_path), inputs)
     figures = figures_of(out)
     assert sum(one.found for mode, one in figures.responses.items() if mode != "regular") <= 20
-    assert figures.short.keys() == set(FAILURE_MODES)
-    assert all(one.wanted == 20 for one in figures.short.values())
+    assert figures.short_categories.keys() == set(FAILURE_MODES)
+    assert all(one.wanted == 20 for one in figures.short_categories.values())
     assert figures.patterns == ()
     assert set(figures.attacks) <= {"circumlocution", "symbolic_bluff", "wrong_final_selection"}
 

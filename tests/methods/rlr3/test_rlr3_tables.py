@@ -18,7 +18,7 @@ def test_table_2_holds_every_model_with_its_interval_and_the_change_over_rlvr(tm
     html, _ = write_rlr3_report(tmp_path)
 
     def of(arm: str, step: int | None = None) -> str:
-        macro = answers.of(arm, step).macro
+        macro = answers.accuracy(arm, step).macro
         return f"{percent(macro.low)} to {percent(macro.high)}"
 
     row = (

@@ -3,7 +3,7 @@
 import textwrap
 from pathlib import Path
 
-from rubricworks.evaluation.summary import Figure
+from rubricworks.evaluation.summary import MeanScore
 from rubricworks.methods.balcaprl.arm_tables import BASE, COLUMNS, LEGEND, WIN, ArmRow, ArmTable
 from rubricworks.reports.formats import MISSING, number, share
 from rubricworks.reports.rendering import render
@@ -27,7 +27,7 @@ def value_text(column: str, row: ArmRow) -> str:
 
 def interval_text(column: str, row: ArmRow, places: int = 1) -> str:
     """A cell's interval; empty where there is none."""
-    figure: Figure | None = row.figures.get(column)
+    figure: MeanScore | None = row.figures.get(column)
     if figure is None:
         return ""
     low, high = (number(one if column == "tokens" else 100 * one, places) for one in (figure.low, figure.high))

@@ -1,7 +1,7 @@
 """A BalCapRL run in a few sentences: b-CapScore first, then what rose, what fell and what cannot be told apart."""
 
 from rubricworks.evaluation.caption_summary import CaptionSummary
-from rubricworks.evaluation.summary import Figure
+from rubricworks.evaluation.summary import MeanScore
 from rubricworks.methods.balcaprl.report.run_figures import SCORE_NAMES
 from rubricworks.reports.formats import number, percent, points, share, signed, span
 from rubricworks.reports.headline import FEW, Headline, Mood
@@ -10,7 +10,7 @@ TOLD = ("precision", "recall", "linguistic", "dc_score", "caption_qa", "oracle_f
 """Scores that the sentence sorts, beside the arena and the length."""
 
 
-def direction(gain: Figure, level: float = 0.0) -> Mood:
+def direction(gain: MeanScore, level: float = 0.0) -> Mood:
     """Whether the interval lies above or below the level; open where it holds it, or tells of few samples."""
     if gain.samples < FEW:
         return "open"
@@ -58,7 +58,7 @@ def sorted_sentences(captions: CaptionSummary | None) -> list[Headline]:
     return sentences
 
 
-def _told(gain: Figure, level: float = 0.0) -> str:
+def _told(gain: MeanScore, level: float = 0.0) -> str:
     if gain.samples < FEW:
         return "Too few images to tell"
     return {"good": "Better", "bad": "Worse", "open": "Not distinguishable"}[direction(gain, level)]

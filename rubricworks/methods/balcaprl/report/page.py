@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rubricworks.evaluation.caption_summary import CaptionSummary
-from rubricworks.evaluation.summary import Figure
+from rubricworks.evaluation.summary import MeanScore
 from rubricworks.llm.spending import SPENDING_FILE, read_spending
 from rubricworks.methods.balcaprl.report.curves import caption_charts, reward_charts
 from rubricworks.methods.balcaprl.report.examples import read_caption_examples
@@ -48,7 +48,7 @@ class ScoreRow(NamedTuple):
 
     score: str
     comparison: Comparison
-    gain: Figure | None
+    gain: MeanScore | None
     mood: Mood
 
 

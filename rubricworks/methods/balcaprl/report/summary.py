@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from rubricworks.evaluation.caption_summary import CaptionSummary
-from rubricworks.evaluation.summary import Figure
+from rubricworks.evaluation.summary import MeanScore
 from rubricworks.methods.balcaprl.report.headline import direction
 from rubricworks.methods.balcaprl.report.run_figures import SCORE_NAMES, BalcaprlRun
 from rubricworks.reports.costs import StageCost, seconds_by_stage
@@ -106,13 +106,13 @@ def balcaprl_lines(summary: BalcaprlSummary) -> list[str]:
     return lines
 
 
-def _pair(name: str, base: Figure, policy: Figure) -> str:
+def _pair(name: str, base: MeanScore, policy: MeanScore) -> str:
     if name == "tokens":
         return f"{number(base.value, 1)} → {number(policy.value, 1)}"
     return f"{share(base.value)} → {share(policy.value)}"
 
 
-def _gain(name: str, gain: Figure) -> str:
+def _gain(name: str, gain: MeanScore) -> str:
     unclear = ", few images" if gain.samples < FEW else ", not distinguishable" if direction(gain) == "open" else ""
     if name == "tokens":
         return f"{signed(gain.value, 1)} [{signed(gain.low, 1)} to {signed(gain.high, 1)}]{unclear}"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from rubricworks.evaluation.answer_summary import Accuracy, AnswerSummary
-from rubricworks.evaluation.summary import Figure
+from rubricworks.evaluation.summary import MeanScore
 from rubricworks.methods.rlr3.report.run_figures import ARMS, NAMES
 from rubricworks.reports.charts import value_bounds
 from rubricworks.reports.curves import Step
@@ -63,7 +63,7 @@ def training_charts(steps: Mapping[str, Sequence[Step]], alarms: Mapping[str, Al
 def _chart(
     title: str,
     answers: AnswerSummary | None,
-    figure_of: Callable[[Accuracy], Figure | None],
+    figure_of: Callable[[Accuracy], MeanScore | None],
     *,
     intervals: bool,
     gap: float,

@@ -41,7 +41,7 @@ def _relation(gain: Difference) -> tuple[Mood, str]:
 
 def _averages(answers: AnswerSummary, arms: list[str]) -> str:
     """The arm that is spoken of first comes first, the base last."""
-    said = [_percent(answers.of(arm).macro.value) for arm in reversed(arms)]
+    said = [_percent(answers.accuracy(arm).macro.value) for arm in reversed(arms)]
     return f"{' against '.join(said)} (base {_percent(answers.base.macro.value)})"
 
 

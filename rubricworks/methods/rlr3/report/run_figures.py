@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pydantic import RootModel
 
 from rubricworks.evaluation.answer_summary import AnswerSummary
-from rubricworks.evaluation.audit.figures import AuditFigures
+from rubricworks.evaluation.audit.summary import AuditSummary
 from rubricworks.evaluation.corpus_statistics import CorpusStatistics, SourceCounts
 from rubricworks.methods.rlr3.genrm_report import GenrmReport
 from rubricworks.methods.rlr3.genrm_statistics import DataStatistics
@@ -60,7 +60,7 @@ class Rlr3Run(NamedTuple):
     checklists: Checklists | None
     genrm_data: dict[str, DataStatistics]
     genrm: dict[str, GenrmReport]
-    audit: AuditFigures | None
+    audit: AuditSummary | None
     answers: AnswerSummary | None
     alarms: dict[str, Alarm]
     """Arm → its hacking alarm, where it went off."""
@@ -81,7 +81,7 @@ def read_rlr3_run(run: Path, ledger: Iterable[dict[str, Any]]) -> Rlr3Run:
         checklists=_checklists(run, _counts(last, "write_checklists", "dropped_criteria")),
         genrm_data={split: splits.root[split] for split in _SPLITS if splits and split in splits.root},
         genrm={model: models.root[model] for model in GENRM_MODELS if models and model in models.root},
-        audit=read_value(run / "audit" / "audit.json", AuditFigures),
+        audit=read_value(run / "audit" / "audit.json", AuditSummary),
         answers=read_value(run / "evaluate_answers" / "answers.json", AnswerSummary),
         alarms={arm: alarm for arm in ARMS if (alarm := read_alarm(run, f"train_{arm}"))},
     )

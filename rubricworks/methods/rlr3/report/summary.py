@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from rubricworks.evaluation.answer_summary import AnswerSummary, Difference
 from rubricworks.evaluation.audit.values import FAILURE_MODES, MODE_NAMES
-from rubricworks.evaluation.summary import Figure
+from rubricworks.evaluation.summary import MeanScore
 from rubricworks.methods.rlr3.report.run_figures import ARMS, NAMES, Rlr3Run
 from rubricworks.metrics import Estimate
 from rubricworks.reports.costs import StageCost, seconds_by_stage
@@ -26,10 +26,10 @@ class ArmMacro(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    best: Figure
+    best: MeanScore
     """Of the milestone with the highest one, on these very questions."""
     best_step: int
-    last: Figure
+    last: MeanScore
     last_step: int
 
 
@@ -39,7 +39,7 @@ class Macro(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     tasks: int = 0
-    base: Figure | None = None
+    base: MeanScore | None = None
     rlvr: ArmMacro | None = None
     rlr3: ArmMacro | None = None
 
@@ -141,7 +141,7 @@ def _macro(answers: AnswerSummary | None) -> Macro:
         return Macro()
     arms = {
         arm: ArmMacro(
-            best=answers.of(arm).macro,
+            best=answers.accuracy(arm).macro,
             best_step=answers.best[arm],
             last=answers.arms[arm][-1].macro,
             last_step=answers.arms[arm][-1].step,

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from rubricworks.evaluation.answer_summary import BASE, Accuracy, AnswerSummary, Difference
 from rubricworks.evaluation.corpus_statistics import CorpusStatistics, SourceCounts
-from rubricworks.evaluation.summary import Figure
+from rubricworks.evaluation.summary import MeanScore
 from rubricworks.methods.rlr3.genrm_report import FIGURES, GenrmReport
 from rubricworks.methods.rlr3.report.curves import tasks_of
 from rubricworks.methods.rlr3.report.run_figures import ARMS, NAMES, Rlr3Run
@@ -49,7 +49,7 @@ class Score(NamedTuple):
     """One entry of table 2."""
 
     column: Column
-    figure: Figure | None
+    figure: MeanScore | None
     change: float | None
     """Over RLVR, beside which it stands."""
 
@@ -111,7 +111,7 @@ def answer_columns(answers: AnswerSummary | None) -> list[Column]:
     if answers is None:
         return []
     arms = [arm for arm in ARMS if answers.arms.get(arm)]
-    best = [(arm, "best", answers.of(arm)) for arm in arms]
+    best = [(arm, "best", answers.accuracy(arm)) for arm in arms]
     last = [(arm, "last", answers.arms[arm][-1]) for arm in arms]
     trained = [Column(arm, NAMES[arm], f"{which}, step {one.step}", one) for arm, which, one in best + last]
     return [Column(BASE, NAMES[BASE], "", answers.base), *trained]
@@ -131,7 +131,7 @@ def task_rows(answers: AnswerSummary | None) -> list[TaskRow]:
     return [*rows, macro]
 
 
-def _row(name: str, figures: list[Figure | None], columns: list[Column]) -> TaskRow:
+def _row(name: str, figures: list[MeanScore | None], columns: list[Column]) -> TaskRow:
     scores = []
     for at, (column, figure) in enumerate(zip(columns, figures, strict=True)):
         beside = figures[at - 1] if column.kind == "rlr3" and columns[at - 1].kind == "rlvr" else None

@@ -13,9 +13,9 @@ from pydantic import Field, model_validator
 
 from rubricworks.data.tables import Sample, build_table, count_rows, read_rows, read_samples
 from rubricworks.errors import UserError
-from rubricworks.evaluation.audit.candidates import CandidateMaker
-from rubricworks.evaluation.audit.figures import AuditFigures, Collected, judged, table_cells
-from rubricworks.evaluation.audit.red_team import PAPER_PATTERNS, Searched, search_patterns
+from rubricworks.evaluation.audit.candidates import CandidateGenerator
+from rubricworks.evaluation.audit.red_team import PAPER_PATTERNS, SearchResult, search_patterns
+from rubricworks.evaluation.audit.summary import AuditSummary, ResponseCount, parse_audit_row, table_cells
 from rubricworks.evaluation.audit.values import MODE_NAMES, SETTINGS, Case, Setting
 from rubricworks.grading import FailedCall, Grader
 from rubricworks.llm import ChatClient, ChatError, Endpoint
@@ -69,7 +69,7 @@ class Config(StageConfig):
 def run(config: Config, job: Job) -> None:
     images = read_images(job.inputs.get("samples")) if "image" in config.settings else {}
     judge = job.client(config.judge, "judge")
-    searched = Searched(PAPER_PATTERNS, ())
+    searched = SearchResult(PAPER_PATTERNS, ())
 
     async def audit() -> AuditSet:
         nonlocal searched
@@ -86,7 +86,7 @@ def run(config: Config, job: Job) -> None:
                     job,
                     maker,
                     one_per_input(usable, config.seed),
-                    searched.kept,
+                    searched.best,
                     per_category=config.per_category,
                     shard_size=config.shard_size,
                     seed=config.seed,
@@ -100,8 +100,8 @@ def run(config: Config, job: Job) -> None:
     figures = _figures(config, job, collected, searched)
     write_atomic(job.out / "audit.json", figures.model_dump_json(indent=2).encode() + b"\n")
     job.figures.update({"responses": len(collected.responses), "dead_letters": count_rows(job.out / "dead_letters")})
-    if figures.short:
-        job.figures["short"] = {mode: one.model_dump() for mode, one in figures.short.items()}
+    if figures.short_categories:
+        job.figures["short"] = {mode: one.model_dump() for mode, one in figures.short_categories.items()}
     with stage_run(job.run, job.stage) as log:
         log.log_metrics(figures.metrics())
 
@@ -124,30 +124,30 @@ def earlier_responses(table: Path) -> AuditSet:
         distinct.setdefault((row["sample_id"], row["mode"], row["response"]), row)
     responses = list(distinct.values())
     counts = {mode: sum(row["mode"] == mode for row in responses) for mode in MODE_NAMES}
-    return AuditSet(responses, {mode: Collected(wanted=n, found=n) for mode, n in counts.items()}, {})
+    return AuditSet(responses, {mode: ResponseCount(wanted=n, found=n) for mode, n in counts.items()}, {})
 
 
-async def _maker(config: Config, job: Job, stack: AsyncExitStack) -> CandidateMaker:
+async def _maker(config: Config, job: Job, stack: AsyncExitStack) -> CandidateGenerator:
     if config.generator is None:
         raise UserError("no generator is given; name the model that writes abnormal responses, or an earlier audit")
     clients = [job.client(config.generator, "generator")]
     clients += [job.client(one, f"quality judge {number}") for number, one in enumerate(config.quality_judges, start=1)]
     for client in clients:
         await stack.enter_async_context(client)
-    return CandidateMaker(clients[0], clients[1:], seed=config.seed)
+    return CandidateGenerator(clients[0], clients[1:], seed=config.seed)
 
 
 async def _search(
     config: Config,
     job: Job,
     stack: AsyncExitStack,
-    maker: CandidateMaker,
+    maker: CandidateGenerator,
     judge: ChatClient,
     cases: dict[str, list[Case]],
-) -> tuple[Searched, set[str]]:
+) -> tuple[SearchResult, set[str]]:
     """What the red team found, and the test inputs that were spent on it."""
     if config.red_team is None:
-        return Searched(PAPER_PATTERNS, ()), set()
+        return SearchResult(PAPER_PATTERNS, ()), set()
     red_team = await stack.enter_async_context(job.client(config.red_team, "red team"))
     drawn = list(one_per_input(cases.get("train") or cases["test"], config.seed).values())[: config.search_size]
     try:
@@ -186,13 +186,15 @@ async def _judge_all(
     )
 
 
-def _figures(config: Config, job: Job, collected: AuditSet, searched: Searched) -> AuditFigures:
-    cells = table_cells(map(judged, read_rows(job.out)))
+def _figures(config: Config, job: Job, collected: AuditSet, searched: SearchResult) -> AuditSummary:
+    cells = table_cells(map(parse_audit_row, read_rows(job.out)))
     if all(cell.average is None for modes in cells.values() for cell in modes.values()):
         job.mark_unusable()
         raise UserError(f"{config.judge.label} judged nothing; see {job.out / 'dead_letters'} for what it answered")
-    patterns = ({**one.model_dump(), "rate": one.rate, "kept": one.pattern in searched.kept} for one in searched.tried)
-    return AuditFigures(
+    patterns = (
+        {**one.model_dump(), "rate": one.rate, "kept": one.pattern in searched.best} for one in searched.results
+    )
+    return AuditSummary(
         judge=config.judge.model,
         settings=cells,
         responses=collected.collected,

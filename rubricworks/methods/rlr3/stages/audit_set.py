@@ -12,11 +12,11 @@ from pathlib import Path
 from rubricworks.data.tables import build_table, read_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.audit.annotations import ANNOTATIONS, Annotation, label_annotations
-from rubricworks.evaluation.audit.candidates import Candidate, CandidateMaker
-from rubricworks.evaluation.audit.figures import Collected
+from rubricworks.evaluation.audit.candidates import Candidate, CandidateGenerator
 from rubricworks.evaluation.audit.prompts import INSTRUCTIONS
 from rubricworks.evaluation.audit.red_team import AttackPattern
-from rubricworks.evaluation.audit.sampling import Attempt, draw_number, draw_order, missing, next_pass
+from rubricworks.evaluation.audit.sampling import Attempt, draw_number, missing_counts, next_pass, shuffle_inputs
+from rubricworks.evaluation.audit.summary import ResponseCount
 from rubricworks.evaluation.audit.values import FAILURE_MODES, Case, Failure, FailureMode
 from rubricworks.rubrics import Rubric
 from rubricworks.runtime.call_table import Row, dead_letter
@@ -32,13 +32,13 @@ class AuditSet:
 
     responses: list[Row]
     """With RESPONSE_COLUMNS."""
-    collected: dict[str, Collected]
+    collected: dict[str, ResponseCount]
     turned_away: dict[str, dict[str, int]]
     """Mode → reason → how often."""
 
     def after(self, regular: list[Row]) -> "AuditSet":
         """With the regular responses before the abnormal ones."""
-        counted = {"regular": Collected(wanted=len(regular), found=len(regular))}
+        counted = {"regular": ResponseCount(wanted=len(regular), found=len(regular))}
         return AuditSet([*regular, *self.responses], counted | self.collected, self.turned_away)
 
 
@@ -63,7 +63,9 @@ def one_per_input(cases: Sequence[Case], seed: int) -> dict[str, Case]:
     by_input: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
         by_input[case.sample_id].append(case)
-    return {name: by_input[name][draw_number(len(by_input[name]), seed, name)] for name in draw_order(by_input, seed)}
+    return {
+        name: by_input[name][draw_number(len(by_input[name]), seed, name)] for name in shuffle_inputs(by_input, seed)
+    }
 
 
 def regular_responses(cases: Sequence[Case], count: int | None, seed: int) -> list[Row]:
@@ -72,7 +74,7 @@ def regular_responses(cases: Sequence[Case], count: int | None, seed: int) -> li
     Raises:
         UserError: a label does not fit its rubric.
     """
-    inputs = draw_order((case.sample_id for case in cases), seed)[:count]
+    inputs = shuffle_inputs((case.sample_id for case in cases), seed)[:count]
     chosen = set(inputs)
     rows = []
     for case in cases:
@@ -87,7 +89,7 @@ def regular_responses(cases: Sequence[Case], count: int | None, seed: int) -> li
 
 async def abnormal_responses(
     job: Job,
-    maker: CandidateMaker,
+    generator: CandidateGenerator,
     cases: dict[str, Case],
     patterns: Sequence[AttackPattern],
     *,
@@ -107,7 +109,7 @@ async def abnormal_responses(
     while chosen := next_pass(list(cases), attempts, per_category):
 
         async def make_rows(items: list[tuple[str, FailureMode]]) -> dict[str, list[Row]]:
-            asked = (maker.make(cases[name], _failure(name, mode, patterns, seed)) for name, mode in items)
+            asked = (generator.generate(cases[name], _failure(name, mode, patterns, seed)) for name, mode in items)
             made = await job.calls.gather_all(asked)
             letters = [_letter(job, candidate) for candidate in made if candidate.error is not None]
             return {"audit_candidates": [_candidate_row(one) for one in made], "dead_letters": letters}
@@ -127,14 +129,16 @@ async def abnormal_responses(
         attempts += [Attempt(row["sample_id"], row["mode"], row["rejected"] is None) for row in made]
         rows += made
         number += 1
-    lacking = missing(attempts, per_category)
+    lacking = missing_counts(attempts, per_category)
     turned_away: dict[str, Counter[str]] = defaultdict(Counter)
     for row in rows:
         if row["rejected"] is not None:
             turned_away[row["mode"]][row["rejected"]] += 1
     return AuditSet(
         responses=[{name: row[name] for name in RESPONSE_COLUMNS} for row in rows if row["rejected"] is None],
-        collected={mode: Collected(wanted=per_category, found=per_category - lacking[mode]) for mode in FAILURE_MODES},
+        collected={
+            mode: ResponseCount(wanted=per_category, found=per_category - lacking[mode]) for mode in FAILURE_MODES
+        },
         turned_away={mode: dict(reasons.most_common()) for mode, reasons in turned_away.items()},
     )
 
@@ -147,14 +151,14 @@ def _failure(sample_id: str, mode: FailureMode, patterns: Sequence[AttackPattern
 
 def _letter(job: Job, candidate: Candidate) -> Row:
     assert candidate.error is not None
-    purpose = f"{candidate.failure.mode}: {candidate.rejected}"
+    purpose = f"{candidate.failure.mode}: {candidate.rejection}"
     return dead_letter(candidate.case.sample_id, job, purpose, candidate.error)
 
 
 def _candidate_row(candidate: Candidate) -> Row:
     case, failure = candidate.case, candidate.failure
     row = _row(case, failure.mode, failure, candidate.response, candidate.annotations)
-    return {**row, "rejected": candidate.rejected, "details": candidate.details or None}
+    return {**row, "rejected": candidate.rejection, "details": candidate.details or None}
 
 
 def _row(case: Case, mode: str, failure: Failure | None, response: str, annotations: tuple[Annotation, ...]) -> Row:

@@ -14,7 +14,7 @@ from pydantic import Field
 from rubricworks.data.tables import Sample, build_table, count_rows, read_rows, read_samples
 from rubricworks.errors import UserError
 from rubricworks.evaluation.answer_summary import ANSWERS_FILE, BASE, AnswerSummary, summarise_answers
-from rubricworks.evaluation.scorers.answers import answered_right, judged_right
+from rubricworks.evaluation.scorers.answers import check_by_rules, check_with_judge
 from rubricworks.llm import ChatClient, ChatError, Endpoint
 from rubricworks.rubrics import ErrorClass
 from rubricworks.runtime.call_table import Row, dead_letter
@@ -68,7 +68,7 @@ def run(config: Config, job: Job) -> None:
     write_atomic(job.out / ANSWERS_FILE, canonical_json(summary).encode())
     job.figures.update(answers=count_rows(job.out), dead_letters=count_rows(job.out / "dead_letters"))
     with stage_run(job.run, job.stage) as log:
-        log.log_metrics({f"{arm}/macro": summary.of(arm).macro.value for arm in (BASE, *summary.arms)})
+        log.log_metrics({f"{arm}/macro": summary.accuracy(arm).macro.value for arm in (BASE, *summary.arms)})
         for arm, points in summary.arms.items():
             for point in points:
                 log.log_metrics({f"{arm}/macro_at": point.macro.value}, step=point.step)
@@ -139,7 +139,7 @@ async def _row(
     right: bool | None = None
     letters: list[Row] = []
     try:
-        right = await judged_right(judge, sample, response) if judge else answered_right(sample, response)
+        right = await check_with_judge(judge, sample, response) if judge else check_by_rules(sample, response)
     except CannotVerify as error:
         what = ChatError(ErrorClass.UNVERIFIABLE, f"the reference answer {sample.answer!r} cannot be read: {error}")
         letters.append(dead_letter(sample.sample_id, job, "checking an answer", what))

@@ -1,11 +1,11 @@
 """A RubiCap run in a sentence: the first thing that people read, so it claims no more than the intervals carry."""
 
-from rubricworks.evaluation.summary import EvaluationSummary, Figure
+from rubricworks.evaluation.summary import EvaluationSummary, MeanScore
 from rubricworks.reports.formats import percent
 from rubricworks.reports.headline import FEW, Headline
 
 
-def headline(win: Figure | None) -> Headline:
+def headline(win: MeanScore | None) -> Headline:
     """Whether the policy beats the model that it was trained from."""
     if win is None:
         return Headline("The trained policy has not been compared with its base model.", "open")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from rubricworks.evaluation.summary import EvaluationSummary, Figure, ModelFigures
+from rubricworks.evaluation.summary import EvaluationSummary, MeanScore, ModelScores
 from rubricworks.reports.comparison import SEVERITY, Comparison
 from rubricworks.reports.run_folder import read_value
 
@@ -27,7 +27,7 @@ class PassRate(NamedTuple):
 
 class DecodingResults(NamedTuple):
     decoding: str
-    win_rate: Figure | None
+    win_rate: MeanScore | None
     comparisons: list[Comparison]
     length: Comparison
     pass_rates: list[PassRate]
@@ -50,12 +50,12 @@ def decoding_results(evaluation: EvaluationSummary | None) -> list[DecodingResul
     return results
 
 
-def _compared(models: Mapping[str, ModelFigures], name: str, label: str) -> Comparison:
+def _compared(models: Mapping[str, ModelScores], name: str, label: str) -> Comparison:
     figures = {model: getattr(of, name) for model, of in models.items()}
     return Comparison(label, figures.get("base"), figures.get("policy"))
 
 
-def _pass_rates(models: Mapping[str, ModelFigures]) -> list[PassRate]:
+def _pass_rates(models: Mapping[str, ModelScores]) -> list[PassRate]:
     passed = {model: of.criteria_passed for model, of in models.items()}
     base, policy = passed.get("base", {}), passed.get("policy", {})
     return [

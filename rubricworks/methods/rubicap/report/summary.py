@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from rubricworks.evaluation.summary import EvaluationSummary, Figure
+from rubricworks.evaluation.summary import EvaluationSummary, MeanScore
 from rubricworks.reports.costs import StageCost, seconds_by_stage
 from rubricworks.reports.headline import gate_sentence
 from rubricworks.reports.run_folder import Alarm, DeadLetters, Promotion
@@ -25,7 +25,7 @@ class DecodingSummary(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    win_rate: Figure | None = None
+    win_rate: MeanScore | None = None
     """Policy against base; a tie counts one half."""
     oracle_f1: Pair = Pair()
     rubric_reward: Pair = Pair()
@@ -82,7 +82,7 @@ def decoding_summary(evaluation: EvaluationSummary | None, decoding: str) -> Dec
     models = evaluation.models[decoding]
 
     def pair(name: str) -> Pair:
-        figures: dict[str, Figure | None] = {model: getattr(models[model], name) for model in models}
+        figures: dict[str, MeanScore | None] = {model: getattr(models[model], name) for model in models}
         return Pair(**{model: figure and figure.value for model, figure in figures.items()})
 
     return DecodingSummary(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rubricworks.evaluation.audit.annotations import Annotation, annotated, label_annotations, predict_call
-from rubricworks.evaluation.audit.figures import Judged, agreement, cell, findings, table_cells
+from rubricworks.evaluation.audit.annotations import Annotation, annotate, label_annotations, predict_call
+from rubricworks.evaluation.audit.summary import AuditRow, agreement, criterion_outcomes, outcome_cell, table_cells
 from rubricworks.rubrics import Criterion, ErrorClass, Rubric, Scorecard, Verdict
 
 NUMBER = Criterion(criterion="Gives the number.", reference="expr_verify(target='3')", weight=3)
@@ -28,12 +28,12 @@ def row(deserved, given, *, mode="adversarial", setting="text", sample_id="s", c
         for one, credit, call in zip(RUBRIC.criteria, given, calls, strict=True)
     )
     card = Scorecard(sample_id=sample_id, response="r", judge="j", verdicts=verdicts)
-    return Judged(sample_id, mode, None, setting, "q", "r", RUBRIC, annotations, card)
+    return AuditRow(sample_id, mode, None, setting, "q", "r", RUBRIC, annotations, card)
 
 
 def test_only_criteria_that_deserve_less_than_half_are_false_positives_and_only_from_half_credit_on():
     rows = [row((0, 0.5, 0), (1, 0, 0.5)), row((0.4, 1, 0), (0.49, 1, 0))]
-    found = cell((one for each in rows for one in findings(each)), split=True)
+    found = outcome_cell((one for each in rows for one in criterion_outcomes(each)), split=True)
     assert (found.average.count, found.average.criteria) == (2, 4)
     assert (found.arguments.count, found.arguments.criteria) == (1, 2)
     assert (found.credit.count, found.credit.criteria) == (1, 2)
@@ -41,20 +41,20 @@ def test_only_criteria_that_deserve_less_than_half_are_false_positives_and_only_
 
 
 def test_what_could_not_be_judged_is_counted_apart_and_is_no_number():
-    found = cell(findings(row((0, 0, 0), (1, None, 0))), split=True)
+    found = outcome_cell(criterion_outcomes(row((0, 0, 0), (1, None, 0))), split=True)
     assert (found.average.count, found.average.criteria, found.unjudged) == (1, 2, 1)
-    nothing = cell(findings(row((0, 0, 0), (None, None, None))), split=True)
+    nothing = outcome_cell(criterion_outcomes(row((0, 0, 0), (None, None, None))), split=True)
     assert (nothing.average, nothing.unjudged) == (None, 3)
 
 
 def test_criterion_whose_target_cannot_be_read_is_neither_deserved_nor_undeserved():
-    assert [one.path for one in findings(row((None, 0, 1), (1, 1, 1)))] == ["arguments"]
+    assert [one.path for one in criterion_outcomes(row((None, 0, 1), (1, 1, 1)))] == ["arguments"]
 
 
 def test_average_is_over_criteria_not_over_the_two_parts():
     # One of three verifiable ones and the only judged one: 2 of 4, not the mean of 1/3 and 1.
     rows = [row((0, 0, 0), (1, 0, 1)), row((0, 1, 1), (0, 1, 1))]
-    found = cell((one for each in rows for one in findings(each)), split=True)
+    found = outcome_cell((one for each in rows for one in criterion_outcomes(each)), split=True)
     assert found.average.value == 0.5
     assert found.arguments.value == pytest.approx(1 / 3)
     assert found.credit.value == 1
@@ -73,11 +73,12 @@ def test_inputs_are_drawn_whole_so_more_criteria_of_one_input_make_nothing_surer
     one_each = [row((0, 1, 1), (number % 2, 1, 1), sample_id=str(number)) for number in range(40)]
     twice = [row((0, 0, 1), (number % 2, number % 2, 1), sample_id=str(number)) for number in range(40)]
     single, double = (
-        cell((one for each in rows for one in findings(each)), split=False).average for rows in (one_each, twice)
+        outcome_cell((one for each in rows for one in criterion_outcomes(each)), split=False).average
+        for rows in (one_each, twice)
     )
     assert (single.low, single.high) == (double.low, double.high)
     assert (single.criteria, double.criteria, single.inputs) == (40, 80, 40)
-    alone = cell(findings(row((0, 0, 0), (1, 0, 0))), split=False).average
+    alone = outcome_cell(criterion_outcomes(row((0, 0, 0), (1, 0, 0))), split=False).average
     assert (alone.low, alone.high) == (None, None)
 
 
@@ -146,7 +147,7 @@ def test_stated_values_become_verifier_arguments(reference, value, call):
 
 
 def test_verifier_decides_what_a_stated_value_deserves():
-    assert annotated(NUMBER, "6/2", 0, "wrong, says the annotator").credit == 1
-    assert annotated(COLOUR, "scarlet", 0.5, "nearly").credit == 0.5
+    assert annotate(NUMBER, "6/2", 0, "wrong, says the annotator").credit == 1
+    assert annotate(COLOUR, "scarlet", 0.5, "nearly").credit == 0.5
     with pytest.raises(ValueError, match="nothing for expr_verify; give text"):
-        annotated(NUMBER, {"value": 3}, 0, "")
+        annotate(NUMBER, {"value": 3}, 0, "")

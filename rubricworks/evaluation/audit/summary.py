@@ -1,0 +1,217 @@
+"""Audit summary in the layout of RLR³'s table 5: per setting, accuracy and four false-positive rates.
+
+Accuracy: the judge's agreement with the label on regular responses, over all criteria. False-positive rate: of the
+criteria of abnormal responses with an annotated credit below 0.5, the share to which the judge gives 0.5 or more, after
+its verifiers. Each is computed over all criteria (average), those with a verifier (arguments) and those without
+(credit). A criterion that could not be judged is in no share and is counted separately. Intervals are 95 % bootstrap,
+clustered by input.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+from rubricworks.evaluation.audit.annotations import ANNOTATIONS, Annotation
+from rubricworks.evaluation.audit.values import CREDIT_THRESHOLD, MODE_NAMES, SETTINGS
+from rubricworks.grading.genrm_answers import same_value
+from rubricworks.metrics import clustered_interval
+from rubricworks.rubrics import Criterion, Rubric, Scorecard, Verdict
+
+Path = Literal["arguments", "credit"]
+
+
+class Share(BaseModel):
+    """Mean over criteria with its interval; no bounds with a single input."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    value: float
+    low: float | None
+    high: float | None
+    count: float
+    """Criteria that were credited, or on which the judge agrees with the label."""
+    criteria: int
+    """Number of criteria judged."""
+    inputs: int
+
+
+class Cell(BaseModel):
+    """Cell of the table; a share is None if no criterion was judged, or if the setting has no such split."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    average: Share | None
+    arguments: Share | None
+    credit: Share | None
+    unjudged: int
+    """Criteria on which the judge or a verifier failed."""
+
+
+class ResponseCount(BaseModel):
+    """Target and actual number of responses in a category."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    wanted: int
+    found: int
+
+
+class AuditSummary(BaseModel):
+    """Contents of `audit.json`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    judge: str
+    settings: dict[str, dict[str, Cell]]
+    """Setting → mode (regular and the four failure modes) → cell."""
+    responses: dict[str, ResponseCount]
+    """Mode → responses."""
+    attacks: dict[str, int]
+    """Attack → adversarial responses that use it."""
+    patterns: tuple[dict[str, Any], ...] = ()
+    """Patterns of the red-team search with their counts, best first; empty without a search."""
+    turned_away: dict[str, dict[str, int]] = {}
+    """Mode → rejection → number of generated responses."""
+
+    @property
+    def short_categories(self) -> dict[str, ResponseCount]:
+        """Categories with fewer responses than the target."""
+        return {mode: count for mode, count in self.responses.items() if count.found < count.wanted}
+
+    def metrics(self) -> dict[str, float]:
+        """Averages by metric name, such as `audit/text/adversarial`."""
+        return {
+            f"audit/{setting}/{mode}": outcome_cell.average.value
+            for setting, cells in self.settings.items()
+            for mode, outcome_cell in cells.items()
+            if outcome_cell.average is not None
+        }
+
+
+class AuditRow(NamedTuple):
+    """Row of the audit table."""
+
+    sample_id: str
+    mode: str
+    attack: str | None
+    setting: str
+    question: str
+    response: str
+    rubric: Rubric
+    annotations: tuple[Annotation, ...]
+    scorecard: Scorecard
+
+    def criteria(self) -> Iterable[tuple[Criterion, Annotation, Verdict]]:
+        return zip(self.rubric.criteria, self.annotations, self.scorecard.verdicts, strict=True)
+
+
+class CriterionOutcome(NamedTuple):
+    """One criterion's contribution to a share."""
+
+    sample_id: str
+    path: Path
+    value: float | None
+    """None if the criterion could not be judged."""
+
+
+def parse_audit_row(row: Mapping[str, Any]) -> AuditRow:
+    return AuditRow(
+        sample_id=row["sample_id"],
+        mode=row["mode"],
+        attack=row["attack"],
+        setting=row["setting"],
+        question=row["question"],
+        response=row["response"],
+        rubric=Rubric.model_validate_json(row["rubric"]),
+        annotations=ANNOTATIONS.validate_json(row["annotations"]),
+        scorecard=Scorecard.model_validate_json(row["scorecard"]),
+    )
+
+
+def is_undeserved(annotation: Annotation) -> bool:
+    """Return True if credit on this criterion would be a false positive."""
+    return annotation.credit is not None and annotation.credit < CREDIT_THRESHOLD
+
+
+def agreement(criterion: Criterion, label: Annotation, verdict: Verdict, *, verified: bool = True) -> float | None:
+    """Agreement of a verdict on a regular response with the label, in [0, 1]; None without a verdict.
+
+    Values are compared by the criterion's verifier, with the label's value as the target; credits are equal or not
+    (table 4).
+
+    Args:
+        verified: the judge reports values. A judge without verifiers gives credit instead, which is compared with the
+            label's credit, rounded to 0, 0.5 or 1.
+    """
+    if criterion.verifier is not None and verified:
+        # A reported value counts, even if the verifier could not read its target.
+        return same_value(verdict.call, label.call, criterion.reference) if verdict.call else None
+    if verdict.credit is None or label.credit is None:
+        return None
+    return float(verdict.credit == round(2 * label.credit) / 2)
+
+
+def criterion_outcomes(row: AuditRow) -> list[CriterionOutcome]:
+    """Outcomes of all criteria of a regular response, or of the undeserved ones of an abnormal response."""
+    outcomes = []
+    for criterion, annotation, verdict in row.criteria():
+        path: Path = "credit" if criterion.verifier is None else "arguments"
+        if row.mode == "regular":
+            value = agreement(criterion, annotation, verdict, verified=row.setting != "unverified")
+            outcomes.append(CriterionOutcome(row.sample_id, path, value))
+        elif is_undeserved(annotation):
+            value = None if verdict.credit is None else float(verdict.credit >= CREDIT_THRESHOLD)
+            outcomes.append(CriterionOutcome(row.sample_id, path, value))
+    return outcomes
+
+
+def outcome_cell(outcomes: Iterable[CriterionOutcome], *, split: bool) -> Cell:
+    """Compute the shares of one setting and mode.
+
+    Args:
+        split: also compute the shares of criteria with and without a verifier.
+    """
+    outcomes = list(outcomes)
+    by_path: dict[str, list[CriterionOutcome]] = defaultdict(list)
+    for outcome in outcomes:
+        by_path[outcome.path].append(outcome)
+    return Cell(
+        average=_share(outcomes),
+        arguments=_share(by_path["arguments"]) if split else None,
+        credit=_share(by_path["credit"]) if split else None,
+        unjudged=sum(outcome.value is None for outcome in outcomes),
+    )
+
+
+def table_cells(rows: Iterable[AuditRow]) -> dict[str, dict[str, Cell]]:
+    """Cells of table 5: setting → mode → cell, both in the table's order."""
+    outcomes: dict[str, dict[str, list[CriterionOutcome]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        outcomes[row.setting][row.mode] += criterion_outcomes(row)
+    return {
+        setting: {
+            mode: outcome_cell(outcomes[setting][mode], split=setting != "unverified")
+            for mode in MODE_NAMES
+            if mode in outcomes[setting]
+        }
+        for setting in SETTINGS
+        if setting in outcomes
+    }
+
+
+def _share(outcomes: Sequence[CriterionOutcome]) -> Share | None:
+    judged = [(outcome.value, outcome.sample_id) for outcome in outcomes if outcome.value is not None]
+    if not judged:
+        return None
+    values, inputs = zip(*judged, strict=True)
+    estimate = clustered_interval(values, inputs)
+    return Share(
+        value=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
+        count=sum(values),
+        criteria=len(values),
+        inputs=len(set(inputs)),
+    )
