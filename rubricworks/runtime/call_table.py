@@ -22,11 +22,11 @@ Row = dict[str, Any]
 
 
 class Answers(NamedTuple):
-    """Rows that one item produced: for the table, for `dead_letters` and for extra tables."""
+    """Rows that one item produced: for the table, for `dead_letters` and for side tables."""
 
     rows: list[Row]
     dead_letters: list[Row]
-    extra_tables: Mapping[str, list[Row]] = {}
+    side_tables: Mapping[str, list[Row]] = {}
     """Table name → rows."""
 
 
@@ -39,20 +39,20 @@ def ask_all(
     total: int,
     shard_size: int,
     clients: Iterable[ChatClient],
-    extra_tables: Sequence[str] = (),
+    side_tables: Sequence[str] = (),
 ) -> Manifest:
-    """Build the job's table, its dead letters and extra tables from what `ask` returns for each item, in order.
+    """Build the job's table, its dead letters and side tables from what `ask` returns for each item, in order.
 
     A part of a fanned-out stage (`fan_out`) asks for its own items alone; the stage then merges the parts' tables.
 
     Args:
         total: number of items.
-        extra_tables: names of further tables, each written to a folder of its name.
+        side_tables: names of further tables, each written to a folder of its name.
     Raises:
         UserError: there were items and none produced a row.
     """
 
-    tables = (table, "dead_letters", *extra_tables)
+    tables = (table, "dead_letters", *side_tables)
     part = part_from_environment()
     if part is not None:
         items, total = part.items(items, total, shard_size), part.size(total, shard_size)
@@ -64,7 +64,7 @@ def ask_all(
         return {
             table: [row for answer in answers for row in answer.rows],
             "dead_letters": [row for answer in answers for row in answer.dead_letters],
-            **{name: [row for answer in answers for row in answer.extra_tables.get(name, [])] for name in extra_tables},
+            **{name: [row for answer in answers for row in answer.side_tables.get(name, [])] for name in side_tables},
         }
 
     async def read_part_rows(numbers: list[int]) -> dict[str, list[Row]]:

@@ -47,8 +47,8 @@ class Progress:
         return "  ".join([*parts, *call_figures(self.clients)])
 
 
-class VerdictLine:
-    """The judges' side of a training, whose own lines tell the steps: verdicts, their rate and their cost."""
+class VerdictProgress:
+    """Progress of the judges during a training, beside the trainer's own step lines: verdicts, rate and cost."""
 
     def __init__(self, clients: Sequence[ChatClient], *, every: float = 10.0) -> None:
         self.clients, self.every = clients, every

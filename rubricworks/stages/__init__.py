@@ -1,1 +1,1 @@
-"""Steps that two or more methods share, one module each: a typed `Config` and `run(config, job)`."""
+"""Stages that two or more methods share: one module each, with a typed `Config` and `run(config, job)`."""

@@ -24,6 +24,6 @@ def outcome(
         URI of the outcome's record.
     """
     from rubricworks.runtime.launch import launch
-    from rubricworks.stages.cluster.outcome import ended
+    from rubricworks.stages.cluster.outcome import with_final_status
 
-    return launch("outcome", ended(config, status), run, {}, view=view.path, metrics=metrics.log_metric)
+    return launch("outcome", with_final_status(config, status), run, {}, view=view.path, metrics=metrics.log_metric)

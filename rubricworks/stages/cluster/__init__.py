@@ -1,1 +1,1 @@
-"""Tasks that a pipeline has on a cluster alone: preflight, accelerator check, outcome."""
+"""Tasks that a pipeline has only on a cluster: preflight, accelerator check, outcome."""

@@ -1,4 +1,4 @@
-"""Whether a pool's accelerators can be used, seen on one of them before a stage waits for all that it needs."""
+"""Check one accelerator of a pool before a stage waits for all that it needs."""
 
 from rubricworks.runtime.accelerators import require_accelerators
 from rubricworks.runtime.config import StageConfig, canonical_json
@@ -7,7 +7,7 @@ from rubricworks.storage import write_atomic
 
 
 class Config(StageConfig):
-    """Nothing to set: what is asked for stands in the pod's environment."""
+    """No settings: the number of accelerators is in the pod's environment."""
 
 
 def run(config: Config, job: Job) -> None:

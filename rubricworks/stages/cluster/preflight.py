@@ -1,8 +1,7 @@
-"""The first task of a run on a cluster: everything that can be asked is asked before anything is paid for, and the run
-is opened: its recipe, its caps and its MLflow run.
+"""First task of a run on a cluster: check all external needs before anything costs money, then open the run.
 
-All answers are given at once, so that what is missing can be put right at once. They are asked for again in every
-attempt, since what was there yesterday may be gone.
+All problems are reported together, so that they can be fixed together. The checks are repeated in every attempt, since
+what was there yesterday may be gone. Opening the run writes its recipe and caps and starts its MLflow run.
 """
 
 import os
@@ -42,12 +41,12 @@ class NamedEndpoint(BaseModel):
 
 
 class Config(StageConfig):
-    """What the recipe's stages will need, and the recipe itself."""
+    """External needs of the recipe's stages, and the recipe itself."""
 
     recipe: str
-    """As YAML, for the run's folder and MLflow."""
+    """The recipe as YAML, for the run's folder and MLflow."""
     storage: str | None = None
-    """Where all runs lie."""
+    """URI of the folder of all runs."""
     data: DataSource | None = None
     endpoints: tuple[NamedEndpoint, ...] = ()
     models: dict[str, str] = Field(default={})
@@ -61,20 +60,20 @@ def run(config: Config, job: Job) -> None:
     for check in check_all(config, job):
         print(f"{'missing' if check.problem else 'ok'}: {check.name}: {check.problem or check.detail}", file=sys.stderr)
         checks.append(check)
-    record = [{"name": one.name, "problem": one.problem, "detail": one.detail} for one in checks]
+    record = [{"name": check.name, "problem": check.problem, "detail": check.detail} for check in checks]
     write_atomic(job.out / "checks.json", canonical_json(record).encode())
     missing = [check for check in checks if check.problem]
     job.figures.update(checks=len(checks), missing=len(missing))
     if missing:
-        said = "; ".join(f"{check.name}: {check.problem}" for check in missing)
-        raise UserError(f"{len(missing)} of {len(checks)} checks failed: {said}")
+        problems = "; ".join(f"{check.name}: {check.problem}" for check in missing)
+        raise UserError(f"{len(missing)} of {len(checks)} checks failed: {problems}")
     write_atomic(job.run / "recipe.yaml", config.recipe.encode())
     write_budget(job.run, config.budget)
     open_pipeline(config.tracking, job.run, yaml.safe_load(config.recipe) or {})
 
 
 def check_all(config: Config, job: Job) -> Iterator[Check]:
-    """Storage, budget, samples, models, endpoints, tracking; each as it is answered."""
+    """Check storage, budget, samples, models, endpoints and tracking; yield each result as soon as it is known."""
     if config.storage:
         yield run_check("storage", lambda: check_storage(fill(config.storage or "", "cluster.storage")))
     yield run_check("budget", partial(require_budget, config.budget, job.run))
@@ -82,12 +81,12 @@ def check_all(config: Config, job: Job) -> Iterator[Check]:
         yield run_check(data.kind, lambda: f"{count_items(data)} {data.kind}")
     for where, model in config.models.items():
         yield run_check(f"model {where}", partial(require_model, model))
-    for one in config.endpoints:
-        yield run_check(f"endpoint {one.where}", partial(require_endpoint, one.endpoint))
-    yield run_check("tracking", lambda: _tracking(config.tracking, job))
+    for named in config.endpoints:
+        yield run_check(f"endpoint {named.where}", partial(require_endpoint, named.endpoint))
+    yield run_check("tracking", lambda: _require_tracking_server(config.tracking, job))
 
 
-def _tracking(tracking: TrackingConfig, job: Job) -> str:
+def _require_tracking_server(tracking: TrackingConfig, job: Job) -> str:
     if not (tracking.uri or os.environ.get("MLFLOW_TRACKING_URI")):
         raise UserError(
             "no MLflow server is named, and pods share no file; set MLFLOW_TRACKING_URI in cluster.env, or tracking.uri"

@@ -1,1 +1,1 @@
-"""Images and questions to tables of samples."""
+"""Data stages: sources of images or questions to tables of samples."""

@@ -1,9 +1,9 @@
-"""Images to the `samples` table: read, check, de-duplicate, split.
+"""Build the `samples` table from images: read, check, de-duplicate, split.
 
-Which images are held out, and which are taken at all under `max_train`, is drawn by a hash of their names, and so by
-neither the order nor the machine. A picture that stands twice is kept once: none is both trained on and held out.
-What cannot be used goes into the table `rejected`, with the reason. Images given by URL are fetched as their shard is
-made, from the hosts that the recipe allows.
+A hash of their names decides which images are held out, and which are used at all under `max_train`, so the splits
+depend on neither the order nor the machine. A duplicate picture is rejected, so that none is both trained on and held
+out. Unusable entries go into the table `rejected` with the reason. Images given by URL are fetched with their shard,
+from the hosts that the recipe allows.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from rubricworks.runtime.call_table import Row
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
 from rubricworks.runtime.store.source_files import local_source
-from rubricworks.stages.data.source_splits import as_written, check_splits, in_drawn_order
+from rubricworks.stages.data.source_splits import check_splits, hash_order, recipe_path
 from rubricworks.synthesis.prompts import CAPTION_PROMPT
 
 if TYPE_CHECKING:
@@ -35,15 +35,15 @@ class Config(StageConfig):
     """A folder of images, a Parquet file or folder, a Hugging Face dataset on disk, or a WebDataset tar; `urls:` and a
     text file with one URL a line. Parquet and datasets may hold URLs, too."""
     allowed_hosts: tuple[str, ...] = Field(default=(), exclude_if=not_)
-    """Where images given by URL may be fetched: `images.example.org`, `*.example.org`, `host:8080`. None by default."""
+    """Hosts that images may be fetched from: `images.example.org`, `*.example.org`, `host:8080`. None by default."""
     prompt: str = CAPTION_PROMPT
-    """What the models are asked about every image."""
+    """Prompt for every image."""
     held_out: int = Field(default=500, ge=1)
     """Samples kept for evaluation."""
     warm_up: int = Field(default=0, ge=0)
-    """Samples whose references only the warm-up reads: no committee, no rubric, no RL."""
+    """Samples used for the warm-up alone: no committee, no rubric, no RL."""
     max_train: int | None = Field(default=None, ge=1)
-    """Take this many for RL, drawn at random; by default all that are left."""
+    """Number of samples for RL, drawn at random; all remaining ones by default."""
     max_side: int = Field(default=1024, ge=16)
     """Larger images are scaled down to this many pixels on their longer side."""
     shard_size: int = Field(default=256, ge=1)
@@ -56,68 +56,72 @@ class Config(StageConfig):
 
 
 def run(config: Config, job: Job, *, fetcher: "Fetcher | None" = None) -> None:
-    """Make the tables `samples` and `rejected`; a test may give a fetcher that reaches its own server."""
+    """Build the tables `samples` and `rejected`; a test may pass a fetcher for its own server."""
     from rubricworks.data.remote import Fetcher
 
     source = local_source(config.source)
     hosts = AllowedHosts(config.allowed_hosts)
-    splits, refused = draw(config, source, hosts.screen(image_entries(source), source))
-    seen = _digests_there(job)
+    splits, unusable = draw_splits(config, source, hosts.screen(image_entries(source), source))
+    digests = _committed_digests(job)
 
-    def wanted() -> Entries:
+    def selected_entries() -> Entries:
         screened = hosts.screen(image_entries(source), source)
-        return (one for one in screened if isinstance(one, RejectedEntry) or one.key in splits)
+        return (entry for entry in screened if isinstance(entry, RejectedEntry) or entry.key in splits)
 
     async def build(fetcher: Fetcher) -> Manifest:
-        async def make_rows(found: list[ImageEntry | RejectedEntry]) -> dict[str, list[Row]]:
-            items = await open_images(found, fetcher, max_side=config.max_side)
-            return _rows(items, config, source, splits, seen)
+        async def make_rows(entries: list[ImageEntry | RejectedEntry]) -> dict[str, list[Row]]:
+            items = await open_images(entries, fetcher, max_side=config.max_side)
+            return _rows(items, config, source, splits, digests)
 
         async with fetcher:
             return await build_table(
                 job.out,
                 "samples",
-                wanted(),
+                selected_entries(),
                 make_rows,
                 made_by=job.made_by,
                 shard_size=config.shard_size,
                 side_tables={"rejected": job.out / "rejected"},
-                progress=job.progress(len(splits) + refused, "images").at,
+                progress=job.progress(len(splits) + unusable, "images").at,
             )
 
     asyncio.run(build(fetcher or Fetcher(hosts)))
     check_splits(job, source, "images")
 
 
-def draw(config: Config, source: str, found: Entries) -> tuple[dict[str, str], int]:
-    """Key → split of the images that are taken, and how many places of the source hold none."""
+def draw_splits(config: Config, source: str, entries: Entries) -> tuple[dict[str, str], int]:
+    """Return key → split of the images to use, and the number of unusable entries.
+
+    Raises:
+        UserError: the source has fewer than two usable images.
+    """
     keys: list[str] = []
-    refused = 0
-    first = ""
-    for one in found:
-        if isinstance(one, ImageEntry):
-            keys.append(one.key)
+    unusable = 0
+    rejection = ""
+    for entry in entries:
+        if isinstance(entry, ImageEntry):
+            keys.append(entry.key)
         else:
-            refused += 1
-            first = first or f" (rejected {one.source}: {one.reason})"
+            unusable += 1
+            rejection = rejection or f" (rejected {entry.source}: {entry.reason})"
     if len(keys) < 2:
         raise UserError(
-            f"{source}: {len(keys)} usable images; at least 2 are needed, one to train on and one held out{first}"
+            f"{source}: {len(keys)} usable images; at least 2 are needed, one to train on and one held out{rejection}"
         )
-    ranked = in_drawn_order(keys, config.seed)
+    shuffled = hash_order(keys, config.seed)
     held_out = min(config.held_out, len(keys) - 1)
     warm_up = min(config.warm_up, len(keys) - 1 - held_out)
-    rest = ranked[held_out + warm_up :][: config.max_train]
+    rest = shuffled[held_out + warm_up :][: config.max_train]
     splits = (
-        dict.fromkeys(ranked[:held_out], "held_out")
-        | dict.fromkeys(ranked[held_out : held_out + warm_up], "warm_up")
+        dict.fromkeys(shuffled[:held_out], "held_out")
+        | dict.fromkeys(shuffled[held_out : held_out + warm_up], "warm_up")
         | dict.fromkeys(rest, "train")
     )
-    return splits, refused
+    return splits, unusable
 
 
-def _digests_there(job: Job) -> set[str]:
-    """Of the shards that an earlier attempt has committed: their pictures count as seen."""
+def _committed_digests(job: Job) -> set[str]:
+    """Return the picture digests in the shards that an earlier attempt committed."""
     import pyarrow.parquet as pq
 
     return {
@@ -128,26 +132,26 @@ def _digests_there(job: Job) -> set[str]:
 
 
 def _rows(
-    items: list[SourceItem | RejectedEntry], config: Config, source: str, splits: dict[str, str], seen: set[str]
+    items: list[SourceItem | RejectedEntry], config: Config, source: str, splits: dict[str, str], digests: set[str]
 ) -> dict[str, list[Row]]:
-    """Samples and rejected; a picture that was seen is rejected, and others are added to those seen."""
+    """Return rows of `samples` and `rejected`; pictures in `digests` are rejected, new ones added to it."""
     samples: list[Row] = []
     rejected: list[Row] = []
     for item in items:
-        place = as_written(item.source, config.source, source)
-        if isinstance(item, SourceItem) and item.image_digest in seen:
+        place = recipe_path(item.source, config.source, source)
+        if isinstance(item, SourceItem) and item.image_digest in digests:
             item = RejectedEntry(source=item.source, reason="the same picture stands in the source already")
         if isinstance(item, RejectedEntry):
             rejected.append({"source": place, "reason": item.reason})
             continue
-        seen.add(item.image_digest)
+        digests.add(item.image_digest)
         samples.append({**_sample(item, config.prompt, splits[item.key]), "source": place})
     return {"samples": samples, "rejected": rejected}
 
 
 def _sample(item: SourceItem, prompt: str, split: str) -> Row:
     return {
-        "sample_id": sample_id_of(item.image_digest, prompt),
+        "sample_id": image_sample_id(item.image_digest, prompt),
         "split": split,
         "image": item.image,
         "image_digest": item.image_digest,
@@ -156,6 +160,6 @@ def _sample(item: SourceItem, prompt: str, split: str) -> Row:
     }
 
 
-def sample_id_of(image_digest: str, prompt: str) -> str:
-    """Names a picture with what is asked about it, wherever it lies."""
+def image_sample_id(image_digest: str, prompt: str) -> str:
+    """Return the sample id of a picture and its prompt; it does not depend on the file's location."""
     return hashlib.sha256(f"{image_digest}\x00{prompt}".encode()).hexdigest()[:16]

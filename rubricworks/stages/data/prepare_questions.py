@@ -1,7 +1,7 @@
-"""Questions about images to the `samples` table: read, check, de-duplicate, split, put into a prompt.
+"""Build the `samples` table from questions about images: read, check, de-duplicate, split, format the prompts.
 
-Of rows that ask the same about the same picture one is kept; no picture is both held out and trained on, nor in the
-warm-up and elsewhere. What cannot be used goes into the table `rejected`, with the reason; `data.json` counts.
+Of rows with the same question about the same picture the first is kept. All questions about a picture are in one split
+(held out, warm-up or train). Unusable rows go into the table `rejected` with the reason; `data.json` holds the counts.
 """
 
 import asyncio
@@ -22,8 +22,14 @@ from rubricworks.runtime.call_table import Row
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.job import Job
 from rubricworks.runtime.store.source_files import local_source
-from rubricworks.stages.data.question_survey import PictureDigests, Survey, draw_splits, sample_id_of, survey_questions
-from rubricworks.stages.data.source_splits import as_written, check_splits
+from rubricworks.stages.data.question_survey import (
+    PictureDigests,
+    Survey,
+    draw_splits,
+    question_sample_id,
+    survey_questions,
+)
+from rubricworks.stages.data.source_splits import check_splits, recipe_path
 from rubricworks.storage import write_atomic
 
 COUNTS = "data.json"
@@ -33,17 +39,17 @@ class Config(StageConfig):
     source: str
     """A Parquet file or folder, or JSON lines with the images beside them."""
     name: str = ""
-    """Of the corpus, in the statistics; by default the source's own."""
+    """Name of the corpus in the statistics; the source's own by default."""
     columns: QuestionColumns = QuestionColumns()
-    """Where the source's columns are not found by name."""
+    """Columns of the source, where they do not have the expected names."""
     templates: Templates = Templates()
     """The prompts of open and of multiple-choice questions."""
     held_out: int = Field(default=500, ge=1)
-    """Questions kept for evaluation, or a few more: a picture's questions stay together."""
+    """Questions for evaluation, or a few more, since a picture's questions stay together."""
     warm_up: int = Field(default=0, ge=0)
-    """Questions whose references only the warm-up reads; likewise."""
+    """Questions used for the warm-up alone; likewise a few more."""
     max_train: int | None = Field(default=None, ge=1)
-    """Take this many for RL, drawn at random; by default all that are left."""
+    """Number of questions for RL, drawn at random; all remaining ones by default."""
     max_side: int = Field(default=1024, ge=16)
     """Larger images are scaled down to this many pixels on their longer side."""
     shard_size: int = Field(default=256, ge=1)
@@ -53,10 +59,10 @@ def run(config: Config, job: Job) -> None:
     source = local_source(config.source)
     pictures = PictureDigests(job.scratch("pictures"), config.max_side)
     survey = survey_questions(question_entries(source, config.columns), pictures)
-    different = len({one.image_digest for one in survey.questions.values()})
-    if different < 2:
+    images = len({question.image_digest for question in survey.questions.values()})
+    if images < 2:
         raise UserError(
-            f"{source}: the usable questions are about {different} different images; at least 2 are needed, one to "
+            f"{source}: the usable questions are about {images} different images; at least 2 are needed, one to "
             f"train on and one held out{_first_reason(config, source)}"
         )
     splits = draw_splits(
@@ -67,12 +73,12 @@ def run(config: Config, job: Job) -> None:
         max_train=config.max_train,
     )
 
-    async def make_rows(found: list[QuestionEntry | RejectedEntry]) -> dict[str, list[Row]]:
+    async def make_rows(entries: list[QuestionEntry | RejectedEntry]) -> dict[str, list[Row]]:
         rows: dict[str, list[Row]] = {"samples": [], "rejected": []}
-        for one in found:
-            made = _opened(one, config, survey, splits)
-            place = as_written(made["source"], config.source, source)
-            rows["rejected" if "reason" in made else "samples"].append({**made, "source": place})
+        for entry in entries:
+            row = _build_row(entry, config, survey, splits)
+            place = recipe_path(row["source"], config.source, source)
+            rows["rejected" if "reason" in row else "samples"].append({**row, "source": place})
         return rows
 
     total = len(splits) + len(survey.duplicates) + survey.unusable
@@ -80,7 +86,7 @@ def run(config: Config, job: Job) -> None:
         build_table(
             job.out,
             "samples",
-            _wanted(question_entries(source, config.columns), survey, splits),
+            _selected_entries(question_entries(source, config.columns), survey, splits),
             make_rows,
             made_by=job.made_by,
             shard_size=config.shard_size,
@@ -93,38 +99,38 @@ def run(config: Config, job: Job) -> None:
     write_atomic(job.out / COUNTS, canonical_json(counts).encode())
 
 
-def _wanted(
-    found: Iterator[QuestionEntry | RejectedEntry], survey: Survey, splits: dict[str, str]
+def _selected_entries(
+    entries: Iterator[QuestionEntry | RejectedEntry], survey: Survey, splits: dict[str, str]
 ) -> Iterator[QuestionEntry | RejectedEntry]:
-    """All but the good ones that the draw left out."""
-    for one in found:
-        surveyed = None if isinstance(one, RejectedEntry) else survey.questions.get(one.image.key)
-        if surveyed is None or surveyed.sample_id in splits:
-            yield one
+    """Yield the unusable and duplicate entries, and those questions that have a split."""
+    for entry in entries:
+        question = None if isinstance(entry, RejectedEntry) else survey.questions.get(entry.image.key)
+        if question is None or question.sample_id in splits:
+            yield entry
 
 
-def _opened(one: QuestionEntry | RejectedEntry, config: Config, survey: Survey, splits: dict[str, str]) -> Row:
-    """A row of `samples` or, with a reason, of `rejected`."""
-    if isinstance(one, RejectedEntry):
-        return one.model_dump()
-    if one.image.key in survey.duplicates:
-        return {"source": one.image.source, "reason": "the same question about the same picture is there already"}
-    item = open_image(one.image, max_side=config.max_side)
+def _build_row(entry: QuestionEntry | RejectedEntry, config: Config, survey: Survey, splits: dict[str, str]) -> Row:
+    """Return a row of `samples` or, with a `reason`, of `rejected`."""
+    if isinstance(entry, RejectedEntry):
+        return entry.model_dump()
+    if entry.image.key in survey.duplicates:
+        return {"source": entry.image.source, "reason": "the same question about the same picture is there already"}
+    item = open_image(entry.image, max_side=config.max_side)
     if isinstance(item, RejectedEntry):
         return item.model_dump()
-    sample_id = sample_id_of(item.image_digest, one)
+    sample_id = question_sample_id(item.image_digest, entry)
     return {
         "sample_id": sample_id,
         "split": splits[sample_id],
         "image": item.image,
         "image_digest": item.image_digest,
-        "prompt": config.templates.prompt(one.question, one.options),
+        "prompt": config.templates.prompt(entry.question, entry.options),
         "references": list(item.references),
         "source": item.source,
-        "question": question_with_options(one.question, one.options),
-        "answer": one.answer,
-        "task": one.task,
-        "options": list(one.options) or None,
+        "question": question_with_options(entry.question, entry.options),
+        "answer": entry.answer,
+        "task": entry.task,
+        "options": list(entry.options) or None,
     }
 
 
@@ -136,15 +142,15 @@ def _counts(name: str, survey: Survey, splits: dict[str, str]) -> SourceCounts:
         unusable=survey.unusable,
         duplicates=len(survey.duplicates),
         deduplicated=len(questions),
-        mcq_ratio=sum(one.multiple_choice for one in questions) / len(questions),
+        mcq_ratio=sum(question.multiple_choice for question in questions) / len(questions),
         splits=dict(sorted(Counter(splits.values()).items())),
         tasks=dict(sorted(survey.tasks.items())),
     )
 
 
 def _first_reason(config: Config, source: str) -> str:
-    for one in question_entries(source, config.columns):
-        made = one if isinstance(one, RejectedEntry) else open_image(one.image)
-        if isinstance(made, RejectedEntry):
-            return f" (rejected {made.source}: {made.reason})"
+    for entry in question_entries(source, config.columns):
+        item = entry if isinstance(entry, RejectedEntry) else open_image(entry.image)
+        if isinstance(item, RejectedEntry):
+            return f" (rejected {item.source}: {item.reason})"
     return ""

@@ -1,4 +1,4 @@
-"""Which part of a source is held out, warms up and is trained on: drawn by a hash of names, never by their order."""
+"""Splits of a source into held-out, warm-up and training samples, drawn by a hash of names, never by their order."""
 
 import hashlib
 from collections import Counter
@@ -10,33 +10,39 @@ from rubricworks.errors import UserError
 from rubricworks.runtime.job import Job
 
 
-def in_drawn_order(names: Iterable[str], seed: int) -> list[str]:
-    """The names in an order that depends on the seed and on themselves alone."""
+def hash_order(names: Iterable[str], seed: int) -> list[str]:
+    """Sort the names by a seeded hash: a shuffle that depends on the seed and the names alone."""
     return sorted(names, key=lambda name: hashlib.sha256(f"{seed}:{name}".encode()).digest())
 
 
-def as_written(place: str, recipe: str, source: str) -> str:
-    """With the recipe's variables, so that the table does not depend on where a folder lies today."""
+def recipe_path(place: str, recipe: str, source: str) -> str:
+    """Replace the resolved source in a path by the recipe's own spelling, so that tables do not depend on the machine.
+
+    Args:
+        place: path of an entry below `source`.
+        recipe: the source as the recipe has it, with variables.
+        source: the source on this machine.
+    """
     for kind in KINDS:
         recipe, source = recipe.removeprefix(f"{kind}:"), source.removeprefix(f"{kind}:")
     return recipe + place.removeprefix(source) if place.startswith(source) else place
 
 
 def check_splits(job: Job, source: str, unit: str) -> None:
-    """See that the job's table `samples` has something to train on and something to evaluate on.
+    """Check that the job's table `samples` has rows to train on and rows to evaluate on.
 
     Args:
-        unit: what the source holds, for the message: "images".
+        unit: plural noun for the message, such as "images".
     Raises:
-        UserError: it has not; the job is void.
+        UserError: one of the splits is empty; the job is marked unusable.
     """
     rejected = count_rows(job.out / "rejected")
-    kept = Counter(row["split"] for row in read_rows(job.out, columns=["split"]))
-    job.figures.update(samples=kept.total(), rejected=rejected)
-    if not kept["train"] or not kept["held_out"]:
+    counts = Counter(row["split"] for row in read_rows(job.out, columns=["split"]))
+    job.figures.update(samples=counts.total(), rejected=rejected)
+    if not counts["train"] or not counts["held_out"]:
         job.mark_unusable()
         reasons = "; ".join(f"{row['source']}: {row['reason']}" for row in list(read_rows(job.out / "rejected"))[:3])
         raise UserError(
-            f"{source}: {kept['train']} {unit} to train on and {kept['held_out']} held out are usable, "
+            f"{source}: {counts['train']} {unit} to train on and {counts['held_out']} held out are usable, "
             f"at least one of each is needed{f' (rejected {rejected}: {reasons})' if rejected else ''}"
         )

@@ -1,7 +1,7 @@
-"""Visual questions beside the captions: what a captioner can do besides, and may forget in training on captions.
+"""Visual question answering beside captioning: a skill that training on captions may degrade.
 
-BalCapRL measures that on general benchmarks (Table 2). A question is of its picture's split, so a student never warms
-up on questions about pictures that are held out. Answers are checked by rules alone (`check_by_rules`).
+BalCapRL measures it on general benchmarks (Table 2). A question belongs to its picture's split, so a student never
+warms up on questions about held-out pictures. Answers are checked by rules alone (`check_by_rules`).
 """
 
 from collections import defaultdict
@@ -21,11 +21,11 @@ from rubricworks.evaluation.scorers.answers import check_by_rules
 from rubricworks.verifiers import CannotVerify
 
 Respond = Callable[[list[Sample]], list[tuple[str, int]]]
-"""What a model answers to each, and its length in tokens."""
+"""Samples → each response and its length in tokens."""
 
 
-class OtherTask(BaseModel):
-    """Where the questions are; those about pictures of other splits are left out."""
+class VisualQuestions(BaseModel):
+    """Source of visual questions; only those about pictures of the split in use are read."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -35,26 +35,26 @@ class OtherTask(BaseModel):
     templates: Templates = Templates()
 
 
-def digests_of(samples: str, *splits: str) -> dict[str, str]:
-    """Digest of a picture → its sample, of the splits that are named."""
+def samples_by_digest(samples: str, *splits: str) -> dict[str, str]:
+    """Return picture digest → sample id for the given splits."""
     rows = read_rows(samples, columns=["sample_id", "split", "image_digest"])
     return {row["image_digest"]: row["sample_id"] for row in rows if row["split"] in splits}
 
 
-def questions_about(pictures: Collection[str], task: OtherTask, field: str) -> Iterator[tuple[str, Sample]]:
-    """The questions about these pictures, each with its picture's digest, in the order of the source.
+def questions_about(pictures: Collection[str], task: VisualQuestions, field: str) -> Iterator[tuple[str, Sample]]:
+    """Yield the questions about these pictures, each with its picture's digest, in the order of the source.
 
     Args:
-        pictures: digests.
-        field: that names the source in messages.
+        pictures: picture digests.
+        field: recipe field of the source, for messages.
     Raises:
-        UserError: there is no source, or no question in it is about one of them.
+        UserError: the source cannot be read, or has no question about the pictures.
     """
     source = fill(task.source, f"{field}.source")
     empty = True
-    for number, found in enumerate(question_entries(source, task.columns)):
-        item = found if isinstance(found, RejectedEntry) else open_image(found.image)
-        if isinstance(found, RejectedEntry) or isinstance(item, RejectedEntry) or item.image_digest not in pictures:
+    for number, entry in enumerate(question_entries(source, task.columns)):
+        item = entry if isinstance(entry, RejectedEntry) else open_image(entry.image)
+        if isinstance(entry, RejectedEntry) or isinstance(item, RejectedEntry) or item.image_digest not in pictures:
             continue
         empty = False
         yield (
@@ -62,12 +62,12 @@ def questions_about(pictures: Collection[str], task: OtherTask, field: str) -> I
             Sample(
                 sample_id=f"question-{number}",
                 image=item.image,
-                prompt=task.templates.prompt(found.question, found.options),
+                prompt=task.templates.prompt(entry.question, entry.options),
                 references=item.references,
-                question=question_with_options(found.question, found.options),
-                answer=found.answer,
-                task=found.task,
-                options=found.options or None,
+                question=question_with_options(entry.question, entry.options),
+                answer=entry.answer,
+                task=entry.task,
+                options=entry.options or None,
             ),
         )
     if empty:
@@ -76,19 +76,22 @@ def questions_about(pictures: Collection[str], task: OtherTask, field: str) -> I
         )
 
 
-def shares_answered(questions: dict[str, list[Sample]], chunk: list[Sample], respond: Respond) -> dict[str, float]:
-    """Sample → the share of the questions about its picture that were answered right; without those that no rule reads.
+def answer_accuracies(questions: dict[str, list[Sample]], chunk: list[Sample], respond: Respond) -> dict[str, float]:
+    """Ask the questions about the samples' pictures and return sample id → share of correct answers.
+
+    Questions whose reference no rule can read are left out.
 
     Args:
-        questions: sample's id → what is asked about its picture.
-        chunk: the samples whose questions are put.
+        questions: sample id → questions about its picture.
+        chunk: samples whose questions are asked.
+        respond: the model under test.
     """
-    asked = [(sample.sample_id, one) for sample in chunk for one in questions.get(sample.sample_id, ())]
-    responses = respond([one for _, one in asked]) if asked else []
-    right: dict[str, list[bool]] = defaultdict(list)
-    for (sample_id, one), (response, _) in zip(asked, responses, strict=True):
+    pairs = [(sample.sample_id, question) for sample in chunk for question in questions.get(sample.sample_id, ())]
+    responses = respond([question for _, question in pairs]) if pairs else []
+    correct: dict[str, list[bool]] = defaultdict(list)
+    for (sample_id, question), (response, _) in zip(pairs, responses, strict=True):
         try:
-            right[sample_id].append(check_by_rules(one, response))
+            correct[sample_id].append(check_by_rules(question, response))
         except CannotVerify:  # the reference is at fault, not the model
             continue
-    return {sample_id: mean(found) for sample_id, found in right.items()}
+    return {sample_id: mean(values) for sample_id, values in correct.items()}

@@ -1,1 +1,1 @@
-"""Registry, gate and promotion."""
+"""Release stages: registry, gate, promotion and the run's report."""

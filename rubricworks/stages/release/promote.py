@@ -27,19 +27,19 @@ from rubricworks.tracking import (
 from rubricworks.tracking.lineage import store_lineage, tags_of
 
 Figures = dict[str, dict[str, Any]]
-"""What the gate reads: a figure's name → its parts."""
+"""Name of a figure → its parts, as the gate reads them."""
 
 VIEWS = ("b_capscore", "dc_score", "caption_qa", "oracle_f1", "tokens")
-"""What is told of captions scored by several views."""
+"""Caption scores that are reported for the base and the policy."""
 
 
 class Config(StageConfig):
     model_name: str = "captioner"
     """Name in the model registry."""
     gate: Gate = Gate()
-    """What the policy must show on the held-out samples: its captions read greedily, or its answers."""
+    """Thresholds for the policy on the held-out samples: on its greedy captions, or on its answers."""
     recipe: StagedRecipe | None = Field(default=None, exclude_if=lambda recipe: recipe is None)
-    """What the policy is made by, for the registry; the recipe itself fills it in."""
+    """Recipe of the policy, for the registry's lineage; filled in by the recipe."""
 
 
 def run(config: Config, job: Job) -> None:
@@ -49,11 +49,12 @@ def run(config: Config, job: Job) -> None:
     with stage_run(job.run, job.stage) as log:
         log.log_metrics({f"{name}/{part}": value for name, pair in figures.items() for part, value in pair.items()})
         log.set_tags({"gate": "passed" if result.passed else "failed"})
-        if opened := stage_connection(job.run, job.stage):
-            registered = register_policy(job, *opened, config.model_name, result, figures, config.recipe)
+        if target := stage_connection(job.run, job.stage):
+            connection, mlflow_run = target
+            registered = register_policy(job, connection, mlflow_run, config.model_name, result, figures, config.recipe)
             version = str(registered.version)
             if result.passed:
-                registry.promote(opened[0], config.model_name, registered.version)
+                registry.promote(connection, config.model_name, registered.version)
     promotion = {
         "model_name": config.model_name,
         "version": version,
@@ -76,12 +77,12 @@ def register_policy(
     recipe: StagedRecipe | None,
     **tags: Any,
 ) -> ModelVersion:
-    """Register the job's input `policy`, with all that it takes to make it again on more data.
+    """Register the job's input `policy`, with the lineage needed to retrain it on more data.
 
     Args:
-        mlflow_run: the id of the stage's run.
-        recipe: what the policy was made by; None for a stage that is run by itself.
-        tags: what else is told of the version.
+        mlflow_run: id of the stage's MLflow run.
+        recipe: recipe of the policy; None for a stage that is run by itself.
+        tags: further tags of the version.
     """
     lineage: Mapping[str, str] = {}
     if recipe:
@@ -104,7 +105,7 @@ def register_policy(
 
 
 def evaluation_figures(evaluations: Path) -> Figures:
-    """Of captions by rubrics, of captions by several views, or of answers: whichever was evaluated."""
+    """Read the figures of an evaluation: of answers, of captions by several scores, or of captions by rubrics."""
     if (answers := evaluations / ANSWERS_FILE).is_file():
         return answer_figures(AnswerSummary.model_validate_json(answers.read_bytes()))
     if (captions := evaluations / CAPTIONS_FILE).is_file():
@@ -113,7 +114,7 @@ def evaluation_figures(evaluations: Path) -> Figures:
 
 
 def answer_figures(summary: AnswerSummary) -> Figures:
-    """The macro average of the policy's best milestone, and how much it gains over the base."""
+    """Return the macro average of the policy's best milestone and its gain over the base."""
     arm = "rlr3" if "rlr3" in summary.arms else next(iter(summary.arms))
     gain = summary.gains[arm]
     return {
@@ -123,7 +124,7 @@ def answer_figures(summary: AnswerSummary) -> Figures:
 
 
 def caption_figures(summary: CaptionSummary) -> Figures:
-    """The arena, the views that were scored and, of b-CapScore, how much the policy gains on the same samples."""
+    """Return the arena's win rate, the available scores and the policy's paired gain in b-CapScore."""
     base, policy = (summary.models.get(model, {}) for model in (BASE, POLICY))
     pairs = {name: {"base": base.get(name), "policy": policy.get(name)} for name in VIEWS}
     return {
@@ -138,7 +139,7 @@ def caption_figures(summary: CaptionSummary) -> Figures:
 
 
 def gate_figures(summary: EvaluationSummary) -> Figures:
-    """The greedy figures that gates read; the first decoding's where none was greedy."""
+    """Return the gate's figures for greedy decoding, or for the first decoding if there is no greedy one."""
     decoding = "greedy" if "greedy" in summary.models else next(iter(summary.models), "greedy")
     models = summary.models.get(decoding, {})
     return {

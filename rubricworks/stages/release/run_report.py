@@ -1,4 +1,4 @@
-"""The page and the summary of a run, in its folder and in MLflow."""
+"""A run's report: page and summary, in the run's folder and in MLflow."""
 
 from pydantic import BaseModel
 
@@ -7,10 +7,10 @@ from rubricworks.storage import write_atomic
 from rubricworks.tracking import stage_run
 
 
-def keep_page(job: Job, html: str, summary: BaseModel) -> None:
-    """Write a page and its numbers into the run's folder, and hand the page to tracking."""
+def write_report(job: Job, html: str, summary: BaseModel) -> None:
+    """Write the page and its summary into the run's folder, and log the page to tracking."""
     figures = summary.model_dump_json(indent=2).encode()
-    # A response may hold half of a surrogate pair, which UTF-8 cannot write.
+    # A response may contain a lone surrogate, which UTF-8 cannot encode.
     write_atomic(job.run / "report.html", html.encode("utf-8", "replace"))
     write_atomic(job.run / "summary.json", figures)
     write_atomic(job.out / "summary.json", figures)

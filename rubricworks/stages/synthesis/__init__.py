@@ -1,1 +1,1 @@
-"""Captions of a committee and of the student, and the rubrics that are written from them."""
+"""Synthesis stages: captions of a committee and of the student, and the rubrics written from them."""

@@ -1,6 +1,6 @@
-"""Every sample, held-out ones too, described by each captioner of the committee (RubiCap, section 3.2).
+"""Caption every sample, held-out ones too, with each teacher of the committee (RubiCap, section 3.2).
 
-A captioner that fails on a sample leaves a dead letter; the sample goes on with the captions it has.
+A teacher that fails on a sample leaves a dead letter; the sample continues with the other captions.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ class Config(StageConfig):
 
 
 SPLITS = ("train", "held_out")
-"""Of the samples that are described: those to train on, and those that a policy is evaluated on by their rubrics."""
+"""Splits that get captions and rubrics: to train on, and to evaluate a policy on."""
 
 
 def run(config: Config, job: Job, splits: tuple[str, ...] = SPLITS) -> None:
@@ -36,16 +36,16 @@ def run(config: Config, job: Job, splits: tuple[str, ...] = SPLITS) -> None:
     clients = [job.client(teacher, "caption") for teacher in config.teachers]
     seeds = [config.seed * 1_000 + index for index in range(config.captions_each)]
 
-    async def describe(sample: Sample) -> Answers:
-        captions = await asyncio.gather(*(_caption(c, sample, seed, job) for c in clients for seed in seeds))
-        return Answers([row for row in captions if "caption" in row], [row for row in captions if "caption" not in row])
+    async def caption(sample: Sample) -> Answers:
+        rows = await asyncio.gather(*(_caption(client, sample, seed, job) for client in clients for seed in seeds))
+        return Answers([row for row in rows if "caption" in row], [row for row in rows if "caption" not in row])
 
     samples = job.inputs["samples"]
     ask_all(
         job,
         "captions",
         read_samples(samples, *splits),
-        describe,
+        caption,
         total=count_samples(samples, *splits),
         shard_size=config.shard_size,
         clients=clients,
@@ -53,7 +53,7 @@ def run(config: Config, job: Job, splits: tuple[str, ...] = SPLITS) -> None:
 
 
 async def _caption(client: ChatClient, sample: Sample, seed: int, job: Job) -> Row:
-    """A row of `captions`, or of `dead_letters`."""
+    """Return a row of `captions` or of `dead_letters`."""
     request = [{"role": "user", "content": [image_part(sample.image), text_part(sample.prompt)]}]
     try:
         reply = await client.chat(request, seed=seed)

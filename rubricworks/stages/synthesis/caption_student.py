@@ -1,4 +1,4 @@
-"""Every sample described by the student as it stands after warm-up: what the rubric writer diagnoses."""
+"""Caption every sample with the warmed-up student; the rubric writer looks for failures in these captions."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from rubricworks.synthesis.prompts import CAPTION_PROMPT_VERSION
 
 class Config(StageConfig):
     captions_each: int = Field(default=1, ge=1, le=16)
-    """Captions per sample. With several, the student fails where any of them does."""
+    """Captions per sample; with several, the student counts as failing where any of them does."""
     temperature: float = Field(default=0.0, ge=0)
     """0 is greedy."""
     max_new_tokens: int = Field(default=1024, ge=1)
@@ -29,7 +29,7 @@ def run(config: Config, job: Job, splits: tuple[str, ...] = SPLITS) -> None:
     samples = job.inputs["samples"]
     progress = job.progress(count_samples(samples, *splits), "samples")
 
-    def draw(chunk: list[Sample], seed: int) -> list[tuple[str, int]]:
+    def generate(chunk: list[Sample], seed: int) -> list[tuple[str, int]]:
         return generate_captions(
             model,
             processor,
@@ -43,7 +43,7 @@ def run(config: Config, job: Job, splits: tuple[str, ...] = SPLITS) -> None:
 
     async def caption(chunk: list[Sample]) -> list[Row]:
         seeds = [config.seed + index for index in range(config.captions_each)]
-        drawn = [draw(chunk, seed) for seed in seeds]
+        captions_by_seed = [generate(chunk, seed) for seed in seeds]
         return [
             {
                 "sample_id": sample.sample_id,
@@ -58,7 +58,7 @@ def run(config: Config, job: Job, splits: tuple[str, ...] = SPLITS) -> None:
                 "completion_tokens": tokens,
                 "cost": 0.0,
             }
-            for sample, captions in zip(chunk, zip(*drawn, strict=True), strict=True)
+            for sample, captions in zip(chunk, zip(*captions_by_seed, strict=True), strict=True)
             for seed, (text, tokens) in zip(seeds, captions, strict=True)
         ]
 

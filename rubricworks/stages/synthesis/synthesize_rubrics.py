@@ -1,7 +1,7 @@
-"""One rubric per sample, written from the committee's captions and the student's failures (RubiCap, section 3.2).
+"""Write one rubric per sample from the committee's captions and the student's failures (RubiCap, section 3.2).
 
-A sample whose rubric would be empty (the student fails nowhere) has no row: there is nothing to train it on. Answers
-that no repair turn could mend become dead letters, criteria that broke a rule are dropped and counted.
+A sample whose rubric would be empty (the student fails nowhere) has no row, since there is nothing to train on.
+Answers that the repair turns could not fix become dead letters; criteria that break a rule are dropped and counted.
 """
 
 from collections import Counter
@@ -27,18 +27,18 @@ class Config(StageConfig):
     writer: Endpoint
     """A strong vision-language model."""
     coverage: Literal["discriminative", "full"] = "discriminative"
-    """Criteria only where the student fails (the paper), or for all the committee agrees on."""
+    """Criteria only where the student fails (as in the paper), or for everything that the committee agrees on."""
     guards: bool = False
-    """Standing criteria against padding a caption with guesses. Ours; see docs/world.md for what they prevent."""
+    """Add fixed criteria against padding a caption with guesses. Not in the paper; docs/world.md shows their effect."""
     consensus: int | None = Field(default=None, ge=1)
-    """Candidates that must state an element; by default half of them, rounded up."""
+    """Number of candidates that must state an element; half of them, rounded up, by default."""
     min_candidates: int = Field(default=2, ge=1)
     """A sample with fewer teacher captions than this gets no rubric."""
     shard_size: int = Field(default=64, ge=1)
 
 
-class Described(NamedTuple):
-    """A sample with what was said of it."""
+class CaptionedSample(NamedTuple):
+    """A sample with the captions of the committee and of the student."""
 
     sample: Sample
     candidates: list[Candidate]
@@ -50,7 +50,7 @@ def run(config: Config, job: Job, splits: tuple[str, ...] = SPLITS) -> None:
     writer = rubric_writer(config, client)
     dropped: Counter[str] = Counter()
 
-    async def write(described: Described) -> Answers:
+    async def write(described: CaptionedSample) -> Answers:
         sample = described.sample
         if len(described.candidates) < config.min_candidates:
             return Answers([], [])
@@ -78,7 +78,7 @@ def run(config: Config, job: Job, splits: tuple[str, ...] = SPLITS) -> None:
     ask_all(
         job,
         "rubrics",
-        describe_samples(samples, job.inputs["captions"], job.inputs.get("student_captions"), splits),
+        captioned_samples(samples, job.inputs["captions"], job.inputs.get("student_captions"), splits),
         write,
         total=count_samples(samples, *splits),
         shard_size=config.shard_size,
@@ -88,7 +88,8 @@ def run(config: Config, job: Job, splits: tuple[str, ...] = SPLITS) -> None:
 
 
 def check_committee(committee: caption_committee.Config, rubric: Config) -> None:
-    """
+    """Check that the committee gives enough captions per image.
+
     Raises:
         ValueError: the committee is too small for any rubric.
     """
@@ -104,34 +105,36 @@ def rubric_writer(config: Config, client: object) -> RubricWriter:
     return RubricWriter(client, coverage=config.coverage, guards=config.guards, consensus=config.consensus)
 
 
-def describe_samples(
+def captioned_samples(
     samples: Path, captions: Path, student: Path | None, splits: tuple[str, ...] = SPLITS
-) -> Iterator[Described]:
-    """Samples joined with their captions: the tables stand in the samples' order, so one pass is enough."""
-    committee = _by_sample(captions)
-    students = _by_sample(student) if student else None
+) -> Iterator[CaptionedSample]:
+    """Join the samples with their captions in one pass, since the tables are in the samples' order."""
+    committee = _CaptionsBySample(captions)
+    students = _CaptionsBySample(student) if student else None
     for sample in read_samples(samples, *splits):
         rows = committee.take(sample.sample_id)
-        yield Described(
+        yield CaptionedSample(
             sample,
             [Candidate(captioner=row["captioner"], caption=row["caption"]) for row in rows if row["caption"]],
             [row["caption"] for row in students.take(sample.sample_id)] if students else [],
         )
 
 
-class _by_sample:
-    """Rows of a table that is ordered like `samples`, taken sample by sample; a sample may have none."""
+class _CaptionsBySample:
+    """Reader of a table in the order of `samples`, one sample at a time; a sample may have no rows."""
 
     def __init__(self, table: Path) -> None:
         rows = read_rows(table, columns=["sample_id", "captioner", "caption"])
         self._groups = groupby(rows, key=lambda row: row["sample_id"])
-        self._next = next(self._groups, None)
-        self._held = list(self._next[1]) if self._next else []
+        self._advance()
 
     def take(self, sample_id: str) -> list[dict[str, str]]:
         if self._next is None or self._next[0] != sample_id:
             return []
-        held = self._held
+        rows = self._rows
+        self._advance()
+        return rows
+
+    def _advance(self) -> None:
         self._next = next(self._groups, None)
-        self._held = list(self._next[1]) if self._next else []
-        return held
+        self._rows = list(self._next[1]) if self._next else []

@@ -1,1 +1,1 @@
-"""Supervised warm-up, and what every policy training has around its trainer."""
+"""Training stages: supervised warm-up, and the parts that all policy trainings share."""

@@ -1,8 +1,8 @@
 """Policy training as a stage: dataset, tables, tracking and dead letters around the trainer.
 
-Beside the model stand the rollouts of every step, their gradings (scorecards, or caption grades), dead letters, and
-`alarm.json`: null, or where and why the hacking alarm went off. On several processes, gradings are those of the main
-one's rollouts.
+The output holds the model, the rollouts of every step, their gradings (scorecards, or caption grades), dead letters,
+and `alarm.json`: null, or the step and reasons of the hacking alarm. On several processes, only the main process's
+rollouts have gradings.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from rubricworks.grading import FailedCall
 from rubricworks.llm import ChatClient
 from rubricworks.runtime.call_table import Row, grading_dead_letters
 from rubricworks.runtime.job import Job, model_dir
-from rubricworks.runtime.progress import VerdictLine
+from rubricworks.runtime.progress import VerdictProgress
 from rubricworks.stages.training.step_tables import GradingTable, StepTables
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import RunLog, stage_run
@@ -48,24 +48,24 @@ class DeadLetters:
             print(line, file=sys.stderr, flush=True)
 
     def drain(self) -> list[Row]:
-        """The rows since the last call, in an order that does not depend on which request ended first."""
+        """Return and clear the collected rows, in an order that does not depend on which request ended first."""
         rows, self._rows = self._rows, []
         return sorted(rows, key=lambda row: (row["sample_id"], row["response"], row["purpose"], row["criterion"]))
 
 
 def rubric_texts(job: Job) -> dict[str, str]:
-    """sample_id → rubric as JSON, of the input `rubrics`."""
+    """Read sample_id → rubric as JSON from the input `rubrics`."""
     rows = read_rows(job.inputs["rubrics"], columns=["sample_id", "rubric"])
     return {row["sample_id"]: row["rubric"] for row in rows}
 
 
 def training_dataset(job: Job, rubrics: Mapping[str, str]) -> "Dataset":
-    """The training samples that have a rubric, with it.
+    """Build the dataset of the training samples that have a rubric, with the rubric as a column.
 
     Args:
         rubrics: sample_id → rubric as JSON.
     Raises:
-        UserError: none of the training samples is among them.
+        UserError: no training sample has a rubric.
     """
     splits = read_rows(job.inputs["samples"], columns=["sample_id", "split"])
     if not any(row["split"] == "train" and row["sample_id"] in rubrics for row in splits):
@@ -77,10 +77,13 @@ def training_dataset(job: Job, rubrics: Mapping[str, str]) -> "Dataset":
 
 
 def graded_dataset(job: Job, column: str, values: Mapping[str, str]) -> "Dataset":
-    """The training samples that have a value to be graded by, with it: Arrow files on disk, mapped into memory.
+    """Build the dataset of the training samples that have a value, with the value as a column.
+
+    The dataset is Arrow files on disk, mapped into memory.
 
     Args:
-        values: sample_id → what stands in the column.
+        column: name of the added column.
+        values: sample_id → its value; other samples are left out.
     """
     from datasets import Dataset, disable_progress_bars
 
@@ -89,7 +92,7 @@ def graded_dataset(job: Job, column: str, values: Mapping[str, str]) -> "Dataset
     with in_turn():
         return Dataset.from_generator(
             _training_rows,
-            # The digests keep a cache of other tables from being taken for this one.
+            # The digests keep a dataset cached from other tables from being used for this one.
             gen_kwargs={**source, "made_by": job.made_by["inputs"]},
             cache_dir=str(job.scratch("dataset")),
         )
@@ -107,39 +110,42 @@ def train(
     letters: DeadLetters,
     **more: Any,
 ) -> None:
-    """Train from the model among the inputs into the job's folder, and close the job's clients.
+    """Train the input model, write the result into the job's folder, and close the job's clients.
 
     Args:
-        config: the stage's own, for the record.
-        rewards: functions as TRL takes them, whose sink is `gradings.add`.
+        config: the stage's configuration, logged to tracking.
+        options: the trainer's configuration.
+        rewards: TRL reward functions, whose sink is `gradings.add`.
         gradings: table of the rewards' gradings.
+        judges: clients whose calls the progress lines show.
+        letters: dead letters that the rewards add to.
         more: further arguments of `training.policy.train_policy`.
     """
     from rubricworks.training.policy import train_policy
 
-    train_here = partial(train_policy, model_dir(job.inputs["model"]), dataset, rewards, job.out, options, **more)
+    train_model = partial(train_policy, model_dir(job.inputs["model"]), dataset, rewards, job.out, options, **more)
     try:
         if not is_main():
-            train_here()
+            train_model()
             return
-        line = VerdictLine(judges)
+        progress = VerdictProgress(judges)
         with (
             stage_run(job.run, job.stage) as log,
-            StepTables(job, every=options.save_every, graded=gradings.name) as tables,
+            StepTables(job, every=options.save_every, gradings=gradings.name) as tables,
         ):
             log.log_params(config.model_dump(mode="json"))
             for name in ("samples", "rubrics", "exams"):
                 if name in job.inputs:
                     log.log_input(name, job.inputs[name], job.made_by["inputs"][name], context="policy training")
 
-            def keep_step(step: Any) -> None:
+            def record_step(step: Any) -> None:
                 rows, verdicts = gradings.drain(step)
                 tables.add(step, rows, letters.drain())
                 _log_step(log, step)
-                line.add(verdicts)
+                progress.add(verdicts)
 
-            result = train_here(
-                on_step=keep_step,
+            result = train_model(
+                on_step=record_step,
                 before_checkpoint=tables.commit,
             )
             log.set_tags({"alarm": str(result.alarm or "none")})
@@ -167,18 +173,18 @@ def _training_rows(
 
 def _log_step(log: RunLog, step: Any) -> None:
     judged = [reward for reward in step.rewards if reward is not None]
-    several = step.components if len(step.components) > 1 else {}
+    components = step.components if len(step.components) > 1 else {}
     log.log_metrics(
         {
             "reward": _mean(step.rewards),
             "tokens": sum(step.tokens) / len(step.tokens),
             "unjudged": 1 - len(judged) / len(step.rewards),
-            **{f"rewards/{name}": _mean(values) for name, values in several.items()},
+            **{f"rewards/{name}": _mean(values) for name, values in components.items()},
         },
         step=step.step,
     )
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    present = [value for value in values if value is not None]
+    return sum(present) / len(present) if present else None

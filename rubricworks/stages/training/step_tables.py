@@ -1,7 +1,7 @@
-"""The rollouts of a training, their gradings and dead letters, as tables whose shards end where checkpoints do.
+"""Tables of a training's rollouts, gradings and dead letters, with one shard per checkpoint interval.
 
-A training that was killed goes on from a checkpoint and draws the steps after it again; their shard is then written
-again, with the same rows. So the tables of a resumed training are those of one that was never stopped.
+A killed training resumes from a checkpoint and repeats the steps after it; their shard is then rewritten with the same
+rows. So a resumed training ends with the same tables as one that was never stopped.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +17,7 @@ Grading = TypeVar("Grading")
 
 
 class GradingTable(Generic[Grading]):
-    """The table of a reward's gradings: the reward's sink collects them, and each step drains them as rows."""
+    """Table of a reward's gradings: the reward's sink adds them, and each step drains them as rows."""
 
     def __init__(
         self,
@@ -27,24 +27,24 @@ class GradingTable(Generic[Grading]):
     ) -> None:
         """
         Args:
-            name: of the table.
-            row: (a `StepRollouts`, position of a rollout in it, its grading) → the table's row; None: none is kept.
+            name: name of the table.
+            row: (a `StepRollouts`, position of a rollout in it, its grading) → the table's row; None writes no rows.
             verdicts: number of verdicts in one grading.
         """
         self.name, self._row, self._verdicts = name, row, verdicts
         self._gradings: list[Grading] = []
 
     def add(self, gradings: Iterable[Grading]) -> None:
-        """Take a batch's gradings: the sink of a reward."""
+        """Add a batch's gradings; the sink of a reward."""
         self._gradings += gradings
 
     def drain(self, step: Any) -> tuple[list[Row], int]:
-        """Rows of a step's gradings, and the number of their verdicts.
+        """Return and clear the rows of a step's gradings, and count their verdicts.
 
-        Where several processes draw rollouts, the main one has graded the first of them, and no others are kept.
+        On several processes, the main one has the gradings of the first rollouts only.
 
         Raises:
-            RuntimeError: more was graded than the step has rollouts.
+            RuntimeError: there are more gradings than rollouts.
         """
         gradings, self._gradings = self._gradings, []
         if len(gradings) > len(step.sample_ids):
@@ -55,16 +55,16 @@ class GradingTable(Generic[Grading]):
 
 
 class StepTables:
-    """Use it as a context manager around the training; leaving it without an error finishes the tables."""
+    """Context manager around a training that writes its tables; leaving it without an error finishes them."""
 
-    def __init__(self, job: Job, *, every: int, graded: str = "scorecards") -> None:
+    def __init__(self, job: Job, *, every: int, gradings: str = "scorecards") -> None:
         """
         Args:
-            every: steps between two checkpoints, and the steps of one shard.
-            graded: name of the table of gradings.
+            every: steps between two checkpoints, which is also the number of steps per shard.
+            gradings: name of the table of gradings.
         """
-        self.every, self._graded = every, graded
-        tables = ("rollouts", graded, "dead_letters")
+        self.every, self._gradings = every, gradings
+        tables = ("rollouts", gradings, "dead_letters")
         self._folders = {name: TableFolder(job.out / name, name, job.made_by, every) for name in tables}
         self._rows: dict[str, list[Row]] = {name: [] for name in self._folders}
         self._shard = -1
@@ -86,8 +86,8 @@ class StepTables:
                         shards += 1
                     folder.finish(shards)
 
-    def add(self, step: Any, graded: Iterable[Row], dead_letters: Sequence[Row] = ()) -> None:
-        """Keep one step's rollouts (a `StepRollouts`), their gradings and dead letters."""
+    def add(self, step: Any, gradings: Iterable[Row], dead_letters: Sequence[Row] = ()) -> None:
+        """Add one step's rollouts (a `StepRollouts`), grading rows and dead letters."""
         shard = (step.step - 1) // self.every
         if shard != self._shard:
             self.commit()
@@ -96,11 +96,11 @@ class StepTables:
         for sample_id, response, tokens, reward, advantage in rows:
             row = {"step": step.step, "sample_id": sample_id, "response": response, "reward": reward}
             self._rows["rollouts"].append({**row, "tokens": tokens, "advantage": advantage})
-        self._rows[self._graded] += graded
+        self._rows[self._gradings] += gradings
         self._rows["dead_letters"] += dead_letters
 
     def commit(self) -> None:
-        """Write the rows added so far; before every checkpoint, because that vouches for the rollouts behind it."""
+        """Write the rows added so far; called before every checkpoint, which implies that its rollouts are stored."""
         if not self._rows["rollouts"]:
             return
         for name, rows in self._rows.items():
@@ -109,7 +109,7 @@ class StepTables:
 
 
 def scorecard_table() -> GradingTable[Scorecard]:
-    """The table `scorecards`."""
+    """Return the table `scorecards`."""
     return GradingTable("scorecards", _scorecard_row, lambda card: len(card.verdicts))
 
 

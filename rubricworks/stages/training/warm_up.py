@@ -1,8 +1,8 @@
-"""The student that RL starts from: built or loaded, and taught to caption from the references that images came with.
+"""Build or load the student that RL starts from, and fine-tune it on the images' reference captions.
 
-`student: tiny` builds a small vision-language transformer whose vocabulary is that of the references. Any other value
-is a model directory or a Hub name. Without `sft` the student is passed on as it is, which is what a model that can
-caption already wants. With `questions` it learns to answer those as well, from their worked answers.
+`student: tiny` builds a small vision-language transformer with the vocabulary of the references. Any other value is a
+model directory or a Hub name. Without `sft` the student is passed on unchanged, as suits a model that already captions.
+With `questions` it also learns to answer those, from their worked answers.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from rubricworks.environment import fill
 from rubricworks.errors import UserError
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
-from rubricworks.stages.data.visual_questions import OtherTask, digests_of, questions_about
+from rubricworks.stages.data.visual_questions import VisualQuestions, questions_about, samples_by_digest
 from rubricworks.storage import link
 from rubricworks.tracking import stage_run
 from rubricworks.training.config import SftConfig, TinyConfig
@@ -24,18 +24,18 @@ from rubricworks.training.config import SftConfig, TinyConfig
 _IMAGES_FOR_BACKGROUND = 256
 _SPLITS = ("warm_up", "train")
 Example = tuple[bytes, str, str]
-"""Image, prompt, and what to answer."""
+"""Image, prompt and target answer."""
 
 
 class Config(StageConfig):
     student: str
     """`tiny`, a model directory, or a model's name on the Hugging Face Hub."""
     tiny: TinyConfig = TinyConfig()
-    """The shape of the tiny student."""
+    """Architecture of the tiny student."""
     sft: SftConfig | None = None
     """Supervised warm-up on the samples' references; none by default."""
-    questions: OtherTask | None = None
-    """Visual questions about the same pictures, learnt beside the captions; none by default."""
+    questions: VisualQuestions | None = None
+    """Visual questions about the same pictures to train on beside the captions; none by default."""
 
     @model_validator(mode="after")
     def _tiny_needs_warm_up(self) -> "Config":
@@ -45,15 +45,17 @@ class Config(StageConfig):
 
 
 def run(config: Config, job: Job) -> None:
-    answers = _answers(config, job) if config.questions and config.sft else []
-    given = config.student != "tiny"
-    student = Path(fill(config.student, "warm_up.student")) if given else _tiny(config, job, answers)
+    answers = _answer_examples(config, job) if config.questions and config.sft else []
+    if config.student == "tiny":
+        student = _build_tiny_student(config, job, answers)
+    else:
+        student = Path(fill(config.student, "warm_up.student"))
     if config.sft is None:
-        _pass_on(student, job.out / "model")
+        _link_student(student, job.out / "model")
         return
     from rubricworks.training.sft import train_sft
 
-    examples = [*_examples(job.inputs["samples"]), *answers]
+    examples = [*_caption_examples(job.inputs["samples"]), *answers]
     if len(examples) == len(answers):
         raise UserError(
             "no sample has a caption to warm up on; give the images captions, or take a student that can caption"
@@ -71,7 +73,7 @@ def run(config: Config, job: Job) -> None:
         )
 
 
-def _tiny(config: Config, job: Job, answers: list[Example]) -> Path:
+def _build_tiny_student(config: Config, job: Job, answers: list[Example]) -> Path:
     from rubricworks.training.tiny.student import build_student
 
     folder = job.scratch("untrained")
@@ -88,21 +90,21 @@ def _tiny(config: Config, job: Job, answers: list[Example]) -> Path:
     )
 
 
-def _examples(samples: Path) -> Iterator[Example]:
+def _caption_examples(samples: Path) -> Iterator[Example]:
     for sample in read_samples(samples, *_SPLITS):
         for caption in sample.references:
             yield sample.image, sample.prompt, caption
 
 
-def _answers(config: Config, job: Job) -> list[Example]:
+def _answer_examples(config: Config, job: Job) -> list[Example]:
     assert config.questions is not None
-    pictures = digests_of(job.inputs["samples"], *_SPLITS)
-    asked = [sample for _, sample in questions_about(pictures, config.questions, "warm_up.questions")]
-    return [(sample.image, sample.prompt, answer) for sample in asked for answer in sample.references]
+    pictures = samples_by_digest(job.inputs["samples"], *_SPLITS)
+    questions = [sample for _, sample in questions_about(pictures, config.questions, "warm_up.questions")]
+    return [(sample.image, sample.prompt, answer) for sample in questions for answer in sample.references]
 
 
-def _pass_on(student: Path, place: Path) -> None:
-    """Link the model where the next stages look for it; a name on the Hub is resolved by its local copy, or fetched."""
+def _link_student(student: Path, target: Path) -> None:
+    """Link the unchanged student as the stage's model; a Hub name is downloaded unless it is in the cache."""
     folder = student
     if not student.is_dir():
         if student.is_absolute():
@@ -119,4 +121,4 @@ def _pass_on(student: Path, place: Path) -> None:
             ) from error
     if not (folder / "config.json").is_file():
         raise UserError(f"warm_up.student {folder} is not a model directory (no config.json)")
-    link(place, folder)
+    link(target, folder)

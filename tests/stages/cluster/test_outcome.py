@@ -9,7 +9,7 @@ from rubricworks.llm import Spending
 from rubricworks.llm.spending import SPENDING_FILE
 from rubricworks.llm.usage import Totals
 from rubricworks.runtime.launch import launch
-from rubricworks.stages.cluster.outcome import ended
+from rubricworks.stages.cluster.outcome import with_final_status
 from rubricworks.tracking import TrackingConfig, open_pipeline
 from rubricworks.tracking.connection import connect
 
@@ -31,7 +31,7 @@ def run(tmp_path):
 
 def tell(run, state: str, message: str | None = None):
     status = PipelineTaskFinalStatus(state, JOB, "exit-handler-1", 13 if message else None, message)
-    launch("outcome", ended('{"seed": 1}', status), run.as_uri(), {})
+    launch("outcome", with_final_status('{"seed": 1}', status), run.as_uri(), {})
     return json.loads((run / "outcome" / "outcome.json").read_text())
 
 

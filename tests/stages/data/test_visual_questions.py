@@ -10,7 +10,12 @@ from rubricworks.data.question_text import Templates
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.runtime.launch import launch
-from rubricworks.stages.data.visual_questions import OtherTask, digests_of, questions_about, shares_answered
+from rubricworks.stages.data.visual_questions import (
+    VisualQuestions,
+    answer_accuracies,
+    questions_about,
+    samples_by_digest,
+)
 
 PLAIN = Templates(open="{question}", choice="{question}")
 
@@ -38,12 +43,12 @@ def samples(images, tmp_path) -> str:
     return launch("prepare", json.dumps(config), str(tmp_path / "run"), {})
 
 
-def task(images: Path) -> OtherTask:
-    return OtherTask(source=str(images / "questions.jsonl"), templates=PLAIN)
+def task(images: Path) -> VisualQuestions:
+    return VisualQuestions(source=str(images / "questions.jsonl"), templates=PLAIN)
 
 
 def test_each_question_is_of_its_pictures_split(images, samples):
-    held_out, rest = digests_of(samples, "held_out"), digests_of(samples, "warm_up", "train")
+    held_out, rest = samples_by_digest(samples, "held_out"), samples_by_digest(samples, "warm_up", "train")
     assert (len(held_out), len(rest)) == (4, 8)
     of_held_out = list(questions_about(held_out, task(images), "questions"))
     of_rest = list(questions_about(rest, task(images), "questions"))
@@ -60,7 +65,7 @@ def test_questions_about_other_pictures_are_no_questions(images):
 
 
 def test_the_share_is_of_what_was_asked_of_that_sample(images, samples):
-    held_out = digests_of(samples, "held_out")
+    held_out = samples_by_digest(samples, "held_out")
     asked = {held_out[digest]: [one] for digest, one in questions_about(held_out, task(images), "questions")}
     first, second, third, fourth = sorted(asked)
     asked[second] = [*asked[second], asked[second][0].model_copy(update={"answer": "purple"})]
@@ -77,7 +82,7 @@ def test_the_share_is_of_what_was_asked_of_that_sample(images, samples):
         ]
 
     chunk = [one.model_copy(update={"sample_id": name}) for name in sorted(held_out.values()) for one in asked[first]]
-    assert shares_answered(asked, chunk, respond) == {first: 1.0, second: 0.5, third: 0.0}
+    assert answer_accuracies(asked, chunk, respond) == {first: 1.0, second: 0.5, third: 0.0}
 
 
 def test_the_student_warms_up_on_both_and_never_on_what_is_held_out(images, samples, tmp_path):
@@ -90,6 +95,6 @@ def test_the_student_warms_up_on_both_and_never_on_what_is_held_out(images, samp
     }
     launch("warm_up", json.dumps(config), str(tmp_path / "run"), {"samples": samples})
     ledger = [json.loads(line) for line in (tmp_path / "run" / "ledger.jsonl").read_text().splitlines()]
-    doubled = questions_about(digests_of(samples, "warm_up", "train"), task(images), "questions")
+    doubled = questions_about(samples_by_digest(samples, "warm_up", "train"), task(images), "questions")
     assert ledger[-1]["examples"] == 8 + len(list(doubled))
     assert "which" in (tmp_path / "run" / "warm_up" / "model" / "tokenizer.json").read_text()

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
-from rubricworks.stages.release.run_report import keep_page
+from rubricworks.stages.release.run_report import write_report
 
 
 class Config(StageConfig):
@@ -19,4 +19,4 @@ class Config(StageConfig):
 def run(config: Config, job: Job) -> None:
     from rubricworks.methods.balcaprl.report.page import build_balcaprl_report
 
-    keep_page(job, *build_balcaprl_report(job.run, examples=config.examples, seed=config.seed))
+    write_report(job, *build_balcaprl_report(job.run, examples=config.examples, seed=config.seed))

@@ -30,7 +30,12 @@ from rubricworks.methods.balcaprl.stages.write_exams import read_exams
 from rubricworks.runtime.call_table import Row
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.job import Job, model_dir
-from rubricworks.stages.data.visual_questions import OtherTask, digests_of, questions_about, shares_answered
+from rubricworks.stages.data.visual_questions import (
+    VisualQuestions,
+    answer_accuracies,
+    questions_about,
+    samples_by_digest,
+)
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import stage_run
 
@@ -54,7 +59,7 @@ class Config(StageConfig):
     """Positions in the arena: drawn at random (CapArena), or both."""
     oracle: str | None = None
     """URL of an endpoint that knows the truth (the scene world's), for evaluation only."""
-    questions: OtherTask | None = None
+    questions: VisualQuestions | None = None
     """Visual questions about the held-out pictures, which both models answer; none by default."""
     max_new_tokens: int = Field(default=1024, ge=1)
     batch_size: int = Field(default=64, ge=1)
@@ -133,7 +138,7 @@ async def _evaluate(config: Config, job: Job, samples: list[Sample], exams: dict
         async def make_rows(chunk: list[Sample]) -> dict[str, list[Row]]:
             made = await scoring.rows(describe(chunk))
             for name, model in models.items() if questions else ():
-                shares = shares_answered(questions, chunk, partial(_respond, config, model))
+                shares = answer_accuracies(questions, chunk, partial(_respond, config, model))
                 for row in made["caption_scores"]:
                     if row["model"] == name:
                         row["answered"] = shares.get(row["sample_id"])
@@ -156,7 +161,7 @@ def _questions(config: Config, job: Job) -> dict[str, list[Sample]]:
     if config.questions is None:
         return {}
     found: dict[str, list[Sample]] = defaultdict(list)
-    held_out = digests_of(job.inputs["samples"], "held_out")
+    held_out = samples_by_digest(job.inputs["samples"], "held_out")
     for digest, question in questions_about(held_out, config.questions, "evaluation.questions"):
         found[held_out[digest]].append(question)
     return found

@@ -49,7 +49,7 @@ def run(config: Config, job: Job) -> None:
             purpose = f"recaption by {captioner.endpoint.model}"
             return Answers([], [dead_letter(row["sample_id"], job, purpose, error)])
         written = caption_row(row["sample_id"], captioner, config.seed, reply)
-        return kept(row, written["caption"])._replace(extra_tables={"captions": [written]})
+        return kept(row, written["caption"])._replace(side_tables={"captions": [written]})
 
     samples = job.inputs["samples"]
     if captioner is None and not any(row["references"] for row in read_rows(samples, columns=["references"])):
@@ -63,7 +63,7 @@ def run(config: Config, job: Job) -> None:
         total=total,
         shard_size=config.shard_size,
         clients=[captioner] if captioner else [],
-        extra_tables=["captions"],
+        side_tables=["captions"],
     )
     job.figures["without_reference"] = total - count_rows(job.out) - count_rows(job.out / "dead_letters")
     for split in _SPLITS:

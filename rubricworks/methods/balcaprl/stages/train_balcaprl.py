@@ -198,7 +198,7 @@ def _train_on_references(config: Config, job: Job) -> None:
     references = _references(job)
     samples = read_samples(job.inputs["samples"], "train")
     examples = [(one.image, one.prompt, references[one.sample_id]) for one in samples if one.sample_id in references]
-    with stage_run(job.run, job.stage) as log, StepTables(job, every=1, graded=TABLE):
+    with stage_run(job.run, job.stage) as log, StepTables(job, every=1, gradings=TABLE):
         log.log_params(config.model_dump(mode="json"))
         train_sft(
             model_dir(job.inputs["model"]),

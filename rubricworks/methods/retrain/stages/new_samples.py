@@ -19,7 +19,7 @@ from rubricworks.runtime.job import Job
 from rubricworks.runtime.store.source_files import local_source
 from rubricworks.stages.data import prepare, prepare_questions
 from rubricworks.stages.data.question_survey import PictureDigests, draw_splits, survey_questions
-from rubricworks.stages.data.source_splits import as_written
+from rubricworks.stages.data.source_splits import recipe_path
 from rubricworks.tracking import SampleKey, StagedRecipe
 
 if TYPE_CHECKING:
@@ -52,21 +52,21 @@ async def new_images(
 
     source = local_source(config.source)
     hosts = AllowedHosts(config.allowed_hosts)
-    splits, _ = prepare.draw(config, source, hosts.screen(image_entries(source), source))
+    splits, _ = prepare.draw_splits(config, source, hosts.screen(image_entries(source), source))
     places, samples = {key.source for key in known}, {key.sample_id for key in known}
     elsewhere = (
         one
         for one in hosts.screen(image_entries(source), source)
         if isinstance(one, ImageEntry)
         and one.key in splits
-        and as_written(one.source, config.source, source) not in places
+        and recipe_path(one.source, config.source, source) not in places
     )
     found: set[str] = set()
     async with fetcher or Fetcher(hosts) as reach:
         while batch := list(islice(elsewhere, _AT_ONCE)):
             items: list[Any] = await open_images(batch, reach, max_side=config.max_side)
             usable = [item for item in items if not isinstance(item, RejectedEntry)]
-            found |= {prepare.sample_id_of(item.image_digest, config.prompt) for item in usable} - samples
+            found |= {prepare.image_sample_id(item.image_digest, config.prompt) for item in usable} - samples
             if len(found) >= enough:
                 break
     return len(found)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from rubricworks.errors import UserError
-from rubricworks.stages.data.source_splits import in_drawn_order
+from rubricworks.stages.data.source_splits import hash_order
 
 
 class Labelled(NamedTuple):
@@ -28,7 +28,7 @@ def draw_genrm_splits(rows: Sequence[Labelled], *, test: int, balance: bool, see
     by_image: dict[str, list[int]] = {}
     for number, row in enumerate(rows):
         by_image.setdefault(row.image_digest, []).append(number)
-    images = in_drawn_order(by_image, seed)
+    images = hash_order(by_image, seed)
     taken: list[int] = []
     used = 0
     while _usable(rows, taken, balance) < test and 2 * used < len(images):
@@ -61,7 +61,7 @@ def _kept(
     rows: Sequence[Labelled], numbers: Iterable[int], balance: bool, seed: int, *, most: int | None = None
 ) -> list[int]:
     """At most so many of them, of both kinds alike if balanced, in a drawn order."""
-    drawn = [int(name) for name in in_drawn_order(map(str, numbers), seed)]
+    drawn = [int(name) for name in hash_order(map(str, numbers), seed)]
     if not balance:
         return drawn[:most]
     losing = [number for number in drawn if rows[number].loses_credit]

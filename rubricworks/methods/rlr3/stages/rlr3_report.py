@@ -7,7 +7,7 @@ from pydantic import Field
 
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
-from rubricworks.stages.release.run_report import keep_page
+from rubricworks.stages.release.run_report import write_report
 
 
 class Config(StageConfig):
@@ -18,4 +18,4 @@ class Config(StageConfig):
 def run(config: Config, job: Job) -> None:
     from rubricworks.methods.rlr3.report.page import build_rlr3_report
 
-    keep_page(job, *build_rlr3_report(job.run, examples=config.examples, seed=config.seed))
+    write_report(job, *build_rlr3_report(job.run, examples=config.examples, seed=config.seed))

@@ -8,7 +8,7 @@ from pydantic import Field
 from rubricworks.methods.rubicap.report.page import build_report
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
-from rubricworks.stages.release.run_report import keep_page
+from rubricworks.stages.release.run_report import write_report
 
 
 class Config(StageConfig):
@@ -17,4 +17,4 @@ class Config(StageConfig):
 
 
 def run(config: Config, job: Job) -> None:
-    keep_page(job, *build_report(job.run, images=config.images, seed=config.seed))
+    write_report(job, *build_report(job.run, images=config.images, seed=config.seed))

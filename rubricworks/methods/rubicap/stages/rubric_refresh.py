@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rubricworks.llm import ChatError
 from rubricworks.runtime.job import Job
 from rubricworks.stages.synthesis import synthesize_rubrics
-from rubricworks.stages.synthesis.synthesize_rubrics import Described, describe_samples, rubric_writer
+from rubricworks.stages.synthesis.synthesize_rubrics import CaptionedSample, captioned_samples, rubric_writer
 from rubricworks.storage import write_atomic
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class RubricRefresh:
         inputs = job.inputs
         self._described = [
             described
-            for described in describe_samples(inputs["samples"], inputs["captions"], None)
+            for described in captioned_samples(inputs["samples"], inputs["captions"], None)
             if described.sample.split == "train" and described.sample.sample_id in rubrics
         ]
 
@@ -77,7 +77,7 @@ class RubricRefresh:
             self.rubrics = json.loads(earlier[-1].read_text())
 
     async def _write(self, captions: list[str]) -> dict[str, str]:
-        async def write(described: Described, caption: str) -> tuple[str, str] | None:
+        async def write(described: CaptionedSample, caption: str) -> tuple[str, str] | None:
             try:
                 result = await self.writer.write(described.sample, described.candidates, [caption])
             except ChatError:
