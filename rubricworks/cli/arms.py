@@ -1,20 +1,19 @@
 """`rubricworks arms`: a recipe beside its arms, all from the same start, in one table."""
 
 from pathlib import Path
-from typing import get_args
 
 import click
 
 from rubricworks import __version__
-from rubricworks.cli.claims import make_or_find
+from rubricworks.claims.arms import OWN, ArmRuns, arm_comparison, arm_table_names
+from rubricworks.cli.claims import complete_runs
 from rubricworks.errors import UserError
-from rubricworks.methods.balcaprl.arm_tables import TITLES, TableName
 from rubricworks.storage import write_atomic
 
 
 @click.command()
 @click.argument("recipe")
-@click.option("--table", type=click.Choice(get_args(TableName)), help="The arms of one of the paper's tables.")
+@click.option("--table", type=click.Choice(arm_table_names()), help="The arms of one of the paper's tables.")
 @click.option("--arm", "arms", multiple=True, metavar="NAME", help="One of the recipe's arms; may be repeated.")
 @click.option("--seed", type=click.IntRange(min=0), help="Of every run. [default: the recipe's]")
 @click.option(
@@ -25,7 +24,7 @@ from rubricworks.storage import write_atomic
 @click.option("--only-report", is_flag=True, help="Run nothing; show the runs that are there.")
 def arms(
     recipe: str,
-    table: TableName | None,
+    table: str | None,
     arms: tuple[str, ...],
     seed: int | None,
     runs: Path | None,
@@ -46,38 +45,39 @@ def arms(
     """
     from rubricworks.claims.planned_runs import plan_runs
     from rubricworks.claims.settings import shared_changes
-    from rubricworks.methods.balcaprl.arm_tables import OWN, ArmTable, arm_rows, rows_of, shown
-    from rubricworks.methods.balcaprl.claim_figures import is_finished
-    from rubricworks.methods.balcaprl.report.arms import arms_page, markdown, text
     from rubricworks.recipe.files import load_recipe, recipe_path
 
     parsed = load_recipe(recipe_path(recipe))
-    if parsed.pipeline != "balcaprl":
-        raise UserError(f"{recipe}: a recipe of the pipeline {parsed.pipeline}; arms are compared of balcaprl only")
-    wanted = list(dict.fromkeys([*(rows_of(table, parsed.arms) if table else ()), *arms]))
-    chosen = [arm for arm in wanted if arm != OWN]
+    comparison = arm_comparison(recipe, parsed.pipeline)
+    if table and table not in comparison.titles:
+        raise UserError(
+            f"{recipe}: the pipeline {parsed.pipeline} has no table {table}: {', '.join(comparison.titles)}"
+        )
+    names = list(dict.fromkeys([*(comparison.rows_of(table, parsed.arms) if table else ()), *arms]))
+    chosen = [arm for arm in names if arm != OWN]
     if not chosen:
         raise UserError(f"choose with --table or --arm; {recipe} has {', '.join(parsed.arms) or 'no arms'}")
     if unknown := [arm for arm in chosen if arm not in parsed.arms]:
-        load_recipe(recipe_path(recipe), arm=unknown[0])  # says what there is
+        load_recipe(recipe_path(recipe), arm=unknown[0])  # its error names the arms that the recipe has
     number = parsed.seed if seed is None else seed
     place = (runs or Path("runs") / f"arms-{parsed.name}").absolute()
-    planned = plan_runs(recipe, place, [number], overrides, finished=is_finished, arms=chosen)
-    make_or_find(planned, at_once=at_once, only_report=only_report, overrides=overrides)
-    changed = shared_changes(planned)
-    rows = arm_rows({run.arm or OWN: run.folder for run in planned})
-    found = ArmTable(
-        title=TITLES[table] if table else "Arms",
-        recipe=parsed.name,
-        seed=number,
-        changed=tuple(changed),
-        simulated=parsed.world is not None,
-        version=__version__,
-        rows=shown(rows, wanted if OWN in wanted or table else [OWN, *wanted]),
+    planned = plan_runs(recipe, place, [number], overrides, finished=comparison.is_finished, arms=chosen)
+    complete_runs(planned, at_once=at_once, only_report=only_report, overrides=overrides)
+    documents = comparison.write(
+        ArmRuns(
+            title=comparison.titles[table] if table else "Arms",
+            recipe=parsed.name,
+            seed=number,
+            changed=tuple(shared_changes(planned)),
+            simulated=parsed.world is not None,
+            version=__version__,
+            folders={run.arm or OWN: run.folder for run in planned},
+            rows=names if OWN in names or table else [OWN, *names],
+        )
     )
     stem = place / f"seed-{number}-{f'table-{table}' if table else 'table'}"
-    write_atomic(stem.with_suffix(".json"), found.model_dump_json(indent=2).encode() + b"\n")
-    write_atomic(stem.with_suffix(".md"), markdown(found).encode())
-    write_atomic(stem.with_suffix(".html"), arms_page(found).encode())
-    click.echo(text(found))
+    write_atomic(stem.with_suffix(".json"), documents.json.encode())
+    write_atomic(stem.with_suffix(".md"), documents.markdown.encode())
+    write_atomic(stem.with_suffix(".html"), documents.html.encode())
+    click.echo(documents.text)
     click.echo(f"{stem.with_suffix('.html')}: the page; .md and .json beside it: all numbers")

@@ -76,7 +76,7 @@ def claims(
     place = (runs or Path("runs") / f"claims-{paper}").absolute()
     numbers = sorted({seed for several in seeds for seed in several})
     planned = plan_runs(of.recipe, place, numbers, (*of.settings, *overrides), finished=of.finished, arms=of.arms)
-    make_or_find(planned, at_once=at_once, only_report=only_report, overrides=overrides)
+    complete_runs(planned, at_once=at_once, only_report=only_report, overrides=overrides)
     changed = shared_changes(planned)
     report = ClaimsReport(
         paper=of.title,
@@ -93,11 +93,12 @@ def claims(
     click.echo(f"{place / 'claims.html'}: the page; claims.md and claims.json beside it: all numbers")
 
 
-def make_or_find(planned: Sequence[PlannedRun], *, at_once: int, only_report: bool, overrides: Sequence[str]) -> None:
-    """Make the runs that are not finished, with progress on standard error; none if only a report is wanted.
+def complete_runs(planned: Sequence[PlannedRun], *, at_once: int, only_report: bool, overrides: Sequence[str]) -> None:
+    """Make the runs that are not finished, with progress on standard error.
 
     Args:
-        overrides: what the user changes.
+        only_report: make none.
+        overrides: of the recipe's fields, as the user gave them.
     """
     from rubricworks.claims.child_runs import make_runs
     from rubricworks.claims.settings import check_settings

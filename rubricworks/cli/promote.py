@@ -43,38 +43,35 @@ def promote(
     if connection is None:
         raise UserError("the model registry needs MLflow; run: pip install 'rubricworks[tracking]'")
     if model is None:
-        _list(connection)
+        _print_models(connection)
         return
     chosen = registry.version_of(connection, model, version) if version else registry.challenger(connection, model)
     if chosen is None:
         names = ", ".join(registry.model_names(connection)) or "none"
         raise UserError(f"{model} has no challenger in the registry at {connection.shown_uri} (models there: {names})")
-    who = {"decided_by": by or getpass.getuser(), "decided_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    decision = {"decided_by": by or getpass.getuser(), "decided_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     if reject:
-        registry.tag(connection, chosen, {"approval": "rejected", **who})
+        registry.tag(connection, chosen, {registry.APPROVAL: "rejected", **decision})
         click.echo(f"{model} version {chosen.version} is rejected; the champion stays")
         return
     if not force:
         _check(connection, chosen)
     registry.promote(connection, model, chosen.version)
-    registry.tag(connection, chosen, {"approval": "promoted", **who})
+    registry.tag(connection, chosen, {registry.APPROVAL: "promoted", **decision})
     click.echo(f"{model} version {chosen.version} is the champion")
 
 
 def _check(connection: "Connection", chosen: "ModelVersion") -> None:
-    """See that what was measured of a version speaks for promoting it now.
-
-    Raises:
-        UserError: it does not.
-    """
-    from rubricworks.methods.retrain.stages.challenge import APPROVAL, CHALLENGED, WAITING
+    """Raise a UserError unless the version passed its gate against the champion of today and waits for approval."""
     from rubricworks.tracking import registry
 
     label = f"{chosen.name} version {chosen.version}"
-    standing, against = chosen.tags.get(APPROVAL), chosen.tags.get(CHALLENGED)
-    if standing != WAITING:
-        said = f"{standing or 'no challenger'}: {chosen.tags.get('gate') or 'it was never held against a gate'}"
-        raise UserError(f"{label} does not wait for approval ({said}); --force promotes it")
+    standing, against = chosen.tags.get(registry.APPROVAL), chosen.tags.get(registry.CHALLENGED)
+    if standing != registry.WAITING:
+        reason = chosen.tags.get("gate") or "it was never held against a gate"
+        raise UserError(
+            f"{label} does not wait for approval ({standing or 'no challenger'}: {reason}); --force promotes it"
+        )
     champion = registry.champion(connection, chosen.name)
     if champion and str(champion.version) != against:
         raise UserError(
@@ -83,8 +80,7 @@ def _check(connection: "Connection", chosen: "ModelVersion") -> None:
         )
 
 
-def _list(connection: "Connection") -> None:
-    from rubricworks.methods.retrain.stages.challenge import APPROVAL
+def _print_models(connection: "Connection") -> None:
     from rubricworks.tracking import registry
 
     names = registry.model_names(connection)
@@ -92,7 +88,7 @@ def _list(connection: "Connection") -> None:
         champion, challenger = registry.champion(connection, name), registry.challenger(connection, name)
         click.echo(f"{name}: champion {f'version {champion.version}' if champion else '-'}")
         if challenger:
-            standing, said = challenger.tags.get(APPROVAL, ""), challenger.tags.get("gate", "")
-            click.echo(f"  challenger version {challenger.version}: {standing} ({said})")
+            standing, reason = challenger.tags.get(registry.APPROVAL, ""), challenger.tags.get("gate", "")
+            click.echo(f"  challenger version {challenger.version}: {standing} ({reason})")
     if not names:
         click.echo(f"no models are registered at {connection.shown_uri}")

@@ -16,6 +16,11 @@ from rubricworks.tracking.connection import Connection, explained
 CHAMPION = "champion"
 CHALLENGER = "challenger"
 DIGEST_TAG = "model_digest"
+CHALLENGED = "challenged"
+"""Tag of a challenger: the version that was champion when it was measured."""
+APPROVAL = "approval"
+"""Tag of a challenger: its standing, `waiting` where a person decides."""
+WAITING = "waiting"
 _TAG_LENGTH = 5_000
 
 

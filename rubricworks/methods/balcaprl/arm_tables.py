@@ -10,14 +10,13 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from rubricworks.claims.arms import OWN
 from rubricworks.errors import UserError
 from rubricworks.evaluation.caption_summary import BASE, POLICY
 from rubricworks.evaluation.summary import MeanScore
 from rubricworks.methods.balcaprl.claim_figures import read_summary
 
 TableName = Literal["components", "length", "weights", "judges", "peers"]
-OWN = "own"
-"""The recipe's own run, in the place of an arm."""
 WIN = "win_rate"
 TABLES: dict[TableName, tuple[str, ...]] = {
     "components": (

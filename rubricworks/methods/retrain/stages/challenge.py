@@ -9,17 +9,12 @@ from typing import Literal
 
 from rubricworks.data.tables import read_rows
 from rubricworks.methods.retrain.champion import Found, open_registry, read_found, tell_outcome
-from rubricworks.methods.retrain.stages.find_new_samples import CHALLENGED
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.job import Job
 from rubricworks.stages.release.promote import evaluation_figures, register_policy
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import Connection, Gate, ModelVersion, registry, stage_run
 from rubricworks.tracking.lineage import read_lineage
-
-APPROVAL = "approval"
-"""Tag of a challenger: how it stands."""
-WAITING = "waiting"
 
 
 class Config(StageConfig):
@@ -47,11 +42,14 @@ def run(config: Config, job: Job) -> None:
             result,
             figures,
             found.recipe,
-            **{CHALLENGED: found.champion, "held_out_known_to_champion": _held_out_known(job, connection, champion)},
+            **{
+                registry.CHALLENGED: found.champion,
+                "held_out_known_to_champion": _held_out_known(job, connection, champion),
+            },
         )
         standing, outcome = _settled(config, connection, version, found, result.passed)
         # Of a stage that is run again under another gate the version is there already.
-        registry.tag(connection, version, {APPROVAL: standing, "gate": "; ".join(result.reasons)})
+        registry.tag(connection, version, {registry.APPROVAL: standing, "gate": "; ".join(result.reasons)})
         log.set_tags({"outcome": outcome})
     challenge = {
         "model_name": found.model_name,
@@ -83,7 +81,7 @@ def _settled(
         changed = f"version {now.version}" if now else "gone"
         return "outdated", f"{label} passed against version {found.champion}, but the champion is {changed} now"
     if config.approval == "person":
-        return WAITING, f"{label} passed and waits for approval: rubricworks promote {found.model_name}"
+        return registry.WAITING, f"{label} passed and waits for approval: rubricworks promote {found.model_name}"
     registry.promote(connection, found.model_name, version.version)
     return "promoted", f"{label} passed and is the champion"
 

@@ -32,8 +32,6 @@ from rubricworks.tracking.lineage import read_lineage
 
 NO_PIPELINE = "none"
 """Handed on instead of a pipeline's name when there is nothing to do."""
-CHALLENGED = "challenged"
-"""Tag of a challenger: the version that was champion when it was measured."""
 
 _log = logging.getLogger(__name__)
 
@@ -92,4 +90,4 @@ def run(config: Config, job: Job) -> None:
 def _tried_last(connection: Connection, champion: ModelVersion) -> ModelVersion | None:
     """The challenger, if it was measured against this champion."""
     version = registry.challenger(connection, champion.name)
-    return version if version and version.tags.get(CHALLENGED) == str(champion.version) else None
+    return version if version and version.tags.get(registry.CHALLENGED) == str(champion.version) else None

@@ -1,0 +1,81 @@
+"""Arms that `rubricworks arms` compares: those of methods that have a module `arms` with an `ARMS`."""
+
+import importlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from rubricworks.errors import UserError
+from rubricworks.recipe import METHODS
+
+OWN = "own"
+"""The recipe's own run, in the place of an arm."""
+
+
+class ArmRuns(NamedTuple):
+    """Finished runs of a recipe and its arms, and the heading of their table."""
+
+    title: str
+    recipe: str
+    seed: int
+    changed: tuple[str, ...]
+    """Settings that all runs changed in the recipe."""
+    simulated: bool
+    version: str
+    """Of rubricworks."""
+    folders: Mapping[str, Path]
+    """`own` or an arm → folder of its run."""
+    rows: Sequence[str]
+    """The names that the table shows, in its order."""
+
+
+class ArmDocuments(NamedTuple):
+    """A table of arms in each form."""
+
+    text: str
+    json: str
+    markdown: str
+    html: str
+
+
+class ArmComparison(NamedTuple):
+    """A method's tables of arms."""
+
+    titles: Mapping[str, str]
+    """Table → its title."""
+    rows_of: Callable[[str, Iterable[str]], list[str]]
+    """Table and the recipe's arms → the rows of that table."""
+    is_finished: Callable[[Path], bool]
+    """Whether a run's folder holds all that is compared."""
+    write: Callable[[ArmRuns], ArmDocuments]
+
+
+def arm_methods() -> list[str]:
+    """Methods whose arms can be compared."""
+    return [method for method, package in METHODS.items() if find_spec(f"{package}.arms")]
+
+
+def arm_table_names() -> list[str]:
+    """Names of the tables of all methods."""
+    return [name for method in arm_methods() for name in _load(method).titles]
+
+
+def arm_comparison(recipe: str, method: str) -> ArmComparison:
+    """How a method compares arms.
+
+    Args:
+        recipe: its name or file, for the error.
+    Raises:
+        UserError: the method has no tables of arms.
+    """
+    if method not in arm_methods():
+        raise UserError(
+            f"{recipe}: a recipe of the pipeline {method}; arms are compared of {' and '.join(arm_methods())} only"
+        )
+    return _load(method)
+
+
+def _load(method: str) -> ArmComparison:
+    comparison: ArmComparison = importlib.import_module(f"{METHODS[method]}.arms").ARMS
+    return comparison
