@@ -1,1 +1,1 @@
-"""Scheduled retraining: new samples, a challenger by the champion's own recipe, and the gate between them."""
+"""Scheduled retraining: find new samples, train a challenger by the champion's recipe, and gate it."""

@@ -1,4 +1,4 @@
-"""What the stages of a retraining share: what was found new, the registry, and how the outcome is told."""
+"""Shared parts of the retraining stages: the new-sample report, the registry, and the outcome."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -26,8 +26,8 @@ from rubricworks.tracking import (
     tracking_uri,
 )
 
-FOUND = "found.json"
-OUTCOME = "summary.json"
+REPORT_FILE = "found.json"
+SUMMARY_FILE = "summary.json"
 _NEEDS_MLFLOW = (
     "retraining starts from the champion in the model registry, which needs MLflow; run: "
     "pip install 'rubricworks[tracking]'"
@@ -36,51 +36,52 @@ _NEEDS_MLFLOW = (
 _log = logging.getLogger(__name__)
 
 
-class Found(BaseModel):
-    """What a look for new samples found, for the stages that follow."""
+class NewSampleReport(BaseModel):
+    """Result of the search for new samples, for the stages that follow."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     model_name: str
     champion: int
-    """The champion's version."""
+    """Version of the champion."""
     data_digest: str
-    """Of the champion's samples."""
+    """Digest of the champion's samples."""
     known: int
     """Samples of the champion and of the challenger that was tried last."""
     new: int
-    """Usable samples that they do not have; counted until there are as many as are needed."""
+    """Usable samples that neither of them had; counting stops at `needed`."""
     needed: int
     recipe: StagedRecipe
-    """By which the challenger is made."""
+    """Recipe of the challenger."""
 
     @property
-    def enough(self) -> bool:
+    def sufficient(self) -> bool:
+        """True if there are enough new samples for a retraining."""
         return self.new >= self.needed
 
 
-def read_found(job: Job) -> Found:
-    """What was found new, from the job's input `found`."""
-    return Found.model_validate_json((job.inputs["found"] / FOUND).read_bytes())
+def read_report(job: Job) -> NewSampleReport:
+    """Read the report from the job's input `found`."""
+    return NewSampleReport.model_validate_json((job.inputs["found"] / REPORT_FILE).read_bytes())
 
 
 def open_registry(job: Job) -> tuple[Connection, str]:
-    """The registry of the job's run, and the MLflow run of its stage.
+    """Connect to the registry of the job's run; return the connection and the MLflow run of the stage.
 
     Raises:
-        UserError: there is none here.
+        UserError: the run has no registry.
     """
-    opened = stage_connection(job.run, job.stage)
-    if opened is None:
+    connection = stage_connection(job.run, job.stage)
+    if connection is None:
         raise UserError(_NEEDS_MLFLOW)
-    return opened
+    return connection
 
 
-def champion_of(connection: Connection, model_name: str) -> ModelVersion:
-    """The version that is retrained.
+def require_champion(connection: Connection, model_name: str) -> ModelVersion:
+    """Return the champion of a model.
 
     Raises:
-        UserError: there is none.
+        UserError: the model has no champion.
     """
     champion = registry.champion(connection, model_name)
     if champion is None:
@@ -88,33 +89,33 @@ def champion_of(connection: Connection, model_name: str) -> ModelVersion:
     return champion
 
 
-def champion_is_there(model_name: str, tracking: TrackingConfig, runs: Path) -> str:
-    """The same asked before a run is begun, by whoever can reach its registry; a registry is not made for it.
+def check_champion(model_name: str, tracking: TrackingConfig, runs: Path) -> str:
+    """Check before a run that its registry has a champion, without creating a registry; return the champion's label.
 
     Raises:
-        UserError: there is none.
+        UserError: there is no champion.
     """
     if missing_database(tracking, runs):
         raise _no_champion(model_name, tracking_uri(tracking, runs), [])
     if (connection := connect(tracking, runs)) is None:
         raise UserError(_NEEDS_MLFLOW)
-    return f"{model_name} version {champion_of(connection, model_name).version}"
+    return f"{model_name} version {require_champion(connection, model_name).version}"
 
 
-def _no_champion(model_name: str, uri: str, there: Sequence[str]) -> UserError:
+def _no_champion(model_name: str, uri: str, models: Sequence[str]) -> UserError:
     return UserError(
         f"no champion of {model_name!r} in the registry at {uri}, so there is nothing to retrain (models there: "
-        f"{', '.join(there) or 'none'}); run its recipe first, with a gate that the model passes"
+        f"{', '.join(models) or 'none'}); run its recipe first, with a gate that the model passes"
     )
 
 
-def with_changes(recipe: StagedRecipe, changes: Mapping[str, Any]) -> StagedRecipe:
-    """The recipe with other values in some fields, and every stage's configuration checked as a whole.
+def apply_changes(recipe: StagedRecipe, changes: Mapping[str, Any]) -> StagedRecipe:
+    """Return the recipe with some fields changed, after validating every stage's configuration.
 
     Args:
-        changes: `stage.field` → value; a field may be inside another, as `train_policy.judge.concurrency`.
+        changes: `stage.field` → value; fields may be nested, as in `train_policy.judge.concurrency`.
     Raises:
-        UserError: no such stage, or its configuration would not be one.
+        UserError: there is no such stage, or its configuration would be invalid.
     """
     stages: dict[str, Any] = recipe.model_dump(mode="json")["stages"]
     for path, value in changes.items():
@@ -124,15 +125,15 @@ def with_changes(recipe: StagedRecipe, changes: Mapping[str, Any]) -> StagedReci
                 f"new_samples.changes: {path}: write stage.field; the champion's stages are {', '.join(stages)}"
             )
         *outer, last = field.split(".")
-        place = stages[stage]
+        section = stages[stage]
         for name in outer:
-            place = place.setdefault(name, {}) if isinstance(place, dict) else {}
-        if not isinstance(place, dict):
+            section = section.setdefault(name, {}) if isinstance(section, dict) else {}
+        if not isinstance(section, dict):
             raise UserError(f"new_samples.changes: {path}: {outer[-1]} is no section there")
-        place[last] = value
+        section[last] = value
     for stage in stages:
         try:
-            parsed_config(stage, stages)
+            parse_config(stage, stages)
         except ValidationError as error:
             problem = error.errors()[0]
             where = ".".join(map(str, (stage, *problem["loc"])))
@@ -143,37 +144,37 @@ def with_changes(recipe: StagedRecipe, changes: Mapping[str, Any]) -> StagedReci
     return recipe.model_copy(update={"stages": stages})
 
 
-def parsed_config(stage: str, stages: Mapping[str, Any]) -> StageConfig:
-    """A stage's configuration among those of all."""
+def parse_config(stage: str, stages: Mapping[str, Any]) -> StageConfig:
+    """Validate the configuration of one stage."""
     config: StageConfig = STAGES[stage].load().Config.model_validate(stages[stage])
     return config
 
 
 def check_endpoints(recipe: StagedRecipe) -> None:
-    """See that every endpoint of the recipe answers, before anything is paid for.
+    """Check that every endpoint of the recipe answers, before any paid call.
 
     Raises:
-        UserError: names those that do not.
+        UserError: lists the endpoints that do not.
     """
-    named = [pair for stage in recipe.stages for pair in endpoints_in(parsed_config(stage, recipe.stages), stage)]
-    different = {(one.url, one.replicas, one.model, one.api_key_env): (where, one) for where, one in reversed(named)}
-    checks = [run_check(where, partial(require_endpoint, one)) for where, one in different.values()]
-    if missing := [check for check in checks if check.problem]:
-        said = "; ".join(f"{check.name}: {check.problem}" for check in missing)
-        raise UserError(f"{len(missing)} of {len(checks)} endpoints of {recipe.name} fail: {said}")
+    endpoints = [pair for stage in recipe.stages for pair in endpoints_in(parse_config(stage, recipe.stages), stage)]
+    distinct = {(one.url, one.replicas, one.model, one.api_key_env): (where, one) for where, one in reversed(endpoints)}
+    checks = [run_check(where, partial(require_endpoint, one)) for where, one in distinct.values()]
+    if failures := [check for check in checks if check.problem]:
+        problems = "; ".join(f"{check.name}: {check.problem}" for check in failures)
+        raise UserError(f"{len(failures)} of {len(checks)} endpoints of {recipe.name} fail: {problems}")
 
 
-def tell_outcome(job: Job, outcome: str, found: Found, **figures: Any) -> None:
-    """Say how the retraining ended: on the terminal and in the run's summary."""
+def write_outcome(job: Job, outcome: str, report: NewSampleReport, **fields: Any) -> None:
+    """Log the outcome of the retraining, and write it to the summaries of stage and run."""
     summary = {
         "outcome": outcome,
-        "model_name": found.model_name,
-        "champion": found.champion,
-        "new_samples": found.new,
-        "needed_samples": found.needed,
-        **figures,
+        "model_name": report.model_name,
+        "champion": report.champion,
+        "new_samples": report.new,
+        "needed_samples": report.needed,
+        **fields,
     }
     text = canonical_json(summary).encode()
-    write_atomic(job.out / OUTCOME, text)
-    write_atomic(job.run / OUTCOME, text)
+    write_atomic(job.out / SUMMARY_FILE, text)
+    write_atomic(job.run / SUMMARY_FILE, text)
     _log.info(outcome)

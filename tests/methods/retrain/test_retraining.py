@@ -11,7 +11,7 @@ from growing_source import draw, prepare
 
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
-from rubricworks.methods.retrain.champion import champion_is_there
+from rubricworks.methods.retrain.champion import check_champion
 from rubricworks.runtime.launch import launch
 from rubricworks.tracking import TrackingConfig, connect, registry
 from rubricworks.tracking.lineage import read_lineage
@@ -202,9 +202,9 @@ def test_a_champion_that_changed_meanwhile_is_not_replaced_by_what_was_measured_
 
 
 def test_before_a_run_the_champion_is_asked_for_in_the_words_of_the_stage(home):
-    assert champion_is_there("captioner", TrackingConfig(), home / "runs") == "captioner version 1"
+    assert check_champion("captioner", TrackingConfig(), home / "runs") == "captioner version 1"
     with pytest.raises(UserError) as told:
-        champion_is_there("other", TrackingConfig(), home / "runs")
+        check_champion("other", TrackingConfig(), home / "runs")
     with pytest.raises(UserError) as said:
         launch("find_new_samples", json.dumps({"model_name": "other"}), str(home / "runs" / "x"), {})
     assert str(told.value) == str(said.value)

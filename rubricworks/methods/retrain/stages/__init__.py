@@ -1,1 +1,1 @@
-"""Steps of a retraining."""
+"""Stages of a retraining."""

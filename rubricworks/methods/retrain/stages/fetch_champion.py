@@ -1,9 +1,9 @@
-"""The champion's weights from the registry, whole, for the evaluation that its challenger must pass."""
+"""Fetch the champion's weights from the registry, for the evaluation of its challenger."""
 
 import shutil
 
 from rubricworks.errors import UserError
-from rubricworks.methods.retrain.champion import open_registry, read_found
+from rubricworks.methods.retrain.champion import open_registry, read_report
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.storage import files_digest
@@ -12,23 +12,23 @@ from rubricworks.tracking.lineage import fetch_artifacts
 
 
 class Config(StageConfig):
-    """Which model is said by what was found."""
+    """No fields: the new-sample report names the model."""
 
 
 def run(config: Config, job: Job) -> None:
-    found = read_found(job)
+    report = read_report(job)
     connection, _ = open_registry(job)
-    version = registry.version_of(connection, found.model_name, found.champion)
+    version = registry.version_of(connection, report.model_name, report.champion)
     label = f"{version.name} version {version.version}"
-    place, coming = model_dir(job.out), job.scratch("coming")
-    for stale in (place, coming):
+    target, download = model_dir(job.out), job.scratch("coming")
+    for stale in (target, download):
         shutil.rmtree(stale, ignore_errors=True)
-    coming.mkdir()
-    fetched = fetch_artifacts(connection, version.source, coming, f"the model of {label}")
-    if (wanted := version.tags.get(registry.DIGEST_TAG)) and files_digest(fetched.rglob("*"), fetched) != wanted:
+    download.mkdir()
+    model = fetch_artifacts(connection, version.source, download, f"the model of {label}")
+    if (digest := version.tags.get(registry.DIGEST_TAG)) and files_digest(model.rglob("*"), model) != digest:
         raise UserError(
             f"{version.source}: the model of {label} is not the one that was registered; put it back, or make another "
             "version the champion"
         )
-    shutil.move(fetched, place)
+    shutil.move(model, target)
     job.figures["version"] = version.version

@@ -1,12 +1,12 @@
-"""What a source holds that the champion does not know, and whether that is worth a retraining.
+"""Find samples of a source that are new to the champion, and decide whether they justify a retraining.
 
-The registry tells by which recipe the champion was made and which samples its run had. Today's source is drawn by that
-recipe again, as its `prepare` would draw it; what is drawn, usable and not among the champion's samples is new. While
-the champion is the one that the last challenger was measured against, that challenger's samples are known too: what
-was tried once is not tried again every night.
+The registry holds the champion's recipe and the samples of its run. Today's source is drawn by that recipe, as its
+`prepare` would draw it; drawn, usable samples that the champion did not have are new. As long as the last challenger
+was measured against the current champion, that challenger's samples count as known too, so that a failed retraining is
+not repeated every night.
 
-Too few new samples end the run, and end it well: "skipped: 12 new samples, 500 needed". Otherwise the configurations
-of the champion's stages are handed on, if their endpoints answer, and the pipeline makes a challenger with them.
+With too few new samples the run ends successfully: "skipped: 12 new samples, 500 needed". Otherwise the stage outputs
+the configurations of the champion's stages, if their endpoints answer, and the pipeline trains a challenger with them.
 """
 
 import logging
@@ -15,13 +15,13 @@ from typing import Any
 from pydantic import Field
 
 from rubricworks.methods.retrain.champion import (
-    FOUND,
-    Found,
-    champion_of,
+    REPORT_FILE,
+    NewSampleReport,
+    apply_changes,
     check_endpoints,
     open_registry,
-    tell_outcome,
-    with_changes,
+    require_champion,
+    write_outcome,
 )
 from rubricworks.methods.retrain.stages.new_samples import count_new
 from rubricworks.runtime.config import StageConfig, canonical_json
@@ -31,30 +31,30 @@ from rubricworks.tracking import Connection, ModelVersion, registry, stage_run
 from rubricworks.tracking.lineage import read_lineage
 
 NO_PIPELINE = "none"
-"""Handed on instead of a pipeline's name when there is nothing to do."""
+"""Output in place of a pipeline's name when there is nothing to do."""
 
 _log = logging.getLogger(__name__)
 
 
 class Config(StageConfig):
     model_name: str = Field(default="captioner", min_length=1)
-    """Name in the model registry, whose champion is retrained."""
+    """Model in the registry whose champion is retrained."""
     needed: int = Field(default=500, ge=1)
-    """Fewer new samples than this are not worth a retraining."""
+    """Fewest new samples that justify a retraining."""
     changes: dict[str, Any] = Field(default={})
-    """What is done otherwise than by the champion's recipe: `train_policy.steps: 100`, a stage and its field."""
+    """Changes to the champion's recipe, `stage.field` → value, such as `train_policy.steps: 100`."""
 
 
 def run(config: Config, job: Job) -> None:
     connection, _ = open_registry(job)
-    champion = champion_of(connection, config.model_name)
+    champion = require_champion(connection, config.model_name)
     lineage = read_lineage(connection, champion)
-    recipe = with_changes(lineage.recipe, config.changes)
+    recipe = apply_changes(lineage.recipe, config.changes)
     samples = [*lineage.samples]
-    if tried := _tried_last(connection, champion):
-        samples += read_lineage(connection, tried).samples
+    if challenger := _last_challenger(connection, champion):
+        samples += read_lineage(connection, challenger).samples
     new = count_new(recipe, samples, config.needed, job)
-    found = Found(
+    report = NewSampleReport(
         model_name=config.model_name,
         champion=champion.version,
         data_digest=champion.tags.get("data_digest", ""),
@@ -63,31 +63,31 @@ def run(config: Config, job: Job) -> None:
         needed=config.needed,
         recipe=recipe,
     )
-    write_atomic(job.out / FOUND, canonical_json(found).encode())
-    handed = {
-        "pipeline": recipe.pipeline if found.enough else NO_PIPELINE,
+    write_atomic(job.out / REPORT_FILE, canonical_json(report).encode())
+    outputs = {
+        "pipeline": recipe.pipeline if report.sufficient else NO_PIPELINE,
         # As in `pipeline_arguments`: Kubeflow would resolve these braces, in a prompt too.
         "configs": canonical_json({"stages": recipe.stages}).replace("{{$", "{\\u007b$"),
     }
-    write_atomic(job.out / OUTPUT_VALUES, canonical_json(handed).encode())
-    if found.enough:
+    write_atomic(job.out / OUTPUT_VALUES, canonical_json(outputs).encode())
+    if report.sufficient:
         check_endpoints(recipe)
-    figures = {"new_samples": new, "known_samples": found.known, "needed_samples": config.needed}
+    figures = {"new_samples": new, "known_samples": report.known, "needed_samples": config.needed}
     job.figures.update(figures)
-    if found.enough:
+    if report.sufficient:
         outcome = f"{new} new samples: retraining {config.model_name} version {champion.version} by {recipe.name}"
         _log.info(outcome)
     else:
         outcome = f"skipped: {new} new samples, {config.needed} needed"
-        if tried:
-            outcome += f", since version {tried.version} was tried"
-        tell_outcome(job, outcome, found)
+        if challenger:
+            outcome += f", since version {challenger.version} was tried"
+        write_outcome(job, outcome, report)
     with stage_run(job.run, job.stage) as log:
         log.log_metrics(figures)
         log.set_tags({"outcome": outcome})
 
 
-def _tried_last(connection: Connection, champion: ModelVersion) -> ModelVersion | None:
-    """The challenger, if it was measured against this champion."""
+def _last_challenger(connection: Connection, champion: ModelVersion) -> ModelVersion | None:
+    """Return the challenger if it was measured against this champion."""
     version = registry.challenger(connection, champion.name)
     return version if version and version.tags.get(registry.CHALLENGED) == str(champion.version) else None

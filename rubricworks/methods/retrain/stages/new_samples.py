@@ -1,8 +1,8 @@
-"""How many samples a source would give today that are not known: drawn as its stage draws them, few of them opened.
+"""Count the samples of a source that are new, drawn as its stage would draw them.
 
-Images are told by where they lie, so that only those in places not known are opened, in the order of the draw, until
-there are enough. A picture that lies in another place now, or twice, is not new. Questions are told by picture and
-wording, for which every picture is read, as their stage reads it.
+Images are identified by location first: only those at unknown locations are opened, in the order of the draw, until
+there are enough. A picture that moved or is duplicated is not new. Questions are identified by picture and wording, for
+which every picture is read, as their stage reads it.
 """
 
 import asyncio
@@ -25,55 +25,55 @@ from rubricworks.tracking import SampleKey, StagedRecipe
 if TYPE_CHECKING:
     from rubricworks.data.remote import Fetcher
 
-_AT_ONCE = 32
+_BATCH_SIZE = 32
 
 
-def count_new(recipe: StagedRecipe, known: Iterable[SampleKey], enough: int, job: Job) -> int:
-    """Usable samples of the recipe's source that are not known.
+def count_new(recipe: StagedRecipe, known_samples: Iterable[SampleKey], enough: int, job: Job) -> int:
+    """Count the usable samples of the recipe's source that are not among `known_samples`.
 
     Args:
-        known: samples of earlier runs of the recipe.
-        enough: counting ends there, where it can.
+        known_samples: samples of earlier runs of the recipe.
+        enough: counting of images stops there; questions are always counted in full.
     Raises:
-        UserError: the source is not there, or the recipe has no source of a kind that is known here.
+        UserError: the source is missing, or no stage of the recipe reads a known kind of source.
     """
     if config := recipe.stages.get("prepare"):
-        return asyncio.run(new_images(prepare.Config.model_validate(config), list(known), enough))
+        return asyncio.run(new_images(prepare.Config.model_validate(config), list(known_samples), enough))
     if config := recipe.stages.get("prepare_questions"):
-        return new_questions(prepare_questions.Config.model_validate(config), known, job)
+        return new_questions(prepare_questions.Config.model_validate(config), known_samples, job)
     raise UserError(f"{recipe.name}: none of its stages reads a source (there are {', '.join(recipe.stages)})")
 
 
 async def new_images(
-    config: prepare.Config, known: list[SampleKey], enough: int, fetcher: "Fetcher | None" = None
+    config: prepare.Config, known_samples: list[SampleKey], enough: int, fetcher: "Fetcher | None" = None
 ) -> int:
-    """As `count_new`, of images; a test may give a fetcher that reaches its own server."""
+    """`count_new` for images; tests pass a fetcher that reaches their own server."""
     from rubricworks.data.remote import Fetcher
 
     source = local_source(config.source)
     hosts = AllowedHosts(config.allowed_hosts)
     splits, _ = prepare.draw_splits(config, source, hosts.screen(image_entries(source), source))
-    places, samples = {key.source for key in known}, {key.sample_id for key in known}
-    elsewhere = (
+    known_sources, known_ids = {key.source for key in known_samples}, {key.sample_id for key in known_samples}
+    candidates = (
         one
         for one in hosts.screen(image_entries(source), source)
         if isinstance(one, ImageEntry)
         and one.key in splits
-        and recipe_path(one.source, config.source, source) not in places
+        and recipe_path(one.source, config.source, source) not in known_sources
     )
-    found: set[str] = set()
-    async with fetcher or Fetcher(hosts) as reach:
-        while batch := list(islice(elsewhere, _AT_ONCE)):
-            items: list[Any] = await open_images(batch, reach, max_side=config.max_side)
+    new_ids: set[str] = set()
+    async with fetcher or Fetcher(hosts) as fetch:
+        while batch := list(islice(candidates, _BATCH_SIZE)):
+            items: list[Any] = await open_images(batch, fetch, max_side=config.max_side)
             usable = [item for item in items if not isinstance(item, RejectedEntry)]
-            found |= {prepare.image_sample_id(item.image_digest, config.prompt) for item in usable} - samples
-            if len(found) >= enough:
+            new_ids |= {prepare.image_sample_id(item.image_digest, config.prompt) for item in usable} - known_ids
+            if len(new_ids) >= enough:
                 break
-    return len(found)
+    return len(new_ids)
 
 
-def new_questions(config: prepare_questions.Config, known: Iterable[SampleKey], job: Job) -> int:
-    """As `count_new`, of questions; all of them are counted."""
+def new_questions(config: prepare_questions.Config, known_samples: Iterable[SampleKey], job: Job) -> int:
+    """`count_new` for questions."""
     source = local_source(config.source)
     pictures = PictureDigests(job.scratch("pictures"), config.max_side)
     survey = survey_questions(question_entries(source, config.columns), pictures)
@@ -84,4 +84,4 @@ def new_questions(config: prepare_questions.Config, known: Iterable[SampleKey], 
         warm_up=config.warm_up,
         max_train=config.max_train,
     )
-    return len(splits.keys() - {key.sample_id for key in known})
+    return len(splits.keys() - {key.sample_id for key in known_samples})
