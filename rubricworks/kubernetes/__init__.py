@@ -1,7 +1,7 @@
-"""Work on several pods: TrainJobs and Indexed Jobs, made, followed, taken up again and cleaned up.
+"""Work on several pods: TrainJobs and Indexed Jobs are created, followed, resumed and deleted.
 
-A stage finds out by these two variables of its environment (`config`) whether it works on several pods. Nearly none
-does, so nothing else is loaded to ask.
+These two environment variables tell a stage to work on several pods (`config`). Few stages do, so this module imports
+nothing.
 """
 
 TRAIN_JOB = "RUBRICWORKS_TRAIN_JOB"

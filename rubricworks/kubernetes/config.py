@@ -1,8 +1,8 @@
-"""What a recipe's `cluster:` section says of work on several pods, and the plan that a stage is handed of it.
+"""The multi-pod part of a recipe's `cluster:` section, and the plans that stages get from it.
 
-A pipeline is compiled with the plan as JSON in the environment of the task: `RUBRICWORKS_TRAIN_JOB` makes a training
-stage run as a Kubeflow TrainJob, `RUBRICWORKS_FAN_OUT` lets a stage that asks models share its samples among the pods
-of an Indexed Job. Neither is part of a stage's configuration: where something runs changes nothing of what comes out.
+A pipeline is compiled with the plan as JSON in the task's environment: `RUBRICWORKS_TRAIN_JOB` runs a training stage as
+a Kubeflow TrainJob, `RUBRICWORKS_FAN_OUT` divides the samples of a stage that calls models over the pods of an Indexed
+Job. Neither is part of a stage's configuration, because placement does not change the output.
 """
 
 import os
@@ -18,12 +18,12 @@ class _Section(BaseModel):
 
 
 class RolloutServer(_Section):
-    """A vLLM server beside the training that writes its rollouts; the stage's `vllm.mode` must be `server`."""
+    """A vLLM server that generates a training's rollouts; the stage's `vllm.mode` must be `server`."""
 
     pool: str | None = None
-    """Pool of the `cluster:` section; None = that of the stage."""
+    """Pool of the `cluster:` section; None = the stage's pool."""
     accelerators: int = Field(1, ge=1)
-    """One model over so many accelerators [--tensor-parallel-size]."""
+    """Accelerators that share the model [--tensor-parallel-size]."""
     gpu_memory: float = Field(0.9, gt=0, le=1)
     max_model_length: int | None = Field(None, ge=1)
     start_within: float = Field(1800, gt=0)
@@ -35,26 +35,26 @@ class TrainJobConfig(_Section):
 
     nodes: int = Field(2, ge=1)
     min_nodes: int | None = Field(None, ge=1)
-    """After a preemption, or while there is no room for all, train on as few as this; None = all or nothing."""
+    """Fewest nodes to train on after a preemption or while there is no room for all; None = all or nothing."""
     processes_per_node: int | None = Field(None, ge=1)
     """None = one for each accelerator of a node, or 1."""
     runtime: str = "torch-distributed"
-    """The (Cluster)TrainingRuntime that the nodes are made from; its policy must be `torch`."""
+    """Name of the nodes' (Cluster)TrainingRuntime; its policy must be `torch`."""
     runtime_kind: Literal["ClusterTrainingRuntime", "TrainingRuntime"] = "ClusterTrainingRuntime"
     sharding: Literal["fsdp", "none"] = "fsdp"
-    """Weights, gradients and optimizer state shared out over all processes, or a copy on each."""
+    """Weights, gradients and optimizer state sharded over all processes, or a copy in each."""
     wrap: tuple[str, ...] = ()
-    """Layer classes that are sharded one by one; none = those that the model names itself."""
+    """Layer classes that are sharded one by one; empty = the model's own list."""
     offload: bool = False
-    """Keep what is sharded in the memory of the host."""
+    """Offload the shards to host memory."""
     restarts: int = Field(5, ge=0)
-    """Times that training is begun again from its last checkpoint after nodes were preempted or lost."""
+    """Restarts from the last checkpoint after nodes were preempted or lost."""
     wait_for_room: float = Field(900, ge=0)
-    """Seconds that pods may stay without a node before fewer nodes are tried, or the stage fails. Not while queued."""
+    """Seconds that pods may be unschedulable before fewer nodes are tried or the stage fails. Not while queued."""
     timeout: float | None = Field(None, gt=0)
-    """Seconds for the whole of it."""
+    """Seconds for the whole TrainJob."""
     keep_failed: bool = True
-    """Leave a failed TrainJob to be looked at; one that is done or stopped is deleted."""
+    """Keep a failed TrainJob for inspection; one that is done or stopped is deleted."""
     rollouts: RolloutServer | None = None
 
     @model_validator(mode="after")
@@ -65,22 +65,22 @@ class TrainJobConfig(_Section):
 
 
 class FanOutConfig(_Section):
-    """One stage's questions shared out over the pods of an Indexed Job."""
+    """Fan-out of one stage's items over the pods of an Indexed Job."""
 
     parts: int = Field(ge=2, le=10_000)
-    """Pods' worth of work; each takes whole shards, so more parts than shards are not made."""
+    """Number of parts; a part is whole shards, so there are never more parts than shards."""
     at_once: int = Field(8, ge=1)
-    """Pods that run at the same time."""
+    """Parts that run at the same time."""
     retries: int = Field(3, ge=0)
-    """Of each part, beside preemptions, which do not count."""
+    """Retries of each part; preemptions do not count."""
     wait_for_room: float = Field(900, ge=0)
-    """Seconds that all pods may stay without a node before the stage fails."""
+    """Seconds that all pods may be unschedulable before the stage fails."""
     timeout: float | None = Field(None, gt=0)
-    """Seconds for the whole of it."""
+    """Seconds for the whole Indexed Job."""
 
 
 class PodPlan(_Section):
-    """Where a pod runs and what it is given: a stage's placement, worked out. Values as Kubernetes writes them."""
+    """Placement and resources of a pod, resolved from a stage's placement; values in Kubernetes' notation."""
 
     image: str
     cpu: str | None = None
@@ -95,30 +95,30 @@ class PodPlan(_Section):
     affinity: dict[str, Any] | None = None
     service_account: str | None = None
     labels: dict[str, str] = {}
-    """Kueue's queue name among them."""
+    """Pod labels, Kueue's queue name among them."""
     env: tuple[dict[str, Any], ...] = ()
     """EnvVar objects; secrets by reference."""
     image_pull_secrets: tuple[str, ...] = ()
     volumes: tuple[dict[str, Any], ...] = ()
-    """Volume objects: the workspace, and the claim with all runs where no bucket holds them."""
+    """Volume objects: the workspace, and the claim that holds all runs if no bucket does."""
     mounts: tuple[dict[str, Any], ...] = ()
     """VolumeMount objects."""
     run_as_user: int | None = Field(None, ge=1)
 
 
 class TrainJobPlan(_Section):
-    """`RUBRICWORKS_TRAIN_JOB`."""
+    """Plan of a TrainJob, the value of `RUBRICWORKS_TRAIN_JOB`."""
 
     namespace: str | None = None
-    """None = that of the pod."""
+    """None = the stage's own namespace."""
     job: TrainJobConfig
     pod: PodPlan
     rollouts: PodPlan | None = None
-    """The vLLM server's."""
+    """Pod of the vLLM server."""
 
 
 class FanOutPlan(_Section):
-    """`RUBRICWORKS_FAN_OUT`."""
+    """Plan of a fan-out, the value of `RUBRICWORKS_FAN_OUT`."""
 
     namespace: str | None = None
     fan_out: FanOutConfig
@@ -129,7 +129,11 @@ Plan = TypeVar("Plan", TrainJobPlan, FanOutPlan)
 
 
 def plan_from_environment(variable: str, kind: type[Plan]) -> Plan | None:
-    """The plan that this task was compiled with, or None where it works alone."""
+    """Read the plan that this task was compiled with; None for a stage on one pod.
+
+    Raises:
+        UserError: the plan is invalid.
+    """
     text = os.environ.get(variable)
     if not text:
         return None

@@ -1,7 +1,7 @@
-"""The way to a cluster's API: from inside a pod by its service account, from elsewhere by a kubeconfig.
+"""Client of a cluster's API: by the service account inside a pod, by a kubeconfig elsewhere.
 
-What it answers is kept as the JSON that it is. A server that is restarted, or says that it has too much to do, is
-asked again for some minutes; what is refused becomes one line that says what to do.
+Objects are plain JSON dictionaries. Requests are retried for some minutes while the server restarts or is overloaded;
+a refusal becomes a one-line error that says what to do.
 """
 
 import json
@@ -15,18 +15,18 @@ from typing import Any, NamedTuple
 
 from rubricworks.errors import UserError
 
-_IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _TIMEOUT = (10, 60)
-"""Seconds to connect, and between two pieces of an answer."""
+"""Seconds to connect, and between two chunks of a response."""
 _PATIENCE = 300.0
-"""Seconds for which a server that does not answer is asked again."""
-_COMES_BACK = {429, 500, 502, 503, 504}
+"""Seconds for which requests are retried."""
+_RETRY_STATUSES = {429, 500, 502, 503, 504}
 
 Json = dict[str, Any]
 
 
 class Cluster(NamedTuple):
-    """One namespace of a cluster."""
+    """API client for one namespace of a cluster."""
 
     namespace: str
     api: Any
@@ -34,57 +34,57 @@ class Cluster(NamedTuple):
     patience: float = _PATIENCE
 
     def get(self, path: str, **query: str) -> Json:
-        return self._ask("GET", path, query)
+        return self._request("GET", path, query)
 
     def list(self, path: str, **labels: str) -> list[Json]:
-        """Of a kind, those with these labels (`stage="…"` becomes `rubricworks/stage=…`)."""
+        """List the objects with these labels (`**{"rubricworks/stage": "…"}`)."""
         selector = ",".join(f"{name}={value}" for name, value in labels.items())
-        return self._ask("GET", path, {"labelSelector": selector} if selector else {}).get("items") or []
+        return self._request("GET", path, {"labelSelector": selector} if selector else {}).get("items") or []
 
     def create(self, path: str, body: Json) -> Json | None:
-        """The object as the server has it; None if one of this name is there already."""
+        """Create the object and return the server's copy; None if one of this name already exists."""
         from kubernetes.client import ApiException
 
         try:
-            return self._ask("POST", path, {}, body)
+            return self._request("POST", path, {}, body)
         except ApiException as error:
             if error.status == 409:
                 return None
             raise
 
     def patch(self, path: str, body: Json) -> Json:
-        return self._ask("PATCH", path, {}, body)
+        return self._request("PATCH", path, {}, body)
 
     def delete(self, path: str) -> None:
-        """And all that it owns; that it is gone already is no mistake."""
+        """Delete the object and all that it owns; a missing object is no error."""
         from kubernetes.client import ApiException
 
         try:
-            self._ask("DELETE", path, {"propagationPolicy": "Background"})
+            self._request("DELETE", path, {"propagationPolicy": "Background"})
         except ApiException as error:
             if error.status != 404:
                 raise
 
     def stream(self, path: str, **query: str) -> Any:
-        """The answer's open body, for logs."""
+        """Return the open response body, for logs."""
         return self._call("GET", path, query, None, _preload_content=False, _request_timeout=(10, None))
 
-    def _ask(self, method: str, path: str, query: dict[str, str], body: Json | None = None) -> Json:
+    def _request(self, method: str, path: str, query: dict[str, str], body: Json | None = None) -> Json:
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
 
-        until, pause = time.monotonic() + self.patience, 0.2
+        deadline, pause = time.monotonic() + self.patience, 0.2
         while True:
             try:
                 return self._call(method, path, query, body, response_type="object", _request_timeout=_TIMEOUT)
             except (ApiException, HTTPError) as error:
-                gone = isinstance(error, ApiException) and error.status not in _COMES_BACK
-                if gone or time.monotonic() > until:
+                is_final = isinstance(error, ApiException) and error.status not in _RETRY_STATUSES
+                if is_final or time.monotonic() > deadline:
                     raise
             time.sleep(pause * random.uniform(0.7, 1.3))
             pause = min(2 * pause, 10)
 
-    def _call(self, method: str, path: str, query: dict[str, str], body: Json | None, **how: Any) -> Any:
+    def _call(self, method: str, path: str, query: dict[str, str], body: Json | None, **options: Any) -> Any:
         headers = {"Accept": "application/json"}
         if body is not None:
             headers["Content-Type"] = "application/json" if method == "POST" else "application/merge-patch+json"
@@ -96,12 +96,12 @@ class Cluster(NamedTuple):
             body=body,
             auth_settings=["BearerToken"],
             _return_http_data_only=True,
-            **how,
+            **options,
         )
 
 
 def connect(namespace: str | None = None, *, patience: float = _PATIENCE) -> Cluster:
-    """A cluster as this pod's service account or this user's kubeconfig (KUBECONFIG) reaches it.
+    """Connect with this pod's service account or this user's kubeconfig (KUBECONFIG).
 
     Raises:
         UserError: there is neither, or the package `kubernetes` is missing.
@@ -114,26 +114,26 @@ def connect(namespace: str | None = None, *, patience: float = _PATIENCE) -> Clu
     try:
         if os.environ.get("KUBERNETES_SERVICE_HOST") and not os.environ.get("KUBECONFIG"):
             config.load_incluster_config(client_configuration=settings)
-            own = _IN_POD.read_text().strip() if _IN_POD.is_file() else None
+            default_namespace = _NAMESPACE_FILE.read_text().strip() if _NAMESPACE_FILE.is_file() else None
         else:
-            # The package reads the variable when it is imported, which may be long ago.
+            # The package reads the variable on import, which may be long ago.
             file = os.environ.get("KUBECONFIG")
             config.load_kube_config(file, client_configuration=settings)
             _, context = config.list_kube_config_contexts(file)
-            own = context["context"].get("namespace")
+            default_namespace = context["context"].get("namespace")
     except config.ConfigException as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise UserError(f"no cluster to work on: {reason}; run inside one, or set KUBECONFIG") from None
     settings.retries = False
-    return Cluster(namespace or own or "default", client.ApiClient(settings), patience)
+    return Cluster(namespace or default_namespace or "default", client.ApiClient(settings), patience)
 
 
 @contextmanager
-def telling(what: str, namespace: str) -> Iterator[None]:
-    """Turn what the API answers into one line for the user.
+def report_api_errors(action: str, namespace: str) -> Iterator[None]:
+    """Convert errors of the API into a one-line UserError.
 
     Args:
-        what: was to be done: `create a TrainJob`.
+        action: verb phrase for the message, such as `create a TrainJob`.
     """
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError
@@ -141,9 +141,9 @@ def telling(what: str, namespace: str) -> Iterator[None]:
     try:
         yield
     except ApiException as error:
-        raise UserError(f"could not {what} in namespace {namespace}: {_reason(error)}") from error
+        raise UserError(f"could not {action} in namespace {namespace}: {_reason(error)}") from error
     except HTTPError as error:
-        raise UserError(f"could not {what}: the cluster's API does not answer ({type(error).__name__})") from error
+        raise UserError(f"could not {action}: the cluster's API does not answer ({type(error).__name__})") from error
 
 
 def _reason(error: Any) -> str:

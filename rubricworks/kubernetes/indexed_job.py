@@ -1,7 +1,7 @@
-"""An Indexed Job: a stage's parts, each a pod with its number; made or found again, watched, cleaned up.
+"""Indexed Job of a stage's parts, one pod per part: create or find it, follow it, delete it.
 
-A part that fails is tried again by Kubernetes; a pod that was preempted costs no try. A part that ends with exit code
-2 was told something impossible, as all the others will be, so the whole job ends.
+Kubernetes retries a part that fails; a preemption does not count as a try. Exit code 2 of a part is a user error, which
+all parts would meet, so it fails the whole job.
 """
 
 import time
@@ -9,20 +9,20 @@ from collections.abc import Callable
 
 from rubricworks.errors import UserError
 from rubricworks.kubernetes.config import FanOutPlan
-from rubricworks.kubernetes.connection import Cluster, Json, telling
-from rubricworks.kubernetes.pods import MAIN, PODS, USER_ERROR, Trouble, pod_template, trouble_of, worst
-from rubricworks.kubernetes.train_job import condition
-from rubricworks.kubernetes.work import StageWork, ended_by_sigterm, say
+from rubricworks.kubernetes.connection import Cluster, Json, report_api_errors
+from rubricworks.kubernetes.pods import MAIN, PODS, USER_ERROR, Trouble, pod_template, pod_trouble, root_trouble
+from rubricworks.kubernetes.train_job import find_condition
+from rubricworks.kubernetes.work import StageWork, log_line, sigterm_as_exit
 
 JOBS = "/apis/batch/v1/namespaces/{namespace}/jobs"
 _DAY = 24 * 3600
 
 
 def indexed_job(plan: FanOutPlan, work: StageWork, parts: int) -> Json:
-    """The Job as JSON; which part a pod is stands in its JOB_COMPLETION_INDEX.
+    """Build the Job as JSON; a pod reads its part's number from JOB_COMPLETION_INDEX.
 
     Args:
-        parts: how many there are; each runs the stage with `--parts`.
+        parts: number of parts; each runs the stage with `--parts`.
     """
     command = ["python", "-m", "rubricworks.runtime", *work.arguments(), "--parts", str(parts)]
     spec = {
@@ -55,23 +55,25 @@ def follow_indexed_job(
     parts: int,
     *,
     poll: float = 5.0,
-    done: Callable[[int], None] = lambda parts: None,
-    tell: Callable[[str], None] = say,
+    on_progress: Callable[[int], None] = lambda parts: None,
+    report: Callable[[str], None] = log_line,
 ) -> None:
-    """Have all parts made and return when they are; a job that an earlier pod of the stage made is watched on.
+    """Run all parts and return when they are done; a Job of an earlier pod of the stage is followed on.
 
     Args:
-        done: called with how many parts are done, when that changes.
+        poll: seconds between two requests for its state.
+        on_progress: called with the number of parts done, when it changes.
+        report: called with events of the pods.
     Raises:
         UserError: parts failed, or there is no room for any; the message is the reason that the pods gave.
     """
     path = f"{JOBS}/{work.name}"
-    _make(cluster, plan, work, parts)
+    _create(cluster, plan, work, parts)
     try:
-        with ended_by_sigterm():
-            _watch(cluster, plan, path, poll, done, tell)
+        with sigterm_as_exit():
+            _watch(cluster, plan, path, poll, on_progress, report)
     except (KeyboardInterrupt, SystemExit):
-        tell("stopped: the pods are deleted; parts that are done are kept")
+        report("stopped: the pods are deleted; parts that are done are kept")
         cluster.delete(path)
         raise
     except UserError:
@@ -80,18 +82,18 @@ def follow_indexed_job(
     cluster.delete(path)
 
 
-def _make(cluster: Cluster, plan: FanOutPlan, work: StageWork, parts: int) -> None:
-    """A job that failed before is deleted first: done parts are found done, so a new one repeats nothing."""
+def _create(cluster: Cluster, plan: FanOutPlan, work: StageWork, parts: int) -> None:
+    """Create the Job unless it exists; a failed one is deleted first, and the new one skips the parts that are done."""
     path, body = f"{JOBS}/{work.name}", indexed_job(plan, work, parts)
-    until = time.monotonic() + 300
-    with telling("create an Indexed Job", cluster.namespace):
+    deadline = time.monotonic() + 300
+    with report_api_errors("create an Indexed Job", cluster.namespace):
         while cluster.create(JOBS, body) is None:
-            there = cluster.get(path)
-            leaving = there["metadata"].get("deletionTimestamp")
-            if not leaving and not condition(there, "Failed") and there["spec"]["completions"] == parts:
+            job = cluster.get(path)
+            terminating = job["metadata"].get("deletionTimestamp")
+            if not terminating and not find_condition(job, "Failed") and job["spec"]["completions"] == parts:
                 return
             cluster.delete(path)
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 raise UserError(f"the Job {work.name} of an earlier attempt is not deleted; delete it, and run again")
             time.sleep(1)
 
@@ -101,42 +103,42 @@ def _watch(
     plan: FanOutPlan,
     path: str,
     poll: float,
-    done: Callable[[int], None],
-    tell: Callable[[str], None],
+    on_progress: Callable[[int], None],
+    report: Callable[[str], None],
 ) -> None:
-    finished, told = -1, set[str]()
-    seen: dict[str, Trouble] = {}
+    finished, reported = -1, set[str]()
+    failures: dict[str, Trouble] = {}
     no_room_since: float | None = None
     while True:
-        with telling("follow the parts", cluster.namespace):
+        with report_api_errors("follow the parts", cluster.namespace):
             job = cluster.get(path)
             pods = cluster.list(PODS, **{"batch.kubernetes.io/job-name": job["metadata"]["name"]})
         status = job.get("status") or {}
         if (succeeded := status.get("succeeded") or 0) != finished:
             finished = succeeded
-            done(finished)
-        troubles = {pod["metadata"]["name"]: trouble for pod in pods if (trouble := trouble_of(pod))}
-        seen |= {name: trouble for name, trouble in troubles.items() if trouble.kind == "failed"}
+            on_progress(finished)
+        troubles = {pod["metadata"]["name"]: trouble for pod in pods if (trouble := pod_trouble(pod))}
+        failures |= {name: trouble for name, trouble in troubles.items() if trouble.kind == "failed"}
         for name, trouble in troubles.items():
-            if trouble.kind in ("failed", "preempted", "cannot start") and name not in told:
-                told.add(name)
+            if trouble.kind in ("failed", "preempted", "cannot start") and name not in reported:
+                reported.add(name)
                 if trouble.exit_code != USER_ERROR:
-                    tell(f"a part will be tried again: {trouble.message}")
-        if condition(job, "Complete"):
+                    report(f"a part will be tried again: {trouble.message}")
+        if find_condition(job, "Complete"):
             return
-        if failed := condition(job, "Failed"):
-            trouble = worst(seen.values())
+        if failed := find_condition(job, "Failed"):
+            trouble = root_trouble(failures.values())
             indexes = status.get("failedIndexes")
             which = f" (parts {indexes})" if indexes else ""
             if trouble is None:
                 raise UserError(f"{failed['reason']}: {failed.get('message', '')}")
-            raise trouble.raised(trouble.message + which)
+            raise trouble.to_error(trouble.message + which)
         waits = [trouble for trouble in troubles.values() if trouble.kind in ("no room", "cannot start")]
         stuck = waits and not status.get("ready") and len(waits) == status.get("active", 0)
         no_room_since = (no_room_since or time.monotonic()) if stuck else None
         if no_room_since is not None and time.monotonic() - no_room_since >= plan.fan_out.wait_for_room:
             raise UserError(
-                f"no part could start in {plan.fan_out.wait_for_room:.0f} seconds: {worst(waits).message}; "
+                f"no part could start in {plan.fan_out.wait_for_room:.0f} seconds: {root_trouble(waits).message}; "
                 "take another pool, or wait longer (fan_out.wait_for_room)"
             )
         time.sleep(poll)

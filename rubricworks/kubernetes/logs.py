@@ -1,4 +1,4 @@
-"""The log of a pod, line by line while it is written, through lost connections and from one pod to the next."""
+"""Follow pods' logs line by line, across lost connections and from one pod to the next."""
 
 import threading
 import time
@@ -12,15 +12,17 @@ _PAUSE = 1.0
 
 
 class LogFollower:
-    """Says the lines of whichever pod it is told to follow; none is said twice."""
+    """Follower of pods' logs in background threads; each line is reported once."""
 
-    def __init__(self, cluster: Cluster, container: str, say: Callable[[str], None], *, pause: float = _PAUSE) -> None:
-        self._cluster, self._container, self._say, self._pause = cluster, container, say, pause
+    def __init__(
+        self, cluster: Cluster, container: str, report: Callable[[str], None], *, pause: float = _PAUSE
+    ) -> None:
+        self._cluster, self._container, self._report, self._pause = cluster, container, report, pause
         self._threads: dict[str, threading.Thread] = {}
-        self._ended = threading.Event()
+        self._stop = threading.Event()
 
     def follow(self, pod: Json) -> None:
-        """From the first line, unless this pod is followed already. One that has not started is left for later."""
+        """Follow a pod's log from its first line; do nothing if it is followed already or has not started."""
         name, phase = pod["metadata"]["name"], (pod.get("status") or {}).get("phase")
         if name in self._threads or phase not in ("Running", "Succeeded", "Failed"):
             return
@@ -29,49 +31,49 @@ class LogFollower:
         thread.start()
 
     def close(self, within: float = 10.0) -> None:
-        """Hear the rest of what the last pods wrote, but wait no longer than this."""
-        until = time.monotonic() + within
+        """Wait up to `within` seconds for the rest of the logs, then stop."""
+        deadline = time.monotonic() + within
         for thread in self._threads.values():
-            thread.join(max(0.0, until - time.monotonic()))
-        self._ended.set()
+            thread.join(max(0.0, deadline - time.monotonic()))
+        self._stop.set()
 
     def _read(self, name: str) -> None:
         last = ""
-        while not self._ended.is_set():
+        while not self._stop.is_set():
             try:
-                over = self._is_over(name)
+                is_complete = self._has_ended(name)
                 for stamp, line in self._lines(name, last):
                     if stamp > last:
                         last = stamp
-                        self._say(line)
-                if over:
+                        self._report(line)
+                if is_complete:
                     return
-            except Exception as error:  # whatever the connection meets, the training is worth more than its log
+            except Exception as error:  # no connection error may stop the training for its log
                 if getattr(error, "status", None) == 404:
                     return
-            self._ended.wait(self._pause)
+            self._stop.wait(self._pause)
 
     def _lines(self, name: str, since: str) -> Iterator[tuple[str, str]]:
-        """Time and text, from the second of the last one on: the API knows no finer start."""
+        """Yield (timestamp, text) from the second of the last line on; the API has no finer start."""
         query = {"container": self._container, "follow": "true", "timestamps": "true"}
         query |= {"sinceTime": f"{since[:19]}Z"} if since else {}
-        answer = self._cluster.stream(f"{PODS}/{name}/log", **query)
+        response = self._cluster.stream(f"{PODS}/{name}/log", **query)
         try:
-            for line in _split(answer):
+            for line in _split(response):
                 stamp, _, text = line.partition(" ")
                 yield stamp, text
         finally:
-            answer.close()
+            response.close()
 
-    def _is_over(self, name: str) -> bool:
+    def _has_ended(self, name: str) -> bool:
         phase = self._cluster.get(f"{PODS}/{name}").get("status", {}).get("phase")
         return phase in ("Succeeded", "Failed")
 
 
-def _split(answer: Any) -> Iterator[str]:
+def _split(response: Any) -> Iterator[str]:
     rest = b""
-    for piece in answer.stream(amt=None, decode_content=False):
-        *lines, rest = (rest + piece).split(b"\n")
+    for chunk in response.stream(amt=None, decode_content=False):
+        *lines, rest = (rest + chunk).split(b"\n")
         yield from (line.decode(errors="replace") for line in lines)
     if rest:
         yield rest.decode(errors="replace")

@@ -1,19 +1,18 @@
-"""A TrainJob of Kubeflow Trainer: one stage on several nodes, by torchrun, with accelerate's FSDP settings.
+"""TrainJob of Kubeflow Trainer: one stage on several nodes under torchrun, with accelerate's FSDP settings.
 
-The runtime that it names gives the pods their `PET_…` variables (how many nodes there are, which one this is, where
-the first is), and torchrun reads them. The rest is ours, as patches of the runtime. The models of
-`kubeflow-trainer-api` check what is sent.
+The training runtime sets the pods' `PET_…` variables (number of nodes, rank, address of the first node), which torchrun
+reads. Everything else is a patch of the runtime. The models of `kubeflow-trainer-api` validate the request.
 """
 
 from collections.abc import Mapping, Sequence
 
 from rubricworks.kubernetes.config import PodPlan, TrainJobConfig, TrainJobPlan
 from rubricworks.kubernetes.connection import Json
-from rubricworks.kubernetes.pods import RESTRICTED, environment, mounts, placed, pod_labels, resources
+from rubricworks.kubernetes.pods import RESTRICTED, environment, mounts, pod_labels, pod_placement, resources
 
 TRAIN_JOBS = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs"
 NODE = "node"
-"""Name of the job and of the container in the runtimes that Kubeflow Trainer brings."""
+"""Name of the job and of the container in Kubeflow Trainer's own runtimes."""
 _MANAGER = "rubricworks/train-job"
 
 
@@ -25,12 +24,12 @@ def train_job(
     stage: Sequence[str],
     env: Mapping[str, str] = {},
 ) -> Json:
-    """The TrainJob as JSON.
+    """Build the TrainJob as JSON.
 
     Args:
-        labels: to find it and its pods by.
-        stage: what follows `python -m rubricworks.runtime`.
-        env: further variables of every process.
+        labels: labels of the TrainJob and its pods, to find them by.
+        stage: arguments of `python -m rubricworks.runtime`.
+        env: further environment variables of every process.
     """
     from kubeflow_trainer_api import models
 
@@ -49,7 +48,7 @@ def train_job(
                 "numNodes": nodes,
                 "numProcPerNode": processes,
                 "resourcesPerNode": resources(plan.pod),
-                "env": environment(plan.pod, {**sharding(plan.job), **_on_cpu(plan.pod), **env}),
+                "env": environment(plan.pod, {**fsdp_environment(plan.job), **_cpu_environment(plan.pod), **env}),
             },
             "runtimePatches": [
                 {
@@ -63,41 +62,44 @@ def train_job(
             ],
         },
     }
-    checked: Json = models.TrainerV1alpha1TrainJob.from_dict(body).to_dict()
-    return checked
+    validated: Json = models.TrainerV1alpha1TrainJob.from_dict(body).to_dict()
+    return validated
 
 
 def pod_patch(plan: PodPlan, labels: Mapping[str, str]) -> Json:
-    """What a plan changes of a runtime's pods."""
+    """Build the patch that a plan applies to the runtime's pods."""
     container = {"name": NODE, "volumeMounts": mounts(plan), "securityContext": RESTRICTED}
-    return {"metadata": {"labels": pod_labels(plan, labels)}, "spec": {"containers": [container], **placed(plan)}}
+    return {
+        "metadata": {"labels": pod_labels(plan, labels)},
+        "spec": {"containers": [container], **pod_placement(plan)},
+    }
 
 
-def sharding(job: TrainJobConfig) -> dict[str, str]:
-    """What `accelerate launch --use_fsdp` would put into the environment."""
+def fsdp_environment(job: TrainJobConfig) -> dict[str, str]:
+    """Return the variables that `accelerate launch --use_fsdp` would set."""
     if job.sharding == "none":
         return {}
-    wrapped = {"FSDP_TRANSFORMER_CLS_TO_WRAP": ",".join(job.wrap)} if job.wrap else {}
+    wrap = {"FSDP_TRANSFORMER_CLS_TO_WRAP": ",".join(job.wrap)} if job.wrap else {}
     return {
         "ACCELERATE_USE_FSDP": "true",
         "FSDP_VERSION": "2",
         "FSDP_RESHARD_AFTER_FORWARD": "true",
         "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
-        **wrapped,
-        # Whole on the first process: a checkpoint is then one pod's to write, and fits another number of nodes.
+        **wrap,
+        # The full state on the first process: one pod writes the checkpoint, and it loads on any number of nodes.
         "FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT",
         "FSDP_OFFLOAD_PARAMS": str(job.offload).lower(),
         "FSDP_CPU_RAM_EFFICIENT_LOADING": "false",
     }
 
 
-def _on_cpu(plan: PodPlan) -> dict[str, str]:
-    """What `accelerate launch --cpu` would; without it, processes that see no accelerator train apart."""
+def _cpu_environment(plan: PodPlan) -> dict[str, str]:
+    """Return the variables that `accelerate launch --cpu` would set; without them, CPU processes train separately."""
     return {} if plan.accelerators else {"ACCELERATE_USE_CPU": "true"}
 
 
-def condition(job: Json, kind: str) -> Json | None:
-    """A condition of a TrainJob or a Job that holds."""
+def find_condition(job: Json, kind: str) -> Json | None:
+    """Return a condition of a TrainJob or Job if its status is True."""
     for item in (job.get("status") or {}).get("conditions") or []:
         if item["type"] == kind and item["status"] == "True":
             return dict(item)

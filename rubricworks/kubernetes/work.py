@@ -1,21 +1,21 @@
-"""One stage's work on several pods: its name, by which a later attempt finds it again, and how it is spoken of."""
+"""One stage's work on several pods: the arguments to start it, and the name by which a later attempt finds it."""
 
 import hashlib
 import json
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
 _LABEL = "rubricworks"
-_NAME = 24
-"""Characters of a stage's name that go into names; what Kubernetes makes of them must stay below 63."""
+_MAX_STAGE_CHARS = 24
+"""Characters of the stage's name in names of objects; Kubernetes' own suffixes must fit below 63."""
 
 
 class StageWork(NamedTuple):
-    """What `launch` was asked for."""
+    """Arguments of `launch`, to start the same stage in other pods."""
 
     stage: str
     config: str
@@ -24,13 +24,13 @@ class StageWork(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The same for the same work, so that it is found again and not done twice."""
-        asked = [self.stage, self.config, self.run, sorted(self.inputs.items())]
-        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:10]
+        """Digest of the arguments, so that a later attempt finds the same work and does not repeat it."""
+        arguments = [self.stage, self.config, self.run, sorted(self.inputs.items())]
+        return hashlib.sha256(json.dumps(arguments).encode()).hexdigest()[:10]
 
     @property
     def name(self) -> str:
-        return f"{self.stage.replace('_', '-')[:_NAME].strip('-')}-{self.key}"
+        return f"{self.stage.replace('_', '-')[:_MAX_STAGE_CHARS].strip('-')}-{self.key}"
 
     @property
     def labels(self) -> dict[str, str]:
@@ -41,22 +41,24 @@ class StageWork(NamedTuple):
         }
 
     def arguments(self, run: str | None = None) -> list[str]:
-        """For `python -m rubricworks.runtime`. torchrun stands before it, and takes `--run` for the start of its own.
+        """Return the arguments of `python -m rubricworks.runtime`.
+
+        The run is `--run-uri`, because torchrun would take `--run` for an abbreviation of its own option.
 
         Args:
-            run: another run's URI than the work's own.
+            run: URI of another run than the work's own.
         """
         inputs = [word for name, uri in self.inputs.items() for word in ("--input", f"{name}={uri}")]
         return [self.stage, "--config", self.config, "--run-uri", run or self.run, *inputs]
 
 
-def say(line: str) -> None:
+def log_line(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
 @contextmanager
-def ended_by_sigterm() -> Iterator[None]:
-    """Kubernetes asks a pod to end by SIGTERM: let it become SystemExit, so that what was begun is cleaned up."""
+def sigterm_as_exit() -> Iterator[None]:
+    """Raise SystemExit on SIGTERM, by which Kubernetes stops a pod, so that cleanup code runs."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -64,14 +66,8 @@ def ended_by_sigterm() -> Iterator[None]:
     def end(number: int, _: object) -> None:
         raise SystemExit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, end)
+    previous = signal.signal(signal.SIGTERM, end)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def words(items: Sequence[str]) -> str:
-    """`a, b and 3 more`."""
-    shown = ", ".join(items[:3])
-    return f"{shown} and {len(items) - 3} more" if len(items) > 3 else shown
+        signal.signal(signal.SIGTERM, previous)

@@ -30,7 +30,7 @@ PLAN = FanOutPlan(fan_out=FanOutConfig(parts=4, at_once=2, wait_for_room=0.2), p
 
 def follow(cluster, work, plan=PLAN) -> tuple[list[int], list[str]]:
     done, told = [], []
-    follow_indexed_job(cluster, plan, work, 4, poll=POLL, done=done.append, tell=told.append)
+    follow_indexed_job(cluster, plan, work, 4, poll=POLL, on_progress=done.append, report=told.append)
     return done, told
 
 

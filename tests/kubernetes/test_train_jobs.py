@@ -11,9 +11,9 @@ from kubernetes_api import JOBS, PODS, TRAIN_JOBS, KubernetesApi, ended
 from rubricworks.errors import UserError
 from rubricworks.kubernetes.config import PodPlan, RolloutServer, TrainJobConfig, TrainJobPlan
 from rubricworks.kubernetes.connection import connect
-from rubricworks.kubernetes.following import follow_train_job
 from rubricworks.kubernetes.rollout_server import rollout_server
 from rubricworks.kubernetes.train_job import train_job
+from rubricworks.kubernetes.train_job_follower import follow_train_job
 
 GPU = {"accelerator": "nvidia.com/gpu", "accelerators": 8, "memory": "800Gi", "cpu": "96", "shared_memory": "64Gi"}
 SECRET = {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "judge", "key": "key"}}}
@@ -40,7 +40,7 @@ def node(api: KubernetesApi, job: str, index: int, phase: str = "Running", **sta
 
 def follow(cluster, plan, work, **options) -> list[str]:
     told: list[str] = []
-    follow_train_job(cluster, plan, work, poll=POLL, tell=told.append, **options)
+    follow_train_job(cluster, plan, work, poll=POLL, report=told.append, **options)
     return told
 
 
@@ -245,13 +245,13 @@ def test_a_vllm_server_is_up_before_the_training_belongs_to_it_and_goes_with_it(
 
     api.on_create = controllers
     wanted = plan(rollouts=RolloutServer(accelerators=2))
-    with rollout_server(cluster, wanted, work, poll=POLL, tell=lambda line: None) as server:
+    with rollout_server(cluster, wanted, work, poll=POLL, report=lambda line: None) as server:
         (job,) = api.of(JOBS)
         container = job["spec"]["template"]["spec"]["containers"][0]
         assert container["resources"]["limits"]["nvidia.com/gpu"] == "2"
         assert container["command"][-4:] == ["--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1"]
         assert server.environment == {"RUBRICWORKS_VLLM_URL": f"http://{work.name}-vllm:8000"}
-        follow(cluster, wanted, work, env=server.environment, made=server.belongs_to)
+        follow(cluster, wanted, work, env=server.environment, on_created=server.set_owner)
     assert api.of(JOBS) == []
 
 
@@ -265,7 +265,7 @@ def test_a_vllm_server_that_does_not_come_up_says_why(api, cluster, work):
     wanted = plan(rollouts=RolloutServer(start_within=0.2))
     with (
         pytest.raises(UserError, match=r"not ready within 0 seconds.*no CUDA device"),
-        rollout_server(cluster, wanted, work, poll=POLL, tell=lambda line: None),
+        rollout_server(cluster, wanted, work, poll=POLL, report=lambda line: None),
     ):
         pass
 

@@ -17,7 +17,7 @@ from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.kubernetes import TRAIN_JOB
 from rubricworks.kubernetes.config import PodPlan, TrainJobConfig, TrainJobPlan
-from rubricworks.kubernetes.following import follow_train_job
+from rubricworks.kubernetes.train_job_follower import follow_train_job
 from rubricworks.runtime.launch import launch
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
@@ -88,7 +88,7 @@ def train(api, cluster, tmp_path, monkeypatch, inputs):
     plan = TrainJobPlan(job=TrainJobConfig(nodes=NODES, sharding="none"), pod=PodPlan(image="trainer"))
     monkeypatch.setenv(TRAIN_JOB, plan.model_dump_json())
     monkeypatch.setattr(
-        "rubricworks.kubernetes.following.follow_train_job",
+        "rubricworks.kubernetes.train_job_follower.follow_train_job",
         lambda *given, **options: follow_train_job(*given, **options, poll=0.1),
     )
 

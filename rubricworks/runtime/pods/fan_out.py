@@ -18,7 +18,7 @@ from rubricworks.data.manifest import read_manifest
 from rubricworks.data.tables import read_shard
 from rubricworks.errors import UserError
 from rubricworks.kubernetes import FAN_OUT
-from rubricworks.kubernetes.work import say
+from rubricworks.kubernetes.work import log_line
 from rubricworks.llm import Budget, read_budget, write_budget
 from rubricworks.llm.spending import COUNTED, SPENDING_FILE, add_spending, read_spending
 from rubricworks.runtime.job import Job
@@ -117,13 +117,13 @@ class StageParts:
         self._share_budget()
         cluster = connect(self._plan.namespace)
         count = len(self.parts)
-        say(f"{self._job.stage}: {self._total} items in {count} parts, {self._plan.fan_out.at_once} at once")
+        log_line(f"{self._job.stage}: {self._total} items in {count} parts, {self._plan.fan_out.at_once} at once")
         follow_indexed_job(
             cluster,
             self._plan,
             self._work,
             count,
-            done=lambda parts: say(f"{self._job.stage}: {parts} of {count} parts done"),
+            on_progress=lambda parts: log_line(f"{self._job.stage}: {parts} of {count} parts done"),
         )
         for part in self.parts:
             self._fetch(part)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rubricworks.errors import UserError
 from rubricworks.kubernetes import TRAIN_JOB
-from rubricworks.kubernetes.work import StageWork, say
+from rubricworks.kubernetes.work import StageWork, log_line
 from rubricworks.runtime.stage_table import STAGES
 
 if TYPE_CHECKING:
@@ -48,12 +48,12 @@ def run_train_job(plan: "TrainJobPlan", work: StageWork) -> None:
         UserError: the training failed; the message is that of the first node to fail.
     """
     from rubricworks.kubernetes.connection import connect
-    from rubricworks.kubernetes.following import follow_train_job
     from rubricworks.kubernetes.rollout_server import rollout_server
+    from rubricworks.kubernetes.train_job_follower import follow_train_job
 
     cluster = connect(plan.namespace)
     each = f" with {plan.pod.accelerators} x {plan.pod.accelerator}" if plan.pod.accelerators else ""
-    say(f"{work.stage}: trained on {plan.job.nodes} nodes{each} as {work.name} in namespace {cluster.namespace}")
+    log_line(f"{work.stage}: trained on {plan.job.nodes} nodes{each} as {work.name} in namespace {cluster.namespace}")
     with ExitStack() as stack:
         server = stack.enter_context(rollout_server(cluster, plan, work)) if plan.job.rollouts else None
         follow_train_job(
@@ -61,5 +61,5 @@ def run_train_job(plan: "TrainJobPlan", work: StageWork) -> None:
             plan,
             work,
             env=server.environment if server else {},
-            made=server.belongs_to if server else lambda job: None,
+            on_created=server.set_owner if server else lambda job: None,
         )

@@ -1,0 +1,176 @@
+"""Follow a TrainJob to its end: create or find it, show its log, restart it after a preemption, delete it.
+
+A stage resumes from its last checkpoint whenever it starts, so a restart is the creation of the next TrainJob. That may
+have fewer nodes than the last, if the cluster has no room for all.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from rubricworks.errors import UserError
+from rubricworks.kubernetes.config import TrainJobPlan
+from rubricworks.kubernetes.connection import Cluster, Json, report_api_errors
+from rubricworks.kubernetes.logs import LogFollower
+from rubricworks.kubernetes.pods import PODS, Trouble, pod_trouble, root_trouble
+from rubricworks.kubernetes.train_job import NODE, TRAIN_JOBS, find_condition, train_job
+from rubricworks.kubernetes.work import StageWork, log_line, sigterm_as_exit
+
+_ATTEMPT = "rubricworks/attempt"
+_INDEX = "batch.kubernetes.io/job-completion-index"
+_MAX_START_S = 120.0
+"""Seconds for which a container that cannot start, such as for want of its image, may recover."""
+
+
+def follow_train_job(
+    cluster: Cluster,
+    plan: TrainJobPlan,
+    work: StageWork,
+    *,
+    env: Mapping[str, str] = {},
+    on_created: Callable[[Json], None] = lambda job: None,
+    poll: float = 5.0,
+    report: Callable[[str], None] = log_line,
+) -> None:
+    """Run the stage as TrainJobs until one succeeds; a TrainJob of an earlier pod of the stage is followed on.
+
+    Args:
+        env: further environment variables of every process.
+        on_created: called with each TrainJob.
+        poll: seconds between two requests for its state.
+        report: called with each log line of the first node, and with events of the nodes.
+    Raises:
+        UserError: training failed, or there is no room for it; the message is the reason that the pods gave.
+    """
+    nodes, restarts = plan.job.nodes, 0
+    job = _latest_job(cluster, work)
+    if job is not None and find_condition(job, "Failed"):
+        job = _create_next(cluster, plan, work, nodes, env, job)
+    job = job or _create_next(cluster, plan, work, nodes, env, None)
+    try:
+        with sigterm_as_exit():
+            while True:
+                on_created(job)
+                nodes = job["spec"]["trainer"]["numNodes"]
+                trouble = _watch(cluster, plan, job, poll, report)
+                if trouble is None:
+                    break
+                if trouble.kind == "preempted" and restarts < plan.job.restarts:
+                    restarts, nodes = restarts + 1, plan.job.nodes
+                    report(f"a node was taken ({trouble.message}); training goes on from its last checkpoint")
+                elif trouble.kind == "no room" and (fewer := _halve(nodes, plan.job.min_nodes)):
+                    report(f"no room for {nodes} nodes ({trouble.message}); trying {fewer}")
+                    nodes = fewer
+                else:
+                    raise trouble.to_error(_failure_message(trouble, plan, nodes, restarts))
+                job = _create_next(cluster, plan, work, nodes, env, job)
+    except (KeyboardInterrupt, SystemExit):
+        report("stopped: the training's pods are deleted; it goes on from its last checkpoint when it is run again")
+        cluster.delete(_path(job))
+        raise
+    except UserError:
+        if not plan.job.keep_failed:
+            with suppress(UserError):
+                cluster.delete(_path(job))
+        raise
+    cluster.delete(_path(job))
+
+
+def _watch(
+    cluster: Cluster, plan: TrainJobPlan, job: Json, poll: float, report: Callable[[str], None]
+) -> Trouble | None:
+    """Wait until the TrainJob ends, or its pods have waited too long; return what went wrong, None if it is done."""
+    log = LogFollower(cluster, NODE, report, pause=min(poll, 1.0))
+    failures: dict[str, Trouble] = {}
+    waiting_since: float | None = None
+    suspended = False
+    try:
+        while True:
+            with report_api_errors("follow the training", cluster.namespace):
+                state = cluster.get(_path(job))
+                pods = _pods(cluster, job)
+            for pod in pods:
+                if pod["metadata"].get("labels", {}).get(_INDEX, "0") == "0":
+                    log.follow(pod)
+            troubles = {pod["metadata"]["name"]: trouble for pod in pods if (trouble := pod_trouble(pod))}
+            # Pods of a failed job are soon deleted, so their failures are kept here.
+            failures |= {name: trouble for name, trouble in troubles.items() if trouble.kind in ("failed", "preempted")}
+            if find_condition(state, "Complete"):
+                return None
+            if failed := find_condition(state, "Failed"):
+                return root_trouble(failures.values()) or _job_trouble(failed)
+            if (is_suspended := find_condition(state, "Suspended") is not None) != suspended:
+                suspended = is_suspended
+                failures = {}
+                report("waiting in the queue" if suspended else "admitted by the queue")
+            waits = [trouble for trouble in troubles.values() if trouble.kind in ("no room", "cannot start")]
+            waiting_since = None if suspended or not waits else waiting_since or time.monotonic()
+            if waiting_since is not None:
+                trouble = root_trouble(waits)
+                room_s = plan.job.wait_for_room
+                limit = room_s if trouble.kind == "no room" else min(_MAX_START_S, room_s)
+                if time.monotonic() - waiting_since >= limit:
+                    return trouble
+            time.sleep(poll)
+    finally:
+        log.close()
+
+
+def _create_next(
+    cluster: Cluster, plan: TrainJobPlan, work: StageWork, nodes: int, env: Mapping[str, str], last: Json | None
+) -> Json:
+    """Delete the last TrainJob, whose pods may hold nodes, and create the next one."""
+    attempt = 1 if last is None else _attempt(last) + 1
+    if last is not None:
+        with report_api_errors("delete the last TrainJob", cluster.namespace):
+            cluster.delete(_path(last))
+    labels = {**work.labels, _ATTEMPT: str(attempt)}
+    body = train_job(plan, f"{work.name}-{attempt}", nodes, labels, work.arguments(), env)
+    with report_api_errors("create a TrainJob", cluster.namespace):
+        return cluster.create(TRAIN_JOBS, body) or cluster.get(f"{TRAIN_JOBS}/{body['metadata']['name']}")
+
+
+def _latest_job(cluster: Cluster, work: StageWork) -> Json | None:
+    with report_api_errors("look for TrainJobs", cluster.namespace):
+        jobs = cluster.list(TRAIN_JOBS, **{"rubricworks/work": work.key})
+    return max(jobs, key=_attempt) if jobs else None
+
+
+def _attempt(job: Json) -> int:
+    return int(job["metadata"]["labels"][_ATTEMPT])
+
+
+def _pods(cluster: Cluster, job: Json) -> list[Json]:
+    return cluster.list(PODS, **{"jobset.sigs.k8s.io/jobset-name": job["metadata"]["name"]})
+
+
+def _path(job: Json) -> str:
+    return f"{TRAIN_JOBS}/{job['metadata']['name']}"
+
+
+def _halve(nodes: int, minimum: int | None) -> int | None:
+    """Return half the nodes (the batch stays divisible), but at least the minimum; None if that is no fewer."""
+    fewer = max(nodes // 2, minimum or nodes)
+    return fewer if fewer < nodes else None
+
+
+def _job_trouble(failed: Json) -> Trouble:
+    """Return the trouble from the job's own condition, when no pod gives a reason: a lost node takes its pods along."""
+    reason, message = failed.get("reason", ""), failed.get("message", "")
+    is_job_failure = reason in ("DeadlineExceeded", "TrainingRuntimeNotSupported")
+    return Trouble("failed" if is_job_failure else "preempted", f"{reason}: {message}")
+
+
+def _failure_message(trouble: Trouble, plan: TrainJobPlan, nodes: int, restarts: int) -> str:
+    if trouble.kind == "no room":
+        each = f"{plan.pod.accelerators} {plan.pod.accelerator}" if plan.pod.accelerators else "its processors"
+        return (
+            f"no room for {nodes} nodes with {each} each in {plan.job.wait_for_room:.0f} seconds: {trouble.message}; "
+            "take another pool or fewer nodes, or wait longer (train_job: nodes, min_nodes, wait_for_room)"
+        )
+    if trouble.kind == "preempted":
+        return (
+            f"nodes were taken {restarts + 1} times, the last one: {trouble.message}; run again to go on from the last "
+            "checkpoint, or allow more train_job.restarts"
+        )
+    return trouble.message
