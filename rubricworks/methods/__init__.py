@@ -1,1 +1,1 @@
-"""One folder per paper: its recipe, estimate, stages, report and claims. No method imports another."""
+"""Methods: one folder per paper with its recipe, estimate, stages, report and claims. No method imports another."""

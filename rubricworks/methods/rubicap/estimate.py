@@ -1,4 +1,4 @@
-"""The calls of a RubiCap run."""
+"""Model calls of a RubiCap run, estimated from its recipe."""
 
 import math
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ def estimate_calls(recipe: RubicapRecipe, images: int) -> Iterator[CallEstimate]
     train = max(images - held_out - recipe.data.warm_up, 1)
     if recipe.data.max_train is not None:
         train = min(train, recipe.data.max_train)
-    of_rubrics = rubric_calls(recipe.committee, recipe.student, recipe.rubric, train + held_out)
-    yield from of_rubrics
+    synthesis = rubric_calls(recipe.committee, recipe.student, recipe.rubric, train + held_out)
+    yield from synthesis
     policy = recipe.policy
     steps = policy.steps or math.ceil((policy.epochs or 0) * train / policy.prompts_per_step)
     rollouts = steps * policy.prompts_per_step * policy.group_size
@@ -31,21 +31,21 @@ def estimate_calls(recipe: RubicapRecipe, images: int) -> Iterator[CallEstimate]
         if policy.call_per == "response":
             yield CallEstimate("train_policy", "judge", judge, rollouts, GRADING_IN, GRADING_OUT)
         else:
-            each_in = GRADING_IN - (CRITERIA_PER_RUBRIC - 1) * TOKENS_PER_CRITERION
+            input_tokens = GRADING_IN - (CRITERIA_PER_RUBRIC - 1) * TOKENS_PER_CRITERION
             yield CallEstimate(
-                "train_policy", "judge", judge, rollouts * CRITERIA_PER_RUBRIC, each_in, TOKENS_PER_CRITERION
+                "train_policy", "judge", judge, rollouts * CRITERIA_PER_RUBRIC, input_tokens, TOKENS_PER_CRITERION
             )
     if recipe.rubric.refresh_every:
-        rewritten = (max(steps - 1, 0) // recipe.rubric.refresh_every) * min(
+        rewrites = (max(steps - 1, 0) // recipe.rubric.refresh_every) * min(
             train, recipe.rubric.refresh_every * policy.prompts_per_step
         )
-        yield replace(of_rubrics[-1], stage="train_policy", count=rewritten)
+        yield replace(synthesis[-1], stage="train_policy", count=rewrites)
     pair_tokens = IMAGE_TOKENS + 500 + 2 * CAPTION_TOKENS
     if policy.probe and policy.probe_every:
-        probed = (steps - 1) // policy.probe_every * min(policy.probe_samples, held_out)
-        yield CallEstimate("train_policy", "probe", policy.probe, probed, pair_tokens, 150)
+        probes = (steps - 1) // policy.probe_every * min(policy.probe_samples, held_out)
+        yield CallEstimate("train_policy", "probe", policy.probe, probes, pair_tokens, 150)
     evaluation = recipe.evaluation
-    graded = held_out * 2 * len(evaluation.decodings)
-    yield CallEstimate("evaluate", "judge", evaluation.judge, graded, GRADING_IN, GRADING_OUT)
-    compared = held_out * len(evaluation.decodings) * (2 if evaluation.order == "both" else 1)
-    yield CallEstimate("evaluate", "pairwise", evaluation.pairwise_judge, compared, pair_tokens, 150)
+    gradings = held_out * 2 * len(evaluation.decodings)
+    yield CallEstimate("evaluate", "judge", evaluation.judge, gradings, GRADING_IN, GRADING_OUT)
+    comparisons = held_out * len(evaluation.decodings) * (2 if evaluation.order == "both" else 1)
+    yield CallEstimate("evaluate", "pairwise", evaluation.pairwise_judge, comparisons, pair_tokens, 150)

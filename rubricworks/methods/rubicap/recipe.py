@@ -1,4 +1,4 @@
-"""The recipe of the RubiCap pipeline."""
+"""Recipe of the RubiCap pipeline."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,11 +26,11 @@ from rubricworks.stages.training.warm_up import Config as WarmUpConfig
 
 class RubricSection(SynthesisConfig):
     refresh_every: int = Field(default=0, ge=0)
-    """Write the rubrics anew from the current policy's captions every so many steps; 0 is never."""
+    """Steps between two rewritings of the rubrics from the current policy's captions; 0 turns them off."""
 
 
 class RubicapRecipe(Recipe):
-    """RubiCap: a committee describes images, rubrics come of what it agrees on, a captioner is trained on them."""
+    """RubiCap: a committee captions images, its consensus becomes rubrics, and a captioner is trained on them."""
 
     seeded: ClassVar[tuple[str, ...]] = (
         "data", "warm_up", "committee", "student", "rubric", "policy", "evaluation", "promotion", "report",
@@ -57,7 +57,7 @@ class RubicapRecipe(Recipe):
         return self
 
     def stage_configs(self) -> dict[str, StageConfig]:
-        """Stage → its own configuration, in the order of the pipeline."""
+        """Stage → its configuration, in the order of the pipeline."""
         rubric = SynthesisConfig(**_fields(self.rubric, without={"refresh_every"}))
         refresh = None
         if self.rubric.refresh_every:

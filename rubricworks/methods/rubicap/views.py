@@ -1,8 +1,7 @@
 """Views of RubiCap's stages in the Kubeflow UI."""
 
 from rubricworks.methods.rubicap.report.examples import Example, read_examples
-from rubricworks.methods.rubicap.report.headline import headline, shown_decoding
-from rubricworks.methods.rubicap.report.results import decoding_results, read_evaluation
+from rubricworks.methods.rubicap.report.results import decoding_results, headline, page_decoding, read_evaluation
 from rubricworks.reports.formats import number
 from rubricworks.reports.views.parts import (
     MAX_CHECKS,
@@ -18,23 +17,23 @@ from rubricworks.reports.views.parts import (
 
 
 def evaluation(stage: FinishedStage) -> View:
-    """Of `evaluate`: base and policy by rubrics, oracle and pairwise judge, and their captions side by side."""
+    """View of `evaluate`: scores of base and policy, and their captions side by side."""
     summary = read_evaluation(stage.run)
     if summary is None:
         return View("There is no evaluation.")
-    decoding = shown_decoding(summary)
-    shown = next((one for one in decoding_results(summary) if one.decoding == decoding), None)
-    said = headline(summary.win_rate.get(decoding))
+    decoding = page_decoding(summary)
+    results = next((one for one in decoding_results(summary) if one.decoding == decoding), None)
+    verdict = headline(summary.win_rate.get(decoding))
     examples = read_examples(stage.run, SHOWN, decoding=decoding, seed=SEED)
-    asked = stage.pictures(one.sample_id for one in examples)
+    pictures = stage.pictures(one.sample_id for one in examples)
     return View(
-        sentence=said.text,
-        mood=said.mood,
+        sentence=verdict.text,
+        mood=verdict.mood,
         metrics=summary.metrics(),
-        compared=shown.comparisons if shown else (),
-        won=shown.win_rate if shown else None,
+        compared=results.comparisons if results else (),
+        won=results.win_rate if results else None,
         cards_title=f"Before and after: {decoding} captions of held-out images",
-        cards=[_before_and_after(one, picture(asked.get(one.sample_id))) for one in examples],
+        cards=[_before_and_after(one, picture(pictures.get(one.sample_id))) for one in examples],
     )
 
 
@@ -58,7 +57,7 @@ def _before_and_after(example: Example, image: str | None) -> Card:
             [(who, verdict.credit) for who, verdict in (("base", one.base), ("policy", one.policy)) if verdict],
             one.change,
         )
-        for one in (*example.telling, *example.met_by_both)
+        for one in (*example.not_met_by_both, *example.met_by_both)
     ]
     judgment = (example.policy or {}).get("judgment") or ""
     return Card(example.sample_id, image, passages, checks[:MAX_CHECKS], judgment=judgment)

@@ -1,1 +1,1 @@
-"""The report of a RubiCap run."""
+"""Report of a RubiCap run."""

@@ -1,6 +1,6 @@
 """Held-out images with the captions of both models and the verdicts on them, side by side.
 
-The images are drawn by a hash of their names and the seed: neither the best nor the worst are picked.
+The images are drawn by a hash of their ids and the seed, not selected by their results.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ Rows = dict[tuple[str, str], dict[str, Any]]
 
 
 class CriterionVerdicts(NamedTuple):
-    """One criterion and what the judge said of either caption."""
+    """One criterion with the judge's verdicts on both captions."""
 
     title: str
     rule: str
@@ -25,7 +25,7 @@ class CriterionVerdicts(NamedTuple):
 
     @property
     def change(self) -> str:
-        """gained | lost | "" : what training did to it."""
+        """Change in credit from base to policy: "gained", "lost" or ""."""
         before, after = (verdict.credit if verdict else None for verdict in (self.base, self.policy))
         if before is None or after is None or before == after:
             return ""
@@ -37,20 +37,20 @@ class CriterionVerdicts(NamedTuple):
 
 
 class Example(NamedTuple):
-    """One image on the page."""
+    """One held-out image with both captions."""
 
     sample_id: str
     image: str | None
     """Data URI."""
     source: str
     base: dict[str, Any] | None
+    """Row of `evaluations`, as is `policy`."""
     policy: dict[str, Any] | None
-    """Rows of `evaluations`."""
     criteria: list[CriterionVerdicts]
 
     @property
-    def telling(self) -> list[CriterionVerdicts]:
-        """The criteria that tell the captions apart, or that one of them does not meet."""
+    def not_met_by_both(self) -> list[CriterionVerdicts]:
+        """Criteria that at least one caption does not meet."""
         return [criterion for criterion in self.criteria if not criterion.met_by_both]
 
     @property
@@ -59,7 +59,7 @@ class Example(NamedTuple):
 
     @property
     def preferred(self) -> str | None:
-        """policy | base | neither, or None if they were not compared."""
+        """Preferred caption: "policy", "base" or "neither"; None without a comparison."""
         win = self.policy["win"] if self.policy else None
         if win is None:
             return None
@@ -67,7 +67,7 @@ class Example(NamedTuple):
 
 
 def read_examples(run: Path, count: int, *, decoding: str, seed: int) -> list[Example]:
-    """Up to `count` evaluated samples, in the order of their draw."""
+    """Read up to `count` evaluated samples, in the order of the draw."""
     ids = drawn_samples((row["sample_id"] for row in table_rows(run / "evaluate", ["sample_id"])), count, seed)
     rows: Rows = {
         (row["sample_id"], row["model"]): row

@@ -1,17 +1,22 @@
-"""The report as one HTML file: no network, no script, readable on a phone and in the dark.
+"""Report of a RubiCap run as one HTML file: no network, no script, readable on a phone and in the dark.
 
-Captions, criteria and error messages are foreign text: Jinja escapes all of it, and the page's own security policy
+Captions, criteria and error messages are untrusted text: Jinja escapes all of it, and the page's own security policy
 allows nothing but its inline styles and images.
 """
 
+import shlex
 from pathlib import Path
+from typing import Any
 
 from rubricworks.llm.spending import SPENDING_FILE, read_spending
-from rubricworks.methods.rubicap.report.criteria import shared_criteria
 from rubricworks.methods.rubicap.report.examples import read_examples
-from rubricworks.methods.rubicap.report.headline import headline, shown_decoding
-from rubricworks.methods.rubicap.report.results import decoding_results, read_evaluation
-from rubricworks.methods.rubicap.report.settings import RUBICAP_TABLES, next_commands
+from rubricworks.methods.rubicap.report.results import (
+    decoding_results,
+    headline,
+    page_decoding,
+    read_evaluation,
+    shared_criteria,
+)
 from rubricworks.methods.rubicap.report.summary import RunSummary, run_summary
 from rubricworks.reports.charts import LineChart, line_chart
 from rubricworks.reports.costs import model_calls, stage_costs
@@ -27,18 +32,24 @@ from rubricworks.reports.run_folder import (
     read_promotion,
     read_recipe,
 )
-from rubricworks.reports.settings import recipe_text, table_counts
+from rubricworks.reports.settings import Command, MadeTable, compare_command, recipe_text, resume_command, table_counts
 from rubricworks.runtime.stage_table import REPORTS
 
-_SHOWN_STEPS = 9
+RUBICAP_TABLES = (
+    MadeTable("caption_committee", "committee captions", "captioner"),
+    MadeTable("caption_student", "student captions", "captioner"),
+    MadeTable("synthesize_rubrics", "rubrics", "writer"),
+)
+_MAX_STEPS = 9
+"""Rows of the table under the curves."""
 
 
 def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]:
-    """The page and the summary of a run's folder.
+    """Build the page and the summary of a run's folder.
 
     Args:
-        images: how many held-out images to show.
-        seed: of their draw.
+        images: number of held-out images to show.
+        seed: seed of their draw.
     """
     recipe, ledger = read_recipe(run), read_ledger(run)
     evaluation, promotion, alarm = read_evaluation(run), read_promotion(run), read_alarm(run)
@@ -53,7 +64,7 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
         costs=costs,
         dead_letters=dead_letters,
     )
-    decoding = shown_decoding(evaluation)
+    decoding = page_decoding(evaluation)
     results = decoding_results(evaluation)
     steps = read_steps(run)
     html = render(
@@ -83,21 +94,35 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
     return html, summary
 
 
+def next_commands(run: Path, recipe: dict[str, Any]) -> list[Command]:
+    """Commands to run next, ready to paste."""
+    commands = [resume_command(run)]
+    if (run / "train_policy" / "model").is_dir():
+        model = shlex.quote(str(run / "train_policy" / "model"))
+        commands.append(
+            Command(
+                "Caption your images with the trained model",
+                f"rubricworks caption IMAGES --model {model} --out captions",
+            )
+        )
+    return [*commands, compare_command(run, recipe)]
+
+
 def _curves(steps: list[Step], alarm: Alarm | None) -> list[LineChart]:
     marks = [(float(alarm.step), f"alarm, step {alarm.step}")] if alarm else []
     judged = [(float(step.step), step.reward) for step in steps if step.reward is not None]
-    drawn = [line_chart("Reward", judged, bounds=(0.0, 1.0), marks=marks)]
+    charts = [line_chart("Reward", judged, bounds=(0.0, 1.0), marks=marks)]
     for title, name in (
         ("Tokens per caption", "tokens"),
         ("Objects named per caption", "objects"),
         ("Repeated phrases", "repetition"),
     ):
-        drawn.append(line_chart(title, [(float(step.step), getattr(step, name)) for step in steps], marks=marks))
-    return [chart for chart in drawn if chart]
+        charts.append(line_chart(title, [(float(step.step), getattr(step, name)) for step in steps], marks=marks))
+    return [chart for chart in charts if chart]
 
 
 def _sampled_steps(steps: list[Step]) -> list[Step]:
-    """Steps at even distances, the first and the last among them, for the table under the curves."""
-    if len(steps) <= _SHOWN_STEPS:
+    """Evenly spaced steps, including the first and the last, for the table under the curves."""
+    if len(steps) <= _MAX_STEPS:
         return steps
-    return [steps[round(at * (len(steps) - 1) / (_SHOWN_STEPS - 1))] for at in range(_SHOWN_STEPS)]
+    return [steps[round(at * (len(steps) - 1) / (_MAX_STEPS - 1))] for at in range(_MAX_STEPS)]

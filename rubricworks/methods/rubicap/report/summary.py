@@ -1,4 +1,4 @@
-"""The run in one small JSON file, for programs and for the last lines that `rubricworks run` prints."""
+"""Summary of a run (`summary.json`), for programs and for the last lines that `rubricworks run` prints."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from rubricworks.reports.run_folder import Alarm, DeadLetters, Promotion
 
 
 class Pair(BaseModel):
-    """A figure of both models; None where it was not measured."""
+    """A score of both models; None where it was not measured."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -33,19 +33,19 @@ class DecodingSummary(BaseModel):
 
 
 class RunSummary(DecodingSummary):
-    """What came of a run. The figures at the top are greedy."""
+    """Results of a run. The scores at the top level are greedy."""
 
     run: str
     simulated: bool
-    """Whether the scene world stood in for images, teachers and judges."""
+    """True if the scene world stood in for images, teachers and judges."""
     sampled: DecodingSummary
     seconds: dict[str, float]
-    """`total`, and each stage's own; stages that ran side by side both count."""
+    """`total`, and the time of each stage; concurrent stages both count in full."""
     cost: float
     """Dollars."""
     promoted: bool
     gate: str
-    """What the gate said."""
+    """Result of the gate as a sentence."""
     alarm: str | None
     dead_letters: int
 
@@ -76,14 +76,14 @@ def run_summary(
 
 
 def decoding_summary(evaluation: EvaluationSummary | None, decoding: str) -> DecodingSummary:
-    """The figures of one decoding; empty if it was not evaluated."""
+    """Summarise one decoding; empty if it was not evaluated."""
     if evaluation is None or decoding not in evaluation.models:
         return DecodingSummary()
     models = evaluation.models[decoding]
 
     def pair(name: str) -> Pair:
-        figures: dict[str, MeanScore | None] = {model: getattr(models[model], name) for model in models}
-        return Pair(**{model: figure and figure.value for model, figure in figures.items()})
+        scores: dict[str, MeanScore | None] = {model: getattr(models[model], name) for model in models}
+        return Pair(**{model: score and score.value for model, score in scores.items()})
 
     return DecodingSummary(
         win_rate=evaluation.win_rate.get(decoding),
@@ -94,7 +94,7 @@ def decoding_summary(evaluation: EvaluationSummary | None, decoding: str) -> Dec
 
 
 def success_lines(run: Path) -> list[str]:
-    """The last lines that `rubricworks run` prints; what was not measured has none."""
+    """Lines that `rubricworks run` prints at the end; scores that were not measured have none."""
     summary = RunSummary.model_validate_json((run / "summary.json").read_bytes())
     lines = []
     if win := summary.win_rate:

@@ -1,1 +1,1 @@
-"""RubiCap's own steps."""
+"""Stages that only RubiCap has."""

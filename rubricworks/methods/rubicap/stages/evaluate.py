@@ -1,7 +1,7 @@
-"""Base model and policy on the held-out samples: rubric reward, oracle, and which of the two a judge prefers.
+"""Evaluate base model and policy on the held-out samples: rubric reward, oracle scores, and pairwise preference.
 
-Both are read greedily and sampled. A sample without a rubric has no rubric reward; a judge that fails leaves a gap,
-which the summary counts. `summary.json` stands beside the table.
+Both models decode greedily and by sampling. A sample without a rubric has no rubric reward; scores missing after a
+judge's failure are counted in the summary. `summary.json` is written next to the table.
 """
 
 import asyncio
@@ -44,18 +44,18 @@ class Config(StageConfig):
     pairwise_judge: Endpoint
     """Sees the image and both captions."""
     order: Order = "random"
-    """Positions in a pairwise comparison: drawn at random (the paper), or both."""
+    """Positions in a pairwise comparison: drawn at random (the paper), or both orders."""
     oracle: str | None = None
     """URL of an endpoint that knows the truth (the scene world's), for evaluation only."""
     decodings: tuple[Decoding, ...] = ("greedy", "sampled")
     temperature: float = Field(default=1.0, gt=0)
-    """Of the sampled decoding."""
+    """Temperature of the sampled decoding."""
     max_new_tokens: int = Field(default=1024, ge=1)
     batch_size: int = Field(default=64, ge=1)
 
 
 class Captions(NamedTuple):
-    """What one model wrote of a batch, with one decoding: texts and their lengths in tokens."""
+    """Captions of a batch by one model with one decoding: texts and their lengths in tokens."""
 
     model: str
     decoding: Decoding
@@ -68,7 +68,7 @@ def run(config: Config, job: Job) -> None:
     rubrics = read_rubrics(job.inputs["rubrics"])
     models = {name: load_model(model_dir(job.inputs[key])) for name, key in (("base", "model"), ("policy", "policy"))}
 
-    def describe(samples: list[Sample]) -> list[Captions]:
+    def caption(samples: list[Sample]) -> list[Captions]:
         return [
             Captions(
                 name,
@@ -87,21 +87,21 @@ def run(config: Config, job: Job) -> None:
             for name in models
         ]
 
-    asyncio.run(_evaluate(config, job, describe, rubrics, count_samples(job.inputs["samples"], "held_out")))
+    asyncio.run(_evaluate(config, job, caption, rubrics, count_samples(job.inputs["samples"], "held_out")))
     weights = {key: {c.criterion: c.weight for c in rubric.criteria} for key, rubric in rubrics.items()}
     summary = summarise(read_rows(job.out), weights)
     write_atomic(job.out / "summary.json", canonical_json(summary).encode())
     job.figures["evaluations"] = count_rows(job.out)
     with stage_run(job.run, job.stage) as log:
         log.log_metrics(summary.metrics())
-        log.log_table("held_out_captions", [_shown(row) for row in islice(read_rows(job.out), _TRACKED_ROWS)])
+        log.log_table("held_out_captions", [_tracked_columns(row) for row in islice(read_rows(job.out), _TRACKED_ROWS)])
 
 
-def _shown(row: Row) -> Row:
+def _tracked_columns(row: Row) -> Row:
     return {name: row[name] for name in ("sample_id", "decoding", "model", "caption", "rubric_reward", "win")}
 
 
-async def _evaluate(config: Config, job: Job, describe: Any, rubrics: dict[str, Rubric], total: int) -> None:
+async def _evaluate(config: Config, job: Job, caption: Any, rubrics: dict[str, Rubric], total: int) -> None:
     pairwise = job.client(config.pairwise_judge, "pairwise")
     judge = job.client(config.judge, "judge")
     async with AsyncExitStack() as stack:
@@ -111,7 +111,7 @@ async def _evaluate(config: Config, job: Job, describe: Any, rubrics: dict[str, 
         examiner = Examiner(config, job, judge, pairwise, oracle, rubrics)
 
         async def make_rows(samples: list[Sample]) -> dict[str, list[Row]]:
-            return await examiner.examine(samples, describe(samples))
+            return await examiner.examine(samples, caption(samples))
 
         await build_table(
             job.out,
@@ -126,7 +126,7 @@ async def _evaluate(config: Config, job: Job, describe: Any, rubrics: dict[str, 
 
 
 class Examiner:
-    """Turns captions into rows of `evaluations`, asking judge, pairwise judge and oracle at once."""
+    """Scorer that turns captions into rows of `evaluations`, with concurrent calls to judges and oracle."""
 
     def __init__(
         self,
@@ -142,10 +142,10 @@ class Examiner:
         self._dead_letters: list[Row] = []
 
     async def examine(self, samples: list[Sample], captions: list[Captions]) -> dict[str, list[Row]]:
-        """Rows of both tables for a batch."""
+        """Return the rows of both tables for a batch."""
         self._dead_letters = []
-        of_sample = [[c._replace(texts=[c.texts[at]]) for c in captions] for at in range(len(samples))]
-        made = await self.job.calls.gather_all(map(self._examine_sample, samples, of_sample))
+        by_sample = [[c._replace(texts=[c.texts[at]]) for c in captions] for at in range(len(samples))]
+        row_lists = await self.job.calls.gather_all(map(self._examine_sample, samples, by_sample))
         letters = sorted(
             self._dead_letters,
             key=lambda row: (
@@ -156,7 +156,7 @@ class Examiner:
                 row["raw"],
             ),
         )
-        return {"evaluations": [row for rows in made for row in rows], "dead_letters": letters}
+        return {"evaluations": [row for rows in row_lists for row in rows], "dead_letters": letters}
 
     async def _examine_sample(self, sample: Sample, captions: list[Captions]) -> list[Row]:
         texts = {(c.decoding, c.model): c.texts[0][0] for c in captions}
@@ -164,7 +164,7 @@ class Examiner:
         rows = []
         for caption, score in zip(captions, scores, strict=True):
             text, tokens = caption.texts[0]
-            card = await self._grade(sample, text)
+            scorecard = await self._grade(sample, text)
             win, judgment = None, None
             if caption.model == "policy":
                 win, judgment = await self._compare(sample, text, texts[caption.decoding, "base"])
@@ -175,8 +175,8 @@ class Examiner:
                     "decoding": caption.decoding,
                     "caption": text,
                     "tokens": tokens,
-                    "rubric_reward": self._reward(card),
-                    "scorecard": card and card.model_dump_json(),
+                    "rubric_reward": self._reward(scorecard),
+                    "scorecard": scorecard and scorecard.model_dump_json(),
                     "oracle_precision": score and score.precision,
                     "oracle_recall": score and score.recall,
                     "oracle_f1": score and score.f1,
@@ -193,13 +193,13 @@ class Examiner:
         rubric = self.rubrics.get(sample.sample_id)
         return await self.grader.grade(sample, text, rubric) if rubric else None
 
-    def _reward(self, card: Scorecard | None) -> float | None:
-        return weighted_reward(card.credits, self.rubrics[card.sample_id].weights) if card else None
+    def _reward(self, scorecard: Scorecard | None) -> float | None:
+        return weighted_reward(scorecard.credits, self.rubrics[scorecard.sample_id].weights) if scorecard else None
 
-    async def _compare(self, sample: Sample, text: str, against: str) -> tuple[float | None, str | None]:
+    async def _compare(self, sample: Sample, text: str, other: str) -> tuple[float | None, str | None]:
         order, seed = self.config.order, self.config.seed
         try:
-            comparison = await compare(self.pairwise, sample.image, text, against, order=order, seed=seed)
+            comparison = await compare(self.pairwise, sample.image, text, other, order=order, seed=seed)
         except ChatError as error:
             purpose = f"comparison by {self.pairwise.endpoint.model}"
             self._dead_letters.append(dead_letter(sample.sample_id, self.job, purpose, error))

@@ -1,6 +1,6 @@
-"""Now and then during training: does a judge still prefer the policy to the base on images it is not trained on?
+"""Held-out probe: the policy's win rate against the base on images it is not trained on, measured during training.
 
-The score is a win rate, one half at the start; the hacking alarm looks at it beside the reward.
+The win rate is one half at the start; the hacking alarm compares it with the reward.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class HeldOutProbe:
-    """Compares greedy captions of the policy with those it gave at step 0, which are kept beside the checkpoints."""
+    """Pairwise comparison of the policy's greedy captions with those of step 0, stored next to the checkpoints."""
 
     def __init__(self, endpoint: Endpoint, count: int, job: Job, seed: int) -> None:
         self.client = job.client(endpoint, "probe")
@@ -28,9 +28,9 @@ class HeldOutProbe:
         self._base_file = job.out / "probe" / "base.json"
 
     def __call__(self, step: int, generate: "Generate") -> float | None:
-        """The win rate over the base; None where the judge failed on every sample."""
-        drawn = generate([sample.image for sample in self.samples], [sample.prompt for sample in self.samples])
-        captions = [caption for caption, _ in drawn]
+        """Return the win rate over the base; None if the judge failed on every sample."""
+        outputs = generate([sample.image for sample in self.samples], [sample.prompt for sample in self.samples])
+        captions = [caption for caption, _ in outputs]
         if step == 0:
             write_atomic(self._base_file, json.dumps(captions).encode())
             return 0.5
@@ -39,9 +39,9 @@ class HeldOutProbe:
         return sum(wins) / len(wins) if wins else None
 
     async def _wins(self, captions: list[str], base: list[str]) -> list[float | None]:
-        async def win(sample: Sample, caption: str, against: str) -> float | None:
+        async def win(sample: Sample, caption: str, other: str) -> float | None:
             try:
-                return (await compare(self.client, sample.image, caption, against, order="random", seed=self.seed)).win
+                return (await compare(self.client, sample.image, caption, other, order="random", seed=self.seed)).win
             except ChatError:
                 return None
 

@@ -1,7 +1,4 @@
-"""The page that shows what ran and what came of it, and the same in a few numbers.
-
-Both stand in the run's own folder, `report.html` and `summary.json`, made from what the other stages left there.
-"""
+"""Write the report of a RubiCap run: `report.html` and `summary.json` in the run's folder."""
 
 from pydantic import Field
 
@@ -13,7 +10,7 @@ from rubricworks.stages.release.run_report import write_report
 
 class Config(StageConfig):
     images: int = Field(default=12, ge=0)
-    """Held-out images shown with both models' captions, drawn by the seed."""
+    """Held-out images shown with both models' captions, drawn with the seed."""
 
 
 def run(config: Config, job: Job) -> None:

@@ -1,8 +1,8 @@
-"""Rubrics written anew during training, from captions of the policy as it is then (`rubric.refresh_every`).
+"""Rubric refresh: rewrite the rubrics during training from the current policy's captions (`rubric.refresh_every`).
 
-Before every so many steps, the samples are captioned by the current policy and the writer is asked again; where it
-finds nothing left to ask for, or fails, the sample keeps the rubric it had. Each version stays beside the checkpoints,
-so that a resumed training reads the rubrics that were in force.
+At every refresh the current policy captions the samples and the writer writes new rubrics; a sample for which it finds
+no criterion, or fails, keeps its rubric. Each version is stored next to the checkpoints, so that a resumed training
+reads the rubrics of its step.
 """
 
 import asyncio
@@ -26,40 +26,41 @@ Reward = Callable[..., Awaitable[list[float | None]]]
 
 
 class Refresh(BaseModel):
-    """Rubrics written anew during training, from the captions of the policy as it is then."""
+    """Configuration of the rubric refresh."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     every: int = Field(ge=1)
-    """Steps between two rewritings."""
+    """Steps between two refreshes."""
     rubric: synthesize_rubrics.Config
 
 
 class RubricRefresh:
-    """Called by the trainer at the steps of a refresh; `reward` gives the reward that reads the newest rubrics."""
+    """Trainer hook that refreshes the rubrics; `reward` wraps a reward to read the newest ones."""
 
     def __init__(self, config: Refresh, job: Job, rubrics: dict[str, str]) -> None:
         self.writer = rubric_writer(config.rubric, job.client(config.rubric.writer, "refresh"))
         self.rubrics = dict(rubrics)
         self._folder = job.out / "refreshed_rubrics"
         inputs = job.inputs
-        self._described = [
-            described
-            for described in captioned_samples(inputs["samples"], inputs["captions"], None)
-            if described.sample.split == "train" and described.sample.sample_id in rubrics
+        self._captioned = [
+            captioned
+            for captioned in captioned_samples(inputs["samples"], inputs["captions"], None)
+            if captioned.sample.split == "train" and captioned.sample.sample_id in rubrics
         ]
 
     def __call__(self, step: int, generate: "Generate") -> None:
         file = self._folder / f"step-{step:06d}.json"
         if not file.exists():
-            self._read_before(step)
-            drawn = generate([d.sample.image for d in self._described], [d.sample.prompt for d in self._described])
-            written = asyncio.run(self._write([caption for caption, _ in drawn]))
-            write_atomic(file, json.dumps(self.rubrics | written).encode())
+            self._load_before(step)
+            samples = [captioned.sample for captioned in self._captioned]
+            outputs = generate([sample.image for sample in samples], [sample.prompt for sample in samples])
+            new_rubrics = asyncio.run(self._write([caption for caption, _ in outputs]))
+            write_atomic(file, json.dumps(self.rubrics | new_rubrics).encode())
         self.rubrics = json.loads(file.read_text())
 
     def reward(self, reward: Reward) -> Reward:
-        """The same reward on the rubrics in force instead of those in the dataset."""
+        """Wrap a reward so that it reads the current rubrics instead of those in the dataset."""
 
         async def rubric_reward(prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
             current = [self.rubrics[sample_id] for sample_id in columns["sample_id"]]
@@ -68,25 +69,25 @@ class RubricRefresh:
         return rubric_reward
 
     def restore(self, step: int) -> None:
-        """Take up the rubrics in force at a step, for a training that continues there."""
-        self._read_before(step + 1)
+        """Load the rubrics of a step, for a training that resumes there."""
+        self._load_before(step + 1)
 
-    def _read_before(self, step: int) -> None:
-        earlier = [file for file in sorted(self._folder.glob("step-*.json")) if _step_of(file) < step]
+    def _load_before(self, step: int) -> None:
+        earlier = [file for file in sorted(self._folder.glob("step-*.json")) if _file_step(file) < step]
         if earlier:
             self.rubrics = json.loads(earlier[-1].read_text())
 
     async def _write(self, captions: list[str]) -> dict[str, str]:
-        async def write(described: CaptionedSample, caption: str) -> tuple[str, str] | None:
+        async def write(captioned: CaptionedSample, caption: str) -> tuple[str, str] | None:
             try:
-                result = await self.writer.write(described.sample, described.candidates, [caption])
+                result = await self.writer.write(captioned.sample, captioned.candidates, [caption])
             except ChatError:
                 return None
-            return (described.sample.sample_id, result.rubric.model_dump_json()) if result.rubric else None
+            return (captioned.sample.sample_id, result.rubric.model_dump_json()) if result.rubric else None
 
-        written = await asyncio.gather(*map(write, self._described, captions))
-        return dict(pair for pair in written if pair)
+        pairs = await asyncio.gather(*map(write, self._captioned, captions))
+        return dict(pair for pair in pairs if pair)
 
 
-def _step_of(file: Path) -> int:
+def _file_step(file: Path) -> int:
     return int(file.stem.removeprefix("step-"))

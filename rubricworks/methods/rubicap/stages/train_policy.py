@@ -1,4 +1,4 @@
-"""The policy trained with GRPO on rubric rewards (RubiCap, section 3.3)."""
+"""Train the policy with GRPO on rubric rewards (RubiCap, section 3.3)."""
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -16,7 +16,7 @@ from rubricworks.training.config import PolicyConfig
 
 
 class OwnReward(BaseModel):
-    """A reward of the user's own, in place of the rubric's (`adapters.functions`)."""
+    """User-defined reward in place of the rubric reward (`adapters.functions`)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -25,23 +25,23 @@ class OwnReward(BaseModel):
 
 
 class PolicySection(StageConfig, PolicyConfig):
-    """What a recipe's `policy:` says."""
+    """Section `policy:` of a recipe."""
 
     judge: Endpoint
     """Grades the rollouts; sees the criteria and the caption, never the image."""
     more_judges: tuple[Endpoint, ...] = ()
-    """Further judges that grade everything too; `combine` makes one credit of theirs."""
+    """Further judges that grade every rollout; `combine` merges their credits."""
     combine: Combine = "majority"
     call_per: CallPer = "response"
-    """All criteria of a response in one call of a judge, or one criterion per call (the paper)."""
+    """One judge call per response, with all its criteria, or one per criterion (the paper)."""
     probe: Endpoint | None = None
-    """A pairwise judge that compares the policy with the base on held-out samples during training, for the alarm."""
+    """Pairwise judge that compares the policy with the base on held-out samples during training, for the alarm."""
     probe_samples: int = Field(default=32, ge=1)
     reward: OwnReward | None = Field(default=None, exclude_if=lambda reward: reward is None)
-    """The rubric reward by default."""
+    """User-defined reward; by default the rubric reward."""
 
     @model_validator(mode="after")
-    def _refresh_is_said_once(self) -> "PolicySection":
+    def _refresh_is_set_once(self) -> "PolicySection":
         if self.refresh_every:
             raise ValueError("refresh_every belongs to the rubrics: set rubric.refresh_every")
         return self
