@@ -1,4 +1,4 @@
-"""`rubricworks`: the command line. Commands are imported when they are used, so that `--help` answers at once."""
+"""The command line `rubricworks`. A command is imported when it is used, so that `--help` answers at once."""
 
 import errno
 import importlib
@@ -20,19 +20,21 @@ _COMMANDS = {
     "synthesize": ("rubricworks.cli.synthesize:synthesize", "Write rubrics for images from a committee's captions."),
     "grade": ("rubricworks.cli.grade:grade", "Grade captions by rubrics."),
     "agreement": ("rubricworks.cli.agreement:agreement", "Compare judges with people, and with each other."),
-    "audit": ("rubricworks.cli.audit:audit", "What a judge credits to responses that do not deserve it."),
-    "arms": ("rubricworks.cli.arms:arms", "A recipe beside its arms: what each part is worth, in one table."),
-    "claims": ("rubricworks.cli.claims:claims", "Do a paper's claims hold as mechanisms in the scene world?"),
+    "audit": ("rubricworks.cli.audit:audit", "Measure what a judge credits to responses that do not deserve it."),
+    "arms": ("rubricworks.cli.arms:arms", "Compare a recipe with its arms: what each part is worth, in one table."),
+    "claims": ("rubricworks.cli.claims:claims", "Check a paper's claims as mechanisms in the scene world."),
     "runs": ("rubricworks.cli.runs:runs", "List, show, stop, retry and prune runs, here and on Kubeflow."),
-    "schedules": ("rubricworks.cli.schedules:schedules", "Runs on Kubeflow that begin by themselves."),
-    "promote": ("rubricworks.cli.promote:promote", "Make a challenger the champion, or say no to it."),
+    "schedules": ("rubricworks.cli.schedules:schedules", "Schedule runs on Kubeflow."),
+    "promote": ("rubricworks.cli.promote:promote", "Make a challenger the champion, or reject it."),
     "pipelines": ("rubricworks.cli.pipelines:pipelines", "Compile pipelines for Kubeflow, and push them there."),
     "api": ("rubricworks.cli.api:api", "The HTTP service of an installation."),
     "world": ("rubricworks.cli.world:world", "The embedded scene world: simulated images and models."),
 }
 
 
-class _Lazy(click.Group):
+class _LazyGroup(click.Group):
+    """Group whose commands are imported when they are used."""
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
@@ -50,7 +52,7 @@ class _Lazy(click.Group):
 
 
 @click.group(
-    cls=_Lazy,
+    cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Start with `rubricworks run quickstart`: the whole loop on this machine, without GPU or network.",
 )
@@ -60,7 +62,7 @@ def cli() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Entry point: a user's mistake is one clear message and exit code 2, never a traceback."""
+    """Run the command line: a user's mistake is one line on standard error and exit code 2, never a traceback."""
     logging.getLogger("stamina").setLevel(logging.ERROR)  # its line for every retry tells a user nothing
     try:
         code: Any = cli.main(arguments, prog_name="rubricworks", standalone_mode=False)
@@ -85,7 +87,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _explain(error: OSError) -> str:
-    """What is wrong with a place that the user chose; any other error is ours, and keeps its traceback."""
+    """Message for an error of a place that the user chose; raise any other, which is a bug and keeps its traceback."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"{error.strerror}; free some and run again: what was committed is kept"
     if error.filename is None:

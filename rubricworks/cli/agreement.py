@@ -61,7 +61,7 @@ def agreement(sources: tuple[str, ...], min_count: int, json_file: Path | None) 
 
 
 def _report(sources: tuple[str, ...], min_count: int) -> tuple[AgreementReport, list[str]]:
-    """The numbers, and for each comparison why there are none ("" where there are)."""
+    """The numbers, and for each comparison the reason why it has none, or ""."""
     files = [source for source in sources if source.lower().endswith(".csv")]
     tables = [source for source in sources if source not in files]
     if len(files) > 1:

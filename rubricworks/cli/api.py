@@ -14,7 +14,7 @@ def api() -> None:
 @click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 for every address; needs a token.")
 @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65_535), help="0 takes a free one.")
 def serve(host: str, port: int) -> None:
-    """Answer until stopped; the first line printed is the URL.
+    """Serve until stopped; the first line printed is the URL.
 
     \b
     RUBRICWORKS_API_TOKEN      callers send it as `Authorization: Bearer …`; without it only loopback is served

@@ -1,4 +1,4 @@
-"""`rubricworks arms`: a recipe beside its arms, all from the same start, in one table."""
+"""`rubricworks arms`: one table of a recipe and its arms, all from the same start."""
 
 from pathlib import Path
 
@@ -13,9 +13,9 @@ from rubricworks.storage import write_atomic
 
 @click.command()
 @click.argument("recipe")
-@click.option("--table", type=click.Choice(arm_table_names()), help="The arms of one of the paper's tables.")
-@click.option("--arm", "arms", multiple=True, metavar="NAME", help="One of the recipe's arms; may be repeated.")
-@click.option("--seed", type=click.IntRange(min=0), help="Of every run. [default: the recipe's]")
+@click.option("--table", type=click.Choice(arm_table_names()), help="Run the arms of one of the paper's tables.")
+@click.option("--arm", "arms", multiple=True, metavar="NAME", help="Run one of the recipe's arms; may be repeated.")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of every run. [default: the recipe's]")
 @click.option(
     "--runs", type=click.Path(path_type=Path, file_okay=False), help="Folder of the runs. [default: runs/arms-RECIPE]"
 )
@@ -32,11 +32,11 @@ def arms(
     overrides: tuple[str, ...],
     only_report: bool,
 ) -> None:
-    """Run RECIPE and chosen arms of it, and set what they are worth side by side.
+    """Run RECIPE and some of its arms, and compare their scores in one table.
 
-    The recipe's own run comes first; every arm takes from it whatever is made from the same, and differs in the rest.
-    Arms are compared, not promoted. What is finished is not run again. Writes the table as Markdown, JSON and a page
-    into the folder of the runs.
+    The recipe's own run comes first; every arm reuses the stages of it that have the same settings and inputs. Arms are
+    compared, not promoted. A finished run is not run again. Writes the table as Markdown, JSON and a page into the
+    folder of the runs.
 
     \b
     rubricworks arms balcaprl-laptop --table components
@@ -54,14 +54,14 @@ def arms(
             f"{recipe}: the pipeline {parsed.pipeline} has no table {table}: {', '.join(comparison.titles)}"
         )
     names = list(dict.fromkeys([*(comparison.rows_of(table, parsed.arms) if table else ()), *arms]))
-    chosen = [arm for arm in names if arm != OWN]
-    if not chosen:
+    selected_arms = [arm for arm in names if arm != OWN]
+    if not selected_arms:
         raise UserError(f"choose with --table or --arm; {recipe} has {', '.join(parsed.arms) or 'no arms'}")
-    if unknown := [arm for arm in chosen if arm not in parsed.arms]:
+    if unknown := [arm for arm in selected_arms if arm not in parsed.arms]:
         load_recipe(recipe_path(recipe), arm=unknown[0])  # its error names the arms that the recipe has
     number = parsed.seed if seed is None else seed
     place = (runs or Path("runs") / f"arms-{parsed.name}").absolute()
-    planned = plan_runs(recipe, place, [number], overrides, finished=comparison.is_finished, arms=chosen)
+    planned = plan_runs(recipe, place, [number], overrides, finished=comparison.is_finished, arms=selected_arms)
     complete_runs(planned, at_once=at_once, only_report=only_report, overrides=overrides)
     documents = comparison.write(
         ArmRuns(

@@ -1,4 +1,4 @@
-"""`rubricworks audit`: what a judge credits to responses that do not deserve it."""
+"""`rubricworks audit`: the credit that a judge gives to responses that do not deserve it."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.audit.summary import AuditSummary, parse_audit_row
 from rubricworks.evaluation.audit.values import SETTINGS
 from rubricworks.llm import Endpoint
-from rubricworks.methods.rlr3.stages import audit as stage
+from rubricworks.methods.rlr3.stages import audit as audit_stage
 from rubricworks.reports.audit.cases import worst_cases
 from rubricworks.reports.audit.page import audit_page
 from rubricworks.reports.audit.text import audit_text
@@ -22,22 +22,24 @@ from rubricworks.runtime.config import canonical_json
 from rubricworks.runtime.launch import launch
 from rubricworks.storage import write_atomic
 
-_SAMPLES = ("prepare_questions", "open_questions", "prepare")
-"""Stages whose samples hold the images, in a run's folder."""
+_SAMPLE_STAGES = ("prepare_questions", "open_questions", "prepare")
+"""Stages of a run whose samples hold the images."""
 SOURCE = "source.json"
-"""In an audit's folder: which responses were judged, and whether the scene world wrote them."""
+"""File in an audit's folder that names the judged responses, and says whether the scene world wrote them."""
 _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 _COUNT = click.IntRange(min=1)
 
 
 @click.command()
 @click.argument("source", required=False, metavar="[RUN_OR_TABLE]", type=_FOLDER)
-@click.option("--from", "earlier", type=_FOLDER, help="Judge an earlier audit's responses again; make none.")
+@click.option("--from", "earlier", type=_FOLDER, help="Judge the responses of an earlier audit; generate none.")
 @click.option("--judge", required=True, metavar="MODEL@URL", help="The judge to audit.")
 @click.option("--setting", "settings", multiple=True, type=click.Choice(SETTINGS), help="Give several; default: all.")
 @click.option("--generator", metavar="MODEL@URL", help="A strong model that writes abnormal responses.")
-@click.option("--quality-judge", "quality", multiple=True, metavar="MODEL@URL", help="Checks them; exactly two.")
-@click.option("--red-team", metavar="MODEL@URL", help="Looks for attacks; without it, the paper's three.")
+@click.option(
+    "--quality-judge", "quality", multiple=True, metavar="MODEL@URL", help="Model that checks them; give two."
+)
+@click.option("--red-team", metavar="MODEL@URL", help="Model that searches for attacks; default: the paper's three.")
 @click.option("--per-category", default=50, show_default=True, type=_COUNT, help="Abnormal responses of each kind.")
 @click.option("--regular", type=_COUNT, help="Inputs whose regular responses are judged; default: all.")
 @click.option("--search-size", default=32, show_default=True, type=_COUNT, help="Inputs that attacks are tried on.")
@@ -70,14 +72,14 @@ def audit(
         --quality-judge a@http://gpu2:8000/v1 --quality-judge b@http://gpu3:8000/v1 --out audits/genrm
     rubricworks audit runs/ID --from audits/genrm/audit --judge other@http://gpu1:8000/v1 --out audits/other
     """
-    table = audited_table(source, earlier)
+    table = find_responses(source, earlier)
     if (out / "audit").resolve() in (table.resolve(), *table.resolve().parents):
         raise UserError(f"{table} would be replaced by its own audit; give another folder with --out")
     inputs = {"audit" if earlier else "genrm_data": str(table)}
-    chosen = settings or SETTINGS
-    if (found := samples or samples_of(source or table.parent)) is not None:
-        inputs["samples"] = str(found)
-    elif "image" in chosen:
+    settings = settings or SETTINGS
+    if samples := samples or find_samples(source or table.parent):
+        inputs["samples"] = str(samples)
+    elif "image" in settings:
         raise UserError(
             f"no samples with images in {source or table.parent}: give --samples, or --setting without image"
         )
@@ -85,11 +87,11 @@ def audit(
     def model(text: str, max_tokens: int = 2048) -> Endpoint:
         return parse_endpoint(text, api_key_env, max_tokens=max_tokens)
 
-    made: dict[str, Any] = {}
+    generation: dict[str, Any] = {}
     if earlier is None:
         if generator is None or len(quality) != 2:
             raise UserError("abnormal responses need --generator, and --quality-judge twice; or take --from an audit")
-        made = {
+        generation = {
             "generator": model(generator, 4096),
             "quality_judges": tuple(model(one) for one in quality),
             "red_team": model(red_team, 4096) if red_team else None,
@@ -99,11 +101,11 @@ def audit(
         }
     elif generator or quality or red_team:
         raise UserError("responses --from an audit are judged as they are: leave generator, judges and red team out")
-    config = stage.Config(judge=model(judge), settings=chosen, seed=seed, **made)
+    config = audit_stage.Config(judge=model(judge), settings=settings, seed=seed, **generation)
     with lock_folder(out.absolute()):
         folder = Path(launch("audit", canonical_json(config), str(out), inputs))
     figures = AuditSummary.model_validate_json((folder / "audit.json").read_bytes())
-    images = stage.read_images(Path(inputs["samples"])) if "samples" in inputs else {}
+    images = audit_stage.read_images(Path(inputs["samples"])) if "samples" in inputs else {}
     cases = worst_cases(map(parse_audit_row, read_rows(folder)), images)
     simulated = any(_is_simulated(Path(place).absolute().parent) for place in inputs.values())
     write_atomic(out / SOURCE, json.dumps({"responses": str(table), "simulated": simulated}).encode())
@@ -113,34 +115,34 @@ def audit(
     click.echo(f"\n{out / 'audit.html'}: the page; {folder / 'audit.json'}: all numbers")
 
 
-def audited_table(source: Path | None, earlier: Path | None) -> Path:
-    """The table whose responses are audited: GenRM data, or an earlier audit.
+def find_responses(source: Path | None, earlier: Path | None) -> Path:
+    """Find the table of responses to audit: GenRM data, or an earlier audit.
 
     Raises:
-        UserError: neither is named, or what is named is something else.
+        UserError: no path is given, or it holds another table, or an unfinished one.
     """
     place = earlier or source
     if place is None:
         raise UserError("name a run's folder or its GenRM data, or an audit with --from")
-    wanted, words = ("audit", "an audit") if earlier else ("genrm_data", "GenRM data")
-    table = place / wanted if (place / wanted).is_dir() else place
+    stage, words = ("audit", "an audit") if earlier else ("genrm_data", "GenRM data")
+    table = place / stage if (place / stage).is_dir() else place
     if not (table / "done.json").is_file():
-        raise UserError(f"{place}: no finished table of {words}, nor a folder that holds one; run the stage {wanted}")
+        raise UserError(f"{place}: no finished table of {words}, nor a folder that holds one; run the stage {stage}")
     kind = read_manifest(table).table
-    if kind != wanted:
+    if kind != stage:
         hint = f"; judge its responses again with --from {place}" if kind == "audit" else ""
         raise UserError(f"{place} is a table of {kind}, not {words}{hint}")
     return table
 
 
-def samples_of(folder: Path) -> Path | None:
-    """The samples of a run's folder, or of the folder that a table of it stands in."""
-    places = [parent / name for parent in (folder, folder.absolute().parent) for name in _SAMPLES]
+def find_samples(folder: Path) -> Path | None:
+    """Find the finished samples of a run, by its folder or by that of one of its tables."""
+    places = [parent / name for parent in (folder, folder.absolute().parent) for name in _SAMPLE_STAGES]
     return next((place for place in places if (place / "done.json").is_file()), None)
 
 
 def _is_simulated(folder: Path) -> bool:
-    """Of a run by its recipe, of an audit by what it judged."""
+    """Return True if the scene world stood in for models and data: a run's recipe, or an audit's source, tells."""
     source = folder / SOURCE
     if not source.is_file():
         return bool(read_recipe(folder).get("world"))

@@ -1,4 +1,4 @@
-"""`rubricworks claims`: do a paper's directional claims hold as mechanisms in the scene world?"""
+"""`rubricworks claims`: checks of a paper's directional claims as mechanisms in the scene world."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,14 +15,14 @@ _MOST_SEEDS = 1_000
 
 
 class Seeds(click.ParamType):
-    """`1-5`, `1,3,4` or a single number."""
+    """Seeds written as `1-5`, `1,3,4` or a single number."""
 
     name = "seeds"
 
     def convert(self, value: object, param: click.Parameter | None, context: click.Context | None) -> tuple[int, ...]:
         if isinstance(value, tuple):
             return value
-        found: list[int] = []
+        seeds: list[int] = []
         for part in str(value).split(","):
             first, dash, last = part.strip().partition("-")
             if not first.isdecimal() or (dash and not last.isdecimal()):
@@ -32,8 +32,8 @@ class Seeds(click.ParamType):
                 self.fail(f"{part!r} ends before it begins", param, context)
             if len(numbers) > _MOST_SEEDS:
                 self.fail(f"{part!r} are {len(numbers):,} seeds; give {_MOST_SEEDS} at most", param, context)
-            found += numbers
-        return tuple(found)
+            seeds += numbers
+        return tuple(seeds)
 
 
 @click.command()
@@ -46,7 +46,7 @@ class Seeds(click.ParamType):
 )
 @click.option("--at-once", default=2, show_default=True, type=click.IntRange(min=1), help="Runs side by side.")
 @click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a field of the recipe in every run.")
-@click.option("--only-report", is_flag=True, help="Run nothing; report on the seeds that are there.")
+@click.option("--only-report", is_flag=True, help="Run nothing; report on the runs that are there.")
 def claims(
     paper: str,
     seeds: tuple[tuple[int, ...], ...],
@@ -59,7 +59,7 @@ def claims(
 
     Judges, teachers and attacks are scripted with programmed faults, so a claim that holds shows that the mechanism
     works, not that the paper's number is reproduced. Writes claims.md, claims.json and claims.html into the folder of
-    the runs. What is finished is not run again; what was stopped goes on. Exit code 0 whatever the verdicts.
+    the runs. A finished run is not run again; one that was stopped is resumed. Exit code 0 whatever the verdicts.
 
     \b
     rubricworks claims rlr3
@@ -72,19 +72,26 @@ def claims(
     from rubricworks.claims.report import ClaimsReport, markdown, text
     from rubricworks.claims.settings import shared_changes
 
-    of = load_paper(paper)
+    definition = load_paper(paper)
     place = (runs or Path("runs") / f"claims-{paper}").absolute()
     numbers = sorted({seed for several in seeds for seed in several})
-    planned = plan_runs(of.recipe, place, numbers, (*of.settings, *overrides), finished=of.finished, arms=of.arms)
+    planned = plan_runs(
+        definition.recipe,
+        place,
+        numbers,
+        (*definition.settings, *overrides),
+        finished=definition.finished,
+        arms=definition.arms,
+    )
     complete_runs(planned, at_once=at_once, only_report=only_report, overrides=overrides)
     changed = shared_changes(planned)
     report = ClaimsReport(
-        paper=of.title,
+        paper=definition.title,
         seeds=tuple(numbers),
         changed=tuple(changed),
         version=__version__,
-        findings=tuple(of.findings({run.seed: run.folder for run in planned if run.arm is None})),
-        notes=of.notes,
+        findings=tuple(definition.findings({run.seed: run.folder for run in planned if run.arm is None})),
+        notes=definition.notes,
     )
     write_atomic(place / "claims.json", report.model_dump_json(indent=2).encode() + b"\n")
     write_atomic(place / "claims.md", markdown(report).encode())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rubricworks.cli.world import running_world
+from rubricworks.cli.world import serve_world
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.runs.recipe_checks import check_recipe
 
@@ -26,7 +26,7 @@ def doctor(context: click.Context, recipe: str, overrides: tuple[str, ...], runs
     with ExitStack() as stack:
         if parsed.world:
             scratch = stack.enter_context(tempfile.TemporaryDirectory())
-            stack.enter_context(running_world(parsed.world, Path(scratch)))
+            stack.enter_context(serve_world(parsed.world, Path(scratch)))
         for check in check_recipe(parsed, runs.absolute()):
             problems += check.problem is not None
             mark = click.style("fix", fg="red") if check.problem else click.style("ok ", fg="green")

@@ -1,4 +1,4 @@
-"""`rubricworks pipelines`: the DAGs as Kubeflow Pipelines reads them."""
+"""`rubricworks pipelines`: pipelines compiled for Kubeflow, and uploaded."""
 
 from pathlib import Path
 
@@ -18,17 +18,17 @@ def pipelines() -> None:
 
 
 @pipelines.command("compile")
-@click.argument("what", nargs=-1, metavar="[RECIPE|PIPELINE]...")
+@click.argument("names", nargs=-1, metavar="[RECIPE|PIPELINE]...")
 @click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a field of the recipes.")
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("compiled"), show_default=True,
     help="Folder of the files.",
 )  # fmt: skip
-def compile_(what: tuple[str, ...], overrides: tuple[str, ...], out: Path) -> None:
+def compile_(names: tuple[str, ...], overrides: tuple[str, ...], out: Path) -> None:
     """Write pipelines as YAML that `kfp` and the Kubeflow UI take; the same bytes every time.
 
-    A RECIPE's pipeline is written with each stage in the place that the recipe's `cluster:` section gives it, a
-    PIPELINE as it is, and every pipeline if none is named.
+    A RECIPE's pipeline is written with the placement of the recipe's `cluster:` section, a PIPELINE without any.
+    Without an argument, every pipeline is written.
 
     \b
     rubricworks pipelines compile
@@ -36,7 +36,7 @@ def compile_(what: tuple[str, ...], overrides: tuple[str, ...], out: Path) -> No
     """
     from rubricworks.kubeflow.compile import compile_pipeline, load_pipeline
 
-    targets = [_target(name, overrides) for name in what] or [(name, name, None) for name in METHODS]
+    targets = [_target(name, overrides) for name in names] or [(name, name, None) for name in METHODS]
     for name, pipeline, cluster in targets:
         path = out / f"{name}.yaml"
         compile_pipeline(load_pipeline(pipeline), path, cluster)

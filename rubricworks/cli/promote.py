@@ -1,4 +1,4 @@
-"""`rubricworks promote`: a person decides whether a challenger takes the champion's place."""
+"""`rubricworks promote`: a person's decision on a challenger in the model registry."""
 
 import getpass
 import time
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("model", required=False)
-@click.option("--version", type=click.IntRange(1), help="Another version than the challenger.")
-@click.option("--reject", is_flag=True, help="The challenger stays what it is, and is not asked about again.")
+@click.option("--version", type=click.IntRange(1), help="Promote this version instead of the challenger.")
+@click.option("--reject", is_flag=True, help="Mark the challenger as rejected; the champion stays.")
 @click.option("--force", is_flag=True, help="Promote a version that did not pass, or passed against an older champion.")
-@click.option("--by", help="Who decides; by default the user of this machine.")
+@click.option("--by", help="Name of the person who decides; by default the user of this machine.")
 @click.option("--tracking", "uri", default="", help="MLflow's URI; by default as for `run`.")
 @click.option("--runs", default="runs", show_default=True, metavar="FOLDER", help="Folder of all runs, as for `run`.")
 def promote(
     model: str | None, version: int | None, reject: bool, force: bool, by: str | None, uri: str, runs: str
 ) -> None:
-    """Make MODEL's challenger its champion. Without MODEL: the champions, and the challengers that wait.
+    """Make MODEL's challenger its champion. Without MODEL, list champions and waiting challengers.
 
     \b
     rubricworks promote
@@ -45,34 +45,34 @@ def promote(
     if model is None:
         _print_models(connection)
         return
-    chosen = registry.version_of(connection, model, version) if version else registry.challenger(connection, model)
-    if chosen is None:
+    candidate = registry.version_of(connection, model, version) if version else registry.challenger(connection, model)
+    if candidate is None:
         names = ", ".join(registry.model_names(connection)) or "none"
         raise UserError(f"{model} has no challenger in the registry at {connection.shown_uri} (models there: {names})")
     decision = {"decided_by": by or getpass.getuser(), "decided_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     if reject:
-        registry.tag(connection, chosen, {registry.APPROVAL: "rejected", **decision})
-        click.echo(f"{model} version {chosen.version} is rejected; the champion stays")
+        registry.tag(connection, candidate, {registry.APPROVAL: "rejected", **decision})
+        click.echo(f"{model} version {candidate.version} is rejected; the champion stays")
         return
     if not force:
-        _check(connection, chosen)
-    registry.promote(connection, model, chosen.version)
-    registry.tag(connection, chosen, {registry.APPROVAL: "promoted", **decision})
-    click.echo(f"{model} version {chosen.version} is the champion")
+        _check(connection, candidate)
+    registry.promote(connection, model, candidate.version)
+    registry.tag(connection, candidate, {registry.APPROVAL: "promoted", **decision})
+    click.echo(f"{model} version {candidate.version} is the champion")
 
 
-def _check(connection: "Connection", chosen: "ModelVersion") -> None:
+def _check(connection: "Connection", candidate: "ModelVersion") -> None:
     """Raise a UserError unless the version passed its gate against the champion of today and waits for approval."""
     from rubricworks.tracking import registry
 
-    label = f"{chosen.name} version {chosen.version}"
-    standing, against = chosen.tags.get(registry.APPROVAL), chosen.tags.get(registry.CHALLENGED)
+    label = f"{candidate.name} version {candidate.version}"
+    standing, against = candidate.tags.get(registry.APPROVAL), candidate.tags.get(registry.CHALLENGED)
     if standing != registry.WAITING:
-        reason = chosen.tags.get("gate") or "it was never held against a gate"
+        reason = candidate.tags.get("gate") or "it was never held against a gate"
         raise UserError(
             f"{label} does not wait for approval ({standing or 'no challenger'}: {reason}); --force promotes it"
         )
-    champion = registry.champion(connection, chosen.name)
+    champion = registry.champion(connection, candidate.name)
     if champion and str(champion.version) != against:
         raise UserError(
             f"{label} passed against version {against}, and the champion is version {champion.version} now: retrain, "

@@ -1,4 +1,4 @@
-"""`rubricworks recipes`: what there is to run, and what a recipe may say."""
+"""`rubricworks recipes`: the built-in recipes, and the schema of recipes."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ def recipes() -> None:
 
 @recipes.command("list")
 def list_() -> None:
-    """The built-in recipes."""
+    """List the built-in recipes."""
     for path in built_in_recipes():
         recipe = load_recipe(path)
         click.echo(f"{path.stem:<18} {recipe.description.strip()}")
@@ -52,6 +52,6 @@ def show(name: str) -> None:
 
 @recipes.command()
 def schema() -> None:
-    """The JSON schema of recipes, for editors that complete and check YAML."""
+    """Print the JSON schema of recipes, for editors that complete and check YAML."""
     kinds = Union[tuple(recipe_class(method) for method in METHODS)]  # noqa: UP007 - of a tuple that is not known here
     click.echo(json.dumps(TypeAdapter(kinds).json_schema(), indent=2))

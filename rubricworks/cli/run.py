@@ -1,4 +1,4 @@
-"""`rubricworks run`: check everything, then run the recipe's pipeline on this machine."""
+"""`rubricworks run`: checks, then the recipe's pipeline on this machine or on Kubeflow."""
 
 import os
 import time
@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from rubricworks.cli.options import report_line
-from rubricworks.cli.world import running_world
+from rubricworks.cli.world import serve_world
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.recipe_runs import cluster_of, connect_to_cluster, follow_run, start_recipe
 from rubricworks.llm import write_budget
@@ -30,18 +30,18 @@ from rubricworks.storage import is_remote, write_atomic
 @click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a field, e.g. policy.steps=50.")
 @click.option("--arm", metavar="NAME", help="Run one of the recipe's arms, which is compared, not promoted.")
 @click.option("--run", "run_id", metavar="ID", help="Name of the run's folder; by default recipe, date and time.")
-@click.option("--resume", metavar="ID", help="Continue a run where it stopped; what is done is not done again.")
+@click.option("--resume", metavar="ID", help="Resume a run where it stopped; finished stages are not run again.")
 @click.option(
     "--reuse",
     multiple=True,
     metavar="RUN",
-    help="Take what is made from the same in another run from there; an id or a folder. May be repeated.",
+    help="Reuse stages of another run that have the same settings and inputs; an id or a folder. May be repeated.",
 )
 @click.option(
     "--runs", default="runs", show_default=True, metavar="FOLDER", help="Folder of all runs, or s3://bucket/folder."
 )
 @click.option("--on", type=click.Choice(["kubeflow"]), help="Run it where the recipe's cluster: section says.")
-@click.option("--wait", is_flag=True, help="With --on: until the run has ended, well or not.")
+@click.option("--wait", is_flag=True, help="With --on: wait until the run has ended, well or not.")
 @click.option("--dry-run", is_flag=True, help="Print stages, calls, tokens, dollars and what is missing; run nothing.")
 def run(
     recipe: str | None,
@@ -118,7 +118,7 @@ def _run_here(recipe: Recipe, folder: Path, runs: str, sources: Sequence[Path]) 
     _require(check_machine(recipe, folder.parent))
     with ExitStack() as stack:
         if recipe.world:
-            stack.enter_context(running_world(recipe.world, folder / "world", [one / "world" for one in sources]))
+            stack.enter_context(serve_world(recipe.world, folder / "world", [one / "world" for one in sources]))
         _require(check_sources(recipe))
         write_atomic(folder / "recipe.yaml", recipe_text(recipe).encode())
         write_budget(folder, recipe.budget)
@@ -169,9 +169,9 @@ def _dry_run(recipe: Recipe, runs: Path) -> None:
 def _existing_run(runs: Path, run_id: str) -> Path:
     folder = runs / run_id
     if not (folder / "recipe.yaml").is_file():
-        known = sorted(path.parent.name for path in runs.glob("*/recipe.yaml"))
-        there = f"there are {', '.join(known[-5:])}" if known else "there are none"
-        raise UserError(f"no run {run_id!r} in {runs}: {there}")
+        names = sorted(path.parent.name for path in runs.glob("*/recipe.yaml"))
+        hint = f"there are {', '.join(names[-5:])}" if names else "there are none"
+        raise UserError(f"no run {run_id!r} in {runs}: {hint}")
     return folder
 
 

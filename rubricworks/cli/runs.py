@@ -1,4 +1,4 @@
-"""`rubricworks runs`: what runs there are, here, in a store and on Kubeflow, and what becomes of them."""
+"""`rubricworks runs`: listing, showing, stopping, retrying and pruning runs, here, in a store and on Kubeflow."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -35,18 +35,18 @@ def runs() -> None:
 @runs_option
 @on_option
 @cluster_option
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Not more than these.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Runs at most.")
 def list_(place: str, on: str | None, recipe: str | None, limit: int) -> None:
-    """The newest runs, the newest first."""
+    """List runs, the newest first."""
     if on:
         from rubricworks.kubeflow.remote_runs import list_runs
 
         rows = [_remote_row(run) for run in list_runs(connect_by_recipe(recipe), limit=limit)]
     else:
-        from rubricworks.runs.records import records
+        from rubricworks.runs.records import run_records
         from rubricworks.runs.store import open_run_store
 
-        rows = [_row(run) for run in list(records(open_run_store(place)))[:limit]]
+        rows = [_row(run) for run in list(run_records(open_run_store(place)))[:limit]]
     if not rows:
         click.echo("no runs", err=True)
         return
@@ -59,16 +59,16 @@ def list_(place: str, on: str | None, recipe: str | None, limit: int) -> None:
 @on_option
 @cluster_option
 def show(run: str, place: str, on: str | None, recipe: str | None) -> None:
-    """RUN's stages, where it lies, and why it failed or what came of it."""
+    """Show RUN's place, its stages, and its result or the reason of its failure."""
     if on:
         from rubricworks.kubeflow.remote_runs import show_run
 
-        _tell_remote(show_run(connect_by_recipe(recipe), run))
+        _print_remote_run(show_run(connect_by_recipe(recipe), run))
         return
-    from rubricworks.runs.records import record_of
+    from rubricworks.runs.records import run_record
     from rubricworks.runs.store import open_run_store
 
-    record = record_of(open_run_store(place), run)
+    record = run_record(open_run_store(place), run)
     if record is None:
         raise UserError(f"no run {run!r} in {place}; `rubricworks runs list --runs {place}` shows them")
     click.echo(f"{record.name}: {record.state}\n{record.uri}, {_size(record.bytes)}")
@@ -85,59 +85,58 @@ def stop(run: str, recipe: str | None) -> None:
     """Stop RUN on Kubeflow; what its stages committed is kept."""
     from rubricworks.kubeflow.remote_runs import stop_run
 
-    there = stop_run(connect_by_recipe(recipe), run)
-    click.echo(f"run {there.name} is {there.state.lower()}; go on with it: rubricworks runs retry {there.name}")
+    stopped = stop_run(connect_by_recipe(recipe), run)
+    click.echo(f"run {stopped.name} is {stopped.state.lower()}; go on with it: rubricworks runs retry {stopped.name}")
 
 
 @runs.command()
 @click.argument("run")
 @cluster_option
 def retry(run: str, recipe: str | None) -> None:
-    """Start the stages of RUN again that did not end well on Kubeflow; each goes on from what it committed."""
+    """Start the failed stages of RUN on Kubeflow again; each goes on from what it committed."""
     from rubricworks.kubeflow.remote_runs import retry_run
 
-    there = retry_run(connect_by_recipe(recipe), run)
-    click.echo(f"run {there.name} is {there.state.lower()}\n{there.page}")
+    retried = retry_run(connect_by_recipe(recipe), run)
+    click.echo(f"run {retried.name} is {retried.state.lower()}\n{retried.page}")
 
 
 @runs.command()
-@click.option("--older-than", required=True, metavar="AGE", help="How long ago a run was last changed: 12h, 90d, 8w.")
+@click.option("--older-than", required=True, metavar="AGE", help="Age of a run's last change: 12h, 90d, 8w.")
 @runs_option
-@click.option("--dry-run", is_flag=True, help="Say what would go; delete nothing.")
+@click.option("--dry-run", is_flag=True, help="List the runs; delete nothing.")
 def prune(older_than: str, place: str, dry_run: bool) -> None:
-    """Delete old runs, finished or not, that no model in use came from and no run that stays takes from.
+    """Delete old runs, finished or not, unless a model in use came from them or a run that stays reuses them.
 
-    A run that has not ended must have been quiet for three days, whatever AGE says: it may be going, or wait.
+    A run that has not ended must have been quiet for three days, whatever AGE says: it may be running, or waiting.
 
     \b
     rubricworks runs prune --older-than 90d --dry-run
     rubricworks runs prune --older-than 90d --runs s3://rubricworks/runs
     """
-    from rubricworks.runs.pruning import age
-    from rubricworks.runs.pruning import prune as pruned
+    from rubricworks.runs.pruning import parse_age, prune_runs
     from rubricworks.runs.store import open_run_store
 
-    limit = age(older_than)
+    limit = parse_age(older_than)
     count, freed = 0, 0
-    for run, kept_because in pruned(open_run_store(place), limit, dry_run=dry_run):
-        if kept_because:
-            click.echo(f"kept {run.name}: {kept_because}")
+    for run, keep_reason in prune_runs(open_run_store(place), limit, dry_run=dry_run):
+        if keep_reason:
+            click.echo(f"kept {run.name}: {keep_reason}")
             continue
-        said = f"{run.state}, last changed {_time(run.changed)}, {_size(run.bytes)}"
-        click.echo(f"{'would delete' if dry_run else 'deleted'} {run.name}: {said}")
+        details = f"{run.state}, last changed {_time(run.changed)}, {_size(run.bytes)}"
+        click.echo(f"{'would delete' if dry_run else 'deleted'} {run.name}: {details}")
         count, freed = count + 1, freed + run.bytes
     click.echo(f"{'would delete' if dry_run else 'deleted'} {count} runs, {_size(freed)}")
 
 
 def _row(run: "RunRecord") -> list[str]:
-    return [run.name, run.state, run.pipeline, _time(run.began), _time(run.changed)]
+    return [run.name, run.state, run.pipeline, _time(run.started), _time(run.changed)]
 
 
 def _remote_row(run: "RemoteRun") -> list[str]:
     return [run.name, run.state.lower(), run.pipeline, _time(run.created), _time(run.ended)]
 
 
-def _tell_remote(run: "RemoteRun") -> None:
+def _print_remote_run(run: "RemoteRun") -> None:
     click.echo(f"{run.name}: {run.state.lower()}\n{run.uri}\n{run.page}")
     for stage in run.stages:
         click.echo(

@@ -1,4 +1,4 @@
-"""`rubricworks schedules`: runs on Kubeflow that begin by themselves."""
+"""`rubricworks schedules`: recurring runs on Kubeflow."""
 
 import click
 
@@ -15,7 +15,7 @@ from rubricworks.recipe.files import load_recipe, recipe_path
 
 @click.group()
 def schedules() -> None:
-    """Runs that begin by themselves: one at a time, and none made up for."""
+    """Schedule runs on Kubeflow: one at a time, and missed ones are not made up for."""
 
 
 @schedules.command()
@@ -23,11 +23,11 @@ def schedules() -> None:
 @click.option(
     "--cron", required=True, metavar="CRON", help="Five fields, minute first: '0 3 * * 1' is Mondays at 03:00."
 )
-@click.option("--name", metavar="NAME", help="Of the schedule; by default the recipe's.")
+@click.option("--name", metavar="NAME", help="Name of the schedule; by default the recipe's.")
 @click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a field of the recipe.")
-@click.option("--paused", is_flag=True, help="Begin no run before `schedules resume`.")
+@click.option("--paused", is_flag=True, help="Start no run before `schedules resume`.")
 def create(recipe: str, cron: str, name: str | None, overrides: tuple[str, ...], paused: bool) -> None:
-    """Run RECIPE's pipeline, as it is now, whenever CRON says so.
+    """Run RECIPE's pipeline, as it is now, at the times of CRON.
 
     \b
     rubricworks schedules create retrain.yaml --cron '0 3 * * 1'
@@ -57,7 +57,7 @@ def create(recipe: str, cron: str, name: str | None, overrides: tuple[str, ...],
 @schedules.command("list")
 @cluster_option
 def list_(recipe: str | None) -> None:
-    """Every schedule: its cron, and whether it begins runs."""
+    """List the schedules, with cron and state."""
     from rubricworks.kubeflow.schedules import list_schedules
 
     rows = list_schedules(connect_by_recipe(recipe))
@@ -73,7 +73,7 @@ def list_(recipe: str | None) -> None:
 @click.argument("name")
 @cluster_option
 def pause(name: str, recipe: str | None) -> None:
-    """Begin no more runs of NAME; one that goes on is not stopped."""
+    """Start no more runs of NAME; a run in progress is not stopped."""
     from rubricworks.kubeflow.schedules import pause_schedule
 
     click.echo(f"schedule {pause_schedule(connect_by_recipe(recipe), name).name} is paused")
@@ -83,7 +83,7 @@ def pause(name: str, recipe: str | None) -> None:
 @click.argument("name")
 @cluster_option
 def resume(name: str, recipe: str | None) -> None:
-    """Begin runs of NAME again, from its next time on."""
+    """Start runs of NAME again, from its next time on."""
     from rubricworks.kubeflow.schedules import resume_schedule
 
     click.echo(f"schedule {resume_schedule(connect_by_recipe(recipe), name).name} is on")
@@ -93,7 +93,7 @@ def resume(name: str, recipe: str | None) -> None:
 @click.argument("name")
 @cluster_option
 def delete(name: str, recipe: str | None) -> None:
-    """Take NAME away; its runs stay."""
+    """Delete NAME; its runs stay."""
     from rubricworks.kubeflow.schedules import delete_schedule
 
     click.echo(f"schedule {delete_schedule(connect_by_recipe(recipe), name).name} is deleted; its runs stay")

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from rubricworks.recipe import WorldConfig
 
 URL, FOLDER = "RUBRICWORKS_WORLD_URL", "RUBRICWORKS_WORLD_DIR"
-"""Where a recipe with a `world:` section finds the world's endpoints and images."""
+"""Variables that hold the world's endpoints and images, for a recipe with a `world:` section."""
 DRAWN = "drawn.json"
-"""Beside the scenes once all are there: what they were drawn from."""
+"""File beside complete scenes: the settings that they were drawn by."""
 
 
 @click.group()
@@ -34,29 +34,29 @@ def world() -> None:
 
 @world.command()
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--scenes", default=1280, show_default=True, help="How many images to draw.")
-@click.option("--questions", default=0, show_default=True, help="How many questions to ask about each image.")
+@click.option("--scenes", default=1280, show_default=True, help="Images to draw.")
+@click.option("--questions", default=0, show_default=True, help="Questions about each image.")
 @click.option(
     "--commentary",
     default=0.0,
     show_default=True,
     type=click.FloatRange(0, 1),
-    help="The share of the captions that end with a sentence of commentary.",
+    help="Share of the captions that end with a sentence of commentary.",
 )
 @click.option(
     "--repetition",
     default=0.0,
     show_default=True,
     type=click.FloatRange(0, 1),
-    help="The share of the captions that say one of their sentences twice.",
+    help="Share of the captions that say one of their sentences twice.",
 )
 @click.option("--seed", default=1, show_default=True)
 def export(folder: Path, scenes: int, questions: int, commentary: float, repetition: float, seed: int) -> None:
-    """Draw scenes into FOLDER: images with noisy captions, questions if wanted, and the truth beside them."""
+    """Draw scenes into FOLDER: images, noisy captions, questions if asked for, and the truth."""
     _export(folder, seed=seed, scenes=scenes, questions=questions, commentary=commentary, repetition=repetition)
-    asked = f", questions about them in {folder / 'questions'}" if questions else ""
+    more = f", questions about them in {folder / 'questions'}" if questions else ""
     click.echo(
-        f"{scenes} images in {folder / 'images'}{asked}; serve their models with: rubricworks world serve {folder}"
+        f"{scenes} images in {folder / 'images'}{more}; serve their models with: rubricworks world serve {folder}"
     )
 
 
@@ -79,11 +79,11 @@ def serve(folder: Path, host: str, port: int) -> None:
 
 
 @contextmanager
-def running_world(config: "WorldConfig", folder: Path, others: Sequence[Path] = ()) -> Iterator[None]:
-    """Draw the scenes, if they are not there, and serve them while the block runs; sets the two variables.
+def serve_world(config: "WorldConfig", folder: Path, others: Sequence[Path] = ()) -> Iterator[None]:
+    """Draw the scenes, if they are not there, and serve them while the block runs; set the two variables.
 
     Args:
-        others: folders of worlds from which the scenes are copied, where they are the same.
+        others: folders of worlds to copy the scenes from, if one was drawn by the same settings.
     """
     _draw(config, folder, others)
     command = [sys.executable, "-m", "rubricworks.cli", "world", "serve", str(folder), "--port", "0"]
@@ -105,11 +105,11 @@ def running_world(config: "WorldConfig", folder: Path, others: Sequence[Path] = 
 
 
 def _draw(config: "WorldConfig", folder: Path, others: Sequence[Path]) -> None:
-    wanted = json.dumps({"version": __version__, **config.model_dump()}, sort_keys=True).encode()
-    if _holds(folder, wanted):
+    settings = json.dumps({"version": __version__, **config.model_dump()}, sort_keys=True).encode()
+    if _is_drawn(folder, settings):
         return
     (folder / DRAWN).unlink(missing_ok=True)
-    if same := next((other for other in others if _holds(other, wanted)), None):
+    if same := next((other for other in others if _is_drawn(other, settings)), None):
         shutil.copytree(same, folder, ignore=shutil.ignore_patterns(DRAWN, "server.log"), dirs_exist_ok=True)
     else:
         _export(
@@ -120,12 +120,12 @@ def _draw(config: "WorldConfig", folder: Path, others: Sequence[Path]) -> None:
             commentary=config.commentary,
             repetition=config.repetition,
         )
-    write_atomic(folder / DRAWN, wanted)
+    write_atomic(folder / DRAWN, settings)
 
 
-def _holds(folder: Path, wanted: bytes) -> bool:
+def _is_drawn(folder: Path, settings: bytes) -> bool:
     path = folder / DRAWN
-    return path.is_file() and path.read_bytes() == wanted
+    return path.is_file() and path.read_bytes() == settings
 
 
 def _export(folder: Path, *, seed: int, scenes: int, questions: int, commentary: float, repetition: float) -> None:
@@ -139,7 +139,7 @@ def _export(folder: Path, *, seed: int, scenes: int, questions: int, commentary:
 
 
 def _end_with_parent() -> None:
-    """A server that a run started must not outlive it, however the run ended (Linux)."""
+    """End this server with the run that started it, however the run ends (Linux)."""
     parent = os.environ.get("RUBRICWORKS_PARENT")
     if parent and sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG

@@ -1,8 +1,8 @@
-"""Ends a stage whose run is gone, so that nothing trains on for ever after its terminal was closed.
+"""A guard process that ends a stage whose run is gone: nothing trains on for ever after its terminal was closed.
 
-The guard is a small process of its own. It reads process groups from a pipe that only the run writes to. When the pipe
-ends, the guard ends the group it was last told of; a run that ends in order says 0 last, one that was killed cannot.
-That reaches every descendant of a stage. "Die with your parent" (PR_SET_PDEATHSIG) would not: between the run and the
+The guard reads process groups from a pipe that only the run writes to. When the pipe closes, the guard ends the last
+group that it read; a run that ends in order writes 0 last, one that was killed cannot. That reaches every descendant of
+a stage. "Die with your parent" (PR_SET_PDEATHSIG) would not: between the run and the
 stage stands the shell that Kubeflow Pipelines starts.
 """
 
@@ -15,15 +15,15 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-_FAREWELLS = ((signal.SIGINT, 5.0), (signal.SIGTERM, 3.0), (signal.SIGKILL, 2.0))
-"""A stage is asked to stop before it is made to: each signal, and the seconds it is given."""
+_STOP_SIGNALS = ((signal.SIGINT, 5.0), (signal.SIGTERM, 3.0), (signal.SIGKILL, 2.0))
+"""Signals in the order in which they are sent, each with the seconds to wait for the stage to end."""
 
 
 class Guard:
-    """Started with `with`; `watch(group)` before a stage may be lost, `watch(0)` when it is over."""
+    """Context manager of the guard process: `watch(group)` when a stage starts, `watch(0)` when it has ended."""
 
     def __enter__(self) -> "Guard":
-        # By path and without site-packages: it starts in 10 ms, and in a session that Ctrl-C and hang-ups do not reach.
+        # By path and without site-packages it starts in 10 ms. Ctrl-C and hang-ups do not reach a session of its own.
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", __file__],
             stdin=subprocess.PIPE,
@@ -46,11 +46,15 @@ class Guard:
 
 
 def end_group(group: int, *, reap: Callable[[], object] = lambda: None) -> None:
-    """End every process of a group, returning when none is left; `reap` collects the caller's own dead child."""
-    for farewell, seconds in _FAREWELLS:
+    """End every process of a group and return when none is left.
+
+    Args:
+        reap: collects the caller's own dead child.
+    """
+    for stop_signal, seconds in _STOP_SIGNALS:
         deadline = time.monotonic() + seconds
         try:
-            os.killpg(group, farewell)
+            os.killpg(group, stop_signal)
             while time.monotonic() < deadline:
                 reap()
                 os.killpg(group, 0)

@@ -1,10 +1,10 @@
-"""Run a pipeline on this machine: the same DAG as on a cluster, through `kfp.local`, one stage after another.
+"""Runner of a pipeline on this machine: the same DAG as on a cluster, through `kfp.local`, one stage after another.
 
     run_local(rubicap, {"run": "runs/today", "prepare_config": "{…}", …}, run=Path("runs/today"))
 
-Kubeflow's local runner decides the order, passes the outputs on and starts its executor; how the process of a stage is
-started and listened to is ours (`StageTask`). A run's folder gets `logs/` (one file for each stage, and `kfp.log`) and
-`kfp/` (each stage's program and what it returned, in the last attempt).
+Kubeflow's local runner decides the order, passes the outputs on and starts its executor; `StageTask` starts the process
+of a stage and reads its output. A run's folder gets `logs/` (one file for each stage, and `kfp.log`) and `kfp/` (each
+stage's program and what it returned, in the last attempt).
 """
 
 import contextlib
@@ -35,26 +35,26 @@ from rubricworks.runtime.store.workspace import workspace_uri
 def run_local(
     pipeline_func: BaseComponent, arguments: dict[str, str], *, run: Path, without: Collection[str] = ()
 ) -> None:
-    """Run every stage to its end; progress appears on standard error, each line under the name of its stage.
+    """Run every stage to its end, with progress on standard error, each line under the name of its stage.
 
-    One at a time in a process: `kfp.local` keeps its settings in globals.
+    Call it once at a time in a process: `kfp.local` keeps its settings in globals.
 
     Args:
         pipeline_func: a function decorated with `dsl.pipeline`.
         arguments: the pipeline's parameters.
         run: the run's folder; its name is the run's id.
-        without: stages that are left out; only such whose outputs no other stage takes.
+        without: stages to leave out, whose outputs no other stage may take.
     Raises:
-        UserError: a stage failed; says which, why, and how to continue.
+        UserError: a stage failed; names the stage, the reason and the command to continue.
     """
     pipeline_func = drop_tasks(pipeline_func, without)
     (run / "logs").mkdir(parents=True, exist_ok=True)
     shutil.rmtree(run / "kfp", ignore_errors=True)
-    # Those of branches, too, which are components of their own.
+    # Branches are components of their own.
     stages = [name.removeprefix("comp-") for name in pipeline_func.pipeline_spec.components]
     with Guard() as guard, (run / "logs" / "kfp.log").open("a") as kfp_log:
         session = _Session(run=run, guard=guard, width=max(map(len, stages)))
-        with contextlib.redirect_stdout(kfp_log), _kfp_runs_stages_of(session):
+        with contextlib.redirect_stdout(kfp_log), _kfp_settings(session):
             try:
                 pipeline_func(**arguments)
             except RuntimeError as error:
@@ -65,13 +65,15 @@ def run_local(
 
 @dataclass
 class _Session:
+    """One run in progress."""
+
     run: Path
     guard: Guard
     width: int
     failed: tuple[str, StageExit] | None = None
 
     def run_stage(self, stage: str, command: list[str], environment: dict[str, str]) -> bool:
-        """Whether the stage came to a good end."""
+        """Run a stage; return True if it succeeded."""
         (self.run / "error.json").unlink(missing_ok=True)
         end = run_stage_process(
             command,
@@ -104,18 +106,18 @@ class _Session:
 
 
 def resume_command(run: Path) -> str:
-    """What continues a run from here; it names the folder of all runs where that is not `runs`."""
+    """Command that continues a run; it names the folder of all runs unless that is `runs`."""
     run = run.resolve()
     runs = workspace_uri(run.parent) or str(run.parent)
-    elsewhere = "" if run.parent == Path("runs").resolve() else f" --runs {shlex.quote(runs)}"
-    return f"rubricworks run --resume {shlex.quote(run.name)}{elsewhere}"
+    runs_option = "" if run.parent == Path("runs").resolve() else f" --runs {shlex.quote(runs)}"
+    return f"rubricworks run --resume {shlex.quote(run.name)}{runs_option}"
 
 
 class StageTask(subprocess_task_handler.SubprocessTaskHandler):
-    """What `kfp.local` asks to run one task.
+    """Handler of one task of `kfp.local`.
 
-    Kubeflow's own replaces "python3" by the interpreter's path in every argument, configurations included, merges the
-    two output streams, leaves its program in a temporary folder, and the process running when interrupted.
+    Kubeflow's own handler replaces "python3" by the interpreter's path in every argument, configurations included,
+    merges the two output streams, leaves its program in a temporary folder, and the process running when interrupted.
     """
 
     def __init__(self, session: _Session, **task: Any) -> None:
@@ -129,17 +131,17 @@ class StageTask(subprocess_task_handler.SubprocessTaskHandler):
         program.mkdir(parents=True, exist_ok=True)
         script = script.replace("python3", shlex.quote(sys.executable))
         script = script.replace("$(mktemp -d)", shlex.quote(str(program)))
-        well = self.session.run_stage(stage, [shell, flags, script, *rest], self.env_vars)
-        return Status.SUCCESS if well else Status.FAILURE
+        succeeded = self.session.run_stage(stage, [shell, flags, script, *rest], self.env_vars)
+        return Status.SUCCESS if succeeded else Status.FAILURE
 
     def validate_image(self, image: str) -> None:
-        """Locally a stage runs in this Python, whatever its image: nothing to warn of."""
+        """Accept any image: locally a stage runs in this Python."""
 
 
 @contextlib.contextmanager
-def _kfp_runs_stages_of(session: _Session) -> Iterator[None]:
-    # The map from runner to handler is inside a function of kfp; the name it reads is the one seam (tested).
-    theirs = subprocess_task_handler.SubprocessTaskHandler
+def _kfp_settings(session: _Session) -> Iterator[None]:
+    # The map from runner to handler is inside a function of kfp; the name that it reads can be replaced (tested).
+    original = subprocess_task_handler.SubprocessTaskHandler
     settings = kfp_config.LocalExecutionConfig.instance
     local.init(
         local.SubprocessRunner(use_venv=False),
@@ -150,5 +152,5 @@ def _kfp_runs_stages_of(session: _Session) -> Iterator[None]:
     try:
         yield
     finally:
-        subprocess_task_handler.SubprocessTaskHandler = theirs
+        subprocess_task_handler.SubprocessTaskHandler = original
         kfp_config.LocalExecutionConfig.instance = settings

@@ -1,10 +1,10 @@
-"""Old runs that nobody needs: unchanged for long, no model in use came from them and no run that stays takes from them.
+"""Pruning: deletion of runs unchanged for long, unless a model in use came from them or a run that stays reuses them.
 
-It does not matter how they ended: a failed run that nobody went on with is as old as a finished one. One that has not
-ended may still be going where nobody here can see it, or wait in a queue; it must have been quiet for days.
+The way in which a run ended does not matter: a failed run that nobody resumed is as old as a finished one. A run that
+has not ended may be running on another machine, or wait in a queue; it must have been quiet for days.
 
-What a model in use (one with an alias, such as the champion) was made by is asked of the registry that each run was
-tracked in. Where that cannot be asked, nothing is taken away.
+The models in use (those with an alias, such as the champion) are looked up in the registry that each run was tracked
+in. If that cannot be reached, nothing is deleted.
 """
 
 import os
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rubricworks.errors import UserError
-from rubricworks.runs.records import RunRecord, record_of
+from rubricworks.runs.records import RunRecord, run_record
 from rubricworks.runs.store import RunStore
 from rubricworks.storage import is_remote, local_path
 from rubricworks.tracking import TrackingConfig, connect, tracking_uri
@@ -24,23 +24,23 @@ from rubricworks.tracking.connection import explained
 
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 _PAGE = 100
-MAY_BE_GOING = timedelta(days=3)
-"""How long a run that has not ended may write nothing: over a weekend, in a queue for GPUs."""
+MAY_BE_RUNNING = timedelta(days=3)
+"""Time for which a run in progress may write nothing: over a weekend, in a queue for GPUs."""
 
 
-class Pruned(NamedTuple):
-    """An old run, and what became of it."""
+class PruneResult(NamedTuple):
+    """An old run, and the reason to keep it."""
 
     run: RunRecord
-    kept_because: str
-    """Empty where it was taken away, or would be."""
+    keep_reason: str
+    """Empty if the run was deleted, or would be."""
 
 
-def age(text: str) -> timedelta:
-    """`90d` → 90 days; h, d and w are known.
+def parse_age(text: str) -> timedelta:
+    """Time of a text in hours, days or weeks: `90d` → 90 days.
 
     Raises:
-        UserError: it is no such text, or no time at all.
+        UserError: the text has another form, or is zero.
     """
     match = re.fullmatch(r"(\d{1,4})([hdw])", text.strip())
     if match is None or not int(match[1]):
@@ -48,92 +48,94 @@ def age(text: str) -> timedelta:
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
-def prune(store: RunStore, older_than: timedelta, *, dry_run: bool, now: datetime | None = None) -> Iterator[Pruned]:
-    """Take away the runs that are old; each is told as it goes.
+def prune_runs(
+    store: RunStore, older_than: timedelta, *, dry_run: bool, now: datetime | None = None
+) -> Iterator[PruneResult]:
+    """Delete old runs and yield each of them, those to keep too.
 
     Args:
-        older_than: how long ago anything of a run was last written.
-        dry_run: only tell.
+        older_than: age of a run's last write.
+        dry_run: delete nothing.
         now: the time that ages are counted from.
     Raises:
-        UserError: it cannot be asked which models are in use, or a run cannot be deleted.
+        UserError: the registry of models cannot be reached, or a run cannot be deleted.
     """
     now = now or datetime.now(UTC)
     if not dry_run:
         store.finish_deleting()
-    in_use = _registries(store)
-    there = [run for name in store.names() if (run := record_of(store, name)) is not None]
-    old = {run.name: run for run in there if run.changed <= now - older_than}
-    kept = {name: reason for name, run in old.items() if (reason := _going(run, now) or in_use(run))}
-    kept |= _taken_from([run for run in there if run.name not in old or run.name in kept], old, kept)
+    model_reason = _model_reasons(store)
+    runs = [run for name in store.names() if (run := run_record(store, name)) is not None]
+    old = {run.name: run for run in runs if run.changed <= now - older_than}
+    reasons = {name: reason for name, run in old.items() if (reason := _running_reason(run, now) or model_reason(run))}
+    reasons |= _reuse_reasons([run for run in runs if run.name not in old or run.name in reasons], old, reasons)
     for name, run in old.items():
-        reason = kept.get(name, "")
-        # Somebody may have gone on with it while the registry was asked.
+        reason = reasons.get(name, "")
+        # The run may have been resumed during the look-up in the registry.
         if not reason and not dry_run:
-            if record_of(store, name) != run:
+            if run_record(store, name) != run:
                 reason = "it was changed just now"
             else:
                 store.delete(name)
-        yield Pruned(run, reason)
+        yield PruneResult(run, reason)
 
 
-def _going(run: RunRecord, now: datetime) -> str:
+def _running_reason(run: RunRecord, now: datetime) -> str:
     if run.state == "going":
         return "it is going"
-    if run.state != "done" and run.changed > now - MAY_BE_GOING:
-        return f"it is {run.state}, but was changed in the last {MAY_BE_GOING.days} days: it may be going, or go on"
+    if run.state != "done" and run.changed > now - MAY_BE_RUNNING:
+        return f"it is {run.state}, but was changed in the last {MAY_BE_RUNNING.days} days: it may be going, or go on"
     return ""
 
 
-def _taken_from(staying: list[RunRecord], old: Mapping[str, RunRecord], kept: Mapping[str, str]) -> dict[str, str]:
-    """Old runs that a run which stays takes from, and those that these take from.
+def _reuse_reasons(staying: list[RunRecord], old: Mapping[str, RunRecord], kept: Mapping[str, str]) -> dict[str, str]:
+    """Reason to keep each old run that a staying run reuses, directly or through others.
 
-    They are told by name alone, wherever they lie: rather one kept too long than one gone too soon.
+    Runs are matched by name alone, wherever they lie: one is rather kept too long than deleted too soon.
     """
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     while staying:
         run = staying.pop()
-        for name in run.takes_from:
-            if name in old and name not in kept and name not in found:
-                found[name] = f"{run.name} takes from it"
+        for name in run.reused_runs:
+            if name in old and name not in kept and name not in reasons:
+                reasons[name] = f"{run.name} takes from it"
                 staying.append(old[name])
-    return found
+    return reasons
 
 
-def _registries(store: RunStore) -> Callable[[RunRecord], str]:
-    """Says which model in use came from a run; asks each registry once, when it is first needed."""
+def _model_reasons(store: RunStore) -> Callable[[RunRecord], str]:
+    """Function that names the model in use that came from a run; it asks each registry once, at the first need."""
     folder = None if is_remote(store.uri) else local_path(store.uri)
 
     @cache
     def models(uri: str, experiment: str) -> dict[str, str]:
-        return _in_use(TrackingConfig(uri=uri, experiment=experiment), folder or Path.cwd())
+        return _runs_of_models(TrackingConfig(uri=uri, experiment=experiment), folder or Path.cwd())
 
     def reason(run: RunRecord) -> str:
         config = TrackingConfig.model_validate(run.tracking)
         if config.uri or os.environ.get("MLFLOW_TRACKING_URI"):
-            known = models(config.uri, config.experiment)
+            reasons = models(config.uri, config.experiment)
         elif folder is None:
             raise UserError(
                 "MLFLOW_TRACKING_URI is not set, so nobody can tell which runs the models in use came from; set it"
             )
         elif Path(tracking_uri(config, folder).removeprefix("sqlite:///")).is_file():
-            known = models("", config.experiment)
+            reasons = models("", config.experiment)
         else:
-            known = {}  # no registry was ever made here
-        return known.get(run.name, "")
+            reasons = {}  # no registry was ever made here
+        return reasons.get(run.name, "")
 
     return reason
 
 
-def _in_use(config: TrackingConfig, runs: Path) -> dict[str, str]:
-    """Run → the model and the alias that keep it."""
+def _runs_of_models(config: TrackingConfig, runs: Path) -> dict[str, str]:
+    """Run → the reason to keep it: a model with an alias came from it."""
     connection = connect(config, runs)
     if connection is None:
         raise UserError(
             "MLflow is not installed, so nobody can tell which runs the models in use came from; "
             "pip install 'rubricworks[tracking]'"
         )
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     token: str | None = None
     with explained(connection.uri):
         while True:
@@ -142,7 +144,7 @@ def _in_use(config: TrackingConfig, runs: Path) -> dict[str, str]:
                 for alias, version in model.aliases.items():
                     tags = connection.client.get_model_version(model.name, str(version)).tags
                     if run := tags.get("run"):
-                        found[run] = f"{model.name} version {version}, the {alias}, came from it"
+                        reasons[run] = f"{model.name} version {version}, the {alias}, came from it"
             token = page.token
             if not token:
-                return found
+                return reasons

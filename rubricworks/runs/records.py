@@ -1,7 +1,7 @@
-"""What can be told of a run from its folder or its objects alone: whether it is done, what its stages came to.
+"""Records of runs, read from their files alone: state, stages, message.
 
-A run is done when its outcome says so: `run` writes it at the end, and so does the last task on a cluster. Runs that
-were made before outcomes were written are done when their report is. A stage that was begun since makes it undone.
+A run is done when its outcome says so: `run` writes it at the end, and so does the last task on a cluster. A run made
+before outcomes existed is done when its report is. A stage that was started since makes the run unfinished.
 """
 
 import json
@@ -23,9 +23,9 @@ OUTCOME = "outcome.json"
 _OUTCOMES = (OUTCOME, f"outcome/{OUTCOME}")
 State = Literal["done", "going", "failed", "unfinished"]
 
-_BEGUN = "made_from.json"
-_OPENED = "state/preflight/"
-"""What a run of a cluster has from its start; its recipe only once its checks have passed."""
+_STAGE_START = "made_from.json"
+_PREFLIGHT = "state/preflight/"
+"""Folder that a run on a cluster has from its start; its recipe comes when its checks have passed."""
 
 
 class StageRecord(BaseModel):
@@ -36,11 +36,11 @@ class StageRecord(BaseModel):
     stage: str
     done: bool
     changed: datetime
-    """When it was done, or else begun."""
+    """Time of its end, or else of its start."""
 
 
 class RunRecord(BaseModel):
-    """A run as it lies there."""
+    """A run, as its files tell."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -49,40 +49,40 @@ class RunRecord(BaseModel):
     state: State
     recipe: str
     pipeline: str
-    began: datetime
+    started: datetime
     changed: datetime
-    """When anything of it was last written."""
+    """Time of the last write to any of its files."""
     bytes: int
     stages: tuple[StageRecord, ...]
-    """In the order in which they were done."""
+    """Finished ones first, in the order of their ends."""
     message: str = ""
-    """Why it failed, or what came of it where a stage of one that is done said so."""
+    """Reason of a failure, or the result that a stage of a finished run reported."""
     tracking: dict[str, Any] = {}
-    """Where it is tracked."""
-    takes_from: tuple[str, ...] = ()
-    """Names of the runs that its stages may be taken from."""
+    """Its tracking configuration."""
+    reused_runs: tuple[str, ...] = ()
+    """Names of the runs that its stages may be reused from."""
 
 
-def records(store: RunStore) -> Iterator[RunRecord]:
-    """Every run of a store, the one that was changed last first."""
-    found = [record for name in store.names() if (record := record_of(store, name)) is not None]
-    yield from sorted(found, key=lambda record: record.changed, reverse=True)
+def run_records(store: RunStore) -> Iterator[RunRecord]:
+    """Every run of a store, the last changed first."""
+    records = [record for name in store.names() if (record := run_record(store, name)) is not None]
+    yield from sorted(records, key=lambda record: record.changed, reverse=True)
 
 
-def record_of(store: RunStore, name: str) -> RunRecord | None:
-    """One run; None where there is none of that name."""
+def run_record(store: RunStore, name: str) -> RunRecord | None:
+    """Record of a run; None if the store has none of that name."""
     files = store.files(name)
-    if "recipe.yaml" not in files and not any(path.startswith(_OPENED) for path in files):
+    if "recipe.yaml" not in files and not any(path.startswith(_PREFLIGHT) for path in files):
         return None
     recipe = _mapping(yaml.safe_load, store.read(name, "recipe.yaml"))
     stages = _stages(files)
-    failed = _failure(store, name, files)
-    if store.is_held(name):
+    failure = _failure_message(store, name, files)
+    if store.is_running(name):
         state: State = "going"
     elif _is_done(store, name, files, stages):
         state = "done"
     else:
-        state = "failed" if failed else "unfinished"
+        state = "failed" if failure else "unfinished"
     times = [file.modified for file in files.values()]
     return RunRecord(
         name=name,
@@ -90,65 +90,65 @@ def record_of(store: RunStore, name: str) -> RunRecord | None:
         state=state,
         recipe=str(recipe.get("name") or ""),
         pipeline=str(recipe.get("pipeline") or DEFAULT_METHOD) if recipe else "",
-        began=min(times),
+        started=min(times),
         changed=max(times),
         bytes=sum(file.size for file in files.values()),
         stages=stages,
-        message=failed if state == "failed" else _good_end(store, name, files) if state == "done" else "",
+        message=failure if state == "failed" else _success_message(store, name, files) if state == "done" else "",
         tracking=_object(store.read(name, "tracking/settings.json")).get("config") or {},
-        takes_from=_takes_from(store, name) if REUSE_FILE in files else (),
+        reused_runs=_reused_runs(store, name) if REUSE_FILE in files else (),
     )
 
 
-def _takes_from(store: RunStore, name: str) -> tuple[str, ...]:
+def _reused_runs(store: RunStore, name: str) -> tuple[str, ...]:
     sources = _object(store.read(name, REUSE_FILE)).get("runs")
     return tuple(Path(str(source)).name for source in sources) if isinstance(sources, list) else ()
 
 
 def _stages(files: dict[str, StoredFile]) -> tuple[StageRecord, ...]:
-    begun = {
+    starts = {
         stage: file.modified
         for path, file in files.items()
         for stage, _, mark in [path.partition("/")]
-        if mark == _BEGUN and stage not in CLUSTER_TASKS
+        if mark == _STAGE_START and stage not in CLUSTER_TASKS
     }
-    ended = {stage: files[f"{stage}/{DONE}"].modified for stage in begun if f"{stage}/{DONE}" in files}
-    found = [
-        StageRecord(stage=stage, done=stage in ended, changed=ended.get(stage, began)) for stage, began in begun.items()
+    ends = {stage: files[f"{stage}/{DONE}"].modified for stage in starts if f"{stage}/{DONE}" in files}
+    records = [
+        StageRecord(stage=stage, done=stage in ends, changed=ends.get(stage, start)) for stage, start in starts.items()
     ]
-    return tuple(sorted(found, key=lambda one: (not one.done, one.changed)))
+    return tuple(sorted(records, key=lambda one: (not one.done, one.changed)))
 
 
 def _is_done(store: RunStore, name: str, files: dict[str, StoredFile], stages: tuple[StageRecord, ...]) -> bool:
     for path in _OUTCOMES:
         if path in files and _object(store.read(name, path)).get("state") == "SUCCEEDED":
             since = files[path].modified
-            return not any(stage.changed > since for stage in stages) and not _attempted(files, since)
+            return not any(stage.changed > since for stage in stages) and not _has_attempt(files, since)
     return any(stage.stage in REPORTS and stage.done for stage in stages) and all(stage.done for stage in stages)
 
 
-def _good_end(store: RunStore, name: str, files: dict[str, StoredFile]) -> str:
-    """What the outcome says of a run that is done."""
-    ends = [end for path in _OUTCOMES if path in files and (end := _object(store.read(name, path)))]
-    return next((" ".join(str(end["message"]).split()) for end in ends if end.get("message")), "")
+def _success_message(store: RunStore, name: str, files: dict[str, StoredFile]) -> str:
+    """Message of a finished run's outcome."""
+    outcomes = [outcome for path in _OUTCOMES if path in files and (outcome := _object(store.read(name, path)))]
+    return next((" ".join(str(one["message"]).split()) for one in outcomes if one.get("message")), "")
 
 
-def _attempted(files: dict[str, StoredFile], since: datetime) -> bool:
-    """Whether a pod has begun a stage since."""
-    ours = tuple(f"state/{task}/" for task in CLUSTER_TASKS)
+def _has_attempt(files: dict[str, StoredFile], since: datetime) -> bool:
+    """Return True if a pod has started a stage since."""
+    cluster_tasks = tuple(f"state/{task}/" for task in CLUSTER_TASKS)
     return any(
-        path.startswith("state/") and path.endswith("/attempt.json") and not path.startswith(ours)
+        path.startswith("state/") and path.endswith("/attempt.json") and not path.startswith(cluster_tasks)
         for path, file in files.items()
         if file.modified > since
     )
 
 
-def _failure(store: RunStore, name: str, files: dict[str, StoredFile]) -> str:
-    """What the stage that failed last had to say."""
-    said = [
+def _failure_message(store: RunStore, name: str, files: dict[str, StoredFile]) -> str:
+    """Message of the stage that failed last."""
+    errors = [
         path for path in files if path == "error.json" or (path.startswith("state/") and path.endswith("/error.json"))
     ]
-    for path in sorted(said, key=lambda path: files[path].modified, reverse=True):
+    for path in sorted(errors, key=lambda path: files[path].modified, reverse=True):
         error = _object(store.read(name, path))
         if "message" in error:
             return f"{error.get('stage', '')}: {' '.join(str(error['message']).split())}"
@@ -160,9 +160,9 @@ def _object(content: bytes | None) -> dict[str, Any]:
 
 
 def _mapping(parse: Any, content: bytes | None) -> dict[str, Any]:
-    """What a file says, as far as it can be read."""
+    """Mapping that a file holds; empty if it cannot be parsed."""
     try:
-        said = parse(content) if content else {}
+        value = parse(content) if content else {}
     except (ValueError, yaml.YAMLError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return value if isinstance(value, dict) else {}

@@ -1,7 +1,7 @@
-"""One stage as a process: standard error appears at once, everything is logged, and the stage ends when the run does.
+"""One stage as a process: standard error is shown at once, everything is logged, and the stage ends when the run does.
 
-Standard output holds the chatter of the Kubeflow executor and goes to the log alone. So do tracebacks: whoever runs a
-pipeline gets one line that says what to do, and whoever must look deeper gets the log.
+Standard output, which holds the messages of the Kubeflow executor, goes to the log alone. So do tracebacks: the user
+gets one line that says what to do, and the log has the rest.
 """
 
 import signal
@@ -15,39 +15,41 @@ from typing import IO
 from rubricworks.runs.guard import Guard, end_group
 
 _STRAGGLERS_S = 5.0
-"""How long processes that a stage leaves behind may still write before they are ended."""
+"""Time in which processes that a stage leaves behind may still write before they are ended."""
 
 _CHAINED = ("The above exception was the direct cause", "During handling of the above exception")
 
 
 @dataclass(frozen=True)
 class StageExit:
+    """End of a stage's process."""
+
     code: int
-    last_words: str
+    last_line: str
     """The last line on standard error: of a traceback, the exception."""
 
     @property
     def reason(self) -> str:
-        """What is known of a failure that the stage itself could not report."""
+        """Reason of a failure that the stage itself could not report."""
         number = -self.code if self.code < 0 else self.code - 128
         if number == signal.SIGKILL:
             return "it was killed from outside (SIGKILL), most often because memory ran out"
         if number in set(signal.Signals):
             return f"it was ended by {signal.Signals(number).name}"
-        return self.last_words or f"it ended with exit code {self.code}"
+        return self.last_line or f"it ended with exit code {self.code}"
 
 
 def run_stage_process(
     command: Sequence[str], *, environment: Mapping[str, str], log: Path, say: Callable[[str], None], guard: Guard
 ) -> StageExit:
-    """Run a command to its end; on any exception (Ctrl-C) end it and all that it started.
+    """Run a command to its end; on any exception (Ctrl-C) end it with all of its descendants.
 
     Args:
-        command: what to run.
+        command: program and arguments.
         environment: the whole environment.
         log: file that both output streams are appended to.
         say: called with each line of standard error as it comes.
-        guard: ends the process should this one be killed.
+        guard: ends the process if this one is killed.
     """
     with log.open("ab", buffering=0) as record:
         process = subprocess.Popen(
@@ -70,24 +72,26 @@ def run_stage_process(
             end_group(process.pid, reap=process.poll)
             guard.watch(0)
             listener.join(_STRAGGLERS_S)
-        return StageExit(code, relay.last_words)
+        return StageExit(code, relay.last_line)
 
 
 @dataclass
 class _Relay:
+    """Copies standard error to the log, and shows its lines without tracebacks."""
+
     stream: IO[bytes]
     record: IO[bytes]
     say: Callable[[str], None]
-    last_words: str = ""
+    last_line: str = ""
     _in_traceback: bool = field(default=False, init=False)
 
     def run(self) -> None:
         for raw in self.stream:
             self.record.write(raw)
-            # Of a bar that redraws itself within a line, the last state is the news.
+            # A progress bar redraws itself within a line; its last state is shown.
             line = raw.decode(errors="replace").rstrip().rsplit("\r", 1)[-1]
             if line.strip():
-                self.last_words = line.strip()
+                self.last_line = line.strip()
             if not self._is_traceback(line):
                 self._say(line)
 

@@ -1,7 +1,7 @@
-"""Where runs lie, a folder or a bucket, as far as listing them and taking them away needs.
+"""All runs of a folder or a bucket: listing, reading and deleting them.
 
-A run is taken away in an order that a kill does not harm: it is marked first and its recipe goes next, so that nobody
-continues half of it, and the next sweep finishes what is marked.
+A run is deleted in an order that a kill does not harm: it is marked first and its recipe goes next, so that nobody
+resumes half of it, and the next pruning finishes what is marked.
 """
 
 import json
@@ -16,11 +16,13 @@ from rubricworks.runs.folder_lock import is_locked
 from rubricworks.storage import is_remote, join, local_path, open_bucket
 
 PRUNED = "pruned.json"
-"""Marks a run that is being taken away."""
+"""Marker of a run that is being deleted."""
 _ASIDE = ".pruned-"
 
 
 class StoredFile(NamedTuple):
+    """Size and time of a run's file."""
+
     size: int
     modified: datetime
 
@@ -31,39 +33,39 @@ class RunStore(Protocol):
     uri: str
 
     def names(self) -> list[str]:
-        """What may be runs: each a folder."""
+        """Names of the folders, each of which may be a run."""
 
     def files(self, run: str) -> dict[str, StoredFile]:
-        """What a run holds, by path as seen from it."""
+        """Files of a run by their path below its folder."""
 
     def read(self, run: str, path: str) -> bytes | None:
-        """A file of a run; None if there is none."""
+        """Content of a run's file; None if there is none."""
 
-    def is_held(self, run: str) -> bool:
-        """Whether a process of this machine is running it."""
+    def is_running(self, run: str) -> bool:
+        """Return True if a process of this machine is running it."""
 
     def delete(self, run: str) -> None:
-        """Take a run away."""
+        """Delete a run."""
 
     def finish_deleting(self) -> int:
-        """Take away what a sweep that was killed had begun with; returns of how many runs."""
+        """Delete the rest of runs whose deletion was killed; return their number."""
 
 
 def open_run_store(runs: str) -> RunStore:
-    """All runs of a folder, or of an s3:// URI.
+    """Open the store of all runs: a folder or an s3:// URI.
 
     Raises:
         UserError: there is no such folder, or the store does not let us in.
     """
     if is_remote(runs):
-        return _InBucket(runs)
+        return _BucketStore(runs)
     folder = local_path(runs)
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder; name the folder of all runs with --runs")
-    return _InFolder(folder)
+    return _FolderStore(folder)
 
 
-class _InFolder:
+class _FolderStore:
     def __init__(self, folder: Path) -> None:
         self.folder, self.uri = folder.absolute(), folder.absolute().as_uri()
 
@@ -71,17 +73,17 @@ class _InFolder:
         return sorted(one.name for one in self.folder.iterdir() if one.is_dir() and not one.name.startswith("."))
 
     def files(self, run: str) -> dict[str, StoredFile]:
-        root, found = self.folder / run, {}
+        root, files = self.folder / run, {}
         for place, _, names in os.walk(root):
             for name in names:
                 path = Path(place) / name
                 try:
-                    told = path.lstat()
-                except FileNotFoundError:  # a run that goes on replaces files
+                    status = path.lstat()
+                except FileNotFoundError:  # a run in progress replaces files
                     continue
-                modified = datetime.fromtimestamp(told.st_mtime, UTC)
-                found[path.relative_to(root).as_posix()] = StoredFile(told.st_size, modified)
-        return found
+                modified = datetime.fromtimestamp(status.st_mtime, UTC)
+                files[path.relative_to(root).as_posix()] = StoredFile(status.st_size, modified)
+        return files
 
     def read(self, run: str, path: str) -> bytes | None:
         try:
@@ -89,7 +91,7 @@ class _InFolder:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def is_held(self, run: str) -> bool:
+    def is_running(self, run: str) -> bool:
         return is_locked(self.folder / run)
 
     def delete(self, run: str) -> None:
@@ -102,13 +104,13 @@ class _InFolder:
             raise UserError(f"{self.folder / run} cannot be deleted: {error.strerror}; make it writable") from error
 
     def finish_deleting(self) -> int:
-        begun = list(self.folder.glob(f"{_ASIDE}*"))
-        for one in begun:
-            shutil.rmtree(one, ignore_errors=True)
-        return len(begun)
+        rests = list(self.folder.glob(f"{_ASIDE}*"))
+        for rest in rests:
+            shutil.rmtree(rest, ignore_errors=True)
+        return len(rests)
 
 
-class _InBucket:
+class _BucketStore:
     def __init__(self, uri: str) -> None:
         self.uri = uri.rstrip("/")
         self._bucket = open_bucket(uri)
@@ -125,19 +127,19 @@ class _InBucket:
         except FileNotFoundError:
             return None
 
-    def is_held(self, run: str) -> bool:
+    def is_running(self, run: str) -> bool:
         return False
 
     def delete(self, run: str) -> None:
-        of_run = self._bucket.below(run)
-        of_run.write(PRUNED, json.dumps({"run": run}).encode())
-        of_run.delete("recipe.yaml")
-        of_run.delete(*(one.key for one in of_run.objects() if one.key != PRUNED))
-        of_run.delete_unfinished_uploads()
-        of_run.delete(PRUNED)
+        folder = self._bucket.below(run)
+        folder.write(PRUNED, json.dumps({"run": run}).encode())
+        folder.delete("recipe.yaml")
+        folder.delete(*(one.key for one in folder.objects() if one.key != PRUNED))
+        folder.delete_unfinished_uploads()
+        folder.delete(PRUNED)
 
     def finish_deleting(self) -> int:
-        begun = [name for name in self.names() if self._bucket.exists(join(name, PRUNED))]
-        for name in begun:
+        marked = [name for name in self.names() if self._bucket.exists(join(name, PRUNED))]
+        for name in marked:
             self.delete(name)
-        return len(begun)
+        return len(marked)

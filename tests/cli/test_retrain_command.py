@@ -10,7 +10,7 @@ def _nothing_is_drawn(monkeypatch):
     def draw(*given: object) -> None:
         raise AssertionError("the world is drawn, though there is nothing to retrain")
 
-    monkeypatch.setattr("rubricworks.cli.run.running_world", draw)
+    monkeypatch.setattr("rubricworks.cli.run.serve_world", draw)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from rubricworks.cli import world
-from rubricworks.cli.world import DRAWN, running_world
+from rubricworks.cli.world import DRAWN, serve_world
 from rubricworks.recipe import WorldConfig
 
 SMALL = WorldConfig(scenes=3, questions=1, seed=4)
@@ -24,26 +24,26 @@ def draws(monkeypatch):
 
 def test_drawn_once_and_copied_where_it_is_the_same(tmp_path, draws):
     first, second, third = (tmp_path / name for name in ("first", "second", "third"))
-    with running_world(SMALL, first):
+    with serve_world(SMALL, first):
         pass
-    with running_world(SMALL, first):
+    with serve_world(SMALL, first):
         pass
-    with running_world(SMALL, second, [tmp_path / "gone", first]):
+    with serve_world(SMALL, second, [tmp_path / "gone", first]):
         pass
     assert draws == ["first"]
     assert len(files(second)) == 3 + 4  # pictures; captions, truth, questions, and what they were drawn from
     assert files(second) == files(first)
-    with running_world(SMALL.model_copy(update={"scenes": 2}), third, [first]):
+    with serve_world(SMALL.model_copy(update={"scenes": 2}), third, [first]):
         pass
     assert draws == ["first", "third"]
     assert len(list((third / "images").glob("*.png"))) == 2
 
 
 def test_half_a_world_is_drawn_again(tmp_path, draws):
-    with running_world(SMALL, tmp_path / "cut"):
+    with serve_world(SMALL, tmp_path / "cut"):
         whole = files(tmp_path / "cut")
     (tmp_path / "cut" / DRAWN).unlink()
     (tmp_path / "cut" / "images" / "scene-00001.png").unlink()
-    with running_world(SMALL, tmp_path / "cut"):
+    with serve_world(SMALL, tmp_path / "cut"):
         assert files(tmp_path / "cut") == whole
     assert draws == ["cut", "cut"]

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from rubricworks.errors import UserError
-from rubricworks.runs.pruning import age, prune
-from rubricworks.runs.records import record_of, records
+from rubricworks.runs.pruning import parse_age, prune_runs
+from rubricworks.runs.records import run_record, run_records
 from rubricworks.runs.store import PRUNED, open_run_store
 from rubricworks.storage import open_bucket
 from rubricworks.tracking import registry, stage_connection
@@ -57,8 +57,8 @@ def put(tmp_path):
 
 
 def pruned(folder, days="90d", **more):
-    told = prune(open_run_store(str(folder)), age(days), **{"dry_run": False, "now": NOW, **more})
-    return {one.run.name: one.kept_because for one in told}
+    told = prune_runs(open_run_store(str(folder)), parse_age(days), **{"dry_run": False, "now": NOW, **more})
+    return {one.run.name: one.keep_reason for one in told}
 
 
 def failed_run(**more):
@@ -148,18 +148,18 @@ def test_a_run_is_told_from_its_folder(put):
     put("bad", {"recipe.yaml": RECIPE, "error.json": '{"stage": "prepare", "message": "no\\nimages"}'}, days=1)
     put("old-one", {path: text for path, text in done_run().items() if path != "outcome.json"}, days=3)
     store = open_run_store(str(folder))
-    assert [(one.name, one.state) for one in records(store)] == [
+    assert [(one.name, one.state) for one in run_records(store)] == [
         ("bad", "failed"),
         ("going-on", "unfinished"),
         ("old-one", "done"),
         ("good", "done"),
     ]
-    good = record_of(store, "good")
+    good = run_record(store, "good")
     assert (good.recipe, good.pipeline, good.changed) == ("ours", "balcaprl", NOW - timedelta(days=100))
     assert [(stage.stage, stage.done) for stage in good.stages] == [("prepare", True), ("report", True)]
-    assert record_of(store, "bad").message == "prepare: no images"
-    assert record_of(store, "bad").pipeline == "rubicap"
-    assert record_of(store, "none") is None
+    assert run_record(store, "bad").message == "prepare: no images"
+    assert run_record(store, "bad").pipeline == "rubicap"
+    assert run_record(store, "none") is None
 
 
 @pytest.fixture
@@ -186,8 +186,8 @@ def test_runs_of_a_bucket_are_told_like_those_of_a_folder(bucket, tmp_path, monk
             bucket.write(f"{run}/{path}", content.encode())
     store = open_run_store(bucket.uri)
     states = {"old": "done", "bad": "failed", "refused": "failed", "begun": "unfinished"}
-    assert {one.name: one.state for one in records(store)} == states
-    refused_run = record_of(store, "refused")
+    assert {one.name: one.state for one in run_records(store)} == states
+    refused_run = run_record(store, "refused")
     assert (refused_run.pipeline, refused_run.message) == ("", "preflight: 1 of 3 checks failed")
     assert pruned(bucket.uri, now=IN_A_YEAR, dry_run=True) == dict.fromkeys(states, "")
     assert bucket.folders() == ["bad", "begun", "old", "refused"]
@@ -204,5 +204,5 @@ def test_runs_of_a_bucket_stay_where_nobody_knows_the_registry(bucket):
 @pytest.mark.parametrize("text", ["90", "0d", "-1d", "d", "90days", "1.5d", ""])
 def test_an_age_that_is_none_is_refused(text):
     with pytest.raises(UserError, match="give hours, days or weeks, such as 12h, 90d or 8w"):
-        age(text)
-    assert age("8w") == timedelta(days=56)
+        parse_age(text)
+    assert parse_age("8w") == timedelta(days=56)
