@@ -19,7 +19,7 @@ from rubricworks import __version__
 from rubricworks.data.addresses import CheckedResolver, IPAddress, is_public
 from rubricworks.data.hosts import AllowedHosts, FetchRefused, parse_url
 from rubricworks.data.images import BadImage
-from rubricworks.llm.http_errors import in_words
+from rubricworks.llm.http_errors import describe_error
 
 MAX_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -175,4 +175,4 @@ class Fetcher:
 
 def _failure(error: Exception) -> FetchFailed:
     final = aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError | aiohttp.ClientResponseError
-    return FetchFailed(in_words(error), retry=not isinstance(error, final))
+    return FetchFailed(describe_error(error), retry=not isinstance(error, final))

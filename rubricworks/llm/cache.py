@@ -1,12 +1,12 @@
-"""Answers kept between runs: one SQLite file of JSON, which several processes may share.
+"""Answer cache: one SQLite file of JSON answers, which several processes may share.
 
-Keys are digests of what was asked, never of where. Writes are handed to a thread that commits them in groups (WAL), so
-that a call neither waits for the disk nor blocks the event loop; until its group is committed, an answer is served from
-memory, and a killed process asks it again. The first answer to a question stays.
+Keys are digests of the request without the URL. A writer thread commits answers in groups (WAL), so that a call neither
+waits for the disk nor blocks the event loop. An answer is served from memory until its group is committed; a killed
+process loses it and asks again. The first answer to a request is kept.
 
-A new question need not ask the file: one bit for each of 2^24 beginnings of a key says whether the file may hold it.
-The bits are as fresh as the last group; when nothing has been committed for a moment, the file is asked. Looks share a
-transaction for as long as a group gathers, because to begin one costs more than to look.
+Most misses do not query the file: a bitmap over the first 24 bits of the keys tells which keys the file can hold. The
+bitmap is as fresh as the last group, so the file is queried if nothing was committed for a moment. Lookups within one
+group interval share a transaction, because starting one costs more than a lookup.
 """
 
 import atexit
@@ -20,37 +20,37 @@ from pathlib import Path
 from rubricworks.errors import UserError
 
 CACHE_FILE = "llm_cache.sqlite"
-"""Its name in a run's folder."""
+"""File name in a run's folder."""
 SCHEMA_VERSION = 2
-_GROUP_S = 0.2
-"""How long the writer gathers before it commits."""
-_FRESH_S = 1.0
-"""How long after a group the bits are trusted: an answer of another process may be missed for as long."""
+_GROUP_INTERVAL_S = 0.2
+"""Time the writer collects answers before it commits."""
+_FRESHNESS_S = 1.0
+"""Time after a commit in which the bitmap is trusted; answers of other processes may be missed that long."""
 _ROWS_PER_STATEMENT = 256
 _CHECKPOINT_PAGES = 8_000
-"""Of 4 kB: how long the write-ahead log grows before SQLite folds it in and waits for the disk."""
+"""Length of the write-ahead log, in pages of 4 kB, at which SQLite checkpoints it and waits for the disk."""
 _LOCK_TIMEOUT_S = 60.0
 _READ_TIMEOUT_S = 10.0
-"""How long a reader waits for the lock; a run lets go of it after a few milliseconds."""
-_BITS = 24
+"""Time a reader waits for the lock; a run releases it after a few milliseconds."""
+_KEY_BITS = 24
 _COLUMNS = "key, model, made, answer"
 
 
 class AnswerCache:
-    """A dictionary on disk, from digests to JSON texts."""
+    """Persistent dictionary from digests to JSON texts."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._news = threading.Condition(self._lock)
+        self._wakeup = threading.Condition(self._lock)
         self._closing = threading.Event()
         self._pending: dict[bytes, tuple[str, str]] = {}
-        """Model and answer, not committed yet."""
-        self._bits = bytearray(1 << (_BITS - 3))
+        """Model and answer by key, not committed yet."""
+        self._bits = bytearray(1 << (_KEY_BITS - 3))
         self._fresh_until = 0.0
         self._last_id = 0
-        self._others = -1
-        """SQLite's count of what other connections have committed."""
+        self._data_version = -1
+        """SQLite's `data_version`, which changes with commits of other connections."""
         self._failure: UserError | None = None
         self._closed = False
         try:
@@ -67,21 +67,21 @@ class AnswerCache:
     def get(self, key: bytes) -> str | None:
         if (pending := self._pending.get(key)) is not None:
             return pending[1]
-        place = int.from_bytes(key[:3], "little")
-        if not self._bits[place >> 3] & (1 << (place & 7)) and time.monotonic() < self._fresh_until:
+        bit = int.from_bytes(key[:3], "little")
+        if not self._bits[bit >> 3] & (1 << (bit & 7)) and time.monotonic() < self._fresh_until:
             return None
         with self._lock:
             try:
                 if not self._reader.in_transaction:
                     self._reader.execute("BEGIN")
-                    self._news.notify()
+                    self._wakeup.notify()
                 row = self._reader.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
             except sqlite3.Error as error:
                 raise self._unusable(error) from error
         return None if row is None else row[0]
 
     def put(self, key: bytes, model: str, answer: str) -> None:
-        """Keep an answer; it is on disk a moment later.
+        """Store an answer; the writer thread commits it a moment later.
 
         Raises:
             UserError: an earlier group could not be written.
@@ -92,15 +92,15 @@ class AnswerCache:
             if self._closed:
                 raise RuntimeError("the cache is closed")
             if not self._pending:
-                self._news.notify()
+                self._wakeup.notify()
             self._pending.setdefault(key, (model, answer))
-            self._mark(key)
+            self._mark_key(key)
 
     def close(self) -> None:
-        """Write what is pending and let go of the file."""
+        """Commit pending answers and close the file."""
         self._closing.set()
         with self._lock:
-            self._news.notify()
+            self._wakeup.notify()
         self._thread.join()
         atexit.unregister(self.close)
         with self._lock:
@@ -115,10 +115,10 @@ class AnswerCache:
     def _write_groups(self) -> None:
         while True:
             with self._lock:
-                self._news.wait_for(lambda: self._pending or self._reader.in_transaction or self._closing.is_set())
-            self._closing.wait(_GROUP_S)
+                self._wakeup.wait_for(lambda: self._pending or self._reader.in_transaction or self._closing.is_set())
+            self._closing.wait(_GROUP_INTERVAL_S)
             with self._lock:
-                self._look_anew()
+                self._end_read()
                 group = list(self._pending.items())
             if not group:
                 if self._closing.is_set():
@@ -131,29 +131,29 @@ class AnswerCache:
                     self._failure = self._unusable(error)
                 return
             with self._lock:
-                self._look_anew()
+                self._end_read()
                 for key, _ in group:
                     del self._pending[key]
-                self._fresh_until = time.monotonic() + _FRESH_S
+                self._fresh_until = time.monotonic() + _FRESHNESS_S
 
-    def _look_anew(self) -> None:
-        """End the reader's transaction: the next look begins one, and sees what was committed since."""
+    def _end_read(self) -> None:
+        """End the reader's transaction, so that the next lookup starts one and sees later commits."""
         if self._reader.in_transaction:
             self._reader.execute("COMMIT")
 
     def _commit(self, group: list[tuple[bytes, tuple[str, str]]]) -> None:
-        """One transaction of few statements: sqlite3 gives up the interpreter lock for each."""
+        """Insert a group in one transaction of few statements, as sqlite3 releases the GIL for each."""
         now = int(time.time())
         self._writer.execute("BEGIN IMMEDIATE")
         try:
-            self._note_others()
-            rows_left = group
-            while rows_left:
-                count = min(_ROWS_PER_STATEMENT, 1 << (len(rows_left).bit_length() - 1))
-                rows, rows_left = rows_left[:count], rows_left[count:]
-                marks = ",".join(["(?,?,?,?)"] * count)
+            self._mark_other_writers()
+            remaining_rows = group
+            while remaining_rows:
+                count = min(_ROWS_PER_STATEMENT, 1 << (len(remaining_rows).bit_length() - 1))
+                rows, remaining_rows = remaining_rows[:count], remaining_rows[count:]
+                placeholders = ",".join(["(?,?,?,?)"] * count)
                 values = [value for key, (model, answer) in rows for value in (key, model, now, answer)]
-                self._writer.execute(f"INSERT OR IGNORE INTO answers ({_COLUMNS}) VALUES {marks}", values)
+                self._writer.execute(f"INSERT OR IGNORE INTO answers ({_COLUMNS}) VALUES {placeholders}", values)
             (self._last_id,) = self._writer.execute("SELECT coalesce(max(id), 0) FROM answers").fetchone()
             self._writer.execute("COMMIT")
         except sqlite3.Error:
@@ -161,28 +161,28 @@ class AnswerCache:
                 self._writer.execute("ROLLBACK")
             raise
 
-    def _note_others(self) -> None:
-        """Mark what other processes have committed since the last look; only the holder of the write lock may."""
+    def _mark_other_writers(self) -> None:
+        """Mark keys that other processes have committed; requires the write lock."""
         (version,) = self._writer.execute("PRAGMA data_version").fetchone()
-        if version == self._others:
+        if version == self._data_version:
             return
-        self._others = version
-        fresh = self._writer.execute("SELECT key FROM answers WHERE id > ?", (self._last_id,))
-        while keys := fresh.fetchmany(4096):
+        self._data_version = version
+        new_keys = self._writer.execute("SELECT key FROM answers WHERE id > ?", (self._last_id,))
+        while keys := new_keys.fetchmany(4096):
             with self._lock:
                 for (key,) in keys:
-                    self._mark(key)
+                    self._mark_key(key)
 
-    def _mark(self, key: bytes) -> None:
-        place = int.from_bytes(key[:3], "little")
-        self._bits[place >> 3] |= 1 << (place & 7)
+    def _mark_key(self, key: bytes) -> None:
+        bit = int.from_bytes(key[:3], "little")
+        self._bits[bit >> 3] |= 1 << (bit & 7)
 
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self._path, timeout=_LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False)
 
     def _prepare(self) -> None:
         """WAL, synchronous=NORMAL: a killed process loses nothing committed, a power cut at most the last groups."""
-        self._write_ahead()
+        self._enable_wal()
         self._writer.execute("PRAGMA synchronous = NORMAL")
         self._writer.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         (version,) = self._writer.execute("PRAGMA user_version").fetchone()
@@ -195,14 +195,17 @@ class AnswerCache:
         if version == 0:
             self._writer.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
-    def _write_ahead(self) -> None:
-        """SQLite does not wait for the lock here as it does elsewhere, so two processes that begin together collide."""
-        for tries_left in range(100, -1, -1):
+    def _enable_wal(self) -> None:
+        """Switch to WAL. SQLite ignores its lock timeout here, so processes that start together must retry."""
+        for attempts_left in range(100, -1, -1):
             try:
                 self._writer.execute("PRAGMA journal_mode = WAL")
                 return
             except sqlite3.OperationalError as error:
-                if not tries_left or error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                if not attempts_left or error.sqlite_errorcode & 0xFF not in (
+                    sqlite3.SQLITE_BUSY,
+                    sqlite3.SQLITE_LOCKED,
+                ):
                     raise
                 time.sleep(0.05)
 
@@ -215,31 +218,31 @@ class AnswerCache:
 
 
 def read_answers(path: Path, *, after: int, limit: int) -> list[tuple[int, str, str, str]]:
-    """Rows of a cache file in the order of their ids: id, key in hexadecimal, model, answer.
+    """Read rows of a cache file in order of id: id, key in hexadecimal, model, answer.
 
-    The transaction is short, so a slow reader never keeps a run from folding its log in.
+    The transaction is short, so that a slow reader never blocks a run's checkpoint.
 
     Args:
         path: a cache file, which another thread or process may be writing to.
         after: skip rows up to this id.
-        limit: rows at most.
+        limit: maximal number of rows.
     Raises:
-        UserError: the file is no cache, or stays locked.
+        UserError: the file is not a cache, or stays locked.
     """
     with _reader(path) as file:
-        look = "SELECT id, hex(key), model, answer FROM answers WHERE id > ? ORDER BY id LIMIT ?"
-        return file.execute(look, (after, limit)).fetchall()
+        query = "SELECT id, hex(key), model, answer FROM answers WHERE id > ? ORDER BY id LIMIT ?"
+        return file.execute(query, (after, limit)).fetchall()
 
 
 def newest_answer_id(path: Path) -> int:
-    """The id of a cache file's last row; 0 if it has none. Raises as `read_answers` does."""
+    """Id of a cache file's last row, or 0 if it is empty. Raises like `read_answers`."""
     with _reader(path) as file:
         return int(file.execute("SELECT coalesce(max(id), 0) FROM answers").fetchone()[0])
 
 
 @contextmanager
 def _reader(path: Path) -> Iterator[sqlite3.Connection]:
-    """Connection that cannot write. SQLite's own read-only mode would leave an empty log beside the file."""
+    """Open a connection that cannot write. SQLite's own read-only mode would leave an empty log next to the file."""
     uri = f"{path.absolute().as_uri()}?mode=rw"
     try:
         with closing(sqlite3.connect(uri, uri=True, timeout=_READ_TIMEOUT_S, isolation_level=None)) as file:

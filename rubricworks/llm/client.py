@@ -1,9 +1,9 @@
-"""A chat client for one model: typed answers, repair turns, cache, totals.
+"""Chat client for one model: typed answers, repair turns, cache, totals.
 
     async with ChatClient("http://localhost:8000/v1", "Qwen/Qwen2.5-7B-Instruct", cache=Path("a.sqlite")) as client:
         reply = await client.chat([{"role": "user", "content": "…"}], response=Judgment)
 
-It may be called from any event loop, also from several at once (TRL awaits rewards on a loop of its own).
+It can be called from any event loop, and from several at once (TRL awaits rewards on its own loop).
 """
 
 import asyncio
@@ -30,11 +30,11 @@ from rubricworks.rubrics import ErrorClass
 
 Model = TypeVar("Model", bound=BaseModel)
 OnFailure = Callable[[ChatError, "ChatClient"], None]
-_NOTHING = Usage()
+_NO_USAGE = Usage()
 
 
 class ChatClient:
-    """Asks one model. Close it, or use it as an async context manager, to let go of sockets and the cache's file."""
+    """Client for one model. Close it, or use it as an async context manager, to release sockets and the cache file."""
 
     def __init__(
         self,
@@ -48,12 +48,12 @@ class ChatClient:
     ) -> None:
         """
         Args:
-            endpoint: an `Endpoint`, or the URL of one.
-            model: the model's name there; needed with a URL.
-            cache: SQLite file in which answers are kept between runs; clients and processes may share it.
-            purpose: what the calls are for, in error messages and the ledger ("judge", "writer", …).
-            spending: the run's ledger and budget; a call that does not fit fails with the class budget.
-            on_failure: told of every call that failed, before its error is raised; may raise another one instead.
+            endpoint: an `Endpoint`, or its URL.
+            model: name of the model; required with a URL.
+            cache: SQLite file that keeps answers between runs; clients and processes may share it.
+            purpose: purpose of the calls in error messages and the ledger ("judge", "writer", …).
+            spending: the run's ledger and budget; a call beyond the budget fails with the class budget.
+            on_failure: callback for every failed call, before its error is raised; may raise another error instead.
         """
         if isinstance(endpoint, str):
             if model is None:
@@ -69,8 +69,8 @@ class ChatClient:
             spending.open_account(purpose, self.endpoint.model, self.totals)
         self._on_failure = on_failure
         self._frames: dict[type[BaseModel] | None, RequestFrame] = {}
-        self._span = telemetry.span_maker(self.endpoint, purpose)
-        telemetry.watch(self)
+        self._span = telemetry.span_factory(self.endpoint, purpose)
+        telemetry.register_client(self)
 
     def __repr__(self) -> str:
         return f"ChatClient({self.endpoint.label!r}, purpose={self.purpose!r})"
@@ -83,7 +83,7 @@ class ChatClient:
 
     @property
     def limiter(self) -> Limiter:
-        """Shared by all clients of this endpoint and model."""
+        """Limiter shared by all clients of this endpoint and model."""
         return self._transport.limiter
 
     async def close(self) -> None:
@@ -110,16 +110,16 @@ class ChatClient:
         *,
         check: Callable[[Any], None] | None = None,
     ) -> Reply[Any]:
-        """Ask once; the answer comes from the cache if this was asked before.
+        """Send one request, or return its cached answer.
 
         Args:
-            messages: OpenAI's message dictionaries; `image_part` and `text_part` make their parts.
-            response: the pydantic model that the answer must fit, or a function that reads it from the text and raises
-                ValueError for one that it cannot use; None for plain text.
-            seed: sent to the server, and tells repeated samples of one question apart.
-            check: raises ValueError for a value that fits the model but not the question; counts as malformed.
+            messages: OpenAI's message dictionaries; build their parts with `image_part` and `text_part`.
+            response: pydantic model of the answer, or a function that parses its text and raises ValueError if it is
+                not usable; None for plain text.
+            seed: sent to the server; distinguishes repeated samples of one request.
+            check: validates a parsed value further and raises ValueError, which counts as malformed.
         Raises:
-            ChatError: no usable answer after retries and repair turns, or no budget for it.
+            ChatError: no usable answer after retries and repair turns, or not enough budget.
             UserError: the endpoint's environment, the cache file or the ledger is not usable.
         """
         schema = response if isinstance(response, type) else None
@@ -133,36 +133,36 @@ class ChatClient:
             return await ask(question, request)
 
         key = request.key
-        if (known := self._recall(key, question)) is not None:
-            return known
-        flying = self._transport.connections.lane().flying
-        if (waiting := flying.get(key)) is not None:
-            first = asyncio.get_running_loop().create_future()
-            waiting.append(first)
-            await first
-            if (known := self._recall(key, question)) is not None:
-                return known
-        waiting = flying[key] = []
+        if (cached := self._lookup(key, question)) is not None:
+            return cached
+        pending = self._transport.connections.pool().pending_calls
+        if (waiters := pending.get(key)) is not None:
+            done = asyncio.get_running_loop().create_future()
+            waiters.append(done)
+            await done
+            if (cached := self._lookup(key, question)) is not None:
+                return cached
+        waiters = pending[key] = []
         try:
             reply = await ask(question, request)
             usage = reply.usage
             entry = to_json([reply.raw, usage.prompt_tokens, usage.completion_tokens, usage.cost])
             self._cache.put(key, self.endpoint.model, entry.decode())
         finally:
-            for other in waiting:
-                if not other.done():
-                    other.set_result(None)
-            if flying.get(key) is waiting:
-                del flying[key]
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+            if pending.get(key) is waiters:
+                del pending[key]
         return reply
 
-    def _recall(self, key: bytes, question: Question) -> Reply[Any] | None:
+    def _lookup(self, key: bytes, question: Question) -> Reply[Any] | None:
         assert self._cache is not None
-        if (kept := self._cache.get(key)) is None:
+        if (entry := self._cache.get(key)) is None:
             return None
-        raw, prompt_tokens, completion_tokens, cost = from_json(kept)
+        raw, prompt_tokens, completion_tokens, cost = from_json(entry)
         try:
-            value = question.value(raw)
+            value = question.parse(raw)
         except ValueError:
             return None
         self.totals.count_cached()
@@ -172,12 +172,12 @@ class ChatClient:
         assert self._span is not None
         with self._span() as span:
             reply = await self._ask(question, request)
-            telemetry.tell(span, reply.usage)
+            telemetry.record_usage(span, reply.usage)
             return reply
 
     async def _ask(self, question: Question, request: Request) -> Reply[Any]:
-        """One answer over the network, with repair turns."""
-        usage, requests, started, spending = _NOTHING, 0, time.perf_counter(), self._spending
+        """Get one answer over the network, with repair turns."""
+        usage, requests, started, spending = _NO_USAGE, 0, time.perf_counter(), self._spending
         capped = spending is not None and spending.capped
         body, repairs_left = request.body, REPAIR_TURNS if question.response is not None else 0
         try:
@@ -186,26 +186,26 @@ class ChatClient:
                     tokens = request.tokens + (len(body) - len(request.body)) // BYTES_PER_TOKEN
                     dollars = self.endpoint.cost(tokens, self.endpoint.max_tokens)
                     tokens += self.endpoint.max_tokens
-                    if not spending.reserve_at_once(tokens, dollars):
+                    if not spending.try_reserve(tokens, dollars):
                         await self._wait_for_budget(tokens, dollars, requests)
-                turn = _NOTHING
+                turn_usage = _NO_USAGE
                 try:
-                    delivery = await self._transport.complete(body)
-                    turn = self._usage(delivery.answer, request)
+                    completion = await self._transport.complete(body)
+                    turn_usage = self._usage(completion.answer, request)
                 finally:
-                    if capped:  # now, not when the call ends: its own next turn would wait for it
-                        spending.settle(tokens, dollars, turn)
-                requests += delivery.requests
-                usage = usage.plus(turn)
-                text = self._usable_text(delivery.answer, requests)
+                    if capped:  # now, not at the end of the call: its own next turn would wait for it
+                        spending.settle(tokens, dollars, turn_usage)
+                requests += completion.requests
+                usage = usage.plus(turn_usage)
+                text = self._usable_text(completion.answer, requests)
                 try:
-                    value = question.value(text)
+                    value = question.parse(text)
                     break
                 except ValueError as error:
                     if not repairs_left:
                         raise self._error(ErrorClass.MALFORMED, str(error), text or "", requests) from None
                     repairs_left -= 1
-                    body = question.repaired(text or "", str(error))
+                    body = question.repair_body(text or "", str(error))
         except ChatError as error:
             if error.error_class is ErrorClass.TRANSPORT:
                 error.attempts = requests = requests + error.attempts
@@ -218,7 +218,7 @@ class ChatClient:
             self.totals.count(usage, requests, time.perf_counter() - started)
         finally:
             if spending is not None:
-                spending.note()
+                spending.write_if_due()
         return Reply(value, text or "", usage, cached=False)
 
     async def _wait_for_budget(self, tokens: int, dollars: float, requests: int) -> None:

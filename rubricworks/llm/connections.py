@@ -1,8 +1,7 @@
 """HTTP to the servers of one endpoint: a keep-alive pool per event loop, no redirects, no cookies, bounded answers.
 
-The protocol is OpenAI's chat completions, spoken over aiohttp because the SDK costs ten times the CPU per call. A
-redirect is an error: it would carry the key to a host nobody named. Proxies are those of the environment, looked up
-once.
+The protocol is OpenAI's chat completions over aiohttp, because the SDK costs ten times the CPU per call. A redirect is
+an error, as it would send the key to an unknown host. Proxies come from the environment and are looked up once.
 """
 
 import asyncio
@@ -19,34 +18,34 @@ from yarl import URL
 
 from rubricworks.llm.deadlines import Deadlines
 from rubricworks.llm.endpoint import Endpoint
-from rubricworks.llm.http_errors import in_words
+from rubricworks.llm.http_errors import describe_error
 from rubricworks.llm.replicas import Replica
 
-if TYPE_CHECKING:  # it is a third of a stage's start, and is needed once something is asked
+if TYPE_CHECKING:  # a third of a stage's start-up time, and not needed before the first request
     import aiohttp
 
 _RETRIED_STATUSES = frozenset({408, 425, 429})
-_CONNECT_S = 10.0
-_LARGEST_ANSWER = 8 * 2**20
-"""Bytes. 16,000 tokens of text are 100 kB."""
-_LONGEST_WAIT_S = 60.0
-_RAW_KEPT = 20_000
-"""Bytes of a failed answer that the error keeps."""
+_CONNECT_TIMEOUT_S = 10.0
+_MAX_ANSWER_BYTES = 8 * 2**20
+"""16,000 tokens of text are 100 kB."""
+_MAX_RETRY_AFTER_S = 60.0
+_MAX_RAW_BYTES = 20_000
+"""Length of a failed answer in the error."""
 
 
 @dataclass
-class Lane:
-    """What belongs to one event loop."""
+class LoopPool:
+    """Connections of one event loop."""
 
     session: "aiohttp.ClientSession"
     deadlines: Deadlines
     replicas: list[Replica]
-    flying: dict[bytes, list["asyncio.Future[None]"]] = field(default_factory=dict)
-    """Cached calls in flight by key, with those that wait for one instead of asking again."""
+    pending_calls: dict[bytes, list["asyncio.Future[None]"]] = field(default_factory=dict)
+    """Cacheable calls in flight by key, with the futures of identical calls that wait for the answer."""
 
 
 class RequestFailed(Exception):
-    """One request went wrong."""
+    """One request failed."""
 
     def __init__(
         self,
@@ -54,28 +53,28 @@ class RequestFailed(Exception):
         raw: str = "",
         *,
         retry: bool = False,
-        wait: float | None = None,
+        retry_after: float | None = None,
         status: int = 0,
         unreachable: bool = False,
     ) -> None:
         super().__init__(message)
         self.raw = raw
         self.retry = retry
-        self.wait = wait
-        """Seconds that the server asks for."""
+        self.retry_after = retry_after
+        """Seconds from the server's `Retry-After`."""
         self.status = status
         self.unreachable = unreachable
-        """No connection could be made."""
-        self.sent = 1
-        """Requests that came to this."""
+        """True if no connection could be made."""
+        self.requests = 1
+        """Number of requests sent, this one included."""
 
     @classmethod
-    def of_payload(
-        cls, message: str, payload: bytes, *, retry: bool, wait: float | None = None, status: int = 0
+    def from_payload(
+        cls, message: str, payload: bytes, *, retry: bool, retry_after: float | None = None, status: int = 0
     ) -> Self:
-        raw = payload[:_RAW_KEPT].decode("utf-8", "replace")
+        raw = payload[:_MAX_RAW_BYTES].decode("utf-8", "replace")
         excerpt = " ".join(raw[:2_000].split())[:300] or "the body is empty"
-        return cls(f"{message}: {excerpt}", raw, retry=retry, wait=wait, status=status)
+        return cls(f"{message}: {excerpt}", raw, retry=retry, retry_after=retry_after, status=status)
 
 
 class Connections:
@@ -83,78 +82,82 @@ class Connections:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._lanes: dict[asyncio.AbstractEventLoop, Lane] = {}
-        weakref.finalize(self, _abandon_all, self._lanes)
+        self._pools: dict[asyncio.AbstractEventLoop, LoopPool] = {}
+        weakref.finalize(self, _abandon_all, self._pools)
         self._key: re.Pattern[bytes] | None = None
 
-    def lane(self) -> Lane:
+    def pool(self) -> LoopPool:
         loop = asyncio.get_running_loop()
-        if (lane := self._lanes.get(loop)) is None:
-            lane = self._lanes[loop] = self._open_lane()
-        return lane
+        if (pool := self._pools.get(loop)) is None:
+            pool = self._pools[loop] = self._open_pool()
+        return pool
 
-    async def exchange(self, lane: Lane, method: str, url: URL, body: bytes | None = None) -> bytes:
-        """One request without retries.
+    async def exchange(self, pool: LoopPool, method: str, url: URL, body: bytes | None = None) -> bytes:
+        """Send one request without retries and return the body of its answer.
 
         Raises:
-            RequestFailed: no answer, or one whose status is not 200.
+            RequestFailed: no answer, or a status other than 200.
         """
         import aiohttp
 
-        task = lane.deadlines.begin()
+        task = pool.deadlines.begin()
         try:
-            answer = await lane.session.request(method, url, data=body, allow_redirects=False)
+            answer = await pool.session.request(method, url, data=body, allow_redirects=False)
             length = answer.content_length
-            fits = length is not None and length <= _LARGEST_ANSWER and "Content-Encoding" not in answer.headers
-            payload = await (answer.read() if fits else _bounded(answer))
+            bounded = length is not None and length <= _MAX_ANSWER_BYTES and "Content-Encoding" not in answer.headers
+            payload = await (answer.read() if bounded else _read_bounded(answer))
         except asyncio.CancelledError as error:
-            if not lane.deadlines.end(task):
+            if not pool.deadlines.end(task):
                 raise
             raise RequestFailed(f"no answer within {self._endpoint.timeout_s:g} s", retry=True) from error
         except aiohttp.ConnectionTimeoutError:
-            raise RequestFailed(f"no connection within {_CONNECT_S:g} s", retry=True, unreachable=True) from None
+            raise RequestFailed(
+                f"no connection within {_CONNECT_TIMEOUT_S:g} s", retry=True, unreachable=True
+            ) from None
         except TimeoutError:
             raise RequestFailed(f"silent for {self._endpoint.read_timeout_s} s", retry=True) from None
         except (aiohttp.ClientError, OSError) as error:
             unreachable = isinstance(error, aiohttp.ClientConnectorError)
-            raise RequestFailed(in_words(error), retry=True, unreachable=unreachable) from None
+            raise RequestFailed(describe_error(error), retry=True, unreachable=unreachable) from None
         finally:
-            lane.deadlines.end(task)
+            pool.deadlines.end(task)
         if self._key is not None:
             payload = self._key.sub(b"***", payload)
         status = answer.status
         if status == 200:
             return payload
         if 300 <= status < 400:
-            raise RequestFailed.of_payload(f"HTTP {status}: redirects are refused", payload, retry=False, status=status)
-        raise RequestFailed.of_payload(
+            raise RequestFailed.from_payload(
+                f"HTTP {status}: redirects are refused", payload, retry=False, status=status
+            )
+        raise RequestFailed.from_payload(
             f"HTTP {status}",
             payload,
             retry=status >= 500 or status in _RETRIED_STATUSES,
-            wait=_seconds_to_wait(answer.headers.get("Retry-After")),
+            retry_after=_parse_retry_after(answer.headers.get("Retry-After")),
             status=status,
         )
 
     async def close(self) -> None:
-        """Close every session, also those of event loops that run elsewhere or have ended."""
-        here = asyncio.get_running_loop()
-        for loop, lane in list(self._lanes.items()):
-            if loop is not here and loop.is_running():
-                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(lane.session.close(), loop))
-            elif loop is here:
-                await lane.session.close()
+        """Close every session, including those of event loops in other threads or already closed."""
+        current = asyncio.get_running_loop()
+        for loop, pool in list(self._pools.items()):
+            if loop is not current and loop.is_running():
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(pool.session.close(), loop))
+            elif loop is current:
+                await pool.session.close()
             else:
-                _abandon(lane)
-        self._lanes.clear()
+                _abandon(pool)
+        self._pools.clear()
 
-    def _open_lane(self) -> Lane:
+    def _open_pool(self) -> LoopPool:
         import aiohttp
 
-        for loop in [loop for loop in self._lanes if loop.is_closed()]:
-            _abandon(self._lanes.pop(loop))
+        for loop in [loop for loop in self._pools if loop.is_closed()]:
+            _abandon(self._pools.pop(loop))
         bases = self._endpoint.connect_urls()
         key = self._endpoint.api_key()
-        self._key = _spellings(key) if key else None
+        self._key = _key_pattern(key) if key else None
         headers = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": "identity"}
         if key:
             headers["Authorization"] = f"Bearer {key}"
@@ -163,61 +166,63 @@ class Connections:
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=headers,
             proxy=_proxy(bases[0]),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=self._endpoint.read_timeout_s),
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=_CONNECT_TIMEOUT_S, sock_read=self._endpoint.read_timeout_s
+            ),
         )
-        return Lane(
+        return LoopPool(
             session,
             Deadlines(self._endpoint.timeout_s),
             [Replica(base / "chat" / "completions", base / "models") for base in bases],
         )
 
 
-def _spellings(key: str) -> re.Pattern[bytes]:
-    """Finds a key in JSON, where servers escape different characters of it."""
+def _key_pattern(key: str) -> re.Pattern[bytes]:
+    """Pattern that matches an API key in JSON, with any of its characters escaped."""
     pieces = [c if c.isalnum() else rf"(?:\\?{re.escape(c)}|\\u00(?i:{ord(c):02x}))" for c in key]
     return re.compile("".join(pieces).encode())
 
 
-async def _bounded(answer: "aiohttp.ClientResponse") -> bytes:
-    """The body, unless it is larger than any answer. Like `read`, it closes what it could not finish."""
+async def _read_bounded(answer: "aiohttp.ClientResponse") -> bytes:
+    """Read a body of limited size; like `read`, close the connection if that fails."""
     pieces, size = [], 0
     try:
         async for piece in answer.content.iter_any():
             pieces.append(piece)
             size += len(piece)
-            if size > _LARGEST_ANSWER:
-                raise RequestFailed(f"the answer is larger than {_LARGEST_ANSWER // 2**20} MiB")
+            if size > _MAX_ANSWER_BYTES:
+                raise RequestFailed(f"the answer is larger than {_MAX_ANSWER_BYTES // 2**20} MiB")
     except BaseException:
         answer.close()
         raise
     return b"".join(pieces)
 
 
-def _abandon_all(lanes: dict[asyncio.AbstractEventLoop, Lane]) -> None:
-    for lane in lanes.values():
-        _abandon(lane)
-    lanes.clear()
+def _abandon_all(pools: dict[asyncio.AbstractEventLoop, LoopPool]) -> None:
+    for pool in pools.values():
+        _abandon(pool)
+    pools.clear()
 
 
-def _abandon(lane: Lane) -> None:
-    """Let go of the session of a loop that runs no more: only the part of closing that needs no loop is done."""
-    if lane.session.connector is not None:
-        closing = lane.session.connector.close().__await__()
+def _abandon(pool: LoopPool) -> None:
+    """Release the session of a stopped event loop: run only the part of closing that needs no loop."""
+    if pool.session.connector is not None:
+        closing = pool.session.connector.close().__await__()
         with contextlib.suppress(StopIteration, RuntimeError):
             next(closing)
         closing.close()
-    lane.session.detach()
+    pool.session.detach()
 
 
 def _proxy(url: URL) -> str | None:
-    """The proxy that HTTP_PROXY, HTTPS_PROXY and NO_PROXY name for a URL."""
+    """Proxy of a URL from HTTP_PROXY, HTTPS_PROXY and NO_PROXY."""
     if urllib.request.proxy_bypass(url.host or ""):
         return None
     return urllib.request.getproxies().get(url.scheme)
 
 
-def _seconds_to_wait(retry_after: str | None) -> float | None:
-    """`Retry-After` as seconds, at most a minute; None if absent or not understood."""
+def _parse_retry_after(retry_after: str | None) -> float | None:
+    """Parse `Retry-After` into seconds, at most a minute; None if absent or invalid."""
     if not retry_after:
         return None
     try:
@@ -227,4 +232,4 @@ def _seconds_to_wait(retry_after: str | None) -> float | None:
             seconds = email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time()
         except (ValueError, OverflowError):
             return None
-    return min(max(seconds, 0.0), _LONGEST_WAIT_S) if seconds == seconds else None
+    return min(max(seconds, 0.0), _MAX_RETRY_AFTER_S) if seconds == seconds else None

@@ -1,7 +1,7 @@
-"""Where a model is served, how it is asked, and what it costs: the part of a recipe that names an endpoint.
+"""Endpoint: a model's server, sampling settings and prices, as configured in a recipe.
 
-Nothing secret lives in an `Endpoint`: the API key stays in the environment variable that it names, and `${NAME}` in the
-URL is filled in only on connecting. So an endpoint can be printed, hashed and written beside a table.
+An `Endpoint` holds no secret: the API key stays in an environment variable, and `${NAME}` in the URL is expanded only
+on connecting. So an endpoint can be printed, hashed and stored next to a table.
 """
 
 from typing import Self
@@ -19,7 +19,7 @@ class Endpoint(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     url: str = Field(min_length=1)
-    """Base URL, as for the OpenAI SDK: `http://host:8000/v1`; without a path, `/v1` is meant. May hold `${NAME}`."""
+    """Base URL as for the OpenAI SDK: `http://host:8000/v1`; without a path, `/v1` is added. May hold `${NAME}`."""
     replicas: tuple[str, ...] = ()
     """Base URLs of further servers of the same model; requests go to the one with the fewest in flight."""
     model: str = Field(min_length=1)
@@ -29,33 +29,33 @@ class Endpoint(BaseModel):
     top_p: float | None = Field(default=None, gt=0, le=1)
     max_tokens: int = Field(default=1024, ge=1)
     concurrency: int = Field(default=128, ge=1)
-    """Requests in flight at once, at most. The limiter begins at 32 and finds out what the server bears."""
+    """Maximal number of requests in flight. The limiter starts at 32 and adapts to the server."""
     timeout_s: float = Field(default=120.0, gt=0)
-    """For one request, from sending to the last byte of the answer."""
+    """Limit for one request, from sending to the last byte of the answer."""
     read_timeout_s: float | None = Field(default=None, gt=0)
-    """Longest silence between two pieces of an answer. A model that is thinking is silent, too."""
+    """Longest silence between two pieces of an answer. A reasoning model may be silent while it thinks."""
     attempts: int = Field(default=8, ge=1)
-    """Tries of one request when the server cannot be reached or fails. Being asked for patience (429) is no failure."""
+    """Attempts of one request when the server is unreachable or fails. A 429 does not count as a failure."""
     patience_s: float = Field(default=600.0, gt=0)
-    """How long the server may answer nothing but 429 before its calls count as failed."""
+    """Time in which the server may answer only 429 before calls fail."""
     revision: str = ""
-    """Anything that tells two versions served under one name apart; part of the cache key."""
+    """Distinguishes versions of a model served under the same name; part of the cache key."""
     price_in: float = Field(default=0.0, ge=0)
     price_out: float = Field(default=0.0, ge=0)
     """Dollars per million tokens."""
     guided: bool = True
-    """Send the JSON schema of structured answers, for servers that can guide decoding by it."""
+    """Send the JSON schema of structured answers, for servers with guided decoding."""
     extra_body: dict[str, JsonValue] = {}
-    """More fields of the request; null takes one of ours out, as for models that know no `temperature`."""
+    """Extra fields of the request; null removes a default field, as for models without `temperature`."""
 
     @field_validator("replicas")
     @classmethod
     def _urls_without_secrets(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(cls._a_url_without_secrets(url) for url in urls)
+        return tuple(cls._url_without_secrets(url) for url in urls)
 
     @field_validator("url")
     @classmethod
-    def _a_url_without_secrets(cls, url: str) -> str:
+    def _url_without_secrets(cls, url: str) -> str:
         if not url.startswith(("http://", "https://", "${")):
             raise ValueError("must start with http:// or https://, as in http://localhost:8000/v1")
         if "@" in url.split("//", 1)[-1].split("/", 1)[0]:
@@ -66,21 +66,21 @@ class Endpoint(BaseModel):
 
     @property
     def label(self) -> str:
-        """How messages name this endpoint."""
+        """Name of this endpoint in messages."""
         return f"{self.model} at {self.url}"
 
     def connect_urls(self) -> list[URL]:
-        """The base URL and those of the replicas, with their variables filled in.
+        """Base URLs of the endpoint and its replicas, with variables expanded.
 
         Raises:
-            UserError: a variable is not set, or the result is no URL.
+            UserError: a variable is not set, or the result is not a URL.
         """
         return [self._connect_url(url) for url in dict.fromkeys((self.url, *self.replicas))]
 
     def _connect_url(self, template: str) -> URL:
-        filled = fill(template, f"the URL of {self.label}")
+        expanded = fill(template, f"the URL of {self.label}")
         try:
-            url = URL(filled.rstrip("/"))
+            url = URL(expanded.rstrip("/"))
         except ValueError:
             url = URL()
         if url.scheme not in ("http", "https") or not url.host:
@@ -88,11 +88,11 @@ class Endpoint(BaseModel):
         return url / "v1" if url.path in ("", "/") else url
 
     def api_key(self) -> str | None:
-        """The key, read now. Keep it out of everything but the request's header."""
+        """API key, read from the environment now. Use it in the request header only."""
         return variable(self.api_key_env, f"the API key of {self.label}") if self.api_key_env else None
 
     def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """Dollars for one call."""
+        """Cost of one call in dollars."""
         return (prompt_tokens * self.price_in + completion_tokens * self.price_out) / 1e6
 
     def with_model(self, model: str | None) -> Self:

@@ -1,7 +1,7 @@
-"""What went wrong on the way to a server, in words: aiohttp's own texts name hosts and headers."""
+"""Descriptions of connection errors without the hosts and headers that aiohttp's own texts contain."""
 
 
-def in_words(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     import aiohttp
 
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):

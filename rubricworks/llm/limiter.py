@@ -1,10 +1,10 @@
-"""How many requests may be in flight to one model at one endpoint: additive increase, multiplicative decrease.
+"""Concurrency limit per endpoint and model: additive increase, multiplicative decrease (AIMD).
 
-It begins at 32 (or the endpoint's cap, if that is lower), grows by one with every 25 answers while it is used to the
-full, and falls to three quarters when the server says that it is too much (429, or any `Retry-After`): once per burst,
-that is, not again for requests that were sent before the last cut. While a server asks for patience nothing is sent.
+The limit starts at 32 (or the endpoint's cap, if lower), grows by one per 25 answers while it is fully used, and drops
+to three quarters when the server throttles (429, or any `Retry-After`). It drops once per burst: answers to requests
+sent before the last cut do not count. During the server's pause nothing is sent.
 
-All clients of one endpoint and model in a process share one limiter, from whatever event loop they call.
+All clients of one endpoint and model in a process share one limiter, across event loops.
 """
 
 import asyncio
@@ -17,45 +17,45 @@ from collections import deque
 
 from rubricworks.llm.endpoint import Endpoint
 
-_START = 32
+_INITIAL_LIMIT = 32
 _GROW_EVERY = 25
-_CUT = 0.75
+_CUT_FACTOR = 0.75
 _FIRST_WAIT_S = 0.25
-_LONGEST_GUESSED_WAIT_S = 20.0
-_DOUBLINGS = 10
-"""No more of them: they would soon overflow."""
+_MAX_WAIT_S = 20.0
+_MAX_DOUBLINGS = 10
+"""Bound on the exponent of the backoff, against overflow."""
 
 _Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 
 
 class Limiter:
-    """Places in flight. `take` or `wait` before a request; `give_back` after it, whatever came of it."""
+    """AIMD limiter. Call `try_acquire` or `acquire` before a request, and `release` after it in every case."""
 
     def __init__(self, cap: int) -> None:
         self.cap = cap
-        self.limit = float(min(_START, cap))
+        self.limit = float(min(_INITIAL_LIMIT, cap))
         self.in_flight = 0
         self.cuts = 0
         self.throttled = 0
-        """Requests that the server turned away, asking for patience."""
+        """Number of throttled requests."""
         self._successes = 0
         self._last_cut = 0.0
         self._resume_at = 0.0
-        self._turned_away_in_a_row = 0
-        self._patient_since: float | None = None
+        self._consecutive_cuts = 0
+        self._throttled_since: float | None = None
         self._waiters: deque[_Waiter] = deque()
         self._lock = threading.Lock()
 
-    def take(self) -> bool:
-        """A place, if one is free at once."""
+    def try_acquire(self) -> bool:
+        """Take a slot if one is free; returns False otherwise."""
         with self._lock:
             if self._waiters or self._full or self._resume_at > 0.0:
                 return False
             self.in_flight += 1
             return True
 
-    async def wait(self, patience_s: float = math.inf) -> bool:
-        """A place, as soon as there is one; False when the server has asked for more patience than `patience_s`."""
+    async def acquire(self, patience_s: float = math.inf) -> bool:
+        """Wait for a slot; returns False if the server has throttled for longer than `patience_s`."""
         while True:
             with self._lock:
                 pause = self._resume_at - time.monotonic() if self._resume_at else 0.0
@@ -67,7 +67,7 @@ class Limiter:
                     loop = asyncio.get_running_loop()
                     turn: asyncio.Future[None] = loop.create_future()
                     self._waiters.append((loop, turn))
-                elif self._patient_since is not None and self._resume_at - self._patient_since > patience_s:
+                elif self._throttled_since is not None and self._resume_at - self._throttled_since > patience_s:
                     return False
             if pause > 0.0:
                 await asyncio.sleep(pause * random.uniform(1.0, 1.1))
@@ -79,14 +79,14 @@ class Limiter:
                 raise
             if self._resume_at <= time.monotonic():
                 return True
-            self.give_back(answered=False)  # a pause has begun: sleep through it, and let the next one see it, too
+            self.release(answered=False)  # a pause has begun: sleep through it, and let the next waiter see it, too
 
-    def give_back(self, *, answered: bool) -> None:
-        """The place of a request that is over, and whether a good answer came."""
+    def release(self, *, answered: bool) -> None:
+        """Return the slot of a finished request; `answered` is True for a valid answer."""
         with self._lock:
             if answered:
-                self._turned_away_in_a_row = 0
-                self._patient_since = None
+                self._consecutive_cuts = 0
+                self._throttled_since = None
                 if self.limit < self.cap and self._full:
                     self._successes += 1
                     if self._successes >= _GROW_EVERY:
@@ -94,39 +94,39 @@ class Limiter:
                         self.limit = min(self.limit + 1, self.cap)
             self.in_flight -= 1
             if self._waiters:
-                self._call_next()
+                self._admit_waiters()
 
-    def slow_down(self, sent_at: float, retry_after: float | None) -> float:
-        """The server wants less.
+    def back_off(self, sent_at: float, retry_after: float | None) -> float:
+        """Cut the limit and pause, after a throttled request.
 
         Args:
-            sent_at: when the request that was turned away was sent, by `time.monotonic`.
-            retry_after: seconds that the server asks for, if it says; 0 says nothing.
+            sent_at: time at which the throttled request was sent, by `time.monotonic`.
+            retry_after: seconds from the server's `Retry-After`; None or 0 if it gives none.
         Returns:
-            For how many seconds, the coming pause included, nothing but such answers will have come.
+            Seconds since the first of the consecutive throttled answers, up to the end of the coming pause.
         """
         with self._lock:
             now = time.monotonic()
             self.throttled += 1
             self._successes = 0
-            if self._patient_since is None:
-                self._patient_since = now
+            if self._throttled_since is None:
+                self._throttled_since = now
             if sent_at > self._last_cut:
                 self._last_cut = now
-                self.limit = max(1.0, self.limit * _CUT)
+                self.limit = max(1.0, self.limit * _CUT_FACTOR)
                 self.cuts += 1
-                self._turned_away_in_a_row += 1
-            doublings = min(self._turned_away_in_a_row - 1, _DOUBLINGS)
-            guessed = min(_FIRST_WAIT_S * 2**doublings, _LONGEST_GUESSED_WAIT_S)
-            self._resume_at = max(self._resume_at, now + (retry_after or guessed))
-            return self._resume_at - self._patient_since
+                self._consecutive_cuts += 1
+            doublings = min(self._consecutive_cuts - 1, _MAX_DOUBLINGS)
+            backoff = min(_FIRST_WAIT_S * 2**doublings, _MAX_WAIT_S)
+            self._resume_at = max(self._resume_at, now + (retry_after or backoff))
+            return self._resume_at - self._throttled_since
 
     @property
     def _full(self) -> bool:
         return self.in_flight >= int(self.limit)
 
-    def _call_next(self) -> None:
-        """Hand the free places to those who wait longest."""
+    def _admit_waiters(self) -> None:
+        """Give free slots to the longest-waiting callers."""
         while self._waiters and not self._full:
             loop, turn = self._waiters.popleft()
             self.in_flight += 1
@@ -137,28 +137,28 @@ class Limiter:
                     turn.set_result(None)
             else:
                 try:
-                    loop.call_soon_threadsafe(self._hand_over, turn)
-                except RuntimeError:  # that loop has ended, and its caller with it
+                    loop.call_soon_threadsafe(self._grant, turn)
+                except RuntimeError:  # the waiter's loop is closed
                     self.in_flight -= 1
 
-    def _hand_over(self, turn: "asyncio.Future[None]") -> None:
+    def _grant(self, turn: "asyncio.Future[None]") -> None:
         if turn.done():
-            self.give_back(answered=False)
+            self.release(answered=False)
         else:
             turn.set_result(None)
 
     def _leave_queue(self, loop: asyncio.AbstractEventLoop, turn: "asyncio.Future[None]") -> None:
-        """Who was cancelled while waiting leaves the queue, or passes on the place that was just handed over."""
+        """Remove a cancelled waiter from the queue, or release the slot it was just granted."""
         with self._lock:
             if (loop, turn) in self._waiters:
                 self._waiters.remove((loop, turn))
                 return
         if turn.done() and not turn.cancelled():
-            self.give_back(answered=False)
+            self.release(answered=False)
 
 
-def limiter_of(endpoint: Endpoint) -> Limiter:
-    """The one limiter of this endpoint and model in this process; the largest cap that was asked for counts."""
+def shared_limiter(endpoint: Endpoint) -> Limiter:
+    """Limiter of an endpoint and model, shared in this process; its cap is the largest `concurrency` requested."""
     key = (endpoint.url, endpoint.replicas, endpoint.model)
     with _shared_lock:
         if (limiter := _shared.get(key)) is None:

@@ -1,4 +1,4 @@
-"""Whether an endpoint answers and serves its model, asked before a run starts so that none fails midway."""
+"""Endpoint check before a run: the server answers and serves the model."""
 
 import json
 
@@ -10,21 +10,21 @@ _TIMEOUT_S = 15.0
 
 
 async def check_endpoint(endpoint: Endpoint) -> None:
-    """Ask for the list of models and look for this one; a model that is not listed may still answer a one-token chat.
+    """Look for the model in the server's list; an unlisted model passes if it answers a one-token chat.
 
     Raises:
-        UserError: which endpoint, what went wrong, and the command line that shows it.
+        UserError: the endpoint is not usable; the message has the reason and a curl command that reproduces it.
     """
     try:
         names = _names(await _request(endpoint, "GET", "models", timeout_s=_TIMEOUT_S))
     except RequestFailed as error:
-        # A server may have no list, or fail to make one (`transformers serve` does before its first download).
+        # A server may have no list, or fail to build one (`transformers serve` does before its first download).
         if error.status not in (404, 405) and error.status < 500:
             raise UserError(f"{endpoint.label} is not usable: {error}; test it with: {_curl(endpoint)}") from None
         names = None
     if names is not None and endpoint.model in names:
         return
-    # Some servers list nothing, or only what they have loaded, and gateways know names that they do not list.
+    # Some servers list no models, or only loaded ones, and gateways accept names that they do not list.
     body = {"model": endpoint.model, "messages": [{"role": "user", "content": "ping"}], "max_tokens": 1}
     try:
         timeout = max(endpoint.timeout_s, _TIMEOUT_S)
@@ -38,10 +38,10 @@ async def check_endpoint(endpoint: Endpoint) -> None:
 
 
 async def list_models(endpoint: Endpoint) -> list[str]:
-    """What the server of an endpoint lists, whichever model the endpoint names.
+    """List the models of an endpoint's server.
 
     Raises:
-        UserError: it cannot be asked.
+        UserError: the server does not answer with a list.
     """
     try:
         names = _names(await _request(endpoint, "GET", "models", timeout_s=_TIMEOUT_S))
@@ -51,15 +51,15 @@ async def list_models(endpoint: Endpoint) -> list[str]:
 
 
 async def _request(endpoint: Endpoint, method: str, path: str, body: bytes | None = None, *, timeout_s: float) -> bytes:
-    """One request on connections of its own: a server that has just failed may be closing the last one.
+    """Send one request to every replica, on new connections, and return the first replica's answer; all must answer.
 
-    Every replica is asked, and all must answer; the first one's answer is returned.
+    A server that has just failed may be closing its last connection, so none is reused.
     """
     connections = Connections(endpoint.model_copy(update={"timeout_s": timeout_s}))
     try:
-        lane = connections.lane()
-        urls = [replica.models_url if path == "models" else replica.chat_url for replica in lane.replicas]
-        answers = [await connections.exchange(lane, method, url, body) for url in urls]
+        pool = connections.pool()
+        urls = [replica.models_url if path == "models" else replica.chat_url for replica in pool.replicas]
+        answers = [await connections.exchange(pool, method, url, body) for url in urls]
         return answers[0]
     finally:
         await connections.close()
@@ -67,14 +67,14 @@ async def _request(endpoint: Endpoint, method: str, path: str, body: bytes | Non
 
 def _names(payload: bytes) -> set[str] | None:
     try:
-        listed = {str(entry["id"]) for entry in json.loads(payload)["data"]}
+        ids = {str(entry["id"]) for entry in json.loads(payload)["data"]}
     except (ValueError, KeyError, TypeError):
         return None
-    return listed | {name.removeprefix("models/") for name in listed}
+    return ids | {name.removeprefix("models/") for name in ids}
 
 
 def _curl(endpoint: Endpoint) -> str:
-    """The same question on the command line; variables stay names, so no key is printed."""
+    """Equivalent curl command; variables are not expanded, so that it holds no key."""
     key = f' -H "Authorization: Bearer ${endpoint.api_key_env}"' if endpoint.api_key_env else ""
     url = endpoint.url.rstrip("/")
     path = "/models" if url.count("/") > 2 or url.startswith("${") else "/v1/models"

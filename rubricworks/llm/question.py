@@ -1,4 +1,4 @@
-"""One question to a model, and its outcome: a reply with a validated value, or the error of a call that failed."""
+"""One question to a model, and its outcome: a reply with a validated value, or a ChatError."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -12,23 +12,23 @@ T = TypeVar("T")
 Messages = Sequence[dict[str, Any]]
 
 REPAIR_TURNS = 2
-_SHOWN_BACK = 20_000
-"""Characters of a malformed answer that a repair turn shows the model."""
+_MAX_ECHO_CHARS = 20_000
+"""Length of a malformed answer in a repair turn."""
 
 
 class Reply(NamedTuple, Generic[T]):
-    """A good answer."""
+    """A valid answer."""
 
     value: T
-    """The validated value, or the text when no response model was given."""
+    """Validated value, or the text if no response model was given."""
     raw: str
     usage: Usage
-    """Of the call that first got this answer, also when it comes from the cache."""
+    """Usage of the original call, also for a cached answer."""
     cached: bool
 
 
 class ChatError(Exception):
-    """A call failed for good, after its retries and repair turns."""
+    """A call failed after its retries and repair turns."""
 
     def __init__(
         self, error_class: ErrorClass, message: str, raw: str = "", attempts: int = 1, request: str = ""
@@ -37,15 +37,15 @@ class ChatError(Exception):
         self.error_class = error_class
         self.message = message
         self.raw = raw
-        """What the model or server said last, for a dead-letter row."""
+        """Last answer of the model or server, for a dead-letter row."""
         self.attempts = attempts
-        """Requests that were sent, repair turns included."""
+        """Number of requests sent, including repair turns."""
         self.request = request
-        """Digest of the question, in hexadecimal: the cache key that its answer would have had."""
+        """Digest of the request in hexadecimal, which is its cache key."""
 
 
 class Question(NamedTuple):
-    """What is asked, and what an answer must be like."""
+    """Messages of a request, and the form of its answer."""
 
     frame: RequestFrame
     messages: Messages
@@ -53,8 +53,8 @@ class Question(NamedTuple):
     response: type[Any] | Callable[[str], Any] | None
     check: Callable[[Any], None] | None
 
-    def value(self, text: str | None) -> Any:
-        """Raises ValueError when the text does not hold what was asked for."""
+    def parse(self, text: str | None) -> Any:
+        """Parse the text of an answer. Raises ValueError if it is not a valid answer to this question."""
         if text is None:
             raise ValueError("the answer is empty")
         if self.response is None:
@@ -66,9 +66,9 @@ class Question(NamedTuple):
             self.check(value)
         return value
 
-    def repaired(self, text: str, error: str) -> bytes:
-        """The request again, with the model's own answer and what is wrong with it."""
+    def repair_body(self, text: str, error: str) -> bytes:
+        """Body of the request with the model's invalid answer and the error appended."""
         form = "the JSON object" if isinstance(self.response, type) else "what is"
         complaint = f"That answer cannot be used: {error}. Answer again, with nothing but {form} asked for."
-        turn = [{"role": "assistant", "content": text[:_SHOWN_BACK]}, {"role": "user", "content": complaint}]
-        return self.frame.encode([*self.messages, *turn], self.seed).body
+        turns = [{"role": "assistant", "content": text[:_MAX_ECHO_CHARS]}, {"role": "user", "content": complaint}]
+        return self.frame.encode([*self.messages, *turns], self.seed).body

@@ -1,9 +1,9 @@
-"""What a run has spent, on what, and how much it still may: the ledger of calls and the budget over it.
+"""Spending ledger and budget of a run.
 
-The ledger is a small SQLite file with a row for each (stage, purpose, model), which every process of the run adds to a
-few times a second; so what a killed process had spent still counts, but for its last moment. The budget caps the sum
-over all of them: what a call may cost at most is reserved before it is sent and settled by what it did cost. Processes
-that spend at the same time may together exceed a cap by what each reserves between two looks at the file.
+The ledger is a small SQLite file with a row per (stage, purpose, model). Every process of the run adds to it a few
+times a second, so that a killed process loses at most its last fraction of a second. The budget caps the sum over all
+rows: the maximal cost of a call is reserved before it is sent, and settled with the actual cost. Concurrent processes
+may together exceed a cap by their reservations between two reads of the file.
 """
 
 import asyncio
@@ -24,15 +24,15 @@ from rubricworks.storage import write_atomic
 
 SPENDING_FILE = "spending.sqlite"
 BUDGET_FILE = "budget.json"
-"""Their names in a run's folder."""
-_WRITE_EVERY_S = 0.25
-_LOOK_AGAIN_S = 0.05
+"""File names in a run's folder."""
+_WRITE_INTERVAL_S = 0.25
+_POLL_S = 0.05
 _LOCK_TIMEOUT_S = 60.0
-_KEY = ("stage", "purpose", "model")
-COUNTED = ("calls", "cached", "requests", "prompt_tokens", "completion_tokens", "cost", "seconds")
+_KEY_COLUMNS = ("stage", "purpose", "model")
+COUNTERS = ("calls", "cached", "requests", "prompt_tokens", "completion_tokens", "cost", "seconds")
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS spending (stage TEXT, purpose TEXT, model TEXT, "
-    + ", ".join(f"{name} NUMERIC NOT NULL" for name in COUNTED)
+    + ", ".join(f"{name} NUMERIC NOT NULL" for name in COUNTERS)
     + ", PRIMARY KEY (stage, purpose, model))",
     "CREATE TABLE IF NOT EXISTS failures (stage TEXT, purpose TEXT, model TEXT, class TEXT, count INTEGER NOT NULL, "
     "PRIMARY KEY (stage, purpose, model, class))",
@@ -40,17 +40,17 @@ _TABLES = (
 
 
 class Budget(BaseModel):
-    """Caps on what a run may spend, over all its stages and attempts."""
+    """Caps on a run's spending, over all stages and attempts."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     tokens: int | None = Field(default=None, ge=1)
     dollars: float | None = Field(default=None, gt=0)
-    """Needs prices: `price_in` and `price_out` of the endpoints, or the recipe's table."""
+    """Requires prices: `price_in` and `price_out` of the endpoints, or the recipe's price table."""
 
 
 def read_budget(run: Path) -> Budget:
-    """The caps of a run; none if nobody set any."""
+    """Read the caps of a run; without a file, there are none."""
     path = run / BUDGET_FILE
     try:
         return Budget.model_validate_json(path.read_bytes()) if path.exists() else Budget()
@@ -59,55 +59,57 @@ def read_budget(run: Path) -> Budget:
 
 
 def write_budget(run: Path, budget: Budget) -> None:
-    """Set the caps of a run, for the stages that start from now on."""
+    """Set the caps of a run, for stages that start later."""
     write_atomic(run / BUDGET_FILE, budget.model_dump_json().encode())
 
 
 class BudgetReached(Exception):
-    """The next call would exceed a cap, whatever those in flight turn out to cost."""
+    """The next call would exceed a cap, whatever the calls in flight cost."""
 
 
 class Spending:
-    """One process's part of a run's spending."""
+    """Ledger and budget of a run, as one process sees them."""
 
     def __init__(self, path: Path, stage: str, budget: Budget | None = None) -> None:
         self.stage = stage
         self.budget = budget or Budget()
         self.capped = self.budget.tokens is not None or self.budget.dollars is not None
         self.exhausted = False
-        """Whether a call was turned down."""
+        """True once a call was refused."""
         self._path = path
         self._lock = threading.Lock()
         self._accounts: list[tuple[str, str, Totals, dict[str, Any]]] = []
-        """Purpose, model, what its client counts, and what of that the file has."""
+        """Purpose, model, the client's totals, and the totals already written to the file."""
         self._tokens, self._dollars = 0, 0.0
-        """Spent so far, by all of the run."""
+        """Spending of the whole run so far."""
         self._in_file = (0, 0.0)
-        """The same, as the file had it when we last looked."""
+        """The same sums as last read from the file."""
         self._reserved_tokens, self._reserved_dollars = 0, 0.0
-        self._most_tokens = math.inf if self.budget.tokens is None else self.budget.tokens
-        self._most_dollars = math.inf if self.budget.dollars is None else self.budget.dollars
-        self._written = time.monotonic()
+        self._max_tokens = math.inf if self.budget.tokens is None else self.budget.tokens
+        self._max_dollars = math.inf if self.budget.dollars is None else self.budget.dollars
+        self._last_write = time.monotonic()
         try:
-            self._file = sqlite3.connect(path, timeout=_LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False)
-            self._file.execute("PRAGMA synchronous = NORMAL")
+            self._connection = sqlite3.connect(
+                path, timeout=_LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            )
+            self._connection.execute("PRAGMA synchronous = NORMAL")
             for table in _TABLES:
-                self._file.execute(table)
+                self._connection.execute(table)
             self._tokens, self._dollars = self._in_file = self._sum()
         except sqlite3.Error as error:
             raise self._unusable(error) from error
 
     def open_account(self, purpose: str, model: str, totals: Totals) -> None:
-        """Let a client's totals be written under this purpose and model."""
+        """Record a client's totals under this purpose and model."""
         with self._lock:
             self._accounts.append((purpose, model, totals, Totals().as_dict()))
 
-    def reserve_at_once(self, tokens: int, dollars: float) -> bool:
-        """Set aside what a call may cost at most, if it fits beside all that is reserved already."""
+    def try_reserve(self, tokens: int, dollars: float) -> bool:
+        """Reserve the maximal cost of a call if it fits under the caps, with all open reservations."""
         with self._lock:
             fits = (
-                self._tokens + self._reserved_tokens + tokens <= self._most_tokens
-                and self._dollars + self._reserved_dollars + dollars <= self._most_dollars
+                self._tokens + self._reserved_tokens + tokens <= self._max_tokens
+                and self._dollars + self._reserved_dollars + dollars <= self._max_dollars
             )
             if fits:
                 self._reserved_tokens += tokens
@@ -115,43 +117,43 @@ class Spending:
             return fits
 
     async def reserve(self, tokens: int, dollars: float) -> None:
-        """Set aside what a call may cost at most; waits while only calls in flight stand in the way.
+        """Reserve the maximal cost of a call; waits while only the reservations of calls in flight prevent it.
 
         Raises:
-            BudgetReached: it does not fit under a cap.
+            BudgetReached: the call does not fit under a cap.
         """
-        while not self.reserve_at_once(tokens, dollars):
-            if self._tokens + tokens > self._most_tokens:
+        while not self.try_reserve(tokens, dollars):
+            if self._tokens + tokens > self._max_tokens:
                 self.exhausted = True
                 raise BudgetReached(
-                    f"the budget of {self._most_tokens:,} tokens does not cover the next call; "
+                    f"the budget of {self._max_tokens:,} tokens does not cover the next call; "
                     f"{self._tokens:,} are spent"
                 )
-            if self._dollars + dollars > self._most_dollars:
+            if self._dollars + dollars > self._max_dollars:
                 self.exhausted = True
                 raise BudgetReached(
-                    f"the budget of ${self._most_dollars:,.2f} does not cover the next call; "
+                    f"the budget of ${self._max_dollars:,.2f} does not cover the next call; "
                     f"${self._dollars:,.2f} are spent"
                 )
-            await asyncio.sleep(_LOOK_AGAIN_S)
+            await asyncio.sleep(_POLL_S)
 
-    def settle(self, tokens: int, dollars: float, spent: Usage) -> None:
-        """Give back what was reserved, and count what was spent."""
+    def settle(self, tokens: int, dollars: float, usage: Usage) -> None:
+        """Release a reservation and count the actual usage."""
         with self._lock:
             self._reserved_tokens -= tokens
-            # Dollars taken and given back leave a trace that would stand in the way of the last call; tokens do not.
+            # Float sums leave a rounding residue that could block the last call; integer token counts do not.
             self._reserved_dollars = self._reserved_dollars - dollars if self._reserved_tokens else 0.0
-            self._tokens += spent.tokens
-            self._dollars += spent.cost
+            self._tokens += usage.tokens
+            self._dollars += usage.cost
 
-    async def settled(self) -> None:
-        """Wait until nothing is reserved: no call is in flight then, not even one that nobody waits for any more."""
+    async def wait_until_settled(self) -> None:
+        """Wait until no reservation is open, so that no call is in flight, not even an abandoned one."""
         while self._reserved_tokens:  # noqa: ASYNC110  reservations are settled from several event loops
-            await asyncio.sleep(_LOOK_AGAIN_S)
+            await asyncio.sleep(_POLL_S)
 
     @property
-    def more(self) -> str:
-        """The settings that double the caps."""
+    def doubled_caps(self) -> str:
+        """Command-line settings that double the caps."""
         caps = (("tokens", self.budget.tokens), ("dollars", self.budget.dollars))
         return " ".join(
             f"--set budget.{name}={2 * cap:g}" if name == "dollars" else f"--set budget.{name}={2 * cap}"
@@ -159,29 +161,29 @@ class Spending:
             if cap is not None
         )
 
-    def note(self) -> None:
-        """Write the ledger if it is time."""
-        if time.monotonic() - self._written >= _WRITE_EVERY_S:
+    def write_if_due(self) -> None:
+        """Write the ledger if the last write is long enough ago."""
+        if time.monotonic() - self._last_write >= _WRITE_INTERVAL_S:
             self.write()
 
     def write(self) -> None:
-        """Add to the file what is not in it yet, and learn what other processes have spent."""
+        """Write new totals to the file, and read the spending of other processes."""
         with self._lock:
-            self._written = time.monotonic()
-            counted = [(*account[:3], account[2].as_dict()) for account in self._accounts]
+            self._last_write = time.monotonic()
+            snapshot = [(*account[:3], account[2].as_dict()) for account in self._accounts]
             try:
-                self._file.execute("BEGIN IMMEDIATE")
+                self._connection.execute("BEGIN IMMEDIATE")
                 tokens, dollars = self._sum()
-                for (purpose, model, _, known), (*_, now) in zip(self._accounts, counted, strict=True):
-                    if now["calls"] != known["calls"]:
-                        self._add((self.stage, purpose, model), now, known)
+                for (purpose, model, _, recorded), (*_, totals) in zip(self._accounts, snapshot, strict=True):
+                    if totals["calls"] != recorded["calls"]:
+                        self._add((self.stage, purpose, model), totals, recorded)
                 in_file = self._sum()
-                self._file.execute("COMMIT")
+                self._connection.execute("COMMIT")
             except sqlite3.Error as error:
-                if self._file.in_transaction:
-                    self._file.execute("ROLLBACK")
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
                 raise self._unusable(error) from error
-            self._accounts = counted
+            self._accounts = snapshot
             self._tokens += tokens - self._in_file[0]
             self._dollars += dollars - self._in_file[1]
             self._in_file = in_file
@@ -190,26 +192,26 @@ class Spending:
         try:
             self.write()
         finally:
-            self._file.close()
+            self._connection.close()
 
-    def _add(self, key: tuple[str, str, str], now: dict[str, Any], known: dict[str, Any]) -> None:
-        more = [now[name] - known[name] for name in COUNTED]
-        marks = ",".join("?" * (3 + len(more)))
-        sums = ", ".join(f"{name} = {name} + excluded.{name}" for name in COUNTED)
-        self._file.execute(
-            f"INSERT INTO spending VALUES ({marks}) ON CONFLICT (stage, purpose, model) DO UPDATE SET {sums}",
-            (*key, *more),
+    def _add(self, key: tuple[str, str, str], totals: dict[str, Any], recorded: dict[str, Any]) -> None:
+        increments = [totals[name] - recorded[name] for name in COUNTERS]
+        placeholders = ",".join("?" * (3 + len(increments)))
+        sums = ", ".join(f"{name} = {name} + excluded.{name}" for name in COUNTERS)
+        self._connection.execute(
+            f"INSERT INTO spending VALUES ({placeholders}) ON CONFLICT (stage, purpose, model) DO UPDATE SET {sums}",
+            (*key, *increments),
         )
-        for kind, count in now["errors"].items():
-            if fresh := count - known["errors"].get(kind, 0):
-                self._file.execute(
+        for error_class, count in totals["errors"].items():
+            if added := count - recorded["errors"].get(error_class, 0):
+                self._connection.execute(
                     "INSERT INTO failures VALUES (?,?,?,?,?) ON CONFLICT (stage, purpose, model, class) "
                     "DO UPDATE SET count = count + excluded.count",
-                    (*key, kind, fresh),
+                    (*key, error_class, added),
                 )
 
     def _sum(self) -> tuple[int, float]:
-        (row,) = self._file.execute("SELECT total(prompt_tokens + completion_tokens), total(cost) FROM spending")
+        (row,) = self._connection.execute("SELECT total(prompt_tokens + completion_tokens), total(cost) FROM spending")
         return int(row[0]), row[1]
 
     def _unusable(self, error: Exception) -> UserError:
@@ -220,53 +222,54 @@ class Spending:
 
 
 def read_spending(path: Path) -> list[dict[str, Any]]:
-    """The ledger's rows: stage, purpose, model, the figures of `Totals`. Empty if there is no ledger."""
+    """Read the ledger's rows: stage, purpose, model and the figures of `Totals`; empty without a ledger."""
     if not path.exists():
         return []
-    # Not `mode=ro`: a process that was killed may have left a journal, which must be rolled back to read at all.
-    place = f"{path.absolute().as_uri()}?mode=rw"
+    # Not `mode=ro`: the journal of a killed process must be rolled back before reading.
+    uri = f"{path.absolute().as_uri()}?mode=rw"
     try:
-        with closing(sqlite3.connect(place, uri=True, timeout=_LOCK_TIMEOUT_S)) as file:
-            rows = file.execute(f"SELECT stage, purpose, model, {', '.join(COUNTED)} FROM spending ORDER BY rowid")
-            spent = [dict(zip((*_KEY, *COUNTED), row, strict=True)) for row in rows]
-            failures = file.execute("SELECT stage, purpose, model, class, count FROM failures").fetchall()
+        with closing(sqlite3.connect(uri, uri=True, timeout=_LOCK_TIMEOUT_S)) as connection:
+            rows = connection.execute(
+                f"SELECT stage, purpose, model, {', '.join(COUNTERS)} FROM spending ORDER BY rowid"
+            )
+            spending = [dict(zip((*_KEY_COLUMNS, *COUNTERS), row, strict=True)) for row in rows]
+            failures = connection.execute("SELECT stage, purpose, model, class, count FROM failures").fetchall()
     except sqlite3.Error as error:
         raise UserError(f"the ledger {path} cannot be read ({error}); what the run spent is not known") from error
-    for row in spent:
+    for row in spending:
         key = (row["stage"], row["purpose"], row["model"])
-        row["errors"] = {kind: count for *of, kind, count in failures if tuple(of) == key}
-    return spent
+        row["errors"] = {error_class: count for *columns, error_class, count in failures if tuple(columns) == key}
+    return spending
 
 
-def add_spending(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Bring a ledger up to rows of other machines, as `read_spending` returns them; a process that spends sees them.
+def merge_spending(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Merge rows of other machines, as `read_spending` returns them, into a ledger, where running processes see them.
 
-    A row is all that its stage has spent on a model for a purpose, so the larger of two is the later one. The ledger is
-    made if it is new.
+    A row is cumulative, so the larger of two rows is the later one. A missing ledger is created.
 
     Raises:
-        UserError: the ledger cannot be written, or a row is none.
+        UserError: the ledger cannot be written, or a row is invalid.
     """
-    places = ",".join("?" * (len(_KEY) + len(COUNTED)))
-    later = ", ".join(f"{name} = excluded.{name}" for name in COUNTED)
+    placeholders = ",".join("?" * (len(_KEY_COLUMNS) + len(COUNTERS)))
+    updates = ", ".join(f"{name} = excluded.{name}" for name in COUNTERS)
     try:
-        with closing(sqlite3.connect(path, timeout=_LOCK_TIMEOUT_S, isolation_level=None)) as file:
+        with closing(sqlite3.connect(path, timeout=_LOCK_TIMEOUT_S, isolation_level=None)) as connection:
             for table in _TABLES:
-                file.execute(table)
-            file.execute("BEGIN IMMEDIATE")
+                connection.execute(table)
+            connection.execute("BEGIN IMMEDIATE")
             for row in rows:
-                key = [row[name] for name in _KEY]
-                file.execute(
-                    f"INSERT INTO spending VALUES ({places}) ON CONFLICT (stage, purpose, model) "
-                    f"DO UPDATE SET {later} WHERE excluded.calls > calls",
-                    [*key, *(row[name] for name in COUNTED)],
+                key = [row[name] for name in _KEY_COLUMNS]
+                connection.execute(
+                    f"INSERT INTO spending VALUES ({placeholders}) ON CONFLICT (stage, purpose, model) "
+                    f"DO UPDATE SET {updates} WHERE excluded.calls > calls",
+                    [*key, *(row[name] for name in COUNTERS)],
                 )
-                for kind, count in row["errors"].items():
-                    file.execute(
+                for error_class, count in row["errors"].items():
+                    connection.execute(
                         "INSERT INTO failures VALUES (?,?,?,?,?) ON CONFLICT (stage, purpose, model, class) "
                         "DO UPDATE SET count = excluded.count WHERE excluded.count > count",
-                        [*key, kind, count],
+                        [*key, error_class, count],
                     )
-            file.execute("COMMIT")
+            connection.execute("COMMIT")
     except (sqlite3.Error, KeyError, TypeError) as error:
         raise UserError(f"the ledger {path} cannot be brought up to what other machines spent ({error})") from error

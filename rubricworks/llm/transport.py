@@ -1,8 +1,8 @@
-"""One model's requests: taken in turn by the limiter, sent to a replica, tried again when they fail in passing.
+"""Transport of one model's requests: limiter, choice of a replica, retries of transient failures.
 
-Retried with stamina are connections that fail or break off, timeouts, 408, 425, 5xx and bodies that are not the
-protocol's; other statuses are final. A 429 is no failure: the request waits for the limiter and is sent again, until
-the server has answered nothing else for `patience_s`. Then all that wait fail, and one at a time tries whether it does.
+stamina retries failed and broken connections, timeouts, 408, 425, 5xx and bodies that violate the protocol; other
+statuses are final. A 429 is not a failure: the request waits for the limiter and is sent again, until the server has
+answered nothing else for `patience_s`. Then all waiting requests fail, and one at a time probes the server.
 """
 
 import time
@@ -13,47 +13,47 @@ from rubricworks.llm import telemetry
 from rubricworks.llm.answers import Answer, read_answer
 from rubricworks.llm.connections import Connections, RequestFailed
 from rubricworks.llm.endpoint import Endpoint
-from rubricworks.llm.limiter import limiter_of
+from rubricworks.llm.limiter import shared_limiter
 from rubricworks.llm.question import ChatError
-from rubricworks.llm.replicas import choose
+from rubricworks.llm.replicas import choose_replica
 from rubricworks.rubrics import ErrorClass
 
 if TYPE_CHECKING:
     import stamina
 
-_NEVER_GETS_BETTER = "insufficient_quota"
-"""OpenAI's 429 for an account without credit."""
+_QUOTA_EXCEEDED = "insufficient_quota"
+"""Code of OpenAI's 429 for an account without credit, which is final."""
 
 
-class Delivery(NamedTuple):
-    """What came of one call."""
+class Completion(NamedTuple):
+    """Result of one call."""
 
     answer: Answer
     requests: int
-    """Sent over the network for it."""
+    """Number of requests sent."""
 
 
 class Transport:
-    """Sends requests to one endpoint, from any event loop."""
+    """Sender of requests to one endpoint, from any event loop."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self.limiter = limiter_of(endpoint)
+        self.limiter = shared_limiter(endpoint)
         self.connections = Connections(endpoint)
 
-    async def complete(self, body: bytes) -> Delivery:
-        """The answer to one chat-completions request.
+    async def complete(self, body: bytes) -> Completion:
+        """Send one chat-completions request and return its answer.
 
         Raises:
-            ChatError: of class transport, when the tries are used up or the status is final.
+            ChatError: of class transport, if the attempts are used up or the status is final.
         """
         try:
             return await self._send(body)
         except RequestFailed as error:
             failure = error
-        # stamina is entered only now, with the first failure replayed into it: its bookkeeping costs as much CPU as
-        # the rest of a good call.
-        requests, replayed = failure.sent, False
+        # Enter stamina only now, and replay the first failure into it: its bookkeeping costs as much CPU as the rest
+        # of a successful call.
+        requests, replayed = failure.requests, False
         try:
             async for attempt in self._retrying():
                 with attempt:
@@ -61,11 +61,11 @@ class Transport:
                         replayed = True
                         raise failure
                     try:
-                        delivery = await self._send(body)
+                        completion = await self._send(body)
                     except RequestFailed as error:
-                        requests += error.sent
+                        requests += error.requests
                         raise
-                    return Delivery(delivery.answer, requests + delivery.requests)
+                    return Completion(completion.answer, requests + completion.requests)
         except RequestFailed as error:
             message = f"{self._endpoint.label}: {error}"
             raise ChatError(ErrorClass.TRANSPORT, message, error.raw, requests) from error.__cause__
@@ -74,54 +74,54 @@ class Transport:
     async def close(self) -> None:
         await self.connections.close()
 
-    async def _send(self, body: bytes) -> Delivery:
-        """Sent when the limiter lets it, again and again while the server asks for patience. Raises RequestFailed."""
-        limiter, connections, sent = self.limiter, self.connections, 0
-        lane = connections.lane()  # first: it raises where the key is not set, and a place taken would be lost
+    async def _send(self, body: bytes) -> Completion:
+        """Send a request once the limiter admits it, and again while the server throttles. Raises RequestFailed."""
+        limiter, connections, requests = self.limiter, self.connections, 0
+        pool = connections.pool()  # first: it raises if the key is not set, and an acquired slot would be lost
         while True:
-            if not limiter.take() and not await limiter.wait(self._endpoint.patience_s):
-                raise self._impatient("not sent", "", sent)
-            sent += 1
+            if not limiter.try_acquire() and not await limiter.acquire(self._endpoint.patience_s):
+                raise self._patience_exceeded("not sent", "", requests)
+            requests += 1
             sent_at, answered = time.monotonic(), False
-            replica = choose(lane.replicas)
+            replica = choose_replica(pool.replicas)
             replica.in_flight += 1
             try:
-                payload = await connections.exchange(lane, "POST", replica.chat_url, body)
+                payload = await connections.exchange(pool, "POST", replica.chat_url, body)
                 try:
                     answer = read_answer(payload)
                 except ValueError as error:
-                    raise RequestFailed.of_payload(str(error), payload, retry=True) from None
+                    raise RequestFailed.from_payload(str(error), payload, retry=True) from None
                 answered = True
-                if replica.failures or replica.rests:
-                    replica.succeeded()
-                return Delivery(answer, sent)
+                if replica.failures or replica.outages:
+                    replica.record_success()
+                return Completion(answer, requests)
             except RequestFailed as error:
-                error.sent = sent
+                error.requests = requests
                 if error.unreachable or error.status >= 500 or not error.status:
-                    replica.failed(sent_at, unreachable=error.unreachable)
-                self._heed(error, sent_at)
+                    replica.record_failure(sent_at, unreachable=error.unreachable)
+                self._handle_failure(error, sent_at)
             finally:
                 replica.in_flight -= 1
-                limiter.give_back(answered=answered)
+                limiter.release(answered=answered)
 
-    def _heed(self, error: RequestFailed, sent_at: float) -> None:
-        """Raise the error, unless the server only asks for patience and has not asked for too long."""
-        if error.status != 429 and error.wait is None:
+    def _handle_failure(self, error: RequestFailed, sent_at: float) -> None:
+        """Raise the error unless it is a 429 and the server has not throttled for too long."""
+        if error.status != 429 and error.retry_after is None:
             raise error
-        waited = self.limiter.slow_down(sent_at, error.wait)
+        throttled_s = self.limiter.back_off(sent_at, error.retry_after)
         telemetry.count_throttled(self._endpoint)
         if error.status != 429:
             raise error
-        if _NEVER_GETS_BETTER in error.raw:
+        if _QUOTA_EXCEEDED in error.raw:
             error.retry = False
             raise error
-        if waited > self._endpoint.patience_s:
-            raise self._impatient(str(error), error.raw, error.sent)
+        if throttled_s > self._endpoint.patience_s:
+            raise self._patience_exceeded(str(error), error.raw, error.requests)
 
-    def _impatient(self, what: str, raw: str, sent: int) -> RequestFailed:
-        patience = f"the server has asked for patience and answered nothing else for {self._endpoint.patience_s:g} s"
-        error = RequestFailed(f"{what}; {patience} (patience_s)", raw, status=429)
-        error.sent = sent
+    def _patience_exceeded(self, prefix: str, raw: str, requests: int) -> RequestFailed:
+        explanation = f"the server has asked for patience and answered nothing else for {self._endpoint.patience_s:g} s"
+        error = RequestFailed(f"{prefix}; {explanation} (patience_s)", raw, status=429)
+        error.requests = requests
         return error
 
     def _retrying(self) -> AsyncIterable["stamina.Attempt"]:
@@ -140,4 +140,4 @@ class Transport:
 def _backoff(error: Exception) -> bool | float:
     if not isinstance(error, RequestFailed) or not error.retry:
         return False
-    return True if error.wait is None else error.wait
+    return True if error.retry_after is None else error.retry_after

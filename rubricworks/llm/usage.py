@@ -1,4 +1,4 @@
-"""What calls used up: per call, and summed over a client's life."""
+"""Usage of calls: per call, and total per client."""
 
 import threading
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from rubricworks.rubrics import ErrorClass
 
 
 class Usage(NamedTuple):
-    """Tokens and dollars of one call, repair turns included; an estimate where the server does not say."""
+    """Tokens and dollars of one call, including repair turns; an estimate if the server reports none."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -28,19 +28,19 @@ class Usage(NamedTuple):
 
 @dataclass
 class Totals:
-    """What a client did so far. An answer from the cache counts as a call and costs nothing now."""
+    """Totals of a client. A cached answer counts as a call without cost."""
 
     calls: int = 0
     cached: int = 0
     requests: int = 0
-    """Sent over the network, retries and repair turns included."""
+    """Requests sent, including retries and repair turns."""
     errors: dict[ErrorClass, int] = field(default_factory=dict)
-    """Calls that failed for good, by class."""
+    """Failed calls by error class."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost: float = 0.0
     seconds: float = 0.0
-    """Summed over calls, waiting for a free place included; calls overlap, so this exceeds the time that passed."""
+    """Duration summed over calls, including waiting for the limiter; calls overlap, so it exceeds wall-clock time."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @property
@@ -64,7 +64,7 @@ class Totals:
                 self.errors[error] = self.errors.get(error, 0) + 1
 
     def add(self, other: "Totals") -> None:
-        """Take over what another client did."""
+        """Add the totals of another client."""
         figures = other.as_dict()
         with self._lock:
             for kind, count in figures.pop("errors").items():
@@ -73,7 +73,7 @@ class Totals:
                 setattr(self, name, getattr(self, name) + value)
 
     def as_dict(self) -> dict[str, Any]:
-        """The figures as JSON takes them."""
+        """Totals as a JSON-serialisable dict."""
         with self._lock:
             return {
                 "calls": self.calls,

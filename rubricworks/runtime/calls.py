@@ -65,7 +65,7 @@ class StageCalls:
                     task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             if exhausted and self._spending is not None:
-                await self._spending.settled()
+                await self._spending.wait_until_settled()
             raise
 
     def close(self) -> None:
@@ -77,7 +77,7 @@ class StageCalls:
     def _on_failure(self, error: ChatError, client: ChatClient) -> None:
         if error.error_class is ErrorClass.BUDGET:
             assert self._spending is not None
-            raise StoppedAtBudget(f"stopped at the budget: {error.message}", self._spending.more)
+            raise StoppedAtBudget(f"stopped at the budget: {error.message}", self._spending.doubled_caps)
         calls, failed = client.totals.calls - client.totals.cached, client.totals.failed
         before_calls, before_failed = self._window_start.get(id(client), (0, 0))
         recent_calls, recent_failures = calls - before_calls, failed - before_failed

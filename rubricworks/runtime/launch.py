@@ -108,7 +108,7 @@ def _run_stage(module: Any, config: StageConfig, workspace: Workspace, work: Sta
     # Counted from the start of the process if the runner passes it.
     start = float(os.environ.get("RUBRICWORKS_STAGE_STARTED") or time.time())
     try:
-        telemetry.serve_from_environment()
+        telemetry.start_from_environment()
         require_accelerators()
         module.run(config, job)
     finally:

@@ -17,7 +17,7 @@ ASK = [{"role": "user", "content": "?"}]
 def fill(limiter: Limiter) -> int:
     """Take every place there is."""
     taken = 0
-    while limiter.take():
+    while limiter.try_acquire():
         taken += 1
     return taken
 
@@ -32,7 +32,7 @@ def test_it_grows_by_one_with_every_25_answers_while_it_is_full_and_never_past_i
     grown = []
     for _ in range(100):
         fill(limiter)
-        limiter.give_back(answered=True)
+        limiter.release(answered=True)
         grown.append(int(limiter.limit))
     assert grown == [32] * 24 + [33] * 25 + [34] * 51
 
@@ -40,10 +40,10 @@ def test_it_grows_by_one_with_every_25_answers_while_it_is_full_and_never_past_i
 def test_it_does_not_grow_while_places_are_free_nor_with_answers_that_were_no_good():
     idle, failing = Limiter(100), Limiter(100)
     for _ in range(100):
-        assert idle.take()
-        idle.give_back(answered=True)
+        assert idle.try_acquire()
+        idle.release(answered=True)
         fill(failing)
-        failing.give_back(answered=False)
+        failing.release(answered=False)
     assert (idle.limit, failing.limit) == (32, 32)
 
 
@@ -53,11 +53,11 @@ def test_it_falls_to_three_quarters_once_per_burst_and_never_below_one():
         sent_at, burst = time.monotonic(), fill(limiter)
         limits.append(burst)
         for _ in range(burst):
-            limiter.slow_down(sent_at, 0.001)
-            limiter.give_back(answered=False)
+            limiter.back_off(sent_at, 0.001)
+            limiter.release(answered=False)
         time.sleep(0.002)
-        asyncio.run(limiter.wait())
-        limiter.give_back(answered=False)
+        asyncio.run(limiter.acquire())
+        limiter.release(answered=False)
     # Three quarters of the exact limit each time; what can be in flight is the whole part of it.
     assert limits == [32, 24, 18, 13, 10, 7, 5, 4, 3, 2, 1, 1, 1, 1]
     assert limiter.cuts == 14
@@ -67,21 +67,21 @@ def test_it_falls_to_three_quarters_once_per_burst_and_never_below_one():
 @pytest.mark.parametrize("retry_after", [None, 0.0])
 def test_the_pause_doubles_where_the_server_does_not_say_and_a_good_answer_ends_the_row(retry_after):
     limiter = Limiter(1)
-    pauses = [limiter.slow_down(time.monotonic(), retry_after) for _ in range(9)]
+    pauses = [limiter.back_off(time.monotonic(), retry_after) for _ in range(9)]
     assert pauses == pytest.approx([0.25, 0.5, 1, 2, 4, 8, 16, 20, 20], abs=0.1)
 
     limiter = Limiter(1)
     for _ in range(2):
-        assert limiter.slow_down(time.monotonic(), retry_after) == pytest.approx(0.25, abs=0.1)
-        asyncio.run(limiter.wait())
-        limiter.give_back(answered=True)
+        assert limiter.back_off(time.monotonic(), retry_after) == pytest.approx(0.25, abs=0.1)
+        asyncio.run(limiter.acquire())
+        limiter.release(answered=True)
 
 
 @pytest.mark.parametrize("retry_after", [0.0, None, 0.001])
 def test_thousands_of_refusals_in_a_row_leave_one_place_and_harm_nothing(retry_after):
     limiter = Limiter(32)
     for _ in range(3_000):
-        limiter.slow_down(time.monotonic(), retry_after)
+        limiter.back_off(time.monotonic(), retry_after)
     assert (limiter.limit, limiter.throttled) == (1, 3_000)
 
 
@@ -90,19 +90,19 @@ def test_nothing_is_sent_while_the_server_asks_for_patience_not_even_by_those_wh
         limiter, goes_on = Limiter(2), []
 
         async def call():
-            if not limiter.take():
-                await limiter.wait()
+            if not limiter.try_acquire():
+                await limiter.acquire()
             goes_on.append(time.monotonic())
             await asyncio.sleep(0)
-            limiter.give_back(answered=True)
+            limiter.release(answered=True)
 
         assert fill(limiter) == 2
         waiting = [asyncio.create_task(call()) for _ in range(6)]
         await asyncio.sleep(0)
         asked_at = time.monotonic()
-        limiter.slow_down(asked_at, 0.3)
-        limiter.give_back(answered=False)
-        limiter.give_back(answered=False)
+        limiter.back_off(asked_at, 0.3)
+        limiter.release(answered=False)
+        limiter.release(answered=False)
         late = asyncio.create_task(call())
         await asyncio.gather(*waiting, late)
         assert min(goes_on) - asked_at >= 0.3

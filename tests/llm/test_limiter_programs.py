@@ -15,11 +15,11 @@ from rubricworks.llm.limiter import Limiter
 def test_those_who_sleep_through_a_pause_do_not_strand_the_others_when_they_are_cancelled():
     async def run():
         limiter = Limiter(1)
-        assert limiter.take()
-        tasks = [asyncio.create_task(limiter.wait()) for _ in range(3)]
+        assert limiter.try_acquire()
+        tasks = [asyncio.create_task(limiter.acquire()) for _ in range(3)]
         await asyncio.sleep(0)
-        limiter.slow_down(time.monotonic(), 0.1)
-        limiter.give_back(answered=False)
+        limiter.back_off(time.monotonic(), 0.1)
+        limiter.release(answered=False)
         for _ in range(10):
             await asyncio.sleep(0)
         tasks[0].cancel()
@@ -27,7 +27,7 @@ def test_those_who_sleep_through_a_pause_do_not_strand_the_others_when_they_are_
             done, _ = await asyncio.wait(tasks[1:], return_when=asyncio.FIRST_COMPLETED)
             assert limiter.in_flight == 1
             tasks = [task for task in tasks if task not in done]
-            limiter.give_back(answered=True)
+            limiter.release(answered=True)
 
     asyncio.run(asyncio.wait_for(run(), 20))
 
@@ -36,15 +36,15 @@ def test_those_who_sleep_through_a_pause_do_not_strand_the_others_when_they_are_
 def test_who_is_cancelled_in_the_moment_of_getting_a_place_passes_it_on(elsewhere):
     async def run():
         limiter = Limiter(1)
-        assert limiter.take()
-        first, second = (asyncio.create_task(limiter.wait()) for _ in range(2))
+        assert limiter.try_acquire()
+        first, second = (asyncio.create_task(limiter.acquire()) for _ in range(2))
         await asyncio.sleep(0)
         if elsewhere:
-            other = threading.Thread(target=limiter.give_back, kwargs={"answered": True})
+            other = threading.Thread(target=limiter.release, kwargs={"answered": True})
             other.start()
             other.join()
         else:
-            limiter.give_back(answered=True)
+            limiter.release(answered=True)
         first.cancel()
         await second
         assert first.cancelled()
@@ -55,12 +55,12 @@ def test_who_is_cancelled_in_the_moment_of_getting_a_place_passes_it_on(elsewher
 
 def test_who_waits_in_an_event_loop_that_has_ended_is_passed_over():
     limiter = Limiter(1)
-    assert limiter.take()
+    assert limiter.try_acquire()
     ended = asyncio.new_event_loop()
-    stranded = ended.create_task(limiter.wait())
+    stranded = ended.create_task(limiter.acquire())
     ended.run_until_complete(asyncio.sleep(0))
     ended.close()
-    limiter.give_back(answered=True)
+    limiter.release(answered=True)
     assert limiter.in_flight == 0
     stranded._log_destroy_pending = False
 
@@ -104,8 +104,8 @@ def test_no_program_of_calls_and_cancellations_exceeds_the_limit_or_leaks_a_plac
         tasks: list[asyncio.Task] = []
 
         async def call():
-            if not limiter.take():
-                await limiter.wait()
+            if not limiter.try_acquire():
+                await limiter.acquire()
             answered, me = False, asyncio.current_task()
             try:
                 assert len(over) < int(limiter.limit)
@@ -114,7 +114,7 @@ def test_no_program_of_calls_and_cancellations_exceeds_the_limit_or_leaks_a_plac
                 answered = await over[me]
             finally:
                 over.pop(me, None)
-                limiter.give_back(answered=answered)
+                limiter.release(answered=answered)
 
         async def settle():
             for _ in range(12):
@@ -135,7 +135,7 @@ def test_no_program_of_calls_and_cancellations_exceeds_the_limit_or_leaks_a_plac
                     holder.cancel()
                 elif kind == "throttle":
                     model.turned_away(sent[holder], 0.001)
-                    limiter.slow_down(sent[holder], 0.001)
+                    limiter.back_off(sent[holder], 0.001)
                     over[holder].set_result(False)
                 else:
                     if kind == "answer":
@@ -163,8 +163,8 @@ def test_four_event_loops_with_pauses_and_cancellations_keep_to_the_limit_and_le
         dice = random.Random(seed)
 
         async def call():
-            if not limiter.take():
-                await limiter.wait()
+            if not limiter.try_acquire():
+                await limiter.acquire()
             with lock:
                 busy[0] += 1
                 most[0] = max(most[0], busy[0])
@@ -172,11 +172,11 @@ def test_four_event_loops_with_pauses_and_cancellations_keep_to_the_limit_and_le
             try:
                 await asyncio.sleep(dice.uniform(0, 0.001))
                 if dice.random() < 0.02:
-                    limiter.slow_down(sent_at, 0.002)
+                    limiter.back_off(sent_at, 0.002)
             finally:
                 with lock:
                     busy[0] -= 1
-                limiter.give_back(answered=dice.random() < 0.9)
+                limiter.release(answered=dice.random() < 0.9)
 
         async def run():
             for _ in range(15):

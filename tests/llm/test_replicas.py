@@ -10,7 +10,7 @@ from scripted_server import fail, say
 from yarl import URL
 
 from rubricworks.llm import ChatClient, ChatError, Endpoint
-from rubricworks.llm.replicas import Replica, choose
+from rubricworks.llm.replicas import Replica, choose_replica
 from rubricworks.rubrics import ErrorClass
 
 ASK = [{"role": "user", "content": "?"}]
@@ -39,27 +39,27 @@ def test_a_rest_is_one_second_then_two_up_to_half_a_minute_however_many_were_in_
     for _ in range(40):
         sent_at = time.monotonic()
         for _ in range(20):
-            replica.failed(sent_at, unreachable=True)
-        rests.append(replica.out_until - replica.rested_at)
-        assert 0 <= replica.rested_at - sent_at < 1
+            replica.record_failure(sent_at, unreachable=True)
+        rests.append(replica.retry_at - replica.outage_started)
+        assert 0 <= replica.outage_started - sent_at < 1
     assert rests[:8] == pytest.approx([1, 2, 4, 8, 16, 30, 30, 30])
     assert rests[8:] == pytest.approx([30] * 32)
-    replica.succeeded()
-    replica.failed(time.monotonic(), unreachable=True)
-    assert replica.out_until - replica.rested_at == pytest.approx(1)
+    replica.record_success()
+    replica.record_failure(time.monotonic(), unreachable=True)
+    assert replica.retry_at - replica.outage_started == pytest.approx(1)
 
 
 def test_one_request_tries_a_server_that_was_out_and_the_longest_out_is_asked_when_all_are():
     well, out = Replica(URL(), URL(), in_flight=5), Replica(URL(), URL())
     for number in range(3):
-        assert choose([well, out]) is out, number
-        out.failed(time.monotonic(), unreachable=False)
-    assert choose([well, out]) is well
-    out.out_until = 0.0
-    assert [choose([well, out]) for _ in range(3)] == [out, well, well]
-    well.failed(time.monotonic(), unreachable=True)
-    out.failed(time.monotonic(), unreachable=True)
-    assert choose([well, out]) is well
+        assert choose_replica([well, out]) is out, number
+        out.record_failure(time.monotonic(), unreachable=False)
+    assert choose_replica([well, out]) is well
+    out.retry_at = 0.0
+    assert [choose_replica([well, out]) for _ in range(3)] == [out, well, well]
+    well.record_failure(time.monotonic(), unreachable=True)
+    out.record_failure(time.monotonic(), unreachable=True)
+    assert choose_replica([well, out]) is well
 
 
 def test_requests_in_flight_are_the_same_everywhere(serve):

@@ -138,7 +138,7 @@ def test_reservations_of_dollars_leave_no_trace_behind(tmp_path):
     spending = Spending(tmp_path / "spending.sqlite", "stage", Budget(dollars=1.0))
     for _ in range(2_000):
         for part in (0.1, 0.2, 0.3, 0.37):
-            assert spending.reserve_at_once(1, part)
+            assert spending.try_reserve(1, part)
         for part in (0.1, 0.2, 0.3, 0.37):  # in floating point this leaves a little more than nothing
             spending.settle(1, part, Usage())
     asyncio.run(asyncio.wait_for(spending.reserve(1, 1.0), 10))

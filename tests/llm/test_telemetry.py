@@ -90,7 +90,7 @@ sys.modules.update(dict.fromkeys(sys.argv[1:]))
 from rubricworks.errors import UserError
 from rubricworks.llm import telemetry
 try:
-    telemetry.serve_from_environment()
+    telemetry.start_from_environment()
 except UserError as error:
     print(error)
 """

@@ -30,8 +30,8 @@ async def ask(client, *questions):
         except ChatError as error:
             assert text.startswith(error.error_class.value), (text, error)
 
-telemetry.serve_from_environment()
-telemetry.serve_from_environment()
+telemetry.start_from_environment()
+telemetry.start_from_environment()
 """
 
 CALLS = """

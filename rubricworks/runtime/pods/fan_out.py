@@ -20,7 +20,7 @@ from rubricworks.errors import UserError
 from rubricworks.kubernetes import FAN_OUT
 from rubricworks.kubernetes.work import log_line
 from rubricworks.llm import Budget, read_budget, write_budget
-from rubricworks.llm.spending import COUNTED, SPENDING_FILE, add_spending, read_spending
+from rubricworks.llm.spending import COUNTERS, SPENDING_FILE, merge_spending, read_spending
 from rubricworks.runtime.job import Job
 from rubricworks.runtime.store.downloads import fetch_input
 from rubricworks.runtime.store.run_state import RunState
@@ -176,12 +176,12 @@ class StageParts:
         sums: dict[tuple[str, str], Row] = {}
         for part in self.parts:
             for row in read_spending(workspace_path(self._run_uri(part)) / SPENDING_FILE):
-                empty = {**dict.fromkeys(COUNTED, 0), "errors": {}}
+                empty = {**dict.fromkeys(COUNTERS, 0), "errors": {}}
                 total = sums.setdefault((row["purpose"], row["model"]), {**row, **empty})
-                for name in COUNTED:
+                for name in COUNTERS:
                     total[name] += row[name]
                 _add_counts(total["errors"], row["errors"])
-        add_spending(self._job.run / SPENDING_FILE, sums.values())
+        merge_spending(self._job.run / SPENDING_FILE, sums.values())
 
 
 def _share(cap: float | None, others: Sequence[Row], names: Sequence[str], parts: int) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 from rubricworks.errors import UserError
 from rubricworks.llm import read_budget
 from rubricworks.llm.cache import CACHE_FILE, AnswerCache, newest_answer_id, read_answers
-from rubricworks.llm.spending import SPENDING_FILE, add_spending, read_spending
+from rubricworks.llm.spending import SPENDING_FILE, merge_spending, read_spending
 from rubricworks.storage import Bucket, StoredObject
 
 STATE = "state"
@@ -115,7 +115,7 @@ class RunState:
     def _add_spending(self, state: Bucket, key: str, etag: str) -> None:
         if self._spending_etags.get(key) == etag:
             return
-        add_spending(self._run / SPENDING_FILE, _read_spending_rows(state, key))
+        merge_spending(self._run / SPENDING_FILE, _read_spending_rows(state, key))
         self._spending_etags[key] = etag
 
     def _write_if_changed(self, name: str, content: bytes) -> None:

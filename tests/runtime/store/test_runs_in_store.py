@@ -242,7 +242,7 @@ def test_a_budget_covers_what_other_machines_spend_meanwhile(run, tmp_path):
         folder.mkdir()
         write_budget(folder, Budget(tokens=1000))
     mine = Spending(here / SPENDING_FILE, "evaluate", read_budget(here))
-    assert mine.reserve_at_once(600, 0)
+    assert mine.try_reserve(600, 0)
     mine.settle(600, 0, Usage())
     theirs, totals = Spending(there / SPENDING_FILE, "train_policy"), Totals()
     theirs.open_account("judge", "m", totals)
@@ -251,7 +251,7 @@ def test_a_budget_covers_what_other_machines_spend_meanwhile(run, tmp_path):
     RunState(open_bucket(run), there, "train_policy").push("a")
     RunState(open_bucket(run), here, "evaluate").fetch_spending()
     mine.write()
-    assert not mine.reserve_at_once(600, 0)
+    assert not mine.try_reserve(600, 0)
     mine.close()
 
 
