@@ -70,8 +70,9 @@ bench-grading: $(VENV)/installed  ## Calls, criteria and images a second beside 
 bench-attacks: $(VENV)/installed  ## What orders and fake verdicts in a caption do to each scripted judge
 	$(RUN) benchmarks.attacks
 
-bench-verifiers: $(VENV)/installed  ## Verifiers beside math-verify
+bench-verifiers: $(VENV)/installed  ## Verifiers beside math-verify; hostile expressions from many threads
 	$(RUN) benchmarks.verifiers
+	$(RUN) benchmarks.hostile
 
 coverage: $(VENV)/installed  ## The table of coverage, guards and refresh in docs/world.md (an hour and a half)
 	$(RUN) benchmarks.coverage

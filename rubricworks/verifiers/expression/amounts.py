@@ -43,6 +43,7 @@ _MONEY = re.compile(
     r"([-+]?)\s*(US\$|[$€£¥₹]|(?:USD|EUR|GBP|CNY|RMB|JPY|INR)(?=[\s\d]))\s*([\d.]+|[\d.].*?)"
     r"\s*((?:/|per\b)\s*[A-Za-z].*)?"
 )
+_LONGEST_UNIT = 64
 _SAFE_LETTERS = set("mgsVWJNLAC")
 """Units that are droppable right after a number: 5m; a letter such as 5t is a variable first."""
 _BEFORE_UNIT = re.compile(r"(?<=[\d})!.])\s*(?=[A-Za-z°Ωµ$€£¥₹¢^\\])|\s+(?=[A-Za-z°Ωµ$€£¥₹¢^\\])")
@@ -179,7 +180,7 @@ def _measured(body: str, fold: bool) -> Amount | None:
         amount = read_amount(match[1] + match[3], fold=fold)
         unit = read_unit(match[2].removeprefix("US") + (f" {match[4]}" if match[4] else ""))
         return amount and _with_unit(amount, unit) if unit else None
-    for gap in _BEFORE_UNIT.finditer(body):
+    for gap in _BEFORE_UNIT.finditer(body, max(0, len(body) - _LONGEST_UNIT)):
         head, tail = body[: gap.start()], body[gap.end() :]
         if not head or not (re.search(r"\d", head) or "\\pi" in head) or _FUNCTION.search(head):
             continue

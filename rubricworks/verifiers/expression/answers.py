@@ -24,7 +24,7 @@ from rubricworks.verifiers.expression.amounts import (
 )
 from rubricworks.verifiers.expression.doubt import DOUBTS
 from rubricworks.verifiers.expression.exact import Quotient, add, negative, number, variables
-from rubricworks.verifiers.expression.formula import TooHard, read_formula
+from rubricworks.verifiers.expression.formula import LONGEST, TooHard, TooLarge, read_formula
 from rubricworks.verifiers.expression.lookalikes import read_lookalike, split_range
 from rubricworks.verifiers.expression.numerals import in_digits
 from rubricworks.verifiers.expression.numeric import NumericFormula
@@ -94,6 +94,8 @@ class _Mode(NamedTuple):
     """In dollar signs and the like: letters are variables, a dash is a minus."""
     alone: bool = True
     """The text is the whole answer, or an item of a bare list: a dash may make a range."""
+    depth: int = 0
+    """Brackets around it."""
 
 
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
@@ -132,17 +134,25 @@ _COORDINATE = re.compile(r"\\circ\s?\}?\s*[NSEW]$")
 _A_WORD = re.compile(rf"(?<![\\A-Za-z])[A-Za-z]{{2,}}(?![A-Za-z])|{_COORDINATE.pattern}")
 _TOKEN = re.compile(r"\\[A-Za-z]+|[A-Za-z]+(?:'[a-z]+)?|\d+(?:,\d{3})*(?:\.\d+)?|\^\s?\{?\s?\\circ\s?\}?|[^\sA-Za-z\d]")
 _DIRECTIONS = {"n": "north", "s": "south", "e": "east", "w": "west"}
-_LONGEST = 300
+_LONG_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{4,}")
+_LONGEST_IN_WORDS = 300
+_MOST_ITEMS, _DEEPEST = 200, 20
 
 
 @lru_cache(maxsize=8192)
 def read_answer(text: str) -> Answer | None:
-    """The value of an answer; None if it is left to others."""
-    if len(text) > _LONGEST:
+    """The value of an answer; None if it is left to others.
+
+    Raises:
+        TooLarge: it is a formula that nobody can compute.
+    """
+    if len(text) > LONGEST or (len(text) > _LONGEST_IN_WORDS and _LONG_WORD.search(text)):
         return None
     surface = strip_surface(text)
     try:
         return _read_whole(surface)
+    except TooLarge:
+        raise
     except (TooHard, RecursionError, ValueError, ArithmeticError):
         pass
     if _A_WORD.search(surface.body):
@@ -217,7 +227,7 @@ def _letters(body: str, mode: _Mode) -> Answer:
 def _range(ends: tuple[str, str], mode: _Mode) -> Range | None:
     try:
         low, high = (_read(end, mode._replace(alone=False)) for end in ends)
-    except TooHard:
+    except TooHard:  # words that only look like the ends of a range
         return None
     return Range(low, high) if isinstance(low, Amount) and isinstance(high, Amount) else None
 
@@ -233,7 +243,9 @@ def _list(parts: list[str], mode: _Mode) -> Collection:
 
 
 def _read_one(body: str, mode: _Mode) -> Answer:
-    inside = mode._replace(alone=False)
+    inside = mode._replace(alone=False, depth=mode.depth + 1)
+    if inside.depth > _DEEPEST:
+        raise TooLarge("deep nesting")
     if body[:1] in _BRACKETS and body[-1:] in ")]" and len(parts := _split(body[1:-1])) > 1:
         return Collection(body[0] + body[-1], tuple(_read(part, inside) for part in parts))
     for opening, closing in (("\\{", "\\}"), ("{", "}")):
@@ -381,6 +393,8 @@ def _split(body: str, separator: re.Pattern[str] = _SEPARATOR) -> list[str]:
     parts.append(body[start:].strip())
     if len(parts) > 1 and not all(parts):
         raise TooHard("an empty part")
+    if len(parts) > _MOST_ITEMS:
+        raise TooLarge("a long list")
     return parts
 
 

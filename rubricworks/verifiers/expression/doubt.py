@@ -27,7 +27,7 @@ BOUNDS = re.compile(_any_of(_BOUNDS), re.IGNORECASE)
 _DENIED = re.compile(_any_of(_DENIALS), re.IGNORECASE)
 _MODAL_LAST = re.compile(_any_of(_MODALS) + r"(?:\s+\w+)?\W*\Z", re.IGNORECASE)
 _OR_FIRST = re.compile(r"\W*or\b")
-_LAST_NUMBER = re.compile(r".*\d", re.DOTALL)
+_DIGIT = re.compile(r"\d")
 
 
 def is_doubted(lead: str) -> bool:
@@ -36,5 +36,5 @@ def is_doubted(lead: str) -> bool:
     >>> is_doubted("It is not true that x is"), is_doubted("It is not 4, but it is")
     (True, False)
     """
-    lead = _LAST_NUMBER.sub("", lead)
+    lead = _DIGIT.split(lead)[-1]
     return any(pattern.search(lead) for pattern in (_DENIED, _MODAL_LAST)) or _OR_FIRST.match(lead) is not None

@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import cache
 from typing import NamedTuple
 
-from rubricworks.verifiers.expression.formula import Rational, TooHard
+from rubricworks.verifiers.expression.formula import Rational, TooHard, TooLarge
 
 Term = tuple[tuple[str, Rational], ...]
 Polynomial = dict[Term, Rational]
@@ -132,8 +132,10 @@ def _power(base: Quotient, exponent: Rational) -> Quotient:
 
 def factorial(value: Quotient) -> Quotient:
     n = rational(value)
-    if not isinstance(n, int) or not 0 <= n <= 5000:
-        raise TooHard("factorial of something else than a small whole number")
+    if not isinstance(n, int) or n < 0:
+        raise TooHard("factorial of something else than a whole number")
+    if n > 5000:
+        raise TooLarge("factorial of a large number")
     return number(math.factorial(n))
 
 

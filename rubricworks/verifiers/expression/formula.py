@@ -30,11 +30,17 @@ _INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
 _TIMES, _OVER = {"*", "\\cdot", "\\times"}, {"/", "\\div"}
 _OPENERS = {"(": ")", "{": "}", "[": "]"}
 _UNKNOWN_FUNCTIONS = set("fghFGHPQ")
-_LONGEST, _DEEPEST = 400, 30
+LONGEST = 6000
+"""Characters: a sum of four hundred fractions."""
+_DEEPEST = 100
 
 
 class TooHard(Exception):
     """Beyond this arithmetic or this reader, or no value at all (1/0)."""
+
+
+class TooLarge(TooHard):
+    """Read, and beyond any arithmetic: a tower of powers, the factorial of a million, hundreds of brackets."""
 
 
 class Arithmetic(Protocol):
@@ -70,7 +76,7 @@ def read_formula(text: str, numbers: Arithmetic, *, fold: bool) -> Any:
     Raises:
         TooHard: it is no formula, or one that this reader or this arithmetic leaves to others.
     """
-    if len(text) > _LONGEST or _DIFFERENTIAL.search(text) or _WORD.search(text):
+    if len(text) > LONGEST or _DIFFERENTIAL.search(text) or _WORD.search(text):
         raise TooHard("long, a derivative, or a word")
     tokens, at = [], 0
     text = text.strip()
@@ -100,7 +106,7 @@ class _Reader:
     def sum(self) -> Any:
         self.depth += 1
         if self.depth > _DEEPEST:
-            raise TooHard("deep nesting")
+            raise TooLarge("deep nesting")
         value = self.product()
         while (sign := self.tokens[self.at]) in ("+", "-"):
             self.at += 1
@@ -183,8 +189,10 @@ class _Reader:
             return self.function(_FUNCTIONS[token])
         if token == "\\binom":
             n, k = self.numbers.rational(self.argument()), self.numbers.rational(self.argument())
-            if not isinstance(n, int) or not isinstance(k, int) or not 0 <= k <= n <= 2000:
-                raise TooHard("a binomial of something else than small whole numbers")
+            if not isinstance(n, int) or not isinstance(k, int) or not 0 <= k <= n:
+                raise TooHard("a binomial of something else than whole numbers")
+            if n > 2000:
+                raise TooLarge("a binomial of large numbers")
             return self.numbers.number(math.comb(n, k))
         raise TooHard(f"cannot read {token}")
 

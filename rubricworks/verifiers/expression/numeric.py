@@ -15,7 +15,7 @@ from typing import Any
 
 from rubricworks.verifiers.expression import exact
 from rubricworks.verifiers.expression.exact import Quotient
-from rubricworks.verifiers.expression.formula import Rational, TooHard, read_formula
+from rubricworks.verifiers.expression.formula import Rational, TooHard, TooLarge, read_formula
 from rubricworks.verifiers.failure import needed
 
 Value = Any
@@ -23,7 +23,7 @@ Value = Any
 _DIGITS = 50
 _RANGES = ((0.3, 0.9), (1.1, 2.9), (-2.9, -1.1), (2.1, 8.9), (-0.9, -0.3))
 _ENOUGH_POINTS = 2
-_LARGEST_LOGARITHM = 5000
+_LARGEST_LOGARITHM = 10**6
 _LARGEST_ANGLE = 10**6
 _SAME = 40
 """Digits in which equal values agree."""
@@ -88,10 +88,11 @@ class Numbers:
                 return 0
             raise TooHard("a power of zero")
         if _is_rational(base) and isinstance(exponent, int) and abs(exponent) <= 64:
-            return Fraction(base) ** exponent
+            power = Fraction(base) ** exponent
+            return power.numerator if power.denominator == 1 else power
         context, base, exponent = _context(), _real(base), _real(exponent)
         if abs(exponent) * (abs(context.log(abs(base))) + 1) > _LARGEST_LOGARITHM:
-            raise TooHard("a huge power")
+            raise TooLarge("a huge power")
         return _limited(context.power(base, exponent))
 
     def root(self, value: Value, degree: int) -> Value:
@@ -103,8 +104,10 @@ class Numbers:
         return context.root(value, degree)
 
     def factorial(self, value: Value) -> Value:
-        if not isinstance(value, int) or not 0 <= value <= 1000:
-            raise TooHard("factorial of something else than a small whole number")
+        if not isinstance(value, int) or value < 0:
+            raise TooHard("factorial of something else than a whole number")
+        if value > 5000:
+            raise TooLarge("factorial of a large number")
         return exact.rational(exact.factorial(exact.number(value)))
 
     def size(self, value: Value) -> Value:
@@ -116,7 +119,7 @@ class Numbers:
     def function(self, name: str, value: Value, base: Value | None = None) -> Value:
         context, value = _context(), _real(value)
         if abs(value) > (_LARGEST_LOGARITHM if name in _EXPONENTIAL else _LARGEST_ANGLE):
-            raise TooHard(f"{name} of a large number")
+            raise TooLarge(f"{name} of a large number")
         if name in ("ln", "log", "lg") and value == 0:
             raise TooHard("logarithm of zero")
         if base is not None:
@@ -231,7 +234,7 @@ def _real(value: Value) -> Value:
 
 def _limited(value: Value) -> Value:
     if value != 0 and not -_LARGEST_LOGARITHM * 4 < _context().mag(value) < _LARGEST_LOGARITHM * 4:
-        raise TooHard("huge or tiny numbers")
+        raise TooLarge("huge or tiny numbers")
     return value
 
 

@@ -34,6 +34,8 @@ _CLOSE, _NEAR = 10, 70
 _SCALE_AFTER_BOX = re.compile(
     r"[\s$)\]]*(\\?%|(?:percent|pct|per cent|hundred|thousand|million|billion|trillion|dozen)\b)", re.IGNORECASE
 )
+_CORRECTION = re.compile(r"^\s*or\b|\bno\b", re.IGNORECASE)
+"""Words before a box that take back what stood before them, not the box."""
 _BOUND_BEFORE_BOX = re.compile(
     r"\b(?:at least|at most|(?:more|less|fewer|greater|smaller|larger|higher|lower) than|up to|over|under|nearly"
     r"|almost)[\s$\\(\[]*$",
@@ -131,7 +133,7 @@ def _clean(text: str) -> str:
 def _sentences(text: str) -> list[str]:
     sentences: list[str] = []
     for part in _SENTENCE_END.split(text):
-        if sentences and _ABBREVIATION.search(sentences[-1]):
+        if sentences and _ABBREVIATION.search(sentences[-1][-12:]):
             sentences[-1] += f" {part}"
         elif part.strip():
             sentences.append(part.strip())
@@ -150,7 +152,7 @@ def _boxed_value(text: str) -> str | None:
         group.insert(0, every.pop())
     before, after = text[: group[0].start], text[group[-1].end :]
     lead = re.split(r"[,;]\s|[.!?:]\s|\n", before)[-1]
-    if is_doubted(lead.removeprefix("or ")) or _BOUND_BEFORE_BOX.search(lead) or _TAKEN_BACK.match(after):
+    if is_doubted(_CORRECTION.sub("", lead)) or _BOUND_BEFORE_BOX.search(lead) or _TAKEN_BACK.match(after):
         return None
     contents = list(dict.fromkeys(box.content.replace("$", " ") for box in group))
     if len(contents) > 1:

@@ -27,6 +27,8 @@ _TABLE = str.maketrans(
 )
 _RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n", strict=True))
 _LOWERED = dict(zip("₀₁₂₃₄₅₆₇₈₉", "0123456789", strict=True))
+_FORM_FEED = re.compile(r"\\?\f(?=rac)")
+"""What an escape made of \\frac."""
 _ROOT_SIGN = re.compile(r"√\s?(\d+(?:\.\d+)?)")
 _RAISED_RUN, _LOWERED_RUN = (re.compile(f"[{''.join(table)}]+") for table in (_RAISED, _LOWERED))
 _COMMANDS = {
@@ -52,6 +54,7 @@ _OPERATOR_NAME = re.compile(r"\\operatorname\*?\s*\{\s*([a-z]+)\s*\}")
 _BRACED_COMMA = re.compile(r"\s*\{\s*,\s*\}\s*|,\\!\s*")
 _PLAIN_NAMES = re.compile(r"(?<![\\A-Za-z{])(sqrt|pi|infinity|infty|theta|alpha|beta|gamma|lambda|omega)(?![A-Za-z])")
 _SCIENTIFIC = re.compile(r"(?<=[\d)])\s*[xX]\s*(?=10\s*\^)")
+_MOST_WRAPPERS = 20
 _WRAPPERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`"))
 
 
@@ -68,6 +71,7 @@ class Surface(NamedTuple):
 
 def plain_characters(text: str) -> str:
     """Replace unusual characters: x² becomes x^{2}, √ becomes \\sqrt, a full-width 1 becomes 1."""
+    text = _FORM_FEED.sub(r"\\f", text)
     if text.isascii():
         return text
     text = _ROOT_SIGN.sub(r"\\sqrt{\1}", text)
@@ -84,7 +88,9 @@ def strip_surface(text: str) -> Surface:
     """
     text = plain_characters(text).strip()
     in_math = in_dollars = False
-    while (inside := _inside(text)) is not None:
+    for _ in range(_MOST_WRAPPERS):
+        if (inside := _inside(text)) is None:
+            break
         in_math = in_math or text[0] in "$\\"
         in_dollars = in_dollars or text.startswith(("$", "\\(", "\\["))
         text = inside.strip()
@@ -102,8 +108,25 @@ def strip_surface(text: str) -> Surface:
         text = _BRACED_COMMA.sub(",", text)
     if "**" in text:
         text = text.replace("**", "^")
-    text = _SCIENTIFIC.sub("\\\\times ", _PLAIN_NAMES.sub(_with_backslash, text))
-    return Surface(about + text.strip(), in_math, in_dollars, is_text)
+    text = _SCIENTIFIC.sub("\\\\times ", _PLAIN_NAMES.sub(_with_backslash, text)).strip()
+    return Surface(about + _strip_doubled_brackets(text), in_math, in_dollars, is_text)
+
+
+def _strip_doubled_brackets(text: str) -> str:
+    """((3)) is (3), however often."""
+    if not text.startswith("((") or not text.endswith("))"):
+        return text
+    opened: list[int] = []
+    closed_by = {}
+    for place, character in enumerate(text):
+        if character == "(":
+            opened.append(place)
+        elif character == ")" and opened:
+            closed_by[opened.pop()] = place
+    doubled = 0
+    while closed_by.get(doubled + 1) == len(text) - doubled - 2 and closed_by.get(doubled) == len(text) - doubled - 1:
+        doubled += 1
+    return text[doubled : len(text) - doubled]
 
 
 def _operator(name: re.Match[str]) -> str:

@@ -1,10 +1,11 @@
 """`expr_verify`: mathematical equivalence of two expressions (RLR³, table 7)."""
 
 import math
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from rubricworks.verifiers.expression.worker_pool import WORKER, Outcome
+from rubricworks.verifiers.expression.worker_pool import WORKERS
 from rubricworks.verifiers.failure import CannotVerify, shown, text_of
 
 if TYPE_CHECKING:
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
 
 _LONGEST = 20_000
 """Characters: an answer is a value, but may come with the solution that leads to it."""
-_SHORT = 500
 
 
 def expr_verify(predict: object, *, target: object, timeout: float = 2.0) -> float:
@@ -34,7 +34,8 @@ def expr_verify(predict: object, *, target: object, timeout: float = 2.0) -> flo
     Args:
         predict: the expression that the response gives; empty, unreadable, or too slow to compute: 0.0.
         target: the right expression.
-        timeout: seconds that a worker may take, target and answer together. Starting it, once, comes on top.
+        timeout: seconds of the processor that a worker may use, target and answer together. Starting it, once, comes
+            on top.
     Raises:
         CannotVerify: the target cannot be read, or takes too long.
         UserError: math-verify is missing and needed.
@@ -46,6 +47,7 @@ def expr_verify(predict: object, *, target: object, timeout: float = 2.0) -> flo
     """
     # Loaded with the first expression: rubrics, and so every stage, know the verifiers, and few compare by this one.
     from rubricworks.verifiers.expression.sameness import same
+    from rubricworks.verifiers.expression.screening import is_formula
 
     if type(timeout) not in (int, float) or not 0 < timeout < math.inf:
         raise ValueError(f"timeout {timeout!r} is not a positive number of seconds")
@@ -54,80 +56,53 @@ def expr_verify(predict: object, *, target: object, timeout: float = 2.0) -> flo
         raise CannotVerify(f"target {shown(target)} is no expression")
     if predicted is None or not predicted.strip() or len(predicted) > _LONGEST:
         return 0.0
-    right = _read(wanted)
-    if right.answer is None and right.formula is None:
+    right, answer = _read(wanted), _read(predicted)
+    if right.answer is None and not is_formula(right.text):
         raise CannotVerify(f"target {shown(target)} is no expression")
-    answer = _read(predicted)
     if right.answer is not None and answer.answer is not None:
         equal = same(right.answer, answer.answer)
         if equal is not None:
             return float(equal)
-    if right.answer is not None and (right.formula is None or answer.formula is None):
-        return 0.0
     return float(_compare_by_worker(right, answer, target, float(timeout)))
 
 
 class _Reading(NamedTuple):
     answer: "Answer | None"
     """The value, if exact arithmetic or a few digits settle it."""
-    formula: str | None
-    """The text for SymPy, if it is a formula of reasonable size."""
+    text: str
+    """The text that states it, for SymPy if it is a formula; empty if none does."""
 
 
 @lru_cache(maxsize=8192)
 def _read(text: str) -> _Reading:
     from rubricworks.verifiers.expression.answers import Word, read_answer
+    from rubricworks.verifiers.expression.formula import TooLarge
     from rubricworks.verifiers.expression.screening import is_formula
     from rubricworks.verifiers.expression.statement import stated_value
 
-    answer = read_answer(text)
-    is_phrase = isinstance(answer, Word) and answer.phrase
-    if is_formula(text):
-        return _Reading(None if is_phrase else answer, text)
-    if answer is not None and not is_phrase:
-        return _Reading(answer, None)
-    stated = stated_value(text)
-    if stated is not None and stated != text:
-        answer = read_answer(stated)
-        formula = stated if is_formula(stated) else None
-        return _Reading(_unless_prose(answer), formula)
-    return _Reading(_unless_prose(answer), None)
-
-
-def _unless_prose(answer: "Answer | None") -> "Answer | None":
-    """Leave a sentence without a number: it has no value, and is no target."""
-    from rubricworks.verifiers.expression.answers import Word
-
-    is_prose = isinstance(answer, Word) and answer.phrase and not any(map(str.isdigit, answer.text))
-    return None if is_prose else answer
+    try:
+        answer = read_answer(text)
+        if answer is None or (isinstance(answer, Word) and answer.phrase):
+            if is_formula(text):
+                return _Reading(None, text)
+            if (stated := stated_value(text)) is not None:
+                answer, text = read_answer(stated), stated
+    except TooLarge:
+        return _Reading(None, "")
+    if isinstance(answer, Word) and answer.phrase and ("\\" in answer.text or not re.search(r"\d", answer.text)):
+        answer = None  # prose without a number, or a formula that is refused
+    return _Reading(answer, text)
 
 
 def _compare_by_worker(right: _Reading, answer: _Reading, target: object, seconds: float) -> bool:
-    wanted, predicted = right.formula or "", answer.formula or ""
-    short = len(wanted) <= _SHORT and len(predicted) <= _SHORT
-    outcome = (_remembered if short else WORKER.compare)(wanted, predicted, seconds)
+    from rubricworks.verifiers.expression.screening import is_formula
+
+    wanted, predicted = (reading.text if is_formula(reading.text) else "" for reading in (right, answer))
+    if right.answer is not None and not (wanted and predicted):
+        return False
+    outcome = WORKERS.compare(wanted, predicted, seconds)
     if right.answer is None and outcome == "target unreadable":
         raise CannotVerify(f"target {shown(target)} cannot be read")
     if right.answer is None and outcome == "target late":
         raise CannotVerify(f"target {shown(target)} takes longer than {seconds:g} seconds to compute")
     return outcome == "equal"
-
-
-def _remembered(target: str, predict: str, seconds: float) -> Outcome:
-    try:
-        return _compared(target, predict, seconds)
-    except _Late as late:
-        return late.outcome
-
-
-@lru_cache(maxsize=4096)
-def _compared(target: str, predict: str, seconds: float) -> Outcome:
-    outcome = WORKER.compare(target, predict, seconds)
-    if outcome.endswith("late"):
-        raise _Late(outcome)  # not remembered: another time the machine may be less busy
-    return outcome
-
-
-class _Late(Exception):
-    def __init__(self, outcome: Outcome) -> None:
-        self.outcome = outcome

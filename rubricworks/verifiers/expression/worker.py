@@ -4,12 +4,14 @@ Two processes, one line of JSON per question on standard input. The first import
 answers; one that dies is replaced in milliseconds, without importing again. Nothing here runs threads, so the fork is
 safe; the program that asks is never forked, it starts this module afresh.
 
-Time: the kernel ends the second process by an alarm, even in the middle of one long multiplication. Memory: by a limit
-on its address space. Both end when standard input closes, that is when the program that asked is gone, and an alarm is
-always set while there is work.
+Time is that of the processor, so that other programs' work makes nothing late: when it is spent, the kernel ends the
+second process by an alarm, even in the middle of one long multiplication. Memory: by a limit on its address space. Both
+processes end when standard input closes, that is when the program that asked is gone; an alarm is always set while
+there is work.
 
-Lines on standard output: `ready`; `took N` (question N is being worked on), `target N` (its target could be read),
-`answer N yes|no|target|answer` (equal, different, or which side cannot be read), `died` (the second process did).
+Lines on standard output: `ready`; `took N` (question N is being worked on), `target N` and `both N` (its target, and
+its answer too, could be read), `answer N yes|no|target|answer` (equal, different, or which side cannot be read),
+`died spent` and `died killed` (the second process did, by its own doing or by another's).
 """
 
 import contextlib
@@ -52,7 +54,8 @@ def main() -> None:
         if status == 0 or os.getppid() != parent:
             return
         deaths = deaths + 1 if os.WIFEXITED(status) else 0
-        _say("died")
+        is_killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGKILL, signal.SIGTERM)
+        _say("died killed" if is_killed else "died spent")
 
 
 def _answer_questions(sympy_answers: Any) -> None:
@@ -63,13 +66,13 @@ def _answer_questions(sympy_answers: Any) -> None:
     for line in iter(_line, b""):
         question = json.loads(line)
         number = question["number"]
-        signal.setitimer(signal.ITIMER_REAL, question["seconds"])
+        signal.setitimer(signal.ITIMER_PROF, question["seconds"])
         _say(f"took {number}")
         try:
             answer = _answer(sympy_answers, question, targets)
         except MemoryError:
             os._exit(1)
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         _say(f"answer {number} {answer}")
 
 
@@ -87,6 +90,7 @@ def _answer(sympy_answers: Any, question: dict[str, Any], targets: OrderedDict[s
     found = _read(sympy_answers, predict)
     if not found:
         return "answer"
+    _say(f"both {question['number']}")
     try:
         equal = any(sympy_answers.equivalent(a, b) for a in wanted for b in found)
     except (MemoryError, KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""The worker process: hostile formulas cost their time limit and nothing else, from any thread, and it ends with us."""
+"""The worker processes: hostile formulas cost little, once, and nothing else, from any thread; and they end with us."""
 
 import asyncio
 import contextlib
@@ -8,12 +8,16 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import psutil
 import pytest
 
 from rubricworks.verifiers import CannotVerify, expr_verify
+from rubricworks.verifiers.expression.worker_pool import Worker, WorkerPool
 
+ENDLESS = r"\int_0^5 \frac{\sqrt{\sin x + 3}}{\ln(x^3+5)} dx"
+"""Small, and without a closed form: SymPy would search for minutes."""
 INTEGRAL = r"\int_0^1 x\,dx"
 """A target for the worker: exact arithmetic leaves integrals."""
 ASK = f"from rubricworks.verifiers import expr_verify; expr_verify('1', target=r'{INTEGRAL}')"
@@ -37,6 +41,74 @@ def test_a_hostile_answer_scores_nothing_and_the_next_one_is_served(answer):
 def test_a_hostile_target_cannot_be_verified(target):
     with pytest.raises(CannotVerify):
         expr_verify("5", target=target, timeout=0.3)
+
+
+NESTED = [
+    ("3", "(" * 30 + "3" + ")" * 30),
+    ("3", r"\left(" * 60 + "3" + r"\right)" * 60),
+    ("33", "(1+" * 30 + "3" + ")" * 30),
+    ("400", "+".join(["1"] * 400)),
+    ("400x", "+".join(["x"] * 400)),
+    (r"\frac{7381}{2520}", "+".join(rf"\frac{{1}}{{{n}}}" for n in range(1, 11))),
+    (r"400\sqrt{2}", "+".join([r"\sqrt{2}"] * 400)),
+]
+
+
+@pytest.mark.parametrize(("target", "answer"), NESTED, ids=lambda text: text[:15])
+def test_brackets_and_long_sums_need_no_worker_and_are_right(monkeypatch, target, answer):
+    monkeypatch.setattr(Worker, "compare", refuse)
+    assert expr_verify(answer, target=target) == 1
+    assert expr_verify(answer, target=f"{target}+1") == 0
+
+
+@pytest.mark.parametrize(
+    "answer", [*HOSTILE, r"\int_0^1 " + "(" * 30 + "x" + ")" * 30 + " dx"], ids=lambda text: text[:15]
+)
+def test_what_nobody_can_compute_is_refused_before_a_worker_sees_it(monkeypatch, answer):
+    monkeypatch.setattr(Worker, "compare", refuse)
+    assert expr_verify(answer, target="5") == 0
+
+
+def refuse(*_: object) -> None:
+    raise AssertionError("a worker was asked")
+
+
+def test_a_formula_that_was_late_is_not_tried_again_but_with_more_time(monkeypatch):
+    with closing(WorkerPool(1)) as pool:
+        assert pool.compare(ENDLESS, "1", 0.2) == "target late"
+        assert pool.compare("1", ENDLESS + "+1", 0.2) == "answer late"
+        with monkeypatch.context() as patch:
+            patch.setattr(Worker, "compare", refuse)
+            assert pool.compare(ENDLESS, "2", 0.2) == pool.compare(ENDLESS, "1", 0.1) == "target late"
+            assert pool.compare("2", ENDLESS + "+1", 0.2) == "answer late"
+            with pytest.raises(AssertionError, match="asked"):
+                pool.compare(ENDLESS, "1", 0.3)
+        assert pool.compare(INTEGRAL, "0.5", 2) == "equal"
+
+
+def test_a_second_worker_starts_when_the_first_is_held_up_and_no_third_beyond_the_size():
+    with closing(WorkerPool(2)) as pool, ThreadPoolExecutor(6) as threads:
+        assert pool.compare(INTEGRAL, "0.5", 2) == "equal"
+        before = len(children())
+        questions = [threads.submit(pool.compare, ENDLESS, str(n), 3) for n in range(2)]
+        questions += [threads.submit(pool.compare, rf"{INTEGRAL}+{n}", f"{n}.5", 3) for n in range(4)]
+        assert [question.result() for question in questions] == ["target late"] * 2 + ["equal"] * 4
+        assert len(children()) <= before + 2
+
+
+def test_time_is_the_processors_so_that_a_worker_that_stands_still_is_not_late():
+    with closing(WorkerPool(1)) as pool, ThreadPoolExecutor(1) as threads:
+        assert pool.compare(INTEGRAL, "0.5", 2) == "equal"
+        ours = [
+            child for child in children() if child.pid == pool.workers[0].pid or child.ppid() == pool.workers[0].pid
+        ]
+        for process in ours:
+            process.suspend()
+        question = threads.submit(pool.compare, INTEGRAL, "1/2", 0.5)
+        time.sleep(1)
+        for process in ours:
+            process.resume()
+        assert question.result() == "equal"
 
 
 def test_code_in_an_answer_is_never_run(tmp_path):
