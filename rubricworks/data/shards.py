@@ -17,7 +17,7 @@ from rubricworks.data.manifest import MANIFEST, PLAN, Manifest, Shard, canonical
 from rubricworks.data.schemas import SCHEMA_VERSION, SCHEMAS, table_from_rows
 from rubricworks.errors import UserError
 from rubricworks.storage import write_atomic
-from rubricworks.storage.files import remove_asides
+from rubricworks.storage.files import remove_temporary_files
 
 
 class TableFolder:
@@ -65,7 +65,7 @@ class TableFolder:
 
     def begin(self) -> None:
         """Write the plan. First delete the files of another plan, the manifest before the shards it lists."""
-        remove_asides(self.folder)
+        remove_temporary_files(self.folder)
         (self.folder / MANIFEST).unlink(missing_ok=True)
         plan = self.folder / PLAN
         if not plan.is_file() or plan.read_bytes() != self.plan:

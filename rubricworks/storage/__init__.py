@@ -1,4 +1,4 @@
-"""Where tables and models lie: URIs to paths and objects, and writes that are there whole or not at all."""
+"""Storage of tables and models: file:// and s3:// URIs, and atomic writes."""
 
 from rubricworks.storage.bucket import Bucket, StoredObject, open_bucket
 from rubricworks.storage.check import check_storage

@@ -1,9 +1,8 @@
-"""The objects below one s3:// URI, through the `minio` client.
+"""Bucket: the objects below one s3:// URI, through the `minio` client.
 
-Every request is repeated, with growing pauses, for as long as the server fails or does not answer (see `s3_errors`).
-What is written carries its sha256, and what is read is compared with it; objects of others are compared with their MD5
-where the server tells it. A large file goes up in parts, each repeated on its own, and comes down from where the
-connection broke.
+Every request is retried, with growing pauses, while the server fails or does not answer (see `s3_errors`). Objects are
+written with their sha256, which is checked on reading; objects of other writers are checked by MD5 where the server
+gives it. A large file is uploaded in parts, each retried on its own; a broken download resumes where it stopped.
 """
 
 import hashlib
@@ -16,10 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from rubricworks.errors import UserError
-from rubricworks.storage.files import ASIDE_SUFFIX
-from rubricworks.storage.s3_client import client_of, encryption_of
+from rubricworks.storage.files import TEMPORARY_SUFFIX
+from rubricworks.storage.s3_client import create_client, create_encryption
 from rubricworks.storage.s3_download import CHECKSUM, Download
-from rubricworks.storage.s3_errors import code_of, gone, passes, status_of, user_error
+from rubricworks.storage.s3_errors import error_code, http_status, is_missing, is_retryable, to_user_error
 from rubricworks.storage.s3_multipart import LARGE_BYTES, abort_unfinished, upload_in_parts
 from rubricworks.storage.s3_settings import S3Settings, settings_from_environment
 from rubricworks.storage.uris import join, s3_place
@@ -29,7 +28,7 @@ _PAGE = 1_000
 
 
 class StoredObject(NamedTuple):
-    """An object as a listing shows it."""
+    """An object in a listing."""
 
     key: str
     """Relative to the bucket's URI."""
@@ -39,16 +38,20 @@ class StoredObject(NamedTuple):
 
 
 def open_bucket(uri: str, settings: S3Settings | None = None) -> "Bucket":
-    """The objects below an s3:// URI; asks the server nothing yet. Raises UserError: a setting or the URI is wrong."""
+    """Return the bucket of an s3:// URI, without any request.
+
+    Raises:
+        UserError: a setting or the URI is wrong.
+    """
     s3_place(uri)
     settings = settings or settings_from_environment()
-    return Bucket(uri, settings, client_of(settings))
+    return Bucket(uri, settings, create_client(settings))
 
 
 class Bucket:
-    """Reads and writes below one URI; safe to use from several threads. Keys are relative to the URI.
+    """The objects below one URI; thread-safe. Keys are relative to the URI.
 
-    Every method raises UserError when the server refuses, or has failed for longer than the patience.
+    Every method raises UserError if the server refuses, or fails for longer than `S3Settings.patience_s`.
     """
 
     def __init__(self, uri: str, settings: S3Settings, client: Any) -> None:
@@ -56,47 +59,46 @@ class Bucket:
         self.settings = settings
         self._place = s3_place(uri)
         self._client = client
-        self._encryption = encryption_of(settings)
-        self._own_key = self._encryption if settings.sse == "c" else None
+        self._encryption = create_encryption(settings)
+        self._customer_key = self._encryption if settings.sse == "c" else None
 
     def below(self, *parts: str) -> "Bucket":
-        """The objects of a folder, over the same connections."""
+        """Return the bucket of a folder, over the same connections."""
         return Bucket(join(self.uri, *parts), self.settings, self._client)
 
     def objects(self, under: str = "") -> Iterator[StoredObject]:
-        """The objects whose keys begin so, in the order of their keys; all of them by default."""
-        begin = self._key(under) if under else f"{self._place.prefix}/" if self._place.prefix else ""
-        cut = len(self._place.prefix) + 1 if self._place.prefix else 0
+        """List the objects whose keys start with `under`, in the order of their keys; all by default."""
+        prefix = self._key(under) if under else f"{self._place.prefix}/" if self._place.prefix else ""
+        key_start = len(self._place.prefix) + 1 if self._place.prefix else 0
         last = None
         while True:
-            page = self._ask(partial(self._page, begin, last), under, "listed")
-            for found in page:
-                if not found.object_name.endswith("/"):
-                    yield StoredObject(
-                        found.object_name[cut:], found.size or 0, (found.etag or "").strip('"'), found.last_modified
-                    )
+            page = self._request(partial(self._page, prefix, last), under, "listed")
+            for item in page:
+                if not item.object_name.endswith("/"):
+                    key, etag = item.object_name[key_start:], (item.etag or "").strip('"')
+                    yield StoredObject(key, item.size or 0, etag, item.last_modified)
             if len(page) < _PAGE:
                 return
             last = page[-1].object_name
 
     def folders(self) -> list[str]:
-        """The names of what lies directly below and holds objects."""
+        """List the names of the folders directly below that hold objects."""
 
-        def ask() -> list[str]:
-            begin = f"{self._place.prefix}/" if self._place.prefix else ""
-            found = self._client.list_objects(self._place.bucket, prefix=begin, recursive=False)
-            return [one.object_name[len(begin) :].rstrip("/") for one in found if one.is_dir]
+        def list_folders() -> list[str]:
+            prefix = f"{self._place.prefix}/" if self._place.prefix else ""
+            items = self._client.list_objects(self._place.bucket, prefix=prefix, recursive=False)
+            return [item.object_name[len(prefix) :].rstrip("/") for item in items if item.is_dir]
 
-        return sorted(self._ask(ask, "", "listed"))
+        return sorted(self._request(list_folders, "", "listed"))
 
     def exists(self, key: str) -> bool:
         return self._stat(key) is not None
 
     def read(self, key: str) -> bytes:
-        """The whole of an object.
+        """Read a whole object.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: there is no such object.
             UserError: it is damaged, or cannot be read.
         """
         content = bytearray()
@@ -104,58 +106,58 @@ class Bucket:
         return bytes(content)
 
     def download(self, key: str, path: Path) -> None:
-        """Write an object to a file, which is there whole or not at all. Raises as `read` does."""
+        """Write an object to a file atomically. Raises as `read` does."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}{ASIDE_SUFFIX}")
+        temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
         try:
-            with aside.open("xb") as file:
+            with temporary.open("xb") as file:
 
-                def begin_anew() -> None:
+                def restart() -> None:
                     file.seek(0)
                     file.truncate()
 
-                self._receive(key, file.write, begin_anew)
-            aside.replace(path)
+                self._receive(key, file.write, restart)
+            temporary.replace(path)
         except OSError as error:
             if isinstance(error, FileNotFoundError):
                 raise
             raise UserError(f"{path} cannot be written: {error.strerror}; make room in the workspace") from error
         finally:
-            aside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
     def write(self, key: str, content: bytes, *, only_new: bool = False) -> bool:
-        """Write an object whole.
+        """Write an object.
 
         Args:
-            only_new: leave an object that is there alone. Atomic (If-None-Match) where the server knows how.
+            only_new: keep an existing object. Atomic (If-None-Match) if the server supports it.
         Returns:
-            False if `only_new` and another was there first; one with the same content counts as ours.
+            False if `only_new` and an object with other content exists.
         """
         headers = self._headers(hashlib.sha256(content).hexdigest())
         if only_new:
-            if (there := self._there(key)) is not None:
-                return there == content
+            if (existing := self._read_existing(key)) is not None:
+                return existing == content
             headers["If-None-Match"] = "*"
 
         def put() -> None:
             self._client._put_object(self._place.bucket, self._key(key), content, dict(headers))
 
         try:
-            self._ask(put, key, "written", explain=False)
+            self._request(put, key, "written", explain=False)
         except Exception as error:
-            if only_new and (status_of(error) == 412 or code_of(error) == "PreconditionFailed"):
-                # Ours, when the answer to it was lost and it was sent again.
-                return self._there(key) == content
-            if only_new and (status_of(error) == 501 or code_of(error) == "NotImplemented"):
+            if only_new and (http_status(error) == 412 or error_code(error) == "PreconditionFailed"):
+                # The object may be our own: the response was lost, and the request sent again.
+                return self._read_existing(key) == content
+            if only_new and (http_status(error) == 501 or error_code(error) == "NotImplemented"):
                 return self.write(key, content)
-            raise self._explained(error, key, "written") from error
+            raise self._to_user_error(error, key, "written") from error
         return True
 
     def upload(self, path: Path, key: str) -> str:
-        """Write a file's content to an object and return its sha256; in parts if it is large.
+        """Upload a file, in parts if it is large, and return its sha256.
 
         Raises:
-            OSError: the file cannot be read, or changes meanwhile.
+            OSError: the file cannot be read, or changes during the upload.
         """
         size = path.stat().st_size
         if size < LARGE_BYTES:
@@ -170,54 +172,54 @@ class Bucket:
             self._key(key),
             path,
             headers=self._headers(digest),
-            part_headers=self._own_key.headers() if self._own_key else {},
-            ask=lambda request: self._ask(request, key, "written"),
-            is_there=lambda: (found := self._stat(key)) and found.metadata.get(f"x-amz-meta-{CHECKSUM}") == digest,
+            part_headers=self._customer_key.headers() if self._customer_key else {},
+            send=lambda request: self._request(request, key, "written"),
+            is_complete=lambda: (item := self._stat(key)) and item.metadata.get(f"x-amz-meta-{CHECKSUM}") == digest,
         )
         return digest
 
     def delete(self, *keys: str) -> None:
-        """Delete objects, in this order; one that is not there is no error."""
+        """Delete objects, in this order; a missing one is no error."""
         for key in keys:
-            self._ask(partial(self._client.remove_object, self._place.bucket, self._key(key)), key, "deleted")
+            self._request(partial(self._client.remove_object, self._place.bucket, self._key(key)), key, "deleted")
 
     def delete_unfinished_uploads(self) -> int:
-        """Drop the parts that killed uploads left below; returns of how many uploads."""
-        begin = f"{self._place.prefix}/" if self._place.prefix else ""
-        return self._ask(partial(abort_unfinished, self._client, self._place.bucket, begin), "", "written")
+        """Delete the parts of interrupted uploads below the URI and return the number of uploads."""
+        prefix = f"{self._place.prefix}/" if self._place.prefix else ""
+        return self._request(partial(abort_unfinished, self._client, self._place.bucket, prefix), "", "written")
 
-    def _receive(self, key: str, take: Callable[[bytes], object], begin_anew: Callable[[], object]) -> None:
-        download = Download(take, begin_anew)
-        get = partial(self._client.get_object, self._place.bucket, self._key(key), ssec=self._own_key)
+    def _receive(self, key: str, write: Callable[[bytes], object], restart: Callable[[], object]) -> None:
+        download = Download(write, restart)
+        get = partial(self._client.get_object, self._place.bucket, self._key(key), ssec=self._customer_key)
         try:
-            self._ask(partial(download.go_on, get), key, "read", explain=False)
+            self._request(partial(download.resume, get), key, "read", explain=False)
         except Exception as error:
-            if gone(error):
+            if is_missing(error):
                 raise FileNotFoundError(f"{join(self.uri, key)}: there is no such object") from None
-            if isinstance(error, OSError) and not passes(error):
+            if isinstance(error, OSError) and not is_retryable(error):
                 raise
-            raise self._explained(error, key, "read") from error
+            raise self._to_user_error(error, key, "read") from error
 
-    def _there(self, key: str) -> bytes | None:
+    def _read_existing(self, key: str) -> bytes | None:
         try:
             return self.read(key)
         except FileNotFoundError:
             return None
 
     def _stat(self, key: str) -> Any:
-        def ask() -> Any:
+        def stat() -> Any:
             try:
-                return self._client.stat_object(self._place.bucket, self._key(key), ssec=self._own_key)
+                return self._client.stat_object(self._place.bucket, self._key(key), ssec=self._customer_key)
             except Exception as error:
-                if gone(error):
+                if is_missing(error):
                     return None
                 raise
 
-        return self._ask(ask, key, "read")
+        return self._request(stat, key, "read")
 
-    def _page(self, begin: str, last: str | None) -> list[Any]:
-        found = self._client.list_objects(self._place.bucket, prefix=begin, recursive=True, start_after=last)
-        return list(islice(found, _PAGE))
+    def _page(self, prefix: str, last: str | None) -> list[Any]:
+        items = self._client.list_objects(self._place.bucket, prefix=prefix, recursive=True, start_after=last)
+        return list(islice(items, _PAGE))
 
     def _headers(self, sha256: str) -> dict[str, Any]:
         encryption = self._encryption.headers() if self._encryption else {}
@@ -226,12 +228,12 @@ class Bucket:
     def _key(self, key: str) -> str:
         return f"{self._place.prefix}/{key}" if self._place.prefix else key
 
-    def _ask(self, request: Callable[[], T], key: str, doing: str, *, explain: bool = True) -> T:
+    def _request(self, request: Callable[[], T], key: str, action: str, *, explain: bool = True) -> T:
         import stamina
 
         try:
             for attempt in stamina.retry_context(
-                on=passes, attempts=None, timeout=self.settings.patience_s, wait_initial=0.2, wait_max=8.0
+                on=is_retryable, attempts=None, timeout=self.settings.patience_s, wait_initial=0.2, wait_max=8.0
             ):
                 with attempt:
                     return request()
@@ -241,8 +243,8 @@ class Bucket:
         except Exception as error:
             if not explain:
                 raise
-            raise self._explained(error, key, doing) from error
+            raise self._to_user_error(error, key, action) from error
 
-    def _explained(self, error: Exception, key: str, doing: str) -> UserError:
+    def _to_user_error(self, error: Exception, key: str, action: str) -> UserError:
         place = join(self.uri, key)
-        return error if isinstance(error, UserError) else user_error(error, place, doing, self.settings)
+        return error if isinstance(error, UserError) else to_user_error(error, place, action, self.settings)

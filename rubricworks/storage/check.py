@@ -1,4 +1,4 @@
-"""Whether a place can be written to, asked before anything runs."""
+"""Preflight check that a storage location can be written and read."""
 
 import os
 import secrets
@@ -11,17 +11,17 @@ from rubricworks.storage.s3_settings import settings_from_environment
 from rubricworks.storage.uris import is_remote, join
 
 _PATIENCE_S = 20.0
-"""A check that waits longer than a person does says less."""
+"""Retries of the check end after this, so that a person gets an answer."""
 
 
 def check_storage(uri: str) -> str:
     """Write, read and delete a small object, or file, below a URI.
 
     Returns:
-        What was found, for people.
+        One line for the user.
     Raises:
-        UserError: the bucket is not there, credentials are wrong or expired, the server does not answer, or the place
-            cannot be written or read.
+        UserError: the bucket does not exist, credentials are wrong or expired, the server does not answer, or the
+            location cannot be written or read.
     """
     name = f".check-{secrets.token_hex(8)}"
     content = name.encode()

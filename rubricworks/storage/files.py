@@ -1,4 +1,4 @@
-"""The file:// store. Files are written aside, flushed and renamed: a kill or a full disk never leaves half of one."""
+"""The file:// store. A file is written under a temporary name, flushed and renamed, so it is never half written."""
 
 import errno
 import hashlib
@@ -11,12 +11,12 @@ from urllib.parse import unquote, urlsplit
 
 from rubricworks.errors import UserError
 
-ASIDE_SUFFIX = ".aside"
-"""Ends the name of a file that is being written; one that stays behind belongs to a process that was killed."""
+TEMPORARY_SUFFIX = ".aside"
+"""Suffix of a file that is being written; one that stays behind is of a killed process."""
 
 
 def local_path(uri: str | os.PathLike[str]) -> Path:
-    """The path that a file:// URI or a bare path names.
+    """Return the path of a file:// URI or a bare path.
 
     Raises:
         UserError: the URI has another scheme or another host.
@@ -37,25 +37,25 @@ def local_path(uri: str | os.PathLike[str]) -> Path:
 
 
 def write_atomic(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a file so that readers, now and after a crash, see the old content or the new one and nothing between.
+    """Write a file so that readers, now and after a crash, see either the old or the new content.
 
     Raises:
         UserError: the disk is full, or the folder cannot be written.
     """
     path = Path(path)
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}{ASIDE_SUFFIX}")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # O_EXCL and the umask: a second writer never shares the file, and the mode is that of any new file.
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        # O_EXCL: no second writer shares the file. 0o666 with the umask: the mode of any new file.
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            aside.replace(path)
+            temporary.replace(path)
         except BaseException:
-            aside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
         _flush_folder(path.parent)
     except OSError as error:
@@ -63,24 +63,24 @@ def write_atomic(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def link(place: Path, target: Path) -> None:
-    """Make `place` a link to a folder, whatever stands there: a link, a file, or a folder.
+    """Make `place` a link to the folder `target`, replacing a link, a file or a folder.
 
-    A store knows no links: in a run that went there and came back, a folder stands where the link was. A link or a file
-    is replaced at once; between a folder and the link that follows it there is a moment without either.
+    A store has no links, so a run that is downloaded from one has a folder in the link's place. A link or a file is
+    replaced atomically; for a folder there is a moment with neither.
 
     Raises:
-        UserError: the place cannot be written.
+        UserError: `place` cannot be written.
     """
-    aside, old = (place.with_name(f".{place.name}.{secrets.token_hex(4)}{ASIDE_SUFFIX}") for _ in range(2))
+    temporary, old = (place.with_name(f".{place.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}") for _ in range(2))
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        aside.symlink_to(target.absolute(), target_is_directory=True)
+        temporary.symlink_to(target.absolute(), target_is_directory=True)
         try:
             if place.is_dir() and not place.is_symlink():
                 place.rename(old)
-            aside.replace(place)
+            temporary.replace(place)
         except BaseException:
-            aside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
         shutil.rmtree(old, ignore_errors=True)
         _flush_folder(place.parent)
@@ -88,13 +88,13 @@ def link(place: Path, target: Path) -> None:
         raise _user_error(error, place, 0) from error
 
 
-def remove_asides(folder: Path) -> None:
-    """Delete what killed writers left in a folder; only for a folder that has no other writer now."""
-    for aside in folder.glob(f".*{ASIDE_SUFFIX}"):
-        if aside.is_dir() and not aside.is_symlink():
-            shutil.rmtree(aside)
+def remove_temporary_files(folder: Path) -> None:
+    """Delete the temporary files of killed writers in a folder that has no other writer now."""
+    for path in folder.glob(f".*{TEMPORARY_SUFFIX}"):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
         else:
-            aside.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
 
 
 def _flush_folder(folder: Path) -> None:
@@ -115,14 +115,14 @@ def _user_error(error: OSError, path: Path, size: int) -> UserError:
 
 
 def _mount_of(path: Path) -> Path:
-    place = path.absolute().parent
-    while not place.is_mount() and place != place.parent:
-        place = place.parent
-    return place
+    folder = path.absolute().parent
+    while not folder.is_mount() and folder != folder.parent:
+        folder = folder.parent
+    return folder
 
 
 def files_digest(paths: Iterable[Path], root: Path) -> str:
-    """sha256 over the names, as seen from `root`, and the contents of files; folders among the paths do not count."""
+    """Return the sha256 over the files' paths relative to `root` and their contents; folders are ignored."""
     total = hashlib.sha256()
     for path in sorted(path for path in paths if path.is_file()):
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""The `minio` client for one store, made from its settings. It is imported when a store is first used."""
+"""Factory of the `minio` client, which is imported when a store is first used."""
 
 from functools import cache
 from typing import Any
@@ -12,8 +12,8 @@ _CONNECT_S, _READ_S = 10.0, 60.0
 _CONNECTIONS = 16
 
 
-def client_of(settings: S3Settings) -> Any:
-    """A `minio.Minio`; its own repetitions are off, because `Bucket` repeats what fails.
+def create_client(settings: S3Settings) -> Any:
+    """Create a `minio.Minio` without retries of its own, because `Bucket` retries.
 
     Raises:
         UserError: the client is not installed, or there are no credentials.
@@ -46,8 +46,8 @@ def _default_certificates() -> str:
     return certifi.where()
 
 
-def encryption_of(settings: S3Settings) -> Any:
-    """What asks the server to encrypt; None leaves it to the bucket's own rule."""
+def create_encryption(settings: S3Settings) -> Any:
+    """Create the server-side encryption of the settings; None leaves it to the bucket's own rule."""
     if settings.sse is None:
         return None
     from minio.sse import SseCustomerKey, SseKMS, SseS3

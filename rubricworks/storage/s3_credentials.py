@@ -1,11 +1,11 @@
-"""Who we are to the S3 store: from the environment, a web identity token (IRSA), a file, or the container's agent.
+"""Credentials for the S3 store: from the environment, a web identity token (IRSA), a file, or the container's agent.
 
     AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN        or MINIO_ACCESS_KEY, MINIO_SECRET_KEY
     AWS_WEB_IDENTITY_TOKEN_FILE, AWS_ROLE_ARN                          exchanged at AWS_ENDPOINT_URL_STS or Amazon's
     AWS_SHARED_CREDENTIALS_FILE, AWS_PROFILE                           or ~/.aws/credentials
     AWS_CONTAINER_CREDENTIALS_FULL_URI, …_RELATIVE_URI                 EKS Pod Identity and ECS
 
-The first that is there counts. Files and tokens are read again when they are needed: rotated ones take effect.
+The first that is set is used. Files and tokens are read again when they are needed, so rotated ones take effect.
 """
 
 import configparser
@@ -27,41 +27,43 @@ _HINT = (
 
 
 def provider_from_environment(http: "PoolManager") -> "Provider":
-    """What signs requests.
+    """Return the credentials provider for the environment.
 
     Raises:
-        UserError: there is nothing to sign with, or only half of it.
+        UserError: there are no credentials, or only half of a pair.
     """
     from minio import credentials
 
-    here = {name for name, value in os.environ.items() if value}
+    names = {name for name, value in os.environ.items() if value}
     for access, secret, provider in (
         ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", credentials.EnvAWSProvider),
         ("MINIO_ACCESS_KEY", "MINIO_SECRET_KEY", credentials.EnvMinioProvider),
     ):
-        if {access, secret} & here:
-            if not {access, secret} <= here:
+        if {access, secret} & names:
+            if not {access, secret} <= names:
                 raise UserError(f"of {access} and {secret} only one is set; set both")
             return provider()
-    if {"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"} <= here:
+    if {"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"} <= names:
         role = credentials.IamAwsProvider(custom_endpoint=os.environ.get("AWS_ENDPOINT_URL_STS"), http_client=http)
-        return _explained(role, "AWS_WEB_IDENTITY_TOKEN_FILE could not be exchanged for credentials of AWS_ROLE_ARN")
+        return _with_user_errors(
+            role, "AWS_WEB_IDENTITY_TOKEN_FILE could not be exchanged for credentials of AWS_ROLE_ARN"
+        )
     file = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials")
-    if file.is_file() or "AWS_SHARED_CREDENTIALS_FILE" in here:
+    if file.is_file() or "AWS_SHARED_CREDENTIALS_FILE" in names:
         profile = os.environ.get("AWS_PROFILE") or "default"
-        what = f"{file} holds no access key and secret of the profile {profile!r}"
-        return _explained(credentials.AWSConfigProvider(str(file)), what)
-    if {"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"} & here:
+        problem = f"{file} holds no access key and secret of the profile {profile!r}"
+        return _with_user_errors(credentials.AWSConfigProvider(str(file)), problem)
+    if {"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"} & names:
         agent = credentials.IamAwsProvider(http_client=http)
-        return _explained(agent, "the container's agent gave no credentials")
+        return _with_user_errors(agent, "the container's agent gave no credentials")
     raise UserError(f"no credentials for the S3 store; {_HINT}")
 
 
-def _explained(inner: "Provider", what: str) -> "Provider":
-    """The same, asked by one thread at a time; its errors, which may quote a token, become ours."""
+def _with_user_errors(inner: "Provider", problem: str) -> "Provider":
+    """Wrap a provider: one thread at a time, and UserErrors in place of its own, which may quote a token."""
     from minio.credentials import Provider
 
-    class Explained(Provider):
+    class WithUserErrors(Provider):
         lock = threading.Lock()
 
         def retrieve(self):
@@ -70,8 +72,8 @@ def _explained(inner: "Provider", what: str) -> "Provider":
                     return inner.retrieve()
                 except (ValueError, KeyError, OSError, AttributeError, configparser.Error) as error:
                     status = str(error).rpartition("status code ")[2]
-                    told = f" (HTTP {status})" if status.isdigit() else f" ({type(error).__name__})"
-            # Raised out here, so that what was caught does not travel with it.
-            raise UserError(f"{what}{told}; {_HINT}")
+                    detail = f" (HTTP {status})" if status.isdigit() else f" ({type(error).__name__})"
+            # Raised outside the handler, so that the original error is not chained to it.
+            raise UserError(f"{problem}{detail}; {_HINT}")
 
-    return Explained()
+    return WithUserErrors()

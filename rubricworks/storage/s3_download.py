@@ -1,75 +1,75 @@
-"""One object on its way down: what has arrived, where to go on after a broken connection, and whether it is whole."""
+"""Download of one object: resume after a broken connection, and verification of the content."""
 
 import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from rubricworks.storage.s3_errors import Damaged, status_of
+from rubricworks.storage.s3_errors import DamagedObject, http_status
 
 CHECKSUM = "rubricworks-sha256"
-"""Name of the object's metadata that holds the sha256 of its content."""
+"""Name of the object metadata with the sha256 of its content."""
 _READ_BYTES = 1 << 20
 
 
 class Download:
-    """Hands on an object's bytes; `go_on` is called until it comes back without an error."""
+    """State of one download; call `resume` until it returns without an error."""
 
-    def __init__(self, take: Callable[[bytes], object], begin_anew: Callable[[], object]) -> None:
+    def __init__(self, write: Callable[[bytes], object], restart: Callable[[], object]) -> None:
         """
         Args:
-            take: is given the bytes, in order.
-            begin_anew: forgets what was given.
+            write: called with the bytes, in order.
+            restart: discards all that was written.
         """
-        self._take, self._begin_anew = take, begin_anew
-        self._forget()
+        self._write, self._restart = write, restart
+        self._reset()
 
-    def go_on(self, get: Callable[..., Any]) -> None:
-        """Ask for what is missing: all, or from where the connection broke if it is the same object still.
+    def resume(self, get: Callable[..., Any]) -> None:
+        """Request the missing bytes: all, or from the break on if the object has not changed.
 
         Args:
-            get: the client's `get_object`, with the object's name.
+            get: the client's `get_object`, bound to the object.
         Raises:
-            Damaged: it is not what was written; nothing of it is kept.
+            DamagedObject: the content does not match its checksum; nothing of it is kept.
         """
-        wanted = {"Range": f"bytes={self._size}-", "If-Match": f'"{self._etag}"'} if self._size else {}
+        headers = {"Range": f"bytes={self._size}-", "If-Match": f'"{self._etag}"'} if self._size else {}
         try:
-            response = get(request_headers=wanted)
+            response = get(request_headers=headers)
         except Exception as error:
-            if self._size and status_of(error) in (412, 416):
+            if self._size and http_status(error) in (412, 416):
                 self._start_over()
-                raise Damaged("it was replaced while it was read") from error
+                raise DamagedObject("it was replaced while it was read") from error
             raise
         try:
             if self._size and response.status != 206:
                 self._start_over()
             self._etag = response.headers.get("ETag", "").strip('"')
             while chunk := response.read(_READ_BYTES):
-                self._take(chunk)
+                self._write(chunk)
                 self._size += len(chunk)
                 self._sha256.update(chunk)
                 self._md5.update(chunk)
         finally:
             response.close()
             response.release_conn()
-        if problem := self._difference(response.headers):
+        if problem := self._mismatch(response.headers):
             self._start_over()
-            raise Damaged(problem)
+            raise DamagedObject(problem)
 
     def _start_over(self) -> None:
-        self._begin_anew()
-        self._forget()
+        self._restart()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._size, self._etag = 0, ""
         self._sha256, self._md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
 
-    def _difference(self, headers: Any) -> str:
-        if told := headers.get(f"x-amz-meta-{CHECKSUM}"):
-            return "" if told == self._sha256.hexdigest() else "its sha256 is not that of what was written"
-        # Of an object in parts, or under a key, the ETag is not the MD5.
+    def _mismatch(self, headers: Any) -> str:
+        if checksum := headers.get(f"x-amz-meta-{CHECKSUM}"):
+            return "" if checksum == self._sha256.hexdigest() else "its sha256 is not that of what was written"
+        # The ETag of a multipart or encrypted object is not its MD5.
         names = {name.lower(): value for name, value in headers.items()}
-        under_key = "x-amz-server-side-encryption-customer-algorithm" in names
-        under_key = under_key or names.get("x-amz-server-side-encryption", "AES256") != "AES256"
-        if len(self._etag) != 32 or under_key or self._etag == self._md5.hexdigest():
+        encrypted = "x-amz-server-side-encryption-customer-algorithm" in names
+        encrypted = encrypted or names.get("x-amz-server-side-encryption", "AES256") != "AES256"
+        if len(self._etag) != 32 or encrypted or self._etag == self._md5.hexdigest():
             return ""
         return "its MD5 is not that of what was written"

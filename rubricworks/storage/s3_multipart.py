@@ -1,4 +1,4 @@
-"""Large objects in parts: each part is repeated on its own, and an upload that fails leaves none behind."""
+"""Multipart upload of large objects: each part is retried on its own, and a failed upload is aborted."""
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rubricworks.storage.s3_errors import code_of
+from rubricworks.storage.s3_errors import error_code
 
 PART_BYTES = 16 << 20
 LARGE_BYTES = 2 * PART_BYTES
-"""From here on an object goes up in parts."""
-_MOST_PARTS = 9_000
-"""S3 allows 10,000; a part grows when there would be more."""
+"""Size from which an object is uploaded in parts."""
+_MAX_PARTS = 9_000
+"""Parts grow when there would be more; S3 allows 10,000."""
 _AT_ONCE = 3
 
 
@@ -25,42 +25,42 @@ def upload_in_parts(
     *,
     headers: Mapping[str, Any],
     part_headers: Mapping[str, str],
-    ask: Callable[[Callable[[], Any]], Any],
-    is_there: Callable[[], bool],
+    send: Callable[[Callable[[], Any]], Any],
+    is_complete: Callable[[], bool],
 ) -> None:
-    """Upload a file.
+    """Upload a file in parts.
 
     Args:
         client: a `minio.Minio`.
-        headers: of the object: type, checksum, encryption.
-        part_headers: of every part: a key of one's own.
-        ask: makes a request, again and again where that helps.
-        is_there: whether the object is complete, asked when the server no longer knows the upload.
+        headers: headers of the object: type, checksum, encryption.
+        part_headers: headers of every part: a customer-provided key.
+        send: makes a request, with retries.
+        is_complete: returns True if the object is complete, called when the server no longer knows the upload.
     Raises:
-        OSError: the file cannot be read, or changed meanwhile.
+        OSError: the file cannot be read, or changes during the upload.
     """
     from minio.datatypes import Part
 
     size = path.stat().st_size
-    part_bytes = max(PART_BYTES, -(-size // _MOST_PARTS))
+    part_bytes = max(PART_BYTES, -(-size // _MAX_PARTS))
     count = -(-size // part_bytes)
-    upload_id = ask(partial(client._create_multipart_upload, bucket, key, dict(headers)))
+    upload_id = send(partial(client._create_multipart_upload, bucket, key, dict(headers)))
 
-    def send(number: int) -> Any:
+    def upload_part(number: int) -> Any:
         with path.open("rb") as file:
             file.seek((number - 1) * part_bytes)
             content = file.read(part_bytes)
         if len(content) != min(part_bytes, size - (number - 1) * part_bytes):
             raise OSError(f"{path} changed while it was uploaded")
-        etag = ask(lambda: client._upload_part(bucket, key, content, dict(part_headers) or None, upload_id, number))
+        etag = send(lambda: client._upload_part(bucket, key, content, dict(part_headers) or None, upload_id, number))
         return Part(number, etag)
 
     try:
         with ThreadPoolExecutor(min(_AT_ONCE, count)) as pool:
-            parts = list(pool.map(send, range(1, count + 1)))
+            parts = list(pool.map(upload_part, range(1, count + 1)))
         if path.stat().st_size != size:
             raise OSError(f"{path} changed while it was uploaded")
-        _complete(client, bucket, key, upload_id, parts, part_headers, ask, is_there)
+        _complete(client, bucket, key, upload_id, parts, part_headers, send, is_complete)
     except BaseException:
         with suppress(Exception):
             client._abort_multipart_upload(bucket, key, upload_id)
@@ -74,29 +74,29 @@ def _complete(
     upload_id: str,
     parts: list[Any],
     part_headers: Mapping[str, str],
-    ask: Callable[[Callable[[], Any]], Any],
-    is_there: Callable[[], bool],
+    send: Callable[[Callable[[], Any]], Any],
+    is_complete: Callable[[], bool],
 ) -> None:
     def complete() -> None:
         try:
             client._complete_multipart_upload(bucket, key, upload_id, parts)
         except Exception as error:
-            # The answer to an earlier try was lost: the upload is gone because it is an object now.
-            if code_of(error) != "NoSuchUpload" or not is_there():
+            # The response to an earlier try was lost: the upload is unknown because it is an object now.
+            if error_code(error) != "NoSuchUpload" or not is_complete():
                 raise
 
-    ask(complete)
+    send(complete)
 
 
 def abort_unfinished(client: Any, bucket: str, prefix: str) -> int:
-    """Drop uploads below a prefix that nobody completes any more; servers that cannot list them have none to drop."""
+    """Abort the interrupted uploads below a prefix and return their number; 0 if the server cannot list them."""
     from minio.error import MinioException
 
     try:
-        found = client._list_multipart_uploads(bucket, prefix=prefix).uploads
+        uploads = client._list_multipart_uploads(bucket, prefix=prefix).uploads
     except (MinioException, ValueError):
         return 0
-    for upload in found:
+    for upload in uploads:
         with suppress(MinioException):
             client._abort_multipart_upload(bucket, upload.object_name, upload.upload_id)
-    return len(found)
+    return len(uploads)

@@ -1,11 +1,11 @@
-"""How the S3 store is reached: everything from the environment, nothing from a recipe, so that no secret is written.
+"""Settings of the S3 store, from the environment alone and never from a recipe, so that no secret is written.
 
 RUBRICWORKS_S3_ENDPOINT, AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL   the server; Amazon's when none is set
 AWS_REGION or AWS_DEFAULT_REGION                                   us-east-1 by default, on Amazon the bucket's own
 RUBRICWORKS_S3_CA_FILE, AWS_CA_BUNDLE or SSL_CERT_FILE             certificates to trust
 RUBRICWORKS_S3_SSE             server-side encryption: `s3`, `kms:KEY-ID`, or `c` with a key of one's own in
 RUBRICWORKS_S3_SSE_KEY_FILE or RUBRICWORKS_S3_SSE_KEY              (32 bytes, as base64)
-RUBRICWORKS_S3_PATIENCE        seconds for which a server that fails is asked again
+RUBRICWORKS_S3_PATIENCE        seconds for which requests to a failing server are retried
 """
 
 import base64
@@ -26,26 +26,26 @@ _PATIENCE_S = 180.0
 
 @dataclass(frozen=True)
 class S3Settings:
-    """The way to one store."""
+    """Address, region, certificates and encryption of one store."""
 
     endpoint: str = _AMAZON
     """http:// or https:// and a host; no path."""
     region: str | None = None
-    """None lets the client ask, which only Amazon needs."""
+    """None lets the client ask the server, which only Amazon needs."""
     ca_file: str | None = None
     sse: str | None = None
     """`s3`, `kms:KEY-ID` or `c`."""
     sse_key: bytes | None = field(default=None, repr=False)
-    """With `c`: 32 bytes, without which nothing that was written can be read."""
+    """Key of 32 bytes for `c`, without which the objects cannot be read."""
     patience_s: float = _PATIENCE_S
-    """How long a server that answers 5xx, or does not answer, is asked again."""
+    """Seconds for which requests are retried while the server answers 5xx or not at all."""
 
 
 def settings_from_environment(environment: Mapping[str, str] | None = None) -> S3Settings:
-    """What the environment says of the store.
+    """Read the settings from the environment.
 
     Raises:
-        UserError: a variable holds what it cannot; names the variable, never a key.
+        UserError: a variable is invalid; the message names the variable, never a key.
     """
     values = {name: value for name, value in (environment or os.environ).items() if value}
     name = next((name for name in ENDPOINT_NAMES if name in values), "")

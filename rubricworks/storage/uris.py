@@ -1,4 +1,4 @@
-"""Which URIs name an S3 store, and how their parts are put together."""
+"""URIs of the S3 store: recognise, join and split them."""
 
 import re
 from typing import NamedTuple
@@ -9,27 +9,27 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9]")
 
 
 class S3Place(NamedTuple):
-    """A bucket, and what the keys in it begin with: empty, or without a slash at either end."""
+    """A bucket and the prefix of its keys, which is empty or has no slash at either end."""
 
     bucket: str
     prefix: str
 
 
 def is_remote(uri: object) -> bool:
-    """Whether a URI names an S3 store; folders and file:// do not."""
+    """Return True for an s3:// URI; folders and file:// are local."""
     return str(uri).startswith("s3://")
 
 
 def join(uri: str, *parts: str) -> str:
-    """The URI of what lies below another, of either scheme, or below a bare path."""
+    """Join parts to a URI of either scheme, or to a bare path."""
     return "/".join([uri.rstrip("/"), *(part.strip("/") for part in parts if part)])
 
 
 def s3_place(uri: str) -> S3Place:
-    """Bucket and prefix of an s3:// URI.
+    """Split an s3:// URI into bucket and prefix.
 
     Raises:
-        UserError: it is no such URI, or names no bucket that S3 allows.
+        UserError: it is no s3:// URI, or its bucket name is invalid.
     """
     if not is_remote(uri):
         raise UserError(f"{uri}: not an s3:// URI; write s3://bucket/folder")

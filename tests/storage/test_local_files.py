@@ -11,7 +11,7 @@ import pytest
 
 from rubricworks.errors import UserError
 from rubricworks.storage import link, local_path, write_atomic
-from rubricworks.storage.files import remove_asides
+from rubricworks.storage.files import remove_temporary_files
 
 
 @pytest.fixture
@@ -114,6 +114,6 @@ def test_what_a_killed_writer_left_beside_is_removed_be_it_a_file_a_link_or_a_fo
     (tmp_path / ".b.2.aside").symlink_to(tmp_path / "kept")
     (tmp_path / ".c.3.aside").mkdir()
     (tmp_path / ".c.3.aside" / "config.json").touch()
-    remove_asides(tmp_path)
+    remove_temporary_files(tmp_path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["kept"]
     assert (tmp_path / "kept" / "config.json").is_file()

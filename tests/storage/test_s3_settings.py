@@ -95,13 +95,13 @@ def test_a_setting_that_cannot_be_is_named_and_no_secret_is_repeated(values, tol
 
 
 def test_encryption_asks_the_server_for_what_was_set(monkeypatch):
-    from rubricworks.storage.s3_client import encryption_of
+    from rubricworks.storage.s3_client import create_encryption
 
-    assert encryption_of(settings_from_environment({})) is None
-    kms = encryption_of(settings_from_environment({"RUBRICWORKS_S3_SSE": "kms:key-7"})).headers()
+    assert create_encryption(settings_from_environment({})) is None
+    kms = create_encryption(settings_from_environment({"RUBRICWORKS_S3_SSE": "kms:key-7"})).headers()
     assert kms["X-Amz-Server-Side-Encryption"] == "aws:kms"
     assert kms["X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id"] == "key-7"
-    plain = encryption_of(settings_from_environment({"RUBRICWORKS_S3_SSE": "s3"})).headers()
+    plain = create_encryption(settings_from_environment({"RUBRICWORKS_S3_SSE": "s3"})).headers()
     assert plain == {"X-Amz-Server-Side-Encryption": "AES256"}
 
 

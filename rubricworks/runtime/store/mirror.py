@@ -20,7 +20,7 @@ from rubricworks.runtime.job import DONE
 from rubricworks.runtime.store.attempts import REPLACED, IndexEntry, check_attempt, write_index
 from rubricworks.runtime.store.run_state import ERROR_FILE, LEDGER_FILE, RunState
 from rubricworks.storage import Bucket, join
-from rubricworks.storage.files import ASIDE_SUFFIX
+from rubricworks.storage.files import TEMPORARY_SUFFIX
 
 log = logging.getLogger(__name__)
 
@@ -191,7 +191,7 @@ class Mirror:
             names[:] = [
                 name
                 for name in names
-                if not name.endswith((".part", ASIDE_SUFFIX))
+                if not name.endswith((".part", TEMPORARY_SUFFIX))
                 and (not name.startswith("checkpoint-") or name in complete)
             ]
             yield from self._relative_paths(Path(folder), files)
@@ -209,7 +209,9 @@ class Mirror:
                     yield from self._relative_paths(self._run, [path.name])
 
     def _relative_paths(self, folder: Path, files: Iterable[str]) -> Iterator[str]:
-        return ((folder / name).relative_to(self._run).as_posix() for name in files if not name.endswith(ASIDE_SUFFIX))
+        return (
+            (folder / name).relative_to(self._run).as_posix() for name in files if not name.endswith(TEMPORARY_SUFFIX)
+        )
 
 
 def _rank(path: str) -> int:
