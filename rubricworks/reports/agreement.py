@@ -8,7 +8,7 @@ from rubricworks.metrics import Agreement, Estimate
 _WIDTH = 100
 _TITLE = 30
 _MISSING = "-"
-_CREDITS_SHOWN = 8
+_MAX_CREDITS = 8
 
 LEGEND = """\
 accuracy: share of equal credits. kappa: Cohen's. alpha: Krippendorff's, interval level.
@@ -17,27 +17,27 @@ accuracy: share of equal credits. kappa: Cohen's. alpha: Krippendorff's, interva
 
 
 def rater_text(rater: Rater, width: int) -> str:
-    """Who it is, and how much was read."""
+    """The rater's name, source and amount of data."""
     items = "labelled items" if rater.name == "people" else "verdicts"
-    what = f"{rater.items:,} {items} on {rater.responses:,} responses"
+    amount = f"{rater.items:,} {items} on {rater.responses:,} responses"
     notes = (
         [f"{sum(rater.left_out.values()):,} without a credit ({_reasons(rater.left_out)})"] if rater.left_out else []
     )
     if rater.repeated:
         notes.append(f"{rater.repeated:,} given again, of which the first counts")
-    return _wrapped(f"{rater.name:<{width}}  {rater.source}: {', '.join([what, *notes])}", indent=width + 2)
+    return _wrapped(f"{rater.name:<{width}}  {rater.source}: {', '.join([amount, *notes])}", indent=width + 2)
 
 
 def group_text(group: Group) -> str:
-    """Several raters in one number."""
+    """The agreement of several raters in one number."""
     alpha = _estimate(group.alpha_interval).strip()
-    listed = textwrap.shorten(", ".join(group.raters), 50, placeholder=" …")
-    text = f"{len(group.raters)} together ({listed}): alpha {alpha} on {group.units:,} items that two or more rated"
+    names = textwrap.shorten(", ".join(group.raters), 50, placeholder=" …")
+    text = f"{len(group.raters)} together ({names}): alpha {alpha} on {group.units:,} items that two or more rated"
     return _wrapped(text, indent=2)
 
 
 def comparison_text(comparison: Comparison, note: str) -> str:
-    """A heading, what could not be compared, the criteria, and which credit met which."""
+    """A heading, the counts, one row per criterion, and the confusion matrix of credits."""
     heading = _wrapped(f"{comparison.first} and {comparison.second}")
     lines = [heading, "=" * max(map(len, heading.splitlines()))]
     if note:
@@ -54,9 +54,9 @@ def _counts(comparison: Comparison) -> str:
         (comparison.first, comparison.left_out_first, comparison.only_first),
         (comparison.second, comparison.left_out_second, comparison.only_second),
     )
-    for name, left_out, _ in sides:
-        if left_out:
-            parts.append(f"{sum(left_out.values()):,} without a credit from {name} ({_reasons(left_out)})")
+    for name, uncredited, _ in sides:
+        if uncredited:
+            parts.append(f"{sum(uncredited.values()):,} without a credit from {name} ({_reasons(uncredited)})")
     for name, _, alone in sides:
         if alone:
             parts.append(f"{alone:,} rated by {name} alone")
@@ -73,7 +73,7 @@ def _rows(comparison: Comparison) -> list[str]:
 
 
 def _shortened(title: str) -> str:
-    """The beginning and, longer, the end: titles from one template differ there."""
+    """The title's beginning and a longer part of its end, where titles from one template differ."""
     words = " ".join(title.split())
     return words if len(words) <= _TITLE else f"{words[:11].rstrip()}…{words[-(_TITLE - 12) :].lstrip()}"
 
@@ -85,7 +85,7 @@ def _row(title: str, agreement: Agreement) -> str:
 
 
 def _estimate(estimate: Estimate | None) -> str:
-    """20 characters at most: the value stands in the first five, so that a minus shifts nothing."""
+    """The estimate in at most 20 characters, the value in the first five, so that a minus shifts nothing."""
     if estimate is None:
         return f"{_MISSING:>5}"
     if estimate.low is None or estimate.high is None:
@@ -99,7 +99,7 @@ def _number(value: float) -> str:
 
 def _confusion(comparison: Comparison) -> list[str]:
     credits = sorted({credit for cell in comparison.confusion for credit in (cell.first, cell.second)})
-    if len(credits) > _CREDITS_SHOWN:
+    if len(credits) > _MAX_CREDITS:
         return [f"{len(credits):,} different credits: which met which is in the file of --json"]
     counts = {(cell.first, cell.second): cell.count for cell in comparison.confusion}
     lines = [_wrapped(f"rows: {comparison.first}; columns: {comparison.second}")]
@@ -109,12 +109,12 @@ def _confusion(comparison: Comparison) -> list[str]:
     return lines
 
 
-def _reasons(left_out: dict[str, int]) -> str:
-    return ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+def _reasons(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {reason}" for reason, count in counts.items())
 
 
 def _wrapped(text: str, *, indent: int = 0) -> str:
-    """Lines of at most the width; a path is never broken, so that it can be copied."""
+    """The text in lines of at most the width; a path is never broken, so that it can be copied."""
     return textwrap.fill(
         text, _WIDTH, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False,
         replace_whitespace=False,

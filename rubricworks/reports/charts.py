@@ -1,7 +1,7 @@
-"""The geometry of the page's charts, in percent of their frame.
+"""Geometry of line charts, in percent of their frame.
 
-The frame stretches with the page, so lines are drawn as SVG in percent and labels are set as text at percent positions:
-they keep their size on a phone, and take their colours from the page's light or dark scheme.
+The frame stretches with the page, so lines are SVG in percent and labels are text at percent positions: they keep their
+size on a phone, and take their colours from the page's light or dark scheme.
 """
 
 import math
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 MAX_POINTS = 240
-"""More than this and steps are averaged together: a screen cannot show more."""
+"""Longer lines are averaged down to this many points: a screen cannot show more."""
 
 
 class Tick(NamedTuple):
@@ -18,7 +18,7 @@ class Tick(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """What a chart's frame shows: its ranges, and round numbers in them."""
+    """A chart's frame: the ranges of both axes, and their ticks."""
 
     left: float
     right: float
@@ -28,17 +28,17 @@ class Frame(NamedTuple):
     y_ticks: list[Tick]
 
     def place(self, x: float, y: float) -> tuple[float, float]:
-        """In percent, from the top left."""
+        """(left, top) of a point in percent of the frame."""
         across = 100 * (x - self.left) / (self.right - self.left)
         return across, 100 - 100 * (y - self.low) / (self.high - self.low)
 
-    def upright(self, marks: Sequence[tuple[float, str]]) -> list[Tick]:
-        """Upright lines at steps; one outside stands at the edge."""
+    def mark_ticks(self, marks: Sequence[tuple[float, str]]) -> list[Tick]:
+        """Ticks of vertical lines at steps; a step outside the frame is moved to its edge."""
         return [Tick(min(100.0, max(0.0, self.place(x, self.low)[0])), label) for x, label in marks]
 
 
 class LineChart(NamedTuple):
-    """One line over steps: as measured, and smoothed."""
+    """One line over steps, as measured and smoothed."""
 
     title: str
     measured: str
@@ -51,7 +51,7 @@ class LineChart(NamedTuple):
     last: float
     """Ends of the smoothed line."""
     end: tuple[float, float]
-    """Where the smoothed line ends in the frame."""
+    """(left, top) of the smoothed line's end, in percent of the frame."""
 
 
 def line_chart(
@@ -61,25 +61,25 @@ def line_chart(
     bounds: tuple[float, float] | None = None,
     marks: Sequence[tuple[float, str]] = (),
 ) -> LineChart | None:
-    """Lay a line out; None if there is nothing to draw.
+    """Lay out one line; None if there are no points.
 
     Args:
         points: (step, value), ordered by step.
-        bounds: lowest and highest value shown; by default what the values need, from 0 if they are near it.
-        marks: (step, label) of upright lines.
+        bounds: lowest and highest value of the frame; by default those of the values, from 0 if they are near it.
+        marks: (step, label) of vertical lines.
     """
     if not points:
         return None
     xs, ys = zip(*points, strict=True)
     frame = frame_of((xs[0], xs[-1]), bounds or value_bounds(ys))
-    smooth = smoothed(ys)
+    smooth = moving_average(ys)
     return LineChart(
         title=title,
-        measured=path([frame.place(*point) for point in thinned(list(zip(xs, ys, strict=True)))]),
-        smoothed=path([frame.place(*point) for point in thinned(list(zip(xs, smooth, strict=True)))]),
+        measured=path([frame.place(*point) for point in downsample(list(zip(xs, ys, strict=True)))]),
+        smoothed=path([frame.place(*point) for point in downsample(list(zip(xs, smooth, strict=True)))]),
         x_ticks=frame.x_ticks,
         y_ticks=frame.y_ticks,
-        marks=frame.upright(marks),
+        marks=frame.mark_ticks(marks),
         first=smooth[0],
         last=smooth[-1],
         end=frame.place(xs[-1], smooth[-1]),
@@ -87,20 +87,20 @@ def line_chart(
 
 
 def frame_of(steps: tuple[float, float], bounds: tuple[float, float]) -> Frame:
-    """The frame that shows the first to the last step and the lowest to the highest value."""
+    """The frame from the first to the last step and from the lowest to the highest value."""
     low, high = bounds
     values = nice_ticks(low, high)
     left, right = steps[0], steps[1] if steps[1] > steps[0] else steps[0] + 1
     frame = Frame(left, right, min(low, values[0]), max(high, values[-1]), [], [])
-    across = [x for x in nice_ticks(left, right, wanted=5) if left <= x <= right]
+    steps_shown = [x for x in nice_ticks(left, right, count=5) if left <= x <= right]
     return frame._replace(
-        x_ticks=[Tick(frame.place(x, frame.low)[0], f"{x:g}") for x in across],
+        x_ticks=[Tick(frame.place(x, frame.low)[0], f"{x:g}") for x in steps_shown],
         y_ticks=[Tick(frame.place(left, y)[1], f"{y:g}") for y in values],
     )
 
 
-def smoothed(values: Sequence[float]) -> list[float]:
-    """A centred moving average over a twentieth of the line on each side, narrower towards the ends."""
+def moving_average(values: Sequence[float]) -> list[float]:
+    """Centred moving average over a twentieth of the line on each side, narrower towards the ends."""
     reach = len(values) // 20
     sums = [0.0]
     for value in values:
@@ -108,17 +108,17 @@ def smoothed(values: Sequence[float]) -> list[float]:
     result = []
     for at in range(len(values)):
         near = min(reach, at, len(values) - 1 - at) if reach else 0
-        # At the ends one side has nothing; half a window there keeps the line from ending in one noisy step.
+        # At the ends one side is empty; half a window there keeps the line from ending in one noisy step.
         start, stop = max(0, at - max(near, reach // 2)), min(len(values), at + max(near, reach // 2) + 1)
         result.append((sums[stop] - sums[start]) / (stop - start))
     return result
 
 
-def nice_ticks(low: float, high: float, wanted: int = 4) -> list[float]:
-    """Round numbers that cover [low, high], about as many as wanted."""
+def nice_ticks(low: float, high: float, count: int = 4) -> list[float]:
+    """About `count` round numbers that cover [low, high]."""
     if not high > low:
         high = low + 1
-    rough = (high - low) / wanted
+    rough = (high - low) / count
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough * 0.999)
     start, stop = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
@@ -133,8 +133,8 @@ def value_bounds(values: Sequence[float]) -> tuple[float, float]:
     return (low, high) if high > low else (low, low + (abs(low) or 1.0))
 
 
-def thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """At most MAX_POINTS, neighbours averaged; the last point stays where it is."""
+def downsample(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Average neighbouring points down to MAX_POINTS; the first and last point stay unchanged."""
     width = math.ceil(len(points) / MAX_POINTS)
     if width == 1:
         return points
@@ -144,7 +144,7 @@ def thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def path(points: list[tuple[float, float]]) -> str:
-    """SVG path data of a line; level from side to side where there is one point."""
+    """SVG path data of a line; a horizontal line for a single point."""
     if len(points) == 1:
         return f"M0 {points[0][1]:.2f}L100 {points[0][1]:.2f}"
     return "M" + "L".join(f"{x:.2f} {y:.2f}" for x, y in points)

@@ -1,4 +1,4 @@
-"""One figure of base and policy beside each other, with their intervals."""
+"""One metric of base and policy with their intervals."""
 
 from typing import NamedTuple
 
@@ -24,8 +24,8 @@ class Comparison(NamedTuple):
         return min((figure.samples for figure in (self.base, self.policy) if figure), default=0) < FEW
 
     @property
-    def apart(self) -> bool:
-        """Whether the two intervals do not touch; never said of a few samples."""
+    def disjoint(self) -> bool:
+        """True if the two intervals do not overlap; always False for few samples."""
         if not (self.base and self.policy) or self.few:
             return False
         return self.base.high < self.policy.low or self.policy.high < self.base.low

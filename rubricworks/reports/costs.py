@@ -1,4 +1,4 @@
-"""Where a run's time and money went: seconds per stage attempt that finished, calls and dollars of all attempts."""
+"""Time and money of a run by stage: seconds of finished attempts, calls and dollars of all attempts."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ class ModelCalls(BaseModel):
 
 
 class StageCost(BaseModel):
-    """What one stage took, summed over its finished attempts."""
+    """Time and cost of one stage, summed over its attempts."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -33,16 +33,16 @@ class StageCost(BaseModel):
     calls: int
     cost: float
     figures: dict[str, Any]
-    """What the last attempt said of itself."""
+    """The other fields of the last attempt's ledger line."""
 
 
 def stage_costs(
-    ledger: Iterable[dict[str, Any]], calls: Sequence[ModelCalls], *, without: Collection[str] = ()
+    ledger: Iterable[dict[str, Any]], calls: Sequence[ModelCalls], *, exclude: Collection[str] = ()
 ) -> list[StageCost]:
-    """One entry per stage, in the order in which the stages first finished; then those that only spent so far.
+    """One entry per stage, in order of first completion; unfinished stages with calls come last.
 
     Args:
-        without: stages to leave out, such as those that make the page, which cannot tell of themselves.
+        exclude: stages to leave out, such as those that make the page and are still running.
     """
     stages: dict[str, list[dict[str, Any]]] = {}
     for entry in ledger:
@@ -61,14 +61,14 @@ def stage_costs(
             else {},
         )
         for stage, entries in stages.items()
-        if stage not in without
+        if stage not in exclude
     ]
 
 
 def seconds_by_stage(costs: Iterable[StageCost]) -> dict[str, float]:
-    """`total`, and each stage's own; stages that ran side by side both count."""
+    """`total`, and each stage's seconds; parallel stages both count in the total."""
     stages = {cost.stage: cost.seconds for cost in costs}
-    return {"total": round(sum(stages.values()), 3), **{stage: round(took, 3) for stage, took in stages.items()}}
+    return {"total": round(sum(stages.values()), 3), **{stage: round(seconds, 3) for stage, seconds in stages.items()}}
 
 
 def model_calls(spending: Iterable[dict[str, Any]]) -> list[ModelCalls]:

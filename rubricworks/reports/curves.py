@@ -1,6 +1,6 @@
-"""What training looked like, step by step, from the rollouts table: reward, length, objects named, repetition.
+"""Training curves from the rollouts table: reward, length, objects named and repetition per step.
 
-Rows are summed as they pass; only one small record per step is kept. The counts are those of the hacking alarm.
+Rows are summed in one pass; only one small record per step stays in memory. The counts are those of the hacking alarm.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ class Step(NamedTuple):
     rollouts: int
     unjudged: int
     reward: float | None
-    """Over the judged rollouts; None if there are none."""
+    """Mean over the judged rollouts; None if there are none."""
     tokens: float
     objects: float
     repetition: float
@@ -32,10 +32,10 @@ class _Sums:
 
 
 def read_steps(run: Path, stage: str = "train_policy", *, words: bool = True) -> list[Step]:
-    """One record per training step, in order; empty if nothing was trained.
+    """One record per training step, in order; empty without rollouts.
 
     Args:
-        words: count what the responses say; without, objects and repetition are 0 and the texts are left unread.
+        words: also read the responses; if False, `objects` and `repetition` are 0.
     """
     sums: dict[int, _Sums] = {}
     columns = ["step", "tokens", "reward", *(["response"] if words else [])]

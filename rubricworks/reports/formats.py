@@ -1,4 +1,4 @@
-"""Numbers as the page writes them."""
+"""Number and text formats of pages and console output."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,7 +12,7 @@ _MAX_CHARACTERS = 1_500
 
 
 class Bounded(Protocol):
-    """Anything with an interval; None where it could not be told."""
+    """A figure with an interval; None if it has none."""
 
     @property
     def low(self) -> float | None: ...
@@ -33,7 +33,7 @@ def percent(value: float | None) -> str:
 
 
 def share(value: float | None, places: int = 1) -> str:
-    """In percent, without the sign, as tables of accuracies are written."""
+    """A share in percent without the sign, as in tables of accuracies."""
     return number(None if value is None else 100 * value, places)
 
 
@@ -54,7 +54,7 @@ def whole(value: float | None) -> str:
 
 
 def dollars(value: float) -> str:
-    """Cents where they matter, more places below one cent."""
+    """Dollars with cents; two significant digits below one cent."""
     return "$0" if value == 0 else f"${value:.2f}" if value >= 0.01 else f"${value:.2g}"
 
 
@@ -74,7 +74,7 @@ def duration(seconds: float) -> str:
 
 
 def shortened(text: str) -> str:
-    """A text for a card: what is longer is cut, and says so."""
+    """A text for a card; a longer one is cut and ends with the number of missing characters."""
     cut = len(text) - _MAX_CHARACTERS
     return f"{text[:_MAX_CHARACTERS]} … ({whole(cut)} more characters)" if cut > 0 else text
 

@@ -1,4 +1,4 @@
-"""What every run's page says of the run itself, whatever it trained: time, money, failures, stages (record.html)."""
+"""The sections of every run's page about the run itself: time, money, failures, stages (record.html)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 from rubricworks.llm.spending import read_budget
 from rubricworks.reports.costs import ModelCalls, StageCost
 from rubricworks.reports.run_folder import DeadLetters, read_rejected, read_stage_records
-from rubricworks.reports.settings import named_models
+from rubricworks.reports.settings import recipe_models
 
 
 def record_values(
@@ -20,11 +20,11 @@ def record_values(
     noun: str = "image",
     stage: str = "prepare",
 ) -> dict[str, Any]:
-    """The template's values.
+    """The values of record.html.
 
     Args:
-        noun: what the run is about.
-        stage: the one that reads them, and may reject some.
+        noun: one sample in the page's words, such as "image".
+        stage: the stage that reads the samples and may reject some.
     """
     return {
         "costs": costs,
@@ -34,6 +34,6 @@ def record_values(
         "dead_letters": dead_letters,
         "rejected": read_rejected(run, stage),
         "source": {"noun": noun, "stage": stage},
-        "models": named_models(recipe),
+        "models": recipe_models(recipe),
         "stages": read_stage_records(run),
     }

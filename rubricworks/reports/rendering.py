@@ -1,4 +1,4 @@
-"""Templates filled in: foreign text is escaped, a name that a template misses is an error, numbers have one form."""
+"""Rendering of templates: foreign text is escaped, an undefined name is an error, numbers share one set of filters."""
 
 import base64
 import hashlib
@@ -18,12 +18,12 @@ def render(
     scripts: tuple[str, ...] = (),
     **values: Any,
 ) -> str:
-    """A page with its style sheets and scripts inside it.
+    """A page with its style sheets and scripts inlined.
 
     Args:
-        folder: of the template and what it includes; what is not there is one of those that all pages share.
-        styles: files, in order.
-        scripts: the same; the page's security policy lets them run by their digest, and no other.
+        folder: the folder of the template and its includes; the shared templates serve for files missing there.
+        styles: file names, in order.
+        scripts: file names, in order; the page's security policy allows these alone, by their digest.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -35,11 +35,11 @@ def render(
         lstrip_blocks=True,
     )
     environment.filters.update(FILTERS)
-    css, script = (_joined(folder, names) for names in (styles, scripts))
+    css, script = (_concatenate(folder, names) for names in (styles, scripts))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template(template).render(css=css, script=script, script_digest=digest, **values)
 
 
-def _joined(folder: Path, names: tuple[str, ...]) -> str:
-    places = [folder / name if (folder / name).is_file() else _SHARED / name for name in names]
-    return "".join(place.read_text(encoding="utf-8") for place in places)
+def _concatenate(folder: Path, names: tuple[str, ...]) -> str:
+    paths = [folder / name if (folder / name).is_file() else _SHARED / name for name in names]
+    return "".join(path.read_text(encoding="utf-8") for path in paths)

@@ -1,7 +1,7 @@
-"""What a run left in its folder, read into values; a piece that is not there is None or empty, never an error.
+"""A run's folder as values; a missing file is None or empty, never an error.
 
-A run can end anywhere, and the report is what people open to see where. So only what cannot be read at all is refused;
-what is missing is said on the page.
+A run can end anywhere, and people open the report to see where. So only unreadable files are refused; the page says
+which ones are missing.
 """
 
 import json
@@ -21,7 +21,7 @@ Value = TypeVar("Value", bound=BaseModel)
 
 
 class Promotion(BaseModel):
-    """What the promote stage decided."""
+    """The decision of the promote stage."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -33,7 +33,7 @@ class Promotion(BaseModel):
 
 
 class Alarm(BaseModel):
-    """The hacking alarm: from which step the reward was not to be trusted, and why."""
+    """The hacking alarm: the step from which the reward is not to be trusted, and the reasons."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -59,7 +59,7 @@ class DeadLetters(BaseModel):
 
 
 class StageRecord(BaseModel):
-    """What made a finished stage's output, from its done.json."""
+    """Version, config digest and output digest of a finished stage, from its done.json."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -70,13 +70,13 @@ class StageRecord(BaseModel):
 
 
 def table_rows(folder: Path, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
-    """Rows of a table; none if the table is not there or not finished."""
+    """Rows of a table; none if the table is missing or unfinished."""
     if (folder / MANIFEST).is_file():
         yield from read_rows(folder, columns=columns)
 
 
 def read_recipe(run: Path) -> dict[str, Any]:
-    """The recipe's settings as written; empty for a run that was started without one."""
+    """The recipe as the user wrote it; empty for a run without one."""
     path = run / "recipe.yaml"
     if not path.is_file():
         return {}
@@ -96,7 +96,7 @@ def read_alarm(run: Path, stage: str = "train_policy") -> Alarm | None:
 
 
 def read_ledger(run: Path) -> list[dict[str, Any]]:
-    """The ledger's lines in order; a line that a kill cut short is left out."""
+    """The ledger's lines in order; a line that a kill truncated is skipped."""
     path = run / "ledger.jsonl"
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
     entries = []
@@ -111,7 +111,7 @@ def read_ledger(run: Path) -> list[dict[str, Any]]:
 
 
 def read_stage_records(run: Path) -> list[StageRecord]:
-    """The finished stages, in the order in which they finished."""
+    """The finished stages, in order of completion."""
     done = sorted(run.glob("*/done.json"), key=lambda path: (path.stat().st_mtime_ns, path))
     return [record for path in done if (record := read_value(path, StageRecord))]
 
@@ -121,8 +121,8 @@ def read_dead_letters(run: Path) -> list[DeadLetters]:
     counts: Counter[tuple[str, str, str, str]] = Counter()
     examples: dict[tuple[str, str, str, str], str] = {}
     # `peer_rubrics` runs two stages in folders of its own.
-    places = ("*", "peer_rubrics/*")
-    for manifest in sorted(found for place in places for found in run.glob(f"{place}/dead_letters/{MANIFEST}")):
+    patterns = ("*", "peer_rubrics/*")
+    for manifest in sorted(path for stage in patterns for path in run.glob(f"{stage}/dead_letters/{MANIFEST}")):
         folder = manifest.parent
         for row in table_rows(folder, ["stage", "purpose", "reason", "message"]):
             key = (row["stage"], row["purpose"], row["reason"], str(folder.relative_to(run)))
@@ -135,7 +135,7 @@ def read_dead_letters(run: Path) -> list[DeadLetters]:
 
 
 def read_rejected(run: Path, stage: str = "prepare") -> list[tuple[str, int, str]]:
-    """(reason, how many, first source) of the data that could not be used, the most frequent reason first."""
+    """(reason, count, first source) of rejected data, the most frequent reason first."""
     counts: Counter[str] = Counter()
     first: dict[str, str] = {}
     for row in table_rows(run / stage / "rejected"):
@@ -145,10 +145,10 @@ def read_rejected(run: Path, stage: str = "prepare") -> list[tuple[str, int, str
 
 
 def read_value(path: Path, kind: type[Value]) -> Value | None:
-    """A JSON file's value; None where the file is missing, empty or null.
+    """A JSON file's value; None if the file is missing, empty or null.
 
     Raises:
-        UserError: what it holds is something else.
+        UserError: the file holds something else.
     """
     if not path.is_file():
         return None

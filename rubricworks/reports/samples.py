@@ -1,4 +1,4 @@
-"""Samples to show on a page: drawn by a hash of their names, with their pictures."""
+"""Samples to show on a page, drawn by a hash of their names, with their pictures."""
 
 import base64
 import hashlib
@@ -11,9 +11,13 @@ from typing import Any
 from rubricworks.data.manifest import MANIFEST
 from rubricworks.data.tables import shard_paths
 
+MAX_INLINE_BYTES = 150_000
+"""Larger images are scaled down, because the page holds them all."""
+_MAX_SIDE = 720
 
-def drawn_samples(sample_ids: Iterable[str], count: int, seed: int) -> list[str]:
-    """The samples whose hash comes first; a sample's rows stand together, so its repeats are passed over."""
+
+def draw_samples(sample_ids: Iterable[str], count: int, seed: int) -> list[str]:
+    """The samples with the smallest hashes; a sample's rows are adjacent, so repeats are skipped."""
 
     def distinct() -> Iterable[tuple[bytes, str]]:
         last = None
@@ -25,36 +29,34 @@ def drawn_samples(sample_ids: Iterable[str], count: int, seed: int) -> list[str]
     return [sample_id for _, sample_id in heapq.nsmallest(count, distinct())]
 
 
-def sample_rows(table: Path, wanted: set[str], columns: list[str]) -> dict[str, dict[str, Any]]:
-    """sample_id → its columns, images among them: these are read only from shards that hold a wanted sample."""
+def sample_rows(table: Path, sample_ids: set[str], columns: list[str]) -> dict[str, dict[str, Any]]:
+    """sample_id → its columns. Images are read only from shards that contain one of the samples."""
     import pyarrow.parquet as pq
 
-    found: dict[str, dict[str, Any]] = {}
+    rows: dict[str, dict[str, Any]] = {}
     for path in shard_paths(table) if (table / MANIFEST).is_file() else ():
         with pq.ParquetFile(path) as shard:
-            if wanted.isdisjoint(shard.read(columns=["sample_id"])["sample_id"].to_pylist()):
+            if sample_ids.isdisjoint(shard.read(columns=["sample_id"])["sample_id"].to_pylist()):
                 continue
             for batch in shard.iter_batches(batch_size=16, columns=["sample_id", *columns]):
-                found.update({row["sample_id"]: row for row in batch.to_pylist() if row["sample_id"] in wanted})
-    return found
+                rows.update({row["sample_id"]: row for row in batch.to_pylist() if row["sample_id"] in sample_ids})
+    return rows
 
 
 def data_uri(image: bytes) -> str:
-    """The image for an `src`: as it is if it is small, else scaled down to JPEG."""
+    """The image as a data URI: unchanged if it is small, else scaled down to JPEG."""
     if len(image) > MAX_INLINE_BYTES:
-        from PIL import Image
-
-        opened = Image.open(io.BytesIO(image)).convert("RGB")
-        opened.thumbnail((_SHOWN_SIDE, _SHOWN_SIDE))
-        buffer = io.BytesIO()
-        opened.save(buffer, "JPEG", quality=85)
-        image = buffer.getvalue()
+        image = thumbnail(image, _MAX_SIDE, quality=85)
     kind = "png" if image.startswith(b"\x89PNG") else "jpeg"
     return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
 
 
-MAX_INLINE_BYTES = 150_000
-"""Larger images are scaled down: the page holds them all."""
+def thumbnail(image: bytes, side: int, quality: int) -> bytes:
+    """The image as a JPEG of at most `side` pixels on each side."""
+    from PIL import Image
 
-
-_SHOWN_SIDE = 720
+    picture = Image.open(io.BytesIO(image)).convert("RGB")
+    picture.thumbnail((side, side))
+    buffer = io.BytesIO()
+    picture.save(buffer, "JPEG", quality=quality)
+    return buffer.getvalue()

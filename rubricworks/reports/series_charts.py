@@ -1,45 +1,45 @@
-"""The geometry of charts with several lines over the same steps, each with its name at its end.
+"""Geometry of charts with several lines over the same steps, each with its name at its end.
 
-In percent of the frame, as in `charts`, whose axes they share.
+In percent of the frame, with the axes of `charts`.
 """
 
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from rubricworks.reports.charts import Tick, frame_of, path, smoothed, thinned
+from rubricworks.reports.charts import Tick, downsample, frame_of, moving_average, path
 
 
 class Series(NamedTuple):
     """One line as it was measured."""
 
     kind: str
-    """Its CSS class, which gives its colour and marker."""
+    """CSS class, which determines colour and marker."""
     label: str
     points: Sequence[tuple[float, float]]
     """(step, value), ordered by step."""
     intervals: Sequence[tuple[float, float]] = ()
     """(low, high) of every point."""
     picked: float | None = None
-    """The step whose marker stands out."""
+    """The step with a highlighted marker."""
 
 
 class Dot(NamedTuple):
     left: float
     top: float
     picked: bool
-    says: str
+    text: str
 
 
-class Drawn(NamedTuple):
-    """One line laid out."""
+class LineLayout(NamedTuple):
+    """One line in percent of the frame."""
 
     kind: str
     label: str
     label_top: float
     line: str
     measured: str | None
-    """The line before smoothing; None where it is drawn as measured."""
+    """The line before smoothing; None without smoothing."""
     band: str | None
     """Outline of the intervals."""
     dots: list[Dot]
@@ -49,9 +49,9 @@ class Drawn(NamedTuple):
 
 class SeriesChart(NamedTuple):
     title: str
-    drawn: list[Drawn]
+    lines: list[LineLayout]
     level: float | None
-    """Where the level line lies."""
+    """Top of the horizontal line."""
     level_label: Tick | None
     x_ticks: list[Tick]
     y_ticks: list[Tick]
@@ -69,14 +69,14 @@ def series_chart(
     gap: float = 9.0,
     smooth: bool = False,
 ) -> SeriesChart | None:
-    """Lay lines out; None if there is nothing to draw.
+    """Lay out several lines; None if there are no points.
 
     Args:
-        bounds: lowest and highest value shown.
-        start: the first step shown, by default that of the first point.
-        level: a level line over all steps, and its name.
-        marks: (step, label) of upright lines.
-        gap: how far the names are kept apart, in percent of the frame's height.
+        bounds: lowest and highest value of the frame.
+        start: first step of the frame, by default that of the first point.
+        level: value and name of a horizontal line.
+        marks: (step, label) of vertical lines.
+        gap: smallest distance between the lines' names, in percent of the frame's height.
         smooth: draw a moving average over the measured line, without markers.
     """
     series = [one for one in series if one.points]
@@ -84,20 +84,20 @@ def series_chart(
         return None
     steps = [x for one in series for x, _ in one.points]
     frame = frame_of((min(steps) if start is None else start, max(steps)), bounds)
-    drawn = []
+    lines = []
     for one in series:
         xs, ys = zip(*one.points, strict=True)
-        line = list(zip(xs, smoothed(ys), strict=True)) if smooth else list(one.points)
+        line = list(zip(xs, moving_average(ys), strict=True)) if smooth else list(one.points)
         lows = [frame.place(x, low) for x, (low, _) in zip(xs, one.intervals, strict=False)]
         highs = [frame.place(x, high) for x, (_, high) in zip(xs, one.intervals, strict=False)]
         placed = [(frame.place(x, y), x, y) for x, y in one.points]
-        drawn.append(
-            Drawn(
+        lines.append(
+            LineLayout(
                 kind=one.kind,
                 label=one.label,
                 label_top=frame.place(*line[-1])[1],
-                line=_line([frame.place(*point) for point in thinned(line)]),
-                measured=_line([frame.place(*point) for point in thinned(list(one.points))]) if smooth else None,
+                line=_line([frame.place(*point) for point in downsample(line)]),
+                measured=_line([frame.place(*point) for point in downsample(list(one.points))]) if smooth else None,
                 band=f"{_line(highs + lows[::-1])}Z" if len(lows) > 1 else None,
                 dots=[]
                 if smooth
@@ -107,32 +107,32 @@ def series_chart(
             )
         )
     level_top = frame.place(frame.left, level[0])[1] if level else None
-    tops = spread([*(one.label_top for one in drawn), *([level_top] if level_top is not None else [])], gap)
+    tops = spread([*(one.label_top for one in lines), *([level_top] if level_top is not None else [])], gap)
     return SeriesChart(
         title=title,
-        drawn=[one._replace(label_top=top) for one, top in zip(drawn, tops, strict=False)],
+        lines=[one._replace(label_top=top) for one, top in zip(lines, tops, strict=False)],
         level=level_top,
         level_label=Tick(tops[-1], level[1]) if level else None,
         x_ticks=frame.x_ticks,
         y_ticks=frame.y_ticks,
-        marks=frame.upright(marks),
+        marks=frame.mark_ticks(marks),
     )
 
 
 def spread(tops: Sequence[float], gap: float) -> list[float]:
-    """The places moved apart to at least `gap`, in the same order, as near to where they were as one pass finds."""
+    """Move positions until neighbours are at least `gap` apart; their order stays, and one pass keeps moves small."""
     order = sorted(range(len(tops)), key=lambda at: tops[at])
-    placed = list(tops)
+    result = list(tops)
     for before, at in pairwise(order):
-        placed[at] = max(placed[at], placed[before] + gap)
-    # What was pushed out at the bottom pushes back up.
+        result[at] = max(result[at], result[before] + gap)
+    # Positions beyond the bottom push back up.
     floor = 100.0
     for at in reversed(order):
-        placed[at] = min(placed[at], floor)
-        floor = placed[at] - gap
-    return placed
+        result[at] = min(result[at], floor)
+        floor = result[at] - gap
+    return result
 
 
 def _line(points: list[tuple[float, float]]) -> str:
-    """Nothing where there is one point: its marker shows it."""
+    """SVG path data; empty for a single point, which its marker shows."""
     return path(points) if len(points) > 1 else ""

@@ -1,4 +1,4 @@
-"""What ran: the recipe as text, the models it names, the tables it made, the commands that go on from here."""
+"""The settings of a run for its page: recipe text, models, table counts, and follow-up commands."""
 
 import re
 import shlex
@@ -13,8 +13,8 @@ from rubricworks.reports.run_folder import table_rows
 from rubricworks.tracking.connection import TrackingConfig, tracking_uri
 
 
-class NamedModel(NamedTuple):
-    """Who does what, and where it is asked for it; a committee is one entry."""
+class RecipeModel(NamedTuple):
+    """A role, its models and their endpoint; a committee is one entry."""
 
     role: str
     models: str
@@ -22,9 +22,9 @@ class NamedModel(NamedTuple):
 
 
 class TableCount(NamedTuple):
-    what: str
+    name: str
     rows: int
-    made_with: str
+    sources: str
     """Models and prompt versions."""
 
 
@@ -34,30 +34,30 @@ class Command(NamedTuple):
 
 
 def recipe_text(recipe: dict[str, Any]) -> str:
-    """As YAML, without passwords in URLs."""
+    """The recipe as YAML, without passwords in URLs."""
     return _without_secrets(yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True, width=96)) if recipe else ""
 
 
-def named_models(recipe: dict[str, Any]) -> list[NamedModel]:
-    """Every endpoint of the recipe, and the students."""
+def recipe_models(recipe: dict[str, Any]) -> list[RecipeModel]:
+    """All endpoints of the recipe, and the students."""
     grouped: dict[tuple[str, str], list[str]] = {}
     for role, model, url in _endpoints(recipe, ()):
         grouped.setdefault((role, url), []).append(model)
-    models = [NamedModel(role, ", ".join(names), url) for (role, url), names in grouped.items()]
+    models = [RecipeModel(role, ", ".join(names), url) for (role, url), names in grouped.items()]
     student = (recipe.get("warm_up") or {}).get("student")
     if student:
-        models.append(NamedModel("student", str(student), "trained in this run"))
+        models.append(RecipeModel("student", str(student), "trained in this run"))
     genrm = (recipe.get("genrm") or {}).get("student")
     if genrm:
-        models.append(NamedModel("GenRM student", str(genrm), "trained in this run"))
+        models.append(RecipeModel("GenRM student", str(genrm), "trained in this run"))
     oracle = (recipe.get("evaluation") or {}).get("oracle")
     if oracle:
-        models.append(NamedModel("evaluation oracle", "", _without_secrets(str(oracle))))
+        models.append(RecipeModel("evaluation oracle", "", _without_secrets(str(oracle))))
     return models
 
 
 def _endpoints(node: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
-    """(role, model, URL) of every endpoint below."""
+    """Yield (role, model, URL) of every endpoint below a node."""
     if isinstance(node, dict):
         if isinstance(node.get("model"), str) and isinstance(node.get("url"), str):
             yield " ".join(path).replace("_", " "), node["model"], _without_secrets(node["url"])
@@ -69,36 +69,36 @@ def _endpoints(node: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str, str
             yield from _endpoints(child, path)
 
 
-class MadeTable(NamedTuple):
-    """A table of which the page tells who made its rows."""
+class CountedTable(NamedTuple):
+    """A table whose rows the page counts by the model that wrote them."""
 
     stage: str
-    what: str
+    name: str
     column: str
-    """Who made a row."""
+    """The column with the model."""
 
 
 def table_counts(
-    run: Path, made: Sequence[MadeTable], samples: str = "prepare", noun: str = "image"
+    run: Path, tables: Sequence[CountedTable], samples: str = "prepare", noun: str = "image"
 ) -> list[TableCount]:
-    """What the stages made, counted from the tables themselves.
+    """Row counts of the stages' tables, read from the tables themselves.
 
     Args:
         samples: the stage whose table of samples is counted by split.
-        noun: what a sample is.
+        noun: one sample in the page's words, such as "image".
     """
     splits = Counter(row["split"] for row in table_rows(run / samples, ["split"]))
     counts = [TableCount(f"{split.replace('_', '-')} {noun}s", rows, "") for split, rows in sorted(splits.items())]
-    for stage, what, writer in made:
-        made_with: Counter[tuple[str, str]] = Counter(
-            (row[writer], row["prompt_version"]) for row in table_rows(run / stage, [writer, "prompt_version"])
+    for stage, name, column in tables:
+        sources: Counter[tuple[str, str]] = Counter(
+            (row[column], row["prompt_version"]) for row in table_rows(run / stage, [column, "prompt_version"])
         )
-        if made_with:
-            told = ", ".join(
-                f"{model} ({rows})" if len(made_with) > 1 else model for (model, _), rows in sorted(made_with.items())
+        if sources:
+            models = ", ".join(
+                f"{model} ({rows})" if len(sources) > 1 else model for (model, _), rows in sorted(sources.items())
             )
-            prompts = ", ".join(sorted({version for _, version in made_with}))
-            counts.append(TableCount(what, made_with.total(), f"{told}; prompt {prompts}"))
+            prompts = ", ".join(sorted({version for _, version in sources}))
+            counts.append(TableCount(name, sources.total(), f"{models}; prompt {prompts}"))
     return counts
 
 
@@ -111,10 +111,10 @@ def resume_command(run: Path) -> Command:
 
 def compare_command(run: Path, recipe: dict[str, Any]) -> Command:
     uri = tracking_uri(TrackingConfig(**(recipe.get("tracking") or {})), run.parent)
-    shown = _without_secrets(uri)
+    public_uri = _without_secrets(uri)
     if uri.startswith(("http://", "https://")):
-        return Command("Compare runs in MLflow", f"open {shown}")
-    return Command("Compare runs in MLflow", f"mlflow ui --backend-store-uri {shlex.quote(shown)}")
+        return Command("Compare runs in MLflow", f"open {public_uri}")
+    return Command("Compare runs in MLflow", f"mlflow ui --backend-store-uri {shlex.quote(public_uri)}")
 
 
 def _without_secrets(uri: str) -> str:

@@ -126,8 +126,8 @@ def test_worst_cases_take_turns_by_mode_default_first_and_tell_equal_verdicts_on
     cases = worst_cases(rows, {"c": b"\x89PNG..."})
     assert [case.sample_id for case in cases] == ["d", "c", "a", "b"]
     assert [case.image is not None for case in cases] == [False, True, False, False]
-    (wrong,) = cases[1].wrong
-    assert [(one.settings, one.verdict.credit) for one in wrong.credited] == [(["Default", "Targets shown"], 1)]
+    (criterion,) = cases[1].criteria
+    assert [(one.settings, one.verdict.credit) for one in criterion.credits] == [(["Default", "Targets shown"], 1)]
     assert [case.sample_id for case in worst_cases(rows, {}, 2)] == ["d", "c"]
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricworks.reports.charts import MAX_POINTS, line_chart, nice_ticks, smoothed
+from rubricworks.reports.charts import MAX_POINTS, line_chart, moving_average, nice_ticks
 
 
 @pytest.mark.parametrize(
@@ -32,10 +32,10 @@ def test_line_runs_from_corner_to_corner_of_its_frame() -> None:
 
 
 def test_smoothing_keeps_a_constant_and_averages_neighbours() -> None:
-    assert smoothed([0.5] * 100) == pytest.approx([0.5] * 100)
-    assert smoothed([1.0, 2.0, 4.0]) == [1.0, 2.0, 4.0]  # too few steps to smooth
+    assert moving_average([0.5] * 100) == pytest.approx([0.5] * 100)
+    assert moving_average([1.0, 2.0, 4.0]) == [1.0, 2.0, 4.0]  # too few steps to smooth
     values = [float(at % 2) for at in range(200)]
-    assert max(smoothed(values)[10:-10]) < 0.6
+    assert max(moving_average(values)[10:-10]) < 0.6
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=900))

@@ -18,35 +18,35 @@ def test_lines_share_their_axes_and_end_where_they_were_measured() -> None:
         level=(25, "base"),
     )
     assert chart is not None
-    assert [one.line for one in chart.drawn] == ["M50.00 100.00L100.00 50.00", "M50.00 50.00L100.00 0.00"]
+    assert [one.line for one in chart.lines] == ["M50.00 100.00L100.00 50.00", "M50.00 50.00L100.00 0.00"]
     assert chart.level == 75
-    assert [dot.picked for dot in chart.drawn[1].dots] == [False, True]
-    assert chart.drawn[1].dots[1].says == "RLR³, step 20: 100.0"
+    assert [dot.picked for dot in chart.lines[1].dots] == [False, True]
+    assert chart.lines[1].dots[1].text == "RLR³, step 20: 100.0"
 
 
 def test_interval_band_runs_along_its_high_ends_and_back_along_its_low_ends() -> None:
     series = [Series("rlr3", "RLR³", [(0, 50), (10, 60)], intervals=[(40, 70), (50, 80)])]
     chart = series_chart("accuracy", series, bounds=(0, 100))
     assert chart is not None
-    assert chart.drawn[0].band == "M0.00 30.00L100.00 20.00L100.00 50.00L0.00 60.00Z"
+    assert chart.lines[0].band == "M0.00 30.00L100.00 20.00L100.00 50.00L0.00 60.00Z"
 
 
 def test_single_milestone_is_a_marker_without_a_line() -> None:
     chart = series_chart("accuracy", [Series("rlr3", "RLR³", [(10, 50)])], bounds=(0, 100), start=0)
     assert chart is not None
-    assert chart.drawn[0].line == ""
-    assert [(dot.left, dot.top) for dot in chart.drawn[0].dots] == [(100, 50)]
+    assert chart.lines[0].line == ""
+    assert [(dot.left, dot.top) for dot in chart.lines[0].dots] == [(100, 50)]
 
 
 def test_smoothed_line_of_many_steps_keeps_few_points_and_no_markers() -> None:
     points = [(float(step), float(step % 2)) for step in range(2_000)]
     chart = series_chart("reward", [Series("rlr3", "RLR³", points)], bounds=(0, 1), smooth=True)
     assert chart is not None
-    drawn = chart.drawn[0]
-    assert drawn.dots == []
-    assert drawn.measured is not None
-    assert max(drawn.line.count("L"), drawn.measured.count("L")) <= MAX_POINTS
-    heights = [float(y) for y in re.findall(r" (\d+\.\d+)", drawn.line)]
+    line = chart.lines[0]
+    assert line.dots == []
+    assert line.measured is not None
+    assert max(line.line.count("L"), line.measured.count("L")) <= MAX_POINTS
+    heights = [float(y) for y in re.findall(r" (\d+\.\d+)", line.line)]
     assert max(heights[5:-5]) - min(heights[5:-5]) < 20  # the saw of 0 and 1 is gone
 
 

@@ -9,7 +9,7 @@ from report_page import Page, text_of
 from shown_stages import caption, pictures, shown, write_samples, write_training
 
 from rubricworks.reports.views import FinishedStage, show_stage
-from rubricworks.reports.views.evaluations import promoted
+from rubricworks.reports.views.evaluations import promotion
 from rubricworks.rubrics import Criterion, Rubric
 
 
@@ -71,7 +71,7 @@ def test_a_view_that_cannot_be_made_says_so_and_spoils_nothing(tmp_path):
     metrics: dict[str, float] = {}
     view = tmp_path / "view"
     finished = FinishedStage("promote", tmp_path / "promote", tmp_path, {})
-    show_stage(finished, lambda: promoted, str(view), metrics.__setitem__)
+    show_stage(finished, lambda: promotion, str(view), metrics.__setitem__)
     assert "promotion.json: passed" in text_of(view.read_text())
     assert "the stage itself is done" in text_of(view.read_text())
     assert metrics == {}
@@ -82,7 +82,7 @@ def test_a_place_that_cannot_be_written_spoils_nothing(tmp_path):
     (tmp_path / "file").touch()
     metrics: dict[str, float] = {}
     finished = FinishedStage("promote", tmp_path / "promote", tmp_path, {})
-    show_stage(finished, lambda: promoted, str(tmp_path / "file" / "view"), metrics.__setitem__)
+    show_stage(finished, lambda: promotion, str(tmp_path / "file" / "view"), metrics.__setitem__)
     assert metrics["promoted"] == 0.0
 
 

@@ -8,15 +8,15 @@ from rubricworks.reports.formats import share, whole
 from rubricworks.reports.run_folder import read_alarm, read_value, table_rows
 from rubricworks.reports.samples import sample_rows
 from rubricworks.reports.views.parts import (
+    CARD_COUNT,
     MAX_CHECKS,
     SEED,
-    SHOWN,
     Card,
     Check,
     FinishedStage,
     Passage,
     View,
-    drawn,
+    draw_ids,
     picture,
 )
 from rubricworks.reports.views.training import policy as policy_view
@@ -26,8 +26,8 @@ def rewritten_references(stage: FinishedStage) -> View:
     """Of `recap`: reference captions before and after."""
     written = {row["sample_id"] for row in table_rows(stage.out / "captions", ["sample_id"])}
     table = stage.out / "captions" if written else stage.out
-    ids = drawn(table)
-    before, after = stage.pictures(ids), sample_rows(stage.out, set(ids), ["references"])
+    ids = draw_ids(table)
+    before, after = stage.samples(ids), sample_rows(stage.out, set(ids), ["references"])
     rows = sum(1 for _ in table_rows(stage.out, ["sample_id"]))
     return View(
         sentence=f"{whole(len(written))} of {whole(rows)} reference captions were written anew."
@@ -59,9 +59,9 @@ def exams(stage: FinishedStage) -> View:
     for row in table_rows(stage.out, ["questions"]):
         written += 1
         questions += len(Exam.model_validate_json(row["questions"]).questions)
-    ids = drawn(stage.out)
+    ids = draw_ids(stage.out)
     shown = {row["sample_id"]: row["questions"] for row in table_rows(stage.out) if row["sample_id"] in ids}
-    asked = stage.pictures(ids)
+    asked = stage.samples(ids)
     return View(
         sentence=f"{whole(written)} exams with {whole(questions)} questions.",
         metrics={"exams": written, "questions": questions},
@@ -94,14 +94,14 @@ def caption_scores(stage: FinishedStage) -> View:
 
     summary = read_value(stage.out / "captions.json", CaptionSummary)
     rows, said = score_rows(summary), caption_headline(summary)
-    examples = read_caption_examples(stage.run, SHOWN, seed=SEED)
-    asked = stage.pictures(one.sample_id for one in examples)
+    examples = read_caption_examples(stage.run, CARD_COUNT, seed=SEED)
+    asked = stage.samples(one.sample_id for one in examples)
     return View(
         sentence=said.text,
         mood=said.mood,
         metrics=summary.metrics() if summary else {},
-        compared=[row.comparison for row in rows if row.score in _PICTURED],
-        won=summary.win_rate if summary else None,
+        comparisons=[row.comparison for row in rows if row.score in _PICTURED],
+        win_rate=summary.win_rate if summary else None,
         cards_title="Before and after: captions of held-out images",
         cards=[
             Card(

@@ -12,12 +12,12 @@ from rubricworks.reports.run_folder import (
     read_value,
     table_rows,
 )
-from rubricworks.reports.samples import drawn_samples, sample_rows
+from rubricworks.reports.samples import draw_samples, sample_rows
 from rubricworks.reports.views.data import last_counts, question_text
 from rubricworks.reports.views.parts import (
+    CARD_COUNT,
     SAMPLE_COLUMNS,
     SEED,
-    SHOWN,
     Card,
     Check,
     FinishedStage,
@@ -26,7 +26,7 @@ from rubricworks.reports.views.parts import (
     Tile,
     View,
     criteria_of,
-    drawn,
+    draw_ids,
     picture,
 )
 from rubricworks.reports.views.training import reward_curves, reward_ends
@@ -37,8 +37,8 @@ def opened_questions(stage: FinishedStage) -> View:
     """Of `open_questions`: multiple-choice questions and what became of them."""
     had = {row["sample_id"] for row in table_rows(stage.inputs["samples"], ["sample_id", "options"]) if row["options"]}
     has = {row["sample_id"] for row in table_rows(stage.out, ["sample_id", "options"]) if row["options"]}
-    ids = drawn_samples(sorted(had - has), SHOWN, SEED) or drawn(stage.out)
-    before, after = stage.pictures(ids), sample_rows(stage.out, set(ids), SAMPLE_COLUMNS)
+    ids = draw_samples(sorted(had - has), CARD_COUNT, SEED) or draw_ids(stage.out)
+    before, after = stage.samples(ids), sample_rows(stage.out, set(ids), SAMPLE_COLUMNS)
     outcomes = last_counts(stage, "multiple_choice")
     return View(
         sentence=f"{whole(len(had - has))} of {whole(len(had))} multiple-choice questions became open ones.",
@@ -66,8 +66,8 @@ def filtered_samples(stage: FinishedStage) -> View:
     if found is None:
         return View("No statistics were written.")
     rows = {row["sample_id"]: row for row in table_rows(stage.out) if row["initial_reward"] is not None}
-    ids = drawn_samples(sorted(rows), SHOWN, SEED)
-    asked = stage.pictures(ids)
+    ids = draw_samples(sorted(rows), CARD_COUNT, SEED)
+    asked = stage.samples(ids)
     return View(
         sentence=f"The rule “{found.rule}” keeps {whole(found.kept)} of {whole(found.graded)} graded questions.",
         metrics={
@@ -100,9 +100,9 @@ def labelled_responses(stage: FinishedStage) -> View:
         split: DataStatistics.model_validate(of)
         for split, of in json.loads((stage.out / "statistics.json").read_bytes()).items()
     }
-    ids = drawn(stage.out)
+    ids = draw_ids(stage.out)
     rows = {row["sample_id"]: row for row in table_rows(stage.out) if row["sample_id"] in ids}
-    asked = stage.pictures(ids)
+    asked = stage.samples(ids)
     columns = ("Split", "Responses", "Criteria", "Each", "With a verifier", "Lose credit")
     return View(
         sentence=f"{whole(sum(one.instances for one in splits.values()))} responses have a label of several teachers.",
@@ -192,8 +192,8 @@ def answers(stage: FinishedStage) -> View:
 
     summary = read_value(stage.out / "answers.json", AnswerSummary)
     said, chart, columns = rlr3_headline(summary), macro_chart(summary), answer_columns(summary)
-    questions = read_questions(stage.run, summary, SHOWN, seed=SEED)
-    asked = stage.pictures(one.sample_id for one in questions)
+    questions = read_questions(stage.run, summary, CARD_COUNT, seed=SEED)
+    asked = stage.samples(one.sample_id for one in questions)
     best = {NAMES[arm]: summary.accuracy(arm) for arm in ("base", *summary.arms)} if summary else {}
     return View(
         sentence=said.text,

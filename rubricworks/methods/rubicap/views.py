@@ -4,9 +4,9 @@ from rubricworks.methods.rubicap.report.examples import Example, read_examples
 from rubricworks.methods.rubicap.report.results import decoding_results, headline, page_decoding, read_evaluation
 from rubricworks.reports.formats import number
 from rubricworks.reports.views.parts import (
+    CARD_COUNT,
     MAX_CHECKS,
     SEED,
-    SHOWN,
     Card,
     Check,
     FinishedStage,
@@ -24,14 +24,14 @@ def evaluation(stage: FinishedStage) -> View:
     decoding = page_decoding(summary)
     results = next((one for one in decoding_results(summary) if one.decoding == decoding), None)
     verdict = headline(summary.win_rate.get(decoding))
-    examples = read_examples(stage.run, SHOWN, decoding=decoding, seed=SEED)
-    pictures = stage.pictures(one.sample_id for one in examples)
+    examples = read_examples(stage.run, CARD_COUNT, decoding=decoding, seed=SEED)
+    pictures = stage.samples(one.sample_id for one in examples)
     return View(
         sentence=verdict.text,
         mood=verdict.mood,
         metrics=summary.metrics(),
-        compared=results.comparisons if results else (),
-        won=results.win_rate if results else None,
+        comparisons=results.comparisons if results else (),
+        win_rate=results.win_rate if results else None,
         cards_title=f"Before and after: {decoding} captions of held-out images",
         cards=[_before_and_after(one, picture(pictures.get(one.sample_id))) for one in examples],
     )

@@ -1,1 +1,1 @@
-"""The page of a judge audit: figure, table, cases."""
+"""The page and the text of a judge audit: figure, table, cases."""

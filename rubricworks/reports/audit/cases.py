@@ -1,4 +1,4 @@
-"""The cases of an audit that one would look at: credit that was not deserved, and what the judge said for it."""
+"""The worst cases of an audit: undeserved credit, with the judge's reasoning."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -11,45 +11,45 @@ from rubricworks.evaluation.audit.values import ATTACK_NAMES, CREDIT_THRESHOLD, 
 from rubricworks.reports.samples import data_uri
 from rubricworks.rubrics import Criterion, Verdict
 
-SHOWN = 16
+MAX_CASES = 16
 
 
-class Credited(NamedTuple):
-    """Undeserved credit, given in these settings with the same words."""
+class UndeservedCredit(NamedTuple):
+    """One verdict with undeserved credit, and the settings that gave it with the same words."""
 
     settings: list[str]
-    """Their names."""
+    """Names of the settings."""
     verdict: Verdict
 
 
-class WrongCredit(NamedTuple):
-    """One criterion of a response that was credited without deserving it."""
+class MisjudgedCriterion(NamedTuple):
+    """One criterion of a response with undeserved credit."""
 
     criterion: Criterion
     annotation: Annotation
-    credited: list[Credited]
+    credits: list[UndeservedCredit]
 
 
 class BadCase(NamedTuple):
-    """One response."""
+    """One response with undeserved credit."""
 
     sample_id: str
     mode: str
     attack: str
-    """Name of the attack; empty but for adversarial responses."""
+    """Name of the attack; empty except for adversarial responses."""
     question: str
     response: str
     image: str | None
     """Data URI."""
-    wrong: list[WrongCredit]
+    criteria: list[MisjudgedCriterion]
 
     @property
-    def settings(self) -> int:
-        return len({setting for wrong in self.wrong for one in wrong.credited for setting in one.settings})
+    def setting_count(self) -> int:
+        return len({setting for one in self.criteria for credit in one.credits for setting in credit.settings})
 
 
-def worst_cases(rows: Iterable[AuditRow], images: Mapping[str, bytes], count: int = SHOWN) -> list[BadCase]:
-    """Those that the judge credits as it is used in training come first, then by how many settings and how much weight.
+def worst_cases(rows: Iterable[AuditRow], images: Mapping[str, bytes], count: int = MAX_CASES) -> list[BadCase]:
+    """The worst responses: first those with credit in the setting of training, then by number of settings and weight.
 
     The failure modes take turns, so that none fills the page.
     """
@@ -59,8 +59,8 @@ def worst_cases(rows: Iterable[AuditRow], images: Mapping[str, bytes], count: in
             by_response[row.sample_id, row.mode, row.response].append(row)
     cases: dict[str, list[tuple[tuple[float, ...], BadCase]]] = defaultdict(list)
     for (sample_id, mode, _), judged_rows in by_response.items():
-        if wrong := _wrong(judged_rows):
-            case = _case(judged_rows[0], wrong, images.get(sample_id))
+        if criteria := _misjudged(judged_rows):
+            case = _case(judged_rows[0], criteria, images.get(sample_id))
             cases[mode].append((_severity(case), case))
     queues = [
         [case for _, case in sorted(cases[mode], key=lambda one: (one[0], one[1].sample_id))]
@@ -71,22 +71,21 @@ def worst_cases(rows: Iterable[AuditRow], images: Mapping[str, bytes], count: in
     return in_turn[:count]
 
 
-def _wrong(rows: list[AuditRow]) -> list[WrongCredit]:
-    credited: dict[str, list[Credited]] = defaultdict(list)
+def _misjudged(rows: list[AuditRow]) -> list[MisjudgedCriterion]:
+    credits: dict[str, list[UndeservedCredit]] = defaultdict(list)
     parts: dict[str, tuple[Criterion, Annotation]] = {}
     for row in sorted(rows, key=lambda row: SETTINGS.index(row.setting)):  # type: ignore[arg-type]
         for criterion, annotation, verdict in row.criteria():
             if is_undeserved(annotation) and verdict.credit is not None and verdict.credit >= CREDIT_THRESHOLD:
                 parts[criterion.criterion] = (criterion, annotation)
-                given = credited[criterion.criterion]
-                same = next((one for one in given if one.verdict == verdict), None)
+                same = next((one for one in credits[criterion.criterion] if one.verdict == verdict), None)
                 if same is None:
-                    given.append(same := Credited([], verdict))
+                    credits[criterion.criterion].append(same := UndeservedCredit([], verdict))
                 same.settings.append(SETTING_NAMES[row.setting])
-    return [WrongCredit(*parts[title], credited[title]) for title in parts]
+    return [MisjudgedCriterion(*parts[title], credits[title]) for title in parts]
 
 
-def _case(row: AuditRow, wrong: list[WrongCredit], image: bytes | None) -> BadCase:
+def _case(row: AuditRow, criteria: list[MisjudgedCriterion], image: bytes | None) -> BadCase:
     return BadCase(
         sample_id=row.sample_id,
         mode=MODE_NAMES[row.mode],
@@ -94,12 +93,12 @@ def _case(row: AuditRow, wrong: list[WrongCredit], image: bytes | None) -> BadCa
         question=row.question,
         response=row.response,
         image=data_uri(image) if image else None,
-        wrong=wrong,
+        criteria=criteria,
     )
 
 
 def _severity(case: BadCase) -> tuple[float, ...]:
-    in_training = any(SETTING_NAMES["text"] in one.settings for wrong in case.wrong for one in wrong.credited)
-    essential = any(wrong.criterion.essential for wrong in case.wrong)
-    weight = sum(wrong.criterion.weight for wrong in case.wrong)
-    return (-float(in_training), -float(essential), -case.settings, -weight)
+    in_training = any(SETTING_NAMES["text"] in credit.settings for one in case.criteria for credit in one.credits)
+    essential = any(one.criterion.essential for one in case.criteria)
+    weight = sum(one.criterion.weight for one in case.criteria)
+    return (-float(in_training), -float(essential), -case.setting_count, -weight)

@@ -7,12 +7,12 @@ from rubricworks.evaluation.audit.values import FAILURE_MODES, MODE_NAMES, SETTI
 from rubricworks.reports.charts import Tick, nice_ticks
 
 _GAP = 0.28
-"""Share of a group's width that stays free between it and the next."""
-_LEAST_TOP = 10.0
+"""Share of a group's width between it and the next."""
+_MIN_TOP = 10.0
 
 
 class Bar(NamedTuple):
-    """One rate; all but `percent` in percent of the frame, from its top left."""
+    """One rate; positions and sizes are in percent of the frame, from its top left."""
 
     setting: str
     left: float
@@ -20,10 +20,10 @@ class Bar(NamedTuple):
     top: float
     height: float
     whisker: tuple[float, float] | None
-    """Where the interval ends, top first."""
+    """Ends of the interval, top first."""
     percent: float
-    says: str
-    """The figure in words."""
+    text: str
+    """The rate in words."""
 
 
 class Group(NamedTuple):
@@ -43,13 +43,13 @@ class BarChart(NamedTuple):
 
 
 def bar_chart(figures: AuditSummary) -> BarChart | None:
-    """Lay out the average false-positive rates; None where there are none."""
+    """Lay out the average false-positive rates; None if there are none."""
     settings = list(figures.settings)
     modes = [mode for mode in FAILURE_MODES if any(_share(figures, setting, mode) for setting in settings)]
     if not modes:
         return None
     tops = [100 * (share.high or share.value) for s in settings for m in modes if (share := _share(figures, s, m))]
-    ticks = nice_ticks(0.0, max(_LEAST_TOP, *tops))
+    ticks = nice_ticks(0.0, max(_MIN_TOP, *tops))
     top, slot = ticks[-1], 100 / len(modes)
     width = slot * (1 - _GAP) / len(settings)
     groups = []
@@ -82,7 +82,7 @@ def _bar(setting: str, mode: str, share: Share, *, left: float, width: float, to
         height=100 - down(share.value),
         whisker=(down(share.high), down(share.low)) if bounded else None,  # type: ignore[arg-type]
         percent=100 * share.value,
-        says=(
+        text=(
             f"{SETTING_NAMES[setting]}, {MODE_NAMES[mode].lower()}: {100 * share.value:.1f} %{interval}; "
             f"{share.count:g} of {share.criteria} criteria"
         ),

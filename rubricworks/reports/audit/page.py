@@ -1,8 +1,7 @@
-"""The page of an audit: the picture first, RLR³'s table 5 under it, then the cases to look at. One HTML file.
+"""The page of an audit as one HTML file: the chart, RLR³'s table 5, and the worst cases.
 
-Questions, responses and what judges say are foreign text: Jinja escapes all of it, and the page's own security policy
-allows nothing but its inline styles and images. `audit_figure` is the picture alone, for pages of their own; it needs
-the rules of `audit.css`.
+Questions, responses and judges' words are foreign text: Jinja escapes all of it, and the page's security policy allows
+nothing but its inline styles and images. `audit_figure` is the chart alone, for other pages; it needs `audit.css`.
 """
 
 from collections.abc import Sequence
@@ -15,14 +14,14 @@ from rubricworks.reports.audit.chart import bar_chart
 from rubricworks.reports.rendering import render
 
 WORSE = 0.02
-"""Points by which a setting must be worse than the default to be marked, as in the paper's table."""
+"""Difference from the default above which a setting is marked as worse, as in the paper's table."""
 
 
 class TableCell(NamedTuple):
     """One entry of table 5."""
 
     name: str
-    """Of its column."""
+    """Heading of its column."""
     cell: Cell | None
     worse: bool
 
@@ -38,9 +37,9 @@ def audit_page(
     """The whole page.
 
     Args:
-        cases: from `audit_cases.worst_cases`.
-        title: what the responses are; the judge's name stands in the heading anyway.
-        simulated: the questions, and whoever wrote the responses, are of the scene world.
+        cases: from `worst_cases`.
+        title: a description of the responses; the heading shows the judge's name anyway.
+        simulated: the questions and the writers of the responses are the scene world's.
     """
     return render(
         "audit.html",
@@ -58,14 +57,14 @@ def audit_page(
 
 
 def audit_figure(figures: AuditSummary) -> Any:
-    """The bars as safe markup; a sentence where there is nothing to draw."""
+    """The bar chart as safe markup; a sentence if there is nothing to draw."""
     from markupsafe import Markup
 
     return Markup(render("audit_figure.html", chart=bar_chart(figures)))
 
 
 def table_rows(figures: AuditSummary) -> list[TableRow]:
-    """Settings by columns: accuracy on regular responses, then the false-positive rates."""
+    """One row per setting: accuracy on regular responses, then the false-positive rates."""
     default = figures.settings.get("text", {})
     rows = []
     for setting, cells in figures.settings.items():
@@ -75,7 +74,7 @@ def table_rows(figures: AuditSummary) -> list[TableRow]:
 
 
 def audit_headline(figures: AuditSummary) -> str:
-    """The default setting, or the first that there is, in a sentence."""
+    """One sentence on the default setting, or on the first one if the default was not audited."""
     first = next(iter(figures.settings))
     rates = {
         mode: cell.average.value
@@ -85,23 +84,25 @@ def audit_headline(figures: AuditSummary) -> str:
     if not rates:
         return f"{figures.judge} was given no abnormal response that could be judged."
     where = "In the default setting" if first == "text" else f"In the setting “{SETTING_NAMES[first].lower()}”"
-    said = [f"{100 * rates[mode]:.1f} % ({MODE_NAMES[mode].lower()})" for mode in sorted(rates, key=lambda m: rates[m])]
-    span = f"between {said[0]} and {said[-1]}" if len(said) > 1 else said[0]
+    texts = [
+        f"{100 * rates[mode]:.1f} % ({MODE_NAMES[mode].lower()})" for mode in sorted(rates, key=lambda m: rates[m])
+    ]
+    span = f"between {texts[0]} and {texts[-1]}" if len(texts) > 1 else texts[0]
     return f"{where}, {figures.judge} credits {span} of what abnormal responses do not deserve."
 
 
 def audit_sentences(figures: AuditSummary) -> list[str]:
-    """Where each other setting is worse than the default."""
-    said = []
+    """One sentence per setting that is worse than the default: the columns concerned."""
+    sentences = []
     for row in table_rows(figures):
         if worse := [one.name.lower() for one in row.cells if one.worse]:
-            said.append(f"{row.name}: worse by more than {100 * WORSE:g} points on {', '.join(worse)}.")
-    return said
+            sentences.append(f"{row.name}: worse by more than {100 * WORSE:g} points on {', '.join(worse)}.")
+    return sentences
 
 
-def _worse(mode: str, cells: dict[str, Cell], default: dict[str, Cell]) -> bool:
-    here, there = cells.get(mode), default.get(mode)
-    if here is None or there is None or here.average is None or there.average is None:
+def _worse(mode: str, cells: dict[str, Cell], defaults: dict[str, Cell]) -> bool:
+    cell, default = cells.get(mode), defaults.get(mode)
+    if cell is None or default is None or cell.average is None or default.average is None:
         return False
-    change = here.average.value - there.average.value
+    change = cell.average.value - default.average.value
     return (-change if mode == "regular" else change) > WORSE

@@ -19,7 +19,7 @@ Regular: accuracy against the labels. The others: credit given where none is des
 
 
 def audit_text(figures: AuditSummary) -> str:
-    """Three lines for each setting, the legend, and what ran short or could not be judged."""
+    """Three lines per setting, the legend, and the counts of missing responses and unjudged criteria."""
     lines = [f"{figures.judge}", "", f"{'':<15}" + "".join(f"{_SHORT[mode]:>{_COLUMN}}" for mode in MODE_NAMES)]
     for row in table_rows(figures):
         lines.append(f"{row.name:<15}" + "".join(f"{_average(one):>{_COLUMN}}" for one in row.cells))

@@ -1,4 +1,4 @@
-"""What the Kubeflow UI shows of a stage: a page (`view`) and a few figures (`metrics`) for every component."""
+"""Stage views for the Kubeflow UI: a page (`view`) and a few figures (`metrics`) for every component."""
 
 from rubricworks.reports.views.parts import FinishedStage
 from rubricworks.reports.views.show import show_stage

@@ -1,4 +1,4 @@
-"""Views of the stages that make data: samples, references written anew, opened questions, filters, labels."""
+"""Views of the stages that prepare samples, and what other views of data share."""
 
 from collections import Counter
 from typing import Any
@@ -7,18 +7,18 @@ from rubricworks.data.question_text import option_lines
 from rubricworks.evaluation.corpus_statistics import SourceCounts
 from rubricworks.reports.formats import whole
 from rubricworks.reports.run_folder import read_ledger, read_rejected, read_value, table_rows
-from rubricworks.reports.samples import drawn_samples, sample_rows
+from rubricworks.reports.samples import draw_samples, sample_rows
 from rubricworks.reports.views.parts import (
+    CARD_COUNT,
     SAMPLE_COLUMNS,
     SEED,
-    SHOWN,
     Card,
     FinishedStage,
     Passage,
     Table,
     Tile,
     View,
-    drawn,
+    draw_ids,
     picture,
 )
 
@@ -26,13 +26,15 @@ _SPLITS = {"train": "To train on", "held_out": "Held out", "warm_up": "For the w
 
 
 def samples(stage: FinishedStage) -> View:
-    """Of `prepare` and `prepare_questions`: how many samples there are, and some of them."""
+    """The view of `prepare` and `prepare_questions`: counts of samples, and some of them."""
     splits = Counter(row["split"] for row in table_rows(stage.out, ["split"]))
     rejected = read_rejected(stage.run, stage.name)
     source = read_value(stage.out / "data.json", SourceCounts)
-    asked = (row["sample_id"] for row in table_rows(stage.out, ["sample_id", "split"]) if row["split"] != "warm_up")
-    ids = drawn_samples(asked, SHOWN, SEED) or drawn(stage.out)
-    found = sample_rows(stage.out, set(ids), SAMPLE_COLUMNS)
+    candidates = (
+        row["sample_id"] for row in table_rows(stage.out, ["sample_id", "split"]) if row["split"] != "warm_up"
+    )
+    ids = draw_samples(candidates, CARD_COUNT, SEED) or draw_ids(stage.out)
+    rows = sample_rows(stage.out, set(ids), SAMPLE_COLUMNS)
     tables = []
     if source:
         tables.append(Table("Questions by task", ("Task", "Questions"), list(source.tasks.items())))
@@ -46,20 +48,20 @@ def samples(stage: FinishedStage) -> View:
         + ([Tile("Duplicates left out", whole(source.duplicates), f"of {whole(source.raw)} rows")] if source else []),
         tables=tables,
         cards_title="Samples",
-        cards=[Card(key, picture(row), _asked(row), note=row["split"]) for key in ids if (row := found.get(key))],
+        cards=[Card(key, picture(row), _passages(row), note=row["split"]) for key in ids if (row := rows.get(key))],
     )
 
 
 def last_counts(stage: FinishedStage, name: str) -> list[tuple[str, int]]:
     """A counter in the stage's last line of the ledger, the most frequent first."""
     lines = [entry for entry in read_ledger(stage.run) if entry["stage"] == stage.name]
-    found = lines[-1].get(name) if lines else None
-    counts = found.items() if isinstance(found, dict) else ()
+    value = lines[-1].get(name) if lines else None
+    counts = value.items() if isinstance(value, dict) else ()
     return sorted(((str(key), count) for key, count in counts), key=lambda one: (-one[1], one[0]))
 
 
-def _asked(row: dict[str, Any]) -> list[Passage]:
-    """What a sample asks, and the references that it has."""
+def _passages(row: dict[str, Any]) -> list[Passage]:
+    """A sample's question or prompt, and its references."""
     if row["question"]:
         return [
             Passage("Question", question_text(row)),

@@ -1,38 +1,31 @@
-"""Views of the stages that measure and decide: captions before and after, answers, audits, the gate, the run's page.
-
-What the page of one pipeline is made of is loaded by the view that shows it.
-"""
+"""Views of the stages that end a run: the gate and the run's page."""
 
 import json
 
 from rubricworks.reports.headline import promotion_sentence
 from rubricworks.reports.run_folder import read_promotion
-from rubricworks.reports.views.parts import (
-    FinishedStage,
-    Table,
-    View,
-)
+from rubricworks.reports.views.parts import FinishedStage, Table, View
 
 MAX_PAGE_BYTES = 4_000_000
-"""A run's page that is larger is not shown in the Kubeflow UI, which reads it whole."""
+"""Larger run pages are left out, because the Kubeflow UI reads a page whole."""
 
 
-def promoted(stage: FinishedStage) -> View:
-    """Of `promote`: what the gate said."""
-    promotion = read_promotion(stage.run)
-    said = promotion_sentence(promotion)
-    if promotion is None:
-        return View(said.text, said.mood)
+def promotion(stage: FinishedStage) -> View:
+    """The view of `promote`: the gate's decision and reasons."""
+    decision = read_promotion(stage.run)
+    headline = promotion_sentence(decision)
+    if decision is None:
+        return View(headline.text, headline.mood)
     return View(
-        sentence=said.text,
-        mood=said.mood,
-        metrics={"gate_passed": float(promotion.passed), "promoted": float(promotion.promoted)},
-        tables=[Table("The gate", ("What it looked at",), [(reason,) for reason in promotion.reasons])],
+        sentence=headline.text,
+        mood=headline.mood,
+        metrics={"gate_passed": float(decision.passed), "promoted": float(decision.promoted)},
+        tables=[Table("The gate", ("What it looked at",), [(reason,) for reason in decision.reasons])],
     )
 
 
-def reported(stage: FinishedStage) -> View:
-    """Of the reports: the run's page itself, and the numbers of its summary."""
+def run_page(stage: FinishedStage) -> View:
+    """The view of the report stages: the run's page itself, and the numbers of its summary."""
     page = stage.run / "report.html"
     summary = json.loads((stage.out / "summary.json").read_bytes())
     metrics = {name: value for name, value in summary.items() if isinstance(value, int | float)}

@@ -1,7 +1,5 @@
-"""What views are made of: a sentence, figures, charts, tables, and a handful of cards with a picture on each."""
+"""The parts of a view: a sentence, figures, charts, tables, and a few cards with pictures."""
 
-import base64
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,17 +10,17 @@ from rubricworks.reports.comparison import Comparison
 from rubricworks.reports.formats import shortened
 from rubricworks.reports.headline import Mood
 from rubricworks.reports.run_folder import table_rows
-from rubricworks.reports.samples import drawn_samples, sample_rows
+from rubricworks.reports.samples import data_uri, draw_samples, sample_rows, thumbnail
 from rubricworks.reports.series_charts import SeriesChart
 from rubricworks.rubrics import Rubric
 
 if TYPE_CHECKING:
     from rubricworks.evaluation.summary import MeanScore
 
-SHOWN = 4
-"""Cards on a view: they are drawn by a hash of their names, neither the best nor the worst."""
+CARD_COUNT = 4
+"""Cards on a view: samples drawn by a hash of their names, neither the best nor the worst."""
 SEED = 0
-"""Of that draw."""
+"""Seed of that draw."""
 SIDE = 300
 """Longest side of a picture in pixels."""
 MAX_CHECKS = 12
@@ -30,20 +28,20 @@ MAX_CHECKS = 12
 
 @dataclass(frozen=True)
 class FinishedStage:
-    """Where what a stage read and made lies on this machine."""
+    """The folders of a finished stage on this machine."""
 
     name: str
     out: Path
     run: Path
     inputs: Mapping[str, Path]
-    """Input → the output folder of the stage that made it."""
+    """Input → output folder of the stage that produced it."""
     title: str = ""
-    """Heading of its page; by default its name's words."""
+    """Heading of its page; by default the words of its name."""
 
-    def pictures(self, wanted: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """sample_id → row of the samples that the stage read."""
-        samples = self.inputs.get("samples")
-        return sample_rows(samples, set(wanted), SAMPLE_COLUMNS) if samples else {}
+    def samples(self, sample_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """sample_id → row of the stage's input samples."""
+        table = self.inputs.get("samples")
+        return sample_rows(table, set(sample_ids), SAMPLE_COLUMNS) if table else {}
 
 
 SAMPLE_COLUMNS = ["image", "split", "prompt", "references", "question", "answer", "options", "source"]
@@ -67,7 +65,7 @@ class Table(NamedTuple):
 
 
 class Passage(NamedTuple):
-    """One text on a card, under the name of who wrote it."""
+    """One text on a card, with its author or role as name."""
 
     name: str
     text: str
@@ -78,13 +76,13 @@ class Passage(NamedTuple):
 
 
 class Check(NamedTuple):
-    """One criterion, and how each of the card's texts did on it."""
+    """One criterion, and the credit of each of the card's texts."""
 
     weight: str
     title: str
     note: str = ""
     marks: Sequence[tuple[str, float | None]] = ()
-    """(who, credit); None where it could not be judged."""
+    """(author, credit); None if it could not be judged."""
     change: str = ""
     """gained | lost."""
 
@@ -99,57 +97,49 @@ class Card(NamedTuple):
     checks: Sequence[Check] = ()
     checks_title: str = ""
     note: str = ""
-    """Beside the sample's name."""
+    """Text after the sample's name."""
     judgment: str = ""
-    """What a judge said of the passages together."""
+    """A judge's reasoning on the passages together."""
 
 
 @dataclass(frozen=True)
 class View:
-    """All that is shown of a stage; what is empty is not shown."""
+    """The content of a stage's page; empty parts are left out."""
 
     sentence: str
     mood: Mood = "open"
     notes: Sequence[str] = ()
     metrics: Mapping[str, float | None] = field(default_factory=dict)
-    """Figures of the stage's own, beside those of its ledger."""
+    """Figures of the stage, in addition to those of its ledger line."""
     tiles: Sequence[Tile] = ()
     curves: Sequence[LineChart] = ()
     series: Sequence[SeriesChart] = ()
-    compared: Sequence[Comparison] = ()
+    comparisons: Sequence[Comparison] = ()
     """Base against policy, from 0 to 1."""
-    won: "MeanScore | None" = None
-    """Of the policy against the base."""
+    win_rate: "MeanScore | None" = None
+    """Win rate of the policy against the base."""
     figure: str = ""
-    """Markup of a picture that another page has too."""
+    """Markup of a figure shared with another page."""
     tables: Sequence[Table] = ()
     cards_title: str = ""
     cards: Sequence[Card] = ()
     cards_note: str = "Drawn by a hash of their names: neither the best nor the worst."
     page: str = ""
-    """A whole page, shown instead of all of the above."""
+    """A whole page in place of all of the above."""
 
 
-def drawn(table: Path, count: int = SHOWN) -> list[str]:
-    """The samples of a table that are shown."""
-    return drawn_samples((row["sample_id"] for row in table_rows(table, ["sample_id"])), count, SEED)
+def draw_ids(table: Path, count: int = CARD_COUNT) -> list[str]:
+    """The sample ids of a table to show on cards."""
+    return draw_samples((row["sample_id"] for row in table_rows(table, ["sample_id"])), count, SEED)
 
 
 def picture(sample: Mapping[str, Any] | None) -> str | None:
-    """The sample's image in small, for an `src`."""
-    if not sample or not sample.get("image"):
-        return None
-    from PIL import Image
-
-    opened = Image.open(io.BytesIO(sample["image"])).convert("RGB")
-    opened.thumbnail((SIDE, SIDE))
-    buffer = io.BytesIO()
-    opened.save(buffer, "JPEG", quality=80)
-    return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+    """The sample's image as a small data URI; None without an image."""
+    return data_uri(thumbnail(sample["image"], SIDE, quality=80)) if sample and sample.get("image") else None
 
 
 def criteria_of(rubric: Rubric) -> list[Check]:
-    """A rubric's criteria, the heaviest first; with references, essential ones before the others."""
+    """A rubric's criteria by descending weight; with references, essential ones before the others."""
     typed = any(criterion.reference for criterion in rubric.criteria)
     ordered = sorted(rubric.criteria, key=lambda criterion: (typed and not criterion.essential, -criterion.weight))
     return [

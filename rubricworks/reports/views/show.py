@@ -1,7 +1,7 @@
-"""The view of a stage, made when the stage is done, also when it was done before.
+"""Drawing of a stage's view when the stage is done, also when it was done before.
 
-A view is for people and nothing depends on it: what is missing is said on it, and one that cannot be made spoils
-neither the stage nor the run.
+A view is for people and nothing depends on it: it reports missing data, and an error in it fails neither the stage nor
+the run.
 """
 
 import logging
@@ -18,7 +18,7 @@ from rubricworks.reports.views.parts import FinishedStage, Table, View
 logger = logging.getLogger(__name__)
 
 MAX_BYTES = 1_000_000
-"""A view that would be larger goes without its cards. The Kubeflow UI reads it whole, and pictures are most of it."""
+"""Larger views lose their cards: the Kubeflow UI reads a page whole, and pictures are most of it."""
 
 
 def show_stage(
@@ -27,19 +27,19 @@ def show_stage(
     view: str | None = None,
     log_metric: Callable[[str, float], object] | None = None,
 ) -> None:
-    """Write the stage's page to the file `view` and tell its figures; neither where none is asked for.
+    """Write the stage's page to the file `view` and log its figures, each only if requested.
 
     Args:
-        draw: gives the function that draws the page; it is imported only when it is needed.
+        draw: returns the function that draws the page, so that it is imported only when needed.
     """
     if view is None and log_metric is None:
         return
     try:
-        found = draw()(stage)
-        for name, value in metrics_of(stage, found).items():
+        content = draw()(stage)
+        for name, value in metrics_of(stage, content).items():
             if log_metric:
                 log_metric(name, value)
-        page = page_of(stage, found)
+        page = page_of(stage, content)
     except Exception as error:  # whatever it is, the stage is done
         problem = f"The view of {stage.name} could not be made ({type(error).__name__}: {error})"
         logger.warning("%s", problem)
@@ -58,19 +58,19 @@ def _write(path: Path, page: str) -> None:
 
 
 def metrics_of(stage: FinishedStage, view: View) -> dict[str, float]:
-    """The view's figures, what the stage said of itself in the ledger, and what its calls took; numbers alone."""
+    """The numbers of the view, of the stage's ledger line and of its calls."""
     calls = _calls(stage)
-    named = {
+    figures = {
         **_ledger(stage),
         **view.metrics,
         **({"calls": sum(one.calls for one in calls), "dollars": sum(one.cost for one in calls)} if calls else {}),
     }
-    # Infinity and NaN are not JSON: a task that told them would fail.
-    return {name: value for name, value in named.items() if _is_number(value) and math.isfinite(value)}
+    # Infinity and NaN are not JSON: a task that logged them would fail.
+    return {name: value for name, value in figures.items() if _is_number(value) and math.isfinite(value)}
 
 
 def page_of(stage: FinishedStage, view: View) -> str:
-    """The view as HTML with everything inside: no script, nothing fetched."""
+    """The view as self-contained HTML: no script, nothing fetched."""
     if view.page:
         return view.page
     frame = _frame(
@@ -87,7 +87,7 @@ def page_of(stage: FinishedStage, view: View) -> str:
 
 
 def _frame(stage: FinishedStage, view: View, **read: Any) -> dict[str, Any]:
-    """The template's values; without `read` no file is read, so that this much can always be shown."""
+    """The template's values; those not in `read` come from no file, so that an error page can always be rendered."""
     return {
         "styles": ("report.css", "tables.css", "audit.css", "view.css"),
         "title": stage.title or stage.name.replace("_", " "),
@@ -132,8 +132,8 @@ def _calls(stage: FinishedStage) -> list[ModelCalls]:
 
 
 def _ledger(stage: FinishedStage) -> dict[str, Any]:
-    said = [entry for entry in read_ledger(stage.run) if entry["stage"] == stage.name]
-    return {name: value for name, value in (said or [{}])[-1].items() if name != "stage" and _is_number(value)}
+    lines = [entry for entry in read_ledger(stage.run) if entry["stage"] == stage.name]
+    return {name: value for name, value in (lines or [{}])[-1].items() if name != "stage" and _is_number(value)}
 
 
 def _is_number(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Views of the stages that train: curves, the alarm, and what the model said at the first and at the last step."""
+"""Views of the stages that train: curves, the alarm, and responses at the first and at the last step."""
 
 import json
 import math
@@ -13,16 +13,16 @@ from rubricworks.reports.series_charts import SeriesChart
 from rubricworks.reports.views.parts import Card, FinishedStage, Passage, Tile, View, picture
 from rubricworks.training.checkpoints import last_checkpoint
 
-_GROUP_SHOWN = 4
+_ROLLOUT_COUNT = 4
 """Rollouts of a group on a card."""
 
 
 def warm_up(stage: FinishedStage) -> View:
-    """The loss, where the student was taught something."""
+    """The view of the warm-up: the loss, if the student was trained."""
     steps, losses = _losses(stage)
     if not losses:
-        passed_on = (stage.out / "model").is_symlink()
-        return View("The student is passed on as it is." if passed_on else "The loss of the warm-up was not kept.")
+        untrained = (stage.out / "model").is_symlink()
+        return View("The student is passed on as it is." if untrained else "The loss of the warm-up was not kept.")
     curve = line_chart("Loss on the answers' tokens", losses) if len(losses) > 1 else None
     return View(
         sentence=f"The student learned for {whole(steps)} steps, to a loss of {number(losses[-1][1])}.",
@@ -34,7 +34,7 @@ def warm_up(stage: FinishedStage) -> View:
 def policy(
     stage: FinishedStage, series: Sequence[SeriesChart] = (), rewards: Mapping[str, float] | None = None
 ) -> View:
-    """Reward curves, the hacking alarm, and rollouts of one group at either end of the training.
+    """The view of policy training: reward curves, the hacking alarm, and one group's rollouts at either end.
 
     Args:
         series: charts to show in place of the reward's curve.
@@ -45,7 +45,7 @@ def policy(
     curves = reward_curves(steps, alarm)
     unjudged, rollouts = sum(one.unjudged for one in steps), sum(one.rollouts for one in steps)
     return View(
-        sentence=_trained(steps, curves, stage),
+        sentence=_sentence(steps, curves, stage),
         mood="bad" if alarm else "open",
         notes=[f"Hacking alarm, {alarm}. A higher reward is no evidence of better responses here."] if alarm else [],
         metrics={
@@ -83,19 +83,19 @@ def _losses(stage: FinishedStage) -> tuple[int, list[tuple[float, float]]]:
 def reward_curves(steps: Sequence[Step], alarm: Alarm | None) -> list[LineChart]:
     marks = [(float(alarm.step), f"alarm, step {alarm.step}")] if alarm else []
     judged = [(float(step.step), step.reward) for step in steps if step.reward is not None]
-    drawn = [
+    charts = [
         line_chart("Reward", judged, bounds=(0.0, 1.0), marks=marks),
         line_chart("Tokens per response", [(float(step.step), step.tokens) for step in steps], marks=marks),
     ]
-    return [chart for chart in drawn if chart]
+    return [chart for chart in charts if chart]
 
 
 def reward_ends(curves: Sequence[LineChart]) -> dict[str, float]:
-    """The reward where its smoothed line begins and ends."""
+    """The first and last value of the smoothed reward."""
     return next(({"reward_first": one.first, "reward": one.last} for one in curves if one.title == "Reward"), {})
 
 
-def _trained(steps: Sequence[Step], curves: Sequence[LineChart], stage: FinishedStage) -> str:
+def _sentence(steps: Sequence[Step], curves: Sequence[LineChart], stage: FinishedStage) -> str:
     if not steps:
         _, losses = _losses(stage)
         return f"Trained on references, to a loss of {number(losses[-1][1])}." if losses else "There are no rollouts."
@@ -114,21 +114,24 @@ def _groups(stage: FinishedStage, steps: Sequence[Step]) -> list[Card]:
     for row in table_rows(stage.out / "rollouts"):
         if row["step"] in groups and row["sample_id"] == (groups[row["step"]] or [row])[0]["sample_id"]:
             groups[row["step"]].append(row)
-    asked = stage.pictures(rows[0]["sample_id"] for rows in groups.values())
-    return [_group(step, rows, asked.get(rows[0]["sample_id"])) for step, rows in groups.items()]
+    samples = stage.samples(rows[0]["sample_id"] for rows in groups.values())
+    return [_group(step, rows, samples.get(rows[0]["sample_id"])) for step, rows in groups.items()]
 
 
 def _group(step: int, rows: list[dict[str, Any]], sample: dict[str, Any] | None) -> Card:
-    shown = sorted(rows, key=lambda row: math.inf if row["reward"] is None else -row["reward"])[:_GROUP_SHOWN]
-    more = len(rows) - len(shown)
+    best = sorted(rows, key=lambda row: math.inf if row["reward"] is None else -row["reward"])[:_ROLLOUT_COUNT]
+    more = len(rows) - len(best)
     question = [Passage("Question", sample["question"])] if sample and sample["question"] else []
     return Card(
         rows[0]["sample_id"],
         picture(sample),
-        [*question, *(Passage(_paid(row), row["response"], f"{row['tokens']} tokens", "policy") for row in shown)],
+        [
+            *question,
+            *(Passage(_reward_text(row), row["response"], f"{row['tokens']} tokens", "policy") for row in best),
+        ],
         note=f"step {step}" + (f", {more} more rollouts" if more > 0 else ""),
     )
 
 
-def _paid(row: dict[str, Any]) -> str:
+def _reward_text(row: dict[str, Any]) -> str:
     return "could not be judged" if row["reward"] is None else f"reward {number(row['reward'])}"

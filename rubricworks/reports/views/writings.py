@@ -1,4 +1,4 @@
-"""Views of the stages that have models write: captions, rubrics, checklists, exams."""
+"""Views of the stages in which models write captions, rubrics and checklists."""
 
 from collections import Counter
 
@@ -15,40 +15,40 @@ from rubricworks.reports.views.parts import (
     Tile,
     View,
     criteria_of,
-    drawn,
+    draw_ids,
     picture,
 )
 from rubricworks.rubrics import Rubric
 
 
 def captions(stage: FinishedStage) -> View:
-    """Of the committee, or of the student before its training: some images with all their captions."""
+    """The view of a committee's or a student's captions: some images with all their captions."""
     count: Counter[str] = Counter()
     words: Counter[str] = Counter()
-    samples = set()
+    sample_ids = set()
     for row in table_rows(stage.out, ["sample_id", "captioner", "caption"]):
         count[row["captioner"]] += 1
         words[row["captioner"]] += len(row["caption"].split())
-        samples.add(row["sample_id"])
-    ids = drawn(stage.out)
-    written = [row for row in table_rows(stage.out) if row["sample_id"] in ids]
-    asked = stage.pictures(ids)
+        sample_ids.add(row["sample_id"])
+    ids = draw_ids(stage.out)
+    rows = [row for row in table_rows(stage.out) if row["sample_id"] in ids]
+    samples = stage.samples(ids)
     return View(
-        sentence=f"{whole(count.total())} captions of {whole(len(samples))} images.",
-        metrics={"captions": count.total(), "samples": len(samples)},
+        sentence=f"{whole(count.total())} captions of {whole(len(sample_ids))} images.",
+        metrics={"captions": count.total(), "samples": len(sample_ids)},
         tables=[
             Table(
                 "Who wrote them",
                 ("Captioner", "Captions", "Words each"),
-                [(name, number_of, number(words[name] / number_of, 1)) for name, number_of in sorted(count.items())],
+                [(name, total, number(words[name] / total, 1)) for name, total in sorted(count.items())],
             )
         ],
         cards_title="Captions",
         cards=[
             Card(
                 key,
-                picture(asked.get(key)),
-                [Passage(row["captioner"], row["caption"]) for row in written if row["sample_id"] == key],
+                picture(samples.get(key)),
+                [Passage(row["captioner"], row["caption"]) for row in rows if row["sample_id"] == key],
             )
             for key in ids
         ],
@@ -56,13 +56,13 @@ def captions(stage: FinishedStage) -> View:
 
 
 def rubrics(stage: FinishedStage) -> View:
-    """Of rubrics and of checklists: what they are made of, and some of them whole."""
+    """The view of rubrics or checklists: counts of their criteria, and some of them whole."""
     weights: Counter[str] = Counter()
     verifiers: Counter[str] = Counter()
-    essential = written = 0
+    essential = rubric_count = 0
     for row in table_rows(stage.out, ["rubric"]):
         criteria = Rubric.model_validate_json(row["rubric"]).criteria
-        written += 1
+        rubric_count += 1
         essential += sum(criterion.essential for criterion in criteria)
         weights.update(f"{criterion.weight:g}" for criterion in criteria)
         verifiers.update(criterion.verifier or "the judge, by words" for criterion in criteria)
@@ -84,23 +84,23 @@ def rubrics(stage: FinishedStage) -> View:
         )
     ]
     if checklists:
-        checked = sorted(verifiers.items(), key=lambda one: -one[1])
-        tables.append(Table("Checked by", ("Verifier", "Criteria"), checked))
+        by_verifier = sorted(verifiers.items(), key=lambda one: -one[1])
+        tables.append(Table("Checked by", ("Verifier", "Criteria"), by_verifier))
     if dropped:
         tables.append(Table("Dropped, as the last attempt counted", ("Because", "Criteria"), dropped))
     kinds = [Tile("Essential", percent(essential / total))] if checklists and total else []
     return View(
-        sentence=f"{whole(written)} {'checklists' if checklists else 'rubrics'} with {whole(total)} criteria.",
+        sentence=f"{whole(rubric_count)} {'checklists' if checklists else 'rubrics'} with {whole(total)} criteria.",
         metrics={
-            "rubrics": written,
+            "rubrics": rubric_count,
             "criteria": total,
-            "criteria_each": total / written if written else None,
+            "criteria_each": total / rubric_count if rubric_count else None,
             "dropped_criteria": sum(count for _, count in dropped),
             **({"essential": essential} if checklists else {}),
         },
         tiles=[
-            Tile("Rubrics", whole(written)),
-            Tile("Criteria each", number(total / written if written else None, 1)),
+            Tile("Rubrics", whole(rubric_count)),
+            Tile("Criteria each", number(total / rubric_count if rubric_count else None, 1)),
             *kinds,
         ],
         tables=tables,
@@ -110,19 +110,19 @@ def rubrics(stage: FinishedStage) -> View:
 
 
 def _rubric_cards(stage: FinishedStage) -> list[Card]:
-    ids = drawn(stage.out)
-    shown = {row["sample_id"]: row["rubric"] for row in table_rows(stage.out) if row["sample_id"] in ids}
-    asked = stage.pictures(ids)
+    ids = draw_ids(stage.out)
+    rubric_texts = {row["sample_id"]: row["rubric"] for row in table_rows(stage.out) if row["sample_id"] in ids}
+    samples = stage.samples(ids)
     # `peer_rubrics` keeps the student's captions below the rubrics.
-    said = stage.inputs.get("student_captions", stage.out / "caption_student")
+    student_captions = stage.inputs.get("student_captions", stage.out / "caption_student")
     student = {
         row["sample_id"]: row["caption"]
-        for row in table_rows(said, ["sample_id", "caption"])
+        for row in table_rows(student_captions, ["sample_id", "caption"])
         if row["sample_id"] in ids
     }
     cards = []
     for key in ids:
-        checks, sample = criteria_of(Rubric.model_validate_json(shown[key])), asked.get(key) or {}
+        checks, sample = criteria_of(Rubric.model_validate_json(rubric_texts[key])), samples.get(key) or {}
         passages = []
         if sample.get("question"):
             passages.append(Passage("Question", sample["question"], sample["answer"] or ""))

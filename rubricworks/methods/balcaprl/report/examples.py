@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from rubricworks.grading import GradedCaption
 from rubricworks.reports.run_folder import table_rows
-from rubricworks.reports.samples import data_uri, drawn_samples, sample_rows
+from rubricworks.reports.samples import data_uri, draw_samples, sample_rows
 
 MODELS = {"base": "Base model", "policy": "Trained policy"}
 _TABLE = "evaluate_captions"
@@ -64,7 +64,7 @@ class CaptionExample(NamedTuple):
 
 def read_caption_examples(run: Path, count: int, *, seed: int) -> list[CaptionExample]:
     """Up to `count` evaluated samples, in the order of their draw."""
-    ids = drawn_samples((row["sample_id"] for row in table_rows(run / _TABLE, ["sample_id"])), count, seed)
+    ids = draw_samples((row["sample_id"] for row in table_rows(run / _TABLE, ["sample_id"])), count, seed)
     rows = {(row["sample_id"], row["model"]): row for row in table_rows(run / _TABLE) if row["sample_id"] in set(ids)}
     images = sample_rows(run / "prepare", set(ids), ["image", "source"])
     return [_example(sample_id, rows, images.get(sample_id)) for sample_id in ids]

@@ -62,7 +62,7 @@ def build_balcaprl_report(run: Path, *, examples: int, seed: int) -> tuple[str, 
     recipe, ledger = read_recipe(run), read_ledger(run)
     found, promotion = read_balcaprl_run(run), read_promotion(run)
     calls = model_calls(read_spending(run / SPENDING_FILE))
-    costs, dead_letters = stage_costs(ledger, calls, without=REPORTS), read_dead_letters(run)
+    costs, dead_letters = stage_costs(ledger, calls, exclude=REPORTS), read_dead_letters(run)
     summary = balcaprl_summary(run, found, recipe=recipe, promotion=promotion, costs=costs, dead_letters=dead_letters)
     settings = training_settings(recipe)
     rows = score_rows(found.captions)

@@ -8,7 +8,7 @@ from rubricworks.methods.balcaprl.report.groups import REWARDS
 from rubricworks.methods.balcaprl.stages.train_balcaprl import LengthControl, Weights
 from rubricworks.reports.settings import (
     Command,
-    MadeTable,
+    CountedTable,
     TableCount,
     compare_command,
     resume_command,
@@ -16,10 +16,10 @@ from rubricworks.reports.settings import (
 )
 
 _TABLES = (
-    MadeTable("recap/captions", "reference captions written anew", "captioner"),
-    MadeTable("write_exams", "exams", "writer"),
-    MadeTable("peer_rubrics/caption_committee", "committee captions", "captioner"),
-    MadeTable("peer_rubrics", "rubrics", "writer"),
+    CountedTable("recap/captions", "reference captions written anew", "captioner"),
+    CountedTable("write_exams", "exams", "writer"),
+    CountedTable("peer_rubrics/caption_committee", "committee captions", "captioner"),
+    CountedTable("peer_rubrics", "rubrics", "writer"),
 )
 _TESTS = {
     "strict": "true of the image and pointable",

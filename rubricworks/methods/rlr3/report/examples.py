@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rubricworks.evaluation.answer_summary import BASE, AnswerSummary
 from rubricworks.methods.rlr3.report.run_figures import ARMS, NAMES
 from rubricworks.reports.run_folder import table_rows
-from rubricworks.reports.samples import data_uri, drawn_samples, sample_rows
+from rubricworks.reports.samples import data_uri, draw_samples, sample_rows
 from rubricworks.verifiers.boxed import last_boxed
 
 
@@ -45,7 +45,7 @@ def read_questions(run: Path, answers: AnswerSummary | None, count: int, *, seed
     shown = {(BASE, 0): BASE} | {(arm, answers.best[arm]): arm for arm in ARMS if arm in answers.best}
     table = run / "evaluate_answers"
     asked = table_rows(table, ["sample_id", "arm", "step"])
-    ids = drawn_samples((row["sample_id"] for row in asked if (row["arm"], row["step"]) == (BASE, 0)), count, seed)
+    ids = draw_samples((row["sample_id"] for row in asked if (row["arm"], row["step"]) == (BASE, 0)), count, seed)
     written = {
         (row["sample_id"], row["arm"]): row
         for row in table_rows(table)

@@ -51,7 +51,7 @@ def build_rlr3_report(run: Path, *, examples: int, seed: int) -> tuple[str, Rlr3
     recipe, ledger = read_recipe(run), read_ledger(run)
     found, promotion = read_rlr3_run(run, ledger), read_promotion(run)
     calls = model_calls(read_spending(run / SPENDING_FILE))
-    costs, dead_letters = stage_costs(ledger, calls, without=REPORTS), read_dead_letters(run)
+    costs, dead_letters = stage_costs(ledger, calls, exclude=REPORTS), read_dead_letters(run)
     summary = rlr3_summary(run, found, recipe=recipe, promotion=promotion, costs=costs, dead_letters=dead_letters)
     steps = {arm: read_steps(run, f"train_{arm}", words=False) for arm in ARMS}
     lanes, axis = genrm_rows(found.genrm)

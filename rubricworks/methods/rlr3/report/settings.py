@@ -6,14 +6,14 @@ from typing import Any
 
 from rubricworks.reports.settings import (
     Command,
-    MadeTable,
+    CountedTable,
     TableCount,
     compare_command,
     resume_command,
     table_counts,
 )
 
-_TABLES = (MadeTable("write_checklists", "checklists", "writer"),)
+_TABLES = (CountedTable("write_checklists", "checklists", "writer"),)
 _EXPOSURES = {
     "text": ", shown neither the image nor the verifiers' targets",
     "image": ", shown the image as well",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rubricworks.reports.run_folder import table_rows
-from rubricworks.reports.samples import data_uri, drawn_samples, sample_rows
+from rubricworks.reports.samples import data_uri, draw_samples, sample_rows
 from rubricworks.rubrics import Rubric, Scorecard, Verdict
 
 Rows = dict[tuple[str, str], dict[str, Any]]
@@ -68,7 +68,7 @@ class Example(NamedTuple):
 
 def read_examples(run: Path, count: int, *, decoding: str, seed: int) -> list[Example]:
     """Read up to `count` evaluated samples, in the order of the draw."""
-    ids = drawn_samples((row["sample_id"] for row in table_rows(run / "evaluate", ["sample_id"])), count, seed)
+    ids = draw_samples((row["sample_id"] for row in table_rows(run / "evaluate", ["sample_id"])), count, seed)
     rows: Rows = {
         (row["sample_id"], row["model"]): row
         for row in table_rows(run / "evaluate")

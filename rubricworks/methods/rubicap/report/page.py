@@ -32,13 +32,20 @@ from rubricworks.reports.run_folder import (
     read_promotion,
     read_recipe,
 )
-from rubricworks.reports.settings import Command, MadeTable, compare_command, recipe_text, resume_command, table_counts
+from rubricworks.reports.settings import (
+    Command,
+    CountedTable,
+    compare_command,
+    recipe_text,
+    resume_command,
+    table_counts,
+)
 from rubricworks.runtime.stage_table import REPORTS
 
 RUBICAP_TABLES = (
-    MadeTable("caption_committee", "committee captions", "captioner"),
-    MadeTable("caption_student", "student captions", "captioner"),
-    MadeTable("synthesize_rubrics", "rubrics", "writer"),
+    CountedTable("caption_committee", "committee captions", "captioner"),
+    CountedTable("caption_student", "student captions", "captioner"),
+    CountedTable("synthesize_rubrics", "rubrics", "writer"),
 )
 _MAX_STEPS = 9
 """Rows of the table under the curves."""
@@ -54,7 +61,7 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
     recipe, ledger = read_recipe(run), read_ledger(run)
     evaluation, promotion, alarm = read_evaluation(run), read_promotion(run), read_alarm(run)
     calls = model_calls(read_spending(run / SPENDING_FILE))
-    costs, dead_letters = stage_costs(ledger, calls, without=REPORTS), read_dead_letters(run)
+    costs, dead_letters = stage_costs(ledger, calls, exclude=REPORTS), read_dead_letters(run)
     summary = run_summary(
         run,
         recipe=recipe,
