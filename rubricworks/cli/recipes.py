@@ -3,7 +3,7 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Union
+from typing import Any, Union
 
 import click
 from pydantic import TypeAdapter
@@ -53,5 +53,5 @@ def show(name: str) -> None:
 @recipes.command()
 def schema() -> None:
     """Print the JSON schema of recipes, for editors that complete and check YAML."""
-    kinds = Union[tuple(recipe_class(method) for method in METHODS)]  # noqa: UP007 - of a tuple that is not known here
+    kinds: Any = Union[tuple(recipe_class(method) for method in METHODS)]  # noqa: UP007 - of a tuple that is not known here
     click.echo(json.dumps(TypeAdapter(kinds).json_schema(), indent=2))

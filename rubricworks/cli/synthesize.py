@@ -54,7 +54,7 @@ def synthesize(
             inputs["student_captions"] = caption_by_model(out, student, 1024, samples)
         config = synthesize_rubrics.Config(
             writer=parse_endpoint(writer, api_key_env, max_tokens=4096),
-            coverage=coverage,  # type: ignore[arg-type]
+            coverage=coverage,
             guards=guards,
             min_candidates=min(2, len(teachers)),
         )

@@ -76,7 +76,7 @@ def _encode(image: Image.Image, content: bytes, max_side: int | None) -> bytes:
     if image.format in ("PNG", "JPEG") and plain and small and not turned:
         return content
     rgb = _rgb(upright)
-    if not small:
+    if max_side is not None and not small:
         scale = max_side / max(rgb.size)
         size = (max(1, round(rgb.width * scale)), max(1, round(rgb.height * scale)))
         rgb = rgb.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)

@@ -21,7 +21,8 @@ def tar_entries(path: str) -> Entries:
 
 
 def _samples(file: Path, name: str) -> Entries:
-    key, parts = "", {}
+    key = ""
+    parts: dict[str, bytes] = {}
     try:
         with tarfile.open(file, "r|*") as tar:
             for member in tar:
@@ -38,7 +39,9 @@ def _samples(file: Path, name: str) -> Entries:
                 if member.size > MAX_BYTES:
                     yield RejectedEntry(source=f"{file}/{member.name}", reason=f"too large: {member.size:,} bytes")
                     continue
-                parts[extension] = tar.extractfile(member).read()
+                content = tar.extractfile(member)
+                assert content is not None, "a plain file has content"
+                parts[extension] = content.read()
         yield from _sample(file, name, key, parts)
     except (tarfile.TarError, OSError, EOFError) as error:
         after = f" after {key}" if key else ""

@@ -13,7 +13,13 @@ _FIELDS = ("minute", "hour", "day of the month", "month", "day of the week")
 _RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-_NAMES = ({}, {}, {}, {name: at + 1 for at, name in enumerate(_MONTHS)}, {name: at for at, name in enumerate(_DAYS)})
+_NAMES: tuple[dict[str, int], ...] = (
+    {},
+    {},
+    {},
+    {name: at + 1 for at, name in enumerate(_MONTHS)},
+    {name: at for at, name in enumerate(_DAYS)},
+)
 _LONGEST = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _PART = re.compile(r"(?P<from>\*|\w+)(?:-(?P<to>\w+))?(?:/(?P<step>\d+))?")
 

@@ -32,5 +32,5 @@ def drop_tasks(pipeline_func: BaseComponent, without: Collection[str]) -> BaseCo
 
 def _dags(spec: Message) -> Iterator[Message]:
     """The pipeline's own, and those of its branches and of what the last task waits for."""
-    yield spec.root.dag  # type: ignore[attr-defined]
-    yield from (one.dag for one in spec.components.values() if one.HasField("dag"))  # type: ignore[attr-defined]
+    yield spec.root.dag
+    yield from (one.dag for one in spec.components.values() if one.HasField("dag"))

@@ -95,15 +95,15 @@ def _environment(cluster: ClusterConfig, asked: StagePlacement) -> list[dict[str
 def _volumes(cluster: ClusterConfig) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     space = cluster.workspace
     if space.storage_class:
-        claim = {
+        claim_spec = {
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": space.storage_class,
             "resources": {"requests": {"storage": space.size}},
         }
-        workspace: dict[str, Any] = {"ephemeral": {"volumeClaimTemplate": {"spec": claim}}}
+        workspace: dict[str, Any] = {"ephemeral": {"volumeClaimTemplate": {"spec": claim_spec}}}
     else:
         workspace = {"emptyDir": {"sizeLimit": space.size}}
-    volumes = [{"name": "workspace", **workspace}]
+    volumes: list[dict[str, Any]] = [{"name": "workspace", **workspace}]
     mounts: list[dict[str, Any]] = [{"name": "workspace", "mountPath": WORKSPACE}]
     places = [(claim, folder, "") for claim, folder in cluster.claims.items()]
     if runs := cluster.runs_claim():

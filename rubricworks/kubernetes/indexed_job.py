@@ -136,9 +136,10 @@ def _watch(
         waits = [trouble for trouble in troubles.values() if trouble.kind in ("no room", "cannot start")]
         stuck = waits and not status.get("ready") and len(waits) == status.get("active", 0)
         no_room_since = (no_room_since or time.monotonic()) if stuck else None
-        if no_room_since is not None and time.monotonic() - no_room_since >= plan.fan_out.wait_for_room:
+        waited = 0.0 if no_room_since is None else time.monotonic() - no_room_since
+        if (reason := root_trouble(waits)) is not None and stuck and waited >= plan.fan_out.wait_for_room:
             raise UserError(
-                f"no part could start in {plan.fan_out.wait_for_room:.0f} seconds: {root_trouble(waits).message}; "
+                f"no part could start in {plan.fan_out.wait_for_room:.0f} seconds: {reason.message}; "
                 "take another pool, or wait longer (fan_out.wait_for_room)"
             )
         time.sleep(poll)

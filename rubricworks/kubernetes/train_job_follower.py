@@ -103,10 +103,9 @@ def _watch(
                 suspended = is_suspended
                 failures = {}
                 report("waiting in the queue" if suspended else "admitted by the queue")
-            waits = [trouble for trouble in troubles.values() if trouble.kind in ("no room", "cannot start")]
-            waiting_since = None if suspended or not waits else waiting_since or time.monotonic()
-            if waiting_since is not None:
-                trouble = root_trouble(waits)
+            trouble = root_trouble(one for one in troubles.values() if one.kind in ("no room", "cannot start"))
+            waiting_since = None if suspended or trouble is None else waiting_since or time.monotonic()
+            if waiting_since is not None and trouble is not None:
                 room_s = plan.job.wait_for_room
                 limit = room_s if trouble.kind == "no room" else min(_MAX_START_S, room_s)
                 if time.monotonic() - waiting_since >= limit:

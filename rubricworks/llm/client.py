@@ -177,24 +177,24 @@ class ChatClient:
 
     async def _ask(self, question: Question, request: Request) -> Reply[Any]:
         """Get one answer over the network, with repair turns."""
-        usage, requests, started, spending = _NO_USAGE, 0, time.perf_counter(), self._spending
-        capped = spending is not None and spending.capped
+        usage, requests, started = _NO_USAGE, 0, time.perf_counter()
+        budget = self._spending if self._spending is not None and self._spending.capped else None
         body, repairs_left = request.body, REPAIR_TURNS if question.response is not None else 0
         try:
             while True:
-                if capped:
+                if budget is not None:
                     tokens = request.tokens + (len(body) - len(request.body)) // BYTES_PER_TOKEN
                     dollars = self.endpoint.cost(tokens, self.endpoint.max_tokens)
                     tokens += self.endpoint.max_tokens
-                    if not spending.try_reserve(tokens, dollars):
+                    if not budget.try_reserve(tokens, dollars):
                         await self._wait_for_budget(tokens, dollars, requests)
                 turn_usage = _NO_USAGE
                 try:
                     completion = await self._transport.complete(body)
                     turn_usage = self._usage(completion.answer, request)
                 finally:
-                    if capped:  # now, not at the end of the call: its own next turn would wait for it
-                        spending.settle(tokens, dollars, turn_usage)
+                    if budget is not None:  # now, not at the end of the call: its own next turn would wait for it
+                        budget.settle(tokens, dollars, turn_usage)
                 requests += completion.requests
                 usage = usage.plus(turn_usage)
                 text = self._usable_text(completion.answer, requests)
@@ -217,8 +217,8 @@ class ChatClient:
         else:
             self.totals.count(usage, requests, time.perf_counter() - started)
         finally:
-            if spending is not None:
-                spending.write_if_due()
+            if self._spending is not None:
+                self._spending.write_if_due()
         return Reply(value, text or "", usage, cached=False)
 
     async def _wait_for_budget(self, tokens: int, dollars: float, requests: int) -> None:

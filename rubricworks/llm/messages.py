@@ -8,6 +8,7 @@ so that a caption can neither close its fence and continue as prompt, nor contai
 import base64
 import hashlib
 from functools import lru_cache
+from typing import Any
 
 _LESS_THAN = str.maketrans(dict.fromkeys("<\u2039\ufe64\uff1c", "&lt;"))
 """Escapes less-than and its look-alikes: single angle quotation mark, small and full-width less-than."""
@@ -25,7 +26,7 @@ def text_part(text: str) -> dict[str, object]:
     return {"type": "text", "text": text}
 
 
-def image_part(image: bytes) -> dict[str, object]:
+def image_part(image: bytes) -> dict[str, Any]:
     """Message part of a PNG or JPEG image, as a data URL.
 
     Raises:

@@ -61,7 +61,7 @@ class Question(NamedTuple):
             return text
         if not isinstance(self.response, type):
             return self.response(text)
-        value = parse_json(text, self.response)
+        value: Any = parse_json(text, self.response)
         if self.check is not None:
             self.check(value)
         return value

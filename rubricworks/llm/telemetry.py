@@ -56,7 +56,9 @@ class MonitoredClient(Protocol):
     purpose: str
     endpoint: Endpoint
     totals: Totals
-    limiter: Limiter
+
+    @property
+    def limiter(self) -> Limiter: ...
 
 
 def register_client(client: MonitoredClient) -> None:

@@ -48,8 +48,8 @@ def data_source(recipe: Any) -> DataSource | None:
 
 def students_of(recipe: Any) -> dict[str, str]:
     """The models that the recipe starts from, by the field that names each; a retraining finds its own."""
-    sections = {name: getattr(recipe, name, None) for name in ("warm_up", "genrm")}
-    return {f"{name}.student": one.student for name, one in sections.items() if getattr(one, "student", None)}
+    students = {name: getattr(getattr(recipe, name, None), "student", None) for name in ("warm_up", "genrm")}
+    return {f"{name}.student": student for name, student in students.items() if student}
 
 
 def _preflight(recipe: Any) -> PreflightConfig:

@@ -137,7 +137,7 @@ def plan_text(recipe: Recipe) -> str:
         return words
     items = planned_items(recipe)
     calls = estimate_calls(recipe, items)
-    held_out = min(recipe.data.held_out, items)  # type: ignore[attr-defined]
+    held_out = min(recipe.held_out, items)
     lines = [f"{recipe.name}: {recipe.pipeline} on {items} {recipe.item}s, {held_out} of them held out", ""]
     lines.append(f"{'stage':<20} {'calls':>9}  {'for':<9} {'model':<34} {'tokens in':>11} {'out':>11} {'dollars':>9}")
     for stage in recipe.stage_configs():

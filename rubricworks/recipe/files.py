@@ -126,7 +126,7 @@ def _check_arms(path: Path, tree: yaml.Node | None, data: dict[str, Any]) -> Non
                 field = ".".join(map(str, item["loc"]))
                 key = next((key for key in changes if f"{field}.".startswith(f"{key}.")), None)
                 where = f"{path}:{line_of(tree, ['arms', name, *([key] if key else [])])}: arms.{name}"
-                said.append(explain(lambda _, where=where: where, kind, item))
+                said.append(explain(partial(_same_place, where), kind, item))
     if said:
         raise UserError("\n".join(said))
 
@@ -139,6 +139,10 @@ def _where(path: Path, tree: yaml.Node | None, overrides: Sequence[str], loc: Se
         if field.startswith(key) or key.startswith(field):
             return f"--set {override}"
     return f"{path}:{line_of(tree, loc)}"
+
+
+def _same_place(where: str, _: Sequence[Any]) -> str:
+    return where
 
 
 def _is_valid(data: dict[str, Any]) -> bool:

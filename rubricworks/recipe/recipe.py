@@ -147,6 +147,11 @@ class Recipe(BaseModel):
         return self.world.scenes if self.world else 0
 
     @property
+    def held_out(self) -> int:
+        """Samples that are kept from training."""
+        return getattr(getattr(self, "data", None), "held_out", 0)
+
+    @property
     def base_model(self) -> str | None:
         """Model that the policy starts from; None where the run itself finds it."""
         return getattr(getattr(self, "warm_up", None), "student", None)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
 
 from rubricworks.llm.messages import fence, image_part, text_part
 from rubricworks.rubrics import Checklist
@@ -94,7 +95,7 @@ _TRUSTED = (
 )
 _UNCHECKED = "The reference answer has not been checked: where the image contradicts it, go by the image."
 
-_ITEMS = {
+_ITEMS: JsonDict = {
     "items": {
         "type": "object",
         "properties": {

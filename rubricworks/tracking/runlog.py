@@ -31,7 +31,8 @@ class RunLog:
 
     def log_metrics(self, values: Mapping[str, float | None], *, step: int = 0) -> None:
         """Points of curves; None and NaN (nothing was measured) are left out."""
-        kept = {_key(name): float(value) for name, value in values.items() if _measured(value)}
+        measured = {name: value for name, value in values.items() if value is not None}
+        kept = {_key(name): float(value) for name, value in measured.items() if math.isfinite(value)}
         if kept:
             self._write("metrics", values=kept, step=step)
 
@@ -109,10 +110,6 @@ def _key(name: str) -> str:
     """A name that MLflow takes: letters, digits, spaces, `_-.:/`, no empty path parts, 250 characters."""
     parts = (part for part in re.sub(r"[^\w\-. /:]", "_", name).split("/") if part.strip("."))
     return "/".join(parts)[:250] or "_"
-
-
-def _measured(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)
 
 
 def _drop_torn_line(path: Path) -> None:

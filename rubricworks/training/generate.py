@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import torch
 from PIL import Image
@@ -45,7 +46,7 @@ def load_model(path_or_name: str | Path, *, dtype: str = "auto") -> tuple[PreTra
             sees = type(AutoConfig.from_pretrained(name)) in AutoModelForImageTextToText._model_mapping
             processor = (AutoProcessor if sees else AutoTokenizer).from_pretrained(name)
             kind = AutoModelForImageTextToText if sees else AutoModelForCausalLM
-            model = kind.from_pretrained(name, dtype=dtype)
+            model: Any = kind.from_pretrained(name, dtype=dtype)
         except (OSError, ValueError, ImportError) as error:
             reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
             raise UserError(f"cannot load the model {name}: {reason}") from error
@@ -89,6 +90,7 @@ def generate_captions(
     if len(images) != len(prompts):
         raise ValueError(f"{len(images)} images for {len(prompts)} prompts; give one of each per caption")
     check_reads_images(processor, any(image is not None for image in images))
+    generate: Any = model.generate
     sampling = {"do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": 0}
     tokenizer = tokenizer_of(processor)
     ends = _end_ids(model, tokenizer)
@@ -106,7 +108,7 @@ def generate_captions(
                 batch = [None if image is None else decode_image(image) for image in chunk]
                 inputs = encode_prompts(processor, batch, prompts[start : start + batch_size])
                 inputs = {name: tensor.to(model.device) for name, tensor in inputs.items()}
-                output = model.generate(
+                output = generate(
                     **inputs,
                     **(sampling if temperature > 0 else {"do_sample": False}),
                     max_new_tokens=max_new_tokens,
@@ -117,7 +119,7 @@ def generate_captions(
                 )
                 for row in output[:, inputs["input_ids"].shape[1] :].tolist():
                     length = next((index + 1 for index, token in enumerate(row) if token in ends), len(row))
-                    captions.append((tokenizer.decode(row[:length], skip_special_tokens=True), length))
+                    captions.append((str(tokenizer.decode(row[:length], skip_special_tokens=True)), length))
     finally:
         model.train(was_training)
     return captions

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from transformers import PreTrainedModel, ProcessorMixin
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
 
 from rubricworks.training.config import LoraOptions
 from rubricworks.training.progress import quiet_libraries
@@ -28,13 +28,18 @@ def with_adapters(model: PreTrainedModel, options: LoraOptions, *, seed: int) ->
 
 
 def save_plain_model(
-    model: PreTrainedModel | PeftModel, processor: ProcessorMixin, out: Path, *, state: dict[str, Any] | None = None
+    model: Any,
+    processor: ProcessorMixin | PreTrainedTokenizerBase,
+    out: Path,
+    *,
+    state: dict[str, Any] | None = None,
 ) -> Path:
     """Write a plain Hugging Face model directory, all of it or nothing.
 
     Adapters are merged into the weights, and the model that was passed is changed by that.
 
     Args:
+        model: a `PreTrainedModel`, or a `PeftModel` around one.
         state: the weights, gathered, of a model that is sharded over processes; the model's own by default.
     """
     if isinstance(model, PeftModel):

@@ -5,8 +5,9 @@ Unlike the trainer's checkpoints, which hold the optimizer and of which two are 
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from rubricworks.training.checkpoints import MILESTONES
 
@@ -21,7 +22,7 @@ class Milestones(TrainerCallback):
         """
         self.every, self.folder, self.save = every, out_dir / MILESTONES, save
 
-    def on_step_end(self, args, state, control, **kwargs) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if state.global_step % self.every == 0:
             self.folder.mkdir(parents=True, exist_ok=True)
             self.save(self.folder / f"step-{state.global_step:06d}")

@@ -56,7 +56,7 @@ class PolicyResult(NamedTuple):
 
 def train_policy(
     model_dir: str | Path,
-    samples: Dataset | Iterable[Mapping],
+    samples: Dataset | Iterable[Mapping[str, Any]],
     reward: Reward | Sequence[Reward],
     out_dir: Path,
     config: PolicyConfig,
@@ -116,11 +116,10 @@ def train_policy(
         check_reads_images(processor, "image" in dataset.column_names)
         encode_images_once(model)
         tokenizer_of(processor).padding_side = "left"
-        if config.lora is not None:
-            model = with_adapters(model, config.lora, seed=config.seed)
+        trained = model if config.lora is None else with_adapters(model, config.lora, seed=config.seed)
         with quiet_libraries():
             trainer = PolicyTrainer(
-                model=model,
+                model=trained,
                 reward_funcs=rewards,
                 args=_trl_config(config, out_dir, per_process, processor),
                 train_dataset=dataset,
@@ -199,7 +198,7 @@ _OBJECTIVES = {"grpo": "sum_then_normalize", "c-gdpo": "normalize_then_sum"}
 _SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
 
 
-def _dataset(samples: Dataset | Iterable[Mapping], at_least: int, reads: str) -> Dataset:
+def _dataset(samples: Dataset | Iterable[Mapping[str, Any]], at_least: int, reads: str) -> Dataset:
     dataset = samples if isinstance(samples, Dataset) else Dataset.from_list([dict(row) for row in samples])
     if len(dataset) < at_least:
         raise UserError(
@@ -210,7 +209,7 @@ def _dataset(samples: Dataset | Iterable[Mapping], at_least: int, reads: str) ->
     return dataset.with_transform(_as_conversations)
 
 
-def _as_conversations(rows: dict[str, list]) -> dict[str, list]:
+def _as_conversations(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
     """Decoded only when a batch is drawn: images stay encoded on disk and in memory."""
     images = rows.get("image")
     pixels = {"image": [decode_image(image) for image in images], "image_bytes": images} if images is not None else {}
@@ -256,5 +255,6 @@ def _save(trainer: PolicyTrainer, out: Path) -> None:
     # Every process gives its shards; the first one writes.
     state = trainer.accelerator.get_state_dict(trainer.model_wrapped) if trainer.is_fsdp_enabled else None
     if trainer.is_world_process_zero():
-        save_plain_model(trainer.accelerator.unwrap_model(trainer.model), trainer.processing_class, out, state=state)
+        processor: Any = trainer.processing_class
+        save_plain_model(trainer.accelerator.unwrap_model(trainer.model), processor, out, state=state)
     trainer.accelerator.wait_for_everyone()

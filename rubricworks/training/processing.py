@@ -8,6 +8,7 @@ nothing, so every module that loads a model imports this one first.
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -53,19 +54,21 @@ class TinyVLProcessor(ProcessorMixin):
         self,
         image_processor: Qwen2VLImageProcessorPil | None = None,
         tokenizer: PreTrainedTokenizerBase | None = None,
-        chat_template: str | None = None,
+        chat_template: str | dict[str, str] | None = None,
     ) -> None:
+        assert tokenizer is not None, "the processor reads text too"
         self.image_token = IMAGE_TOKEN
         self.image_token_id = tokenizer.convert_tokens_to_ids(IMAGE_TOKEN)
         super().__init__(image_processor, tokenizer, chat_template=chat_template)
 
-    def replace_image_token(self, image_inputs: dict, image_idx: int, **kwargs) -> str:
+    def replace_image_token(self, image_inputs: Any, image_idx: int, **kwargs: Any) -> str:
         grid = image_inputs["image_grid_thw"][image_idx]
         return self.image_token * (int(grid.prod()) // self.image_processor.merge_size**2)
 
-    def _process_images(self, images, **kwargs) -> tuple[BatchFeature, list[str]]:
+    def _process_images(self, images: Any, **kwargs: Any) -> tuple[BatchFeature, list[str]]:
         return_tensors = kwargs.pop("return_tensors", None)
-        prepared = [self._prepare(image, kwargs) for image in make_flat_list_of_images(images)]
+        flat: Any = make_flat_list_of_images(images)
+        prepared = [self._prepare(image, kwargs) for image in flat]
         features = BatchFeature(
             {
                 "pixel_values": np.concatenate([patches for patches, _ in prepared]),
@@ -75,8 +78,8 @@ class TinyVLProcessor(ProcessorMixin):
         )
         return features, [self.replace_image_token(features, index) for index in range(len(prepared))]
 
-    def _prepare(self, image: Image.Image, options: dict) -> tuple[np.ndarray, np.ndarray]:
-        cache: OrderedDict = self.__dict__.setdefault("_prepared", OrderedDict())
+    def _prepare(self, image: Any, options: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+        cache: OrderedDict[Any, tuple[np.ndarray, np.ndarray]] = self.__dict__.setdefault("_prepared", OrderedDict())
         pixels = np.asarray(image)
         key = (pixels.shape, hashlib.blake2b(pixels.tobytes(), digest_size=16).digest(), repr(sorted(options.items())))
         if key not in cache:
@@ -88,15 +91,17 @@ class TinyVLProcessor(ProcessorMixin):
         cache.move_to_end(key)
         return cache[key]
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         fields = super().to_dict()
         fields.pop("_prepared", None)
         return fields
 
-    def __deepcopy__(self, memo: dict) -> "TinyVLProcessor":
+    def __deepcopy__(self, memo: dict[int, Any]) -> "TinyVLProcessor":
         return type(self)(self.image_processor, self.tokenizer, chat_template=self.chat_template)
 
-    def post_process_image_text_to_text(self, generated_outputs, skip_special_tokens=True, **kwargs) -> list[str]:
+    def post_process_image_text_to_text(
+        self, generated_outputs: Any, skip_special_tokens: bool = True, **kwargs: Any
+    ) -> list[str]:
         return self.tokenizer.batch_decode(generated_outputs, skip_special_tokens=skip_special_tokens, **kwargs)
 
     @property
@@ -114,7 +119,7 @@ AutoConfig.register(TinyVLConfig.model_type, TinyVLConfig, exist_ok=True)
 AutoProcessor.register(TinyVLConfig, TinyVLProcessor, exist_ok=True)
 
 
-Messages = list[dict]
+Messages = list[dict[str, Any]]
 """A conversation, `[{"role": "user", "content": "…"}]`, for prompts that are more than one user turn of text."""
 
 
@@ -123,8 +128,14 @@ def tokenizer_of(processor: ProcessorMixin | PreTrainedTokenizerBase) -> PreTrai
     return processor.tokenizer if isinstance(processor, ProcessorMixin) else processor
 
 
-def image_messages(image: Image.Image | None, prompt: str) -> list[dict]:
-    """One user turn; image None leaves an unfilled place for it, as TRL wants."""
+def image_messages(image: Image.Image | None, prompt: str | Messages) -> Messages:
+    """One user turn; image None leaves an unfilled place for it, as TRL wants.
+
+    Raises:
+        ValueError: the prompt is a conversation, in which the image has no place.
+    """
+    if not isinstance(prompt, str):
+        raise ValueError("the prompt of an image is a conversation; give it as text")
     place = {"type": "image"} if image is None else {"type": "image", "image": image}
     return [{"role": "user", "content": [place, {"type": "text", "text": prompt}]}]
 
@@ -136,7 +147,7 @@ def text_messages(prompt: str | Messages) -> Messages:
     return [{"role": turn["role"], "content": _plain_text(turn["content"])} for turn in prompt]
 
 
-def template_options(processor: ProcessorMixin | PreTrainedTokenizerBase) -> dict[str, bool]:
+def template_options(processor: ProcessorMixin | PreTrainedTokenizerBase) -> dict[str, Any]:
     """What a text model's chat template is told: a hybrid one (Qwen3) is to answer at once, without thinking aloud.
 
     The answer's own `thought` field is the place for that; templates that know no such option pass over it.
@@ -154,16 +165,17 @@ def encode_prompts(
         text_messages(prompt) if image is None else image_messages(image, prompt)
         for image, prompt in zip(images, prompts, strict=True)
     ]
-    tensors = {"return_tensors": "pt", "padding": True}
+    tensors: dict[str, Any] = {"return_tensors": "pt", "padding": True}
+    options: dict[str, Any]
     if isinstance(processor, ProcessorMixin):
         options = {"processor_kwargs": {**tensors, "padding_side": "left"}}
     else:
         options = {**tensors, "tokenizer_kwargs": {"padding_side": "left"}, **template_options(processor)}
-    encoded = processor.apply_chat_template(
+    encoded: Any = processor.apply_chat_template(
         conversations, add_generation_prompt=True, tokenize=True, return_dict=True, **options
     )
     return dict(encoded)
 
 
-def _plain_text(content: str | list[dict]) -> str:
+def _plain_text(content: str | Messages) -> str:
     return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)

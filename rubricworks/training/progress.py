@@ -5,9 +5,9 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.utils import logging as transformers_logging
 
 from rubricworks.reports.formats import duration
@@ -36,12 +36,14 @@ class StepLines(TrainerCallback):
     def __init__(self, title: str, shown: dict[str, str], listener: Callable[[StepLog], None] | None = None) -> None:
         self.title, self.shown, self.listener = title, shown, listener
 
-    def on_train_begin(self, args, state, control, **kwargs) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self._step, self._time = state.global_step, time.monotonic()
         if state.global_step:
             logger.info("%s continues after step %d", self.title, state.global_step)
 
-    def on_log(self, args, state, control, logs=None, **kwargs) -> None:
+    def on_log(
+        self, args: Any, state: TrainerState, control: TrainerControl, logs: dict[str, Any] | None = None, **kwargs: Any
+    ) -> None:
         steps = state.global_step - self._step
         if not state.is_world_process_zero or steps < 1:
             return

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from accelerate.utils import gather_object
 from torch import Tensor
-from trl import GRPOTrainer
+from trl import GRPOConfig, GRPOTrainer
 
 from rubricworks.errors import UserError
 from rubricworks.rl import decoupled_advantages
@@ -62,6 +62,10 @@ class PolicyTrainer(GRPOTrainer):
     upon.
     """
 
+    args: GRPOConfig
+    num_generations: int
+    max_completion_length: int
+
     def __init__(
         self,
         *args: Any,
@@ -82,18 +86,18 @@ class PolicyTrainer(GRPOTrainer):
         self._unjudged_steps = 0
         super().__init__(*args, **kwargs)
 
-    def _get_train_sampler(self, dataset=None):
+    def _get_train_sampler(self, dataset: Any = None) -> Any:
         self._sampler = super()._get_train_sampler(dataset)
         return self._sampler
 
-    def _init_training_state(self, *args, **kwargs):
+    def _init_training_state(self, *args: Any, **kwargs: Any) -> tuple[int, int]:
         """Each epoch's order follows from the ones before, so a resumed training draws those of the finished epochs."""
         epochs, batches = super()._init_training_state(*args, **kwargs)
         for _ in range(epochs):
             next(iter(self._sampler))
         return epochs, batches
 
-    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+    def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Tensor:
         rewards_NK = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         rows = [
             (str(row["sample_id"]), _text(completion), len(ids))
@@ -108,7 +112,7 @@ class PolicyTrainer(GRPOTrainer):
         self._scored = _Scored(gather_object(rows), rewards_NK, judged_N, penalties_N)
         return rewards_NK.masked_fill(~judged_N[:, None], torch.nan)
 
-    def _generate_and_score_completions(self, inputs):
+    def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
         step = self.state.global_step + 1
         output = super()._generate_and_score_completions(inputs)
         here = slice(self.accelerator.process_index * len(inputs), (self.accelerator.process_index + 1) * len(inputs))
@@ -131,8 +135,8 @@ class PolicyTrainer(GRPOTrainer):
                 )
             )
         if self._mean_over_group:
-            tokens = output["completion_mask"].sum(dim=1) * judged_N[here]
-            weights = group_token_weights(tokens, self.num_generations, self.max_completion_length)
+            counted = output["completion_mask"].sum(dim=1) * judged_N[here]
+            weights = group_token_weights(counted, self.num_generations, self.max_completion_length)
             output["advantages"] = output["advantages"] * weights
         self._unjudged_steps = 0 if judged_N.any() else self._unjudged_steps + 1
         if self._unjudged_steps == min(_UNJUDGED_STEPS, self.state.max_steps):
@@ -155,7 +159,7 @@ def group_token_weights(tokens_N: Tensor, group_size: int, max_tokens: int) -> T
     return (group_size * max_tokens / tokens_G).repeat_interleave(group_size)
 
 
-def _text(completion: str | Sequence[dict]) -> str:
+def _text(completion: str | Sequence[dict[str, Any]]) -> str:
     return completion if isinstance(completion, str) else "".join(turn["content"] or "" for turn in completion)
 
 

@@ -5,8 +5,9 @@ complete checkpoint, exactly: weights, optimizer, schedule, order of the data an
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils.data import Dataset
@@ -75,8 +76,7 @@ def train_sft(
         return out_dir / "model"
     model, processor = load_model(model_dir, dtype="float32")
     check_reads_images(processor, any(row.image is not None for row in rows))
-    if config.lora is not None:
-        model = with_adapters(model, config.lora, seed=config.seed)
+    trained = model if config.lora is None else with_adapters(model, config.lora, seed=config.seed)
 
     arguments = TrainingArguments(
         output_dir=str(out_dir),
@@ -103,7 +103,7 @@ def train_sft(
     )
     kind = Trainer if any(row.image is not None for row in rows) else _TextTrainer
     trainer = kind(
-        model=model,
+        model=trained,
         args=arguments,
         train_dataset=_Rows(rows),
         data_collator=CaptionCollator(processor),
@@ -148,14 +148,15 @@ class CaptionCollator:
 
     def _answer(self, example: Example) -> str:
         """The text that follows the prompt in the model's own template, up to its end token."""
-        options = template_options(self.processor)
+        template: Any = partial(self.processor.apply_chat_template, tokenize=False, **template_options(self.processor))
+        answer: dict[str, Any] = {"role": "assistant"}
         if example.image is None:
-            question, said = text_messages(example.prompt), example.caption
+            question, answer["content"] = text_messages(example.prompt), example.caption
         else:
-            question, said = image_messages(None, example.prompt), [{"type": "text", "text": example.caption}]
-        answer = {"role": "assistant", "content": said}
-        prompt = self.processor.apply_chat_template(question, add_generation_prompt=True, tokenize=False, **options)
-        whole = self.processor.apply_chat_template([*question, answer], tokenize=False, **options)
+            question = image_messages(None, example.prompt)
+            answer["content"] = [{"type": "text", "text": example.caption}]
+        prompt: str = template(question, add_generation_prompt=True)
+        whole: str = template([*question, answer])
         end = tokenizer_of(self.processor).eos_token or ""
         written = whole.removeprefix(prompt) if whole.startswith(prompt) else example.caption
         return written.split(end)[0] + end if end else written
@@ -164,12 +165,14 @@ class CaptionCollator:
 class _TextTrainer(Trainer):
     """Batches of like length; with images the prompt's length is nearly always the same, and nothing would be won."""
 
-    def _get_train_sampler(self, train_dataset=None):
+    train_dataset: "_Rows"
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> LengthGroups:
         lengths = [len(str(row.prompt)) + len(row.caption) for row in self.train_dataset.rows]
         return LengthGroups(lengths, self.args.train_batch_size * self.args.gradient_accumulation_steps, self.args.seed)
 
 
-class _Rows(Dataset):
+class _Rows(Dataset[Example]):
     def __init__(self, rows: list[Example]) -> None:
         self.rows = rows
 

@@ -19,9 +19,11 @@ def encode_images_once(model: nn.Module) -> bool:
         return False
     passes: list[list[int]] = []
 
-    def leave_out(_: nn.Module, args: tuple[Tensor], kwargs: dict[str, Any]) -> tuple[tuple[Tensor], dict[str, Any]]:
-        patches, *rest = args
-        grids = rest[0] if rest else kwargs["grid_thw"]
+    def leave_out(
+        _: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Tensor], dict[str, Any]]:
+        patches, *others = args
+        grids: Tensor = others[0] if others else kwargs["grid_thw"]
         images = patches.split(grids.prod(-1).tolist())
         firsts = _firsts(images, grids)
         passes.append(firsts)

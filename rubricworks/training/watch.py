@@ -5,9 +5,9 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from rubricworks.storage import write_atomic
 from rubricworks.training.alarm import HackingAlarm, StepStats, step_stats
@@ -66,7 +66,8 @@ class PolicyWatch(TrainerCallback):
                 values = json.loads(line)
             except ValueError:  # the line that a kill cut off
                 break
-            stats = StepStats(**{name: math.nan if value is None else value for name, value in values.items()})
+            figures: dict[str, Any] = {name: math.nan if value is None else value for name, value in values.items()}
+            stats = StepStats(**figures)
             if stats.step <= step:
                 self.history.append(stats)
                 self.alarm.update(stats)
@@ -82,7 +83,7 @@ class PolicyWatch(TrainerCallback):
         if alarm := self.alarm.update(stats):
             logger.warning("%s", alarm)
 
-    def on_step_begin(self, args, state, control, **kwargs) -> None:
+    def on_step_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if not state.is_world_process_zero:
             return
         step = state.global_step
@@ -92,7 +93,7 @@ class PolicyWatch(TrainerCallback):
             score = self.probe(step, self.generate)
             self._held_out = math.nan if score is None else score
 
-    def on_step_end(self, args, state, control, **kwargs) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         # The main process alone is told of the rollouts.
         if self.config.alarm.stop and agreed(self.must_stop):
             control.should_training_stop = control.should_save = True

@@ -6,7 +6,7 @@ from rubricworks.components.images import image_of
 
 
 @dsl.component(base_image=image_of("find_new_samples"), install_kfp_package=False, packages_to_install=[])
-def find_new_samples(config: str, run: str, view: dsl.Output[dsl.HTML], metrics: dsl.Output[dsl.Metrics]) -> NamedTuple(
+def find_new_samples(config: str, run: str, view: dsl.Output[dsl.HTML], metrics: dsl.Output[dsl.Metrics]) -> NamedTuple(  # type: ignore[valid-type]  # the form that kfp reads
     "Outputs", [("Output", str), ("found", str), ("configs", str)]
 ):
     """Look for samples that the champion does not know, and decide whether they are worth a retraining.

@@ -6,7 +6,6 @@ is over those images, and says nothing of how another training would have ended;
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -16,9 +15,8 @@ from rubricworks.evaluation.caption_summary import BASE, POLICY
 from rubricworks.evaluation.summary import MeanScore
 from rubricworks.methods.balcaprl.claim_figures import read_summary
 
-TableName = Literal["components", "length", "weights", "judges", "peers"]
 WIN = "win_rate"
-TABLES: dict[TableName, tuple[str, ...]] = {
+TABLES: dict[str, tuple[str, ...]] = {
     "components": (
         *("full", "no_cgdpo", "no_precision", "no_recall", "no_linguistic", "no_pointability", "weak_references"),
     ),
@@ -28,7 +26,7 @@ TABLES: dict[TableName, tuple[str, ...]] = {
     "peers": ("sft", "caprl", "rubicap", OWN),
 }
 """Rows under that of the base model, in the paper's order; `*` stands for whatever the recipe has."""
-TITLES: dict[TableName, str] = {
+TITLES: dict[str, str] = {
     "components": "Leave-one-out ablation (Table 3)",
     "length": "Length control (Table 4)",
     "weights": "Precision's weight (Table 6)",
@@ -98,7 +96,7 @@ class ArmTable(BaseModel):
     rows: tuple[ArmRow, ...]
 
 
-def rows_of(table: TableName, arms: Iterable[str]) -> list[str]:
+def rows_of(table: str, arms: Iterable[str]) -> list[str]:
     """What stands in a table below the base model: of its rows those that the recipe has."""
     there = [*arms, OWN]
     found: list[str] = []

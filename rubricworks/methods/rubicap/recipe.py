@@ -1,6 +1,7 @@
 """Recipe of the RubiCap pipeline."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -76,12 +77,17 @@ class RubicapRecipe(Recipe):
 
     def own_checks(self, runs: Path) -> Iterator[Check]:
         if own := self.policy.reward:
-            yield run_check("reward", lambda: f"{own.function} can be called" if load_function(own.function) else "")
+            yield run_check("reward", partial(_loads, own.function))
 
     def success_lines(self, run: Path) -> list[str]:
         from rubricworks.methods.rubicap.report.summary import success_lines
 
         return success_lines(run)
+
+
+def _loads(function: str) -> str:
+    load_function(function)
+    return f"{function} can be called"
 
 
 def _fields(section: BaseModel, *, without: set[str] = frozenset()) -> dict[str, Any]:  # type: ignore[assignment]

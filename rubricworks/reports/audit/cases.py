@@ -74,7 +74,7 @@ def worst_cases(rows: Iterable[AuditRow], images: Mapping[str, bytes], count: in
 def _misjudged(rows: list[AuditRow]) -> list[MisjudgedCriterion]:
     credits: dict[str, list[UndeservedCredit]] = defaultdict(list)
     parts: dict[str, tuple[Criterion, Annotation]] = {}
-    for row in sorted(rows, key=lambda row: SETTINGS.index(row.setting)):  # type: ignore[arg-type]
+    for row in sorted(rows, key=lambda row: SETTINGS.index(row.setting)):
         for criterion, annotation, verdict in row.criteria():
             if is_undeserved(annotation) and verdict.credit is not None and verdict.credit >= CREDIT_THRESHOLD:
                 parts[criterion.criterion] = (criterion, annotation)

@@ -109,8 +109,8 @@ def _failures_and_calls(stage: FinishedStage) -> Iterator[Table]:
         rows = [(one.purpose, one.reason, one.count, one.example[:300]) for one in letters]
         yield Table("Dead letters: what no usable answer came to", columns, rows)
     if calls := _calls(stage):
-        columns = ("Model", "Asked for", "Calls", "From the cache", "Failed", "Tokens", "Dollars")
-        yield Table("Calls of models", columns, [_call(one) for one in calls])
+        of_calls = ("Model", "Asked for", "Calls", "From the cache", "Failed", "Tokens", "Dollars")
+        yield Table("Calls of models", of_calls, [_call(one) for one in calls])
 
 
 def _call(one: ModelCalls) -> tuple[str | float, ...]:

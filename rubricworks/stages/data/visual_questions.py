@@ -6,6 +6,7 @@ warms up on questions about held-out pictures. Answers are checked by rules alon
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
 from statistics import mean
 
 from pydantic import BaseModel, ConfigDict
@@ -35,7 +36,7 @@ class VisualQuestions(BaseModel):
     templates: Templates = Templates()
 
 
-def samples_by_digest(samples: str, *splits: str) -> dict[str, str]:
+def samples_by_digest(samples: str | Path, *splits: str) -> dict[str, str]:
     """Return picture digest → sample id for the given splits."""
     rows = read_rows(samples, columns=["sample_id", "split", "image_digest"])
     return {row["image_digest"]: row["sample_id"] for row in rows if row["split"] in splits}

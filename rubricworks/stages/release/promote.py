@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from rubricworks.data.tables import read_rows
-from rubricworks.evaluation.answer_summary import ANSWERS_FILE, AnswerSummary
+from rubricworks.evaluation.answer_summary import ANSWERS_FILE, AnswerSummary, Difference
 from rubricworks.evaluation.caption_summary import BASE, CAPTIONS_FILE, POLICY, CaptionSummary
 from rubricworks.evaluation.summary import EvaluationSummary, MeanScore, ModelScores
 from rubricworks.runtime.config import StageConfig, canonical_json
@@ -131,7 +131,7 @@ def caption_figures(summary: CaptionSummary) -> Figures:
         "win_rate": _interval(summary.win_rate),
         "b_capscore_gain": _interval(summary.gains.get("b_capscore")),
         **{
-            name: {model: figure and figure.value for model, figure in pair.items()}
+            name: {model: figure.value if figure else None for model, figure in pair.items()}
             for name, pair in pairs.items()
             if any(pair.values())
         },
@@ -149,10 +149,10 @@ def gate_figures(summary: EvaluationSummary) -> Figures:
     }
 
 
-def _interval(figure: MeanScore | None) -> dict[str, float | None]:
-    return {part: figure and getattr(figure, part) for part in ("value", "low", "high")}
+def _interval(figure: MeanScore | Difference | None) -> dict[str, float | None]:
+    return {part: getattr(figure, part) if figure else None for part in ("value", "low", "high")}
 
 
 def _pair(models: dict[str, ModelScores], name: str) -> dict[str, float | None]:
     values = {model: getattr(figures, name) for model, figures in models.items()}
-    return {model: figure and figure.value for model, figure in values.items()}
+    return {model: figure.value if figure else None for model, figure in values.items()}

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from rubricworks.data.tables import Sample, count_samples, read_rows, read_samples
-from rubricworks.llm import ChatError, Endpoint
+from rubricworks.llm import ChatClient, ChatError, Endpoint
 from rubricworks.runtime.call_table import Answers, ask_all, dead_letter
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
@@ -101,7 +101,7 @@ def check_committee(committee: caption_committee.Config, rubric: Config) -> None
         )
 
 
-def rubric_writer(config: Config, client: object) -> RubricWriter:
+def rubric_writer(config: Config, client: ChatClient) -> RubricWriter:
     return RubricWriter(client, coverage=config.coverage, guards=config.guards, consensus=config.consensus)
 
 

@@ -30,6 +30,8 @@ from rubricworks.training.processes import in_turn, is_main
 if TYPE_CHECKING:
     from datasets import Dataset
 
+    from rubricworks.training.rollouts import StepRollouts
+
 
 class DeadLetters:
     """Failed calls of the step in progress. Each class of failure is printed once, not ten thousand times."""
@@ -138,7 +140,7 @@ def train(
                 if name in job.inputs:
                     log.log_input(name, job.inputs[name], job.made_by["inputs"][name], context="policy training")
 
-            def record_step(step: Any) -> None:
+            def record_step(step: "StepRollouts") -> None:
                 rows, verdicts = gradings.drain(step)
                 tables.add(step, rows, letters.drain())
                 _log_step(log, step)

@@ -116,7 +116,7 @@ def background_colour(images: Iterable[bytes]) -> list[float]:
 def _model_config(config: TinyConfig, tokenizer: PreTrainedTokenizerFast) -> Qwen3VLConfig:
     head_dim = config.hidden // config.heads
     height = width = head_dim // 2 // 3
-    return Qwen3VLConfig(
+    return Qwen3VLConfig(  # type: ignore[call-arg]  # transformers declares fewer fields than it takes
         text_config={
             "vocab_size": len(tokenizer),
             "hidden_size": config.hidden,
@@ -150,10 +150,16 @@ def _model_config(config: TinyConfig, tokenizer: PreTrainedTokenizerFast) -> Qwe
             "deepstack_visual_indexes": [],
             "initializer_range": config.initializer_range,
         },
-        image_token_id=tokenizer.convert_tokens_to_ids(IMAGE_TOKEN),
+        image_token_id=_token_id(tokenizer, IMAGE_TOKEN),
         video_token_id=len(tokenizer),  # an id that no text holds
-        vision_start_token_id=tokenizer.convert_tokens_to_ids(IMAGE_START),
-        vision_end_token_id=tokenizer.convert_tokens_to_ids(IMAGE_END),
+        vision_start_token_id=_token_id(tokenizer, IMAGE_START),
+        vision_end_token_id=_token_id(tokenizer, IMAGE_END),
         initializer_range=config.initializer_range,
         tie_word_embeddings=True,
     )
+
+
+def _token_id(tokenizer: PreTrainedTokenizerFast, token: str) -> int:
+    found = tokenizer.convert_tokens_to_ids(token)
+    assert isinstance(found, int), "one token has one id"
+    return found

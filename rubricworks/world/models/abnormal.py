@@ -206,7 +206,7 @@ def _credit_the_answer(task: AbnormalTask, annotations: dict[str, dict[str, obje
 
 def _in_order(objects: tuple[Mention, ...]) -> list[Mention]:
     whole = [item for item in objects if None not in item]
-    return sorted(whole, key=lambda item: CELLS.index(item.cell))  # type: ignore[arg-type]
+    return sorted(whole, key=lambda item: CELLS.index(item.cell))
 
 
 def _step(item: Mention) -> str:

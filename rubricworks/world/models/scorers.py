@@ -170,7 +170,7 @@ def scorer_reply(request: ChatRequest, scene: Scene | None, seed: int) -> str:
         return NOTHING_TO_SCORE
     scorer = _Scorer(request.model, SCORERS[request.model], task, scene, seed)
     final = scorer.answer.final
-    scoring = {
+    scoring: dict[str, object] = {
         "thought": f"The response {f'ends with {final}' if final else 'has no final answer'}.",
         "essential": [scorer.score(entry) for entry in task.essential],
         "additional": [scorer.score(entry) for entry in task.additional],
@@ -302,7 +302,7 @@ def _unescape(text: str | None) -> str:
 
 def _implied_answer(question: str, parts: ResponseParts) -> str | None:
     objects = tuple(
-        SceneObject(cell=item.cell, size=item.size, colour=item.colour, shape=item.shape)  # type: ignore[arg-type]
+        SceneObject(cell=item.cell, size=item.size, colour=item.colour, shape=item.shape)
         for item in parts.objects
         if None not in item
     )

@@ -34,7 +34,7 @@ RATING_NOISE = 0.4
 FREE_WORDS, FREE_SENTENCE_WORDS, FREE_SAME_FORM_OBJECTS = 32, 24, 4
 """Lengths that cost nothing: words in a caption, words in a sentence, objects named in one form."""
 
-_KINDS = {
+_KINDS: dict[str, str] = {
     **dict.fromkeys(CELLS, "CELL"),
     **dict.fromkeys(SIZES, "SIZE"),
     **dict.fromkeys(COLOURS, "COLOUR"),

@@ -17,6 +17,7 @@ from rubricworks.world.scene.scene import CELLS, COLOURS, SHAPES, WORDS, Scene, 
 
 Task = Literal["count", "colour", "relation", "word", "box"]
 TASKS: tuple[Task, ...] = get_args(Task)
+Axis = Literal["side", "height"]
 LETTERS = "ABCDEF"
 
 
@@ -32,7 +33,7 @@ class Query:
     other_colour: str | None = None
     """relation: of the object that the subject is compared with."""
     other_shape: str | None = None
-    axis: Literal["side", "height"] | None = None
+    axis: Axis | None = None
     """relation: left or right, or above or below."""
     cell: str | None = None
     """colour, box: of the subject."""
@@ -138,7 +139,7 @@ def other_answers(query: Query, answer: str) -> list[str]:
         sides = ("left", "right") if query.axis == "side" else ("above", "below")
         return [side for side in sides if side != answer]
     boxes = (
-        box_text(SceneObject(cell=cell, size=size, colour="red", shape="circle"))  # type: ignore[arg-type]
+        box_text(SceneObject(cell=cell, size=size, colour="red", shape="circle"))
         for cell in ("top-left", "center", "bottom-right", "top-right", "bottom-left")
         for size in ("big", "small")
     )
@@ -159,9 +160,14 @@ def box_text(item: SceneObject) -> str:
     return f"[ [ {' , '.join(map(str, box_of(item)))} ] ]"
 
 
-def _axes(subject: SceneObject, other: SceneObject) -> list[str]:
+def _axes(subject: SceneObject, other: SceneObject) -> list[Axis]:
     (row, column), (other_row, other_column) = grid_position(subject.cell), grid_position(other.cell)
-    return [*(["side"] if column != other_column else []), *(["height"] if row != other_row else [])]
+    axes: list[Axis] = []
+    if column != other_column:
+        axes.append("side")
+    if row != other_row:
+        axes.append("height")
+    return axes
 
 
 _CELL = "|".join(sorted(CELLS, key=len, reverse=True))

@@ -155,6 +155,7 @@ def _worked_answer(scene: Scene, query: Query, options: tuple[str, ...], rng: ra
     """A guess, or the answer from a noisy view of the scene; without a fitting option it guesses one."""
     if rng.random() < GUESS_SHARE:
         right = answer_query(query, scene)
+        assert right is not None, "a drawn question has an answer"
         guess = rng.choice(options or (right, *other_answers(query, right)))
         return f"\\boxed{{ {LETTERS[options.index(guess)] if options else guess} }}"
     view = perceive(scene, RESPONSE_NOISE, rng)

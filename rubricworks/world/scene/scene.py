@@ -74,7 +74,7 @@ def rng_of(*parts: object) -> random.Random:
     return random.Random(int.from_bytes(digest[:8], "big"))
 
 
-def grid_position(cell: Cell) -> tuple[int, int]:
+def grid_position(cell: str) -> tuple[int, int]:
     """(row, column) of a cell, both 0 to 2."""
     return divmod(CELLS.index(cell), 3)
 

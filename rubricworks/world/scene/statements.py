@@ -30,7 +30,7 @@ class Statement(NamedTuple):
     thing: Mention | None = None
     """An object that fits this mention exists."""
     relation: StatedRelation | None = None
-    count: int | None = None
+    object_count: int | None = None
     word: str | None = None
     remark: str | None = None
 
@@ -42,8 +42,8 @@ class Statement(NamedTuple):
         if self.relation is not None:
             subject, kind, other = self.relation
             return f"the {_noun_phrase(subject)} is {kind} the {_noun_phrase(other)}"
-        if self.count is not None:
-            return count_phrase(self.count)
+        if self.object_count is not None:
+            return count_phrase(self.object_count)
         return self.remark if self.remark is not None else f"there is the word {self.word}"
 
 
@@ -53,7 +53,7 @@ def statements(caption: str) -> tuple[Statement, ...]:
     result: list[Statement] = []
     for sentence in _SENTENCE_END.split(caption):
         stated = mentions(sentence)
-        claims = [Statement(count=count) for count in stated.counts]
+        claims = [Statement(object_count=count) for count in stated.counts]
         claims += [Statement(thing=part) for item in stated.objects for part in _parts(item)]
         claims += [Statement(relation=relation) for relation in stated.relations]
         claims += [Statement(word=word) for word in stated.words]
@@ -101,8 +101,8 @@ def is_supported(statement: Statement, view: Mentions) -> bool:
         return any(_fits(statement.thing, item) for item in view.objects)
     if statement.relation is not None:
         return statement.relation in view.relations or _follows(statement.relation, view.objects)
-    if statement.count is not None:
-        return statement.count in view.counts
+    if statement.object_count is not None:
+        return statement.object_count in view.counts
     return statement.word is not None and statement.word in view.words
 
 
@@ -120,12 +120,11 @@ def _fits(pattern: Mention, item: Mention) -> bool:
 
 def _follows(relation: StatedRelation, objects: Sequence[Mention]) -> bool:
     """Return True if two of the objects fit the relation's operands and stand in that relation."""
-    for subject in (item for item in objects if item.cell and _fits(relation.subject, item)):
-        for other in (item for item in objects if item.cell and _fits(relation.other, item)):
-            axis = 0 if relation.kind == "above" else 1
-            if grid_position(subject.cell)[axis] < grid_position(other.cell)[axis]:
-                return True
-    return False
+    axis = 0 if relation.kind == "above" else 1
+    placed = [(item, grid_position(item.cell)[axis]) for item in objects if item.cell]
+    subjects = [at for item, at in placed if _fits(relation.subject, item)]
+    others = [at for item, at in placed if _fits(relation.other, item)]
+    return any(subject < other for subject in subjects for other in others)
 
 
 def _thing_text(thing: Mention) -> str:

@@ -80,7 +80,7 @@ def _example(
     }
     return CaptionExample(
         sample_id=sample_id,
-        image=image and data_uri(image["image"]),
+        image=data_uri(image["image"]) if image else None,
         source=image["source"] if image else "",
         reference=next((one.reference for one in graded.values() if one), ""),
         captions=[_judged(model, rows[sample_id, model], one) for model, one in graded.items()],

@@ -7,6 +7,7 @@ of its name and the seed, and the one whose rollouts the two methods order most 
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from itertools import combinations, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -37,7 +38,8 @@ class RewardGroup(NamedTuple):
     """The advantages that training used."""
 
 
-class Moments(NamedTuple):
+@dataclass(frozen=True)
+class Moments:
     """What the batch's other groups hold of weighted sums of normalised rewards."""
 
     count: int
@@ -60,7 +62,7 @@ class ShownGroup(NamedTuple):
     rest: Moments
 
     def for_browser(self) -> dict[str, Any]:
-        return {"rewards": self.group.rewards, "rest": self.rest._asdict()}
+        return {"rewards": self.group.rewards, "rest": asdict(self.rest)}
 
 
 def reward_groups(run: Path, weights: Sequence[float], *, seed: int) -> list[ShownGroup]:

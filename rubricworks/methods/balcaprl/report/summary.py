@@ -89,7 +89,9 @@ def success_lines(run: Path) -> list[str]:
 def balcaprl_lines(summary: BalcaprlSummary) -> list[str]:
     lines = []
     captions = summary.captions
-    for name in _LINES if captions else ():
+    for name in _LINES:
+        if captions is None:
+            break
         base, policy, gain = (
             captions.models["base"].get(name),
             captions.models["policy"].get(name),

@@ -30,10 +30,11 @@ def macro_chart(answers: AnswerSummary | None) -> AccuracyChart | None:
 
 def task_charts(answers: AnswerSummary | None) -> list[AccuracyChart]:
     """One per task, in the order of the table."""
-    charts = [
-        _chart(task, answers, lambda accuracy, task=task: accuracy.tasks.get(task), intervals=False, gap=11.0)
-        for task in (tasks_of(answers) if answers else ())
-    ]
+
+    def chart_of(task: str) -> AccuracyChart | None:
+        return _chart(task, answers, lambda accuracy: accuracy.tasks.get(task), intervals=False, gap=11.0)
+
+    charts = [chart_of(task) for task in (tasks_of(answers) if answers else ())]
     return [chart for chart in charts if chart]
 
 

@@ -5,6 +5,7 @@ allows nothing but its inline styles and images.
 """
 
 from pathlib import Path
+from typing import Any
 
 from rubricworks.evaluation.audit.values import MODE_NAMES
 from rubricworks.llm.spending import SPENDING_FILE, read_spending
@@ -94,7 +95,7 @@ def build_rlr3_report(run: Path, *, examples: int, seed: int) -> tuple[str, Rlr3
     return html, summary
 
 
-def _audit(found: Rlr3Run) -> dict[str, object]:
+def _audit(found: Rlr3Run) -> dict[str, Any]:
     """Table 5 with its picture, as the audit's own page has them."""
     if found.audit is None or not found.audit.settings:
         return {"audit": None}

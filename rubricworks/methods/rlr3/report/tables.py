@@ -91,18 +91,19 @@ class GenrmRow(NamedTuple):
 def corpus_row(source: SourceCounts | None, corpus: CorpusStatistics | None) -> CorpusRow | None:
     if source is None and corpus is None:
         return None
+    of_corpus = corpus.model_dump() if corpus else {}
     return CorpusRow(
         name=(corpus.name if corpus else "") or (source.name if source else ""),
-        raw=source.raw if source else corpus and corpus.raw,
-        deduplicated=source.deduplicated if source else corpus and corpus.deduplicated,
-        filtered_any=corpus and corpus.filtered_any,
-        filtered_essential=corpus and corpus.filtered_essential,
+        raw=source.raw if source else of_corpus.get("raw"),
+        deduplicated=source.deduplicated if source else of_corpus.get("deduplicated"),
+        filtered_any=of_corpus.get("filtered_any"),
+        filtered_essential=of_corpus.get("filtered_essential"),
         mcq=(
-            source.mcq_ratio if source else corpus and corpus.mcq_deduplicated,
-            corpus and corpus.mcq_converted,
-            corpus and corpus.mcq_filtered,
+            source.mcq_ratio if source else of_corpus.get("mcq_deduplicated"),
+            of_corpus.get("mcq_converted"),
+            of_corpus.get("mcq_filtered"),
         ),
-        reward=(corpus and corpus.initial_reward_converted, corpus and corpus.initial_reward_filtered),
+        reward=(of_corpus.get("initial_reward_converted"), of_corpus.get("initial_reward_filtered")),
     )
 
 

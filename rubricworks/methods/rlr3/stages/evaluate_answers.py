@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
@@ -87,7 +87,7 @@ def _models(job: Job) -> Iterator[Model]:
 async def _answer(config: Config, job: Job, batches: list[Asked]) -> None:
     from rubricworks.training.generate import generate_captions, load_model
 
-    loaded: dict[Path, object] = {}
+    loaded: dict[Path, tuple[Any, Any]] = {}
 
     def respond(asked: Asked) -> list[tuple[str, int]]:
         if asked.model.folder not in loaded:  # one at a time in memory

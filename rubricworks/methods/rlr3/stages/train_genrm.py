@@ -12,7 +12,7 @@ import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -32,6 +32,9 @@ from rubricworks.storage import write_atomic
 from rubricworks.tracking import RunLog, stage_run
 from rubricworks.training.config import PolicyConfig, SftConfig
 from rubricworks.training.tiny.text_config import TinyTextConfig
+
+if TYPE_CHECKING:
+    from rubricworks.training.rollouts import StepRollouts
 
 REPORT = "genrm.json"
 Model = Literal["base", "sft", "rlvr"]
@@ -183,16 +186,20 @@ def _rlvr(config: Config, start: str | Path, train: Sequence[Instance], job: Job
     scorecards = scorecard_table()
     reward = ExecutionReward(sink=scorecards.add)
     with StepTables(job, every=config.rlvr.save_every) as tables:
+
+        def record(step: "StepRollouts") -> None:
+            tables.add(step, scorecards.drain(step)[0])
+            # A GenRM earns a number for whatever it writes; none is missing.
+            rewards = [earned for earned in step.rewards if earned is not None]
+            log.log_metrics({"reward": sum(rewards) / len(step.rewards)}, step=step.step)
+
         result = train_policy(
             start,
             rows,
             reward,
             job.out,
             config.rlvr.model_copy(update={"seed": config.seed}),
-            on_step=lambda step: (
-                tables.add(step, scorecards.drain(step)[0]),
-                log.log_metrics({"reward": sum(step.rewards) / len(step.rewards)}, step=step.step),
-            ),
+            on_step=record,
             before_checkpoint=tables.commit,
         )
     alarm = result.alarm and {"step": result.alarm.step, "reasons": list(result.alarm.reasons)}

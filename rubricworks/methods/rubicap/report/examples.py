@@ -98,7 +98,7 @@ def _example(sample_id: str, rows: Rows, rubric: Rubric | None, image: dict[str,
     ]
     return Example(
         sample_id=sample_id,
-        image=image and data_uri(image["image"]),
+        image=data_uri(image["image"]) if image else None,
         source=image["source"] if image else "",
         base=base,
         policy=policy,
