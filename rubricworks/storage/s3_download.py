@@ -23,6 +23,10 @@ class Download:
         self._write, self._restart = write, restart
         self._reset()
 
+    def _reset(self) -> None:
+        self._size, self._etag = 0, ""
+        self._sha256, self._md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
+
     def resume(self, get: Callable[..., Any]) -> None:
         """Request the missing bytes: all, or from the break on if the object has not changed.
 
@@ -58,10 +62,6 @@ class Download:
     def _start_over(self) -> None:
         self._restart()
         self._reset()
-
-    def _reset(self) -> None:
-        self._size, self._etag = 0, ""
-        self._sha256, self._md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
 
     def _mismatch(self, headers: Any) -> str:
         if checksum := headers.get(f"x-amz-meta-{CHECKSUM}"):

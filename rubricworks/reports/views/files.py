@@ -18,7 +18,8 @@ _SENTENCES = ("outcome", "state")
 
 def files_view(stage: FinishedStage) -> View:
     """One table per file: a list of similar objects by columns, anything else with one row per leaf."""
-    tables, values = [], {}
+    tables: list[Table] = []
+    values: dict[str, str] = {}
     for path in sorted(stage.out.glob("*.json")):
         if path.name in _BOOKKEEPING or path.stat().st_size > _MAX_FILE_BYTES:
             continue
