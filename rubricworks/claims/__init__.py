@@ -1,5 +1,8 @@
-"""Checks of the papers' directional claims as mechanisms in the scene world, one module for each paper."""
+"""Checks of the papers' directional claims as mechanisms in the scene world: runs, verdicts, pages.
 
-from rubricworks.claims.claim import Claim, Finding, Observed, finding
+The claims themselves stand in `methods/<paper>/claims`.
+"""
 
-__all__ = ["Claim", "Finding", "Observed", "finding"]
+from rubricworks.claims.claim import Claim, Finding, Observation, judge_claim
+
+__all__ = ["Claim", "Finding", "Observation", "judge_claim"]

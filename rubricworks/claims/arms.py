@@ -47,7 +47,7 @@ class ArmComparison(NamedTuple):
     rows_of: Callable[[str, Iterable[str]], list[str]]
     """Table and the recipe's arms → the rows of that table."""
     is_finished: Callable[[Path], bool]
-    """Whether a run's folder holds all that is compared."""
+    """Test of a run's folder: it holds all that is compared."""
     write: Callable[[ArmRuns], ArmDocuments]
 
 
@@ -62,10 +62,10 @@ def arm_table_names() -> list[str]:
 
 
 def arm_comparison(recipe: str, method: str) -> ArmComparison:
-    """How a method compares arms.
+    """Load the tables of arms of a method.
 
     Args:
-        recipe: its name or file, for the error.
+        recipe: name or file of the recipe, for the error.
     Raises:
         UserError: the method has no tables of arms.
     """

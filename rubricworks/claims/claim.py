@@ -1,7 +1,6 @@
-"""A claim, what the runs measured of it, and the verdict that follows from the numbers alone.
+"""A claim, its observations over seeds, and the verdict that follows from the numbers alone.
 
-Each seed gives one number for a claim, mostly a difference. Over the seeds stands the 95 % t interval of its mean, and
-the claim
+Each seed gives one number for a claim, mostly a difference. By the 95 % t interval of the mean over seeds, the claim
 
     holds          if the whole interval is on the claimed side of the bound
     does not hold  if the whole interval is on the other side
@@ -27,23 +26,23 @@ from rubricworks.claims.t_interval import t_interval
 Verdict = Literal["holds", "does not hold", "inconclusive", "not measured"]
 Rule = Literal["greater", "not_worse", "within"]
 _DIGITS = 12
-"""0.95 - 0.96 is below -0.01 in floating point, and a margin is a bound."""
+"""Decimal digits of numbers and bounds: 0.95 - 0.96 is below -0.01 in floating point, and a margin is a bound."""
 
 
 class Claim(BaseModel):
-    """A statement that runs can bear out or not."""
+    """A statement about a difference that runs can measure."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     statement: str
-    """The paper's words, shortened; what of it is measured follows after a colon where it is not plain."""
+    """The paper's words, shortened; the measure follows after a colon where it is not plain."""
     source: str
     """Table or section of the paper."""
     rule: Rule = "greater"
     margin: float = Field(default=0.0, ge=0)
     ours: bool = False
-    """The paper argues for it but does not measure it; the measure is ours."""
+    """True if the paper argues for it but does not measure it: the measure is this project's."""
 
     @model_validator(mode="after")
     def _margin_has_a_rule(self) -> "Claim":
@@ -52,48 +51,48 @@ class Claim(BaseModel):
         return self
 
 
-class Observed(NamedTuple):
-    """What one run has to say of a claim: a number, or why there is none."""
+class Observation(NamedTuple):
+    """A run's number for a claim, or the reason why it has none."""
 
     value: float | None
     note: str = ""
 
 
 class Finding(BaseModel):
-    """A claim with the numbers of the runs."""
+    """A claim with its numbers, interval and verdict."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     claim: Claim
     values: dict[int, float | None]
-    """Seed → its number; None where the run could not give one."""
+    """Seed → its number; None if the run has none."""
     mean: float | None
     low: float | None
     high: float | None
     """Bounds of the 95 % interval."""
     verdict: Verdict
     notes: dict[int, str] = {}
-    """Seed → what a reader must know of its number, or why it is missing."""
+    """Seed → a remark on its number, or the reason why it is missing."""
 
     @property
     def margin(self) -> float:
         return self.claim.margin
 
 
-def finding(claim: Claim, observed: Mapping[int, Observed]) -> Finding:
-    """The verdict on a claim from one observation for each seed."""
-    values = {seed: None if one.value is None else round(one.value, _DIGITS) for seed, one in observed.items()}
-    known = [value for value in values.values() if value is not None]
-    bounds = t_interval(known)
+def judge_claim(claim: Claim, observations: Mapping[int, Observation]) -> Finding:
+    """Judge a claim by one observation for each seed."""
+    values = {seed: None if one.value is None else round(one.value, _DIGITS) for seed, one in observations.items()}
+    numbers = [value for value in values.values() if value is not None]
+    bounds = t_interval(numbers)
     low, high = (round(bound, _DIGITS) for bound in bounds) if bounds else (None, None)
     return Finding(
         claim=claim,
         values=values,
-        mean=mean(known) if known else None,
+        mean=mean(numbers) if numbers else None,
         low=low,
         high=high,
-        verdict=_verdict(claim, low, high) if known else "not measured",
-        notes={seed: one.note for seed, one in observed.items() if one.note},
+        verdict=_verdict(claim, low, high) if numbers else "not measured",
+        notes={seed: one.note for seed, one in observations.items() if one.note},
     )
 
 

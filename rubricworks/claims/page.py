@@ -1,4 +1,4 @@
-"""The findings as one HTML page: every seed and the interval of their mean beside what the paper claims."""
+"""The findings as one HTML page: every seed and the interval of their mean, beside the side that the paper claims."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -9,12 +9,12 @@ from rubricworks.claims.claim import Finding
 from rubricworks.claims.report import RULES, SIMULATED, ClaimsReport, bound_text, interval_text
 from rubricworks.reports.rendering import render
 
-_ROOM = 0.08
-"""Of the scale's width, left free at both ends."""
+_MARGIN = 0.08
+"""Share of the scale's width that is free at each end."""
 
 
 class Whisker(NamedTuple):
-    """A finding on a scale of its own, in percent of its width."""
+    """Geometry of a finding on a scale of its own, in percent of its width."""
 
     dots: list[float]
     """One for each seed."""
@@ -22,11 +22,13 @@ class Whisker(NamedTuple):
     low: float | None
     high: float | None
     claimed: tuple[float, float]
-    """The side on which the paper has it."""
+    """Ends of the side on which the claim holds."""
     zero: float
 
 
 class Row(NamedTuple):
+    """A finding with its chart and texts."""
+
     finding: Finding
     whisker: Whisker
     bound: str
@@ -35,7 +37,8 @@ class Row(NamedTuple):
 
 
 def claims_page(report: ClaimsReport) -> str:
-    sources = [(source, [_row(one) for one in found]) for source, found in _by_source(report.findings)]
+    """Render the page."""
+    sources = [(source, [_row(one) for one in findings]) for source, findings in _by_source(report.findings)]
     return render(
         "claims.html",
         folder=Path(__file__).parent,
@@ -52,16 +55,16 @@ def claims_page(report: ClaimsReport) -> str:
 
 
 def whisker(finding: Finding) -> Whisker:
-    """The geometry of one row."""
+    """Place a finding on its scale."""
     claim = finding.claim
     values = [value for value in finding.values.values() if value is not None]
     bounds = [bound for bound in (finding.low, finding.high) if bound is not None]
     ends = [*values, *bounds, 0.0, -claim.margin, *([claim.margin] if claim.rule == "within" else [])]
     width = (max(ends) - min(ends)) or 1.0
-    left, width = min(ends) - _ROOM * width, (1 + 2 * _ROOM) * width
+    start, width = min(ends) - _MARGIN * width, (1 + 2 * _MARGIN) * width
 
     def at(value: float) -> float:
-        return 100 * (value - left) / width
+        return 100 * (value - start) / width
 
     return Whisker(
         dots=[at(value) for value in values],
@@ -79,4 +82,4 @@ def _row(finding: Finding) -> Row:
 
 
 def _by_source(findings: Iterable[Finding]) -> list[tuple[str, list[Finding]]]:
-    return [(source, list(found)) for source, found in groupby(findings, key=lambda one: one.claim.source)]
+    return [(source, list(group)) for source, group in groupby(findings, key=lambda one: one.claim.source)]

@@ -1,4 +1,4 @@
-"""Runs that belong together: for each seed a recipe's own, and its arms, which wait for that one and share its work."""
+"""The plan of a comparison: for each seed a run of the recipe, and runs of its arms, which reuse stages of that one."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -6,29 +6,29 @@ from typing import NamedTuple
 
 
 class PlannedRun(NamedTuple):
-    """One run as a user would make it with `rubricworks run`; whether it is there already, its folder tells."""
+    """One run, as `rubricworks run` makes it; its folder tells whether it is finished."""
 
-    called: str
-    """In lines of progress: `seed 1`, or `seed 1, no_recall`."""
+    label: str
+    """Name in lines of progress: `seed 1`, or `seed 1, no_recall`."""
     folder: Path
     recipe: str
-    """Name or file."""
+    """Its name or file."""
     overrides: tuple[str, ...]
-    """`a.b=c` each, the same for all that are compared."""
+    """`a.b=c` each, the same for all runs of a comparison."""
     seed: int
-    finished: Callable[[Path], bool]
-    """Whether a run's folder holds all that is compared; its page may still be missing."""
+    folder_is_finished: Callable[[Path], bool]
+    """Test of a run's folder: it holds all that is compared; its page may still be missing."""
     arm: str | None = None
-    after: Path | None = None
-    """The run that must be finished first, and from which this one takes what is made from the same."""
+    base_run: Path | None = None
+    """Folder of the run that must be finished first, and whose stages this one reuses."""
 
     @property
     def is_finished(self) -> bool:
-        return self.finished(self.folder)
+        return self.folder_is_finished(self.folder)
 
     @property
     def changes(self) -> list[str]:
-        """What it changes in the recipe or its arm."""
+        """Overrides of the recipe, the seed among them."""
         return [*self.overrides, f"seed={self.seed}"]
 
     @property
@@ -36,12 +36,12 @@ class PlannedRun(NamedTuple):
         return self.folder.with_name(f"{self.folder.name}.log")
 
     def arguments(self) -> list[str]:
-        """What follows `rubricworks`: a new run, or the rest of one that was stopped."""
+        """Arguments of `rubricworks`: for a new run, or to resume one that was stopped."""
         runs = ["--runs", str(self.folder.parent)]
         if (self.folder / "recipe.yaml").is_file():
             return ["run", *runs, "--resume", self.folder.name]
         arm = ["--arm", self.arm] if self.arm else []
-        reuse = ["--reuse", self.after.name] if self.after else []
+        reuse = ["--reuse", self.base_run.name] if self.base_run else []
         changes = [word for one in self.changes for word in ("--set", one)]
         return ["run", self.recipe, *runs, "--run", self.folder.name, *arm, *reuse, *changes]
 
@@ -52,22 +52,30 @@ def plan_runs(
     seeds: Sequence[int],
     overrides: Sequence[str],
     *,
-    finished: Callable[[Path], bool],
+    is_finished: Callable[[Path], bool],
     arms: Sequence[str] = (),
 ) -> list[PlannedRun]:
-    """`seed-1` for each seed and `seed-1-ARM` for each of its arms, a seed's own first.
+    """Plan `seed-N` for each seed and `seed-N-ARM` for each of its arms, a seed's own run first.
 
     Args:
         runs: folder of all runs.
         overrides: `a.b=c` each.
+        is_finished: test of a run's folder.
     """
     planned = []
     for seed in seeds:
         base = runs / f"seed-{seed}"
-        planned.append(PlannedRun(f"seed {seed}", base, recipe, tuple(overrides), seed, finished))
+        planned.append(PlannedRun(f"seed {seed}", base, recipe, tuple(overrides), seed, is_finished))
         planned += [
             PlannedRun(
-                f"seed {seed}, {arm}", runs / f"seed-{seed}-{arm}", recipe, tuple(overrides), seed, finished, arm, base
+                f"seed {seed}, {arm}",
+                runs / f"seed-{seed}-{arm}",
+                recipe,
+                tuple(overrides),
+                seed,
+                is_finished,
+                arm,
+                base,
             )
             for arm in arms
         ]

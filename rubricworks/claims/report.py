@@ -25,24 +25,24 @@ RULES = (
 
 
 class ClaimsReport(BaseModel):
-    """What `claims.json` holds."""
+    """Content of `claims.json`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     paper: str
     seeds: tuple[int, ...]
     changed: tuple[str, ...]
-    """Settings that the runs changed in the recipe."""
+    """Fields that the runs changed in the recipe, with both values."""
     version: str
-    """Of rubricworks."""
+    """Version of rubricworks."""
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
-    """What a reader must know of this paper's claims."""
+    """Remarks on this paper's claims."""
 
     @property
     def counts(self) -> dict[Verdict, int]:
-        found = Counter(one.verdict for one in self.findings)
-        return {verdict: found[verdict] for verdict in get_args(Verdict)}
+        counts = Counter(one.verdict for one in self.findings)
+        return {verdict: counts[verdict] for verdict in get_args(Verdict)}
 
     @property
     def headline(self) -> str:
@@ -57,7 +57,7 @@ class ClaimsReport(BaseModel):
 
 
 def bound_text(claim: Claim) -> str:
-    """What the number must be for the claim to hold."""
+    """Values for which the claim holds."""
     if claim.rule == "greater":
         return "above 0"
     if claim.rule == "not_worse":

@@ -1,4 +1,4 @@
-"""How far a run is that another process makes, from what it has left in its folder so far."""
+"""Progress of a run in another process, read from its folder: stage, last line, time left."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -15,23 +15,23 @@ _TAIL = 4096
 _WIDTH = 80
 
 
-def stage_now(run: Path) -> str:
+def current_stage(run: Path) -> str:
     """The stage that wrote to its log last."""
     logs = [path for path in (run / "logs").glob("*.log") if path.stem != "kfp"]
     return max(logs, key=lambda path: path.stat().st_mtime_ns).stem if logs else "starting"
 
 
-def state_line(run: PlannedRun) -> str:
-    """The stage now, how many are done, and the last that the run said."""
-    stage, done = stage_now(run.folder), len(list(run.folder.glob("*/done.json")))
-    said = last_words(run.log)
-    said = said.partition("|")[2].strip() if said.startswith(stage) else ""
-    stages = _stages(run.recipe, run.arm)
-    return f"{stage} ({done} of {stages} stages done)" + (f" {said[:_WIDTH]}" if said else "")
+def progress_line(run: PlannedRun) -> str:
+    """The current stage, the number of finished ones, and the run's last line."""
+    stage, done = current_stage(run.folder), len(list(run.folder.glob("*/done.json")))
+    line = last_line(run.log)
+    message = line.partition("|")[2].strip() if line.startswith(stage) else ""
+    stages = _count_stages(run.recipe, run.arm)
+    return f"{stage} ({done} of {stages} stages done)" + (f" {message[:_WIDTH]}" if message else "")
 
 
-def last_words(log: Path) -> str:
-    """The last line of a log."""
+def last_line(log: Path) -> str:
+    """The last line of a log that is not blank."""
     if not log.is_file():
         return "it said nothing"
     with log.open("rb") as file:
@@ -41,26 +41,26 @@ def last_words(log: Path) -> str:
 
 
 def time_left(run: PlannedRun, runs: Sequence[PlannedRun]) -> str:
-    """What it still takes by the stages of those of its kind that are finished; nothing is said before one is.
+    """Estimate of the time left, from the stages of finished runs of the same kind; empty before one is finished.
 
-    Arms are of one kind, whichever they are: they share what is long before the training.
+    All arms are of one kind: they share what is long before the training.
     """
-    here = _seconds(run.folder)
+    done = _stage_seconds(run.folder)
     others = [one for one in runs if one.folder != run.folder and one.is_finished]
-    alike = [one for one in others if (one.arm is None) == (run.arm is None)]
-    finished = [seconds for one in alike if (seconds := _seconds(one.folder))]
-    if not finished:
+    same_kind = [one for one in others if (one.arm is None) == (run.arm is None)]
+    times = [seconds for one in same_kind if (seconds := _stage_seconds(one.folder))]
+    if not times:
         return ""
-    left = mean(sum(took for stage, took in seconds.items() if stage not in here) for seconds in finished)
-    return f", about {duration(left)} left"
+    rest = mean(sum(took for stage, took in seconds.items() if stage not in done) for seconds in times)
+    return f", about {duration(rest)} left"
 
 
-def _seconds(run: Path) -> dict[str, float]:
-    """Stage → what it took, of the stages that are done."""
+def _stage_seconds(run: Path) -> dict[str, float]:
+    """Stage → seconds that it took, for each finished stage."""
     return {str(entry["stage"]): float(entry.get("seconds") or 0) for entry in read_ledger(run)}
 
 
 @cache
-def _stages(recipe: str, arm: str | None) -> int:
+def _count_stages(recipe: str, arm: str | None) -> int:
     stages = load_recipe(recipe_path(recipe)).stage_configs().keys()
     return len(stages if arm is None else stages - NOT_REUSABLE)

@@ -1,4 +1,4 @@
-"""Whether runs may be compared: the same settings in everything but the seed, and what an arm is about."""
+"""Checks that runs can be compared: their settings differ in the seed and the fields of their arm alone."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,13 @@ _SHOWN = 3
 
 
 def check_settings(runs: Sequence[PlannedRun]) -> None:
-    """Refuse what cannot be run, and folders of an earlier call that had other settings or another arm.
+    """Refuse overrides that cannot be run, and folders of an earlier call with other settings or another arm.
 
     Args:
         runs: of one recipe with the same overrides.
     Raises:
-        UserError: an override names no field, gives it what it cannot be, is a seed, or changes what an arm is about;
-            there is no such arm; a folder was run with other settings: says in which run, and which fields.
+        UserError: an override names no field, gives it a wrong value, is a seed, or changes a field of an arm; there
+            is no such arm; a folder was run with other settings, and the error names the run and the fields.
     """
     arms = load_recipe(recipe_path(runs[0].recipe)).arms
     for override in runs[0].overrides:
@@ -31,44 +31,46 @@ def check_settings(runs: Sequence[PlannedRun]) -> None:
             )
     for run in runs:
         for override in run.overrides if run.arm in arms else ():
-            _check_apart(override, str(run.arm), arms[str(run.arm)])
-    first = _first_of_arms(runs)
-    wanted = {arm: _settings(load_recipe(recipe_path(run.recipe), run.changes, arm=arm)) for arm, run in first.items()}
+            _check_no_overlap(override, str(run.arm), arms[str(run.arm)])
+    first_runs = _first_run_of_each_arm(runs)
+    expected = {
+        arm: _settings(load_recipe(recipe_path(run.recipe), run.changes, arm=arm)) for arm, run in first_runs.items()
+    }
     for run in runs:
         if (run.folder / "recipe.yaml").is_file() and (
-            changed := differences(_settings(read_settings(run.folder)), wanted[run.arm])
+            changed := differences(_settings(read_settings(run.folder)), expected[run.arm])
         ):
             raise UserError(
-                f"{run.folder} was run with other settings ({_some(changed)}); give the same --set as then, or "
+                f"{run.folder} was run with other settings ({_shorten(changed)}); give the same --set as then, or "
                 "another folder with --runs"
             )
 
 
 def shared_changes(runs: Sequence[PlannedRun]) -> list[str]:
-    """What the runs changed in the recipe, as they all did; that each is the arm that its name says.
+    """Fields that all runs changed in the recipe, with both values.
 
     Raises:
-        UserError: they are not the same.
+        UserError: the runs did not change the same, or one is not the arm that its name says.
     """
-    first = _first_of_arms(runs)
-    settings = {arm: _settings(read_settings(run.folder)) for arm, run in first.items()}
+    first_runs = _first_run_of_each_arm(runs)
+    settings = {arm: _settings(read_settings(run.folder)) for arm, run in first_runs.items()}
     for run in runs:
-        _check_same(first[run.arm], run, differences(settings[run.arm], _settings(read_settings(run.folder))))
+        _check_same(first_runs[run.arm], run, differences(settings[run.arm], _settings(read_settings(run.folder))))
     changes = {
         arm: differences(_settings(load_recipe(recipe_path(run.recipe), arm=arm)), settings[arm])
-        for arm, run in first.items()
+        for arm, run in first_runs.items()
     }
     shared = changes[runs[0].arm]
-    for arm, run in first.items():
+    for arm, run in first_runs.items():
         _check_same(runs[0], run, sorted(set(changes[arm]) ^ set(shared)))
     return shared
 
 
 def read_settings(run: Path, pipeline: str | None = None) -> Recipe:
-    """The recipe that a run was made with.
+    """Read the recipe of a run.
 
     Args:
-        pipeline: that it must be of.
+        pipeline: the pipeline that the recipe must have.
     Raises:
         UserError: there is no run, or one of another pipeline.
     """
@@ -81,27 +83,27 @@ def read_settings(run: Path, pipeline: str | None = None) -> Recipe:
     return recipe
 
 
-def differences(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """`policy.steps: 100 → 4` for each field that differs; a field that is missing is null."""
-    found = []
-    for name in sorted(there.keys() | wanted.keys()):
-        one, other = there.get(name), wanted.get(name)
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Fields that differ, as `policy.steps: 100 → 4`; a missing field is null."""
+    lines = []
+    for name in sorted(before.keys() | after.keys()):
+        one, other = before.get(name), after.get(name)
         if isinstance(one, dict) and isinstance(other, dict):
-            found += [f"{name}.{inner}" for inner in differences(one, other)]
+            lines += [f"{name}.{inner}" for inner in differences(one, other)]
         elif one != other:
-            found.append(f"{name}: {json.dumps(one)} → {json.dumps(other)}")
-    return found
+            lines.append(f"{name}: {json.dumps(one)} → {json.dumps(other)}")
+    return lines
 
 
-def _first_of_arms(runs: Sequence[PlannedRun]) -> dict[str | None, PlannedRun]:
-    """Arm → its first run: over seeds all of an arm are the same."""
+def _first_run_of_each_arm(runs: Sequence[PlannedRun]) -> dict[str | None, PlannedRun]:
+    """Arm → its first run: those of other seeds have the same settings."""
     first: dict[str | None, PlannedRun] = {}
     for run in runs:
         first.setdefault(run.arm, run)
     return first
 
 
-def _check_apart(override: str, arm: str, fields: Mapping[str, Any]) -> None:
+def _check_no_overlap(override: str, arm: str, fields: Mapping[str, Any]) -> None:
     key = f"{override.partition('=')[0].strip()}."
     for field in fields:
         if f"{field}.".startswith(key) or key.startswith(f"{field}."):
@@ -114,25 +116,25 @@ def _check_apart(override: str, arm: str, fields: Mapping[str, Any]) -> None:
 def _check_same(one: PlannedRun, other: PlannedRun, changed: list[str]) -> None:
     if changed:
         raise UserError(
-            f"{one.folder} and {other.folder} were run with different settings ({_some(changed)}); what is compared "
+            f"{one.folder} and {other.folder} were run with different settings ({_shorten(changed)}); what is compared "
             "may differ in nothing but the seed and the arm"
         )
 
 
 def _settings(recipe: Recipe) -> dict[str, Any]:
-    # A run keeps the name of its arm and not the others.
+    # The recipe in a run's folder has the name of its arm and not the other arms.
     seedless = _without_seed(recipe.model_dump(mode="json", exclude={"arms"}), recipe.seed)
     assert isinstance(seedless, dict)
     return seedless
 
 
 def _without_seed(value: Any, seed: int) -> Any:
-    """Without the run's seed, wherever it stands; a seed that a section has of its own is a setting like others."""
+    """Remove the run's seed wherever it stands; another seed of a section is a setting like others."""
     if isinstance(value, dict):
         return {name: _without_seed(inner, seed) for name, inner in value.items() if (name, inner) != ("seed", seed)}
     return [_without_seed(inner, seed) for inner in value] if isinstance(value, list) else value
 
 
-def _some(changed: list[str]) -> str:
+def _shorten(changed: list[str]) -> str:
     more = len(changed) - _SHOWN
     return ", ".join(changed[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

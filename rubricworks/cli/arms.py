@@ -61,7 +61,7 @@ def arms(
         load_recipe(recipe_path(recipe), arm=unknown[0])  # its error names the arms that the recipe has
     number = parsed.seed if seed is None else seed
     place = (runs or Path("runs") / f"arms-{parsed.name}").absolute()
-    planned = plan_runs(recipe, place, [number], overrides, finished=comparison.is_finished, arms=selected_arms)
+    planned = plan_runs(recipe, place, [number], overrides, is_finished=comparison.is_finished, arms=selected_arms)
     complete_runs(planned, at_once=at_once, only_report=only_report, overrides=overrides)
     documents = comparison.write(
         ArmRuns(

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from rubricworks import __version__
-from rubricworks.claims.papers import papers
+from rubricworks.claims.papers import methods_with_claims
 from rubricworks.claims.planned_runs import PlannedRun
 from rubricworks.errors import UserError
 from rubricworks.storage import write_atomic
@@ -37,7 +37,7 @@ class Seeds(click.ParamType):
 
 
 @click.command()
-@click.argument("paper", type=click.Choice(papers()))
+@click.argument("paper", type=click.Choice(methods_with_claims()))
 @click.option(
     "--seeds", multiple=True, type=Seeds(), default=("1-5",), show_default=True, help="1-5 or 1,3; may be repeated."
 )
@@ -79,8 +79,8 @@ def claims(
         definition.recipe,
         place,
         numbers,
-        (*definition.settings, *overrides),
-        finished=definition.finished,
+        (*definition.overrides, *overrides),
+        is_finished=definition.is_finished,
         arms=definition.arms,
     )
     complete_runs(planned, at_once=at_once, only_report=only_report, overrides=overrides)

@@ -25,8 +25,8 @@ def call(tmp_path):
     def run(seeds, overrides=(), *, at_once=2, say=None, **behaviour):
         (tmp_path / "behaviour.json").write_text(json.dumps(behaviour))
         said = []
-        runs = plan_runs(RECIPE, tmp_path, seeds, overrides, finished=is_finished)
-        make_runs(runs, at_once=at_once, say=say or said.append, command=STUB, every=0.1)
+        runs = plan_runs(RECIPE, tmp_path, seeds, overrides, is_finished=is_finished)
+        make_runs(runs, at_once=at_once, say=say or said.append, command=STUB, interval=0.1)
         return said
 
     return run
@@ -124,7 +124,7 @@ def test_terminated_call_ends_its_runs(tmp_path):
         "from pathlib import Path; from rubricworks.claims.planned_runs import plan_runs\n"
         "from rubricworks.methods.rlr3.claim_figures import RECIPE, is_finished\n"
         "from rubricworks.claims.child_runs import make_runs\n"
-        f"runs = plan_runs(RECIPE, Path({str(tmp_path)!r}), [1], [], finished=is_finished)\n"
+        f"runs = plan_runs(RECIPE, Path({str(tmp_path)!r}), [1], [], is_finished=is_finished)\n"
         f"make_runs(runs, say=print, command={STUB!r})"
     )
     caller = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

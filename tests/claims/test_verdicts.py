@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from rubricworks.claims.claim import Claim, Observed, finding
+from rubricworks.claims.claim import Claim, Observation, judge_claim
 from rubricworks.claims.t_interval import t_interval, t_quantile
 
 BETTER = Claim(name="better", statement="One is better than the other", source="Table 1")
@@ -16,7 +16,7 @@ SAME = Claim(name="same", statement="Stays close", source="Table 1", rule="withi
 
 
 def judged(claim, *values):
-    return finding(claim, {seed: Observed(value) for seed, value in enumerate(values, 1)})
+    return judge_claim(claim, {seed: Observation(value) for seed, value in enumerate(values, 1)})
 
 
 @given(st.integers(1, 60), st.sampled_from([0.5, 0.9, 0.95, 0.99]))
@@ -74,11 +74,11 @@ def test_one_seed_has_no_interval_and_decides_nothing(claim):
 
 
 def test_seed_without_a_number_is_left_out_and_says_why():
-    found = finding(BETTER, {1: Observed(0.1), 2: Observed(None, "only 3 cases"), 3: Observed(0.1)})
+    found = judge_claim(BETTER, {1: Observation(0.1), 2: Observation(None, "only 3 cases"), 3: Observation(0.1)})
     assert (found.mean, found.low, found.high, found.verdict) == (0.1, 0.1, 0.1, "holds")
     assert found.values == {1: 0.1, 2: None, 3: 0.1}
     assert found.notes == {2: "only 3 cases"}
-    nothing = finding(BETTER, {1: Observed(None, "only 3 cases")})
+    nothing = judge_claim(BETTER, {1: Observation(None, "only 3 cases")})
     assert (nothing.mean, nothing.low, nothing.verdict) == (None, None, "not measured")
 
 

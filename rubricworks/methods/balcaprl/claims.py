@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from rubricworks.claims.claim import Claim, Finding, Observed, Rule, finding
+from rubricworks.claims.claim import Claim, Finding, Observation, Rule, judge_claim
 from rubricworks.claims.papers import Paper
 from rubricworks.evaluation.caption_summary import BASE, POLICY
 from rubricworks.methods.balcaprl.claim_figures import RECIPE, CaptionFigures, is_finished, read_captions
@@ -46,7 +46,7 @@ class Check(NamedTuple):
     """A claim, and how a seed's number for it is computed."""
 
     claim: Claim
-    measure: Callable[[Mapping[str, CaptionFigures]], Observed]
+    measure: Callable[[Mapping[str, CaptionFigures]], Observation]
 
 
 def balcaprl_findings(runs: Mapping[int, Path]) -> list[Finding]:
@@ -58,7 +58,9 @@ def balcaprl_findings(runs: Mapping[int, Path]) -> list[Finding]:
         UserError: a run is not finished, or what it left is damaged.
     """
     figures = {seed: _read(run) for seed, run in sorted(runs.items())}
-    return [finding(claim, {seed: measure(of) for seed, of in figures.items()}) for claim, measure in balcaprl_checks()]
+    return [
+        judge_claim(claim, {seed: measure(of) for seed, of in figures.items()}) for claim, measure in balcaprl_checks()
+    ]
 
 
 def balcaprl_checks() -> Iterator[Check]:
@@ -162,13 +164,13 @@ def _more(
     return Check(claim, partial(_difference, score, one, other))
 
 
-def _difference(score: str, one: str, other: str, of: Mapping[str, CaptionFigures]) -> Observed:
+def _difference(score: str, one: str, other: str, of: Mapping[str, CaptionFigures]) -> Observation:
     values = {name: _value(score, name, of) for name in (one, other)}
     if missing := [name for name, value in values.items() if value is None]:
-        return Observed(None, f"no caption of {' and '.join(missing)} was judged ({score})")
+        return Observation(None, f"no caption of {' and '.join(missing)} was judged ({score})")
     first, second = (float(value or 0.0) for value in values.values())
     places = 1 if score == "tokens" else 3
-    return Observed(first - second, f"{one} {first:.{places}f}, {other} {second:.{places}f}")
+    return Observation(first - second, f"{one} {first:.{places}f}, {other} {second:.{places}f}")
 
 
 def _value(score: str, name: str, of: Mapping[str, CaptionFigures]) -> float | None:
@@ -181,27 +183,29 @@ def _value(score: str, name: str, of: Mapping[str, CaptionFigures]) -> float | N
     return None if figure is None else figure.value
 
 
-def _commentary(of: Mapping[str, CaptionFigures]) -> Observed:
+def _commentary(of: Mapping[str, CaptionFigures]) -> Observation:
     without, full, base = (
         of["no_pointability"].commentary[POLICY],
         of["full"].commentary[POLICY],
         of[OWN].commentary[BASE],
     )
     if without is None or full is None:
-        return Observed(None, "no held-out sample has a reference caption")
-    return Observed(without - full, f"w/o pointability {without:.3f}, full {full:.3f}, base {base or 0.0:.3f}")
+        return Observation(None, "no held-out sample has a reference caption")
+    return Observation(without - full, f"w/o pointability {without:.3f}, full {full:.3f}, base {base or 0.0:.3f}")
 
 
-def _rankings(of: Mapping[str, CaptionFigures]) -> Observed:
+def _rankings(of: Mapping[str, CaptionFigures]) -> Observation:
     names = [BASE, *of]
     means = {score: [_value(score, name, of) for name in names] for score in ("oracle_f1", "b_capscore", "dc_score")}
     if missing := [score for score, values in means.items() if None in values]:
-        return Observed(None, f"not every model has a {missing[0]}")
+        return Observation(None, f"not every model has a {missing[0]}")
     truth, balanced, detailed = ([value for value in values if value is not None] for values in means.values())
     agreed = [spearman(scores, truth) for scores in (balanced, detailed)]
     if agreed[0] is None or agreed[1] is None:
-        return Observed(None, "the models' means are all equal")
-    return Observed(agreed[0] - agreed[1], f"{len(names)} models: b-CapScore {agreed[0]:.3f}, DCScore {agreed[1]:.3f}")
+        return Observation(None, "the models' means are all equal")
+    return Observation(
+        agreed[0] - agreed[1], f"{len(names)} models: b-CapScore {agreed[0]:.3f}, DCScore {agreed[1]:.3f}"
+    )
 
 
 def _short(score: str) -> str:

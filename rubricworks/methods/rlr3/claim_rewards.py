@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from statistics import mean, pstdev
 from typing import NamedTuple
 
-from rubricworks.claims.claim import Observed
+from rubricworks.claims.claim import Observation
 from rubricworks.rewards import group_rewards, remap_group
 from rubricworks.rubrics import Rubric
 
@@ -28,7 +28,7 @@ class Group(NamedTuple):
     """Response by response, one per criterion; None where it could not be judged."""
 
 
-def spread_gain(groups: Iterable[Group]) -> Observed:
+def spread_gain(groups: Iterable[Group]) -> Observation:
     """How much remapping raises the standard deviation of a criterion's credits, where all lie above the threshold.
 
     The mean over all criteria of all groups whose credits are not all equal.
@@ -41,11 +41,13 @@ def spread_gain(groups: Iterable[Group]) -> Observed:
                 remapped = [credit for credit in remap_group(judged, THRESHOLD) if credit is not None]
                 gains.append(pstdev(remapped) - pstdev(judged))
     if len(gains) < FEWEST_SPREADS:
-        return Observed(None, f"only {len(gains)} such criteria in its groups; fewer than {FEWEST_SPREADS} say nothing")
-    return Observed(mean(gains), f"{len(gains)} criteria of groups")
+        return Observation(
+            None, f"only {len(gains)} such criteria in its groups; fewer than {FEWEST_SPREADS} say nothing"
+        )
+    return Observation(mean(gains), f"{len(gains)} criteria of groups")
 
 
-def masked_failures(groups: Iterable[Group]) -> Observed:
+def masked_failures(groups: Iterable[Group]) -> Observation:
     """How many more failures would be reinforced without the gate.
 
     Of the responses that fail an essential criterion (credit below the threshold), the share whose reward is above
@@ -60,8 +62,8 @@ def masked_failures(groups: Iterable[Group]) -> Observed:
             if fail and one is not None and other is not None:
                 failed, ungated, gated = failed + 1, ungated + one, gated + other
     if failed < FEWEST_FAILURES:
-        return Observed(None, f"only {failed} responses fail an essential criterion; fewer than {FEWEST_FAILURES}")
-    return Observed(
+        return Observation(None, f"only {failed} responses fail an essential criterion; fewer than {FEWEST_FAILURES}")
+    return Observation(
         (ungated - gated) / failed, f"{failed} failures: {ungated} reinforced without the gate, {gated} with it"
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
-from rubricworks.claims.claim import Claim, Finding, Observed, finding
+from rubricworks.claims.claim import Claim, Finding, Observation, judge_claim
 from rubricworks.claims.papers import Paper
 from rubricworks.evaluation.audit.values import FAILURE_MODES, MODE_NAMES, SETTING_NAMES
 from rubricworks.methods.rlr3.claim_figures import RECIPE, Figures, is_finished, read_figures
@@ -43,7 +43,7 @@ class Check(NamedTuple):
     """A claim, and how a run's number for it is computed."""
 
     claim: Claim
-    measure: Callable[[Figures], Observed]
+    measure: Callable[[Figures], Observation]
 
 
 def rlr3_findings(runs: Mapping[int, Path]) -> list[Finding]:
@@ -55,7 +55,7 @@ def rlr3_findings(runs: Mapping[int, Path]) -> list[Finding]:
         UserError: a run is not finished, or what it left is damaged.
     """
     figures = {seed: read_figures(run) for seed, run in sorted(runs.items())}
-    return [finding(claim, {seed: measure(of) for seed, of in figures.items()}) for claim, measure in rlr3_checks()]
+    return [judge_claim(claim, {seed: measure(of) for seed, of in figures.items()}) for claim, measure in rlr3_checks()]
 
 
 def rlr3_checks() -> Iterator[Check]:
@@ -144,19 +144,19 @@ def _section_4() -> Iterator[Check]:
     yield Check(claim, lambda of: masked_failures(of.groups))
 
 
-def _genrm(figure: str, model: str, against: str | None, of: Figures) -> Observed:
+def _genrm(figure: str, model: str, against: str | None, of: Figures) -> Observation:
     """One of Table 4's figures of a model minus another's, or minus 1."""
     one = getattr(of.genrm[model], figure)
     other = getattr(of.genrm[against], figure) if against else None
     if one is None or (against and other is None):
-        return Observed(None, f"the test has nothing to take the {figure.replace('_', ' ')} of")
+        return Observation(None, f"the test has nothing to take the {figure.replace('_', ' ')} of")
     level = f"{model.upper()} {one.value:.3f}"
     if other is None:
-        return Observed(one.value - 1, level)
-    return Observed(one.value - other.value, f"{level}, {against} {other.value:.3f}")
+        return Observation(one.value - 1, level)
+    return Observation(one.value - other.value, f"{level}, {against} {other.value:.3f}")
 
 
-def _audit(setting: str, modes: tuple[str, ...], of: Figures) -> Observed:
+def _audit(setting: str, modes: tuple[str, ...], of: Figures) -> Observation:
     """The mean rate over failure modes in a setting minus that in the default one."""
     rates: dict[str, list[float]] = {"text": [], setting: []}
     for name, found in rates.items():
@@ -164,39 +164,39 @@ def _audit(setting: str, modes: tuple[str, ...], of: Figures) -> Observed:
             cell = of.audit.settings.get(name, {}).get(mode)
             if cell is None or cell.average is None:
                 where = f"{SETTING_NAMES[name]}, {MODE_NAMES[mode]}".lower()
-                return Observed(None, f"nothing was judged ({where})")
+                return Observation(None, f"nothing was judged ({where})")
             found.append(cell.average.value)
     here, default = mean(rates[setting]), mean(rates["text"])
-    return Observed(here - default, f"{here:.3f}, default {default:.3f}")
+    return Observation(here - default, f"{here:.3f}, default {default:.3f}")
 
 
-def _best(of: Figures) -> Observed:
+def _best(of: Figures) -> Observation:
     rlr3, rlvr = (of.answers.accuracy(arm).macro.value for arm in ("rlr3", "rlvr"))
-    return Observed(rlr3 - rlvr, f"RLR³ {rlr3:.3f}, RLVR {rlvr:.3f}, base {of.answers.base.macro.value:.3f}")
+    return Observation(rlr3 - rlvr, f"RLR³ {rlr3:.3f}, RLVR {rlvr:.3f}, base {of.answers.base.macro.value:.3f}")
 
 
-def _last(of: Figures) -> Observed:
+def _last(of: Figures) -> Observation:
     rlr3, rlvr = (of.answers.arms[arm][-1].macro.value for arm in ("rlr3", "rlvr"))
-    return Observed(rlr3 - rlvr, f"RLR³ {rlr3:.3f}, RLVR {rlvr:.3f}")
+    return Observation(rlr3 - rlvr, f"RLR³ {rlr3:.3f}, RLVR {rlvr:.3f}")
 
 
-def _second_half(of: Figures) -> Observed:
+def _second_half(of: Figures) -> Observation:
     """From the middle milestone, the last one at or before half of the steps, to the end."""
     gains = {}
     for arm in ("rlr3", "rlvr"):
         points = of.answers.arms[arm]
         middle = [point for point in points if 2 * point.step <= points[-1].step]
         if not middle:
-            return Observed(None, f"{arm} has no milestone in the first half of its {points[-1].step} steps")
+            return Observation(None, f"{arm} has no milestone in the first half of its {points[-1].step} steps")
         gains[arm] = points[-1].macro.value - middle[-1].macro.value
-    return Observed(gains["rlr3"] - gains["rlvr"], f"RLR³ {gains['rlr3']:+.3f}, RLVR {gains['rlvr']:+.3f}")
+    return Observation(gains["rlr3"] - gains["rlvr"], f"RLR³ {gains['rlr3']:+.3f}, RLVR {gains['rlvr']:+.3f}")
 
 
-def _from_best(of: Figures) -> Observed:
+def _from_best(of: Figures) -> Observation:
     rlr3, rlvr = (
         of.answers.arms[arm][-1].macro.value - of.answers.accuracy(arm).macro.value for arm in ("rlr3", "rlvr")
     )
-    return Observed(rlr3 - rlvr, f"RLR³ {rlr3:+.3f}, RLVR {rlvr:+.3f}")
+    return Observation(rlr3 - rlvr, f"RLR³ {rlr3:+.3f}, RLVR {rlvr:+.3f}")
 
 
 PAPER = Paper("RLR³", RECIPE, (), is_finished, rlr3_findings, NOTES)
