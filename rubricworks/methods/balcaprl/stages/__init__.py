@@ -1,1 +1,1 @@
-"""BalCapRL's own steps."""
+"""Stages that only BalCapRL has."""

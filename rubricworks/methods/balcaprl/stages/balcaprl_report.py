@@ -1,7 +1,7 @@
-"""The page of a BalCapRL run: its scores before and after, its training, real groups' advantages to play with.
+"""Write the report of a BalCapRL run: `report.html` and `summary.json` in the run's folder.
 
-Page and summary stand in the run's own folder, `report.html` and `summary.json`, made from what the other stages left
-there.
+The page shows the scores before and after training, the training curves, and an interactive viewer of the advantages of
+real groups.
 """
 
 from pydantic import Field
@@ -13,7 +13,7 @@ from rubricworks.stages.release.run_report import write_report
 
 class Config(StageConfig):
     examples: int = Field(default=8, ge=0)
-    """Held-out images shown with both models' captions and the judge's claims, drawn by the seed."""
+    """Held-out images shown with both models' captions and the judge's claims, drawn with the seed."""
 
 
 def run(config: Config, job: Job) -> None:

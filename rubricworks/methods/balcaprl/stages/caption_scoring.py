@@ -1,4 +1,7 @@
-"""Captions of base and policy to rows of `caption_scores`: every judge is asked at once, and each may fail alone."""
+"""Caption scorer: turns captions of base and policy into rows of `caption_scores`.
+
+All judges are called concurrently, and the failure of one leaves the scores of the others.
+"""
 
 from collections.abc import Coroutine, Iterable
 from typing import Any, NamedTuple
@@ -18,7 +21,7 @@ from rubricworks.runtime.job import Job
 
 
 class Judges(NamedTuple):
-    """Whom to ask; what is None is not scored."""
+    """Clients of the judges; None skips the scores of that judge."""
 
     assertions: ChatClient
     verification: ChatClient | None
@@ -28,18 +31,18 @@ class Judges(NamedTuple):
     oracle: Oracle | None
 
 
-class Described(NamedTuple):
-    """One sample and what each model wrote of it."""
+class CaptionPair(NamedTuple):
+    """Captions of one sample by base and policy."""
 
     sample: Sample
     reference: str
-    """Empty where the sample has none."""
+    """Empty if the sample has no reference."""
     captions: dict[str, tuple[str, int]]
     """`base` and `policy` → text and its length in tokens."""
 
 
-class _Heard(NamedTuple):
-    """Columns that one judge fills, for one row; nothing where it failed."""
+class _Scores(NamedTuple):
+    """Columns of one row that one judge fills; none if it failed."""
 
     row: tuple[str, str]
     """Sample and model."""
@@ -47,8 +50,8 @@ class _Heard(NamedTuple):
     dead_letters: list[Row]
 
 
-class CaptionScoring:
-    """Asks the judges of one stage."""
+class CaptionScorer:
+    """Scorer of caption pairs with the judges of one stage."""
 
     def __init__(
         self,
@@ -63,91 +66,92 @@ class CaptionScoring:
         self.job, self.judges, self.exams, self.order, self.seed = job, judges, exams, order, seed
         self._failed: list[Row] = []
         self._grader = AssertionGrader(
-            judges.assertions, verifier=judges.verification, pointability=pointability, on_error=self._keep
+            judges.assertions, verifier=judges.verification, pointability=pointability, on_error=self._add_letters
         )
         self._facts = FactJudge(judges.facts) if judges.facts else None
         self._exams = ExamTaker(judges.exam, seed=seed) if judges.exam else None
 
-    async def rows(self, described: list[Described]) -> dict[str, list[Row]]:
-        """Rows of both tables for a batch."""
+    async def score(self, pairs: list[CaptionPair]) -> dict[str, list[Row]]:
+        """Score a batch; return the rows of both tables."""
         self._failed = []
-        made = {
-            (one.sample.sample_id, model): _row(one.sample.sample_id, model, *caption)
-            for one in described
-            for model, caption in one.captions.items()
+        rows = {
+            (pair.sample.sample_id, model): _row(pair.sample.sample_id, model, *caption)
+            for pair in pairs
+            for model, caption in pair.captions.items()
         }
-        heard = await self.job.calls.gather_all(ask for one in described for ask in self._asks(one))
+        all_scores = await self.job.calls.gather_all(call for pair in pairs for call in self._calls(pair))
         letters = sorted(self._failed, key=lambda row: (row["sample_id"], row["response"] or "", row["raw"]))
-        for answer in heard:
-            made[answer.row].update(answer.columns)
-            letters += answer.dead_letters
-        return {"caption_scores": list(made.values()), "dead_letters": letters}
+        for scores in all_scores:
+            rows[scores.row].update(scores.columns)
+            letters += scores.dead_letters
+        return {"caption_scores": list(rows.values()), "dead_letters": letters}
 
-    def _asks(self, one: Described) -> Iterable[Coroutine[Any, Any, _Heard]]:
-        exam = self.exams.get(one.sample.sample_id)
-        for model, (caption, _) in one.captions.items():
-            at = (one.sample.sample_id, model)
-            if one.reference:
-                yield self._assert(at, one, caption)
+    def _calls(self, pair: CaptionPair) -> Iterable[Coroutine[Any, Any, _Scores]]:
+        sample, judges = pair.sample, self.judges
+        exam = self.exams.get(sample.sample_id)
+        for model, (caption, _) in pair.captions.items():
+            row = (sample.sample_id, model)
+            if pair.reference:
+                yield self._score_assertions(row, pair, caption)
                 if self._facts:
-                    yield self._heard(at, "facts", self.judges.facts, self._take_apart(self._facts, one, caption))
+                    yield self._guard(row, "facts", judges.facts, self._score_facts(self._facts, pair, caption))
             if self._exams and exam:
-                yield self._heard(at, "exam", self.judges.exam, self._examine(self._exams, one.sample, caption, exam))
-            if self.judges.oracle:
-                yield self._know(at, self.judges.oracle, one.sample, caption)
-        if self.judges.arena:
-            against = self._compare(self.judges.arena, one)
-            yield self._heard((one.sample.sample_id, POLICY), "comparison", self.judges.arena, against)
+                yield self._guard(row, "exam", judges.exam, self._score_exam(self._exams, sample, caption, exam))
+            if judges.oracle:
+                yield self._score_by_oracle(row, judges.oracle, sample, caption)
+        if judges.arena:
+            yield self._guard((sample.sample_id, POLICY), "comparison", judges.arena, self._compare(judges.arena, pair))
 
-    async def _heard(
-        self, at: tuple[str, str], what: str, client: ChatClient | None, ask: Coroutine[Any, Any, Row]
-    ) -> _Heard:
+    async def _guard(
+        self, row: tuple[str, str], purpose: str, client: ChatClient | None, call: Coroutine[Any, Any, Row]
+    ) -> _Scores:
+        """Await a judge's call; a failure becomes a dead letter."""
         try:
-            return _Heard(at, await ask, [])
+            return _Scores(row, await call, [])
         except ChatError as error:
             by = f" by {client.endpoint.model}" if client else ""
-            return _Heard(at, {}, [dead_letter(at[0], self.job, f"{what}{by}, {at[1]}", error)])
+            return _Scores(row, {}, [dead_letter(row[0], self.job, f"{purpose}{by}, {row[1]}", error)])
 
-    async def _assert(self, at: tuple[str, str], one: Described, caption: str) -> _Heard:
+    async def _score_assertions(self, row: tuple[str, str], pair: CaptionPair, caption: str) -> _Scores:
         from rubricworks.metrics import b_capscore
 
-        graded = await self._grader.grade(one.sample.sample_id, one.sample.image, caption, one.reference)
+        graded = await self._grader.grade(pair.sample.sample_id, pair.sample.image, caption, pair.reference)
         columns: Row = {"graded": graded.model_dump_json()}
         if (scores := graded.scores) is not None and scores.precision is not None and scores.recall is not None:
             columns |= scores._asdict()
             columns["b_capscore"] = b_capscore(scores.precision, scores.recall, scores.linguistic)
-        return _Heard(at, columns, [])
+        return _Scores(row, columns, [])
 
-    async def _take_apart(self, judge: FactJudge, one: Described, caption: str) -> Row:
-        judged = await judge.judge(one.sample.image, caption, one.reference)
-        every = judged.score.every
+    async def _score_facts(self, judge: FactJudge, pair: CaptionPair, caption: str) -> Row:
+        judgment = await judge.judge(pair.sample.image, caption, pair.reference)
+        every = judgment.score.every
         return {
             "dc_precision": every.precision,
             "dc_recall": every.recall,
             "dc_f1": every.f1,
-            "dc_score": judged.score.score,
+            "dc_score": judgment.score.score,
             "facts": canonical_json(
                 {
-                    "caption": [fact.model_dump() for fact in judged.stated],
-                    "reference": [fact.model_dump() for fact in judged.reference],
+                    "caption": [fact.model_dump() for fact in judgment.stated],
+                    "reference": [fact.model_dump() for fact in judgment.reference],
                 }
             ),
         }
 
-    async def _examine(self, taker: ExamTaker, sample: Sample, caption: str, exam: Exam) -> Row:
-        taken = await taker.take(sample.sample_id, caption, exam)
-        return {"caption_qa": taken.score, "answers": taken.model_dump_json()}
+    async def _score_exam(self, taker: ExamTaker, sample: Sample, caption: str, exam: Exam) -> Row:
+        result = await taker.take(sample.sample_id, caption, exam)
+        return {"caption_qa": result.score, "answers": result.model_dump_json()}
 
-    async def _know(self, at: tuple[str, str], oracle: Oracle, sample: Sample, caption: str) -> _Heard:
+    async def _score_by_oracle(self, row: tuple[str, str], oracle: Oracle, sample: Sample, caption: str) -> _Scores:
         score = (await oracle.score(sample.image, [caption]))[0]
-        return _Heard(at, {f"oracle_{name}": value for name, value in score.model_dump().items()}, [])
+        return _Scores(row, {f"oracle_{name}": value for name, value in score.model_dump().items()}, [])
 
-    async def _compare(self, client: ChatClient, one: Described) -> Row:
-        policy, base = (one.captions[model][0] for model in (POLICY, BASE))
-        comparison = await compare(client, one.sample.image, policy, base, order=self.order, seed=self.seed)
+    async def _compare(self, client: ChatClient, pair: CaptionPair) -> Row:
+        policy, base = (pair.captions[model][0] for model in (POLICY, BASE))
+        comparison = await compare(client, pair.sample.image, policy, base, order=self.order, seed=self.seed)
         return {"win": comparison.win, "judgment": "; ".join(judgment.reason for judgment in comparison.judgments)}
 
-    def _keep(self, call: FailedCall) -> None:
+    def _add_letters(self, call: FailedCall) -> None:
         self._failed += grading_dead_letters(self.job, call)
 
 

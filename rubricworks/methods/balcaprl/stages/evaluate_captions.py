@@ -1,9 +1,9 @@
-"""Base model and policy on the held-out samples by four views: b-CapScore, DCScore, CaptionQA and an arena (BalCapRL).
+"""Evaluate base model and policy on the held-out samples by b-CapScore, DCScore, CaptionQA and an arena (BalCapRL).
 
-Both are read greedily. Each score comes from a judge of its own, and what a judge could not say is missing from the
-row, never a number; b-CapScore and DCScore are missing where a sample has no reference caption, CaptionQA where it has
-no exam. With `questions` both models also answer those, which shows what training on captions made one forget
-(Table 2). `captions.json` stands beside the table.
+Both models decode greedily. Each score comes from its own judge; a score that the judge could not give is missing from
+the row, never a number. b-CapScore and DCScore are missing for samples without a reference caption, CaptionQA for
+samples without an exam. With `questions` both models also answer visual questions, which measures what training on
+captions made the policy forget (Table 2). `captions.json` is written next to the table.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from rubricworks.evaluation.scorers.pairwise import Order
 from rubricworks.grading import Pointability
 from rubricworks.grading.assertion_texts import has_words
 from rubricworks.llm import Endpoint
-from rubricworks.methods.balcaprl.stages.caption_scoring import CaptionScoring, Described, Judges
+from rubricworks.methods.balcaprl.stages.caption_scoring import CaptionPair, CaptionScorer, Judges
 from rubricworks.methods.balcaprl.stages.write_exams import read_exams
 from rubricworks.runtime.call_table import Row
 from rubricworks.runtime.config import StageConfig, canonical_json
@@ -46,28 +46,28 @@ class Config(StageConfig):
     judge: Endpoint
     """Lists and rates assertions for b-CapScore; without a verifier it sees the image too."""
     verifier: Endpoint | None = None
-    """Checks the assertions against the image, apart from the judge."""
+    """Checks the assertions against the image, separately from the judge."""
     pointability: Pointability = "evidence"
-    """b-CapScore accepts what visible evidence justifies (appendix A.4); training is stricter."""
+    """b-CapScore accepts assertions that visible evidence justifies (appendix A.4); training is stricter."""
     fact_judge: Endpoint | None = None
-    """For DCScore: takes captions apart, matches facts, and checks them against the image."""
+    """For DCScore: splits captions into facts, matches them, and checks them against the image."""
     exam_taker: Endpoint | None = None
     """For CaptionQA: a text model that answers the exams from captions."""
     arena_judge: Endpoint | None = None
     """Sees the image and both captions."""
     order: Order = "random"
-    """Positions in the arena: drawn at random (CapArena), or both."""
+    """Positions in the arena: drawn at random (CapArena), or both orders."""
     oracle: str | None = None
     """URL of an endpoint that knows the truth (the scene world's), for evaluation only."""
     questions: VisualQuestions | None = None
-    """Visual questions about the held-out pictures, which both models answer; none by default."""
+    """Visual questions about the held-out pictures for both models; none by default."""
     max_new_tokens: int = Field(default=1024, ge=1)
     batch_size: int = Field(default=64, ge=1)
 
 
 def run(config: Config, job: Job) -> None:
     samples = list(read_samples(job.inputs["samples"], "held_out"))
-    if not any(reference_of(sample) for sample in samples):
+    if not any(first_reference(sample) for sample in samples):
         raise UserError(
             "none of the held-out samples has a reference caption, against which recall is measured; give captions "
             "with the images, or have a model write them (stage recap)"
@@ -78,7 +78,7 @@ def run(config: Config, job: Job) -> None:
     asyncio.run(_evaluate(config, job, samples, exams))
     try:
         summary = summarise_captions(read_rows(job.out))
-        if not any("b_capscore" in figures for figures in summary.models.values()):
+        if not any("b_capscore" in scores for scores in summary.models.values()):
             raise ValueError("no caption could be judged")
     except ValueError as error:
         job.mark_unusable()
@@ -87,20 +87,20 @@ def run(config: Config, job: Job) -> None:
     job.figures.update(caption_scores=count_rows(job.out), dead_letters=count_rows(job.out / "dead_letters"))
     with stage_run(job.run, job.stage) as log:
         log.log_metrics(summary.metrics())
-        log.log_table("held_out_captions", [_shown(row) for row in islice(read_rows(job.out), _TRACKED_ROWS)])
+        log.log_table("held_out_captions", [_tracked_columns(row) for row in islice(read_rows(job.out), _TRACKED_ROWS)])
 
 
-def reference_of(sample: Sample) -> str:
-    """The caption that recall is measured against: the first that has words; empty where there is none."""
+def first_reference(sample: Sample) -> str:
+    """Reference for recall: the sample's first caption with words; empty if there is none."""
     return next((text for text in sample.references if has_words(text)), "")
 
 
 def read_summary(folder: Path) -> CaptionSummary:
-    """What the stage found."""
+    """Read the summary that the stage wrote."""
     return CaptionSummary.model_validate_json((folder / CAPTIONS_FILE).read_bytes())
 
 
-def _shown(row: Row) -> Row:
+def _tracked_columns(row: Row) -> Row:
     return {
         name: row[name] for name in ("sample_id", "model", "caption", "b_capscore", "dc_score", "caption_qa", "win")
     }
@@ -108,7 +108,7 @@ def _shown(row: Row) -> Row:
 
 async def _evaluate(config: Config, job: Job, samples: list[Sample], exams: dict[str, Exam]) -> None:
     models = _load_models(job)
-    describe = partial(_describe, config, models)
+    caption = partial(_caption, config, models)
     questions = _questions(config, job)
     async with AsyncExitStack() as stack:
         clients = {
@@ -131,18 +131,18 @@ async def _evaluate(config: Config, job: Job, samples: list[Sample], exams: dict
             clients.get("arena"),
             oracle,
         )
-        scoring = CaptionScoring(
+        scorer = CaptionScorer(
             job, judges, exams, pointability=config.pointability, order=config.order, seed=config.seed
         )
 
         async def make_rows(chunk: list[Sample]) -> dict[str, list[Row]]:
-            made = await scoring.rows(describe(chunk))
+            rows = await scorer.score(caption(chunk))
             for name, model in models.items() if questions else ():
                 shares = answer_accuracies(questions, chunk, partial(_respond, config, model))
-                for row in made["caption_scores"]:
+                for row in rows["caption_scores"]:
                     if row["model"] == name:
                         row["answered"] = shares.get(row["sample_id"])
-            return made
+            return rows
 
         await build_table(
             job.out,
@@ -157,14 +157,14 @@ async def _evaluate(config: Config, job: Job, samples: list[Sample], exams: dict
 
 
 def _questions(config: Config, job: Job) -> dict[str, list[Sample]]:
-    """Held-out sample → the questions about its picture."""
+    """Held-out sample → questions about its picture."""
     if config.questions is None:
         return {}
-    found: dict[str, list[Sample]] = defaultdict(list)
+    questions: dict[str, list[Sample]] = defaultdict(list)
     held_out = samples_by_digest(job.inputs["samples"], "held_out")
     for digest, question in questions_about(held_out, config.questions, "evaluation.questions"):
-        found[held_out[digest]].append(question)
-    return found
+        questions[held_out[digest]].append(question)
+    return questions
 
 
 def _load_models(job: Job) -> dict[str, tuple[Any, Any]]:
@@ -173,16 +173,16 @@ def _load_models(job: Job) -> dict[str, tuple[Any, Any]]:
     return {name: load_model(model_dir(job.inputs[key])) for name, key in ((BASE, "model"), (POLICY, "policy"))}
 
 
-def _describe(config: Config, models: dict[str, tuple[Any, Any]], chunk: list[Sample]) -> list[Described]:
+def _caption(config: Config, models: dict[str, tuple[Any, Any]], chunk: list[Sample]) -> list[CaptionPair]:
     captions = {name: _respond(config, model, chunk) for name, model in models.items()}
     return [
-        Described(sample, reference_of(sample), {name: texts[place] for name, texts in captions.items()})
+        CaptionPair(sample, first_reference(sample), {name: texts[place] for name, texts in captions.items()})
         for place, sample in enumerate(chunk)
     ]
 
 
 def _respond(config: Config, model: tuple[Any, Any], chunk: list[Sample]) -> list[tuple[str, int]]:
-    """What a model says of each picture, read greedily."""
+    """Generate a model's greedy responses to the samples' pictures."""
     from rubricworks.training.generate import generate_captions
 
     return generate_captions(

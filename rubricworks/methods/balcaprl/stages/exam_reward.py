@@ -1,6 +1,6 @@
-"""CapRL's reward, the peer of BalCapRL: how many questions a text model answers right from the caption alone.
+"""CapRL's reward, a peer of BalCapRL: share of exam questions that a text model answers right from the caption alone.
 
-Whoever writes the exams sees the image; whoever takes them reads the caption. A caption without words answers nothing.
+The exam writer sees the image; the exam taker only the caption. A caption without words earns 0.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from rubricworks.llm import ChatError
 
 
 class ExamReward:
-    """An async reward function: the share of right answers, None where a question could not be put."""
+    """Async reward function: share of right answers; None if a question got no usable answer."""
 
     __name__ = "exam_reward"
 
@@ -30,7 +30,7 @@ class ExamReward:
     ) -> None:
         """
         Args:
-            sink: called with the number of questions answered for each response of a batch.
+            sink: called with the number of answered questions per response of a batch.
         """
         self.taker, self.exams, self._on_error, self._sink = taker, exams, on_error, sink
 
@@ -44,14 +44,14 @@ class ExamReward:
         return [accuracy for accuracy, _ in results]
 
     async def _take(self, sample_id: str, caption: str) -> tuple[float | None, int]:
-        """Accuracy of a caption, and the number of questions answered."""
+        """Return the accuracy of a caption and the number of answered questions."""
         if not has_words(caption):
             return 0.0, 0
         try:
-            taken = await self.taker.take(sample_id, caption, self.exams[sample_id])
+            result = await self.taker.take(sample_id, caption, self.exams[sample_id])
         except ChatError as error:
             if self._on_error is not None:
                 model = self.taker.client.endpoint.model
                 self._on_error(FailedCall(sample_id, caption, model, ("exam",), error))
             return None, 0
-        return taken.accuracy, len(taken.answers)
+        return result.accuracy, len(result.answers)

@@ -1,8 +1,8 @@
-"""RubiCap's rubrics of the samples that another method trains on, so that RubiCap can be its peer.
+"""Write RubiCap's rubrics for BalCapRL's training samples, so that RubiCap's reward can be a peer.
 
-The three stages that make them in RubiCap's own pipeline run here one after the other: the committee's captions and the
-student's stand in folders of the output, which is the table of rubrics. Only the training samples are described, since
-peers are not evaluated by rubrics. By default nothing is made: the table is empty, and no model is asked.
+Three stages of RubiCap's pipeline run one after the other: committee captions and student captions are folders of the
+output, which is the table of rubrics. Only the training samples are captioned, since peers are not evaluated by
+rubrics. By default the table is empty, and no model is called.
 """
 
 import asyncio
@@ -28,15 +28,15 @@ _log = logging.getLogger(__name__)
 
 class Config(StageConfig):
     committee: caption_committee.Config | None = None
-    """Who describes the images; `null` leaves the table empty."""
+    """Captioners of the committee; `null` leaves the table empty."""
     student: caption_student.Config = caption_student.Config()
-    """How the model before training is made to describe them."""
+    """Captioning by the model before training."""
     rubric: synthesize_rubrics.Config | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _one_seed(cls, data: Any) -> Any:
-        """The stage's seed is that of its parts that set none."""
+        """Pass the stage's seed to the parts that set none."""
         if not isinstance(data, dict) or "seed" not in data:
             return data
         parts = {name: data.get(name, {} if name == "student" else None) for name in _PARTS}
@@ -54,21 +54,21 @@ class Config(StageConfig):
 
 def run(config: Config, job: Job) -> None:
     if config.committee is None or config.rubric is None:
-        _leave_empty(job)
+        _write_empty_table(job)
         return
     samples = {"samples": job.inputs["samples"]}
-    captions = _made(caption_committee, config.committee, job, samples)
-    said = _made(caption_student, config.student, job, samples | {"model": job.inputs["model"]})
-    given = samples | {"captions": captions, "student_captions": said}
-    _run(synthesize_rubrics, config.rubric, replace(job, inputs=given))
-    job.figures.update(captions=count_rows(captions), student_captions=count_rows(said))
+    captions = _run_below(caption_committee, config.committee, job, samples)
+    student_captions = _run_below(caption_student, config.student, job, samples | {"model": job.inputs["model"]})
+    inputs = samples | {"captions": captions, "student_captions": student_captions}
+    _run(synthesize_rubrics, config.rubric, replace(job, inputs=inputs))
+    job.figures.update(captions=count_rows(captions), student_captions=count_rows(student_captions))
 
 
-def _made(part: ModuleType, config: StageConfig, job: Job, inputs: dict[str, Path]) -> Path:
-    """What a stage makes, in a folder of its name below the job's; once it is whole it is not made again."""
+def _run_below(part: ModuleType, config: StageConfig, job: Job, inputs: dict[str, Path]) -> Path:
+    """Run a stage in a folder of its name below the job's, unless its table is complete; return the folder."""
     out = job.out / _name(part)
     if (out / "made_from.json").exists():
-        set_aside(out, job.run)  # nothing had come of it
+        set_aside(out, job.run)  # an unusable attempt
     if not (out / MANIFEST).exists():
         _run(part, config, replace(job, out=out, inputs=inputs, figures={}))
     return out
@@ -86,10 +86,12 @@ def _name(part: ModuleType) -> str:
     return part.__name__.rpartition(".")[2]
 
 
-def _leave_empty(job: Job) -> None:
-    async def none(_: list[Any]) -> list[dict[str, Any]]:
+def _write_empty_table(job: Job) -> None:
+    async def no_rows(_: list[Any]) -> list[dict[str, Any]]:
         return []
 
-    beside = {"dead_letters": job.out / "dead_letters"}
-    asyncio.run(build_table(job.out, "rubrics", (), none, made_by=job.made_by, shard_size=1, side_tables=beside))
+    side_tables = {"dead_letters": job.out / "dead_letters"}
+    asyncio.run(
+        build_table(job.out, "rubrics", (), no_rows, made_by=job.made_by, shard_size=1, side_tables=side_tables)
+    )
     job.figures["rubrics"] = 0

@@ -1,8 +1,8 @@
-"""Reference captions written anew by a stronger model (BalCapRL, section 3.1); recall and length are measured by them.
+"""Recaption the references with a stronger model (BalCapRL, section 3.1); recall and length are measured against them.
 
-The samples to train on and the held-out ones come out with one reference each: the new caption or, without a
-captioner, the first that came with the image. A sample that has none in the end is left out. What the captioner wrote,
-and at what cost, stands in the table `captions` beside the samples.
+Every training and held-out sample gets one reference: the new caption or, without a captioner, the first caption that
+came with the image. Samples without either are dropped. The captioner's texts and costs are in the side table
+`captions`.
 """
 
 from typing import Literal
@@ -23,33 +23,33 @@ _ADVICE = "give the images captions, or name a recap.captioner that writes them"
 
 class Config(StageConfig):
     captioner: Endpoint | None = None
-    """A strong vision-language model; none keeps the captions that the images came with."""
+    """A strong vision-language model; without one the samples keep the captions that came with the images."""
     splits: tuple[Split, ...] = Field(default=_SPLITS, min_length=1)
-    """Where the references are rewritten. `[held_out]` trains on the original captions and evaluates against the new
-    ones, so that runs with weak references can be compared with others."""
+    """Splits to recaption. `[held_out]` trains on the original captions and evaluates against the new ones, so that
+    runs with weak references can be compared with others."""
     prompt: str | None = None
-    """What the captioner is asked; by default each sample's own prompt, as in the paper."""
+    """Prompt of the captioner; by default each sample's own prompt, as in the paper."""
     shard_size: int = Field(default=64, ge=1)
 
 
 def run(config: Config, job: Job) -> None:
     captioner = job.client(config.captioner, "recaption") if config.captioner else None
 
-    def kept(row: Row, reference: str) -> Answers:
+    def answers(row: Row, reference: str) -> Answers:
         return Answers([{**row, "references": [reference]}] if reference else [], [])
 
     async def rewrite(row: Row) -> Answers:
         if captioner is None or row["split"] not in config.splits:
             reference = next((text for text in row["references"] if text.strip()), "")
-            return kept(row, reference)
+            return answers(row, reference)
         request = [{"role": "user", "content": [image_part(row["image"]), text_part(config.prompt or row["prompt"])]}]
         try:
             reply = await captioner.chat(request, seed=config.seed)
         except ChatError as error:
             purpose = f"recaption by {captioner.endpoint.model}"
             return Answers([], [dead_letter(row["sample_id"], job, purpose, error)])
-        written = caption_row(row["sample_id"], captioner, config.seed, reply)
-        return kept(row, written["caption"])._replace(side_tables={"captions": [written]})
+        caption = caption_row(row["sample_id"], captioner, config.seed, reply)
+        return answers(row, caption["caption"])._replace(side_tables={"captions": [caption]})
 
     samples = job.inputs["samples"]
     if captioner is None and not any(row["references"] for row in read_rows(samples, columns=["references"])):

@@ -1,17 +1,17 @@
-"""The policy trained with BalCapRL's rewards: precision, recall and linguistic quality, each normalised for itself.
+"""Train the policy with BalCapRL's rewards: precision, recall and linguistic quality, each normalised separately.
 
-A sample's reference is its first caption (stage `recap` has a stronger model write it); a sample without one is left
-out. The defaults are the paper's (appendix A.1). Three peers train on the same samples: `method: sft` on the references
-themselves, `reward: questions` as CapRL does, on the input `exams`, `reward: rubrics` as RubiCap does, on `rubrics`.
+A sample's reference is its first caption (stage `recap` has a stronger model write it); samples without one are
+dropped. The defaults are the paper's (appendix A.1). Three peers train on the same samples: `method: sft` on the
+references, `reward: questions` like CapRL, on the input `exams`, and `reward: rubrics` like RubiCap, on `rubrics`.
 """
 
 import json
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from rubricworks.adapters.captions import CaptionRewards, LengthPenalty
+from rubricworks.adapters.captions import CaptionGrade, CaptionRewards, LengthPenalty
 from rubricworks.adapters.trl import RubricReward
 from rubricworks.data.tables import read_rows, read_samples
 from rubricworks.errors import UserError
@@ -19,9 +19,9 @@ from rubricworks.evaluation.scorers.caption_qa import ExamTaker
 from rubricworks.grading import AssertionGrader, Grader, Pointability
 from rubricworks.grading.assertion_texts import has_words
 from rubricworks.llm import Endpoint
-from rubricworks.methods.balcaprl.stages.caption_grades import TABLE, caption_grade_table
 from rubricworks.methods.balcaprl.stages.exam_reward import ExamReward
 from rubricworks.methods.balcaprl.stages.write_exams import read_exams
+from rubricworks.runtime.call_table import Row
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.stages.training.policy_training import (
@@ -36,9 +36,13 @@ from rubricworks.storage import write_atomic
 from rubricworks.tracking import stage_run
 from rubricworks.training.config import PolicyConfig, SftConfig
 
+_GRADES = "caption_grades"
+"""Table of the gradings, one row per caption of a training step."""
+_REWARDS = ("precision", "recall", "linguistic")
+
 
 class Weights(BaseModel):
-    """What each reward counts; 0 leaves it out."""
+    """Weights of the rewards; 0 turns a reward off."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -58,17 +62,17 @@ class Weights(BaseModel):
 
 
 class LengthControl(BaseModel):
-    """How a caption's length is held to its reference's."""
+    """Control of a caption's length relative to its reference."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     control: Literal["gate", "linear", "none"] = "gate"
-    """`gate`: outside the range the linguistic reward is 0; `linear`: the distance is taken from the advantage."""
+    """`gate`: the linguistic reward is 0 outside the range; `linear`: the distance is subtracted from the advantage."""
     lower: float = Field(0.5, ge=0)
     upper: float = Field(2.0, gt=0)
-    """The range, in tokens of the caption by tokens of the reference."""
+    """Bounds of the range, in tokens of the caption per token of the reference."""
     scale: float = Field(1.0, ge=0)
-    """How much a distance of 1 takes; for `linear`. The paper does not give its own."""
+    """Penalty per unit of distance, for `linear`. The paper does not state its value."""
 
     @model_validator(mode="after")
     def _is_a_range(self) -> "LengthControl":
@@ -80,22 +84,22 @@ class LengthControl(BaseModel):
 class Config(StageConfig, PolicyConfig):
     judge: Endpoint
     """Lists and marks assertions, and rates the writing; without a verifier it sees the image. With `reward: questions`
-    it is the text model that takes the exams; with `rubrics` it grades by them, and sees no image either."""
+    it is the text model that takes the exams; with `rubrics` it grades by them. Both times it sees no image."""
     verifier: Endpoint | None = None
-    """Checks the assertions against the image, apart from the judge, which then sees none."""
+    """Checks the assertions against the image; the judge then sees no image."""
     pointability: Pointability = "strict"
-    """What an assertion must pass beside being true; `off` is the paper's ablation."""
+    """Test that an assertion must pass in addition to being true; `off` is the paper's ablation."""
     weights: Weights = Weights()
     length: LengthControl = LengthControl()
     method: Literal["rl", "sft"] = "rl"
     """`sft` trains on the references of the same samples instead."""
     reward: Literal["balanced", "questions", "rubrics"] = "balanced"
-    """`questions` is CapRL's: right answers from the caption alone; `rubrics` is RubiCap's: how well it meets a rubric.
-    Either is one number, so objective, weights and length have no part in it."""
+    """`questions` is CapRL's: right answers from the caption alone; `rubrics` is RubiCap's: credit by a rubric. Both
+    are one number, so objective, weights and length do not apply to them."""
     sft: SftConfig = SftConfig()
-    """For `method: sft`."""
+    """Training options for `method: sft`."""
     objective: Literal["grpo", "c-gdpo"] = "c-gdpo"
-    """`grpo` adds the rewards before they are normalised (the paper's ablation)."""
+    """`grpo` sums the rewards before normalisation (the paper's ablation)."""
     steps: int | None = Field(None, ge=1)
     epochs: float | None = Field(1.0, gt=0)
     prompts_per_step: int = Field(256, ge=1)
@@ -105,13 +109,13 @@ class Config(StageConfig, PolicyConfig):
     delta: float | None = Field(3.0, gt=1)
 
     @model_validator(mode="after")
-    def _is_said_once(self) -> "Config":
+    def _weights_are_set_once(self) -> "Config":
         if self.reward_weights is not None:
             raise ValueError("reward_weights is what `weights` says; leave it out")
         return self
 
     def policy_config(self) -> PolicyConfig:
-        """What the trainer is told."""
+        """Configuration of the trainer."""
         values = {name: getattr(self, name) for name in PolicyConfig.model_fields}
         balanced = {"objective": self.objective, "reward_weights": self.weights.in_order}
         peer = {"objective": "grpo", "reward_weights": None}
@@ -136,7 +140,7 @@ def _train_on_grades(config: Config, job: Job) -> None:
     letters = DeadLetters(job)
     tokens = _policy_tokens(job)
     bounds = config.length.lower, config.length.upper
-    grades = caption_grade_table()
+    grades = GradingTable(_GRADES, _grade_row, _count_assertions)
     rewards = CaptionRewards(
         AssertionGrader(judge, verifier=verifier, pointability=config.pointability, on_error=letters.add),
         count_tokens=tokens.count,
@@ -161,6 +165,29 @@ def _train_on_grades(config: Config, job: Job) -> None:
     )
 
 
+def _grade_row(step: Any, at: int, grade: CaptionGrade) -> Row:
+    graded = grade.graded
+    return {
+        "step": step.step,
+        "sample_id": graded.sample_id,
+        "response": graded.caption,
+        "judge": graded.judge,
+        "graded": graded.model_dump_json(),
+        **dict(zip(_REWARDS, graded.scores or [None] * len(_REWARDS), strict=True)),
+        "gated": grade.gate_shut,
+        "tokens": grade.lengths.caption,
+        "reference_tokens": grade.lengths.reference,
+        "advantage": step.advantages[at],
+    }
+
+
+def _count_assertions(grade: CaptionGrade) -> int:
+    assertions = grade.graded.assertions
+    if assertions is None:
+        return 0
+    return len(assertions.synthetic_features.atomic_assertions) + len(assertions.gt_features.atomic_assertions)
+
+
 def _train_on_exams(config: Config, job: Job) -> None:
     exams = read_exams(job.inputs["exams"]) if "exams" in job.inputs else {}
     rows = read_rows(job.inputs["samples"], columns=["sample_id", "split"])
@@ -171,8 +198,8 @@ def _train_on_exams(config: Config, job: Job) -> None:
     job.figures["without_exam"] = len(trained) - len(values)
     taker = job.client(config.judge, "exam")
     letters = DeadLetters(job)
-    # How many questions were answered is counted for the line of progress; no table holds it.
-    answers: GradingTable[int] = GradingTable(TABLE, None, int)
+    # The count of answered questions is only for the progress line; no table stores it.
+    answers: GradingTable[int] = GradingTable(_GRADES, None, int)
     reward = ExamReward(ExamTaker(taker, seed=config.seed), exams, on_error=letters.add, sink=answers.add)
     dataset = graded_dataset(job, "exam", values)
     train(
@@ -198,7 +225,7 @@ def _train_on_references(config: Config, job: Job) -> None:
     references = _references(job)
     samples = read_samples(job.inputs["samples"], "train")
     examples = [(one.image, one.prompt, references[one.sample_id]) for one in samples if one.sample_id in references]
-    with stage_run(job.run, job.stage) as log, StepTables(job, every=1, gradings=TABLE):
+    with stage_run(job.run, job.stage) as log, StepTables(job, every=1, gradings=_GRADES):
         log.log_params(config.model_dump(mode="json"))
         train_sft(
             model_dir(job.inputs["model"]),
@@ -213,7 +240,7 @@ def _train_on_references(config: Config, job: Job) -> None:
 
 
 def _references(job: Job) -> dict[str, str]:
-    """sample_id → reference of the samples to train on."""
+    """sample_id → reference of each training sample."""
     rows = read_rows(job.inputs["samples"], columns=["sample_id", "split", "references"])
     samples = {row["sample_id"]: row["references"] for row in rows if row["split"] == "train"}
     references = {name: texts[0] for name, texts in samples.items() if texts and has_words(texts[0])}
@@ -229,7 +256,7 @@ def _references(job: Job) -> dict[str, str]:
 class _PolicyTokens(NamedTuple):
     count: Callable[[str], int]
     marks: frozenset[int]
-    """Ids that end or pad a response, or mark its parts: no reader sees them."""
+    """Special tokens, which are not part of the text: end, padding and marks."""
 
 
 def _policy_tokens(job: Job) -> _PolicyTokens:

@@ -1,8 +1,8 @@
-"""An exam for each image: multiple-choice questions, written by a model that sees it, for readers who do not.
+"""Write an exam for each image: multiple-choice questions by a model that sees it, to be answered from captions.
 
-CaptionQA asks a text model these questions about the captions of held-out samples; CapRL's reward asks them in
-training, and then the training samples need exams too (`splits`). A sample whose exam failed has no row, and a dead
-letter says why.
+CaptionQA asks a text model these questions about the captions of held-out samples. CapRL's reward asks them during
+training, and then the training samples need exams too (`splits`). A sample whose exam failed has a dead letter instead
+of a row.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ class Config(StageConfig):
     writer: Endpoint
     """A strong vision-language model."""
     splits: tuple[Literal["train", "held_out"], ...] = Field(default=("held_out",), min_length=1)
-    """Which samples get an exam. `train` is for CapRL's reward, and costs a call per training sample."""
+    """Splits that get exams. `train` is for CapRL's reward, and costs a call per training sample."""
     shard_size: int = Field(default=64, ge=1)
 
 
