@@ -1,4 +1,4 @@
-"""Final answers: what stands in the last box of a response, and the verifier that a reference answer calls for.
+"""Final answers: the content of a response's last box, and the verifier that a reference answer calls for.
 
 This is the non-parametric extractor E of RLVR (RLR³, section 4.5): no model reads the response.
 """
@@ -7,13 +7,15 @@ import json
 import re
 
 from rubricworks.verifiers.calls import parse_verifier_call
+from rubricworks.verifiers.expression.numerals import in_digits
+from rubricworks.verifiers.expression.options import read_option
+from rubricworks.verifiers.expression.surface import boxes, strip_surface
 from rubricworks.verifiers.failure import LONGEST
 from rubricworks.verifiers.run import run_verifier
 
-_BRACES = re.compile(r"\\(?:boxed|fbox)\s*\{|\\[{}\\]|[{}]")
-_LETTER = re.compile(r"\(?([A-Za-z])\)?[.:)]?(?:\s|$)")
 _TEXT = re.compile(r"\\(?:text|mathrm|textbf)\{([^{}]*)\}")
 _BOXES = re.compile(r"\s*\[\s*\[[-+\d.,\s\[\]]*\]\s*\]\s*")
+_NUMERAL = re.compile(r"[-\d./]+")
 _WORDS = re.compile(r"(?:[Aa]\s+)?[^\W\d_]{2}[^\\^_=+*/(){}<>|$]*")
 """Begins with a word, perhaps after an article, and holds nothing of a formula."""
 
@@ -24,25 +26,15 @@ def last_boxed(response: str) -> str | None:
     >>> last_boxed(r"so x is \\boxed{3}, no: \\boxed{\\frac{1}{2}}")
     '\\\\frac{1}{2}'
     """
-    found: tuple[int, int] = (-1, -1)
-    opened: list[int] = []
-    """Where each open brace's content starts; negative where it is no box's."""
-    for match in _BRACES.finditer(response[-LONGEST:]):
-        brace = match[0]
-        if brace == "}" and opened:
-            start = opened.pop()
-            if start > found[0]:
-                found = (start, match.start())
-        elif brace.endswith("{") and brace != r"\{":
-            opened.append(match.end() if len(brace) > 1 else -1)
-    return response[-LONGEST:][slice(*found)].strip() if found[0] >= 0 else None
+    found = boxes(response[-LONGEST:])
+    return found[-1].content if found else None
 
 
 def answer_call(answer: str, *, options: bool = False) -> str:
     """The verifier's call that checks a final answer against the reference answer.
 
-    A letter of a multiple-choice question, a number or a formula: `expr_verify`; boxes `[[x1, y1, x2, y2], …]`:
-    `bbox_verify`; words: `text_verify`, without regard to case, spaces and punctuation.
+    A letter of a multiple-choice question, a number, in words too, or a formula: `expr_verify`; boxes
+    `[[x1, y1, x2, y2], …]`: `bbox_verify`; words: `text_verify`, without regard to case, spaces and punctuation.
 
     >>> answer_call("2/3")
     "expr_verify(target='2/3')"
@@ -50,7 +42,7 @@ def answer_call(answer: str, *, options: bool = False) -> str:
     plain = answer.strip()
     if _BOXES.fullmatch(plain):
         return f"bbox_verify(target={json.dumps(json.loads(plain))})"
-    if options or not _WORDS.fullmatch(plain):
+    if options or not _WORDS.fullmatch(plain) or _NUMERAL.fullmatch(in_digits(plain)):
         return f"expr_verify(target={plain!r})"
     return f"text_verify(target={plain!r}, ignore_space=True, ignore_punc=True, ignore_case=True)"
 
@@ -70,8 +62,9 @@ def answer_predict(response: str, reference: str) -> str:
     if call.name == "time_verify":
         return f"time_verify(predict={found!r}, pformat={call.arguments.get('tformat', '')!r})"
     target = str(call.arguments.get("target"))
-    if call.name == "expr_verify" and len(target) == 1 and target.isalpha() and (letter := _LETTER.match(found)):
-        found = letter[1].upper()
+    if call.name == "expr_verify" and len(target) == 1 and target.isalpha():
+        option = read_option(strip_surface(found).body)
+        found = option[0] if option else found
     if call.name == "text_verify" and (wrapped := _TEXT.fullmatch(found)):
         found = wrapped[1].strip()
     return f"{call.name}(predict={found!r})"

@@ -4,7 +4,7 @@ import math
 
 from rubricworks.verifiers.failure import LONGEST, CannotVerify, needed, shown, text_of
 from rubricworks.verifiers.matching import MOST_PAIRS, best_total, best_total_of_matrix
-from rubricworks.verifiers.text import similarity_function
+from rubricworks.verifiers.text import composed, similarity_function
 
 _FEW_PAIRS = 60
 """Up to here the matrix is filled in Python."""
@@ -16,9 +16,10 @@ Texts = list[str | None]
 def list_verify(predict: object, *, target: object = None, candidates: object = None) -> float:
     """Sum of the text similarities of the best pairing, divided by the larger number of items; in [0, 1].
 
-    Order does not matter. Items are compared as they are, by 1 - Levenshtein / length of the longer one. What stands in
-    the prediction instead of text is counted and scores 0. No item on either side: 1. A prediction of more items than
-    can be paired (four million pairs), or of more than 100,000 characters, scores 0.
+    Order does not matter. Items are compared as they are (canonically equivalent characters are one), by
+    1 - Levenshtein / length of the longer one. What stands in the prediction instead of text is counted and scores 0.
+    No item on either side: 1. A prediction of more items than can be paired (four million pairs), or of more than
+    100,000 characters, scores 0.
 
     Args:
         predict: the items that the response gives.
@@ -33,7 +34,7 @@ def list_verify(predict: object, *, target: object = None, candidates: object = 
     wanted = _alternatives(target, candidates)
     if not isinstance(predict, list | tuple):
         return 0.0
-    found = [text_of(item) for item in predict]
+    found = [None if (text := text_of(item)) is None else composed(text) for item in predict]
     if sum(len(item) for item in found if item is not None) > LONGEST:
         return 0.0
     return max(_score(found, items) for items in wanted)
@@ -75,7 +76,7 @@ def _texts(items: object) -> list[str]:
     for number, item in enumerate(items):
         if (text := text_of(item)) is None:
             raise CannotVerify(f"target item {number}: {shown(item)} is not text")
-        texts.append(text)
+        texts.append(composed(text))
     if len(texts) ** 2 > MOST_PAIRS or sum(map(len, texts)) > LONGEST:
         most = math.isqrt(MOST_PAIRS)
         raise CannotVerify(f"target has {len(texts):,} items; at most {most:,} of {LONGEST:,} characters in all")

@@ -6,13 +6,12 @@ state it (`is`, `=`, `:`, a box) without a doubt (`not`, `maybe`, `if`); what ca
 """
 
 import re
-from typing import NamedTuple
 
 from rubricworks.verifiers.expression.answers import Word, read_answer
 from rubricworks.verifiers.expression.doubt import BOUNDS, DOUBTS, is_doubted
 from rubricworks.verifiers.expression.numerals import in_digits
 from rubricworks.verifiers.expression.screening import is_formula
-from rubricworks.verifiers.expression.surface import plain_characters
+from rubricworks.verifiers.expression.surface import boxes, plain_characters
 
 _THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
 _ANSWER_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
@@ -26,7 +25,6 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=\S)|\n+")
 _ABBREVIATION = re.compile(r"\b(?:[a-z]\.m|e\.g|i\.e|approx|vs|no|ca|[A-J])\.$", re.IGNORECASE)
 _CUT_OFF = re.compile(r"\s+\w?\.{2,}$")
 
-_BRACE = re.compile(r"\\(?:boxed|fbox)\s*\{|\\[{}\\]|[{}]")
 _OPEN_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _BETWEEN_BOXES = re.compile(r"[,;]|\band\b|\bor\b")
 _CLOSE, _NEAR = 10, 70
@@ -75,28 +73,6 @@ _THERE_ARE = re.compile(
     re.IGNORECASE,
 )
 _NUMERAL = re.compile(r"\d[\d,]*(?:\.\d+)?")
-
-
-class Box(NamedTuple):
-    start: int
-    end: int
-    content: str
-
-
-def boxes(text: str) -> list[Box]:
-    """Every closed `\\boxed{…}` that holds no other, from the first to the last, braces matched."""
-    opened: list[tuple[int, int]] = []
-    """Where each open brace begins and its content starts; the latter is -1 where it is no box's."""
-    closed: list[Box] = []
-    for match in _BRACE.finditer(text):
-        brace = match[0]
-        if brace == "}" and opened:
-            start, content = opened.pop()
-            if content >= 0 and not (closed and closed[-1].start > start):
-                closed.append(Box(start, match.end(), text[content : match.start()].strip()))
-        elif brace.endswith("{") and brace != r"\{":
-            opened.append((match.start(), match.end() if len(brace) > 1 else -1))
-    return closed
 
 
 def stated_value(text: str) -> str | None:

@@ -54,6 +54,7 @@ _OPERATOR_NAME = re.compile(r"\\operatorname\*?\s*\{\s*([a-z]+)\s*\}")
 _BRACED_COMMA = re.compile(r"\s*\{\s*,\s*\}\s*|,\\!\s*")
 _PLAIN_NAMES = re.compile(r"(?<![\\A-Za-z{])(sqrt|pi|infinity|infty|theta|alpha|beta|gamma|lambda|omega)(?![A-Za-z])")
 _SCIENTIFIC = re.compile(r"(?<=[\d)])\s*[xX]\s*(?=10\s*\^)")
+_BRACE = re.compile(r"\\(?:boxed|fbox)\s*\{|\\[{}\\]|[{}]")
 _MOST_WRAPPERS = 20
 _WRAPPERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`"))
 
@@ -67,6 +68,28 @@ class Surface(NamedTuple):
     """It stood in one of these but the last."""
     is_text: bool = False
     """All of it stood in \\text{...}."""
+
+
+class Box(NamedTuple):
+    start: int
+    end: int
+    content: str
+
+
+def boxes(text: str) -> list[Box]:
+    """Every closed `\\boxed{…}` that holds no other, from the first to the last, braces matched, contents trimmed."""
+    opened: list[tuple[int, int]] = []
+    """Where each open brace begins and its content starts; the latter is -1 where it is no box's."""
+    closed: list[Box] = []
+    for match in _BRACE.finditer(text):
+        brace = match[0]
+        if brace == "}" and opened:
+            start, content = opened.pop()
+            if content >= 0 and not (closed and closed[-1].start > start):
+                closed.append(Box(start, match.end(), text[content : match.start()].strip()))
+        elif brace.endswith("{") and brace != r"\{":
+            opened.append((match.start(), match.end() if len(brace) > 1 else -1))
+    return closed
 
 
 def plain_characters(text: str) -> str:
