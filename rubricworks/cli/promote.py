@@ -45,19 +45,19 @@ def promote(
     if model is None:
         _print_models(connection)
         return
-    candidate = registry.version_of(connection, model, version) if version else registry.challenger(connection, model)
+    candidate = registry.get_version(connection, model, version) if version else registry.challenger(connection, model)
     if candidate is None:
         names = ", ".join(registry.model_names(connection)) or "none"
-        raise UserError(f"{model} has no challenger in the registry at {connection.shown_uri} (models there: {names})")
+        raise UserError(f"{model} has no challenger in the registry at {connection.safe_uri} (models there: {names})")
     decision = {"decided_by": by or getpass.getuser(), "decided_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     if reject:
-        registry.tag(connection, candidate, {registry.APPROVAL: "rejected", **decision})
+        registry.tag(connection, candidate, {registry.APPROVAL_TAG: "rejected", **decision})
         click.echo(f"{model} version {candidate.version} is rejected; the champion stays")
         return
     if not force:
         _check(connection, candidate)
     registry.promote(connection, model, candidate.version)
-    registry.tag(connection, candidate, {registry.APPROVAL: "promoted", **decision})
+    registry.tag(connection, candidate, {registry.APPROVAL_TAG: "promoted", **decision})
     click.echo(f"{model} version {candidate.version} is the champion")
 
 
@@ -66,7 +66,7 @@ def _check(connection: "Connection", candidate: "ModelVersion") -> None:
     from rubricworks.tracking import registry
 
     label = f"{candidate.name} version {candidate.version}"
-    standing, against = candidate.tags.get(registry.APPROVAL), candidate.tags.get(registry.CHALLENGED)
+    standing, against = candidate.tags.get(registry.APPROVAL_TAG), candidate.tags.get(registry.OPPONENT_TAG)
     if standing != registry.WAITING:
         reason = candidate.tags.get("gate") or "it was never held against a gate"
         raise UserError(
@@ -88,7 +88,7 @@ def _print_models(connection: "Connection") -> None:
         champion, challenger = registry.champion(connection, name), registry.challenger(connection, name)
         click.echo(f"{name}: champion {f'version {champion.version}' if champion else '-'}")
         if challenger:
-            standing, reason = challenger.tags.get(registry.APPROVAL, ""), challenger.tags.get("gate", "")
+            standing, reason = challenger.tags.get(registry.APPROVAL_TAG, ""), challenger.tags.get("gate", "")
             click.echo(f"  challenger version {challenger.version}: {standing} ({reason})")
     if not names:
-        click.echo(f"no models are registered at {connection.shown_uri}")
+        click.echo(f"no models are registered at {connection.safe_uri}")

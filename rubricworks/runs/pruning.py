@@ -20,7 +20,7 @@ from rubricworks.runs.records import RunRecord, run_record
 from rubricworks.runs.store import RunStore
 from rubricworks.storage import is_remote, local_path
 from rubricworks.tracking import TrackingConfig, connect, tracking_uri
-from rubricworks.tracking.connection import explained
+from rubricworks.tracking.connection import report_mlflow_errors
 
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 _PAGE = 100
@@ -137,7 +137,7 @@ def _runs_of_models(config: TrackingConfig, runs: Path) -> dict[str, str]:
         )
     reasons: dict[str, str] = {}
     token: str | None = None
-    with explained(connection.uri):
+    with report_mlflow_errors(connection.uri):
         while True:
             page = connection.client.search_registered_models(max_results=_PAGE, page_token=token)
             for model in page:

@@ -1,4 +1,4 @@
-"""MLflow runs, the model registry and the gate. Nothing here imports MLflow before it is used."""
+"""MLflow runs, the model registry and the gate. MLflow is imported when it is first used."""
 
 from rubricworks.tracking.connection import (
     Connection,

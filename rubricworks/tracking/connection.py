@@ -1,6 +1,6 @@
-"""The way to MLflow: its server, or a SQLite file in the runs folder when none is named.
+"""Connection to MLflow: a server, or a SQLite file in the runs folder if none is configured.
 
-MLflow takes two seconds to import and its first database three to migrate, so neither happens before it is needed.
+MLflow takes two seconds to import and a new database three to migrate, so neither happens before it is needed.
 """
 
 import importlib.util
@@ -40,48 +40,48 @@ _CHECK_SECONDS = 5
 
 
 class TrackingConfig(BaseModel):
-    """Where runs are tracked."""
+    """MLflow server or file, and experiment."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     uri: str = ""
-    """An MLflow tracking URI. Empty: MLFLOW_TRACKING_URI if it is set, else `mlflow.db` in the runs folder. Of a SQLite
-    file, models and pages lie in `mlartifacts` beside it."""
+    """An MLflow tracking URI. Empty: MLFLOW_TRACKING_URI if it is set, else `mlflow.db` in the runs folder. With
+    a SQLite file, models and pages are in the folder `mlartifacts` beside it."""
     experiment: str = Field(default="rubricworks", min_length=1)
 
 
 @dataclass(frozen=True)
 class Connection:
-    """An open way to one experiment."""
+    """Client of one MLflow experiment."""
 
     client: "MlflowClient"
     uri: str
     experiment_id: str
 
     @property
-    def shown_uri(self) -> str:
-        """The URI without the password that may stand in it."""
+    def safe_uri(self) -> str:
+        """The URI without its password, if it has one."""
         return _without_secrets(self.uri)
 
 
 def tracking_uri(config: TrackingConfig, runs: Path) -> str:
-    """The URI that a config means."""
+    """Return the config's URI, or the default from the environment or the runs folder."""
     return config.uri or os.environ.get("MLFLOW_TRACKING_URI", "") or f"sqlite:///{(runs / 'mlflow.db').absolute()}"
 
 
 def missing_database(config: TrackingConfig, runs: Path) -> Path | None:
-    """The SQLite file that `connect` would make, since nothing is there; None where there is something to open."""
+    """Return the SQLite file that `connect` would create; None if it exists, or the URI is a server."""
     database = _database(tracking_uri(config, runs))
     return database if database and not database.is_file() else None
 
 
 def check_tracking(config: TrackingConfig, runs: Path) -> bool:
-    """Whether runs can be tracked; quick, and without importing MLflow.
+    """Return True if runs can be tracked, without importing MLflow.
 
     Returns:
-        False when MLflow is not installed and no server was asked for.
+        False if MLflow is not installed and no server is configured.
     Raises:
-        UserError: a server was asked for and does not answer, or MLflow is not installed to reach it.
+        UserError: a configured server does not answer, or MLflow is not installed to reach it.
     """
     if importlib.util.find_spec("mlflow") is None:
         if config.uri:
@@ -97,7 +97,7 @@ def check_tracking(config: TrackingConfig, runs: Path) -> bool:
 
 
 def connect(config: TrackingConfig, runs: Path) -> Connection | None:
-    """Open the experiment, making it (and the SQLite file) if it is new. None when MLflow is not installed.
+    """Open the experiment; create it (and the SQLite file) if needed. Return None if MLflow is not installed.
 
     Raises:
         UserError: the server does not answer or refuses.
@@ -108,20 +108,20 @@ def connect(config: TrackingConfig, runs: Path) -> Connection | None:
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     uri = tracking_uri(config, runs)
-    with explained(uri):
+    with report_mlflow_errors(uri):
         from mlflow import MlflowClient
 
-        for chatty in ("mlflow.store", "alembic"):
-            logging.getLogger(chatty).setLevel(logging.WARNING)
+        for name in ("mlflow.store", "alembic"):
+            logging.getLogger(name).setLevel(logging.WARNING)
         if database := _database(uri):
             _make_database(database)
         client = MlflowClient(tracking_uri=uri, registry_uri=uri)
-        return Connection(client, uri, _experiment(client, config.experiment, _beside(uri)))
+        return Connection(client, uri, _experiment(client, config.experiment, _artifact_location(uri)))
 
 
 @contextmanager
-def explained(uri: str) -> Iterator[None]:
-    """Turn what MLflow raises into one line that names the URI."""
+def report_mlflow_errors(uri: str) -> Iterator[None]:
+    """Convert MLflow's errors into a one-line UserError that names the URI."""
     try:
         yield
     except (UserError, ImportError):
@@ -140,20 +140,20 @@ def _check_server(uri: str) -> None:
         with urllib.request.urlopen(f"{address.rstrip('/')}/health", timeout=_CHECK_SECONDS):
             return
     except urllib.error.HTTPError:
-        return  # it answers; whether it lets us in, MLflow's own calls will say
+        return  # it answers; MLflow's own calls will show whether it grants access
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise UserError(f"no MLflow server at {_without_secrets(uri)} ({reason}); {_how_to_test(uri)}") from None
 
 
-def _beside(uri: str) -> str | None:
-    """Where files of a database that is a file go; MLflow itself takes whatever folder one happens to be in."""
+def _artifact_location(uri: str) -> str | None:
+    """Return the artifact folder beside a SQLite file; MLflow's own default is the current directory."""
     database = _database(uri)
     return (database.parent / "mlartifacts").as_uri() if database else None
 
 
 def _database(uri: str) -> Path | None:
-    """The file that a SQLite URI names; None for any other."""
+    """Return the file of a SQLite URI; None for any other."""
     return Path(uri.removeprefix("sqlite:///")).absolute() if uri.startswith("sqlite:///") else None
 
 
@@ -164,7 +164,7 @@ def _experiment(client: "MlflowClient", name: str, artifacts: str | None) -> str
     if experiment is None:
         try:
             return client.create_experiment(name, artifact_location=artifacts)
-        except MlflowException:  # another process made it in between
+        except MlflowException:  # another process created it meanwhile
             experiment = client.get_experiment_by_name(name)
             if experiment is None:
                 raise
@@ -177,11 +177,10 @@ def _experiment(client: "MlflowClient", name: str, artifacts: str | None) -> str
 
 
 def _make_database(path: Path) -> None:
-    """Lay down a migrated SQLite file at once, or none.
+    """Create a migrated SQLite file atomically.
 
     MLflow runs some seventy migrations in place, each flushed to disk: slow, and a kill in between leaves a database
-    that never opens again. In memory-backed /dev/shm the same takes a quarter of the time; the link makes it appear
-    whole.
+    that never opens again. In memory-backed /dev/shm they take a quarter of the time; the link at the end is atomic.
     """
     if path.is_file():
         return
@@ -191,14 +190,14 @@ def _make_database(path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=shm if os.access(shm, os.W_OK) else None) as folder:
         blank = Path(folder) / "mlflow.db"
         MlflowClient(tracking_uri=f"sqlite:///{blank}").search_experiments()
-        aside = path.with_name(f".{Path(folder).name}.db")
-        write_atomic(aside, blank.read_bytes())
+        temporary = path.with_name(f".{Path(folder).name}.db")
+        write_atomic(temporary, blank.read_bytes())
     try:
-        os.link(aside, path)
+        os.link(temporary, path)
     except FileExistsError:
-        pass  # another process was first, and may be writing to its own already
+        pass  # another process was first, and may already be writing to it
     finally:
-        aside.unlink()
+        temporary.unlink()
 
 
 def _how_to_test(uri: str) -> str:

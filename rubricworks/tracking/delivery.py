@@ -1,7 +1,7 @@
-"""Run logs to MLflow: a parent run for the pipeline and a nested run per stage, found again by their tags.
+"""Delivery of run logs to MLflow: a parent run for the pipeline and a nested run per stage, found by their tags.
 
-How far a log was delivered stands beside it. A kill between delivery and that note delivers some lines twice, which
-changes nothing: every event carries its own time, and MLflow keeps equal points once.
+A file beside each log holds the position up to which it was delivered. A kill between delivery and that write delivers
+some lines twice, which is harmless: every event carries its own time, and MLflow stores equal points once.
 """
 
 import fcntl
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rubricworks.storage import write_atomic
-from rubricworks.tracking.connection import Connection, TrackingConfig, connect, explained, tracking_uri
+from rubricworks.tracking.connection import Connection, TrackingConfig, connect, report_mlflow_errors, tracking_uri
 from rubricworks.tracking.identity import mlflow_run
 from rubricworks.tracking.runlog import FOLDER, PIPELINE
 
@@ -25,8 +25,8 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 # Limits of MLflow's batch call and fields (mlflow.utils.validation).
-_METRICS_A_CALL = 1_000
-_PARAMS_A_CALL = 100
+_METRICS_PER_CALL = 1_000
+_PARAMS_PER_CALL = 100
 _PARAM_LENGTH = 6_000
 _TAG_LENGTH = 5_000
 _DIGEST_LENGTH = 36
@@ -34,32 +34,33 @@ _READ_BYTES = 4_000_000
 
 
 def deliver(config: TrackingConfig, run: Path, names: list[str] | None = None) -> None:
-    """Carry what the logs of a run hold, and MLflow has not seen yet, to MLflow.
+    """Deliver the new lines of a run's logs to MLflow.
 
     Args:
-        names: of these stages; all by default.
+        names: stages whose logs to deliver; all by default.
     Raises:
         UserError: MLflow cannot be reached. The logs stay as they are; call again later.
     """
     paths = [run / FOLDER / f"{name}.jsonl" for name in names] if names else (run / FOLDER).glob("*.jsonl")
     uri = tracking_uri(config, run.parent)
     # The pipeline first: it is the parent of the others.
-    waiting = sorted(
-        (path for path in paths if path.is_file() and _waits(path, uri)), key=lambda p: (p.stem != PIPELINE, p.stem)
+    pending = sorted(
+        (path for path in paths if path.is_file() and _is_pending(path, uri)),
+        key=lambda path: (path.stem != PIPELINE, path.stem),
     )
-    connection = connect(config, run.parent) if waiting else None
+    connection = connect(config, run.parent) if pending else None
     if connection is None:
         return
-    with explained(connection.uri):
-        for path in waiting:
-            with path.open("rb") as lines, _only_carrier(lines):
+    with report_mlflow_errors(connection.uri):
+        for path in pending:
+            with path.open("rb") as lines, _locked_log(lines):
                 _deliver_log(connection, run, path, lines)
 
 
 def _deliver_log(connection: Connection, run: Path, path: Path, lines: Any) -> None:
-    noted = _note(path)
-    # Another server has seen nothing yet.
-    offset = noted["offset"] if noted.get("uri") == connection.uri else 0
+    position = _read_position(path)
+    # A position of another server does not count.
+    offset = position["offset"] if position.get("uri") == connection.uri else 0
     lines.seek(offset)
     run_id = ""
     while complete := _complete_lines(lines):
@@ -68,30 +69,32 @@ def _deliver_log(connection: Connection, run: Path, path: Path, lines: Any) -> N
         _deliver_events(connection.client, run_id, events)
         offset += sum(map(len, complete))
         lines.seek(offset)
-        write_atomic(_note_path(path), json.dumps({"uri": connection.uri, "run": run_id, "offset": offset}).encode())
+        write_atomic(
+            _position_path(path), json.dumps({"uri": connection.uri, "run": run_id, "offset": offset}).encode()
+        )
 
 
 def _deliver_events(client: "MlflowClient", run_id: str, events: list[dict[str, Any]]) -> None:
     from mlflow.entities import Metric
 
-    of_kind: dict[str, list[dict[str, Any]]] = {}
+    by_kind: dict[str, list[dict[str, Any]]] = {}
     for event in events:
-        of_kind.setdefault(event["kind"], []).append(event)
+        by_kind.setdefault(event["kind"], []).append(event)
     metrics = [
         Metric(name, value, event["at"], event["step"])
-        for event in of_kind.get("metrics", [])
+        for event in by_kind.get("metrics", [])
         for name, value in event["values"].items()
     ]
-    for batch in _batches(metrics, _METRICS_A_CALL):
+    for batch in _batches(metrics, _METRICS_PER_CALL):
         client.log_batch(run_id, metrics=batch)
-    tags = {name: value for event in of_kind.get("tags", []) for name, value in event["values"].items()}
-    tags |= _deliver_params(client, run_id, of_kind.get("params", []))
-    tags |= _deliver_inputs(client, run_id, of_kind.get("input", []))
-    tags |= _deliver_tables(client, run_id, of_kind.get("table", []))
+    tags = {name: value for event in by_kind.get("tags", []) for name, value in event["values"].items()}
+    tags |= _deliver_params(client, run_id, by_kind.get("params", []))
+    tags |= _deliver_inputs(client, run_id, by_kind.get("input", []))
+    tags |= _deliver_tables(client, run_id, by_kind.get("table", []))
     _deliver_tags(client, run_id, tags)
-    for event in of_kind.get("artifact", []):
+    for event in by_kind.get("artifact", []):
         _deliver_artifact(client, run_id, Path(event["path"]), event["folder"] or None)
-    for event in of_kind.get("status", []):
+    for event in by_kind.get("status", []):
         if event["status"] == "RUNNING":
             client.update_run(run_id, status="RUNNING")
         else:
@@ -99,17 +102,17 @@ def _deliver_events(client: "MlflowClient", run_id: str, events: list[dict[str, 
 
 
 def _deliver_params(client: "MlflowClient", run_id: str, events: list[dict[str, Any]]) -> dict[str, str]:
-    """Log the params; one that was logged with another value (a resumed run, --set) cannot change and becomes a tag."""
+    """Log the params; one already logged with another value (a resumed run, --set) cannot change and becomes a tag."""
     from mlflow.entities import Param
 
-    wanted = {name: value[:_PARAM_LENGTH] for event in events for name, value in event["values"].items()}
-    if not wanted:
+    params = {name: value[:_PARAM_LENGTH] for event in events for name, value in event["values"].items()}
+    if not params:
         return {}
     logged = client.get_run(run_id).data.params
-    fresh = [Param(name, value) for name, value in wanted.items() if name not in logged]
-    for batch in _batches(fresh, _PARAMS_A_CALL):
+    new_params = [Param(name, value) for name, value in params.items() if name not in logged]
+    for batch in _batches(new_params, _PARAMS_PER_CALL):
         client.log_batch(run_id, params=batch)
-    return {f"changed.{name}"[:250]: value for name, value in wanted.items() if logged.get(name, value) != value}
+    return {f"changed.{name}"[:250]: value for name, value in params.items() if logged.get(name, value) != value}
 
 
 def _deliver_inputs(client: "MlflowClient", run_id: str, events: list[dict[str, Any]]) -> dict[str, str]:
@@ -128,7 +131,7 @@ def _deliver_inputs(client: "MlflowClient", run_id: str, events: list[dict[str, 
 
 
 def _deliver_tables(client: "MlflowClient", run_id: str, events: list[dict[str, Any]]) -> dict[str, str]:
-    """Store tables in the form that MLflow's pages show, which also want them listed in a tag."""
+    """Store tables in the form that MLflow's pages show; these also require a tag that lists them."""
     tables = {f"{event['name']}.json": {"columns": event["columns"], "data": event["data"]} for event in events}
     if not tables:
         return {}
@@ -142,7 +145,7 @@ def _deliver_tables(client: "MlflowClient", run_id: str, events: list[dict[str, 
 def _deliver_tags(client: "MlflowClient", run_id: str, tags: dict[str, str]) -> None:
     from mlflow.entities import RunTag
 
-    for batch in _batches((RunTag(name, value[:_TAG_LENGTH]) for name, value in tags.items()), _PARAMS_A_CALL):
+    for batch in _batches((RunTag(name, value[:_TAG_LENGTH]) for name, value in tags.items()), _PARAMS_PER_CALL):
         client.log_batch(run_id, tags=batch)
 
 
@@ -162,28 +165,28 @@ def _batches(values: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def _complete_lines(lines: Any) -> list[bytes]:
-    """Some whole lines, at least one if there is one; not the half line that a writer is at."""
+    """Read some complete lines, at least one if there is one, but no line that is still being written."""
     return [line for line in lines.readlines(_READ_BYTES) if line.endswith(b"\n")]
 
 
-def _waits(path: Path, uri: str) -> bool:
-    noted = _note(path)
-    return noted.get("uri") != uri or noted["offset"] < path.stat().st_size
+def _is_pending(path: Path, uri: str) -> bool:
+    position = _read_position(path)
+    return position.get("uri") != uri or position["offset"] < path.stat().st_size
 
 
-def _note(path: Path) -> dict[str, Any]:
+def _read_position(path: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(_note_path(path).read_bytes()))
+        return dict(json.loads(_position_path(path).read_bytes()))
     except (OSError, ValueError):
         return {}
 
 
-def _note_path(path: Path) -> Path:
+def _position_path(path: Path) -> Path:
     return path.with_suffix(".delivered.json")
 
 
 @contextmanager
-def _only_carrier(file: Any) -> Iterator[None]:
-    """One process at a time delivers a log; closing the file lets go."""
+def _locked_log(file: Any) -> Iterator[None]:
+    """Lock a log, so that one process at a time delivers it; closing the file releases the lock."""
     fcntl.flock(file, fcntl.LOCK_EX)
     yield

@@ -1,6 +1,6 @@
-"""Which MLflow run belongs to which folder: by MLFLOW_RUN_ID where the environment gives it, else by tags.
+"""MLflow run of a run's folder: by MLFLOW_RUN_ID if the environment sets it, else by tags.
 
-Two runs folders may both hold a run `demo` and track it on one server; the key drawn for each run keeps them apart.
+Two folders of runs may both hold a run `demo` and track it on one server; a random key per run tells them apart.
 """
 
 import fcntl
@@ -24,37 +24,37 @@ _SETTINGS = "settings.json"
 
 
 def save_settings(config: TrackingConfig, run: Path) -> None:
-    """Write down where a run is tracked, so that its stages, in processes of their own, know."""
+    """Save a run's tracking config for its stages, which run in processes of their own."""
     settings = {"config": config.model_dump(), "key": f"{run.name}-{secrets.token_hex(4)}"}
     settings["key"] = _settings(run).get("key", settings["key"])
     write_atomic(run / FOLDER / _SETTINGS, json.dumps(settings, indent=2).encode())
 
 
 def saved_config(run: Path) -> TrackingConfig | None:
-    """Where a pipeline said that this run is tracked; None if none did."""
+    """Return the tracking config that the run's pipeline saved; None if it saved none."""
     settings = _settings(run)
     return TrackingConfig.model_validate(settings["config"]) if settings else None
 
 
 def mlflow_run(connection: Connection, run: Path, name: str, *, started: int | None = None) -> str:
-    """The MLflow run of a stage (nested) or of the pipeline, made if it is new.
+    """Return the id of the MLflow run of a stage (nested) or of the pipeline; create it if needed.
 
     Args:
         run: the run's folder.
         name: the stage, or PIPELINE.
-        started: milliseconds; when a new run began.
+        started: start time of a new run, in milliseconds.
     """
-    with _one_at_a_time(run):
+    with _locked_run(run):
         pipeline, experiment = _pipeline_run(connection, run, started)
         if name == PIPELINE:
             return pipeline
         tags = {_PARENT_TAG: pipeline, STAGE_TAG: name}
-        return _found(connection, experiment, tags) or _made(connection, experiment, name, tags, started)
+        return _find_run(connection, experiment, tags) or _create_run(connection, experiment, name, tags, started)
 
 
 @contextmanager
-def _one_at_a_time(run: Path) -> Iterator[None]:
-    """A stage and the pipeline that delivers its log may look for the same run at once: one makes it, one finds it."""
+def _locked_run(run: Path) -> Iterator[None]:
+    """Lock a run's folder, so that a stage and the pipeline that delivers its log do not both create its MLflow run."""
     (run / FOLDER).mkdir(parents=True, exist_ok=True)
     descriptor = os.open(run / FOLDER, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -67,34 +67,35 @@ def _one_at_a_time(run: Path) -> Iterator[None]:
 
 
 def _pipeline_run(connection: Connection, run: Path, started: int | None) -> tuple[str, str]:
-    """The run's id and the experiment that it is in."""
-    if given := os.environ.get("MLFLOW_RUN_ID"):
+    """Return the ids of the pipeline's run and of its experiment."""
+    if run_id := os.environ.get("MLFLOW_RUN_ID"):
         from mlflow.exceptions import MlflowException
 
         try:
-            return given, connection.client.get_run(given).info.experiment_id
+            return run_id, connection.client.get_run(run_id).info.experiment_id
         except MlflowException as error:
             raise UserError(
-                f"MLFLOW_RUN_ID is {given}, which {connection.shown_uri} does not know; "
+                f"MLFLOW_RUN_ID is {run_id}, which {connection.safe_uri} does not know; "
                 "unset it or set MLFLOW_TRACKING_URI"
             ) from error
     tags = {KEY_TAG: _settings(run).get("key", run.name), STAGE_TAG: PIPELINE}
-    found = _found(connection, connection.experiment_id, tags)
-    return found or _made(connection, connection.experiment_id, run.name, tags, started), connection.experiment_id
+    experiment = connection.experiment_id
+    run_id = _find_run(connection, experiment, tags) or _create_run(connection, experiment, run.name, tags, started)
+    return run_id, experiment
 
 
-def _found(connection: Connection, experiment: str, tags: dict[str, str]) -> str | None:
+def _find_run(connection: Connection, experiment: str, tags: dict[str, str]) -> str | None:
     if any("'" in value for value in tags.values()):
         raise UserError(
             f"the run id {tags.get(KEY_TAG)!r} has a quote in it, which MLflow cannot search for; rename the run"
         )
-    wanted = " and ".join(f"tags.`{name}` = '{value}'" for name, value in tags.items())
-    # Stages that start at once may each have made the parent: all take the first.
-    runs = connection.client.search_runs([experiment], wanted, max_results=1, order_by=["attributes.start_time ASC"])
+    query = " and ".join(f"tags.`{name}` = '{value}'" for name, value in tags.items())
+    # Stages that start at once may each have created the parent: all use the first.
+    runs = connection.client.search_runs([experiment], query, max_results=1, order_by=["attributes.start_time ASC"])
     return runs[0].info.run_id if runs else None
 
 
-def _made(connection: Connection, experiment: str, name: str, tags: dict[str, str], started: int | None) -> str:
+def _create_run(connection: Connection, experiment: str, name: str, tags: dict[str, str], started: int | None) -> str:
     return connection.client.create_run(experiment, start_time=started, tags=tags, run_name=name).info.run_id
 
 

@@ -1,7 +1,7 @@
-"""What a registered model was made from, kept beside it: the recipe as its stages see it, and which samples it knew.
+"""Lineage of a registered model: the recipe as its stages see it, and the keys of its samples.
 
-Whoever wants to make the model again, on more data, finds everything in the registry: the run's folder may be gone.
-The two files are an artifact of the MLflow run that registered the version; its tag `made_from` leads there.
+It is all that a retraining on more data needs, even if the run's folder is gone. The two files are an artifact of the
+MLflow run that registered the version; the version's tag `made_from` holds its URI.
 """
 
 import tempfile
@@ -15,51 +15,51 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rubricworks.errors import UserError
 from rubricworks.storage import files_digest
-from rubricworks.tracking.connection import Connection, explained
+from rubricworks.tracking.connection import Connection, report_mlflow_errors
 from rubricworks.tracking.registry import ModelVersion
 
-TAG = "made_from"
+LINEAGE_TAG = "made_from"
 _RECIPE, _SAMPLES = "recipe.json", "samples.parquet"
 
 
 class StagedRecipe(BaseModel):
-    """A recipe as its stages see it: which pipeline, and what each stage is configured with."""
+    """A recipe as its stages see it: the pipeline and each stage's configuration."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
-    """The recipe's."""
+    """Name of the recipe."""
     pipeline: str
     stages: dict[str, dict[str, Any]]
-    """Stage → its own configuration, without those that only report."""
+    """Stage → its configuration, without the stages that only report."""
 
 
 class SampleKey(NamedTuple):
-    """Names a sample without holding it."""
+    """Identity of a sample, without its content."""
 
     sample_id: str
     split: str
     source: str
-    """Where it lay, with the recipe's variables in it."""
+    """Path or URL of the sample, with the recipe's variables unresolved."""
 
 
 class Lineage(NamedTuple):
-    """What a version was made from."""
+    """Recipe and sample keys of a model version."""
 
     recipe: StagedRecipe
     samples: tuple[SampleKey, ...]
 
 
 def store_lineage(connection: Connection, run: str, recipe: StagedRecipe, samples: Iterable[SampleKey]) -> str:
-    """Keep a lineage with an MLflow run; storing the same again changes nothing.
+    """Store a lineage with an MLflow run; storing the same again changes nothing.
 
     Args:
-        run: the MLflow run's id.
+        run: id of the MLflow run.
     Returns:
-        Where it lies, for the version's tag.
+        The artifact's URI, for the version's tag.
     """
-    with tempfile.TemporaryDirectory() as place, explained(connection.uri):
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as temporary, report_mlflow_errors(connection.uri):
+        folder = Path(temporary)
         (folder / _RECIPE).write_text(recipe.model_dump_json(indent=1))
         names = SampleKey._fields
         rows = [key._asdict() for key in samples]
@@ -72,20 +72,20 @@ def store_lineage(connection: Connection, run: str, recipe: StagedRecipe, sample
 
 
 def read_lineage(connection: Connection, version: ModelVersion) -> Lineage:
-    """What was stored of a version.
+    """Read the lineage of a version.
 
     Raises:
-        UserError: the version was registered without a lineage, or it is no longer there.
+        UserError: the version was registered without a lineage, or its files are gone.
     """
     label = f"{version.name} version {version.version}"
-    uri = version.tags.get(TAG)
+    uri = version.tags.get(LINEAGE_TAG)
     if not uri:
         raise UserError(
             f"{label} was registered without its recipe and samples, so it cannot be retrained; run its recipe again: "
             "models that this version of rubricworks registers keep both"
         )
-    with tempfile.TemporaryDirectory() as place:
-        folder = fetch_artifacts(connection, uri, Path(place), f"what {label} was made from")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = fetch_artifacts(connection, uri, Path(temporary), f"what {label} was made from")
         try:
             recipe = StagedRecipe.model_validate_json((folder / _RECIPE).read_bytes())
             rows = pq.read_table(folder / _SAMPLES).to_pylist()
@@ -97,26 +97,26 @@ def read_lineage(connection: Connection, version: ModelVersion) -> Lineage:
             ) from error
 
 
-def fetch_artifacts(connection: Connection, uri: str, folder: Path, what: str) -> Path:
-    """Download a folder of artifacts; returns where it lies.
+def fetch_artifacts(connection: Connection, uri: str, folder: Path, description: str) -> Path:
+    """Download a folder of artifacts and return its local path.
 
     Args:
-        what: it is, for the message.
+        description: noun phrase for the error message.
     Raises:
-        UserError: it is not there, or cannot be reached.
+        UserError: the artifacts are missing, or MLflow cannot be reached.
     """
-    with explained(connection.uri):
+    with report_mlflow_errors(connection.uri):
         from mlflow.artifacts import download_artifacts
 
         try:
-            found = download_artifacts(artifact_uri=uri, dst_path=str(folder), tracking_uri=connection.uri)
+            path = download_artifacts(artifact_uri=uri, dst_path=str(folder), tracking_uri=connection.uri)
         except OSError as error:
             raise UserError(
-                f"{uri}: {what} is not there ({error.strerror or error}); was its store emptied?"
+                f"{uri}: {description} is not there ({error.strerror or error}); was its store emptied?"
             ) from error
-    return Path(found)
+    return Path(path)
 
 
-def tags_of(recipe: StagedRecipe, uri: str) -> Mapping[str, str]:
-    """What tells a version's lineage, for the registry's pages."""
-    return {TAG: uri, "recipe": recipe.name, "pipeline": recipe.pipeline}
+def lineage_tags(recipe: StagedRecipe, uri: str) -> Mapping[str, str]:
+    """Return the tags that record a version's lineage in the registry."""
+    return {LINEAGE_TAG: uri, "recipe": recipe.name, "pipeline": recipe.pipeline}

@@ -1,6 +1,6 @@
-"""The model registry: plain Hugging Face folders as versions; the alias `champion` is on the promoted one.
+"""Model registry: versions are plain Hugging Face folders, and the alias `champion` marks the promoted one.
 
-The alias `challenger` is on the version that was last measured against the champion.
+The alias `challenger` marks the version that was last measured against the champion.
 """
 
 from collections.abc import Mapping
@@ -11,15 +11,15 @@ from pydantic import BaseModel, ConfigDict
 
 from rubricworks.errors import UserError
 from rubricworks.storage import files_digest
-from rubricworks.tracking.connection import Connection, explained
+from rubricworks.tracking.connection import Connection, report_mlflow_errors
 
 CHAMPION = "champion"
 CHALLENGER = "challenger"
 DIGEST_TAG = "model_digest"
-CHALLENGED = "challenged"
+OPPONENT_TAG = "challenged"
 """Tag of a challenger: the version that was champion when it was measured."""
-APPROVAL = "approval"
-"""Tag of a challenger: its standing, `waiting` where a person decides."""
+APPROVAL_TAG = "approval"
+"""Tag of a challenger: state of its approval, `waiting` while a person has to decide."""
 WAITING = "waiting"
 _TAG_LENGTH = 5_000
 
@@ -32,65 +32,65 @@ class ModelVersion(BaseModel):
     name: str
     version: int
     source: str
-    """Where its folder lies."""
+    """URI of its folder."""
     run: str
-    """The MLflow run that made it."""
+    """Id of the MLflow run that registered it."""
     tags: dict[str, str]
 
 
 def register(connection: Connection, model_dir: Path, name: str, *, run: str, tags: Mapping[str, Any]) -> ModelVersion:
-    """Store a model's folder with an MLflow run and register it; registering the same again gives the version there is.
+    """Store a model's folder with an MLflow run and register it; a model registered before keeps its version.
 
     Args:
-        run: the MLflow run's id.
-        tags: what tells versions apart: data digest, recipe digest, figures of the evaluation.
+        run: id of the MLflow run.
+        tags: tags of the version, such as data digest, recipe digest, figures of the evaluation.
     """
     if not any(model_dir.glob("*")):
         raise UserError(f"{model_dir}: no model here; run the stage that trains it")
     digest = files_digest(model_dir.rglob("*"), model_dir)
     client = connection.client
-    with explained(connection.uri):
+    with report_mlflow_errors(connection.uri):
         _ensure_name(connection, name)
-        for found in client.search_model_versions(f"name = '{name}' and run_id = '{run}'"):
-            if found.tags.get(DIGEST_TAG) == digest:
-                return _value(found)
+        for version in client.search_model_versions(f"name = '{name}' and run_id = '{run}'"):
+            if version.tags.get(DIGEST_TAG) == digest:
+                return _to_model_version(version)
         folder = f"model-{digest[:12]}"
         client.log_artifacts(run, str(model_dir), folder)
         source = f"{client.get_run(run).info.artifact_uri}/{folder}"
         texts = {key: str(value)[:_TAG_LENGTH] for key, value in tags.items()}
-        made = client.create_model_version(name, source=source, run_id=run, tags={**texts, DIGEST_TAG: digest})
-        return _value(made)
+        version = client.create_model_version(name, source=source, run_id=run, tags={**texts, DIGEST_TAG: digest})
+        return _to_model_version(version)
 
 
 def champion(connection: Connection, name: str) -> ModelVersion | None:
-    """The promoted version of a model; None if there is none yet."""
+    """Return the promoted version of a model; None if there is none yet."""
     return _aliased(connection, name, CHAMPION)
 
 
 def challenger(connection: Connection, name: str) -> ModelVersion | None:
-    """The version that was last measured against the champion and has not become it; None if there is none."""
+    """Return the version that was last measured against the champion and not promoted; None if there is none."""
     return _aliased(connection, name, CHALLENGER)
 
 
-def version_of(connection: Connection, name: str, version: int) -> ModelVersion:
-    """One version.
+def get_version(connection: Connection, name: str, version: int) -> ModelVersion:
+    """Return one version of a model.
 
     Raises:
         UserError: there is no such version.
     """
-    with explained(connection.uri):
-        return _value(connection.client.get_model_version(name, str(version)))
+    with report_mlflow_errors(connection.uri):
+        return _to_model_version(connection.client.get_model_version(name, str(version)))
 
 
 def model_names(connection: Connection) -> list[str]:
-    """Every registered model."""
-    with explained(connection.uri):
+    """List the names of all registered models."""
+    with report_mlflow_errors(connection.uri):
         return sorted(model.name for model in connection.client.search_registered_models())
 
 
 def promote(connection: Connection, name: str, version: int) -> None:
-    """Make a version the champion; the one before stays registered."""
-    with explained(connection.uri):
+    """Make a version the champion; the previous champion stays registered."""
+    with report_mlflow_errors(connection.uri):
         connection.client.set_registered_model_alias(name, CHAMPION, str(version))
         model = _registered(connection, name)
         if str(model.aliases.get(CHALLENGER)) == str(version):
@@ -98,23 +98,23 @@ def promote(connection: Connection, name: str, version: int) -> None:
 
 
 def nominate(connection: Connection, name: str, version: int) -> None:
-    """Make a version the challenger; the one before stays registered."""
-    with explained(connection.uri):
+    """Make a version the challenger; the previous challenger stays registered."""
+    with report_mlflow_errors(connection.uri):
         connection.client.set_registered_model_alias(name, CHALLENGER, str(version))
 
 
 def tag(connection: Connection, version: ModelVersion, tags: Mapping[str, Any]) -> None:
-    """Add to what is told of a version, or say it anew."""
-    with explained(connection.uri):
+    """Set tags of a version."""
+    with report_mlflow_errors(connection.uri):
         for key, value in tags.items():
             connection.client.set_model_version_tag(version.name, str(version.version), key, str(value)[:_TAG_LENGTH])
 
 
 def _aliased(connection: Connection, name: str, alias: str) -> ModelVersion | None:
-    with explained(connection.uri):
+    with report_mlflow_errors(connection.uri):
         model = _registered(connection, name)
         version = model and model.aliases.get(alias)
-        return _value(connection.client.get_model_version(name, str(version))) if version else None
+        return _to_model_version(connection.client.get_model_version(name, str(version))) if version else None
 
 
 def _ensure_name(connection: Connection, name: str) -> None:
@@ -141,7 +141,11 @@ def _registered(connection: Connection, name: str) -> Any:
         raise
 
 
-def _value(found: Any) -> ModelVersion:
+def _to_model_version(version: Any) -> ModelVersion:
     return ModelVersion(
-        name=found.name, version=int(found.version), source=found.source, run=found.run_id or "", tags=dict(found.tags)
+        name=version.name,
+        version=int(version.version),
+        source=version.source,
+        run=version.run_id or "",
+        tags=dict(version.tags),
     )

@@ -1,7 +1,7 @@
-"""What a run has to tell, written down before it is delivered: one JSON line per event, beside the run's tables.
+"""Local log of a run's tracking events, one JSON line each, written beside the run's tables before delivery.
 
-Writing a line takes no MLflow, so a stage does not pay for importing it, and a tracking server that goes away in the
-night neither stops a training nor loses a point of its curves. `delivery.py` carries the lines to MLflow.
+Writing a line needs no MLflow, so a stage does not pay for importing it, and a tracking server that goes down during
+the night neither stops a training nor loses a point of its curves. `delivery.py` sends the lines to MLflow.
 """
 
 import json
@@ -17,11 +17,11 @@ from typing import Any
 
 FOLDER = "tracking"
 PIPELINE = "pipeline"
-"""The log of the pipeline itself; every other is named after its stage."""
+"""Name of the pipeline's own log; every other log is named after its stage."""
 
 
 class RunLog:
-    """The events of one stage, or of the pipeline. Safe to call from several threads."""
+    """Event log of one stage or of the pipeline; thread-safe."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -30,34 +30,34 @@ class RunLog:
         self._lock = threading.Lock()
 
     def log_metrics(self, values: Mapping[str, float | None], *, step: int = 0) -> None:
-        """Points of curves; None and NaN (nothing was measured) are left out."""
+        """Log points of curves; None and NaN (not measured) are skipped."""
         measured = {name: value for name, value in values.items() if value is not None}
-        kept = {_key(name): float(value) for name, value in measured.items() if math.isfinite(value)}
-        if kept:
-            self._write("metrics", values=kept, step=step)
+        points = {_key(name): float(value) for name, value in measured.items() if math.isfinite(value)}
+        if points:
+            self._write("metrics", values=points, step=step)
 
     def log_params(self, values: Mapping[str, Any]) -> None:
-        """Settings; nested ones become `outer.inner`."""
+        """Log settings; nested ones become `outer.inner`."""
         self._write("params", values=flatten(values))
 
     def log_table(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """A small table to look at (samples, verdicts); a later one of the same name replaces it."""
+        """Log a small table for people (samples, verdicts); a later one of the same name replaces it."""
         columns = list(rows[0]) if rows else []
         self._write("table", name=name, columns=columns, data=[[row.get(column) for column in columns] for row in rows])
 
     def log_input(self, name: str, uri: str | Path, digest: str, *, context: str = "") -> None:
-        """A table that was read: its name, place and manifest digest."""
+        """Log an input table: its name, URI and manifest digest."""
         self._write("input", name=name, uri=str(uri), digest=digest, context=context)
 
     def log_artifact(self, path: str | Path, folder: str = "") -> None:
-        """A file or a folder's content, stored with the run."""
+        """Log a file, or a folder's content, to be stored with the run."""
         self._write("artifact", path=os.path.abspath(path), folder=folder)
 
     def set_tags(self, tags: Mapping[str, Any]) -> None:
         self._write("tags", values={_key(name): str(value) for name, value in tags.items()})
 
     def set_status(self, status: str) -> None:
-        """RUNNING, FINISHED, FAILED or KILLED."""
+        """Set the run's status: RUNNING, FINISHED, FAILED or KILLED."""
         self._write("status", status=status)
 
     def close(self) -> None:
@@ -71,8 +71,8 @@ class RunLog:
 
 
 @contextmanager
-def recorded(run: Path, name: str) -> Iterator[RunLog]:
-    """The log of a stage from start to end, with how it ended."""
+def record_run(run: Path, name: str) -> Iterator[RunLog]:
+    """Context manager: open the log of a stage or pipeline, and record its start and final status."""
     log = RunLog(log_path(run, name))
     log.set_status("RUNNING")
     try:
@@ -93,7 +93,7 @@ def log_path(run: Path, name: str) -> Path:
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """{"policy": {"steps": 200}} → {"policy.steps": "200"}; lists of settings are numbered, others are JSON."""
+    """Flatten {"policy": {"steps": 200}} to {"policy.steps": "200"}; lists of settings are numbered, others JSON."""
     flat: dict[str, str] = {}
     for name, value in values.items():
         key = f"{prefix}{name}"
@@ -107,13 +107,13 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def _key(name: str) -> str:
-    """A name that MLflow takes: letters, digits, spaces, `_-.:/`, no empty path parts, 250 characters."""
+    """Convert to a valid MLflow name: letters, digits, spaces, `_-.:/`, no empty path parts, 250 characters."""
     parts = (part for part in re.sub(r"[^\w\-. /:]", "_", name).split("/") if part.strip("."))
     return "/".join(parts)[:250] or "_"
 
 
 def _drop_torn_line(path: Path) -> None:
-    """A writer that was killed may have left half a line."""
+    """Remove the incomplete last line of a killed writer."""
     if not path.is_file():
         return
     with path.open("rb+") as file:

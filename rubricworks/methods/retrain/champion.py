@@ -85,7 +85,7 @@ def require_champion(connection: Connection, model_name: str) -> ModelVersion:
     """
     champion = registry.champion(connection, model_name)
     if champion is None:
-        raise _no_champion(model_name, connection.shown_uri, registry.model_names(connection))
+        raise _no_champion(model_name, connection.safe_uri, registry.model_names(connection))
     return champion
 
 

@@ -24,7 +24,7 @@ from rubricworks.tracking import (
     stage_connection,
     stage_run,
 )
-from rubricworks.tracking.lineage import store_lineage, tags_of
+from rubricworks.tracking.lineage import lineage_tags, store_lineage
 
 Figures = dict[str, dict[str, Any]]
 """Name of a figure → its parts, as the gate reads them."""
@@ -87,7 +87,9 @@ def register_policy(
     lineage: Mapping[str, str] = {}
     if recipe:
         rows = read_rows(job.inputs["samples"], columns=[*SampleKey._fields])
-        lineage = tags_of(recipe, store_lineage(connection, mlflow_run, recipe, (SampleKey(**row) for row in rows)))
+        lineage = lineage_tags(
+            recipe, store_lineage(connection, mlflow_run, recipe, (SampleKey(**row) for row in rows))
+        )
     return registry.register(
         connection,
         model_dir(job.inputs["policy"]),

@@ -171,7 +171,7 @@ def test_a_challenger_is_registered_and_takes_the_place_only_as_the_policy_says(
     champion, challenger = registry.champion(found, "captioner"), registry.challenger(found, "captioner")
     assert champion is not None
     assert (champion.version, challenger and challenger.version) == ((2, None) if promoted else (1, 2))
-    second = registry.version_of(found, "captioner", 2)
+    second = registry.get_version(found, "captioner", 2)
     assert (said["standing"], second.tags["approval"], second.tags["challenged"]) == (standing, standing, "1")
     assert second.tags["run"] == "second"
     assert second.tags["held_out_known_to_champion"] == "0"

@@ -30,7 +30,7 @@ def run(config: Config, job: Job) -> None:
     figures = evaluation_figures(job.inputs["evaluations"])
     result = gate.check(figures)
     connection, mlflow_run = open_registry(job)
-    champion = registry.version_of(connection, report.model_name, report.champion)
+    champion = registry.get_version(connection, report.model_name, report.champion)
     with stage_run(job.run, job.stage) as log:
         log.log_metrics({f"{name}/{part}": value for name, pair in figures.items() for part, value in pair.items()})
         log.set_tags({"gate": "passed" if result.passed else "failed"})
@@ -43,13 +43,13 @@ def run(config: Config, job: Job) -> None:
             figures,
             report.recipe,
             **{
-                registry.CHALLENGED: report.champion,
+                registry.OPPONENT_TAG: report.champion,
                 "held_out_known_to_champion": _count_leaked(job, connection, champion),
             },
         )
         standing, outcome = _update_aliases(config, connection, version, report, result.passed)
         # The version exists already if the stage runs again with another gate.
-        registry.tag(connection, version, {registry.APPROVAL: standing, "gate": "; ".join(result.reasons)})
+        registry.tag(connection, version, {registry.APPROVAL_TAG: standing, "gate": "; ".join(result.reasons)})
         log.set_tags({"outcome": outcome})
     challenge = {
         "model_name": report.model_name,

@@ -18,7 +18,7 @@ class Config(StageConfig):
 def run(config: Config, job: Job) -> None:
     report = read_report(job)
     connection, _ = open_registry(job)
-    version = registry.version_of(connection, report.model_name, report.champion)
+    version = registry.get_version(connection, report.model_name, report.champion)
     label = f"{version.name} version {version.version}"
     target, download = model_dir(job.out), job.scratch("coming")
     for stale in (target, download):

@@ -90,4 +90,4 @@ def run(config: Config, job: Job) -> None:
 def _last_challenger(connection: Connection, champion: ModelVersion) -> ModelVersion | None:
     """Return the challenger if it was measured against this champion."""
     version = registry.challenger(connection, champion.name)
-    return version if version and version.tags.get(registry.CHALLENGED) == str(champion.version) else None
+    return version if version and version.tags.get(registry.OPPONENT_TAG) == str(champion.version) else None
