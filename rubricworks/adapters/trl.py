@@ -22,7 +22,7 @@ from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.grading import Grader
 from rubricworks.grading.boxed import BoxedGrader
-from rubricworks.grading.requests import target_in_words
+from rubricworks.grading.requests import describe_target
 from rubricworks.rewards import format_mask, group_rewards, weighted_reward
 from rubricworks.rubrics import Criterion, Rubric, Scorecard
 
@@ -200,7 +200,7 @@ class GroupReward(RubricReward):
 
 def _ground_truth(criterion: Criterion) -> str:
     """Reference of a criterion in words: the name of a verifier is English in every language."""
-    return criterion.reference if criterion.verifier is None else target_in_words(criterion.reference)
+    return criterion.reference if criterion.verifier is None else describe_target(criterion.reference)
 
 
 @lru_cache(maxsize=4096)

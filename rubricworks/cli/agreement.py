@@ -7,8 +7,16 @@ import click
 from pydantic import BaseModel, ConfigDict
 
 from rubricworks.errors import UserError
-from rubricworks.grading.comparison import Comparison, Group, Rater, compare, summary, together, why_apart
-from rubricworks.grading.labels import majority, people_of, read_labels
+from rubricworks.grading.comparison import (
+    Comparison,
+    GroupAgreement,
+    Rater,
+    compare,
+    explain_no_overlap,
+    group_agreement,
+    rater_summary,
+)
+from rubricworks.grading.labels import human_ratings, majority, read_labels
 from rubricworks.grading.ratings import Ratings, read_judges
 from rubricworks.reports.agreement import LEGEND, comparison_text, group_text, rater_text
 from rubricworks.storage import write_atomic
@@ -22,7 +30,7 @@ class AgreementReport(BaseModel):
     raters: tuple[Rater, ...]
     """The people, if there are labels, then the judges."""
     empty_labels: int
-    groups: tuple[Group, ...]
+    groups: tuple[GroupAgreement, ...]
     """The people among themselves, and the judges where there are three or more."""
     comparisons: tuple[Comparison, ...]
 
@@ -70,19 +78,19 @@ def _report(sources: tuple[str, ...], min_count: int) -> tuple[AgreementReport, 
         raise UserError(f"{files[0]} is compared with nothing: name a table of scorecards too")
     labels = read_labels(files[0]) if files else None
     judges = read_judges(tables)
-    people = people_of(labels, judges) if labels else []
+    people = human_ratings(labels, judges) if labels else []
     raters = [majority(people), *judges] if people else judges
     if len(raters) < 2:
         raise UserError(f"{tables[0]} holds one judge, {raters[0].name}: name a CSV of labels or a second table")
     pairs = list(itertools.combinations(raters, 2))
     comparisons = [compare(first, second, min_count=min_count) for first, second in pairs]
-    notes = ["" if one.in_common else why_apart(*pair) for one, pair in zip(comparisons, pairs, strict=True)]
+    notes = ["" if one.in_common else explain_no_overlap(*pair) for one, pair in zip(comparisons, pairs, strict=True)]
     if all(notes):
         raise UserError(notes[0])
     return AgreementReport(
-        raters=tuple(summary(rater) for rater in raters),
+        raters=tuple(rater_summary(rater) for rater in raters),
         empty_labels=labels.empty if labels else 0,
-        groups=tuple(together(several) for several in _groups(people, judges)),
+        groups=tuple(group_agreement(several) for several in _groups(people, judges)),
         comparisons=tuple(comparisons),
     ), notes
 

@@ -1,4 +1,4 @@
-"""Grading: a rubric on a response becomes a scorecard."""
+"""Grading: a response and its rubric give a scorecard."""
 
 from rubricworks.grading.assertion_grader import AssertionGrader, GradedCaption
 from rubricworks.grading.assertion_prompts import ASSERTION_PROMPT_VERSION, Pointability
@@ -8,13 +8,13 @@ from rubricworks.grading.requests import (
     AnyRequest,
     Exposure,
     ExtractorItem,
-    ImageShown,
     JudgeItem,
+    RequestWithImage,
+    RequestWithoutVerifiers,
+    RequestWithTargets,
     ScoringRequest,
     TargetItem,
-    TargetsShown,
-    Unverified,
-    exposed_request,
+    request_with_exposure,
     scoring_request,
 )
 from rubricworks.grading.scoring_answers import ScoredItem, Scoring, check_scoring
@@ -33,19 +33,19 @@ __all__ = [
     "FailedCall",
     "GradedCaption",
     "Grader",
-    "ImageShown",
+    "RequestWithImage",
     "JudgeItem",
     "Pointability",
     "ScoredItem",
     "Scoring",
     "ScoringRequest",
     "TargetItem",
-    "TargetsShown",
-    "Unverified",
+    "RequestWithTargets",
+    "RequestWithoutVerifiers",
     "check_scoring",
     "combine_credits",
     "execute",
-    "exposed_request",
+    "request_with_exposure",
     "scoring_messages",
     "scoring_request",
     "scoring_text",

@@ -1,8 +1,8 @@
-"""A caption beside its reference becomes assertions, and those three rewards (BalCapRL, section 2.1).
+"""Grading of a caption against its reference, by assertions, into three rewards (BalCapRL, section 2.1).
 
-One call sees image, caption and reference. With a verifier two calls share the work: the judge takes the texts apart,
-matches and rates them and never sees the image; the verifier sees the image and the assertions, never the captions. A
-model that fails leaves an error, never numbers, and all three rewards are there or none is.
+One call sees image, caption and reference. With a verifier there are two calls: the judge decomposes, matches and rates
+the texts and never sees the image; the verifier sees the image and the assertions, never the captions. A failed call
+gives an error, never numbers: all three rewards are present, or none.
 """
 
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from rubricworks.errors import UserError
 from rubricworks.grading.assertion_answers import (
     Decomposition,
     Verification,
+    add_verification,
     check_lists,
     check_verification,
-    own_assertions,
+    filter_assertions,
     texts_of,
-    with_marks,
 )
 from rubricworks.grading.assertion_prompts import (
     Pointability,
@@ -27,19 +27,19 @@ from rubricworks.grading.assertion_prompts import (
     decompose_messages,
     verify_messages,
 )
-from rubricworks.grading.assertion_texts import has_words, made_in
+from rubricworks.grading.assertion_texts import has_words, text_states
 from rubricworks.grading.grader import FailedCall
 from rubricworks.llm import ChatClient, ChatError
 from rubricworks.llm.messages import image_part
 from rubricworks.rewards import CaptionScores, caption_scores
 from rubricworks.rubrics import CaptionAssertions, ErrorClass
 
-JUDGING, VERIFYING = "assertions", "verification"
-"""What a dead letter names as its criterion: which of the two calls failed."""
+JUDGE_CALL, VERIFIER_CALL = "assertions", "verification"
+"""Criterion of a dead letter, which tells the failed call."""
 
 
 class GradedCaption(BaseModel):
-    """What is known of one caption after grading."""
+    """Result of grading one caption."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -47,16 +47,16 @@ class GradedCaption(BaseModel):
     caption: str
     reference: str
     judge: str
-    """The model; with a verifier both, joined by ` + `."""
+    """Model name; judge and verifier are joined by ` + `."""
     assertions: CaptionAssertions | None = None
-    """Those that caption and reference make; None: not judged, or the caption has no words."""
+    """Assertions that caption and reference make; None if not judged, or if the caption has no words."""
     dropped: tuple[str, ...] = ()
-    """Assertions that the judge listed of the caption, and that the caption does not make; they count for nothing."""
+    """Assertions that the judge listed but the caption does not make; they are ignored."""
     dropped_of_reference: tuple[str, ...] = ()
-    """The same of the reference."""
+    """Assertions that the judge listed but the reference does not make."""
     error: ErrorClass | None = None
     message: str = ""
-    """The error's."""
+    """Message of the error."""
 
     @model_validator(mode="after")
     def _judged_or_error(self) -> Self:
@@ -68,9 +68,9 @@ class GradedCaption(BaseModel):
 
     @property
     def scores(self) -> CaptionScores | None:
-        """The three rewards; None: could not be judged.
+        """The three rewards, or None if the caption could not be judged.
 
-        A caption without words earns 0 of each: that is the policy's fault, not the judge's.
+        A caption without words gets 0 for each: it is the policy's failure, not the judge's.
         """
         if self.error is not None:
             return None
@@ -80,7 +80,7 @@ class GradedCaption(BaseModel):
         return None if scores.precision is None or scores.recall is None else scores
 
 
-class _Asked(NamedTuple):
+class _CaptionTask(NamedTuple):
     """One caption to grade."""
 
     sample_id: str
@@ -93,7 +93,7 @@ class _Asked(NamedTuple):
 
 
 class AssertionGrader:
-    """Grades captions with one judge, or with a judge that reads and a verifier that looks."""
+    """Grader of captions, with one judge, or with a judge for the texts and a verifier for the image."""
 
     def __init__(
         self,
@@ -105,10 +105,10 @@ class AssertionGrader:
     ) -> None:
         """
         Args:
-            judge: sees the image unless there is a verifier.
-            verifier: sees image and assertions, and decides which of them hold.
-            pointability: what an assertion must pass beside being true; see `assertion_prompts.Pointability`.
-            on_error: told of each call that failed, as for dead letters.
+            judge: client of the judge, which sees the image unless there is a verifier.
+            verifier: client of a model that sees image and assertions, and decides which are true.
+            pointability: second condition of an assertion; see `assertion_prompts.Pointability`.
+            on_error: callback for every failed call, for dead letters.
         """
         if pointability not in get_args(Pointability):
             raise UserError(f"pointability is {pointability!r}; choose {' or '.join(get_args(Pointability))}")
@@ -119,7 +119,7 @@ class AssertionGrader:
         self._on_error = on_error
 
     async def grade(self, sample_id: str, image: bytes, caption: str, reference: str) -> GradedCaption:
-        """One caption. A call that fails becomes an error, not an exception; a caption without words takes no call.
+        """Grade one caption. A failed call gives an error, not an exception; a caption without words needs no call.
 
         Raises:
             UserError: the reference has no words, or the image is neither PNG nor JPEG.
@@ -133,61 +133,63 @@ class AssertionGrader:
             image_part(image)
         except ValueError as error:
             raise UserError(f"sample {sample_id}: {error}") from None
-        asked = _Asked(sample_id, image, caption, reference)
+        task = _CaptionTask(sample_id, image, caption, reference)
         if not has_words(caption):
-            return self._graded(asked)
-        return await (self._at_once(asked) if self.verifier is None else self._apart(asked, self.verifier))
+            return self._success(task)
+        return await (
+            self._grade_in_one_call(task) if self.verifier is None else self._grade_in_two_calls(task, self.verifier)
+        )
 
-    async def _at_once(self, asked: _Asked) -> GradedCaption:
-        messages = assertion_messages(asked.image, asked.caption, asked.reference, self.pointability)
+    async def _grade_in_one_call(self, task: _CaptionTask) -> GradedCaption:
+        messages = assertion_messages(task.image, task.caption, task.reference, self.pointability)
         try:
-            reply = await self.judge.chat(messages, CaptionAssertions, check=asked.check)
+            reply = await self.judge.chat(messages, CaptionAssertions, check=task.check)
         except ChatError as error:
-            return self._failed(asked, self.judge, JUDGING, error)
-        return self._graded(asked, reply.value)
+            return self._failure(task, self.judge, JUDGE_CALL, error)
+        return self._success(task, reply.value)
 
-    async def _apart(self, asked: _Asked, verifier: ChatClient) -> GradedCaption:
-        messages = decompose_messages(asked.caption, asked.reference)
+    async def _grade_in_two_calls(self, task: _CaptionTask, verifier: ChatClient) -> GradedCaption:
+        messages = decompose_messages(task.caption, task.reference)
         try:
-            read = (await self.judge.chat(messages, Decomposition, check=asked.check)).value
+            decomposition = (await self.judge.chat(messages, Decomposition, check=task.check)).value
         except ChatError as error:
-            return self._failed(asked, self.judge, JUDGING, error)
-        listed, _ = texts_of(read)
-        made = made_in(asked.caption, listed)
-        texts = list(compress(listed, made))
-        messages = verify_messages(asked.image, texts, self.pointability)
+            return self._failure(task, self.judge, JUDGE_CALL, error)
+        listed, _ = texts_of(decomposition)
+        stated = text_states(task.caption, listed)
+        texts = list(compress(listed, stated))
+        messages = verify_messages(task.image, texts, self.pointability)
         try:
-            seen = await verifier.chat(
+            reply = await verifier.chat(
                 messages, Verification, check=lambda verification: check_verification(verification, texts)
             )
         except ChatError as error:
-            return self._failed(asked, verifier, VERIFYING, error)
-        marks = iter(assertion.is_verified for assertion in seen.value.assertions)
-        return self._graded(asked, with_marks(read, [known and next(marks) for known in made]))
+            return self._failure(task, verifier, VERIFIER_CALL, error)
+        marks = iter(assertion.is_verified for assertion in reply.value.assertions)
+        return self._success(task, add_verification(decomposition, [is_stated and next(marks) for is_stated in stated]))
 
-    def _graded(self, asked: _Asked, answer: CaptionAssertions | None = None) -> GradedCaption:
-        """Without the assertions that caption or reference do not make."""
+    def _success(self, task: _CaptionTask, answer: CaptionAssertions | None = None) -> GradedCaption:
+        """Build the result, without the assertions that caption or reference do not make."""
         dropped: tuple[str, ...] = ()
         dropped_of_reference: tuple[str, ...] = ()
         if answer is not None:
-            answer, dropped, dropped_of_reference = own_assertions(answer, asked.caption, asked.reference)
+            answer, dropped, dropped_of_reference = filter_assertions(answer, task.caption, task.reference)
         return GradedCaption(
-            sample_id=asked.sample_id,
-            caption=asked.caption,
-            reference=asked.reference,
+            sample_id=task.sample_id,
+            caption=task.caption,
+            reference=task.reference,
             judge=self._name,
             assertions=answer,
             dropped=dropped,
             dropped_of_reference=dropped_of_reference,
         )
 
-    def _failed(self, asked: _Asked, client: ChatClient, call: str, error: ChatError) -> GradedCaption:
+    def _failure(self, task: _CaptionTask, client: ChatClient, call: str, error: ChatError) -> GradedCaption:
         if self._on_error is not None:
-            self._on_error(FailedCall(asked.sample_id, asked.caption, client.endpoint.model, (call,), error))
+            self._on_error(FailedCall(task.sample_id, task.caption, client.endpoint.model, (call,), error))
         return GradedCaption(
-            sample_id=asked.sample_id,
-            caption=asked.caption,
-            reference=asked.reference,
+            sample_id=task.sample_id,
+            caption=task.caption,
+            reference=task.reference,
             judge=self._name,
             error=error.error_class,
             message=error.message,

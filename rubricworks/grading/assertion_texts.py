@@ -1,11 +1,10 @@
-"""Does a text make the assertions that a judge lists of it?
+"""Test whether a text makes the assertions that a judge lists for it.
 
-A judge that invents an easy claim, or lists one ten times, would be paid into the precision of a caption, or out of its
-recall. The test is plain, and errs on the judge's side: an assertion is taken for the text's own if at least half of
-its content words stand in the text, by stem. Content words are all but function words and the words in which one
-speaks of pictures ("the image shows ..."); an assertion of nothing else is looked up by all its words. A stem is a word
-without its English ending, so that "rides" and "riding" are one word; other languages are compared word by word, and
-scripts without spaces sign by sign.
+A judge that invents an easy claim, or lists one ten times, would raise the precision of a caption, or lower its recall.
+The test is simple and lenient: a text makes an assertion if it contains at least half of the assertion's content words,
+by stem. Content words exclude function words and words about pictures ("the image shows ..."); an assertion without
+content words is matched by all its words. A stem is a word without its English ending, so that "rides" and "riding" are
+the same; other languages are compared word by word, and scripts without spaces character by character.
 """
 
 import re
@@ -17,59 +16,59 @@ _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]|[^\W_\u3040-\u30f
 _Y_ENDING = re.compile(r"(?<=\w{2})(?:ies|ied)$")
 _ENDING = re.compile(r"(?<=\w{3})(?:ing|est|ed|es|er|ly|s|e)$")
 _DOUBLED = re.compile(r"([b-df-hj-np-tv-z])\1$")
-_FUNCTION = """
+_FUNCTION_WORDS = """
 a an the this that these those there here it its he him his she her hers they them their theirs one ones some any each
 every both all and or but as than so of in on at to by for from with within into onto over up out off about is are was
 were be been being am has have had having do does did can could may might will would which who whose what where when
 while also very just only s t
 """
-_PICTURES = """
+_PICTURE_WORDS = """
 image picture photo photograph scene caption show shows shown showing depict depicts depicted contain contains
 containing include includes feature features featuring see seen visible appear appears located positioned placed
 situated present
 """
-_PASSED_OVER = frozenset(f"{_FUNCTION} {_PICTURES}".split())
+_STOP_WORDS = frozenset(f"{_FUNCTION_WORDS} {_PICTURE_WORDS}".split())
 
 
 def has_words(text: str) -> bool:
-    """Whether it says anything at all: punctuation, blanks and pictograms do not."""
+    """Return True if the text has a word; punctuation, white space and pictograms are not words."""
     return _WORD.search(text) is not None
 
 
-def made_in(text: str, assertions: Sequence[str]) -> list[bool]:
-    """Whether the text makes each assertion; see the module."""
+def text_states(text: str, assertions: Sequence[str]) -> list[bool]:
+    """For each assertion, True if the text makes it; see the module."""
     stems = Counter(map(_stem, _words(text)))
-    return [_makes(stems, assertion) for assertion in assertions]
+    return [_states(stems, assertion) for assertion in assertions]
 
 
 def first_surplus(text: str, assertions: Sequence[str]) -> int | None:
-    """Place, from 0, of the first assertion that repeats another one once more than the text can say it.
+    """Index of the first assertion that is listed more often than the text can state it, or None.
 
-    The text can say it as often as its content word that occurs most often, and once at least. Only the same words
-    in the same order repeat an assertion.
+    The text can state it as often as its most frequent content word occurs, and at least once. An assertion is repeated
+    by the same words in the same order only.
     """
     stems = Counter(map(_stem, _words(text)))
-    listed: Counter[tuple[str, ...]] = Counter()
-    for place, assertion in enumerate(assertions):
+    counts: Counter[tuple[str, ...]] = Counter()
+    for index, assertion in enumerate(assertions):
         words = tuple(_words(assertion))
-        listed[words] += 1
-        if listed[words] > max((stems[stem] for stem in _content(words)), default=1) and listed[words] > 1:
-            return place
+        counts[words] += 1
+        if counts[words] > max((stems[stem] for stem in _content(words)), default=1) and counts[words] > 1:
+            return index
     return None
 
 
-def _makes(stems: Counter[str], assertion: str) -> bool:
+def _states(stems: Counter[str], assertion: str) -> bool:
     content = _content(_words(assertion))
     return bool(content) and 2 * sum(stem in stems for stem in content) >= len(content)
 
 
 def _words(text: str) -> list[str]:
-    """In small letters; a fence's `&lt;`, which a judge may copy, is a sign and no word."""
+    """Words in lower case; a fence's `&lt;`, which a judge may copy, is not a word."""
     return _WORD.findall(text.replace("&lt;", " ").casefold())
 
 
 def _content(words: Sequence[str]) -> set[str]:
-    content = {_stem(word) for word in words if word not in _PASSED_OVER}
+    content = {_stem(word) for word in words if word not in _STOP_WORDS}
     return content or {_stem(word) for word in words}
 
 

@@ -1,6 +1,6 @@
-"""RLVR as the special case of RLR³: one verifiable criterion, and no model that reads the response (section 4.5).
+"""RLVR as a special case of RLR³: one verifiable criterion, and no model that reads the response (section 4.5).
 
-The extractor is the last box of the response; what it holds goes to the criterion's verifier.
+The extractor is the last box of the response; its content goes to the criterion's verifier.
 """
 
 from typing import TYPE_CHECKING
@@ -16,10 +16,10 @@ FINAL_ANSWER = "The final answer is right."
 
 
 def answer_rubric(answer: str, *, options: bool = False) -> Rubric:
-    """The rubric of RLVR: the final answer equals the reference answer.
+    """Build the rubric of RLVR: the final answer equals the reference answer.
 
     Raises:
-        ValueError: the answer is empty, or no verifier can hold it.
+        ValueError: the answer is empty, or no verifier accepts it as target.
     """
     if not answer.strip():
         raise ValueError("the reference answer is empty; there is nothing to verify against")
@@ -29,13 +29,13 @@ def answer_rubric(answer: str, *, options: bool = False) -> Rubric:
 
 
 class BoxedGrader:
-    """Grades verifiable criteria by the last box of a response; the same interface as `Grader`, without any call."""
+    """Grader of verifiable criteria by the last box of a response; the interface of `Grader`, without model calls."""
 
     exposure = "text"
     judges = ()
 
     async def grade(self, sample: "Sample", response: str, rubric: Rubric) -> Scorecard:
-        """One verdict per criterion. Words must match whole: a similar word is another answer.
+        """Give one verdict per criterion. Text must match exactly: a similar word is another answer.
 
         Raises:
             ValueError: a criterion has no verifier.

@@ -1,6 +1,6 @@
-"""Two raters side by side: how far they agree, criterion by criterion, and what could not be compared.
+"""Comparison of two raters: agreement overall and by criterion, and counts of items without a comparison.
 
-Errors and ties are counted, never compared as numbers; so is what only one of the two has rated.
+Errors and ties are counted, never compared as numbers, and so are items that only one of the two has rated.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from rubricworks.metrics import Agreement, Estimate, alpha_estimate, confusion, 
 
 
 class Rater(BaseModel):
-    """A judge, or the people, and what was read of it."""
+    """A judge, or people, with counts of its ratings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -22,13 +22,13 @@ class Rater(BaseModel):
     items: int
     responses: int
     left_out: dict[str, int]
-    """Items without a number, by reason: classes of error, "tied" between people."""
+    """Items without a credit, by reason: error class, or "tied" between people."""
     repeated: int
-    """Verdicts on an item that had its credit already; the first counts."""
+    """Verdicts on an item that already had a credit; the first counts."""
 
 
 class CriterionAgreement(BaseModel):
-    """The verdicts of some criteria."""
+    """Agreement on one criterion, or on several pooled ones."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -37,7 +37,7 @@ class CriterionAgreement(BaseModel):
 
 
 class ConfusionCell(BaseModel):
-    """How often the first rater gave one credit where the second gave the other."""
+    """Number of items with this pair of credits."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -47,30 +47,30 @@ class ConfusionCell(BaseModel):
 
 
 class Comparison(BaseModel):
-    """Two raters."""
+    """Comparison of two raters."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     first: str
     second: str
     in_common: int
-    """Items that both have, with a credit or without."""
+    """Items that both have, with or without a credit."""
     left_out_first: dict[str, int]
-    """Of those, the ones to which the first rater gave no credit, by reason."""
+    """Common items without a credit from the first rater, by reason."""
     left_out_second: dict[str, int]
     only_first: int
     """Items that the second rater does not have."""
     only_second: int
     overall: Agreement
     criteria: tuple[CriterionAgreement, ...]
-    """Criteria with enough verdicts, one each, the most frequent first."""
+    """Criteria with enough verdicts, the most frequent first."""
     others: CriterionAgreement | None
-    """The rest, pooled."""
+    """The remaining criteria, pooled."""
     confusion: tuple[ConfusionCell, ...]
 
 
-class Group(BaseModel):
-    """More than two raters together: what at least two of them gave a credit to."""
+class GroupAgreement(BaseModel):
+    """Agreement of more than two raters, on items with a credit from at least two of them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -82,10 +82,10 @@ class Group(BaseModel):
 
 
 def compare(first: Ratings, second: Ratings, *, min_count: int) -> Comparison:
-    """Two raters on the items that both have.
+    """Compare two raters on their common items.
 
     Args:
-        min_count: criteria with fewer verdicts are pooled: a rubric of its own for each sample has thousands of them.
+        min_count: criteria with fewer verdicts are pooled: rubrics written per sample have thousands of them.
     """
     common = [item for item in first if item in second]
     by_criterion: dict[str, list[Item]] = {}
@@ -118,13 +118,13 @@ def compare(first: Ratings, second: Ratings, *, min_count: int) -> Comparison:
     )
 
 
-def together(raters: list[Ratings]) -> Group:
-    """Several raters, each item rated by any of them."""
+def group_agreement(raters: list[Ratings]) -> GroupAgreement:
+    """Compute the agreement of several raters on the items that at least two have rated."""
     counts = Counter(item for rater in raters for item in rater.credits)
     items = [item for item, count in counts.items() if count > 1]
     ratings = [[rater.credits.get(item) for item in items] for rater in raters]
     responses = [_response(item) for item in items]
-    return Group(
+    return GroupAgreement(
         raters=tuple(rater.name for rater in raters),
         units=len(items),
         responses=len(set(responses)),
@@ -133,37 +133,42 @@ def together(raters: list[Ratings]) -> Group:
     )
 
 
-def summary(ratings: Ratings) -> Rater:
+def rater_summary(ratings: Ratings) -> Rater:
     return Rater(
         name=ratings.name,
         source=ratings.source,
         items=len(ratings),
         responses=len({_response(item) for item in ratings}),
-        left_out=_reasons(ratings, ratings.left_out),
+        left_out=_reasons(ratings, ratings.unrated),
         repeated=ratings.repeated,
     )
 
 
-def why_apart(first: Ratings, second: Ratings) -> str:
-    """What two raters without a common item do not share, with an example of each."""
-    ones, others = next(iter(first)), next(iter(second))
+def explain_no_overlap(first: Ratings, second: Ratings) -> str:
+    """Explain by the first differing field, with examples, why two raters have no common item."""
     parts = (
         ("sample_id", lambda item: item.sample_id),
         ("criterion of a common sample", lambda item: (item.sample_id, item.criterion)),
         ("response of a common sample", _response),
     )
-    for words, part in parts:
-        known = {part(item): item for item in second}
-        alike = next(((item, known[part(item)]) for item in first if part(item) in known), None)
-        if alike is None:
-            return f"no {words} is in both: {first.name} has {_shown(ones)}; {second.name} has {_shown(others)}"
-        ones, others = alike
-    return f"no item is in both: {first.name} has {_shown(ones)}; {second.name} has {_shown(others)}"
+    examples = next(iter(first)), next(iter(second))
+    for label, part in parts:
+        second_by_part = {part(item): item for item in second}
+        match = next(((item, second_by_part[part(item)]) for item in first if part(item) in second_by_part), None)
+        if match is None:
+            return _no_overlap(label, first, second, examples)
+        examples = match
+    return _no_overlap("item", first, second, examples)
 
 
-def _shown(item: Item) -> str:
-    cut = [text if len(text) <= 40 else text[:39] + "…" for text in item]
-    return f"sample {cut[0]!r}, criterion {cut[2]!r}, response {cut[1]!r}"
+def _no_overlap(label: str, first: Ratings, second: Ratings, examples: tuple[Item, Item]) -> str:
+    of_first, of_second = map(_describe, examples)
+    return f"no {label} is in both: {first.name} has {of_first}; {second.name} has {of_second}"
+
+
+def _describe(item: Item) -> str:
+    shortened = [text if len(text) <= 40 else text[:39] + "…" for text in item]
+    return f"sample {shortened[0]!r}, criterion {shortened[2]!r}, response {shortened[1]!r}"
 
 
 def _agreement(first: Ratings, second: Ratings, items: list[Item]) -> Agreement:
@@ -179,4 +184,4 @@ def _response(item: Item) -> tuple[str, str]:
 
 
 def _reasons(rater: Ratings, items: Iterable[Item]) -> dict[str, int]:
-    return dict(sorted(Counter(rater.left_out[item] for item in items if item in rater.left_out).items()))
+    return dict(sorted(Counter(rater.unrated[item] for item in items if item in rater.unrated).items()))

@@ -1,6 +1,6 @@
-"""From a scoring to verdicts: credit as the judge gave it, or what the verifier makes of what the extractor found.
+"""Execution of a scoring: verdicts from the judge's credits, and from verifiers run on the extracted values.
 
-A verifier's target never left this process; here it meets the extracted value for the first time (RLR³, section 4.2).
+A verifier's target never leaves this process; only here is it compared with the extracted value (RLR³, section 4.2).
 """
 
 import asyncio
@@ -13,29 +13,29 @@ from rubricworks.verifiers import CannotVerify, run_verifier
 
 _QUICK_LENGTH = 400
 _QUICK_EXPRESSION = re.compile(r"expr_verify\(\w+=r?(['\"]?)(?:[A-Za-z]|[-+]?\d{1,15}(?:[./]\d{1,15})?|)\1\)")
-"""An option's letter or a plain number: compared here, without Math-Verify's worker."""
+"""An option's letter or a plain number, which is compared without Math-Verify's worker."""
 
 
 def verdicts_of(scoring: Scoring, rubric: Rubric) -> tuple[Verdict, ...]:
-    """One verdict per criterion, in the rubric's order; runs the verifiers, which may take seconds: see `execute`.
+    """Compute one verdict per criterion, in the rubric's order. Running the verifiers may take seconds: see `execute`.
 
     Args:
-        scoring: an answer that `check_scoring` has passed.
+        scoring: an answer that has passed `check_scoring`.
     Raises:
-        ValueError: the scoring has another number of criteria.
+        ValueError: the scoring has a different number of criteria.
         UserError: a verifier's package is missing.
     """
-    return tuple(_verdict(criterion, scored) for criterion, scored in _paired(scoring, rubric))
+    return tuple(_verdict(criterion, item) for criterion, item in _pair_criteria(scoring, rubric))
 
 
 async def execute(scoring: Scoring, rubric: Rubric) -> tuple[Verdict, ...]:
-    """The same from an event loop: in a thread of its own where a verifier may be slow."""
-    if all(_is_quick(criterion, scored) for criterion, scored in _paired(scoring, rubric)):
+    """Compute the verdicts from an event loop, in a thread if a verifier may be slow."""
+    if all(_is_quick(criterion, item) for criterion, item in _pair_criteria(scoring, rubric)):
         return verdicts_of(scoring, rubric)
     return await asyncio.to_thread(verdicts_of, scoring, rubric)
 
 
-def _paired(scoring: Scoring, rubric: Rubric) -> list[tuple[Criterion, ScoredItem]]:
+def _pair_criteria(scoring: Scoring, rubric: Rubric) -> list[tuple[Criterion, ScoredItem]]:
     counts = (sum(rubric.essential), len(rubric.criteria) - sum(rubric.essential))
     if (len(scoring.essential), len(scoring.additional)) != counts:
         raise ValueError(
@@ -46,10 +46,10 @@ def _paired(scoring: Scoring, rubric: Rubric) -> list[tuple[Criterion, ScoredIte
     return [(criterion, next(essential if criterion.essential else additional)) for criterion in rubric.criteria]
 
 
-def _verdict(criterion: Criterion, scored: ScoredItem) -> Verdict:
-    name, call = criterion.criterion, scored.credit
+def _verdict(criterion: Criterion, item: ScoredItem) -> Verdict:
+    name, call = criterion.criterion, item.credit
     if not isinstance(call, str):
-        return Verdict(criterion=name, credit=call, reasoning=scored.rationale)
+        return Verdict(criterion=name, credit=call, reasoning=item.rationale)
     try:
         credit = run_verifier(criterion.reference, call)
     except CannotVerify as error:
@@ -58,14 +58,14 @@ def _verdict(criterion: Criterion, scored: ScoredItem) -> Verdict:
         raise
     except ValueError as error:
         return Verdict(criterion=name, error=ErrorClass.MALFORMED, reasoning=str(error), call=call)
-    return Verdict(criterion=name, credit=credit, reasoning=scored.rationale, call=call)
+    return Verdict(criterion=name, credit=credit, reasoning=item.rationale, call=call)
 
 
-def _is_quick(criterion: Criterion, scored: ScoredItem) -> bool:
-    call = scored.credit
+def _is_quick(criterion: Criterion, item: ScoredItem) -> bool:
+    call = item.credit
     if not isinstance(call, str):
         return True
     if len(call) + len(criterion.reference) > _QUICK_LENGTH:
         return False
-    both = (call, criterion.reference)
-    return not call.startswith("expr_verify") or all(_QUICK_EXPRESSION.fullmatch(text) for text in both)
+    calls = (call, criterion.reference)
+    return not call.startswith("expr_verify") or all(_QUICK_EXPRESSION.fullmatch(text) for text in calls)

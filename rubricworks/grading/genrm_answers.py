@@ -1,7 +1,7 @@
-"""How well a GenRM's output executes a checklist, measured against its label (RLR³, sections 4.4 and 5.4).
+"""Checks of a GenRM's output against its label (RLR³, sections 4.4 and 5.4).
 
-Training and report see the same four things of each criterion: is it a verifier's, does its slot hold it word for word,
-was the right path taken with the right verifier, and is the content the label's.
+Training and report use the same four facts of each criterion: it has a verifier, its slot holds it verbatim, the output
+took the right path with the right verifier, and the content equals the label's.
 """
 
 from typing import NamedTuple
@@ -15,31 +15,31 @@ from rubricworks.verifiers.calls import Literal, VerifierCall
 
 
 class CriterionCheck(NamedTuple):
-    """What became of one criterion of the checklist."""
+    """Check of one criterion of the checklist."""
 
     verifiable: bool
     slot: bool
-    """Its place in the output holds it, word for word."""
+    """Its slot in the output holds it verbatim."""
     executed: bool
-    """Its slot is right, and its credit a call of its verifier that can be run, or a number where a judge decides."""
+    """Its slot is right, and its credit is a valid call of its verifier, or a number if a judge decides."""
     score: float
-    """The verifier's score of the value with the label's as target, or whether the credit is the label's; 0 if not
-    executed."""
+    """The verifier's score of the value with the label's value as target, or 1 if the credit equals the label's; 0 if
+    not executed."""
 
 
 class AnswerCheck(NamedTuple):
-    """What became of one output."""
+    """Check of one output."""
 
     valid: bool
-    """One JSON object with all fields of the expected types, and nothing around it."""
+    """The output is one JSON object with all fields of the expected types, and nothing else."""
     criteria: tuple[CriterionCheck, ...]
-    """In the rubric's order; all of them failed where the output is not valid."""
+    """Checks in the rubric's order; all failed if the output is not valid."""
     surplus: int
-    """Entries beyond the checklist's."""
+    """Number of entries beyond the checklist's."""
 
 
-def read_scoring(text: str) -> Scoring | None:
-    """The output as a scoring; None unless it is one, whole, with every field given and nothing else."""
+def parse_scoring(text: str) -> Scoring | None:
+    """Parse an output as a scoring; None unless every field is present and nothing else."""
     try:
         scoring = Scoring.model_validate_json(text)
     except ValidationError:
@@ -51,31 +51,31 @@ def check_answer(text: str, label: Scoring, rubric: Rubric) -> AnswerCheck:
     """Compare an output with the label of the same response.
 
     Args:
-        label: a scoring that fits the rubric, as `median_label` makes it.
+        label: a scoring that fits the rubric, as `median_label` returns it.
     Raises:
         ValueError: the label does not fit the rubric.
     """
-    answer = read_scoring(text)
-    given = {True: answer.essential, False: answer.additional} if answer else {True: (), False: ()}
-    wanted = {True: label.essential, False: label.additional}
-    places = {True: 0, False: 0}
+    answer = parse_scoring(text)
+    answer_items = {True: answer.essential, False: answer.additional} if answer else {True: (), False: ()}
+    label_items = {True: label.essential, False: label.additional}
+    counts = {True: 0, False: 0}
     checks = []
     for criterion in rubric.criteria:
-        place = places[criterion.essential]
-        places[criterion.essential] += 1
-        if place >= len(wanted[criterion.essential]):
+        index = counts[criterion.essential]
+        counts[criterion.essential] += 1
+        if index >= len(label_items[criterion.essential]):
             raise ValueError(f"the label has no entry for {criterion.criterion!r}")
-        slots = given[criterion.essential]
-        item = slots[place] if place < len(slots) else None
-        checks.append(_check(criterion, item, wanted[criterion.essential][place]))
-    surplus = sum(max(0, len(given[kind]) - places[kind]) for kind in (True, False))
+        items = answer_items[criterion.essential]
+        item = items[index] if index < len(items) else None
+        checks.append(_check(criterion, item, label_items[criterion.essential][index]))
+    surplus = sum(max(0, len(answer_items[essential]) - counts[essential]) for essential in (True, False))
     return AnswerCheck(answer is not None, tuple(checks), surplus)
 
 
-def same_value(call: str, label_call: str, reference: str) -> float:
-    """The verifier's score of one extracted value with another as target, compared as the rubric's call says.
+def value_score(call: str, label_call: str, reference: str) -> float:
+    """Score an extracted value with the label's value as target, using the options of the rubric's verifier call.
 
-    Two empty values agree. A value that the verifier cannot take for a target agrees with the same value only.
+    Two empty values agree. A value that the verifier rejects as target agrees with the same value only.
     """
     answer, label = parse_verifier_call(call), parse_verifier_call(label_call)
     if answer == label:
@@ -111,7 +111,7 @@ def _check(criterion: Criterion, item: ScoredItem | None, label: ScoredItem) -> 
         check_call(item.credit, verifier)
     except ValueError:
         return CriterionCheck(verifiable, slot=True, executed=False, score=0.0)
-    score = same_value(item.credit, str(label.credit), criterion.reference)
+    score = value_score(item.credit, str(label.credit), criterion.reference)
     return CriterionCheck(verifiable, True, True, score)
 
 

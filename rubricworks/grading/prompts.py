@@ -1,8 +1,8 @@
-"""What the judge reads and what it answers.
+"""Prompt and answer of the judge.
 
 The contract is RubiCap's reward provider (Appendix B, Prompt 3): one caption, criteria with title, description and
-rule, meaning before wording, reasoning before a binary score. All criteria of a response travel in one call here; one
-criterion per call is the same message with a list of one. Weights and the criteria's origins are never shown.
+rule, meaning over wording, reasoning before a binary score. One call holds all criteria of a response; one criterion
+per call is the same message with a list of one. Weights and provenance of the criteria are never shown.
 """
 
 import json
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rubricworks.data.tables import Sample
 
 JUDGE_PROMPT_VERSION = "judge-1"
-"""Changes whenever the text below does; tables record it."""
+"""Version of the text below, recorded in tables; change it with every change of the text."""
 
 JUDGE_SYSTEM = """\
 You check image captions against a list of criteria and report, for each one, whether the caption meets it.
@@ -52,14 +52,14 @@ _WITH_IMAGE = (
 
 
 def _number(score: object) -> object:
-    """JSON has one kind of number, so 1.0 is 1; a boolean is not a score."""
+    """Accept 1.0 as 1, because JSON has one number type; a boolean is not a score."""
     if isinstance(score, bool):
         raise ValueError("give the number 0 or 1")
     return int(score) if isinstance(score, float) and score.is_integer() else score
 
 
 class CriterionScore(BaseModel):
-    """The judge's word on one criterion."""
+    """The judge's score of one criterion."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -69,7 +69,7 @@ class CriterionScore(BaseModel):
 
 
 class Judgment(BaseModel):
-    """A judge's whole answer. Its ids must be 1..M, each once: see `check_ids`."""
+    """A judge's complete answer. Its ids must be 1..M, each once: see `check_ids`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -77,16 +77,16 @@ class Judgment(BaseModel):
 
 
 def check_ids(judgment: Judgment, count: int) -> None:
-    """Raise ValueError unless there is exactly one verdict for each of the ids 1..count."""
+    """Raise ValueError unless each id of 1..count has exactly one verdict."""
     ids = [verdict.id for verdict in judgment.verdicts]
-    if ids != (wanted := list(range(1, count + 1))) and sorted(ids) != wanted:
+    if ids != (expected := list(range(1, count + 1))) and sorted(ids) != expected:
         raise ValueError(f"verdicts have the ids {ids}; give exactly one verdict for each id from 1 to {count}")
 
 
 def judge_messages(
     response: str, criteria: Sequence[Criterion], *, sample: "Sample | None" = None
 ) -> list[dict[str, Any]]:
-    """The judge's messages for one response; the image is shown only when a sample is given."""
+    """Messages to the judge for one response; with `sample`, they include its image."""
     text = f"<criteria>\n{_criteria_text(tuple(criteria))}\n</criteria>\n\n{fence('caption', response)}"
     if sample is None:
         return [{"role": "system", "content": JUDGE_SYSTEM}, {"role": "user", "content": text}]
@@ -96,8 +96,8 @@ def judge_messages(
 
 @lru_cache(maxsize=4096)
 def _criteria_text(criteria: tuple[Criterion, ...]) -> str:
-    """The criteria as the judge sees them: numbered from 1, without weights or origins. A group shares them."""
-    listed = [
+    """Criteria as the judge sees them: numbered from 1, without weights or provenance. Cached for the group."""
+    entries = [
         {
             "id": number,
             "criterion": criterion.criterion,
@@ -106,5 +106,5 @@ def _criteria_text(criteria: tuple[Criterion, ...]) -> str:
         }
         for number, criterion in enumerate(criteria, start=1)
     ]
-    # `<\/` is JSON for `</`: a criterion cannot close its own fence, and still reads the same once parsed.
-    return json.dumps(listed, ensure_ascii=False).replace("</", "<\\/")
+    # `<\/` is JSON for `</`: a criterion cannot close its fence, and parses to the same text.
+    return json.dumps(entries, ensure_ascii=False).replace("</", "<\\/")

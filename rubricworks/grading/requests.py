@@ -1,8 +1,7 @@
-"""What one scoring call may show: RLR³'s minimal exposure (section 4.2), as types.
+"""Requests of scoring calls: RLR³'s minimal exposure (section 4.2) as types.
 
-An extractor that sees the target copies it, and a judge that sees the image answers by itself. So the request of the
-default has no field for either: what does not fit the type cannot reach a prompt. Each ablation (section 5.5) shows
-what it shows through a type of its own.
+An extractor that sees the target copies it, and a judge that sees the image answers the question itself. So the default
+request type has no field for either, and neither can reach a prompt. Each ablation (section 5.5) has its own type.
 """
 
 import json
@@ -19,28 +18,28 @@ if TYPE_CHECKING:
     from rubricworks.data.tables import Sample
 
 Exposure = Literal["text", "image", "targets", "unverified"]
-"""What a judge sees of a sample beside the response. For a rubric with references:
+"""Parts of a sample that a judge sees, in addition to the response. For a rubric with references:
 
 text        question, criteria, names of verifiers, ground truth of fuzzy criteria: the default.
 image       the image as well (VLM-as-a-Judge).
 targets     the verifiers' targets as well (unlimited exposure).
-unverified  no verifier: targets become ground truth in words, which the judge gives credit by.
+unverified  no verifier: targets become ground truth in words, by which the judge gives credit.
 
-A rubric without references is shown whole, as RubiCap does, and only `image` adds to it.
+A rubric without references is shown whole, as in RubiCap, and only `image` adds to it.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractorItem:
-    """A criterion that a verifier checks: the model says what the response gives, nothing more.
+    """A criterion with a verifier: the model only extracts the response's value.
 
     Raises:
-        ValueError: `verifier` is not the bare name of one.
+        ValueError: `verifier` is not the name of a verifier.
     """
 
     criterion: str
     verifier: str
-    """Its name."""
+    """Name of the verifier."""
 
     def __post_init__(self) -> None:
         if self.verifier not in SIGNATURES:
@@ -51,15 +50,15 @@ class ExtractorItem:
 
 @dataclass(frozen=True, slots=True)
 class JudgeItem:
-    """A criterion that the model gives credit for.
+    """A criterion for which the model gives credit.
 
     Raises:
-        ValueError: `reference` is a verifier's call, which would show a target.
+        ValueError: `reference` is a verifier call, which would reveal a target.
     """
 
     criterion: str
     reference: str
-    """The ground truth in words."""
+    """Ground truth in words."""
 
     def __post_init__(self) -> None:
         if _is_call(self.reference):
@@ -68,11 +67,11 @@ class JudgeItem:
 
 @dataclass(frozen=True, slots=True)
 class TargetItem:
-    """Ablation: a criterion that a verifier checks, with the target in sight."""
+    """Ablation: a criterion with a verifier and a visible target."""
 
     criterion: str
     call: str
-    """The rubric's: `expr_verify(target='4')`."""
+    """Verifier call of the rubric, such as `expr_verify(target='4')`."""
 
     @property
     def verifier(self) -> str:
@@ -81,7 +80,7 @@ class TargetItem:
 
 @dataclass(frozen=True, slots=True)
 class ScoringRequest:
-    """The default: text, and of each criterion what its path needs."""
+    """Default request: text only, and for each criterion only what its path needs."""
 
     question: str
     response: str
@@ -90,8 +89,8 @@ class ScoringRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class ImageShown:
-    """Ablation: the same with the sample's image, for both paths."""
+class RequestWithImage:
+    """Ablation: the default request with the sample's image, for both paths."""
 
     request: ScoringRequest
     image: bytes
@@ -99,7 +98,7 @@ class ImageShown:
 
 
 @dataclass(frozen=True, slots=True)
-class TargetsShown:
+class RequestWithTargets:
     """Ablation: the extractor sees the targets."""
 
     question: str
@@ -109,8 +108,8 @@ class TargetsShown:
 
 
 @dataclass(frozen=True, slots=True)
-class Unverified:
-    """Ablation: everything is judged, and the targets are ground truth in words."""
+class RequestWithoutVerifiers:
+    """Ablation: every criterion is judged, and the targets are ground truth in words."""
 
     question: str
     response: str
@@ -119,20 +118,20 @@ class Unverified:
 
 
 AnyItem = ExtractorItem | JudgeItem | TargetItem
-AnyRequest = ScoringRequest | ImageShown | TargetsShown | Unverified
+AnyRequest = ScoringRequest | RequestWithImage | RequestWithTargets | RequestWithoutVerifiers
 _Item = TypeVar("_Item")
 
 
 def scoring_request(sample: "Sample", response: str, rubric: Rubric) -> ScoringRequest:
-    """The request of the default. The text prompt is the sample's question, or its prompt where it has none."""
-    return ScoringRequest(_question(sample), response, *_parts(rubric, _minimal))
+    """Build the default request. The question is the sample's question, or its prompt if it has none."""
+    return ScoringRequest(_question(sample), response, *_split_items(rubric, _minimal_item))
 
 
-def exposed_request(sample: "Sample", response: str, rubric: Rubric, exposure: Exposure) -> AnyRequest:
-    """The request that shows what `exposure` says.
+def request_with_exposure(sample: "Sample", response: str, rubric: Rubric, exposure: Exposure) -> AnyRequest:
+    """Build the request for an exposure.
 
     Raises:
-        UserError: the image is to be shown, and the sample has none.
+        UserError: `exposure` is image, and the sample has none.
     """
     match exposure:
         case "text":
@@ -140,21 +139,21 @@ def exposed_request(sample: "Sample", response: str, rubric: Rubric, exposure: E
         case "image":
             if not sample.image:
                 raise UserError(f"sample {sample.sample_id}: exposure is 'image', and the sample has no image")
-            return ImageShown(scoring_request(sample, response, rubric), sample.image)
+            return RequestWithImage(scoring_request(sample, response, rubric), sample.image)
         case "targets":
-            return TargetsShown(_question(sample), response, *_parts(rubric, _with_target))
+            return RequestWithTargets(_question(sample), response, *_split_items(rubric, _target_item))
         case "unverified":
-            return Unverified(_question(sample), response, *_parts(rubric, _in_words))
+            return RequestWithoutVerifiers(_question(sample), response, *_split_items(rubric, _words_item))
 
 
 def items_of(request: AnyRequest) -> tuple[tuple[AnyItem, ...], tuple[AnyItem, ...]]:
-    """Its essential and its additional criteria."""
-    shown = request.request if isinstance(request, ImageShown) else request
-    return shown.essential, shown.additional
+    """Essential and additional items of a request."""
+    text_request = request.request if isinstance(request, RequestWithImage) else request
+    return text_request.essential, text_request.additional
 
 
 def verifier_of(item: AnyItem) -> str | None:
-    """The verifier that a call is wanted for; None where credit is."""
+    """Name of an item's verifier, or None if the model gives credit."""
     return None if isinstance(item, JudgeItem) else item.verifier
 
 
@@ -162,51 +161,55 @@ def _question(sample: "Sample") -> str:
     return sample.question or sample.prompt
 
 
-def _parts(rubric: Rubric, item: Callable[[Criterion], _Item]) -> tuple[tuple[_Item, ...], tuple[_Item, ...]]:
+def _split_items(
+    rubric: Rubric, make_item: Callable[[Criterion], _Item]
+) -> tuple[tuple[_Item, ...], tuple[_Item, ...]]:
     essential, additional = (
-        tuple(item(criterion) for criterion in rubric.criteria if criterion.essential is wanted)
-        for wanted in (True, False)
+        tuple(make_item(criterion) for criterion in rubric.criteria if criterion.essential is group)
+        for group in (True, False)
     )
     return essential, additional
 
 
-def _minimal(criterion: Criterion) -> ExtractorItem | JudgeItem:
+def _minimal_item(criterion: Criterion) -> ExtractorItem | JudgeItem:
     name = criterion.verifier
-    return _judged(criterion) if name is None else ExtractorItem(criterion.criterion, name)
+    return _judge_item(criterion) if name is None else ExtractorItem(criterion.criterion, name)
 
 
-def _with_target(criterion: Criterion) -> TargetItem | JudgeItem:
-    return _judged(criterion) if criterion.verifier is None else TargetItem(criterion.criterion, criterion.reference)
+def _target_item(criterion: Criterion) -> TargetItem | JudgeItem:
+    return (
+        _judge_item(criterion) if criterion.verifier is None else TargetItem(criterion.criterion, criterion.reference)
+    )
 
 
-def _in_words(criterion: Criterion) -> JudgeItem:
+def _words_item(criterion: Criterion) -> JudgeItem:
     if criterion.verifier is None:
-        return _judged(criterion)
-    return JudgeItem(criterion.criterion, target_in_words(criterion.reference))
+        return _judge_item(criterion)
+    return JudgeItem(criterion.criterion, describe_target(criterion.reference))
 
 
-def _judged(criterion: Criterion) -> JudgeItem:
-    """A criterion without a reference among others that have one is judged by its rule."""
+def _judge_item(criterion: Criterion) -> JudgeItem:
+    """Item for the judge; a criterion without a reference is judged by its description and rule."""
     rule = "\n".join(filter(None, (criterion.description, criterion.evaluation_rule)))
     return JudgeItem(criterion.criterion, criterion.reference or rule)
 
 
-def target_in_words(reference: str) -> str:
-    """The target of a verifier's call as ground truth that a reader understands."""
+def describe_target(reference: str) -> str:
+    """Describe the target of a verifier call in words."""
     arguments = parse_verifier_call(reference).arguments
-    if (several := arguments.get("candidates")) is not None:
-        options = several if isinstance(several, tuple) else (several,)
-        words = f"one of: {' | '.join(map(_plain, options))}"
+    if (candidates := arguments.get("candidates")) is not None:
+        options = candidates if isinstance(candidates, tuple) else (candidates,)
+        words = f"one of: {' | '.join(map(_to_text, options))}"
     else:
-        words = _plain(arguments.get("target"))
+        words = _to_text(arguments.get("target"))
     if "tformat" in arguments:
-        words += f" (written as {_plain(arguments['tformat'])})"
+        words += f" (written as {_to_text(arguments['tformat'])})"
     if arguments.get("ignore_case") is True:
         words += " (in upper or lower case)"
     return words
 
 
-def _plain(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -1,7 +1,7 @@
-"""What a scoring call answers: RLR³'s scoring schema (appendix A.2), and whether it fits the request.
+"""Answers of scoring calls: RLR³'s scoring schema (appendix A.2), and checks against the request.
 
-Credit is a number for what the model judges and a verifier's call, with what it found, for what a verifier checks. The
-answer mirrors the checklist: same lists, same order, criteria word for word.
+The credit is a number where the model judges, and a verifier call with the extracted value where a verifier checks. The
+answer mirrors the checklist: same lists, same order, verbatim criteria.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ CREDITS = (0.0, 0.5, 1.0)
 
 
 def _credit(value: Any) -> float | str:
-    """JSON has one kind of number, so 1.0 is 1; a boolean is no credit."""
+    """Accept 1.0 as 1, because JSON has one number type; a boolean is not a credit."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or value not in CREDITS:
@@ -33,20 +33,20 @@ Credit = Annotated[
 
 
 class ScoredItem(BaseModel):
-    """What is said of one criterion."""
+    """Credit of one criterion, with its rationale."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     criterion: str
-    """Word for word the checklist's."""
+    """Verbatim copy of the checklist's criterion."""
     rationale: str
-    """Why this credit, or where the value was found."""
+    """Reason for the credit, or source of the value in the response."""
     credit: Credit
     """0, 0.5 or 1, or a call such as `expr_verify(predict='4')`."""
 
 
 class Scoring(BaseModel):
-    """A whole answer. What makes it fit its request: see `check_scoring`."""
+    """A complete answer; `check_scoring` checks it against its request."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -56,9 +56,9 @@ class Scoring(BaseModel):
 
 
 def check_scoring(scoring: Scoring, request: AnyRequest) -> None:
-    """Raise ValueError unless each criterion is answered in its place, on its path, by its own verifier.
+    """Raise ValueError unless each criterion is answered in its slot, on its path, with its own verifier.
 
-    The message may go back to the model: it says nothing that the request did not show.
+    The message may be sent back to the model: it reveals nothing beyond the request.
     """
     essential, additional = items_of(request)
     _check_list("essential", scoring.essential, essential)
@@ -66,16 +66,16 @@ def check_scoring(scoring: Scoring, request: AnyRequest) -> None:
 
 
 def check_call(call: str, verifier: str) -> None:
-    """Raise ValueError unless `call` is what an extractor may emit for this verifier."""
+    """Raise ValueError unless `call` is a valid extractor call for this verifier."""
     parsed = parse_verifier_call(call)
     if parsed.name != verifier:
         raise ValueError(f"it calls {parsed.name}; call {verifier}")
-    wanted = SIGNATURES[verifier].predict
-    if strays := sorted(parsed.arguments.keys() - wanted):
-        raise ValueError(f"it holds {strays[0]}; give {' and '.join(sorted(wanted, reverse=True))} only")
+    parameters = SIGNATURES[verifier].predict
+    if unexpected := sorted(parsed.arguments.keys() - parameters):
+        raise ValueError(f"it holds {unexpected[0]}; give {' and '.join(sorted(parameters, reverse=True))} only")
     if "predict" not in parsed.arguments:
         raise ValueError("it has no predict; without a value write predict='' or predict=[]")
-    missing = sorted(wanted - parsed.arguments.keys())
+    missing = sorted(parameters - parsed.arguments.keys())
     if missing and not _is_empty(parsed.arguments["predict"]):
         raise ValueError(f"it has no {missing[0]}")
 
@@ -84,20 +84,20 @@ def _check_list(name: str, scored: Sequence[ScoredItem], items: Sequence[AnyItem
     if len(scored) != len(items):
         raise ValueError(f"{name} has {len(scored)} entries, the checklist {len(items)}; give one for each, in order")
     for number, (entry, item) in enumerate(zip(scored, items, strict=True), start=1):
-        place = f"{name}, entry {number}"
+        location = f"{name}, entry {number}"
         if entry.criterion != item.criterion:
-            raise ValueError(f"{place}: criterion is not the checklist's; copy it word for word, in the same order")
+            raise ValueError(f"{location}: criterion is not the checklist's; copy it word for word, in the same order")
         verifier = verifier_of(item)
         if verifier is None:
             if isinstance(entry.credit, str):
-                raise ValueError(f"{place}: credit is a string where no scoring tool is named; give 0, 0.5 or 1")
+                raise ValueError(f"{location}: credit is a string where no scoring tool is named; give 0, 0.5 or 1")
         elif not isinstance(entry.credit, str):
-            raise ValueError(f"{place}: credit is a number; give the call of {verifier} with what the response says")
+            raise ValueError(f"{location}: credit is a number; give the call of {verifier} with what the response says")
         else:
             try:
                 check_call(entry.credit, verifier)
             except ValueError as error:
-                raise ValueError(f"{place}: credit is no call to run: {error}") from None
+                raise ValueError(f"{location}: credit is no call to run: {error}") from None
 
 
 def _is_empty(predict: Any) -> bool:

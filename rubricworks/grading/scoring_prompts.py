@@ -1,8 +1,8 @@
-"""What a model reads that scores a response by a checklist: RLR³'s scoring prompt (appendix B.3) in our words.
+"""Prompt for scoring a response by a checklist: RLR³'s scoring prompt (appendix B.3) in our words.
 
-Fields, credits and duties are the paper's. Two things differ. Weights are not shown, as in RubiCap: the answer has no
-use for them, and a judge that knows what is dear may become lenient or harsh there. Only the tools that occur in the
-request are explained, which is the appendix's "available verifiers" taken at its word.
+Fields, credits and duties are the paper's, with two differences. Weights are not shown, as in RubiCap: the answer does
+not need them, and a judge that knows them may be lenient or harsh on heavy criteria. Only the tools that occur in the
+request are explained, which takes the appendix's "available verifiers" literally.
 """
 
 import json
@@ -10,11 +10,19 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from rubricworks.grading.requests import AnyItem, AnyRequest, ImageShown, JudgeItem, TargetItem, items_of, verifier_of
+from rubricworks.grading.requests import (
+    AnyItem,
+    AnyRequest,
+    JudgeItem,
+    RequestWithImage,
+    TargetItem,
+    items_of,
+    verifier_of,
+)
 from rubricworks.llm.messages import fence, image_part, text_part
 
 SCORING_PROMPT_VERSION = "scoring-1"
-"""Changes whenever the text below does; tables record it."""
+"""Version of the text below, recorded in tables; change it with every change of the text."""
 
 _SYSTEM = """\
 You score one response to a question about an image against a checklist. The checklist is the only standard: do not \
@@ -84,10 +92,10 @@ _WITH_IMAGE = "This is the image that the question is about."
 
 
 def scoring_messages(request: AnyRequest) -> list[dict[str, Any]]:
-    """The messages of one scoring call; only `ImageShown` has an image in them."""
+    """Messages of one scoring call; only a `RequestWithImage` adds an image."""
     text = scoring_text(request)
     content: str | list[dict[str, object]] = text
-    if isinstance(request, ImageShown):
+    if isinstance(request, RequestWithImage):
         content = [image_part(request.image), text_part(f"{_WITH_IMAGE}\n\n{text}")]
     items = [item for part in items_of(request) for item in part]
     verifiers = tuple(sorted({name for item in items if (name := verifier_of(item)) is not None}))
@@ -96,13 +104,13 @@ def scoring_messages(request: AnyRequest) -> list[dict[str, Any]]:
 
 
 def scoring_text(request: AnyRequest) -> str:
-    """The user's message alone, which is all that a model trained for scoring needs."""
-    shown = request.request if isinstance(request, ImageShown) else request
+    """Text of the user message, which is all that a model trained for scoring needs."""
+    text_request = request.request if isinstance(request, RequestWithImage) else request
     checklist = _checklist(*items_of(request))
     return "\n\n".join(
         (
-            fence("question", shown.question),
-            fence("response", shown.response),
+            fence("question", text_request.question),
+            fence("response", text_request.response),
             f"<checklist>\n{checklist}\n</checklist>",
         )
     )
@@ -118,10 +126,10 @@ def _system(verifiers: tuple[str, ...], targets: bool) -> str:
 
 @lru_cache(maxsize=4096)
 def _checklist(essential: tuple[AnyItem, ...], additional: tuple[AnyItem, ...]) -> str:
-    """The checklist as the model sees it. A group shares it."""
-    listed = {"essential": _entries(essential), "additional": _entries(additional)}
-    # `<\/` is JSON for `</`: a criterion cannot close its own fence, and still reads the same once parsed.
-    return json.dumps(listed, ensure_ascii=False).replace("</", "<\\/")
+    """Checklist as the model sees it. Cached for the group."""
+    checklist = {"essential": _entries(essential), "additional": _entries(additional)}
+    # `<\/` is JSON for `</`: a criterion cannot close its fence, and parses to the same text.
+    return json.dumps(checklist, ensure_ascii=False).replace("</", "<\\/")
 
 
 def _entries(items: Sequence[AnyItem]) -> list[dict[str, str]]:

@@ -1,7 +1,7 @@
-"""What several judges say together of one criterion.
+"""Combination of several judges' credits for one criterion.
 
-A judge that failed has no vote, and it is not known which way it would have voted. So the others decide only when no
-vote of the missing ones could change the outcome; otherwise the criterion counts as not judged.
+The vote of a failed judge is unknown. So the others decide only if no vote of the missing judges could change the
+outcome; otherwise the criterion is not judged.
 """
 
 from collections import Counter
@@ -9,34 +9,35 @@ from collections.abc import Sequence
 from typing import Literal
 
 Combine = Literal["majority", "median", "any"]
-"""majority: the credit that most judges gave, the lowest of several that tie; median: the lower one when the number of
-judges is even; any: the highest."""
+"""majority: the most frequent credit, the lowest of those that tie; median: the lower one for an even number of judges;
+any: the highest."""
 
 _CREDITS = (0.0, 0.5, 1.0)
 
 
-def combine_credits(credits: Sequence[float | None], how: Combine) -> float | None:
-    """One credit for one criterion; None where it hangs on a judge that failed.
+def combine_credits(credits: Sequence[float | None], combine: Combine) -> float | None:
+    """Combine credits for one criterion; None if the result depends on a failed judge.
 
     Args:
-        credits: one per judge, None for a judge that failed.
+        credits: one per judge, None for a failed judge.
+        combine: rule of combination.
     """
-    known = [credit for credit in credits if credit is not None]
-    missing = len(credits) - len(known)
+    votes = [credit for credit in credits if credit is not None]
+    missing = len(credits) - len(votes)
     if not missing:
-        return _combine(known, how)
-    if not known:
+        return _combine(votes, combine)
+    if not votes:
         return None
-    # The extremes decide for the median and the highest; a mode is overturned most easily by votes for one rival.
-    outcomes = {_combine([*known, *[vote] * missing], how) for vote in {*_CREDITS, *known}}
+    # Extreme votes decide the median and the maximum; a mode is overturned most easily by equal votes for one rival.
+    outcomes = {_combine([*votes, *[vote] * missing], combine) for vote in {*_CREDITS, *votes}}
     return outcomes.pop() if len(outcomes) == 1 else None
 
 
-def _combine(credits: list[float], how: Combine) -> float:
-    if how == "any":
+def _combine(credits: list[float], combine: Combine) -> float:
+    if combine == "any":
         return max(credits)
-    if how == "median":
+    if combine == "median":
         return sorted(credits)[(len(credits) - 1) // 2]
     counts = Counter(credits)
-    most = max(counts.values())
-    return min(credit for credit, count in counts.items() if count == most)
+    top = max(counts.values())
+    return min(credit for credit, count in counts.items() if count == top)

@@ -2,7 +2,7 @@
 
 import textwrap
 
-from rubricworks.grading.comparison import Comparison, Group, Rater
+from rubricworks.grading.comparison import Comparison, GroupAgreement, Rater
 from rubricworks.metrics import Agreement, Estimate
 
 _WIDTH = 100
@@ -28,7 +28,7 @@ def rater_text(rater: Rater, width: int) -> str:
     return _wrapped(f"{rater.name:<{width}}  {rater.source}: {', '.join([amount, *notes])}", indent=width + 2)
 
 
-def group_text(group: Group) -> str:
+def group_text(group: GroupAgreement) -> str:
     """The agreement of several raters in one number."""
     alpha = _estimate(group.alpha_interval).strip()
     names = textwrap.shorten(", ".join(group.raters), 50, placeholder=" …")

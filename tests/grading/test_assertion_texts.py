@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricworks.grading.assertion_texts import first_surplus, has_words, made_in
+from rubricworks.grading.assertion_texts import first_surplus, has_words, text_states
 
 WORDS = ["a", "red", "circle", "stands", "at", "the", "left", "of", "two", "small", "blue", "squares"]
 CAPTION = "A man rides two horses past a wooden fence; the sign reads EXIT, and it adds a calm mood."
@@ -26,7 +26,7 @@ CAPTION = "A man rides two horses past a wooden fence; the sign reads EXIT, and 
     ],
 )
 def test_an_assertion_in_other_forms_of_the_captions_words_is_its_own(assertion):
-    assert made_in(CAPTION, [assertion]) == [True]
+    assert text_states(CAPTION, [assertion]) == [True]
 
 
 @pytest.mark.parametrize(
@@ -34,20 +34,24 @@ def test_an_assertion_in_other_forms_of_the_captions_words_is_its_own(assertion)
     ["There is a dog", "Two elephants drink water", "The image is a photograph", "The street is wet", "...", "A star"],
 )
 def test_an_assertion_about_something_else_is_not(assertion):
-    assert made_in(CAPTION + " He stands.", [assertion]) == [False]
+    assert text_states(CAPTION + " He stands.", [assertion]) == [False]
 
 
 def test_half_of_the_content_words_are_enough_and_fewer_are_not():
-    assert made_in("a red circle", ["red circle, blue square", "red square", "red blue square"]) == [True, True, False]
+    assert text_states("a red circle", ["red circle, blue square", "red square", "red blue square"]) == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_languages_without_english_endings_and_scripts_without_spaces_are_compared_too():
-    assert made_in("Ein roter Kreis steht links.", ["Der Kreis steht links", "Ein Hund bellt"]) == [True, False]
-    assert made_in("一辆红色的车停在左边", ["车是红色的", "一只狗跑"]) == [True, False]
+    assert text_states("Ein roter Kreis steht links.", ["Der Kreis steht links", "Ein Hund bellt"]) == [True, False]
+    assert text_states("一辆红色的车停在左边", ["车是红色的", "一只狗跑"]) == [True, False]
 
 
 def test_words_without_content_are_looked_up_all_the_same():
-    assert made_in("it is there and it is this", ["it is there", "they do have those"]) == [True, False]
+    assert text_states("it is there and it is this", ["it is there", "they do have those"]) == [True, False]
 
 
 @given(
@@ -58,7 +62,7 @@ def test_words_without_content_are_looked_up_all_the_same():
 )
 def test_a_text_makes_itself_and_each_of_its_words(words):
     text = " ".join(words)
-    assert all(made_in(text, [text, *words]))
+    assert all(text_states(text, [text, *words]))
     assert first_surplus(text, words) is None
 
 

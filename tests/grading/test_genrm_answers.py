@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rubricworks.grading import ScoredItem, Scoring
-from rubricworks.grading.genrm_answers import check_answer, read_scoring, same_value
+from rubricworks.grading.genrm_answers import check_answer, parse_scoring, value_score
 from rubricworks.rubrics import Criterion, Rubric
 
 RUBRIC = Rubric(
@@ -53,7 +53,7 @@ def test_value_that_is_right_by_the_rubric_but_not_what_the_response_says_is_wro
 
 @pytest.mark.parametrize("text", ["", "so: {}", "null", "[]", "{}", '{"thought": "", "essential": []}', "{" * 5000])
 def test_what_is_no_whole_object_is_not_valid_and_fails_everything(text):
-    assert read_scoring(text) is None
+    assert parse_scoring(text) is None
     assert checked(text) == [(False, False, 0.0)] * 3
 
 
@@ -136,12 +136,12 @@ def test_criteria_are_matched_by_position_and_word_for_word():
 def test_two_extracted_values_agree_as_far_as_the_verifier_says(call, label, score):
     target = "target='00:00', tformat='%H:%M'" if call.startswith("time") else "target='7'"
     reference = f"{label.partition('(')[0]}({target})"
-    assert same_value(call, label, reference) == pytest.approx(score)
+    assert value_score(call, label, reference) == pytest.approx(score)
 
 
 def test_options_of_the_rubric_decide_how_values_are_compared():
     calls = ("point_verify(predict=[[10, 10]])", "point_verify(predict=[[10, 40]])")
-    near, far = (same_value(*calls, f"point_verify(target=[[0, 0]], radius={radius})") for radius in (100, 10))
+    near, far = (value_score(*calls, f"point_verify(target=[[0, 0]], radius={radius})") for radius in (100, 10))
     assert near > far == 0.0
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from rubricworks.data.tables import Sample
-from rubricworks.grading import Exposure, Scoring, check_scoring, exposed_request, scoring_messages, verdicts_of
+from rubricworks.grading import Exposure, Scoring, check_scoring, request_with_exposure, scoring_messages, verdicts_of
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.world.chat import read_request
 from rubricworks.world.models.scorers import scorer_reply
@@ -58,7 +58,7 @@ def ask(
     """A scorer's answer and the credits that it comes to; no credits where it does not fit."""
     sample = Sample(sample_id="s", image=PNG, question=write_question(query))
     rubric = checklist(query, scene)
-    request = exposed_request(sample, response, rubric, exposure)
+    request = request_with_exposure(sample, response, rubric, exposure)
     messages = scoring_messages(request)
     if complaint:
         messages += [{"role": "assistant", "content": "?"}, {"role": "user", "content": complaint}]

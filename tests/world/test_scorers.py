@@ -7,7 +7,7 @@ import pytest
 from scored_cases import COUNT, SCENE, TEACHERS, ask, cases
 
 from rubricworks.data.tables import Sample
-from rubricworks.grading import Exposure, exposed_request, scoring_messages
+from rubricworks.grading import Exposure, request_with_exposure, scoring_messages
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.verifiers import parse_verifier_call
 from rubricworks.world.chat import read_request
@@ -67,7 +67,7 @@ def test_options_are_answered_by_letter(monkeypatch):
     rubric = Rubric(criteria=(Criterion(criterion="The answer.", reference="expr_verify(target='B')", weight=1),))
     sample = Sample(sample_id="s", question=question)
     for response, call in (("\\boxed{B}", "B"), ("\\boxed{A}", "A"), ("at center a small red star .", "B"), ("", "")):
-        messages = scoring_messages(exposed_request(sample, response, rubric, "text"))
+        messages = scoring_messages(request_with_exposure(sample, response, rubric, "text"))
         answer = json.loads(scorer_reply(read_request({"model": "scorer", "messages": messages}), None, 0))
         assert answer["essential"][0]["credit"] == f"expr_verify(predict='{call}')"
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rubricworks.grading.assertion_texts import first_surplus, made_in
+from rubricworks.grading.assertion_texts import first_surplus, text_states
 from rubricworks.world.scene.captions import COMMENTARY, STYLES, View, write_caption
 from rubricworks.world.scene.scene import CELLS, COLOURS, SHAPES, SIZES, WORDS, Scene, SceneObject, generate_scenes
 from rubricworks.world.scene.statements import (
@@ -146,5 +146,5 @@ def test_claim_keeps_the_captions_own_words_for_things():
 def test_claims_are_made_in_the_captions_own_words(tokens: list[str]):
     caption = " ".join(tokens)
     texts = [claim.text for claim in statements(caption)]
-    assert all(made_in(caption, texts))
+    assert all(text_states(caption, texts))
     assert first_surplus(caption, texts) is None

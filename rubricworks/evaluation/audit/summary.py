@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from rubricworks.evaluation.audit.annotations import ANNOTATIONS, Annotation
 from rubricworks.evaluation.audit.values import CREDIT_THRESHOLD, MODE_NAMES, SETTINGS
-from rubricworks.grading.genrm_answers import same_value
+from rubricworks.grading.genrm_answers import value_score
 from rubricworks.metrics import clustered_interval
 from rubricworks.rubrics import Criterion, Rubric, Scorecard, Verdict
 
@@ -147,7 +147,7 @@ def agreement(criterion: Criterion, label: Annotation, verdict: Verdict, *, veri
     """
     if criterion.verifier is not None and verified:
         # A reported value counts, even if the verifier could not read its target.
-        return same_value(verdict.call, label.call, criterion.reference) if verdict.call else None
+        return value_score(verdict.call, label.call, criterion.reference) if verdict.call else None
     if verdict.credit is None or label.credit is None:
         return None
     return float(verdict.credit == round(2 * label.credit) / 2)

@@ -11,7 +11,7 @@ from rubricworks.claims.settings import read_settings
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.caption_summary import BASE, CAPTIONS_FILE, POLICY, CaptionSummary
-from rubricworks.grading.assertion_texts import has_words, made_in
+from rubricworks.grading.assertion_texts import has_words, text_states
 from rubricworks.reports.run_folder import read_value
 
 RECIPE = "balcaprl-laptop"
@@ -72,6 +72,6 @@ def commentary_share(captions: Sequence[str], references: Sequence[str]) -> floa
         return None
     found = [(place, part) for place, text in enumerate(captions) for part in _SENTENCE_END.split(text)]
     sentences = [(place, part) for place, part in found if has_words(part)]
-    visible = made_in("\n".join(references), [part for _, part in sentences])
+    visible = text_states("\n".join(references), [part for _, part in sentences])
     remarked = {place for (place, _), known in zip(sentences, visible, strict=True) if not known}
     return mean(place in remarked for place in range(len(captions)))
