@@ -1,4 +1,4 @@
-"""BalCapRL: a strong model writes the reference captions anew, and a captioner is trained on three rewards at once:
+"""BalCapRL: a strong model rewrites the reference captions, and a captioner is trained on three rewards at once:
 what it says is true and can be pointed at, what the reference says is covered, and it is well written.
 
 The rewards come from one judge in one call, inside `train_balcaprl`; exams and the other views of the evaluation say
@@ -23,8 +23,8 @@ from rubricworks.components.training.warm_up.component import warm_up
 from rubricworks.kubeflow.arguments import output_of
 
 
-class Made(NamedTuple):
-    """What training a policy leaves for its evaluation."""
+class PolicyOutputs(NamedTuple):
+    """Outputs of the stages up to the trained policy."""
 
     images: PipelineChannel
     """The samples as they came."""
@@ -44,8 +44,8 @@ def balcaprl_policy(
     write_exams_config: str,
     peer_rubrics_config: str,
     train_balcaprl_config: str,
-) -> Made:
-    """The stages up to the trained policy, which a retraining has too."""
+) -> PolicyOutputs:
+    """Build the stages up to the trained policy, which a retraining shares."""
     images = output_of(prepare(config=prepare_config, run=run))
 
     # The student starts from the captions that came with the images, whatever it is measured against later.
@@ -60,7 +60,7 @@ def balcaprl_policy(
             config=train_balcaprl_config, run=run, samples=samples, model=student, exams=exams, rubrics=rubrics
         )
     )
-    return Made(images, samples, exams, student, policy)
+    return PolicyOutputs(images, samples, exams, student, policy)
 
 
 @dsl.pipeline(name="balcaprl")
@@ -82,7 +82,7 @@ def balcaprl(
         run: URI of the run's folder; started again with the same one, a run continues where it stopped.
         prepare_config: JSON of the stage's configuration, as for every `_config` below.
     """
-    made = balcaprl_policy(
+    outputs = balcaprl_policy(
         run,
         prepare_config,
         recap_config,
@@ -95,13 +95,13 @@ def balcaprl(
         evaluate_captions(
             config=evaluate_captions_config,
             run=run,
-            samples=made.samples,
-            exams=made.exams,
-            model=made.student,
-            policy=made.policy,
+            samples=outputs.samples,
+            exams=outputs.exams,
+            model=outputs.student,
+            policy=outputs.policy,
         )
     )
     promotion = output_of(
-        promote(config=promote_config, run=run, evaluations=evaluations, policy=made.policy, samples=made.images)
+        promote(config=promote_config, run=run, evaluations=evaluations, policy=outputs.policy, samples=outputs.images)
     )
     balcaprl_report(config=balcaprl_report_config, run=run, promotion=promotion)

@@ -34,50 +34,55 @@ def retrain(run: str, find_new_samples_config: str, fetch_champion_config: str, 
         run: URI of the run's folder; started again with the same one, a run continues where it stopped.
         find_new_samples_config: JSON of the stage's configuration, as for every `_config` below.
     """
-    look = find_new_samples(config=find_new_samples_config, run=run)
-    pipeline, found, configs = look.outputs["Output"], look.outputs["found"], look.outputs["configs"]
+    search = find_new_samples(config=find_new_samples_config, run=run)
+    pipeline, found, configs = search.outputs["Output"], search.outputs["found"], search.outputs["configs"]
 
     with dsl.If(pipeline == "rubicap", name="rubicap"):
         champion = output_of(fetch_champion(config=fetch_champion_config, run=run, found=found))
-        made = rubicap_policy(run, *[configs] * 6)
-        compared = evaluate(
-            config=configs, run=run, samples=made.samples, rubrics=made.rubrics, model=champion, policy=made.policy
+        rubicap_outputs = rubicap_policy(run, *[configs] * 6)
+        evaluation = evaluate(
+            config=configs,
+            run=run,
+            samples=rubicap_outputs.samples,
+            rubrics=rubicap_outputs.rubrics,
+            model=champion,
+            policy=rubicap_outputs.policy,
         )
         challenge(
             config=challenge_config,
             run=run,
             found=found,
-            evaluations=output_of(compared),
-            policy=made.policy,
-            samples=made.samples,
+            evaluations=output_of(evaluation),
+            policy=rubicap_outputs.policy,
+            samples=rubicap_outputs.samples,
         )
 
     with dsl.If(pipeline == "balcaprl", name="balcaprl"):
         champion = output_of(fetch_champion(config=fetch_champion_config, run=run, found=found))
-        balanced = balcaprl_policy(run, *[configs] * 6)
-        compared = evaluate_captions(
+        balcaprl_outputs = balcaprl_policy(run, *[configs] * 6)
+        evaluation = evaluate_captions(
             config=configs,
             run=run,
-            samples=balanced.samples,
-            exams=balanced.exams,
+            samples=balcaprl_outputs.samples,
+            exams=balcaprl_outputs.exams,
             model=champion,
-            policy=balanced.policy,
+            policy=balcaprl_outputs.policy,
         )
         challenge(
             config=challenge_config,
             run=run,
             found=found,
-            evaluations=output_of(compared),
-            policy=balanced.policy,
-            samples=balanced.images,
+            evaluations=output_of(evaluation),
+            policy=balcaprl_outputs.policy,
+            samples=balcaprl_outputs.images,
         )
 
     with dsl.If(pipeline == "rlr3", name="rlr3"):
         champion = output_of(fetch_champion(config=fetch_champion_config, run=run, found=found))
-        answering = rlr3_policy(run, *[configs] * 6)
+        rlr3_outputs = rlr3_policy(run, *[configs] * 6)
         answers = output_of(
             evaluate_answers(
-                config=configs, run=run, samples=answering.samples, model=champion, rlvr="", rlr3=answering.policy
+                config=configs, run=run, samples=rlr3_outputs.samples, model=champion, rlvr="", rlr3=rlr3_outputs.policy
             )
         )
         # Its best milestone stands for the policy.
@@ -87,5 +92,5 @@ def retrain(run: str, find_new_samples_config: str, fetch_champion_config: str, 
             found=found,
             evaluations=answers,
             policy=answers,
-            samples=answering.questions,
+            samples=rlr3_outputs.questions,
         )

@@ -26,8 +26,8 @@ from rubricworks.components.training.warm_up.component import warm_up
 from rubricworks.kubeflow.arguments import output_of
 
 
-class Made(NamedTuple):
-    """What training a policy leaves for its evaluation, and for what stands beside it."""
+class PolicyOutputs(NamedTuple):
+    """Outputs of the stages up to the trained policy."""
 
     questions: PipelineChannel
     """The samples as they came."""
@@ -47,8 +47,8 @@ def rlr3_policy(
     write_checklists_config: str,
     offline_filter_config: str,
     train_rlr3_config: str,
-) -> Made:
-    """The stages up to the trained policy, which a retraining has too."""
+) -> PolicyOutputs:
+    """Build the stages up to the trained policy, which a retraining shares."""
     questions = output_of(prepare_questions(config=prepare_questions_config, run=run))
     samples = output_of(open_questions(config=open_questions_config, run=run, samples=questions))
     student = output_of(warm_up(config=warm_up_config, run=run, samples=samples))
@@ -63,7 +63,7 @@ def rlr3_policy(
             config=train_rlr3_config, run=run, samples=samples, rubrics=rubrics, filtered=filtered, model=student
         )
     )
-    return Made(questions, samples, rubrics, filtered, student, policy)
+    return PolicyOutputs(questions, samples, rubrics, filtered, student, policy)
 
 
 @dsl.pipeline(name="rlr3")
@@ -89,7 +89,7 @@ def rlr3(
         run: URI of the run's folder; started again with the same one, a run continues where it stopped.
         prepare_questions_config: JSON of the stage's configuration, as for every `_config` below.
     """
-    made = rlr3_policy(
+    outputs = rlr3_policy(
         run,
         prepare_questions_config,
         open_questions_config,
@@ -101,33 +101,35 @@ def rlr3(
 
     # The reward model: labelled responses, SFT and RLVR, and what it or any other judge falls for.
     labelled = output_of(
-        genrm_data(config=genrm_data_config, run=run, samples=made.samples, rubrics=made.rubrics, model=made.student)
+        genrm_data(
+            config=genrm_data_config, run=run, samples=outputs.samples, rubrics=outputs.rubrics, model=outputs.student
+        )
     )
     genrm = output_of(train_genrm(config=train_genrm_config, run=run, genrm_data=labelled))
-    audited = output_of(audit(config=audit_config, run=run, genrm_data=labelled, samples=made.samples))
+    audited = output_of(audit(config=audit_config, run=run, genrm_data=labelled, samples=outputs.samples))
 
     # The other arm on the same samples; the two are compared over their milestones.
     baseline = output_of(
         train_rlvr(
             config=train_rlvr_config,
             run=run,
-            samples=made.samples,
-            rubrics=made.rubrics,
-            filtered=made.filtered,
-            model=made.student,
+            samples=outputs.samples,
+            rubrics=outputs.rubrics,
+            filtered=outputs.filtered,
+            model=outputs.student,
         )
     )
     answers = output_of(
         evaluate_answers(
             config=evaluate_answers_config,
             run=run,
-            samples=made.samples,
-            model=made.student,
+            samples=outputs.samples,
+            model=outputs.student,
             rlvr=baseline,
-            rlr3=made.policy,
+            rlr3=outputs.policy,
         )
     )
     promotion = output_of(
-        promote(config=promote_config, run=run, evaluations=answers, policy=answers, samples=made.questions)
+        promote(config=promote_config, run=run, evaluations=answers, policy=answers, samples=outputs.questions)
     )
     rlr3_report(config=rlr3_report_config, run=run, promotion=promotion, audit=audited, genrm=genrm)

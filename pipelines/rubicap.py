@@ -22,8 +22,8 @@ from rubricworks.components.training.warm_up.component import warm_up
 from rubricworks.kubeflow.arguments import output_of
 
 
-class Made(NamedTuple):
-    """What training a policy leaves for its evaluation."""
+class PolicyOutputs(NamedTuple):
+    """Outputs of the stages up to the trained policy."""
 
     samples: PipelineChannel
     rubrics: PipelineChannel
@@ -40,8 +40,8 @@ def rubicap_policy(
     caption_student_config: str,
     synthesize_rubrics_config: str,
     train_policy_config: str,
-) -> Made:
-    """The stages up to the trained policy, which a retraining has too."""
+) -> PolicyOutputs:
+    """Build the stages up to the trained policy, which a retraining shares."""
     samples = output_of(prepare(config=prepare_config, run=run))
 
     # The committee and the student look at the same images; neither waits for the other.
@@ -66,7 +66,7 @@ def rubicap_policy(
             config=train_policy_config, run=run, samples=samples, rubrics=rubrics, model=student, captions=captions
         )
     )
-    return Made(samples, rubrics, student, policy)
+    return PolicyOutputs(samples, rubrics, student, policy)
 
 
 @dsl.pipeline(name="rubicap")
@@ -88,7 +88,7 @@ def rubicap(
         run: URI of the run's folder; started again with the same one, a run continues where it stopped.
         prepare_config: JSON of the stage's configuration, as for every `_config` below.
     """
-    made = rubicap_policy(
+    outputs = rubicap_policy(
         run,
         prepare_config,
         warm_up_config,
@@ -101,13 +101,13 @@ def rubicap(
         evaluate(
             config=evaluate_config,
             run=run,
-            samples=made.samples,
-            rubrics=made.rubrics,
-            model=made.student,
-            policy=made.policy,
+            samples=outputs.samples,
+            rubrics=outputs.rubrics,
+            model=outputs.student,
+            policy=outputs.policy,
         )
     )
     promotion = output_of(
-        promote(config=promote_config, run=run, evaluations=evaluations, policy=made.policy, samples=made.samples)
+        promote(config=promote_config, run=run, evaluations=evaluations, policy=outputs.policy, samples=outputs.samples)
     )
     report(config=report_config, run=run, promotion=promotion)

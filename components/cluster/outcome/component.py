@@ -17,8 +17,8 @@ def outcome(
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
         status: how Kubeflow saw the stages end.
-        view: what came of it, as a page.
-        metrics: its figures.
+        view: the stage's page.
+        metrics: the stage's figures.
 
     Returns:
         URI of the outcome's record.

@@ -10,11 +10,11 @@ def preflight(config: str, run: str, view: dsl.Output[dsl.HTML], metrics: dsl.Ou
     Args:
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
-        view: what came of it, as a page.
-        metrics: its figures.
+        view: the stage's page.
+        metrics: the stage's figures.
 
     Returns:
-        URI of what was found.
+        URI of the check's record.
     """
     from rubricworks.runtime.launch import launch
 

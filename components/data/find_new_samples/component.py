@@ -14,11 +14,11 @@ def find_new_samples(config: str, run: str, view: dsl.Output[dsl.HTML], metrics:
     Args:
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
-        view: what came of it, as a page.
-        metrics: its figures.
+        view: the stage's page.
+        metrics: the stage's figures.
 
     Returns:
-        The pipeline that makes the challenger, or `none`; URI of what was found; the stages' configurations as JSON.
+        The pipeline that makes the challenger, or `none`; URI of the found samples; the stages' configurations as JSON.
     """
     from rubricworks.runtime.launch import launch
 

@@ -23,8 +23,8 @@ def offline_filter(
         samples: URI of the samples table.
         rubrics: URI of the rubrics table.
         model: URI of the base model.
-        view: what came of it, as a page.
-        metrics: its figures.
+        view: the stage's page.
+        metrics: the stage's figures.
 
     Returns:
         URI of the filtered table; the corpus's statistics stand in statistics.json beside it.

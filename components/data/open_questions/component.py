@@ -13,8 +13,8 @@ def open_questions(
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
         samples: URI of the samples table.
-        view: what came of it, as a page.
-        metrics: its figures.
+        view: the stage's page.
+        metrics: the stage's figures.
 
     Returns:
         URI of the samples table with the opened questions.

@@ -10,8 +10,8 @@ def prepare(config: str, run: str, view: dsl.Output[dsl.HTML], metrics: dsl.Outp
     Args:
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
-        view: what came of it, as a page.
-        metrics: its figures.
+        view: the stage's page.
+        metrics: the stage's figures.
 
     Returns:
         URI of the samples table.

@@ -14,8 +14,8 @@ def audit(
         run: URI of the run's folder.
         genrm_data: URI of the labelled responses.
         samples: URI of the samples table, for the setting that shows images.
-        view: what came of it, as a page.
-        metrics: its figures.
+        view: the stage's page.
+        metrics: the stage's figures.
 
     Returns:
         URI of the audit table; `audit.json` beside it holds the figures.

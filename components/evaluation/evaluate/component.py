@@ -23,8 +23,8 @@ def evaluate(
         rubrics: URI of the rubrics table.
         model: URI of the model before training: the base.
         policy: URI of the trained policy.
-        view: what came of it, as a page.
-        metrics: its figures.
+        view: the stage's page.
+        metrics: the stage's figures.
 
     Returns:
         URI of the evaluations table.

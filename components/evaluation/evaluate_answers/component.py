@@ -23,8 +23,8 @@ def evaluate_answers(
         model: URI of the base model.
         rlvr: URI of the baseline's training.
         rlr3: URI of the policy's training.
-        view: what came of it, as a page.
-        metrics: its figures.
+        view: the stage's page.
+        metrics: the stage's figures.
 
     Returns:
         URI of the answers table.

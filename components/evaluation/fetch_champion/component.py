@@ -12,9 +12,9 @@ def fetch_champion(
     Args:
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
-        found: URI of what was found new.
-        view: what came of it, as a page.
-        metrics: its figures.
+        found: URI of the found samples.
+        view: the stage's page.
+        metrics: the stage's figures.
 
     Returns:
         URI of the champion.

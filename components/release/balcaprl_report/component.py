@@ -13,8 +13,8 @@ def balcaprl_report(
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
         promotion: URI of the promotion.
-        view: what came of it, as a page.
-        metrics: its figures.
+        view: the stage's page.
+        metrics: the stage's figures.
 
     Returns:
         URI of the folder that holds the summary.

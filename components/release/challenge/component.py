@@ -19,12 +19,12 @@ def challenge(
     Args:
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
-        found: URI of what was found new.
+        found: URI of the found samples.
         evaluations: URI of the evaluation of champion and challenger.
         policy: URI of the retrained policy.
         samples: URI of the samples table.
-        view: what came of it, as a page.
-        metrics: its figures.
+        view: the stage's page.
+        metrics: the stage's figures.
 
     Returns:
         URI of the challenge's record.

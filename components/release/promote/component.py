@@ -21,8 +21,8 @@ def promote(
         evaluations: URI of the evaluations table.
         policy: URI of the trained policy.
         samples: URI of the samples table.
-        view: what came of it, as a page.
-        metrics: its figures.
+        view: the stage's page.
+        metrics: the stage's figures.
 
     Returns:
         URI of the promotion's record.

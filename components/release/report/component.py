@@ -11,8 +11,8 @@ def report(config: str, run: str, promotion: str, view: dsl.Output[dsl.HTML], me
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
         promotion: URI of the promotion's record; the rest is read from the run's folder.
-        view: what came of it, as a page.
-        metrics: its figures.
+        view: the stage's page.
+        metrics: the stage's figures.
 
     Returns:
         URI of the report.

@@ -21,8 +21,8 @@ def rlr3_report(
         promotion: URI of the promotion.
         audit: URI of the audit.
         genrm: URI of the trained GenRM.
-        view: what came of it, as a page.
-        metrics: its figures.
+        view: the stage's page.
+        metrics: the stage's figures.
 
     Returns:
         URI of the folder that holds the summary.

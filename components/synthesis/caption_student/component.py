@@ -14,8 +14,8 @@ def caption_student(
         run: URI of the run's folder.
         samples: URI of the samples table.
         model: URI of the model before training: the student.
-        view: what came of it, as a page.
-        metrics: its figures.
+        view: the stage's page.
+        metrics: the stage's figures.
 
     Returns:
         URI of the captions table of the student.

@@ -21,8 +21,8 @@ def genrm_data(
         samples: URI of the samples table.
         rubrics: URI of the rubrics table.
         model: URI of the base policy.
-        view: what came of it, as a page.
-        metrics: its figures.
+        view: the stage's page.
+        metrics: the stage's figures.
 
     Returns:
         URI of the table of labelled responses.

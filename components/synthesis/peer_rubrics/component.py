@@ -14,8 +14,8 @@ def peer_rubrics(
         run: URI of the run's folder.
         samples: URI of the samples table.
         model: URI of the model before training: the student whose faults the rubrics aim at.
-        view: what came of it, as a page.
-        metrics: its figures.
+        view: the stage's page.
+        metrics: the stage's figures.
 
     Returns:
         URI of the rubrics table.

@@ -21,8 +21,8 @@ def synthesize_rubrics(
         samples: URI of the samples table.
         captions: URI of the committee's captions.
         student_captions: URI of the student's captions.
-        view: what came of it, as a page.
-        metrics: its figures.
+        view: the stage's page.
+        metrics: the stage's figures.
 
     Returns:
         URI of the rubrics table.

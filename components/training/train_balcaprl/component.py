@@ -23,8 +23,8 @@ def train_balcaprl(
         exams: URI of the exams table, for the reward of right answers.
         rubrics: URI of the rubrics table, for the reward of captions that meet them.
         model: URI of the model to start from.
-        view: what came of it, as a page.
-        metrics: its figures.
+        view: the stage's page.
+        metrics: the stage's figures.
 
     Returns:
         URI of the folder that holds the trained policy.

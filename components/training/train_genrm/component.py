@@ -13,8 +13,8 @@ def train_genrm(
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
         genrm_data: URI of the table of labelled responses.
-        view: what came of it, as a page.
-        metrics: its figures.
+        view: the stage's page.
+        metrics: the stage's figures.
 
     Returns:
         URI of the folder that holds the trained reward model.

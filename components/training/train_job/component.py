@@ -23,8 +23,8 @@ def train_job(
         run: URI of the run's folder.
         inputs: name to URI of what the stage reads: samples, rubrics, model.
         plan: nodes, image and pool as JSON (a `TrainJobPlan`).
-        view: what came of it, as a page.
-        metrics: its figures.
+        view: the stage's page.
+        metrics: the stage's figures.
 
     Returns:
         URI of the folder that holds the trained policy.

@@ -23,8 +23,8 @@ def train_policy(
         rubrics: URI of the rubrics table.
         model: URI of the model to start from.
         captions: URI of the committee's captions, for refreshing rubrics during training.
-        view: what came of it, as a page.
-        metrics: its figures.
+        view: the stage's page.
+        metrics: the stage's figures.
 
     Returns:
         URI of the folder that holds the trained policy.

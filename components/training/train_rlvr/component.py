@@ -23,8 +23,8 @@ def train_rlvr(
         rubrics: URI of the rubrics table.
         filtered: URI of the table that says which samples are kept.
         model: URI of the model to start from.
-        view: what came of it, as a page.
-        metrics: its figures.
+        view: the stage's page.
+        metrics: the stage's figures.
 
     Returns:
         URI of the folder that holds the trained policy.

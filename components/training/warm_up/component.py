@@ -11,8 +11,8 @@ def warm_up(config: str, run: str, samples: str, view: dsl.Output[dsl.HTML], met
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
         samples: URI of the samples table; its references are what the model first learns from.
-        view: what came of it, as a page.
-        metrics: its figures.
+        view: the stage's page.
+        metrics: the stage's figures.
 
     Returns:
         URI of the folder that holds the model every later stage starts from.
