@@ -15,7 +15,7 @@ QUESTION = "How many circles are there?"
         (SENTENCE * 2, False),
         (SENTENCE * 4, False),
         (SENTENCE * 6, True),
-        ("first something else, then " + "no " * 30, True),
+        ("first something else, then " + "no " * 40, True),
         ("no " * 10, False),
         ("ha" * 60, True),
         ("哈" * 100, True),
@@ -26,6 +26,68 @@ QUESTION = "How many circles are there?"
 )
 def test_a_unit_that_comes_back_without_a_break_is_a_loop(response, loops):
     assert has_repetition_loop(response) is loops
+
+
+MATRIX = r"\begin{pmatrix} " + r" \\ ".join([" & ".join(["0"] * 10)] * 10) + r" \end{pmatrix}"
+IDENTITY = "\n".join(" ".join("1" if row == column else "0" for column in range(8)) for row in range(8))
+THINGS = ["circle", "star", "square", "triangle", "bird", "car", "tree", "cup", "dog", "hat"]
+COLOURS, SIDES = ["red", "blue", "green"], ["left", "right", "top"]
+TABLE = ["| shape | colour | count |", "|---|---|---|", *(f"| {thing} | red | {n} |" for n, thing in enumerate(THINGS))]
+HONEST = {
+    "counting by number": " ".join(f"circle {n} ," for n in range(1, 41)),
+    "counting by ordinals": " ".join(f"the {n}th bird ," for n in range(1, 31)),
+    "counting aloud": " ".join(map(str, range(1, 201))),
+    "counting with nouns": " ".join(f"{n} apples" for n in range(1, 51)),
+    "a list of equal things": "\n".join(f"{n}. a red circle" for n in range(1, 25)),
+    "a tally": "one bird , " * 13,
+    "a zero matrix": f"The matrix is ${MATRIX}$.",
+    "three zero matrices": f"{MATRIX} + {MATRIX} = {MATRIX}",
+    "an identity in rows": IDENTITY,
+    "a grid of zeros": "\n".join(["0 0 0 0 0 0 0 0 0 0"] * 10),
+    "a matrix in brackets": "[" + ", ".join(["[0, 0, 0, 0, 0]"] * 5) + "]",
+    "a table": "\n".join(TABLE),
+    "a repeating decimal": "0." + "3" * 100,
+    "a large number": "1" + "0" * 100,
+    "rulers": "=" * 80 + "\nResult\n" + "- " * 40 + "\n" + "*" * 80,
+    "steps with different words": "\n".join(
+        f"Step {n}: at cell {n} I see a {COLOURS[n % 3]} {THINGS[n % 10]} beside the {THINGS[n * 7 % 10]} ."
+        for n in range(1, 31)
+    ),
+    "a sum of equal terms": "5 + 5 + 5 + 5 + 5 + 5 + 5 + 5 + 5 + 5 + 5 + 5 + 5 + 5 + 5 + 5 + 5 + 5 + 5 + 5 = 100",
+}  # fmt: skip
+LOOPS = {
+    "300 ones": "1" * 300,
+    "300 ones with spaces": "1 " * 300,
+    "300 zeros in an answer": "The answer is " + "0" * 300,
+    "exclamations": "!?" * 200,
+    "exclamations with spaces": "!? " * 200,
+    "dots": "." * 400,
+    "59 near-equal steps": " ".join(f"Step {n}: I look at the image once more and count." for n in range(1, 60)),
+    "59 short steps": " ".join(f"Step {n}: look again." for n in range(1, 60)),
+    "59 steps with other words": " ".join(
+        f"Step {n}: I look at the {SIDES[n % 3]} of the image and count again." for n in range(1, 60)
+    ),
+    "59 steps of two kinds": " ".join(
+        f"Step {n}: I check it again." if n % 2 else f"Step {n}: I verify it once more." for n in range(1, 60)
+    ),
+    "wait": "Wait, let me check that again. " * 12,
+    "one word": "the " * 100,
+    "letters in a word": "abc" * 40,
+    "an emoji": "\U0001f600" * 300,
+    "an endless grid": "0 & " * 200,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("response", HONEST.values(), ids=HONEST.keys())
+def test_counting_and_grids_are_no_loops(response):
+    assert not has_repetition_loop(response)
+    assert not has_repetition_loop(f"Let me think step by step. {response} So the answer is \\boxed{{4}}.")
+
+
+@pytest.mark.parametrize("response", LOOPS.values(), ids=LOOPS.keys())
+def test_loops_of_digits_signs_and_near_equal_steps_are_found(response):
+    assert has_repetition_loop(response)
+    assert has_repetition_loop(f"Let me think step by step. {response} So the answer is \\boxed{{4}}.")
 
 
 @given(st.lists(st.text("abcdef", min_size=1, max_size=4), min_size=5, max_size=12, unique=True), st.integers(8, 20))
