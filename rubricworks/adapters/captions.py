@@ -19,7 +19,7 @@ RewardFunction = Callable[..., Awaitable[list[float | None]]]
 
 
 class Lengths(NamedTuple):
-    """Of one caption and its reference, in tokens."""
+    """Lengths of one caption and its reference, in tokens."""
 
     caption: int
     reference: int
@@ -130,7 +130,7 @@ class CaptionRewards:
         return await self._reward(1, completions, columns)
 
     async def linguistic_reward(self, prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
-        """How well it is written; 0 where the gate is shut."""
+        """Mean of clarity, fluency and coherency; 0 where the length gate is shut."""
         return await self._reward(2, completions, columns)
 
     async def _reward(self, which: int, completions: Sequence[Any], columns: Mapping[str, Any]) -> list[float | None]:

@@ -1,4 +1,4 @@
-"""What TRL hands a reward function, read: the text of a completion, and an image as the bytes that a judge is shown."""
+"""Readers of TRL's rows: the text of a completion, and an image as bytes for a judge."""
 
 import io
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from rubricworks.errors import UserError
 
 
 def completion_text(completion: Any) -> str:
-    """What the policy wrote: a string, or the text of its last message in conversational form."""
+    """Text of a completion: the string itself, or the text of its last message in conversational form."""
     if isinstance(completion, str):
         return completion
     content = completion[-1]["content"] if completion else ""

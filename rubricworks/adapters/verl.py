@@ -62,7 +62,7 @@ class VerlOptions(BaseModel):
 
 
 class RubricRewardManager(RewardManagerBase):
-    """What verl asks for the reward of a response, in each of its reward workers."""
+    """Reward manager that verl calls for the reward of a response, in each of its reward workers."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class RubricRewardManager(RewardManagerBase):
 
 
 def verl_options(config: Any) -> VerlOptions:
-    """What verl's configuration says for us.
+    """Read this project's settings from verl's configuration.
 
     Raises:
         UserError: it says nothing, or something that cannot be.
@@ -189,7 +189,7 @@ def _read(pixels: Any, name: str) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Of OmegaConf's and numpy's containers, those of Python."""
+    """Convert OmegaConf's and numpy's containers to Python's."""
     if isinstance(value, Mapping) or hasattr(value, "items"):
         return {str(key): _plain(item) for key, item in value.items()}
     if hasattr(value, "tolist"):

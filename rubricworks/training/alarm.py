@@ -130,7 +130,7 @@ def step_stats(
 
 
 def objects_named(text: str) -> int:
-    """How many phrases begin as the name of a thing does: a, an, the, two, 3, several, ...
+    """Count the phrases that begin as the name of a thing does: a, an, the, two, 3, several, ...
 
     >>> objects_named("at top-left a big red circle . two small squares")
     2

@@ -1,4 +1,4 @@
-"""Where a training run left off: the newest checkpoint that was written to its end, and whether it is of this run."""
+"""Checkpoints of a training run: the newest complete one, and a check that it belongs to this run."""
 
 import hashlib
 import json

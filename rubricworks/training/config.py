@@ -1,4 +1,4 @@
-"""What can be set about training. Free of torch, so that a recipe is checked before anything heavy is loaded."""
+"""Training settings. Free of torch, so that a recipe is checked before anything heavy is loaded."""
 
 from typing import Literal
 
@@ -46,7 +46,7 @@ class LoraOptions(_Options):
 
 
 class SftConfig(_Options):
-    """How to warm up; the defaults are the laptop student's."""
+    """Settings of the supervised warm-up; the defaults are the laptop student's."""
 
     steps: int = Field(500, ge=1)
     batch_size: int = Field(64, ge=1)
@@ -67,7 +67,7 @@ class SftConfig(_Options):
 
 
 class VllmOptions(_Options):
-    """Who writes the rollouts: the trainer itself (off), vLLM on the same GPUs, or a vLLM server elsewhere."""
+    """Generator of the rollouts: the trainer itself (off), vLLM on the same GPUs, or a remote vLLM server."""
 
     mode: Literal["off", "colocate", "server"] = "off"
     url: str = "http://127.0.0.1:8000"
@@ -81,7 +81,7 @@ class VllmOptions(_Options):
 
 
 class AlarmConfig(_Options):
-    """When rising reward counts as hacked; see `rubricworks.training.alarm`."""
+    """Thresholds of the reward-hacking alarm; see `rubricworks.training.alarm`."""
 
     window: int = Field(20, ge=2)
     """Steps at the start, and most recent steps, whose means are compared."""

@@ -1,4 +1,4 @@
-"""Whether this machine can do what a config asks for; asked before any model is loaded."""
+"""Checks that this machine supports a config, made before any model is loaded."""
 
 import importlib.util
 import os
@@ -31,7 +31,7 @@ def check_vllm(options: VllmOptions) -> None:
 
 
 def vllm_url(options: VllmOptions) -> str:
-    """Of the server that writes the rollouts: one that was started beside this training comes first."""
+    """URL of the vLLM server for rollouts; a server started with this training takes precedence."""
     return os.environ.get("RUBRICWORKS_VLLM_URL") or options.url
 
 

@@ -217,7 +217,7 @@ def _as_conversations(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
 
 
 def _digest(dataset: Dataset) -> str:
-    """Of everything but the images."""
+    """Digest of a dataset without its images."""
     digest = hashlib.sha256()
     texts = [column for column in dataset.column_names if column != "image"]
     for row in dataset.with_format(None).select_columns(texts):

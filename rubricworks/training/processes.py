@@ -15,7 +15,7 @@ _WAIT = timedelta(seconds=1800)
 
 
 def is_main() -> bool:
-    """Whether this is the one process whose word is the run's: it alone writes tables, logs and the end."""
+    """Return True in the main process, which alone writes tables, logs and the final model."""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -42,7 +42,7 @@ def in_turn() -> Iterator[None]:
 
 
 def agreed(on_main: T) -> T:
-    """What the main process says, on all of them."""
+    """Broadcast the main process's value to all processes."""
     if processes() == 1:
         return on_main
     from accelerate.utils import broadcast_object_list

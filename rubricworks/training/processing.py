@@ -148,9 +148,9 @@ def text_messages(prompt: str | Messages) -> Messages:
 
 
 def template_options(processor: ProcessorMixin | PreTrainedTokenizerBase) -> dict[str, Any]:
-    """What a text model's chat template is told: a hybrid one (Qwen3) is to answer at once, without thinking aloud.
+    """Options of a text model's chat template: a hybrid model (Qwen3) answers at once, without a thinking part.
 
-    The answer's own `thought` field is the place for that; templates that know no such option pass over it.
+    The answer's own `thought` field holds the reasoning; templates without such an option ignore it.
     """
     return {} if isinstance(processor, ProcessorMixin) else {"enable_thinking": False}
 

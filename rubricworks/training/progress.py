@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class StepLog(NamedTuple):
-    """What a trainer says of itself at a step."""
+    """Progress of a trainer at one step."""
 
     step: int
     steps: int

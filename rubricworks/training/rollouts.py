@@ -47,7 +47,7 @@ class StepRollouts(NamedTuple):
 
 
 class _Scored(NamedTuple):
-    """What `_calculate_rewards` learns about all processes' rows."""
+    """Rows of all processes, as `_calculate_rewards` gathers them."""
 
     rows: list[tuple[str, str, int]]
     rewards_NK: Tensor

@@ -1,4 +1,4 @@
-"""What happens beside the updates of policy training: rubrics refreshed, the policy probed, hacking looked for."""
+"""Monitoring of policy training between updates: rubric refresh, policy probe, reward-hacking alarm."""
 
 import json
 import logging
