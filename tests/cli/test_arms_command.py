@@ -9,7 +9,7 @@ from claimed_captions import BASE, write_captions, write_seed
 
 from rubricworks.claims import child_runs as engine
 from rubricworks.claims.report import ClaimsReport
-from rubricworks.methods.balcaprl.arm_tables import ArmTable, label_of, rows_of
+from rubricworks.methods.balcaprl.arm_tables import ArmTable, arm_label, table_arms
 from rubricworks.methods.balcaprl.claims import ARMS, SETTINGS
 from rubricworks.recipe.files import load_recipe, recipe_path
 
@@ -91,17 +91,17 @@ def test_the_table_has_the_papers_rows_and_each_figure_with_its_interval(tell, p
 
 def test_tables_hold_the_rows_of_the_paper_that_a_recipe_has():
     laptop, paper = (load_recipe(recipe_path(name)).arms for name in (LAPTOP, "balcaprl"))
-    assert rows_of("length", laptop) == ["no_length", "linear", "full", "gate_0_3", "gate_05_1", "gate_05_3"]
-    assert rows_of("length", paper)[-3:] == ["gate_05_4", "gate_05_5", "gate_05_6"]
-    assert rows_of("weights", laptop) == ["no_precision", "own", "w_prec_02", "full", "w_prec_04"]
-    assert rows_of("judges", laptop) == ["own", "judge_mini", "judge_strong"]
-    assert rows_of("peers", laptop) == rows_of("peers", paper) == ["sft", "caprl", "rubicap", "own"]
-    assert rows_of("peers", []) == ["own"]
-    assert label_of("gate_05_3") == "Gate 0.5 to 3"
-    assert label_of("gate_0_3") == "Gate 0 to 3"
-    assert label_of("w_prec_02") == "Precision weight 0.2"
-    assert label_of("judge_gpt_5_mini") == "Judge gpt-5-mini"
-    assert label_of("warm_start") == "warm_start"
+    assert table_arms("length", laptop) == ["no_length", "linear", "full", "gate_0_3", "gate_05_1", "gate_05_3"]
+    assert table_arms("length", paper)[-3:] == ["gate_05_4", "gate_05_5", "gate_05_6"]
+    assert table_arms("weights", laptop) == ["no_precision", "own", "w_prec_02", "full", "w_prec_04"]
+    assert table_arms("judges", laptop) == ["own", "judge_mini", "judge_strong"]
+    assert table_arms("peers", laptop) == table_arms("peers", paper) == ["sft", "caprl", "rubicap", "own"]
+    assert table_arms("peers", []) == ["own"]
+    assert arm_label("gate_05_3") == "Gate 0.5 to 3"
+    assert arm_label("gate_0_3") == "Gate 0 to 3"
+    assert arm_label("w_prec_02") == "Precision weight 0.2"
+    assert arm_label("judge_gpt_5_mini") == "Judge gpt-5-mini"
+    assert arm_label("warm_start") == "warm_start"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""The arms of a BalCapRL recipe side by side, as in the paper's Tables 3, 4, 6 and 7, with 95 % intervals.
+"""Tables of a BalCapRL recipe's arms, as in the paper's Tables 3, 4, 6 and 7, with 95 % intervals.
 
-All of a table's policies start from the same base model and are read greedily on the same held-out images. An interval
-is over those images, and says nothing of how another training would have ended; `rubricworks claims` runs several.
+All policies of a table start from the same base model and decode greedily on the same held-out images. Intervals are
+over those images and do not cover the variance between trainings; `rubricworks claims` runs several seeds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from rubricworks.claims.arms import OWN
 from rubricworks.errors import UserError
 from rubricworks.evaluation.caption_summary import BASE, POLICY
 from rubricworks.evaluation.summary import MeanScore
-from rubricworks.methods.balcaprl.claim_figures import read_summary
+from rubricworks.methods.balcaprl.claim_results import read_summary
 
 WIN = "win_rate"
 TABLES: dict[str, tuple[str, ...]] = {
@@ -25,7 +25,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "judges": (OWN, "judge_*"),
     "peers": ("sft", "caprl", "rubicap", OWN),
 }
-"""Rows under that of the base model, in the paper's order; `*` stands for whatever the recipe has."""
+"""Rows below the base model's, in the paper's order; `*` matches any arm of the recipe."""
 TITLES: dict[str, str] = {
     "components": "Leave-one-out ablation (Table 3)",
     "length": "Length control (Table 4)",
@@ -60,7 +60,7 @@ COLUMNS = {
     "b_capscore": "b-CapScore",
     "oracle_f1": "Oracle F1",
 }
-"""The paper's four, then what they are made of. Shares are written in percent, length in tokens."""
+"""The paper's four columns, then their components. Shares are in percent, length in tokens."""
 LEGEND = (
     "Scores in percent, length in tokens, 95 % intervals over the held-out images. Arena is the share of comparisons "
     "with the base model that were won, in the place of CapArena's Elo score. “BalCapRL” has the recipe's own weights."
@@ -68,7 +68,7 @@ LEGEND = (
 
 
 class ArmRow(BaseModel):
-    """One model."""
+    """Scores of one model."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -76,11 +76,11 @@ class ArmRow(BaseModel):
     """`base`, `own` or the arm's name."""
     label: str
     figures: dict[str, MeanScore]
-    """Column → its figure; what was not measured is missing."""
+    """Column → score; scores that were not measured are missing."""
 
 
 class ArmTable(BaseModel):
-    """What `rubricworks arms` writes as JSON."""
+    """Table that `rubricworks arms` writes as JSON."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -90,65 +90,64 @@ class ArmTable(BaseModel):
     changed: tuple[str, ...]
     """Settings that all runs changed in the recipe."""
     simulated: bool
-    """Whether the scene world stood in for images and judges."""
+    """True if the scene world stood in for images and judges."""
     version: str
-    """Of rubricworks."""
+    """Version of rubricworks."""
     rows: tuple[ArmRow, ...]
 
 
-def rows_of(table: str, arms: Iterable[str]) -> list[str]:
-    """What stands in a table below the base model: of its rows those that the recipe has."""
-    there = [*arms, OWN]
-    found: list[str] = []
+def table_arms(table: str, arms: Iterable[str]) -> list[str]:
+    """Arms in a table's rows below the base model, as far as the recipe has them."""
+    available = [*arms, OWN]
+    rows: list[str] = []
     for row in TABLES[table]:
-        names = [arm for arm in there if arm.startswith(row[:-1])] if row.endswith("*") else [row]
-        found += [name for name in names if name in there]
-    return found
+        names = [arm for arm in available if arm.startswith(row[:-1])] if row.endswith("*") else [row]
+        rows += [name for name in names if name in available]
+    return rows
 
 
 def arm_rows(runs: Mapping[str, Path]) -> tuple[ArmRow, ...]:
-    """The base model and every policy.
+    """Read the rows of the base model and of every policy.
 
     Args:
-        runs: row → folder of its run, among them `own`, whose base model all start from.
+        runs: row → folder of its run; includes `own`, whose base model all runs start from.
     Raises:
-        UserError: a run is not finished, damaged, or began with another base model.
+        UserError: a run is not finished, is damaged, or started from another base model.
     """
     summaries = {arm: read_summary(run) for arm, run in runs.items()}
     base = summaries[OWN].models[BASE]
     for arm, summary in summaries.items():
-        theirs = summary.models[BASE].get("tokens")
-        if theirs != base.get("tokens"):
+        if summary.models[BASE].get("tokens") != base.get("tokens"):
             raise UserError(
                 f"{runs[arm]}: its base model does not write what that of {runs[OWN]} does; make the run again with "
                 f"--reuse {runs[OWN].name}"
             )
     rows = [ArmRow(arm=BASE, label=LABELS[BASE], figures={name: base[name] for name in COLUMNS if name in base})]
     for arm, summary in summaries.items():
-        figures = summary.models[POLICY] | ({WIN: summary.win_rate} if summary.win_rate else {})
-        shown = {name: figures[name] for name in COLUMNS if name in figures}
-        rows.append(ArmRow(arm=arm, label=label_of(arm), figures=shown))
+        scores = summary.models[POLICY] | ({WIN: summary.win_rate} if summary.win_rate else {})
+        columns = {name: scores[name] for name in COLUMNS if name in scores}
+        rows.append(ArmRow(arm=arm, label=arm_label(arm), figures=columns))
     return tuple(rows)
 
 
-def label_of(arm: str) -> str:
-    """As the paper calls it; `gate_05_3` and `judge_mini` say what they are."""
-    kind, _, of = arm.partition("_")
-    if arm in LABELS or not of:
+def arm_label(arm: str) -> str:
+    """Label of an arm: the paper's, or one parsed from names such as `gate_05_3` and `judge_mini`."""
+    kind, _, value = arm.partition("_")
+    if arm in LABELS or not value:
         return LABELS.get(arm, arm)
     if kind == "gate":
-        return f"Gate {' to '.join(_decimal(bound) for bound in of.split('_'))}"
+        return f"Gate {' to '.join(_decimal(bound) for bound in value.split('_'))}"
     if kind == "judge":
-        return f"Judge {of.replace('_', '-')}"
-    return f"Precision weight {_decimal(of.removeprefix('prec_'))}" if arm.startswith("w_prec_") else arm
+        return f"Judge {value.replace('_', '-')}"
+    return f"Precision weight {_decimal(value.removeprefix('prec_'))}" if arm.startswith("w_prec_") else arm
 
 
-def shown(rows: Sequence[ArmRow], wanted: Sequence[str]) -> tuple[ArmRow, ...]:
-    """The base model's row and those wanted, in their order."""
+def select_rows(rows: Sequence[ArmRow], arms: Sequence[str]) -> tuple[ArmRow, ...]:
+    """Return the rows of the base model and of the given arms, in that order."""
     by_arm = {row.arm: row for row in rows}
-    return tuple(by_arm[arm] for arm in (BASE, *wanted))
+    return tuple(by_arm[arm] for arm in (BASE, *arms))
 
 
 def _decimal(digits: str) -> str:
-    """05 is 0.5."""
+    """Write the digits of an arm's name as a decimal: 05 is 0.5."""
     return f"0.{digits[1:]}" if len(digits) > 1 and digits.startswith("0") else digits

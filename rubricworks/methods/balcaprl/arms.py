@@ -1,13 +1,13 @@
 """BalCapRL's arms, as `rubricworks arms` compares them."""
 
 from rubricworks.claims.arms import ArmComparison, ArmDocuments, ArmRuns
-from rubricworks.methods.balcaprl.arm_tables import TITLES, ArmTable, arm_rows, rows_of, shown
-from rubricworks.methods.balcaprl.claim_figures import is_finished
+from rubricworks.methods.balcaprl.arm_tables import TITLES, ArmTable, arm_rows, select_rows, table_arms
+from rubricworks.methods.balcaprl.claim_results import is_finished
 from rubricworks.methods.balcaprl.report.arms import arms_page, markdown, text
 
 
 def write_table(runs: ArmRuns) -> ArmDocuments:
-    """The table of the runs in each form.
+    """Write the table of the runs in each form.
 
     Raises:
         UserError: a run is not finished, damaged, or began with another base model.
@@ -19,10 +19,10 @@ def write_table(runs: ArmRuns) -> ArmDocuments:
         changed=runs.changed,
         simulated=runs.simulated,
         version=runs.version,
-        rows=shown(arm_rows(runs.folders), runs.rows),
+        rows=select_rows(arm_rows(runs.folders), runs.rows),
     )
     json = table.model_dump_json(indent=2) + "\n"
     return ArmDocuments(text=text(table), json=json, markdown=markdown(table), html=arms_page(table))
 
 
-ARMS = ArmComparison(titles=TITLES, rows_of=rows_of, is_finished=is_finished, write=write_table)
+ARMS = ArmComparison(titles=TITLES, rows_of=table_arms, is_finished=is_finished, write=write_table)

@@ -1,7 +1,7 @@
-"""BalCapRL's claims: Tables 1 to 5 and 7, and two of ours on what the paper sees and does not measure.
+"""BalCapRL's claims: Tables 1 to 5 and 7, and two claims of this project on effects that the paper does not measure.
 
-Each is one number per seed, from the seed's own run (the paper's weights) and its arms. Scores and shares are between 0
-and 1: a difference of 0.01 is one point of the paper's tables. Length is in tokens.
+Each claim is one number per seed, from the seed's own run (the paper's weights) and its arms. Scores and shares are
+between 0 and 1: a difference of 0.01 is one point of the paper's tables. Length is in tokens.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,11 +12,11 @@ from typing import NamedTuple
 from rubricworks.claims.claim import Claim, Finding, Observation, Rule, judge_claim
 from rubricworks.claims.papers import Paper
 from rubricworks.evaluation.caption_summary import BASE, POLICY
-from rubricworks.methods.balcaprl.claim_figures import RECIPE, CaptionFigures, is_finished, read_captions
+from rubricworks.methods.balcaprl.claim_results import RECIPE, CaptionResults, is_finished, read_results
 from rubricworks.metrics.rankings import spearman
 
 OWN = "own"
-"""The recipe's own run; Table 1 weighs precision less than Tables 3 and 4, whose arms stand beside `full`."""
+"""The recipe's own run. It weighs precision less than the arms of Tables 3 and 4, which are compared with `full`."""
 VIEWS = {"dc_score": "DCScore", "caption_qa": "CaptionQA", "win": "Arena"}
 JUDGES = {"judge_mini": "a weaker judge", "judge_strong": "a stronger judge"}
 ARMS = (
@@ -26,7 +26,7 @@ ARMS = (
     "sft",
 )
 SETTINGS = ("world.scenes=2800", "data.held_out=192", "warm_up.sft.steps=400", "policy.steps=45")
-"""Smaller than the recipe: five seeds with fourteen arms each take 40 minutes on two cores that do nothing else."""
+"""Smaller than the recipe: five seeds with fourteen arms each take 40 minutes on two idle cores."""
 NOTES = (
     "Arena is the share of comparisons with the base model that the policy wins, which takes the place of CapArena's "
     "Elo score; of the base model it is one half. Each seed's arms start from the same base model and are read on the "
@@ -38,28 +38,29 @@ NOTES = (
     "Table 2 has general benchmarks; here the other task is one visual question on each picture, which the base model "
     "learnt beside the captions from worked answers, most of which guess. How SFT is done is ours.",
 )
-_ARENA_HOLDS = 0.05
-_KEPT = 0.03
+_ARENA_MARGIN = 0.05
+_FORGET_MARGIN = 0.03
 
 
 class Check(NamedTuple):
-    """A claim, and how a seed's number for it is computed."""
+    """A claim with the function that computes a seed's number for it."""
 
     claim: Claim
-    measure: Callable[[Mapping[str, CaptionFigures]], Observation]
+    measure: Callable[[Mapping[str, CaptionResults]], Observation]
 
 
 def balcaprl_findings(runs: Mapping[int, Path]) -> list[Finding]:
-    """Every claim with the numbers of these runs, in the order of the paper.
+    """Evaluate every claim on these runs, in the order of the paper.
 
     Args:
-        runs: seed → folder of its own run; `NAME-ARM` beside it are its arms'.
+        runs: seed → folder of its own run; its arms' folders are next to it, named `NAME-ARM`.
     Raises:
-        UserError: a run is not finished, or what it left is damaged.
+        UserError: a run is not finished, or a file is damaged.
     """
-    figures = {seed: _read(run) for seed, run in sorted(runs.items())}
+    results = {seed: _read(run) for seed, run in sorted(runs.items())}
     return [
-        judge_claim(claim, {seed: measure(of) for seed, of in figures.items()}) for claim, measure in balcaprl_checks()
+        judge_claim(claim, {seed: measure(by_arm) for seed, by_arm in results.items()})
+        for claim, measure in balcaprl_checks()
     ]
 
 
@@ -72,80 +73,80 @@ def balcaprl_checks() -> Iterator[Check]:
     yield from _table_7()
 
 
-def _read(run: Path) -> dict[str, CaptionFigures]:
-    return {OWN: read_captions(run)} | {arm: read_captions(run.with_name(f"{run.name}-{arm}")) for arm in ARMS}
+def _read(run: Path) -> dict[str, CaptionResults]:
+    return {OWN: read_results(run)} | {arm: read_results(run.with_name(f"{run.name}-{arm}")) for arm in ARMS}
 
 
 def _table_1() -> Iterator[Check]:
     for score, words in (VIEWS | {"b_capscore": "b-CapScore"}).items():
-        said = f"BalCapRL improves {words} over the base model"
-        yield _more(f"improves-{_short(score)}", said, "Table 1", score, OWN, BASE)
+        text = f"BalCapRL improves {words} over the base model"
+        yield _more(f"improves-{_short(score)}", text, "Table 1", score, OWN, BASE)
 
 
 def _table_2() -> Iterator[Check]:
-    said = "Supervised training on the same data forgets another task: questions answered right, base model minus SFT"
-    yield _more("sft-forgets", said, "Table 2", "answered", BASE, "sft")
-    said = f"BalCapRL does not forget it, up to {_KEPT:g}: questions answered right, BalCapRL minus base model"
-    yield _more("balcaprl-keeps", said, "Table 2", "answered", OWN, BASE, "not_worse", _KEPT)
+    text = "Supervised training on the same data forgets another task: questions answered right, base model minus SFT"
+    yield _more("sft-forgets", text, "Table 2", "answered", BASE, "sft")
+    text = f"BalCapRL does not forget it, up to {_FORGET_MARGIN:g}: questions answered right, BalCapRL minus base model"
+    yield _more("balcaprl-keeps", text, "Table 2", "answered", OWN, BASE, "not_worse", _FORGET_MARGIN)
 
 
 def _table_3() -> Iterator[Check]:
     for score, words in VIEWS.items():
-        said = f"Without c-GDPO {words} is lower: full method minus w/o c-GDPO"
-        yield _more(f"cgdpo-{_short(score)}", said, "Table 3", score, "full", "no_cgdpo")
-    said = "Without precision DCScore falls: full method minus w/o precision"
-    yield _more("precision-dc", said, "Table 3", "dc_score", "full", "no_precision")
-    said = f"Without precision Arena holds, up to {_ARENA_HOLDS:g}: w/o precision minus full method"
-    yield _more("precision-arena", said, "Table 3", "win", "no_precision", "full", "not_worse", _ARENA_HOLDS)
+        text = f"Without c-GDPO {words} is lower: full method minus w/o c-GDPO"
+        yield _more(f"cgdpo-{_short(score)}", text, "Table 3", score, "full", "no_cgdpo")
+    text = "Without precision DCScore falls: full method minus w/o precision"
+    yield _more("precision-dc", text, "Table 3", "dc_score", "full", "no_precision")
+    text = f"Without precision Arena holds, up to {_ARENA_MARGIN:g}: w/o precision minus full method"
+    yield _more("precision-arena", text, "Table 3", "win", "no_precision", "full", "not_worse", _ARENA_MARGIN)
     for score in ("dc_score", "caption_qa"):
-        said = f"Without linguistic quality {VIEWS[score]} rises: w/o linguistic minus full method"
-        yield _more(f"linguistic-{_short(score)}", said, "Table 3", score, "no_linguistic", "full")
-    said = "Without linguistic quality captions grow (the paper: threefold): tokens, w/o linguistic minus full method"
-    yield _more("linguistic-length", said, "Table 3", "tokens", "no_linguistic", "full")
-    said = "Without linguistic quality Arena falls: full method minus w/o linguistic"
-    yield _more("linguistic-arena", said, "Table 3", "win", "full", "no_linguistic")
+        text = f"Without linguistic quality {VIEWS[score]} rises: w/o linguistic minus full method"
+        yield _more(f"linguistic-{_short(score)}", text, "Table 3", score, "no_linguistic", "full")
+    text = "Without linguistic quality captions grow (the paper: threefold): tokens, w/o linguistic minus full method"
+    yield _more("linguistic-length", text, "Table 3", "tokens", "no_linguistic", "full")
+    text = "Without linguistic quality Arena falls: full method minus w/o linguistic"
+    yield _more("linguistic-arena", text, "Table 3", "win", "full", "no_linguistic")
     for score, words in VIEWS.items():
-        said = f"Without pointability {words} is lower: full method minus w/o pointability"
-        yield _more(f"pointability-{_short(score)}", said, "Table 3", score, "full", "no_pointability")
+        text = f"Without pointability {words} is lower: full method minus w/o pointability"
+        yield _more(f"pointability-{_short(score)}", text, "Table 3", score, "full", "no_pointability")
     for score in ("dc_score", "caption_qa"):
-        said = f"Weak references are worse than no recall reward: {VIEWS[score]}, w/o recall minus w/o recap"
-        yield _more(f"references-{_short(score)}", said, "Table 3", score, "no_recall", "weak_references")
-    said = (
+        text = f"Weak references are worse than no recall reward: {VIEWS[score]}, w/o recall minus w/o recap"
+        yield _more(f"references-{_short(score)}", text, "Table 3", score, "no_recall", "weak_references")
+    text = (
         "Without pointability commentary grows: share of captions with a sentence that names nothing visible, "
         "w/o pointability minus full method"
     )
-    yield Check(Claim(name="pointability-commentary", statement=said, source="Figure 3", ours=True), _commentary)
+    yield Check(Claim(name="pointability-commentary", statement=text, source="Figure 3", ours=True), _commentary)
 
 
 def _table_4() -> Iterator[Check]:
-    of = "Table 4"
-    said = "Without length control captions are shorter than the base model's: tokens, base minus w/o length penalty"
-    yield _more("no-length-is-short", said, of, "tokens", BASE, "no_length")
-    said = "Without length control DCScore is lower: full method minus w/o length penalty"
-    yield _more("no-length-dc", said, of, "dc_score", "full", "no_length")
-    said = "An upper bound alone does not keep captions from shrinking: tokens, gate 0.5 to 3 minus gate 0 to 3"
-    yield _more("lower-bound", said, of, "tokens", "gate_05_3", "gate_0_3")
-    said = "A larger upper bound gives longer captions: tokens, gate 0.5 to 2 minus gate 0.5 to 1"
-    yield _more("upper-bound-2-1", said, of, "tokens", "full", "gate_05_1")
-    said = "A larger upper bound gives longer captions: tokens, gate 0.5 to 3 minus gate 0.5 to 2"
-    yield _more("upper-bound-3-2", said, of, "tokens", "gate_05_3", "full")
-    said = "The gate is more balanced than the linear penalty: b-CapScore, gate minus linear"
-    yield _more("gate-over-linear", said, "Table 4, balance", "b_capscore", "full", "linear", ours=True)
+    source = "Table 4"
+    text = "Without length control captions are shorter than the base model's: tokens, base minus w/o length penalty"
+    yield _more("no-length-is-short", text, source, "tokens", BASE, "no_length")
+    text = "Without length control DCScore is lower: full method minus w/o length penalty"
+    yield _more("no-length-dc", text, source, "dc_score", "full", "no_length")
+    text = "An upper bound alone does not keep captions from shrinking: tokens, gate 0.5 to 3 minus gate 0 to 3"
+    yield _more("lower-bound", text, source, "tokens", "gate_05_3", "gate_0_3")
+    text = "A larger upper bound gives longer captions: tokens, gate 0.5 to 2 minus gate 0.5 to 1"
+    yield _more("upper-bound-2-1", text, source, "tokens", "full", "gate_05_1")
+    text = "A larger upper bound gives longer captions: tokens, gate 0.5 to 3 minus gate 0.5 to 2"
+    yield _more("upper-bound-3-2", text, source, "tokens", "gate_05_3", "full")
+    text = "The gate is more balanced than the linear penalty: b-CapScore, gate minus linear"
+    yield _more("gate-over-linear", text, "Table 4, balance", "b_capscore", "full", "linear", ours=True)
 
 
 def _table_5() -> Iterator[Check]:
-    said = (
+    text = (
         "b-CapScore ranks models as the truth does, at least as well as DCScore: Spearman with the oracle's ranking "
         "of the base model and all arms, b-CapScore minus DCScore"
     )
-    yield Check(Claim(name="ranks-models", statement=said, source="Table 5", rule="not_worse"), _rankings)
+    yield Check(Claim(name="ranks-models", statement=text, source="Table 5", rule="not_worse"), _rankings)
 
 
 def _table_7() -> Iterator[Check]:
     for arm, words in JUDGES.items():
         for score, view in VIEWS.items():
-            said = f"Trained with {words} it improves {view} over the base model"
-            yield _more(f"{arm.replace('_', '-')}-{_short(score)}", said, "Table 7", score, arm, BASE)
+            text = f"Trained with {words} it improves {view} over the base model"
+            yield _more(f"{arm.replace('_', '-')}-{_short(score)}", text, "Table 7", score, arm, BASE)
 
 
 def _more(
@@ -159,13 +160,13 @@ def _more(
     margin: float = 0.0,
     ours: bool = False,
 ) -> Check:
-    """That a score of one policy is above another's."""
+    """Claim that a score of one policy is higher than another's."""
     claim = Claim(name=name, statement=statement, source=source, rule=rule, margin=margin, ours=ours)
     return Check(claim, partial(_difference, score, one, other))
 
 
-def _difference(score: str, one: str, other: str, of: Mapping[str, CaptionFigures]) -> Observation:
-    values = {name: _value(score, name, of) for name in (one, other)}
+def _difference(score: str, one: str, other: str, results: Mapping[str, CaptionResults]) -> Observation:
+    values = {name: _value(score, name, results) for name in (one, other)}
     if missing := [name for name, value in values.items() if value is None]:
         return Observation(None, f"no caption of {' and '.join(missing)} was judged ({score})")
     first, second = (float(value or 0.0) for value in values.values())
@@ -173,39 +174,39 @@ def _difference(score: str, one: str, other: str, of: Mapping[str, CaptionFigure
     return Observation(first - second, f"{one} {first:.{places}f}, {other} {second:.{places}f}")
 
 
-def _value(score: str, name: str, of: Mapping[str, CaptionFigures]) -> float | None:
-    """Of an arm's policy, or of the base model."""
+def _value(score: str, name: str, results: Mapping[str, CaptionResults]) -> float | None:
+    """Mean score of an arm's policy, or of the base model."""
     if score == "win" and name == BASE:
         return 0.5
-    summary = of[OWN if name == BASE else name].summary
-    figures = summary.models[BASE if name == BASE else POLICY]
-    figure = summary.win_rate if score == "win" else figures.get(score)
-    return None if figure is None else figure.value
+    summary = results[OWN if name == BASE else name].summary
+    scores = summary.models[BASE if name == BASE else POLICY]
+    mean = summary.win_rate if score == "win" else scores.get(score)
+    return None if mean is None else mean.value
 
 
-def _commentary(of: Mapping[str, CaptionFigures]) -> Observation:
+def _commentary(results: Mapping[str, CaptionResults]) -> Observation:
     without, full, base = (
-        of["no_pointability"].commentary[POLICY],
-        of["full"].commentary[POLICY],
-        of[OWN].commentary[BASE],
+        results["no_pointability"].commentary[POLICY],
+        results["full"].commentary[POLICY],
+        results[OWN].commentary[BASE],
     )
     if without is None or full is None:
         return Observation(None, "no held-out sample has a reference caption")
     return Observation(without - full, f"w/o pointability {without:.3f}, full {full:.3f}, base {base or 0.0:.3f}")
 
 
-def _rankings(of: Mapping[str, CaptionFigures]) -> Observation:
-    names = [BASE, *of]
-    means = {score: [_value(score, name, of) for name in names] for score in ("oracle_f1", "b_capscore", "dc_score")}
+def _rankings(results: Mapping[str, CaptionResults]) -> Observation:
+    names = [BASE, *results]
+    means = {
+        score: [_value(score, name, results) for name in names] for score in ("oracle_f1", "b_capscore", "dc_score")
+    }
     if missing := [score for score, values in means.items() if None in values]:
         return Observation(None, f"not every model has a {missing[0]}")
     truth, balanced, detailed = ([value for value in values if value is not None] for values in means.values())
-    agreed = [spearman(scores, truth) for scores in (balanced, detailed)]
-    if agreed[0] is None or agreed[1] is None:
+    b_cap, dc = (spearman(scores, truth) for scores in (balanced, detailed))
+    if b_cap is None or dc is None:
         return Observation(None, "the models' means are all equal")
-    return Observation(
-        agreed[0] - agreed[1], f"{len(names)} models: b-CapScore {agreed[0]:.3f}, DCScore {agreed[1]:.3f}"
-    )
+    return Observation(b_cap - dc, f"{len(names)} models: b-CapScore {b_cap:.3f}, DCScore {dc:.3f}")
 
 
 def _short(score: str) -> str:

@@ -1,4 +1,4 @@
-"""The calls of a BalCapRL run."""
+"""Model calls of a BalCapRL run, estimated from its recipe."""
 
 import math
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ from rubricworks.recipe.estimate import (
 QUESTIONS_PER_EXAM = 5
 EXAM_TOKENS = 600
 GUIDE_TOKENS = 900
-"""The judge's instructions: its two tests, with examples."""
+"""Tokens of the judge's instructions: two tests, with examples."""
 ASSERTION_TOKENS = 40
-"""One assertion as JSON, with its reason."""
+"""Tokens of one assertion as JSON, with its reason."""
 ASSERTIONS_PER_CAPTION = 25
 
 
@@ -29,12 +29,12 @@ def estimate_calls(recipe: BalcaprlRecipe, images: int) -> Iterator[CallEstimate
     train = max(images - held_out - recipe.data.warm_up, 1)
     if recipe.data.max_train is not None:
         train = min(train, recipe.data.max_train)
-    of_split = {"train": train, "held_out": held_out}
+    split_sizes = {"train": train, "held_out": held_out}
     if recipe.recap.captioner:
-        rewritten = sum(of_split[split] for split in recipe.recap.splits)
-        yield CallEstimate("recap", "recaption", recipe.recap.captioner, rewritten, IMAGE_TOKENS, CAPTION_TOKENS)
-    examined = sum(of_split[split] for split in recipe.exams.splits)
-    yield CallEstimate("write_exams", "exam", recipe.exams.writer, examined, IMAGE_TOKENS + 400, EXAM_TOKENS)
+        references = sum(split_sizes[split] for split in recipe.recap.splits)
+        yield CallEstimate("recap", "recaption", recipe.recap.captioner, references, IMAGE_TOKENS, CAPTION_TOKENS)
+    exams = sum(split_sizes[split] for split in recipe.exams.splits)
+    yield CallEstimate("write_exams", "exam", recipe.exams.writer, exams, IMAGE_TOKENS + 400, EXAM_TOKENS)
     rubrics, makes = recipe.rubrics, "peer_rubrics"
     if rubrics.committee and rubrics.rubric:
         yield from rubric_calls(
@@ -63,26 +63,25 @@ def _training(recipe: BalcaprlRecipe, train: int) -> Iterator[CallEstimate]:
 def _evaluation(recipe: BalcaprlRecipe, held_out: int) -> Iterator[CallEstimate]:
     evaluation, captions = recipe.evaluation, 2 * held_out
     yield from _assertions("evaluate_captions", evaluation, captions)
-    listed = ASSERTIONS_PER_CAPTION * ASSERTION_TOKENS
+    list_tokens = ASSERTIONS_PER_CAPTION * ASSERTION_TOKENS
     if evaluation.fact_judge:
-        # The facts of the caption and of the reference, their matching, and the check against the image.
-        read = GUIDE_TOKENS + (2 * CAPTION_TOKENS + 2 * listed + IMAGE_TOKENS) // 4
-        yield CallEstimate("evaluate_captions", "facts", evaluation.fact_judge, 4 * captions, read, listed)
+        # Four calls: facts of the caption, facts of the reference, their matching, the check against the image.
+        prompt = GUIDE_TOKENS + (2 * CAPTION_TOKENS + 2 * list_tokens + IMAGE_TOKENS) // 4
+        yield CallEstimate("evaluate_captions", "facts", evaluation.fact_judge, 4 * captions, prompt, list_tokens)
     if evaluation.exam_taker:
         count = captions * QUESTIONS_PER_EXAM
         yield CallEstimate("evaluate_captions", "exam", evaluation.exam_taker, count, CAPTION_TOKENS + 150, 2)
     if evaluation.arena_judge:
-        compared = held_out * (2 if evaluation.order == "both" else 1)
-        read = IMAGE_TOKENS + 500 + 2 * CAPTION_TOKENS
-        yield CallEstimate("evaluate_captions", "arena", evaluation.arena_judge, compared, read, 150)
+        comparisons = held_out * (2 if evaluation.order == "both" else 1)
+        prompt = IMAGE_TOKENS + 500 + 2 * CAPTION_TOKENS
+        yield CallEstimate("evaluate_captions", "arena", evaluation.arena_judge, comparisons, prompt, 150)
 
 
 def _assertions(stage: str, config: TrainConfig | EvaluateConfig, captions: int) -> Iterator[CallEstimate]:
-    """One call of the judge for each caption, which sees the image unless a verifier does so apart."""
-    listed = 2 * ASSERTIONS_PER_CAPTION * ASSERTION_TOKENS
-    read = GUIDE_TOKENS + 2 * CAPTION_TOKENS
-    yield CallEstimate(stage, "judge", config.judge, captions, read + (0 if config.verifier else IMAGE_TOKENS), listed)
+    """One judge call per caption, with the image unless a verifier checks it in a second call."""
+    list_tokens = 2 * ASSERTIONS_PER_CAPTION * ASSERTION_TOKENS
+    prompt = GUIDE_TOKENS + 2 * CAPTION_TOKENS + (0 if config.verifier else IMAGE_TOKENS)
+    yield CallEstimate(stage, "judge", config.judge, captions, prompt, list_tokens)
     if config.verifier:
-        yield CallEstimate(
-            stage, "verifier", config.verifier, captions, GUIDE_TOKENS + IMAGE_TOKENS + listed // 2, listed // 2
-        )
+        prompt = GUIDE_TOKENS + IMAGE_TOKENS + list_tokens // 2
+        yield CallEstimate(stage, "verifier", config.verifier, captions, prompt, list_tokens // 2)

@@ -1,4 +1,4 @@
-"""The recipe of the BalCapRL pipeline."""
+"""Recipe of the BalCapRL pipeline."""
 
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -19,7 +19,7 @@ from rubricworks.stages.training.warm_up import Config as WarmUpConfig
 
 
 class BalcaprlRecipe(Recipe):
-    """BalCapRL: a captioner trained on precision, recall and writing at once, each normalised by itself."""
+    """BalCapRL: train a captioner on precision, recall and linguistic quality, each normalised separately."""
 
     seeded: ClassVar[tuple[str, ...]] = (
         "data", "recap", "warm_up", "exams", "rubrics", "policy", "evaluation", "promotion", "report",
@@ -28,11 +28,11 @@ class BalcaprlRecipe(Recipe):
     pipeline: Literal["balcaprl"]
     data: PrepareConfig
     recap: RecapConfig = RecapConfig()
-    """`null`: the captions that the images came with are the references."""
+    """Recaptioning of the references; `null` keeps the captions that came with the images."""
     warm_up: WarmUpConfig
     exams: ExamConfig
     rubrics: RubricsConfig = RubricsConfig()
-    """For the peer with RubiCap's reward; `null` makes none."""
+    """Rubrics for the peer with RubiCap's reward; `null` writes none."""
     policy: TrainConfig
     evaluation: EvaluateConfig
     promotion: PromoteConfig = PromoteConfig()
@@ -40,10 +40,10 @@ class BalcaprlRecipe(Recipe):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "BalcaprlRecipe":
-        kept_apart = self.data.held_out + self.data.warm_up
-        if self.world and self.world.scenes <= kept_apart:
+        reserved = self.data.held_out + self.data.warm_up
+        if self.world and self.world.scenes <= reserved:
             raise ValueError(
-                f"world.scenes is {self.world.scenes}, data.held_out and data.warm_up take {kept_apart}: nothing is "
+                f"world.scenes is {self.world.scenes}, data.held_out and data.warm_up take {reserved}: nothing is "
                 "left to train on"
             )
         if self.policy.reward == "questions" and "train" not in self.exams.splits:
@@ -55,7 +55,7 @@ class BalcaprlRecipe(Recipe):
         return self
 
     def stage_configs(self) -> dict[str, StageConfig]:
-        """Stage → its own configuration, in the order of the pipeline."""
+        """Stage → its configuration, in the order of the pipeline."""
         return {
             "prepare": self.data,
             "recap": self.recap,

@@ -23,17 +23,17 @@ from rubricworks.reports.views.training import policy as policy_view
 
 
 def rewritten_references(stage: FinishedStage) -> View:
-    """Of `recap`: reference captions before and after."""
-    written = {row["sample_id"] for row in table_rows(stage.out / "captions", ["sample_id"])}
-    table = stage.out / "captions" if written else stage.out
+    """View of `recap`: reference captions before and after."""
+    recaptioned = {row["sample_id"] for row in table_rows(stage.out / "captions", ["sample_id"])}
+    table = stage.out / "captions" if recaptioned else stage.out
     ids = draw_ids(table)
     before, after = stage.samples(ids), sample_rows(stage.out, set(ids), ["references"])
     rows = sum(1 for _ in table_rows(stage.out, ["sample_id"]))
     return View(
-        sentence=f"{whole(len(written))} of {whole(rows)} reference captions were written anew."
-        if written
+        sentence=f"{whole(len(recaptioned))} of {whole(rows)} reference captions were written anew."
+        if recaptioned
         else f"{whole(rows)} samples keep the captions that they came with: no captioner was named.",
-        metrics={"samples": rows, "rewritten": len(written)},
+        metrics={"samples": rows, "rewritten": len(recaptioned)},
         cards_title="Before and after",
         cards=[
             Card(
@@ -54,19 +54,21 @@ def _first(row: dict[str, Any] | None) -> str:
 
 
 def exams(stage: FinishedStage) -> View:
-    """Of `write_exams`: how many questions there are, and some exams with their right options."""
-    written = questions = 0
+    """View of `write_exams`: counts, and some exams with their right options."""
+    exam_count = question_count = 0
     for row in table_rows(stage.out, ["questions"]):
-        written += 1
-        questions += len(Exam.model_validate_json(row["questions"]).questions)
+        exam_count += 1
+        question_count += len(Exam.model_validate_json(row["questions"]).questions)
     ids = draw_ids(stage.out)
-    shown = {row["sample_id"]: row["questions"] for row in table_rows(stage.out) if row["sample_id"] in ids}
-    asked = stage.samples(ids)
+    exam_texts = {row["sample_id"]: row["questions"] for row in table_rows(stage.out) if row["sample_id"] in ids}
+    pictures = stage.samples(ids)
     return View(
-        sentence=f"{whole(written)} exams with {whole(questions)} questions.",
-        metrics={"exams": written, "questions": questions},
+        sentence=f"{whole(exam_count)} exams with {whole(question_count)} questions.",
+        metrics={"exams": exam_count, "questions": question_count},
         cards_title="Exams",
-        cards=[Card(key, picture(asked.get(key)), _questions(Exam.model_validate_json(shown[key]))) for key in ids],
+        cards=[
+            Card(key, picture(pictures.get(key)), _questions(Exam.model_validate_json(exam_texts[key]))) for key in ids
+        ],
     )
 
 
@@ -82,31 +84,31 @@ def _questions(exam: Exam) -> list[Passage]:
 
 
 _GRADES = ["step", "precision", "recall", "linguistic", "gated", "tokens", "reference_tokens"]
-_PICTURED = ("b_capscore", "precision", "recall", "linguistic", "dc_score", "caption_qa", "oracle_f1")
+_CHARTED = ("b_capscore", "precision", "recall", "linguistic", "dc_score", "caption_qa", "oracle_f1")
 
 
 def caption_scores(stage: FinishedStage) -> View:
-    """Of `evaluate_captions`: the scores of base and policy, and their captions with what the judge made of them."""
+    """View of `evaluate_captions`: scores of base and policy, and their captions with the judge's verdicts."""
     from rubricworks.evaluation.caption_summary import CaptionSummary
     from rubricworks.methods.balcaprl.report.examples import read_caption_examples
     from rubricworks.methods.balcaprl.report.headline import caption_headline
     from rubricworks.methods.balcaprl.report.page import score_rows
 
     summary = read_value(stage.out / "captions.json", CaptionSummary)
-    rows, said = score_rows(summary), caption_headline(summary)
+    rows, headline = score_rows(summary), caption_headline(summary)
     examples = read_caption_examples(stage.run, CARD_COUNT, seed=SEED)
-    asked = stage.samples(one.sample_id for one in examples)
+    pictures = stage.samples(one.sample_id for one in examples)
     return View(
-        sentence=said.text,
-        mood=said.mood,
+        sentence=headline.text,
+        mood=headline.mood,
         metrics=summary.metrics() if summary else {},
-        comparisons=[row.comparison for row in rows if row.score in _PICTURED],
+        comparisons=[row.comparison for row in rows if row.score in _CHARTED],
         win_rate=summary.win_rate if summary else None,
         cards_title="Before and after: captions of held-out images",
         cards=[
             Card(
                 one.sample_id,
-                picture(asked.get(one.sample_id)),
+                picture(pictures.get(one.sample_id)),
                 [
                     Passage(
                         caption.name,
@@ -132,7 +134,7 @@ def caption_scores(stage: FinishedStage) -> View:
 
 
 def policy(stage: FinishedStage) -> View:
-    """Of `train_balcaprl`: the curves of its three rewards, where captions were graded by them."""
+    """View of `train_balcaprl`: curves of its three rewards, if captions were graded by them."""
     from rubricworks.methods.balcaprl.report.curves import caption_charts
     from rubricworks.methods.balcaprl.report.run_figures import grade_steps
 

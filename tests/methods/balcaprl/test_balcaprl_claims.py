@@ -5,7 +5,7 @@ from claimed_captions import BASE, PLAIN, REFERENCE, REMARK, RUNS, write_caption
 from scipy.stats import spearmanr
 
 from rubricworks.errors import UserError
-from rubricworks.methods.balcaprl.claim_figures import commentary_share
+from rubricworks.methods.balcaprl.claim_results import commentary_share
 from rubricworks.methods.balcaprl.claims import ARMS, balcaprl_findings
 from rubricworks.recipe.files import load_recipe, recipe_path
 

@@ -8,7 +8,7 @@ import synthetic_run as folder
 from report_page import Page, text_of, write_balcaprl_report
 
 from rubricworks.errors import UserError
-from rubricworks.methods.balcaprl.report.run_figures import grade_steps
+from rubricworks.methods.balcaprl.report.run_results import grade_steps
 from rubricworks.methods.balcaprl.report.summary import BalcaprlSummary, balcaprl_lines
 
 

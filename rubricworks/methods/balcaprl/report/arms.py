@@ -15,7 +15,7 @@ SIMULATED = (
 _WIDTH = 7
 
 
-def value_text(column: str, row: ArmRow) -> str:
+def cell_value(column: str, row: ArmRow) -> str:
     """A cell's number; the base model wins half of the comparisons with itself."""
     if column == WIN and row.arm == BASE:
         return share(0.5)
@@ -25,7 +25,7 @@ def value_text(column: str, row: ArmRow) -> str:
     return number(figure.value, 1) if column == "tokens" else share(figure.value)
 
 
-def interval_text(column: str, row: ArmRow, places: int = 1) -> str:
+def cell_interval(column: str, row: ArmRow, places: int = 1) -> str:
     """A cell's interval; empty where there is none."""
     figure: MeanScore | None = row.figures.get(column)
     if figure is None:
@@ -59,15 +59,15 @@ def text(table: ArmTable) -> str:
     head = "".join(f"{names.get(name, name)[:_WIDTH]:>{_WIDTH + 1}}" for name in COLUMNS.values())
     lines = [f"{table.title}: {table.recipe}, seed {table.seed}", "", f"{'':<{width}}{head}"]
     for row in table.rows:
-        values = "".join(f"{value_text(column, row):>{_WIDTH + 1}}" for column in COLUMNS)
-        intervals = "".join(f"{interval_text(column, row, 0):>{_WIDTH + 1}}" for column in COLUMNS)
+        values = "".join(f"{cell_value(column, row):>{_WIDTH + 1}}" for column in COLUMNS)
+        intervals = "".join(f"{cell_interval(column, row, 0):>{_WIDTH + 1}}" for column in COLUMNS)
         lines += [f"{row.label:<{width}}{values}", f"{'':<{width}}{intervals}"]
     return "\n".join([*lines, *(textwrap.wrap(SIMULATED, 100) if table.simulated else [])])
 
 
 def arms_page(table: ArmTable) -> str:
     rows = [
-        (row, [(value_text(column, row), interval_text(column, row), _reach(column, row, table)) for column in COLUMNS])
+        (row, [(cell_value(column, row), cell_interval(column, row), _reach(column, row, table)) for column in COLUMNS])
         for row in table.rows
     ]
     return render(
@@ -94,8 +94,8 @@ def _reach(column: str, row: ArmRow, table: ArmTable) -> float | None:
 
 
 def _cell(column: str, row: ArmRow) -> str:
-    interval = interval_text(column, row)
-    return value_text(column, row) + (f" ({interval})" if interval else "")
+    interval = cell_interval(column, row)
+    return cell_value(column, row) + (f" ({interval})" if interval else "")
 
 
 def _line(cells: list[str]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from rubricworks.methods.balcaprl.report.groups import REWARDS
-from rubricworks.methods.balcaprl.report.run_figures import GradeStep
+from rubricworks.methods.balcaprl.report.run_results import GradeStep
 from rubricworks.reports.charts import value_bounds
 from rubricworks.reports.curves import Step
 from rubricworks.reports.run_folder import Alarm

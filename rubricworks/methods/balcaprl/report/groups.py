@@ -103,7 +103,7 @@ def read_groups(rows: Iterable[dict[str, Any]]) -> Iterator[tuple[int, list[Rewa
         )
 
 
-def paid(row: dict[str, Any]) -> tuple[float, ...] | None:
+def gated_rewards(row: dict[str, Any]) -> tuple[float, ...] | None:
     """The three rewards of a row of `caption_grades` as the policy was paid; None where any is missing."""
     rewards = [row[name] for name in REWARDS]
     if any(reward is None for reward in rewards):
@@ -116,7 +116,7 @@ def _group(step: int, sample_id: str, rows: list[dict[str, Any]]) -> RewardGroup
         step=step,
         sample_id=sample_id,
         responses=[row["response"] for row in rows],
-        rewards=[paid(row) for row in rows],
+        rewards=[gated_rewards(row) for row in rows],
         gated=[bool(row["gated"]) for row in rows],
         recorded=[row["advantage"] for row in rows],
     )

@@ -2,7 +2,7 @@
 
 from rubricworks.evaluation.caption_summary import CaptionSummary
 from rubricworks.evaluation.summary import MeanScore
-from rubricworks.methods.balcaprl.report.run_figures import SCORE_NAMES
+from rubricworks.methods.balcaprl.report.run_results import SCORE_NAMES
 from rubricworks.reports.formats import number, percent, points, share, signed, span
 from rubricworks.reports.headline import FEW, Headline, Mood
 
@@ -34,7 +34,7 @@ def caption_headline(captions: CaptionSummary | None) -> Headline:
     return Headline(f"{begin[mood]}: {said}.", mood)
 
 
-def sorted_sentences(captions: CaptionSummary | None) -> list[Headline]:
+def change_sentences(captions: CaptionSummary | None) -> list[Headline]:
     """Better, worse, not distinguishable, and the length, which is neither; what was not measured is left out."""
     if captions is None:
         return []

@@ -13,8 +13,8 @@ from rubricworks.llm.spending import SPENDING_FILE, read_spending
 from rubricworks.methods.balcaprl.report.curves import caption_charts, reward_charts
 from rubricworks.methods.balcaprl.report.examples import read_caption_examples
 from rubricworks.methods.balcaprl.report.groups import REWARDS, ShownGroup, reward_groups
-from rubricworks.methods.balcaprl.report.headline import caption_headline, direction, sorted_sentences
-from rubricworks.methods.balcaprl.report.run_figures import SCORE_NAMES, STAGE, read_balcaprl_run
+from rubricworks.methods.balcaprl.report.headline import caption_headline, change_sentences, direction
+from rubricworks.methods.balcaprl.report.run_results import SCORE_NAMES, STAGE, read_balcaprl_run
 from rubricworks.methods.balcaprl.report.settings import (
     balcaprl_commands,
     balcaprl_tables,
@@ -79,7 +79,7 @@ def build_balcaprl_report(run: Path, *, examples: int, seed: int) -> tuple[str, 
         recipe_text=recipe_text(recipe),
         summary=summary,
         headline=caption_headline(found.captions),
-        sentences=sorted_sentences(found.captions),
+        sentences=change_sentences(found.captions),
         promotion=promotion,
         promotion_sentence=promotion_sentence(promotion),
         alarms=[("", found.alarm)] if found.alarm else [],

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from rubricworks.evaluation.caption_summary import CaptionSummary
 from rubricworks.evaluation.summary import MeanScore
 from rubricworks.methods.balcaprl.report.headline import direction
-from rubricworks.methods.balcaprl.report.run_figures import SCORE_NAMES, BalcaprlRun
+from rubricworks.methods.balcaprl.report.run_results import SCORE_NAMES, BalcaprlRun
 from rubricworks.reports.costs import StageCost, seconds_by_stage
 from rubricworks.reports.formats import number, percent, points, share, signed, span
 from rubricworks.reports.headline import FEW, gate_sentence

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rubricworks.evaluation.caption_summary import CaptionSummary
-from rubricworks.methods.balcaprl.report.groups import REWARDS, paid
+from rubricworks.methods.balcaprl.report.groups import REWARDS, gated_rewards
 from rubricworks.reports.run_folder import Alarm, read_alarm, read_value, table_rows
 
 STAGE = "train_balcaprl"
@@ -83,7 +83,7 @@ def grade_steps(rows: Iterable[dict[str, Any]]) -> list[GradeStep]:
         if row["reference_tokens"]:
             step.measured += 1
             step.ratio += row["tokens"] / row["reference_tokens"]
-        if (rewards := paid(row)) is not None:
+        if (rewards := gated_rewards(row)) is not None:
             step.judged += 1
             step.shut += bool(row["gated"])
             step.rewards = [total + reward for total, reward in zip(step.rewards, rewards, strict=True)]

@@ -1,4 +1,4 @@
-"""What the claims on BalCapRL read of a run's folder: how its base model and its policy caption held-out images."""
+"""Results of a run that BalCapRL's claims compare: held-out caption scores and commentary of base and policy."""
 
 import json
 import re
@@ -19,8 +19,8 @@ STAGE = "evaluate_captions"
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
-class CaptionFigures(NamedTuple):
-    """Of one run."""
+class CaptionResults(NamedTuple):
+    """Results of one run."""
 
     summary: CaptionSummary
     commentary: dict[str, float | None]
@@ -28,14 +28,15 @@ class CaptionFigures(NamedTuple):
 
 
 def is_finished(run: Path) -> bool:
-    """Whether the held-out captions are scored; the run's own page may still be missing."""
+    """Return True if the held-out captions are scored; the run's own page may still be missing."""
     return all((run / STAGE / name).is_file() for name in ("done.json", CAPTIONS_FILE))
 
 
 def read_summary(run: Path) -> CaptionSummary:
-    """
+    """Read the evaluation summary of a run.
+
     Raises:
-        UserError: the run is not of BalCapRL's pipeline or not finished, or what it left is damaged; says what.
+        UserError: the run is not of BalCapRL's pipeline, is not finished, or a file is damaged.
     """
     read_settings(run, "balcaprl")
     if not (run / STAGE / "done.json").is_file():
@@ -50,8 +51,9 @@ def read_summary(run: Path) -> CaptionSummary:
     return summary
 
 
-def read_captions(run: Path) -> CaptionFigures:
-    """
+def read_results(run: Path) -> CaptionResults:
+    """Read the results of a run.
+
     Raises:
         UserError: as `read_summary`.
     """
@@ -59,19 +61,19 @@ def read_captions(run: Path) -> CaptionFigures:
     rows = list(read_rows(run / STAGE, columns=["model", "caption", "graded"]))
     references = [json.loads(row["graded"])["reference"] for row in rows if row["graded"] and row["model"] == BASE]
     captions = {model: [row["caption"] for row in rows if row["model"] == model] for model in (BASE, POLICY)}
-    return CaptionFigures(summary, {model: commentary_share(texts, references) for model, texts in captions.items()})
+    return CaptionResults(summary, {model: commentary_share(texts, references) for model, texts in captions.items()})
 
 
 def commentary_share(captions: Sequence[str], references: Sequence[str]) -> float | None:
-    """Share of captions with a sentence that names nothing visible, hence nothing one could point to.
+    """Share of captions with a commentary sentence, which names nothing visible and so nothing one could point to.
 
-    Visible is what the reference captions of the held-out images speak of: a sentence is commentary if fewer than half
-    of its content words stand in any of them, whether or not what it says is true. None without captions or references.
+    A sentence is commentary if fewer than half of its content words are in any reference caption of the held-out
+    images, whether or not it is true. None without captions or references.
     """
     if not captions or not references:
         return None
-    found = [(place, part) for place, text in enumerate(captions) for part in _SENTENCE_END.split(text)]
-    sentences = [(place, part) for place, part in found if has_words(part)]
+    parts = [(index, part) for index, text in enumerate(captions) for part in _SENTENCE_END.split(text)]
+    sentences = [(index, part) for index, part in parts if has_words(part)]
     visible = text_states("\n".join(references), [part for _, part in sentences])
-    remarked = {place for (place, _), known in zip(sentences, visible, strict=True) if not known}
-    return mean(place in remarked for place in range(len(captions)))
+    commented = {index for (index, _), is_visible in zip(sentences, visible, strict=True) if not is_visible}
+    return mean(index in commented for index in range(len(captions)))
