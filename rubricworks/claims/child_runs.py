@@ -55,9 +55,9 @@ def make_runs(
     """
     waiting = [run for run in runs if not run.is_finished]
     pending = {run.folder for run in waiting}
-    for run in waiting:
-        if run.base_run and run.base_run not in pending and not run.folder_is_finished(run.base_run):
-            raise ValueError(f"{run.label} waits for {run.base_run}, which nobody makes")
+    for one in waiting:
+        if one.base_run and one.base_run not in pending and not one.folder_is_finished(one.base_run):
+            raise ValueError(f"{one.label} waits for {one.base_run}, which nobody makes")
     if labels := [run.label for run in runs if run.folder not in pending]:
         say(f"{_label_list(labels)}: finished in an earlier call")
     failures: list[str] = []

@@ -14,7 +14,7 @@ from rubricworks.errors import UserError
 from rubricworks.kubeflow.recipe_runs import cluster_of, connect_to_cluster, follow_run, start_recipe
 from rubricworks.llm import write_budget
 from rubricworks.recipe import Recipe
-from rubricworks.recipe.cluster_configs import recipe_text
+from rubricworks.recipe.cluster_configs import recipe_yaml
 from rubricworks.recipe.estimate import budget_warning, plan_text
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.runs.folder_lock import lock_folder
@@ -120,7 +120,7 @@ def _run_here(recipe: Recipe, folder: Path, runs: str, sources: Sequence[Path]) 
         if recipe.world:
             stack.enter_context(serve_world(recipe.world, folder / "world", [one / "world" for one in sources]))
         _require(check_sources(recipe))
-        write_atomic(folder / "recipe.yaml", recipe_text(recipe).encode())
+        write_atomic(folder / "recipe.yaml", recipe_yaml(recipe).encode())
         write_budget(folder, recipe.budget)
         (folder / OUTCOME).unlink(missing_ok=True)
         if sources:

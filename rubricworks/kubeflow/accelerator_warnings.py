@@ -4,7 +4,7 @@ It is seldom meant, and found late, after other stages have paid for captions.
 """
 
 from rubricworks.recipe import Recipe
-from rubricworks.recipe.cluster_configs import students_of
+from rubricworks.recipe.cluster_configs import student_models
 from rubricworks.runtime.preflight_checks import TINY
 from rubricworks.runtime.stage_table import STAGES
 
@@ -27,7 +27,7 @@ def stages_on_cpu(recipe: Recipe) -> list[str]:
 
     None where no pool has accelerators, nor where every student is a tiny one: a CPU is meant there.
     """
-    cluster, students = recipe.cluster, students_of(recipe).values()
+    cluster, students = recipe.cluster, student_models(recipe).values()
     if cluster is None or not any(pool.accelerator for pool in cluster.pools.values()):
         return []
     if students and set(students) <= set(TINY):

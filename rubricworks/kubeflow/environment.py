@@ -1,7 +1,7 @@
 """What a stage's pod finds around it on a cluster, whoever makes the pod: variables, labels, its workspace."""
 
 from rubricworks.recipe.cluster import ClusterConfig
-from rubricworks.recipe.placement import FromKeys, PoolConfig, StagePlacement
+from rubricworks.recipe.placement import PoolConfig, StagePlacement
 from rubricworks.runtime.accelerators import ACCELERATORS_ENV
 
 WORKSPACE = "/rubricworks/workspace"
@@ -23,8 +23,3 @@ def labels_of(stage: str, cluster: ClusterConfig, asked: StagePlacement, pool: P
     if queue := pool.queue or cluster.queue:
         labels[QUEUE_LABEL] = queue
     return {**labels, **cluster.labels, **asked.labels}
-
-
-def joined(everywhere: FromKeys, here: FromKeys) -> FromKeys:
-    """What every stage is given and what one is given beside it."""
-    return {name: {**everywhere.get(name, {}), **here.get(name, {})} for name in {**everywhere, **here}}

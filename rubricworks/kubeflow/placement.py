@@ -8,10 +8,10 @@ from kfp import kubernetes
 from kfp.dsl import PipelineTask
 
 from rubricworks.components import images
-from rubricworks.kubeflow.environment import WORKSPACE, joined, labels_of, variables_of
+from rubricworks.kubeflow.environment import WORKSPACE, labels_of, variables_of
 from rubricworks.kubeflow.pod_plan import FOLLOWER, plans_of
 from rubricworks.recipe.cluster import DEFAULT, RUNS_FOLDER, ClusterConfig
-from rubricworks.recipe.placement import NodeTerm, PoolConfig, StagePlacement
+from rubricworks.recipe.placement import NodeTerm, PoolConfig, StagePlacement, merge_keys
 from rubricworks.runtime.accelerators import NODE_ENV
 
 _ROLES = {images.CPU: "cpu", images.TRAINER: "trainer"}
@@ -111,7 +111,7 @@ def _set_environment(task: PipelineTask, cluster: ClusterConfig, asked: StagePla
         task.set_env_variable(name, value)
     if asked.accelerators:
         kubernetes.use_field_path_as_env(task, NODE_ENV, "spec.nodeName")
-    for secret, keys in joined(cluster.secrets, asked.secrets).items():
+    for secret, keys in merge_keys(cluster.secrets, asked.secrets).items():
         kubernetes.use_secret_as_env(task, secret, keys)
-    for config_map, keys in joined(cluster.config_maps, asked.config_maps).items():
+    for config_map, keys in merge_keys(cluster.config_maps, asked.config_maps).items():
         kubernetes.use_config_map_as_env(task, config_map, keys)

@@ -6,11 +6,11 @@ They get what the stage's own pod would: the same image, resources, nodes, volum
 from typing import Any
 
 from rubricworks.components import images
-from rubricworks.kubeflow.environment import WORKSPACE, joined, labels_of, variables_of
+from rubricworks.kubeflow.environment import WORKSPACE, labels_of, variables_of
 from rubricworks.kubernetes import FAN_OUT, TRAIN_JOB
 from rubricworks.kubernetes.config import FanOutPlan, PodPlan, TrainJobPlan
 from rubricworks.recipe.cluster import RUNS_FOLDER, ClusterConfig
-from rubricworks.recipe.placement import NodeTerm, PoolConfig, StagePlacement
+from rubricworks.recipe.placement import NodeTerm, PoolConfig, StagePlacement, merge_keys
 
 FOLLOWER = {"cpu": "1", "memory": "2Gi", "accelerators": 0, "shared_memory": None}
 """What a stage that only follows a TrainJob asks for itself."""
@@ -87,7 +87,7 @@ def _environment(cluster: ClusterConfig, asked: StagePlacement) -> list[dict[str
     return plain + [
         {"name": variable, "valueFrom": {kind: {"name": name, "key": key}}}
         for kind, field in kinds
-        for name, keys in joined(getattr(cluster, field), getattr(asked, field)).items()
+        for name, keys in merge_keys(getattr(cluster, field), getattr(asked, field)).items()
         for key, variable in keys.items()
     ]
 

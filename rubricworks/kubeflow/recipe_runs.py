@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.accelerator_warnings import accelerator_warning
 from rubricworks.recipe import ClusterConfig, Recipe
-from rubricworks.recipe.cluster_configs import cluster_json
+from rubricworks.recipe.cluster_configs import cluster_stage_json
 from rubricworks.recipe.estimate import budget_warning
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.recipe.kubeflow import KubeflowConfig
@@ -77,7 +77,7 @@ def run_arguments(recipe: Recipe, cluster: ClusterConfig, run_id: str) -> dict[s
     """Arguments of the recipe's pipeline for one run on its cluster."""
     from rubricworks.kubeflow.arguments import pipeline_arguments
 
-    return pipeline_arguments(cluster.run_uri(run_id), cluster_json(recipe))
+    return pipeline_arguments(cluster.run_uri(run_id), cluster_stage_json(recipe))
 
 
 def push_recipe(

@@ -1,4 +1,4 @@
-"""Recipes: what `rubricworks run` runs. Each method has its own kind, imported when one is read."""
+"""Recipes: the typed YAML that configures a run. Each method has its own class, imported when a recipe is read."""
 
 from rubricworks.recipe.cluster import ClusterConfig
 from rubricworks.recipe.methods import DEFAULT_METHOD, METHODS, recipe_class

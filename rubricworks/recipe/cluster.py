@@ -1,7 +1,7 @@
-"""The `cluster:` section of a recipe: where on a Kubeflow cluster each stage runs, and with what.
+"""The `cluster:` section of a recipe: the place and the resources of each stage on a Kubeflow cluster.
 
-Nothing in here changes what a stage makes, so the section is in no stage's configuration and in no digest: a run that
-was begun on one pool goes on in another.
+The section does not change the output of a stage, so it is in no stage's configuration and in no digest: a run that was
+started on one pool can be resumed on another.
 
     cluster:
       storage: s3://rubricworks/runs
@@ -21,8 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.recipe.kubeflow import KubeflowConfig
 from rubricworks.recipe.placement import (
-    AS_SAID,
-    FromKeys,
+    BUILT_IN_PLACEMENT,
+    KeyVariables,
     Label,
     LabelValue,
     Memory,
@@ -30,25 +30,28 @@ from rubricworks.recipe.placement import (
     PoolConfig,
     StagePlacement,
     Variable,
-    written_as,
+    pattern_validator,
 )
 from rubricworks.runtime.stage_table import STAGES
 
 DEFAULT = "default"
 CLUSTER_ONLY = ("preflight", "outcome")
-"""Tasks that a pipeline has on a cluster alone: the first, and the last, which runs whatever became of the others."""
+"""Tasks that a pipeline has on a cluster alone: the first, and the last, which runs even if others failed."""
 CHECK_ACCELERATORS = "check_accelerators"
 RUNS_FOLDER = "/rubricworks/runs"
-"""Where a claim with all runs is mounted."""
+"""Mount point of a claim that holds all runs."""
 
 _SEVERAL_PODS = {
     "train_job": ("multi_node", "cannot be trained on several nodes"),
     "fan_out": ("can_fan_out", "cannot be shared out over pods"),
 }
-"""Field of a placement → flag of the stage table that allows it, and the refusal of other stages."""
+"""Field of a placement → flag of the stage table that allows it, and the error for other stages."""
 
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 _PVC = "pvc://"
+
+
+MountPath = Annotated[str, pattern_validator(r"/[^\s:]+", "a claim is mounted at a folder such as /models")]
 
 
 class ImagesConfig(BaseModel):
@@ -68,13 +71,13 @@ class ImagesConfig(BaseModel):
 
 
 class WorkspaceConfig(BaseModel):
-    """Where a stage keeps its files while it works: its inputs, checkpoints and what it has not delivered yet."""
+    """Volume of a stage's inputs, checkpoints and outputs while it runs."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     size: Memory = "50Gi"
     storage_class: str | None = Field(default=None, min_length=1)
-    """A volume of this class for each stage, deleted with its pod. By default the node's own disk."""
+    """Class of a volume for each stage, deleted with its pod. By default the node's own disk."""
 
 
 class ClusterConfig(BaseModel):
@@ -84,64 +87,67 @@ class ClusterConfig(BaseModel):
 
     storage: Annotated[
         str,
-        written_as(
+        pattern_validator(
             r"s3://[^/\s]+(/\S*)?|pvc://[a-z0-9][-a-z0-9.]*(/\S*)?", "write s3://bucket/prefix or pvc://claim/folder"
         ),
     ]
-    """All runs: `s3://bucket/prefix`, or `pvc://claim/folder` that every node can mount."""
+    """Place of all runs: `s3://bucket/prefix`, or `pvc://claim/folder` that every node can mount."""
     namespace: Name | None = None
-    """The profile that runs belong to."""
+    """Profile that runs belong to."""
     service_account: Name | None = None
-    """Of the stages' pods; the installation's own by default."""
+    """Service account of the stages' pods; by default the installation's own."""
     worker_service_account: Name | None = None
-    """Of the pods that stages make on other nodes, which need no rights in the cluster; the stages' by default."""
+    """Service account of the pods that stages create, which need no rights in the cluster; by default the stages'."""
     production: bool = False
     """Refuse images that are not named by their digest."""
     images: ImagesConfig = ImagesConfig()
     pools: dict[Name, PoolConfig] = {}
     stages: dict[str, StagePlacement] = {}
-    """By stage, `preflight` and `outcome` among them; `default` is for what they leave out."""
+    """Stage → placement, also of `preflight` and `outcome`; `default` fills the fields that a stage leaves out."""
     check_pools: bool = True
-    """Look at each pool's accelerators once, on one of them, before the first stage that needs them all."""
+    """Check one accelerator of each pool before the first stage that needs accelerators there."""
     workspace: WorkspaceConfig = WorkspaceConfig()
-    claims: dict[Name, Annotated[str, written_as(r"/[^\s:]+", "a claim is mounted at a folder such as /models")]] = {}
-    """Claims that every stage finds mounted: name → folder, such as a cache of models at HF_HOME."""
+    claims: dict[
+        Name, Annotated[str, pattern_validator(r"/[^\s:]+", "a claim is mounted at a folder such as /models")]
+    ] = {}
+    """Claims mounted in every stage: name → folder, such as a cache of models at HF_HOME."""
     queue: LabelValue | None = None
     """Kueue's local queue that admits the pods."""
     labels: dict[Label, LabelValue] = {}
     env: dict[Variable, str] = {}
-    secrets: FromKeys = {}
-    """For every stage, such as the store's: `s3-keys: {access: AWS_ACCESS_KEY_ID, secret: AWS_SECRET_ACCESS_KEY}`."""
-    config_maps: FromKeys = {}
+    secrets: KeyVariables = {}
+    """Secrets of every stage: `s3-keys: {access: AWS_ACCESS_KEY_ID, secret: AWS_SECRET_ACCESS_KEY}` for a store."""
+    config_maps: KeyVariables = {}
     run_as_user: int | None = Field(default=None, ge=1)
-    """The images' own user by default; root is never taken."""
+    """User of the pods; by default the images' own, never root."""
     pipeline_root: str | None = None
-    """Where Kubeflow keeps what its pages show; the installation's own by default."""
+    """Store of what Kubeflow's pages show; by default the installation's own."""
     kubeflow: KubeflowConfig = KubeflowConfig()
 
     @model_validator(mode="after")
     def _stages_fit_their_pools(self) -> Self:
         for stage, placement in self.stages.items():
-            where, asked = f"stages.{stage}", self.placement(stage)
+            where, resolved = f"stages.{stage}", self.placement(stage)
             if placement.pool is not None and placement.pool not in self.pools:
-                there = f"there are {', '.join(self.pools)}" if self.pools else "the cluster names none"
-                raise ValueError(f"{where}.pool: no pool {placement.pool!r}; {there}")
-            self._check_rollouts(where, asked)
-            pool = self.pools.get(asked.pool or "", PoolConfig())
-            if asked.accelerators and not pool.accelerator:
-                name = f"pool {asked.pool!r} has no accelerator" if asked.pool else "no pool is set"
-                raise ValueError(f"{where}.accelerators is {asked.accelerators}, and {name}; choose a pool that has")
-            if pool.per_node and (asked.accelerators or 0) > pool.per_node:
+                hint = f"there are {', '.join(self.pools)}" if self.pools else "the cluster names none"
+                raise ValueError(f"{where}.pool: no pool {placement.pool!r}; {hint}")
+            self._check_rollouts(where, resolved)
+            pool = self.pools.get(resolved.pool or "", PoolConfig())
+            if resolved.accelerators and not pool.accelerator:
+                name = f"pool {resolved.pool!r} has no accelerator" if resolved.pool else "no pool is set"
+                raise ValueError(f"{where}.accelerators is {resolved.accelerators}, and {name}; choose a pool that has")
+            count = resolved.accelerators or 0
+            if pool.per_node and count > pool.per_node:
                 raise ValueError(
-                    f"{where}.accelerators is {asked.accelerators}, a node of pool {asked.pool!r} has {pool.per_node}"
+                    f"{where}.accelerators is {count}, a node of pool {resolved.pool!r} has {pool.per_node}"
                 )
         return self
 
-    def _check_rollouts(self, where: str, asked: StagePlacement) -> None:
-        server = asked.train_job and asked.train_job.rollouts
+    def _check_rollouts(self, where: str, placement: StagePlacement) -> None:
+        server = placement.train_job and placement.train_job.rollouts
         if not server:
             return
-        name = server.pool or asked.pool
+        name = server.pool or placement.pool
         if server.pool is not None and server.pool not in self.pools:
             raise ValueError(f"{where}.train_job.rollouts.pool: no pool {name!r}; there are {', '.join(self.pools)}")
         pool = self.pools.get(name or "", PoolConfig())
@@ -164,21 +170,21 @@ class ClusterConfig(BaseModel):
         return self
 
     def placement(self, stage: str) -> StagePlacement:
-        """What a stage asks for, with what it leaves out."""
-        default = self.stages.get(DEFAULT, StagePlacement()).over(AS_SAID)
-        return self.stages.get(stage, StagePlacement()).over(default)
+        """Placement of a stage, with defaults in the fields that it leaves out."""
+        default = self.stages.get(DEFAULT, StagePlacement()).with_defaults(BUILT_IN_PLACEMENT)
+        return self.stages.get(stage, StagePlacement()).with_defaults(default)
 
     def check_stages(self, stages: Iterable[str]) -> None:
-        """Whether every name below `stages` is a task of the pipeline, and has several pods only where it can.
+        """Check that every name below `stages` is a task of the pipeline, and has several pods only if it can.
 
         Raises:
-            ValueError: names the one that is not or cannot, and those that are or can.
+            ValueError: names the first that is not or cannot, and those that are or can.
         """
         stages = list(stages)
-        known = [*stages, *CLUSTER_ONLY, CHECK_ACCELERATORS, DEFAULT]
+        names = [*stages, *CLUSTER_ONLY, CHECK_ACCELERATORS, DEFAULT]
         for stage, placement in self.stages.items():
-            if stage not in known:
-                raise ValueError(f"cluster.stages.{stage}: no such stage; there are {', '.join(known)}")
+            if stage not in names:
+                raise ValueError(f"cluster.stages.{stage}: no such stage; there are {', '.join(names)}")
             for field, (flag, refusal) in _SEVERAL_PODS.items():
                 if getattr(placement, field) and stage not in (
                     able := [one for one in stages if getattr(STAGES[one], flag)]
@@ -187,13 +193,13 @@ class ClusterConfig(BaseModel):
                     raise ValueError(f"cluster.stages.{stage}.{field}: {stage} {refusal}; leave it out ({which})")
 
     def run_uri(self, run_id: str) -> str:
-        """Of a run's folder, as its stages are given it."""
+        """URI of a run's folder, as its stages get it."""
         if self.storage.startswith(_PVC):
             return f"file://{RUNS_FOLDER}/{run_id}"
         return f"{self.storage.rstrip('/')}/{run_id}"
 
     def runs_claim(self) -> tuple[str, str] | None:
-        """The claim that holds all runs and the folder in it; None where a bucket does."""
+        """Claim that holds all runs, and the folder in it; None if a bucket holds them."""
         if not self.storage.startswith(_PVC):
             return None
         claim, _, folder = self.storage.removeprefix(_PVC).partition("/")

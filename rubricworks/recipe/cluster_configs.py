@@ -1,4 +1,4 @@
-"""What a recipe hands to the tasks that a pipeline has on a cluster alone."""
+"""Configurations of the tasks that a pipeline has on a cluster alone, and the parts of a recipe that checks need."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from rubricworks.stages.cluster.preflight import Config as PreflightConfig
 from rubricworks.stages.cluster.preflight import NamedEndpoint
 
 
-def cluster_json(recipe: Recipe) -> dict[str, str]:
+def cluster_stage_json(recipe: Recipe) -> dict[str, str]:
     """Stage → its configuration as canonical JSON, for a pipeline on a cluster: `preflight` and `outcome` too."""
     return recipe.stage_json() | {task: canonical_json(one) for task, one in cluster_only_configs(recipe).items()}
 
@@ -23,22 +23,22 @@ def cluster_only_configs(recipe: Recipe) -> dict[str, StageConfig]:
     return {"preflight": _preflight(recipe), "outcome": OutcomeConfig(seed=recipe.seed)}
 
 
-def recipe_text(recipe: Recipe) -> str:
-    """As it is run: an arm with its values, and without the other arms."""
+def recipe_yaml(recipe: Recipe) -> str:
+    """The recipe as it runs, as YAML: an arm with its values, without the other arms."""
     settings = recipe.model_dump(mode="json", exclude_defaults=True, exclude={"arms"})
     return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
 
 
-def different_endpoints(recipe: Recipe) -> list[tuple[str, Endpoint]]:
-    """Each different endpoint once, with the field that names it first."""
-    found: dict[tuple[object, ...], tuple[str, Endpoint]] = {}
+def distinct_endpoints(recipe: Recipe) -> list[tuple[str, Endpoint]]:
+    """Each distinct endpoint once, with the first field that names it."""
+    endpoints: dict[tuple[object, ...], tuple[str, Endpoint]] = {}
     for where, endpoint in recipe.endpoints():
-        found.setdefault((endpoint.url, endpoint.replicas, endpoint.model, endpoint.api_key_env), (where, endpoint))
-    return list(found.values())
+        endpoints.setdefault((endpoint.url, endpoint.replicas, endpoint.model, endpoint.api_key_env), (where, endpoint))
+    return list(endpoints.values())
 
 
 def data_source(recipe: Any) -> DataSource | None:
-    """Where the recipe's samples come from; None where its pipeline finds them by itself."""
+    """Source of the recipe's samples; None if its pipeline finds them by itself."""
     if (data := getattr(recipe, "data", None)) is None or not getattr(data, "source", None):
         return None
     if hasattr(data, "columns"):
@@ -46,8 +46,8 @@ def data_source(recipe: Any) -> DataSource | None:
     return DataSource(kind="images", source=data.source, allowed_hosts=data.allowed_hosts)
 
 
-def students_of(recipe: Any) -> dict[str, str]:
-    """The models that the recipe starts from, by the field that names each; a retraining finds its own."""
+def student_models(recipe: Any) -> dict[str, str]:
+    """Field → model that the recipe starts from; a retraining names none."""
     students = {name: getattr(getattr(recipe, name, None), "student", None) for name in ("warm_up", "genrm")}
     return {f"{name}.student": student for name, student in students.items() if student}
 
@@ -55,11 +55,11 @@ def students_of(recipe: Any) -> dict[str, str]:
 def _preflight(recipe: Any) -> PreflightConfig:
     return PreflightConfig(
         seed=recipe.seed,
-        recipe=recipe_text(recipe),
+        recipe=recipe_yaml(recipe),
         storage=recipe.cluster.storage if recipe.cluster and recipe.cluster.runs_claim() is None else None,
         data=data_source(recipe),
-        endpoints=tuple(NamedEndpoint(where=where, endpoint=one) for where, one in different_endpoints(recipe)),
-        models=students_of(recipe),
+        endpoints=tuple(NamedEndpoint(where=where, endpoint=one) for where, one in distinct_endpoints(recipe)),
+        models=student_models(recipe),
         tracking=recipe.tracking,
         budget=recipe.budget,
     )

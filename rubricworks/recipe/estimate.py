@@ -1,8 +1,8 @@
-"""The estimate of a run before it runs: calls, tokens, dollars, GPU memory.
+"""The estimate of a run before it starts: calls, tokens, dollars, GPU memory.
 
-Calls are counted, their tokens are estimated, and what the cache answers costs nothing; so a plan above a cap is a
-warning, never a refusal. The cap itself is kept call by call while the run goes on (`llm.spending`). Each method counts
-its own calls (`methods/<paper>/estimate`).
+Calls are counted, their tokens are estimated, and cached answers cost nothing; so a plan above a cap is a warning,
+never an error. The cap itself is enforced call by call during the run (`llm.spending`). Each method counts its own
+calls (`methods/<paper>/estimate`).
 """
 
 import importlib
@@ -27,7 +27,7 @@ IMAGE_TOKENS = 1_000
 """Rules of thumb for an estimate: a 1024-pixel image, a detailed caption, a rubric of the paper's kind."""
 GRADING_IN = 500 + CAPTION_TOKENS + CRITERIA_PER_RUBRIC * TOKENS_PER_CRITERION
 GRADING_OUT = CRITERIA_PER_RUBRIC * TOKENS_PER_CRITERION
-"""A caption graded by all criteria of its rubric in one call."""
+"""Tokens of one call that grades a caption by all criteria of its rubric."""
 BYTES_PER_PARAMETER = {"full": 18, "lora": 3}
 """Training memory without activations: bf16 weights and gradients, fp32 master weights and Adam; LoRA: weights."""
 
@@ -41,7 +41,7 @@ class CallEstimate:
     endpoint: Endpoint
     count: int
     tokens_in: int
-    """Per call."""
+    """Tokens per call, as `tokens_out`."""
     tokens_out: int
 
     @property
@@ -65,7 +65,7 @@ def planned_items(recipe: Recipe) -> int:
 
 
 def estimate_calls(recipe: Recipe, items: int) -> list[CallEstimate]:
-    """Every kind of call that a run will make, as its method counts them.
+    """Estimate every kind of call of a run, as its method counts them.
 
     Args:
         items: images in the source, or questions.
@@ -79,41 +79,41 @@ def rubric_calls(
     rubric: SynthesisConfig,
     samples: int,
     *,
-    describing: str = "caption_committee",
-    writing: str = "synthesize_rubrics",
+    caption_stage: str = "caption_committee",
+    rubric_stage: str = "synthesize_rubrics",
 ) -> list[CallEstimate]:
-    """Those of each teacher, and last the writer's.
+    """Estimate the calls of a rubric synthesis: those of each teacher, then those of the writer.
 
     Args:
-        describing, writing: the stages that make them.
+        caption_stage, rubric_stage: ids of the stages that make the calls.
     """
     count = samples * committee.captions_each
-    asked = [
-        CallEstimate(describing, "caption", teacher, count, IMAGE_TOKENS, CAPTION_TOKENS)
+    caption_calls = [
+        CallEstimate(caption_stage, "caption", teacher, count, IMAGE_TOKENS, CAPTION_TOKENS)
         for teacher in committee.teachers
     ]
     candidates = len(committee.teachers) * committee.captions_each + student.captions_each
-    read = IMAGE_TOKENS + 1_000 + candidates * CAPTION_TOKENS
-    written = CRITERIA_PER_RUBRIC * 3 * TOKENS_PER_CRITERION
-    return [*asked, CallEstimate(writing, "rubric", rubric.writer, samples, read, written)]
+    tokens_in = IMAGE_TOKENS + 1_000 + candidates * CAPTION_TOKENS
+    tokens_out = CRITERIA_PER_RUBRIC * 3 * TOKENS_PER_CRITERION
+    return [*caption_calls, CallEstimate(rubric_stage, "rubric", rubric.writer, samples, tokens_in, tokens_out)]
 
 
-def over_budget(budget: Budget, calls: Sequence[CallEstimate]) -> str:
-    """What the plan comes to beside the caps that it exceeds; empty where it exceeds none."""
+def budget_excess(budget: Budget, calls: Sequence[CallEstimate]) -> str:
+    """Text that compares the plan with the caps that it exceeds; empty if it exceeds none."""
     tokens = sum(call.count * (call.tokens_in + call.tokens_out) for call in calls)
     dollars = sum(call.dollars for call in calls)
-    over, more = [], []
+    excess, fields = [], []
     if budget.dollars is not None and dollars > budget.dollars:
-        over.append(f"${dollars:,.2f}, and budget.dollars is {budget.dollars:,.2f}")
-        more.append("budget.dollars")
+        excess.append(f"${dollars:,.2f}, and budget.dollars is {budget.dollars:,.2f}")
+        fields.append("budget.dollars")
     if budget.tokens is not None and tokens > budget.tokens:
-        over.append(f"{tokens:,} tokens, and budget.tokens is {budget.tokens:,}")
-        more.append("budget.tokens")
-    if not over:
+        excess.append(f"{tokens:,} tokens, and budget.tokens is {budget.tokens:,}")
+        fields.append("budget.tokens")
+    if not excess:
         return ""
     return (
-        f"the plan comes to about {'; to '.join(over)}: the run would stop there and keep what it made. "
-        f"Raise {' and '.join(more)}, or do less; --dry-run shows what each stage takes"
+        f"the plan comes to about {'; to '.join(excess)}: the run would stop there and keep what it made. "
+        f"Raise {' and '.join(fields)}, or do less; --dry-run shows what each stage takes"
     )
 
 
@@ -126,7 +126,7 @@ def budget_warning(recipe: Recipe) -> str:
     if (recipe.budget.tokens is None and recipe.budget.dollars is None) or recipe.plan_in_words():
         return ""
     try:
-        return over_budget(recipe.budget, estimate_calls(recipe, planned_items(recipe)))
+        return budget_excess(recipe.budget, estimate_calls(recipe, planned_items(recipe)))
     except UserError as error:
         return f"the plan was not held against the budget, since its samples cannot be counted here: {error}"
 
@@ -138,7 +138,7 @@ def plan_text(recipe: Recipe) -> str:
     items = planned_items(recipe)
     calls = estimate_calls(recipe, items)
     held_out = min(recipe.held_out, items)
-    lines = [f"{recipe.name}: {recipe.pipeline} on {items} {recipe.item}s, {held_out} of them held out", ""]
+    lines = [f"{recipe.name}: {recipe.pipeline} on {items} {recipe.item_noun}s, {held_out} of them held out", ""]
     lines.append(f"{'stage':<20} {'calls':>9}  {'for':<9} {'model':<34} {'tokens in':>11} {'out':>11} {'dollars':>9}")
     for stage in recipe.stage_configs():
         kinds = [call for call in calls if call.stage == stage]
@@ -154,8 +154,8 @@ def plan_text(recipe: Recipe) -> str:
     lines += ["", f"dollars in all: {sum(call.dollars for call in calls):.2f}, by the prices in the recipe"]
     if free and not recipe.world:
         lines[-1] += f"; {len(free)} model{'s have' if len(free) > 1 else ' has'} no price there and count nothing"
-    if over := over_budget(recipe.budget, calls):
-        lines.append(f"warning: {over}")
+    if excess := budget_excess(recipe.budget, calls):
+        lines.append(f"warning: {excess}")
     lines.append("calls are counted, tokens estimated; repeated requests come from the cache")
     if recipe.base_model is not None:
         memory = training_bytes(recipe.base_model, lora=recipe.lora)
@@ -165,16 +165,16 @@ def plan_text(recipe: Recipe) -> str:
 
 
 def training_bytes(student: str, *, lora: bool) -> int | None:
-    """GPU memory for weights, gradients and optimiser of a student, None when its size is not known here.
+    """Estimate the GPU memory for weights, gradients and optimiser of a student; None if its size is unknown.
 
     Args:
-        student: a folder or a Hub name, from which the number of parameters is read.
+        student: a folder or a Hub name, which tells the number of parameters.
     """
-    parameters = _parameters(student)
+    parameters = _count_parameters(student)
     return None if parameters is None else parameters * BYTES_PER_PARAMETER["lora" if lora else "full"]
 
 
-def _parameters(student: str) -> int | None:
+def _count_parameters(student: str) -> int | None:
     if student == "tiny":
         return 700_000
     weights = list(Path(student).glob("*.safetensors"))

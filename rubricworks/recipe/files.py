@@ -1,6 +1,6 @@
-"""Recipes as files: found by name or path, overridden by `--set`, read with errors that name file, line and field.
+"""Recipes as files: looked up by name or path, overridden by `--set`, with errors that name file, line and field.
 
-A recipe may name arms, each a few fields with other values. All of them are checked whenever the file is read.
+A recipe may define arms, each a few fields with other values. All of them are checked whenever the file is read.
 """
 
 import difflib
@@ -16,12 +16,12 @@ from pydantic import ValidationError
 
 from rubricworks.errors import UserError
 from rubricworks.recipe.methods import DEFAULT_METHOD, METHODS, recipe_class
-from rubricworks.recipe.mistakes import explain, line_of, mistakes
+from rubricworks.recipe.mistakes import explain_mistake, line_of, mistakes
 from rubricworks.recipe.recipe import Recipe
 
 
 class _Loader(yaml.SafeLoader):
-    """With the booleans of YAML 1.2, so that `off` is a word, as in `policy.pointability: off`."""
+    """Loader with the booleans of YAML 1.2, so that `off` is a word, as in `policy.pointability: off`."""
 
 
 _BOOL = "tag:yaml.org,2002:bool"
@@ -33,21 +33,22 @@ _Loader.add_implicit_resolver(_BOOL, re.compile(r"^(?:true|True|TRUE|false|False
 
 
 def recipe_path(name: str) -> Path:
-    """The file of a recipe: a path, or the name of one that comes with the package."""
+    """Find the file of a recipe by its path, or by the name of one that comes with the package."""
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or path.is_file():
         if not path.is_file():
             raise UserError(f"{name}: no such file; `rubricworks recipes list` shows the built-in ones")
         return path
-    built_in = {file.stem: file for file in built_in_recipes()}
-    if name not in built_in:
-        close = difflib.get_close_matches(name, built_in, 1)
+    recipes = {file.stem: file for file in built_in_recipes()}
+    if name not in recipes:
+        close = difflib.get_close_matches(name, recipes, 1)
         hint = f"did you mean {close[0]}? " if close else ""
         raise UserError(f"no recipe {name!r}; {hint}`rubricworks recipes list` shows them")
-    return built_in[name]
+    return recipes[name]
 
 
 def built_in_recipes() -> list[Path]:
+    """Files of the recipes that come with the package."""
     folder = Path(str(resources.files("rubricworks.recipes")))
     return sorted(folder.glob("*.yaml"))
 
@@ -56,15 +57,15 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), *, arm: str | None = 
     """Read and check a recipe.
 
     Args:
-        overrides: `a.b=c` each, the value as YAML; they win over the file and over the arm.
+        overrides: `a.b=c` each, the value as YAML; they win over the file and the arm.
         arm: the name of one of the recipe's arms.
     Raises:
-        UserError: with file and line, or the override that made it, for all mistakes at once.
+        UserError: names file and line, or the override, of all mistakes at once.
     """
     try:
         text = path.read_text(encoding="utf-8")
         tree = yaml.compose(text, Loader=_Loader)
-        data = _unshared(yaml.load(text, Loader=_Loader))
+        data = _copy(yaml.load(text, Loader=_Loader))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read ({error})") from error
     except yaml.YAMLError as error:
@@ -76,63 +77,63 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), *, arm: str | None = 
     _check_arms(path, tree, data)
     if arm is not None:
         data = _with_arm(path, data, arm)
-    changed = _unshared(data)
+    changed = _copy(data)
     for override in overrides:
-        _apply(changed, override)
-    kind = _kind(partial(_where, path, tree, overrides), changed)
+        _apply_override(changed, override)
+    cls = _class_of(partial(_locate, path, tree, overrides), changed)
     try:
-        return kind.model_validate(changed)
+        return cls.model_validate(changed)
     except ValidationError as error:
-        # Where the file is right by itself, an override made the mistake.
-        where_is = partial(_where, path, tree, overrides if overrides and _is_valid(data) else ())
-        raise UserError("\n".join(explain(where_is, kind, item) for item in mistakes(error))) from error
+        # If the file is valid by itself, an override made the mistake.
+        locate = partial(_locate, path, tree, overrides if overrides and _is_valid(data) else ())
+        raise UserError("\n".join(explain_mistake(locate, cls, item) for item in mistakes(error))) from error
 
 
-def _arms(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Those that are written as arms; what else stands there is a mistake that the recipe's own check finds."""
+def _arm_changes(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Arm → its changes; entries of another form are left to the validation of the recipe."""
     arms = data.get("arms")
     arms = arms if isinstance(arms, dict) else {}
     return {name: changes for name, changes in arms.items() if isinstance(name, str) and isinstance(changes, dict)}
 
 
 def _with_arm(path: Path, data: dict[str, Any], arm: str) -> dict[str, Any]:
-    """The recipe with an arm's values."""
-    arms = _arms(data)
+    """Apply an arm's changes to a copy of the recipe."""
+    arms = _arm_changes(data)
     if arm not in arms:
         close = difflib.get_close_matches(arm, arms, 1)
-        there = f"there are {', '.join(arms)}" if arms else "it has none"
-        raise UserError(f"{path}: no arm {arm!r}; {f'did you mean {close[0]}?' if close else there}")
-    changed = {**_unshared(data), "arm": arm}
+        others = f"there are {', '.join(arms)}" if arms else "it has none"
+        raise UserError(f"{path}: no arm {arm!r}; {f'did you mean {close[0]}?' if close else others}")
+    changed = {**_copy(data), "arm": arm}
     for key, value in arms[arm].items():
-        _set(changed, str(key), _unshared(value), f"arms.{arm}: {key}")
+        _set_field(changed, str(key), _copy(value), f"arms.{arm}: {key}")
     return changed
 
 
 def _check_arms(path: Path, tree: yaml.Node | None, data: dict[str, Any]) -> None:
-    """Every arm makes a recipe that can be run, unless the file itself does not."""
-    if not (arms := _arms(data)):
+    """Check that every arm makes a valid recipe, unless the file itself is invalid."""
+    if not (arms := _arm_changes(data)):
         return
-    kind = _kind(partial(_where, path, tree, ()), data)
-    said: list[str] = []
+    cls = _class_of(partial(_locate, path, tree, ()), data)
+    lines: list[str] = []
     for name, changes in arms.items():
         try:
-            kind.model_validate(_with_arm(path, data, name))
+            cls.model_validate(_with_arm(path, data, name))
         except UserError as error:
-            said.append(f"{path}:{line_of(tree, ['arms', name])}: {error}")
+            lines.append(f"{path}:{line_of(tree, ['arms', name])}: {error}")
         except ValidationError as error:
-            if not said and not _is_valid(data):
+            if not lines and not _is_valid(data):
                 return
             for item in mistakes(error):
                 field = ".".join(map(str, item["loc"]))
                 key = next((key for key in changes if f"{field}.".startswith(f"{key}.")), None)
                 where = f"{path}:{line_of(tree, ['arms', name, *([key] if key else [])])}: arms.{name}"
-                said.append(explain(partial(_same_place, where), kind, item))
-    if said:
-        raise UserError("\n".join(said))
+                lines.append(explain_mistake(partial(_same_place, where), cls, item))
+    if lines:
+        raise UserError("\n".join(lines))
 
 
-def _where(path: Path, tree: yaml.Node | None, overrides: Sequence[str], loc: Sequence[Any]) -> str:
-    """The override that a field, or a part of it, comes from, the last one first; else its line in the file."""
+def _locate(path: Path, tree: yaml.Node | None, overrides: Sequence[str], loc: Sequence[Any]) -> str:
+    """Place of a field for an error: the last override of it or of a part of it, else its line in the file."""
     field = "".join(f"{part}." for part in loc)
     for override in reversed(overrides):
         key = f"{override.partition('=')[0].strip()}."
@@ -147,29 +148,29 @@ def _same_place(where: str, _: Sequence[Any]) -> str:
 
 def _is_valid(data: dict[str, Any]) -> bool:
     try:
-        _kind(str, data).model_validate(data)
+        _class_of(str, data).model_validate(data)
     except (UserError, ValidationError):
         return False
     return True
 
 
-def _kind(where_is: Callable[[Sequence[Any]], str], data: dict[str, Any]) -> type[Recipe]:
+def _class_of(locate: Callable[[Sequence[Any]], str], data: dict[str, Any]) -> type[Recipe]:
     pipeline = data.get("pipeline", DEFAULT_METHOD)
     if isinstance(pipeline, str) and pipeline in METHODS:
         return recipe_class(pipeline)
     close = difflib.get_close_matches(str(pipeline), METHODS, 1)
     hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(METHODS)}"
-    raise UserError(f"{where_is(['pipeline'])}: pipeline: no pipeline {pipeline!r}; {hint}")
+    raise UserError(f"{locate(['pipeline'])}: pipeline: no pipeline {pipeline!r}; {hint}")
 
 
-def _unshared(value: Any) -> Any:
-    """A place and its `*alias` are one object in YAML; an override of the one must not reach the other."""
+def _copy(value: Any) -> Any:
+    """Copy a value without shared parts: a YAML anchor and its `*alias` are one object, and an override is for one."""
     if isinstance(value, dict):
-        return {key: _unshared(inner) for key, inner in value.items()}
-    return [_unshared(inner) for inner in value] if isinstance(value, list) else value
+        return {key: _copy(inner) for key, inner in value.items()}
+    return [_copy(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _apply(data: dict[str, Any], override: str) -> None:
+def _apply_override(data: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     if not equals or not key.strip():
         raise UserError(f"--set {override}: write it as section.field=value")
@@ -177,26 +178,30 @@ def _apply(data: dict[str, Any], override: str) -> None:
         value = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
         raise UserError(f"--set {override}: {text!r} is not a YAML value") from error
-    _set(data, key.strip(), value, f"--set {override}")
+    _set_field(data, key.strip(), value, f"--set {override}")
 
 
-def _set(data: dict[str, Any], key: str, value: Any, said: str) -> None:
-    """Put a value at `a.b.c`, making the sections that are not there; `said` names the change in a mistake."""
+def _set_field(data: dict[str, Any], key: str, value: Any, source: str) -> None:
+    """Set the value at `a.b.c`, adding missing sections.
+
+    Args:
+        source: name of the change, for errors.
+    """
     *parents, last = key.split(".")
     place: Any = data
     for parent in parents:
-        step = _step(place, parent, said)
+        step = _key_or_index(place, parent, source)
         if isinstance(place, dict) and not isinstance(place.get(step), dict | list):
             place[step] = {}
         place = place[step]
-    place[_step(place, last, said)] = value
+    place[_key_or_index(place, last, source)] = value
 
 
-def _step(place: Any, part: str, said: str) -> str | int:
-    """What `part` of a path is in a section, or in a list."""
+def _key_or_index(place: Any, part: str, source: str) -> str | int:
+    """Key of a part of a path in a section, or index in a list."""
     if isinstance(place, dict):
         return part
     if isinstance(place, list) and part.isdigit() and int(part) < len(place):
         return int(part)
-    there = f"a list, numbered 0 to {len(place) - 1}" if isinstance(place, list) else "no section"
-    raise UserError(f"{said}: no {part!r} here; this is {there}")
+    content = f"a list, numbered 0 to {len(place) - 1}" if isinstance(place, list) else "no section"
+    raise UserError(f"{source}: no {part!r} here; this is {content}")

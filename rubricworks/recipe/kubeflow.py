@@ -1,4 +1,4 @@
-"""The way to a Kubeflow installation: where it answers and who asks."""
+"""The `kubeflow:` part of a recipe: address of an installation, and credentials."""
 
 from pydantic import BaseModel, ConfigDict
 
@@ -6,21 +6,21 @@ from rubricworks.recipe.placement import Name, Variable
 
 
 class KubeflowConfig(BaseModel):
-    """Kubeflow Pipelines' address and how to be let in."""
+    """Address of Kubeflow Pipelines, and the credentials for it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     url: str = "${RUBRICWORKS_KUBEFLOW}"
-    """Of the Pipelines API."""
+    """URL of the Pipelines API."""
     ui: str | None = None
-    """Of its web pages, for links; the API's own by default."""
+    """URL of its web pages, for links; by default the API's."""
     namespace: Name | None = None
-    """The profile whose runs these are; by default the cluster's, else RUBRICWORKS_KUBEFLOW_NAMESPACE."""
+    """Profile that the runs belong to; by default the cluster's, else RUBRICWORKS_KUBEFLOW_NAMESPACE."""
     token_env: Variable | None = None
-    """Environment variable that holds a bearer token; RUBRICWORKS_KUBEFLOW_TOKEN counts where none is named."""
+    """Environment variable that holds a bearer token; by default RUBRICWORKS_KUBEFLOW_TOKEN."""
     token_file: str | None = None
-    """File that holds one and may be renewed, such as a projected service account token."""
+    """File that holds a token and may be renewed, such as a projected service account token."""
     cookie_env: Variable | None = None
-    """Environment variable that holds the Cookie header of a session, where a login page stands in front."""
+    """Environment variable that holds the Cookie header of a session, for an installation behind a login page."""
     ca_file: str | None = None
-    """Certificates that the server's is checked against; the system's by default."""
+    """File of certificate authorities; by default the system's."""

@@ -1,7 +1,7 @@
 """The methods that recipes can name by `pipeline:`, each a package of its own.
 
-Its module `recipe` holds `RECIPE`, a kind of `Recipe`; its module `claims`, if it has one, `PAPER`. The pipeline of the
-same name stands in `rubricworks.pipelines`.
+Its module `recipe` holds `RECIPE`, a subclass of `Recipe`; `estimate` counts its calls; `claims` and `arms`, if it has
+them, hold `PAPER` and `ARMS`. The pipeline of the same name stands in `rubricworks.pipelines`.
 """
 
 import importlib
@@ -17,10 +17,10 @@ METHODS = {
     "retrain": "rubricworks.methods.retrain",
 }
 DEFAULT_METHOD = "rubicap"
-"""Of a recipe that names no pipeline."""
+"""Method of a recipe that names no pipeline."""
 
 
 def recipe_class(method: str) -> "type[Recipe]":
-    """The recipe's class of a method, imported now."""
+    """Import the recipe class of a method."""
     kind: type[Recipe] = importlib.import_module(f"{METHODS[method]}.recipe").RECIPE
     return kind

@@ -1,6 +1,6 @@
-"""Where one stage runs on a cluster and with what: pools of nodes, and what is asked of them.
+"""Placement of a stage on a cluster: pools of nodes, and the resources of a pod.
 
-The values are Kubernetes' own and are checked here, since a cluster would refuse them only when the stage's turn comes.
+The values are Kubernetes' own. They are checked here, since a cluster would refuse them only when the stage starts.
 """
 
 import re
@@ -15,68 +15,68 @@ _WORD = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def _number_as_text(given: Any) -> Any:
-    return f"{given:g}" if isinstance(given, int | float) and not isinstance(given, bool) else given
+def _number_as_text(value: Any) -> Any:
+    return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-def _seconds(given: Any) -> Any:
-    """`90m` → 5400; what is no duration is left to be refused."""
-    if not isinstance(given, str):
-        return given
-    if not (match := re.fullmatch(r"(\d+)([smhd])", given)):
+def _parse_duration(value: Any) -> Any:
+    """Seconds of a text such as `90m`; other types are left to pydantic."""
+    if not isinstance(value, str):
+        return value
+    if not (match := re.fullmatch(r"(\d+)([smhd])", value)):
         raise ValueError("a duration is seconds, or such as 90m, 12h, 2d")
     return int(match[1]) * _SECONDS[match[2]]
 
 
-def written_as(pattern: str, words: str) -> AfterValidator:
-    """A text that matches the pattern whole; any other is refused in words."""
+def pattern_validator(pattern: str, message: str) -> AfterValidator:
+    """Validator of a text that must match the whole pattern, with a message for people."""
     compiled = re.compile(pattern)
 
     def check(text: str) -> str:
         if not compiled.fullmatch(text):
-            raise ValueError(words)
+            raise ValueError(message)
         return text
 
     return AfterValidator(check)
 
 
-Name = Annotated[str, written_as(rf"{_NAME}(\.{_NAME})*", "a name is small letters, digits, - and . inside")]
-"""Of a Secret, a ConfigMap, a claim, a service account."""
-Label = Annotated[str, written_as(rf"({_NAME}(\.{_NAME})*/)?{_WORD}", "a label is a word, or domain/word")]
+Name = Annotated[str, pattern_validator(rf"{_NAME}(\.{_NAME})*", "a name is small letters, digits, - and . inside")]
+"""Name of a Secret, a ConfigMap, a claim or a service account."""
+Label = Annotated[str, pattern_validator(rf"({_NAME}(\.{_NAME})*/)?{_WORD}", "a label is a word, or domain/word")]
 LabelValue = Annotated[
     str,
     BeforeValidator(_number_as_text),
-    written_as(rf"({_WORD})?", "a label's value is at most 63 letters, digits, - _ and . inside"),
+    pattern_validator(rf"({_WORD})?", "a label's value is at most 63 letters, digits, - _ and . inside"),
 ]
-Variable = Annotated[str, written_as(r"[A-Za-z_][A-Za-z0-9_]*", "a variable's name is letters, digits and _")]
+Variable = Annotated[str, pattern_validator(r"[A-Za-z_][A-Za-z0-9_]*", "a variable's name is letters, digits and _")]
 Cpu = Annotated[
     str,
     BeforeValidator(_number_as_text),
-    written_as(r"[1-9][0-9]*m?|[0-9]+\.[0-9]*[1-9]", "cores are such as 4, 0.5 or 500m"),
+    pattern_validator(r"[1-9][0-9]*m?|[0-9]+\.[0-9]*[1-9]", "cores are such as 4, 0.5 or 500m"),
 ]
-Memory = Annotated[str, written_as(r"[1-9][0-9]*[EPTGMK]i?", "a size is such as 16Gi or 500Mi")]
-Duration = Annotated[int, BeforeValidator(_seconds), Field(gt=0, le=2**31 - 1)]
+Memory = Annotated[str, pattern_validator(r"[1-9][0-9]*[EPTGMK]i?", "a size is such as 16Gi or 500Mi")]
+Duration = Annotated[int, BeforeValidator(_parse_duration), Field(gt=0, le=2**31 - 1)]
 """Seconds, or `90m`, `12h`, `2d`."""
-FromKeys = dict[Name, dict[str, Variable]]
-"""Secret or ConfigMap → its key → the environment variable that the stage finds it in."""
+KeyVariables = dict[Name, dict[str, Variable]]
+"""Secret or ConfigMap → key → environment variable of the stage that gets its value."""
 
 
 class Toleration(BaseModel):
-    """Of a taint that keeps other pods off a pool's nodes."""
+    """Toleration of a taint that keeps other pods off a pool's nodes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     key: str | None = None
-    """None with `Exists`: every taint."""
+    """Key of the taint; None with `Exists` means every taint."""
     operator: Literal["Equal", "Exists"] = "Equal"
     value: str | None = None
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    """None: all of them."""
+    """Effect of the taint; None means every effect."""
     seconds: int | None = Field(default=None, ge=0)
-    """How long a `NoExecute` taint is borne; for good by default."""
+    """Time for which a `NoExecute` taint is tolerated; by default for good."""
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> "Toleration":
+    def _fields_are_consistent(self) -> "Toleration":
         if self.operator == "Exists" and self.value is not None:
             raise ValueError("value stands beside operator Exists, which is true of every value; leave one out")
         if self.operator == "Equal" and (self.key is None or self.value is None):
@@ -87,7 +87,7 @@ class Toleration(BaseModel):
 
 
 class NodeTerm(BaseModel):
-    """What a node's label must say, or had better say."""
+    """Requirement or preference for the value of a node's label."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -95,7 +95,7 @@ class NodeTerm(BaseModel):
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"] = "In"
     values: tuple[LabelValue, ...] = ()
     weight: int | None = Field(default=None, ge=1, le=100)
-    """None: nodes must match. A weight: those that match are preferred."""
+    """None if nodes must match; with a weight, those that match are preferred."""
 
     @model_validator(mode="after")
     def _values_fit(self) -> "NodeTerm":
@@ -107,67 +107,71 @@ class NodeTerm(BaseModel):
 
 
 class PoolConfig(BaseModel):
-    """Nodes of one kind, and how a pod gets onto them."""
+    """Nodes of one kind, and the fields by which a pod is scheduled on them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     accelerator: Label | None = None
-    """The resource that a device plugin offers there, such as `nvidia.com/gpu` or `amd.com/gpu`. None: none."""
+    """Resource of the device plugin, such as `nvidia.com/gpu` or `amd.com/gpu`; None without accelerators."""
     per_node: int | None = Field(default=None, ge=1)
-    """Accelerators of one node; a stage that asks for more is refused."""
+    """Accelerators of one node; a stage that requests more is refused."""
     node_selector: dict[Label, LabelValue] = {}
     affinity: tuple[NodeTerm, ...] = ()
-    """Beyond the selector; terms without a weight must all hold."""
+    """Terms besides the selector; those without a weight must all hold."""
     tolerations: tuple[Toleration, ...] = ()
     queue: LabelValue | None = None
-    """Kueue's local queue for this pool, in place of the cluster's."""
+    """Kueue's local queue for this pool; by default the cluster's."""
 
     @model_validator(mode="after")
-    def _counts_something(self) -> "PoolConfig":
+    def _count_has_a_resource(self) -> "PoolConfig":
         if self.per_node and not self.accelerator:
             raise ValueError("per_node counts accelerators, and accelerator names none; set it, e.g. nvidia.com/gpu")
         return self
 
 
 class StagePlacement(BaseModel):
-    """What one stage asks for. What it leaves out is taken from `default`, and then as said below."""
+    """Resources and settings of one stage's pod. Fields that it leaves out come from `default`, then as given below."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     pool: str | None = None
-    """None: any node that takes the pod."""
+    """Pool of the nodes; None for any node that takes the pod."""
     cpu: Cpu | None = None
-    """Cores, requested and not exceeded; 2 by default."""
+    """Cores, as request and limit; 2 by default."""
     memory: Memory | None = None
-    """Requested and not exceeded; 4Gi by default."""
+    """Memory, as request and limit; 4Gi by default."""
     accelerators: int | None = Field(default=None, ge=0)
-    """Of the pool's kind; none by default."""
+    """Number of the pool's accelerators; none by default."""
     shared_memory: Memory | None = None
-    """Size of /dev/shm, which data loaders and NCCL share; it counts as memory. The node's 64 MB by default."""
+    """Size of /dev/shm, used by data loaders and NCCL; it counts as memory. By default the node's 64 MB."""
     timeout: Duration | None = None
-    """After which an attempt is ended; none by default."""
+    """Time limit of an attempt; none by default."""
     retries: int | None = Field(default=None, ge=0, le=20)
-    """Further attempts, each from where the one before it was ended; 2 by default."""
+    """Further attempts, each of which resumes the one before; 2 by default."""
     cache: bool | None = None
-    """Whether Kubeflow may pass over the stage when it ran with the same inputs; by default if it makes data."""
+    """Whether Kubeflow may skip the stage if it ran with the same inputs; by default true for stages that make data."""
     env: dict[Variable, str] = {}
-    secrets: FromKeys = {}
-    config_maps: FromKeys = {}
+    secrets: KeyVariables = {}
+    config_maps: KeyVariables = {}
     labels: dict[Label, LabelValue] = {}
     train_job: TrainJobConfig | None = None
-    """Train on several nodes, each with what is asked for here; the stage's own pod only follows."""
+    """Train on several nodes, each with the resources given here; the stage's own pod only follows the job."""
     fan_out: FanOutConfig | None = None
-    """Share the stage's samples among several pods like its own."""
+    """Divide the stage's samples among several pods like its own."""
 
-    def over(self, default: "StagePlacement") -> "StagePlacement":
-        """This one where it says something, the other elsewhere; what is kept by name is joined."""
-        said = {name: value for name, value in self if value is not None}
+    def with_defaults(self, default: "StagePlacement") -> "StagePlacement":
+        """Fill the fields that are None from another placement, and merge the mappings."""
+        fields = {name: value for name, value in self if value is not None}
         for name in ("env", "labels"):
-            said[name] = {**getattr(default, name), **getattr(self, name)}
+            fields[name] = {**getattr(default, name), **getattr(self, name)}
         for name in ("secrets", "config_maps"):
-            ours, theirs = getattr(self, name), getattr(default, name)
-            said[name] = {key: {**theirs.get(key, {}), **ours.get(key, {})} for key in {**theirs, **ours}}
-        return default.model_copy(update=said)
+            fields[name] = merge_keys(getattr(default, name), getattr(self, name))
+        return default.model_copy(update=fields)
 
 
-AS_SAID = StagePlacement(cpu="2", memory="4Gi", accelerators=0, retries=2)
+def merge_keys(first: KeyVariables, second: KeyVariables) -> KeyVariables:
+    """Merge two mappings of secrets or config maps; the second wins where both map a key."""
+    return {name: {**first.get(name, {}), **second.get(name, {})} for name in {**first, **second}}
+
+
+BUILT_IN_PLACEMENT = StagePlacement(cpu="2", memory="4Gi", accelerators=0, retries=2)

@@ -1,7 +1,7 @@
-"""What every recipe has: the stages' own configurations composed, checked whole before anything runs.
+"""The recipe class: the configurations of a pipeline's stages, validated as a whole before anything runs.
 
-`${NAME}` in a URL or a path is filled from the environment when the stage uses it, so that recipes hold no addresses
-and no secrets. `recipe.files` reads recipes from YAML.
+`${NAME}` in a URL or a path is filled from the environment when a stage uses it, so that recipes hold no addresses and
+no secrets. `recipe.files` reads recipes from YAML.
 """
 
 from collections.abc import Iterator
@@ -26,13 +26,13 @@ class WorldConfig(BaseModel):
 
     scenes: int = Field(default=1024, ge=2)
     questions: int = Field(default=0, ge=0, le=8)
-    """Visual questions on each scene; none by default."""
+    """Visual questions about each scene; none by default."""
     commentary: float = Field(default=0.0, ge=0, le=1)
-    """The share of the images' captions that end with a sentence of commentary; none by default."""
+    """Share of the images' captions that end with a sentence of commentary; none by default."""
     repetition: float = Field(default=0.0, ge=0, le=1)
-    """The share of them that say one of their sentences twice; none by default."""
+    """Share of the images' captions that say one of their sentences twice; none by default."""
     seed: int | None = Field(default=None, ge=0)
-    """The recipe's, by default."""
+    """Seed of the scenes; by default the recipe's."""
 
 
 class Price(BaseModel):
@@ -45,38 +45,38 @@ class Price(BaseModel):
 
 
 class Recipe(BaseModel):
-    """What `rubricworks run` runs. Each pipeline adds the sections of its stages."""
+    """Settings that all recipes share. Each method's subclass adds the sections of its stages."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-    seeded: ClassVar[tuple[str, ...]] = ()
-    """Sections that take the recipe's seed if they set none."""
-    item: ClassVar[str] = "image"
-    """Noun for one sample of its source."""
+    seeded_sections: ClassVar[tuple[str, ...]] = ()
+    """Sections that get the recipe's seed if they set none."""
+    item_noun: ClassVar[str] = "image"
+    """Noun for one sample of the recipe's source."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     description: str = ""
     pipeline: str
     seed: int = Field(default=1, ge=0)
-    """Of every stage that does not set its own."""
+    """Seed of every stage that does not set its own."""
     world: WorldConfig | None = None
     tracking: TrackingConfig = TrackingConfig()
     budget: Budget = Budget()
-    """Caps on tokens and dollars over the whole run; it stops cleanly there and resumes when they are raised."""
+    """Caps on tokens and dollars over the whole run, which stops there and can be resumed with higher ones."""
     prices: dict[str, Price] = {}
-    """By model, for the endpoints that state no price of their own."""
+    """Model → price, for endpoints that state none of their own."""
     arms: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")], dict[str, Any]] = {}
     """Variants that `run --arm NAME` runs: name → the fields that differ, as `section.field: value`."""
     arm: str | None = None
-    """Which of them this is; `--arm` sets it."""
+    """Name of the arm that this recipe is; `--arm` sets it."""
     cluster: ClusterConfig | None = None
-    """Where each stage runs on a Kubeflow cluster; part of no stage's configuration."""
+    """Placement of each stage on a Kubeflow cluster; part of no stage's configuration."""
 
     @model_validator(mode="before")
     @classmethod
-    def _one_seed(cls, data: Any) -> Any:
+    def _fill_seeds(cls, data: Any) -> Any:
         if isinstance(data, dict):
             seed = data.get("seed", 1)
-            for section in cls.seeded:
+            for section in cls.seeded_sections:
                 content = data.get(section) or {}
                 if isinstance(content, dict):
                     data = data | {section: {"seed": seed} | content}
@@ -86,9 +86,9 @@ class Recipe(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _prices_from_the_table(cls, data: Any) -> Any:
+    def _fill_prices(cls, data: Any) -> Any:
         prices = data.get("prices") if isinstance(data, dict) else None
-        return _priced(data, prices) if isinstance(prices, dict) else data
+        return _with_prices(data, prices) if isinstance(prices, dict) else data
 
     @model_validator(mode="after")
     def _dollars_have_prices(self) -> "Recipe":
@@ -102,39 +102,38 @@ class Recipe(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _cluster_knows_the_stages(self) -> "Recipe":
+    def _cluster_names_real_stages(self) -> "Recipe":
         if self.cluster:
             self.cluster.check_stages(self.stage_names())
         return self
 
     def endpoints(self) -> list[tuple[str, Endpoint]]:
-        """Every endpoint that the stages use, with the field that names it, in the order of the sections."""
+        """Every endpoint of the stages with the field that names it, in the order of the sections."""
         return list(endpoints_in(self))
 
     def stage_configs(self) -> dict[str, StageConfig]:
-        """Stage → its own configuration, in the order of the pipeline."""
+        """Stage → configuration, in the order of the pipeline."""
         raise NotImplementedError
 
     def stage_json(self) -> dict[str, str]:
-        """Stage → its configuration as canonical JSON, as pipelines pass it."""
+        """Stage → configuration as canonical JSON, as pipelines pass it."""
         return {stage: canonical_json(config) for stage, config in self.run_configs().items()}
 
     def run_configs(self) -> dict[str, StageConfig]:
-        """As `stage_configs`, and that of `promote` holds those of the others: the registry keeps with a model how it
-        was made."""
+        """Stage → configuration of a run: that of `promote` holds those of the others, for the registry of models."""
         configs = self.stage_configs()
         if isinstance(config := configs.get("promote"), PromoteConfig):
-            configs["promote"] = config.model_copy(update={"recipe": self.staged()})
+            configs["promote"] = config.model_copy(update={"recipe": self.staged_recipe()})
         return configs
 
-    def staged(self) -> StagedRecipe:
-        """The recipe as its stages see it."""
+    def staged_recipe(self) -> StagedRecipe:
+        """The recipe as the configurations of its stages, without those that write reports."""
         configs = self.stage_configs().items()
         stages = {stage: config.model_dump(mode="json") for stage, config in configs if stage not in REPORTS}
         return StagedRecipe(name=self.name, pipeline=self.pipeline, stages=stages)
 
     def stage_names(self) -> list[str]:
-        """Every stage that the pipeline may run, in its order."""
+        """Stages that the pipeline may run, in its order."""
         return list(self.stage_configs())
 
     @property
@@ -143,7 +142,7 @@ class Recipe(BaseModel):
         return self.name if self.arm is None else f"{self.name}-{self.arm}"
 
     def items_in_world(self) -> int:
-        """Samples in a scene world, which are known before it is drawn."""
+        """Samples that the scene world will have."""
         return self.world.scenes if self.world else 0
 
     @property
@@ -153,7 +152,7 @@ class Recipe(BaseModel):
 
     @property
     def base_model(self) -> str | None:
-        """Model that the policy starts from; None where the run itself finds it."""
+        """Model that the policy starts from; None if the run itself finds it."""
         return getattr(getattr(self, "warm_up", None), "student", None)
 
     @property
@@ -161,25 +160,25 @@ class Recipe(BaseModel):
         """Return True if the policy is trained with LoRA."""
         return bool(getattr(getattr(self, "policy", None), "lora", None))
 
-    def own_checks(self, runs: Path) -> Iterator[Check]:
-        """Checks that this kind of recipe needs besides those of every recipe, before anything starts."""
+    def method_checks(self, runs: Path) -> Iterator[Check]:
+        """Checks of this method before a run starts, besides those of every recipe."""
         yield from ()
 
     def plan_in_words(self) -> str | None:
-        """Text in place of a plan, where calls are not known before the run."""
+        """Text in place of a plan if the calls are not known before the run."""
         return None
 
     def success_lines(self, run: Path) -> list[str]:
-        """The last lines that `rubricworks run` prints of a finished run."""
+        """Last lines that `rubricworks run` prints about a finished run."""
         raise NotImplementedError
 
 
-def _priced(data: Any, prices: dict[str, Any]) -> Any:
-    """The same settings, with the table's price in every endpoint that states none."""
+def _with_prices(data: Any, prices: dict[str, Any]) -> Any:
+    """Copy of the settings, with the table's price in every endpoint that states none."""
     if isinstance(data, list | tuple):
-        return [_priced(one, prices) for one in data]
+        return [_with_prices(one, prices) for one in data]
     if not isinstance(data, dict):
         return data
-    data = {name: _priced(value, prices) if name != "prices" else value for name, value in data.items()}
+    data = {name: _with_prices(value, prices) if name != "prices" else value for name, value in data.items()}
     price = prices.get(data.get("model")) if "url" in data and isinstance(data.get("model"), str) else None
     return {**price, **data} if isinstance(price, dict) else data

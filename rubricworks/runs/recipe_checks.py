@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rubricworks.errors import UserError
 from rubricworks.recipe import Recipe
-from rubricworks.recipe.cluster_configs import data_source, different_endpoints
+from rubricworks.recipe.cluster_configs import data_source, distinct_endpoints
 from rubricworks.recipe.estimate import count_items, training_bytes
 from rubricworks.runtime.preflight_checks import Check, require_endpoint, require_tracking, run_check
 
@@ -31,14 +31,14 @@ def check_machine(recipe: Recipe, runs: Path) -> Iterator[Check]:
     if student := recipe.base_model:
         yield run_check("accelerator", lambda: _accelerator(student, lora=recipe.lora))
     yield run_check("tracking", lambda: require_tracking(recipe.tracking, runs))
-    yield from recipe.own_checks(runs)
+    yield from recipe.method_checks(runs)
 
 
 def check_sources(recipe: Recipe) -> Iterator[Check]:
     """Check images and endpoints, which may be those of a scene world."""
     if data_source(recipe):
-        yield run_check("images", lambda: f"{count_items(recipe)} {recipe.item}s")
-    for where, endpoint in different_endpoints(recipe):
+        yield run_check("images", lambda: f"{count_items(recipe)} {recipe.item_noun}s")
+    for where, endpoint in distinct_endpoints(recipe):
         yield run_check(f"endpoint {where}", partial(require_endpoint, endpoint))
 
 

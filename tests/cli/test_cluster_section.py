@@ -8,7 +8,7 @@ from test_recipe_mistakes import RECIPE, mistakes
 
 from rubricworks.environment import names_in
 from rubricworks.recipe.cluster import ClusterConfig
-from rubricworks.recipe.cluster_configs import cluster_json
+from rubricworks.recipe.cluster_configs import cluster_stage_json
 from rubricworks.recipe.files import load_recipe, recipe_path
 
 DIGEST = "@sha256:" + "a" * 64
@@ -84,7 +84,7 @@ def test_where_a_stage_runs_changes_nothing_of_what_it_makes(tmp_path):
     path.write_text(RECIPE + CLUSTER)
     there = load_recipe(path)
     assert there.stage_json() == here
-    assert set(cluster_json(there)) == {*here, "preflight", "outcome"}
+    assert set(cluster_stage_json(there)) == {*here, "preflight", "outcome"}
 
 
 def test_a_stage_takes_what_it_leaves_out_from_the_default_and_then_from_us(tmp_path):

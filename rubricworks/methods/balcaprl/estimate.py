@@ -38,7 +38,7 @@ def estimate_calls(recipe: BalcaprlRecipe, images: int) -> Iterator[CallEstimate
     rubrics, makes = recipe.rubrics, "peer_rubrics"
     if rubrics.committee and rubrics.rubric:
         yield from rubric_calls(
-            rubrics.committee, rubrics.student, rubrics.rubric, train, describing=makes, writing=makes
+            rubrics.committee, rubrics.student, rubrics.rubric, train, caption_stage=makes, rubric_stage=makes
         )
     yield from _training(recipe, train)
     yield from _evaluation(recipe, held_out)

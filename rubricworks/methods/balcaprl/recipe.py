@@ -21,7 +21,7 @@ from rubricworks.stages.training.warm_up import Config as WarmUpConfig
 class BalcaprlRecipe(Recipe):
     """BalCapRL: train a captioner on precision, recall and linguistic quality, each normalised separately."""
 
-    seeded: ClassVar[tuple[str, ...]] = (
+    seeded_sections: ClassVar[tuple[str, ...]] = (
         "data", "recap", "warm_up", "exams", "rubrics", "policy", "evaluation", "promotion", "report",
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ from rubricworks.runtime.stage_table import RETRAINING_STAGES
 class RetrainRecipe(Recipe):
     """Retraining: find samples that are new to the champion, train a challenger by its recipe, and gate it."""
 
-    seeded: ClassVar[tuple[str, ...]] = ("new_samples", "champion", "challenge")
+    seeded_sections: ClassVar[tuple[str, ...]] = ("new_samples", "champion", "challenge")
 
     pipeline: Literal["retrain"]
     new_samples: NewSamplesConfig = NewSamplesConfig()
@@ -38,7 +38,7 @@ class RetrainRecipe(Recipe):
         find, fetch, challenge = self.stage_configs()
         return [find, fetch, *RETRAINING_STAGES, challenge]
 
-    def own_checks(self, runs: Path) -> Iterator[Check]:
+    def method_checks(self, runs: Path) -> Iterator[Check]:
         yield run_check("champion", lambda: check_champion(self.new_samples.model_name, self.tracking, runs))
 
     def plan_in_words(self) -> str:

@@ -26,12 +26,12 @@ from rubricworks.stages.training.warm_up import Config as WarmUpConfig
 class Rlr3Recipe(Recipe):
     """RLR³: questions with partly verifiable answers, checklists, a GenRM, its audit, and a policy beside RLVR's."""
 
-    seeded: ClassVar[tuple[str, ...]] = (
+    seeded_sections: ClassVar[tuple[str, ...]] = (
         "data", "opening", "warm_up", "checklists", "filter", "genrm_data", "genrm", "audit", "policy", "evaluation",
         "promotion", "report",
     )  # fmt: skip
 
-    item: ClassVar[str] = "question"
+    item_noun: ClassVar[str] = "question"
 
     pipeline: Literal["rlr3"]
     data: PrepareConfig

@@ -33,7 +33,7 @@ class RubricSection(SynthesisConfig):
 class RubicapRecipe(Recipe):
     """RubiCap: a committee captions images, its consensus becomes rubrics, and a captioner is trained on them."""
 
-    seeded: ClassVar[tuple[str, ...]] = (
+    seeded_sections: ClassVar[tuple[str, ...]] = (
         "data", "warm_up", "committee", "student", "rubric", "policy", "evaluation", "promotion", "report",
     )  # fmt: skip
 
@@ -75,7 +75,7 @@ class RubicapRecipe(Recipe):
             "report": self.report,
         }
 
-    def own_checks(self, runs: Path) -> Iterator[Check]:
+    def method_checks(self, runs: Path) -> Iterator[Check]:
         if own := self.policy.reward:
             yield run_check("reward", partial(_loads, own.function))
 
