@@ -50,8 +50,8 @@ def bbox_verify(predict: object, *, target: object) -> float:
     return best_total_of_matrix(_overlaps(found, boxes)) / larger
 
 
-def finite_numbers(item: Any, count: int) -> Numbers | None:
-    """So many finite numbers of reasonable size, or None."""
+def finite_numbers(item: Any, count: int) -> Any:
+    """The item if it is so many finite numbers of reasonable size, else None."""
     if type(item) not in (list, tuple) or len(item) != count:
         return None
     for number in item:

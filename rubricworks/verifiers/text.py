@@ -73,7 +73,7 @@ def text_verify(
     similarity = similarity_function()
     if not any(flags):
         predicted = composed(predicted)
-        return max([similarity(predicted, composed(text)) for text in texts])
+        return max([float(similarity(predicted, composed(text))) for text in texts])
     normalised = _normalise(predicted, flags)
     return max([_similarity(similarity, predicted, normalised, text, flags) for text in texts])
 
@@ -156,7 +156,7 @@ _normalise_cached = lru_cache(maxsize=1024)(_normalise)
 
 def _simplified(text: str) -> str:
     try:
-        return _converter().convert(text)
+        return str(_converter().convert(text))
     except UnicodeEncodeError:  # half a character
         return text
 

@@ -53,9 +53,9 @@ def time_verify(predict: object, *, pformat: object, target: object, tformat: ob
     >>> time_verify("6:15 p.m.", pformat="%I:%M %p", target="18:15", tformat="%H:%M")
     1.0
     """
-    wanted = _target_time(target, tformat) if isinstance(target, str) and isinstance(tformat, str) else None
-    if wanted is None:
+    if not isinstance(target, str) or not isinstance(tformat, str):
         raise CannotVerify(f"target {shown(target)} with format {shown(tformat)}: both must be text")
+    wanted = _target_time(target, tformat)
     if not isinstance(predict, str) or not isinstance(pformat, str) or _has_words(pformat):
         return 0.0
     time = _read(predict, pformat)

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any, cast
 
 from rubricworks.verifiers.expression import exact
 from rubricworks.verifiers.expression.exact import Quotient, divide, generator, negative, number
@@ -23,7 +24,7 @@ class Amount:
     unit: Unit | None = None
     noun: str | None = None
     """The things that it counts, in the singular: apple, red circle."""
-    other: object = None
+    other: Any = None
     """Another reading, itself an answer: 5m as a product, 1,2 as a list."""
 
 
@@ -143,7 +144,7 @@ def formula_value(body: str, *, fold: bool) -> Quotient | NumericFormula:
         TooHard: it is neither.
     """
     try:
-        return read_formula(body, exact, fold=fold)
+        return cast(Quotient, read_formula(body, exact, fold=fold))
     except TooHard:
         return numeric_formula(body, fold=fold)
 

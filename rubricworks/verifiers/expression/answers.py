@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple, TypeGuard, cast
 
 from rubricworks.verifiers.expression import exact
 from rubricworks.verifiers.expression.amounts import (
@@ -320,9 +320,9 @@ def _equation(sides: list[str], mode: _Mode) -> Equation:
         return Equation(_difference(sides[0], sides[1], mode.fold))
     value = _read(sides[-1], mode)
     difference = None
-    is_exact = isinstance(value, Amount) and isinstance(value.value, Quotient)
-    if is_exact and (left := _formula_or_none(sides[0], mode.fold)):
-        difference = add(left, negative(value.value))
+    if isinstance(value, Amount) and isinstance(value.value, Quotient):
+        left = _formula_or_none(sides[0], mode.fold)
+        difference = add(left, negative(value.value)) if left else None
     return Equation(difference, "".join(sides[0].split()).casefold(), value)
 
 
@@ -361,7 +361,7 @@ def _difference(left: str, right: str, fold: bool) -> Quotient:
 
 def _formula_or_none(text: str, fold: bool) -> Quotient | None:
     try:
-        return read_formula(text, exact, fold=fold)
+        return cast(Quotient, read_formula(text, exact, fold=fold))
     except TooHard:
         return None
 

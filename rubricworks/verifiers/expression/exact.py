@@ -96,7 +96,7 @@ def root(value: Quotient, degree: int) -> Quotient:
 def size(value: Quotient) -> Quotient:
     if (known := rational(value)) is None:
         raise TooHard("the size of something else than a number")
-    return number(abs(known))
+    return number(-known if known < 0 else known)
 
 
 def degrees(value: Quotient) -> Quotient:
@@ -199,8 +199,9 @@ def _root(base: Quotient, exponent: Fraction) -> Quotient:
         raise TooHard("division by zero")
     if value == 0:
         return number(0)
-    primes = {prime: times * exponent for prime, times in _factorised(abs(value).numerator).items()}
-    for prime, times in _factorised(abs(value).denominator).items():
+    top, bottom = abs(value.numerator), value.denominator
+    primes: dict[int, Fraction] = {prime: times * exponent for prime, times in _factorised(top).items()}
+    for prime, times in _factorised(bottom).items():
         primes[prime] = primes.get(prime, 0) - times * exponent
     result = _power(generator("i"), exponent.numerator % 4) if value < 0 else number(1)
     for prime, times in primes.items():

@@ -109,12 +109,12 @@ def _date(text: str) -> str | None:
                 return f"date {year or '*'}-{number}-{day or '*'}"
     if match := _SHORT_DATE.fullmatch(text):
         first, second = int(match[1]), int(match[3])
-        year = match[4] if len(match[4]) == 4 else f"20{match[4]}"
+        full_year = match[4] if len(match[4]) == 4 else f"20{match[4]}"
         if first <= 12 < second <= 31:
             first, second = second, first
         if second <= 12 < first <= 31:
-            return f"date {year}-{second}-{first}"
-        return f"date {year}-{first}-{second} in either order"
+            return f"date {full_year}-{second}-{first}"
+        return f"date {full_year}-{first}-{second} in either order"
     return None
 
 

@@ -217,7 +217,7 @@ def _is_imaginary(value: NumericFormula | Quotient) -> bool:
 
 def _is_real(value: Value) -> bool:
     context = _context()
-    return abs(context.im(value)) <= abs(value) * context.mpf(10) ** -_SAME
+    return bool(abs(context.im(value)) <= abs(value) * context.mpf(10) ** -_SAME)
 
 
 def _is_rational(*values: Value) -> bool:

@@ -24,7 +24,8 @@ def same(target: Answer, predict: Answer) -> bool | None:
 def _same(target: Answer, predict: Answer) -> bool | None:
     for one, other in ((target, predict), (predict, target)):
         if isinstance(one, Amount) and one.other is not None:
-            return _any(*(_same(reading, other) for reading in (replace(one, other=None), one.other)))
+            readings: tuple[Answer, ...] = (replace(one, other=None), one.other)
+            return _any(*(_same(reading, other) for reading in readings))
     if isinstance(target, Equation) and isinstance(predict, Equation):
         return _same_equations(target, predict)
     for equation, other in ((target, predict), (predict, target)):
@@ -130,8 +131,9 @@ _RADIAN = divide(generator("\\pi"), number(180))
 def _same_numeric(a: Amount, b: Amount) -> bool | None:
     outcome = same_values(a.value, b.value)
     for known, plain in ((a.value, b), (b.value, a)):
-        rounded = outcome is False and isinstance(known, NumericFormula) and isinstance(plain.value, Quotient)
-        if rounded and known.constant and plain.places is not None and plain.places >= ENOUGH_PLACES:
+        if outcome is not False or not isinstance(known, NumericFormula) or not isinstance(plain.value, Quotient):
+            continue
+        if known.constant and plain.places is not None and plain.places >= ENOUGH_PLACES:
             return is_rounded(decimal_value(known), decimal_of(plain.value), plain.places)
     return outcome
 

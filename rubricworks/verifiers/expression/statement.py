@@ -172,5 +172,5 @@ def _sentence_value(sentence: str, *, is_final: bool = False) -> str | None:
         return there_are["count"]
     numbers = _NUMERAL.findall(in_numerals)
     if is_final and len(numbers) == 1 and not BOUNDS.search(plain) and not DOUBTS.search(plain):
-        return numbers[0]
+        return str(numbers[0])
     return None if is_doubted(lead) else remainder or whole

@@ -44,7 +44,7 @@ _UNREADABLE = (Exception,)
 """The parser raises bare Exception, and its actions whatever SymPy raises."""
 
 
-class Whole(_Latex2Sympy):
+class Whole(_Latex2Sympy):  # type: ignore[misc]
     """Math-Verify's converter, refusing what it read only in part."""
 
     def create_parser(self, latex_str: str) -> Any:
