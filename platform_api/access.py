@@ -1,4 +1,4 @@
-"""Who may call: holders of the token; without one, programs of this machine.
+"""Access control: callers need the token; without one, only programs of this machine are served.
 
 That a request comes in over loopback is not enough: `kubectl port-forward` and proxies arrive there too, and so does a
 page in a browser whose name was made to resolve to 127.0.0.1. So a token that is set is always asked for, and without
@@ -19,7 +19,7 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 
 
 class Access:
-    """Turns away who may not call, before any route is looked for. (An ASGI middleware has to be an object.)"""
+    """ASGI middleware that refuses requests without access, before any route is looked up."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -37,7 +37,7 @@ class Access:
 
 
 def refusal_of(scope: Scope, settings: ApiSettings) -> str | None:
-    """Why this request is turned away; None if it may pass."""
+    """Reason to refuse a request; None if it may pass."""
     headers = dict(scope["headers"])
     if settings.token is None:
         called = _without_port(headers.get(b"host", b"").decode("latin-1"))
@@ -51,7 +51,7 @@ def refusal_of(scope: Scope, settings: ApiSettings) -> str | None:
 
 
 def binds_to_loopback(host: str) -> bool:
-    """Whether a server that listens on `host` can be reached from this machine alone.
+    """Return True if a server that listens on `host` can be reached from this machine alone.
 
     Raises:
         OSError: the name cannot be resolved.
@@ -60,7 +60,7 @@ def binds_to_loopback(host: str) -> bool:
 
 
 def is_loopback(address: object) -> bool:
-    """Whether the text is an IP address of this machine's own."""
+    """Return True if `address` is a loopback address."""
     try:
         return ipaddress.ip_address(str(address)).is_loopback
     except ValueError:

@@ -57,7 +57,7 @@ async def alive() -> dict[str, str]:
 
 
 async def ready(request: Request) -> JSONResponse:
-    """Whether what the service depends on answers."""
+    """Report whether the database and the storage answer."""
     state = request.app.state
     found = await asyncio.gather(*(dependency.finding() for dependency in state.dependencies))
     may_see_reasons = refusal_of(request.scope, state.settings) is None
@@ -72,7 +72,7 @@ async def ready(request: Request) -> JSONResponse:
 
 
 async def version(request: Request) -> dict[str, str]:
-    """What is running."""
+    """Report the version and git revision of the service."""
     return {"name": "rubricworks", "version": __version__, "revision": request.app.state.settings.revision}
 
 

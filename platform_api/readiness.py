@@ -1,4 +1,4 @@
-"""What the service depends on, and whether it answers.
+"""Dependencies of the service and their checks.
 
 Probes come every few seconds; so a finding is kept a while, a question is asked once at a time, and one that gets no
 answer counts as failed when its time is up, though it may still be waiting in its thread.
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Finding:
-    """What asking one dependency found."""
+    """Result of a check of one dependency."""
 
     ok: bool
     detail: str

@@ -1,4 +1,4 @@
-"""What the service is told by its environment; checked before it listens."""
+"""Settings of the service, read from the environment and checked before it listens."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What a pipeline is started with, here and on a cluster, and what its stages hand on."""
+"""Arguments of a pipeline, here and on a cluster, and the output that a stage passes on."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ def pipeline_arguments(run: str, configs: Mapping[str, str]) -> dict[str, str]:
 
 
 def output_of(task: PipelineTask) -> PipelineChannel:
-    """The URI that a stage hands on; its view and its metrics are for people."""
+    """URI that a stage passes on; its view and its metrics are for people."""
     return task.outputs["Output"]
 
 

@@ -1,4 +1,4 @@
-"""What an installation of Kubeflow Pipelines says of itself, asked before anything is sent to it.
+"""Version and mode of a Kubeflow Pipelines installation, read before anything is sent to it.
 
 A pipeline's placement is written by kfp-kubernetes, whose words an older backend does not know. Where the pages of
 Kubeflow answer, they tell the backend's version; the API server alone tells no more than that it is 2.14 or later, by
@@ -30,11 +30,11 @@ class Backend:
     version: str
     """As far as it tells."""
     multi_user: bool
-    """Whether every user has a namespace, the profile, that runs belong to."""
+    """True if every user has a namespace, the profile, that runs belong to."""
 
 
 def ask_backend(url: str, headers: dict[str, str], ca_file: str | None) -> Backend:
-    """What answers at an address.
+    """Read what answers at an address.
 
     Args:
         headers: what lets us in.
@@ -54,7 +54,7 @@ class _StayHere(urllib.request.HTTPRedirectHandler):
 
 
 def _health(url: str, headers: dict[str, str], ca_file: str | None) -> dict[str, Any]:
-    """What the installation says of itself."""
+    """Health report of the installation."""
     try:
         context = ssl.create_default_context(cafile=ca_file)
     except OSError as error:
@@ -114,10 +114,10 @@ def _supported(url: str, health: dict[str, Any]) -> str:
 
 
 def _of(health: dict[str, Any], *names: str) -> Any:
-    """By whichever name it goes: the API server's, or that of the pages in front of it."""
+    """Value of a field under either name: the API server's, or that of the pages in front of it."""
     return next((health[name] for name in names if health.get(name) not in (None, "")), None)
 
 
 def words(error: object) -> str:
-    """What a library has to say, in one line."""
+    """Text of an error in one line."""
     return " ".join(str(error).split())[:200] or type(error).__name__

@@ -70,7 +70,7 @@ def _tasks() -> dict[str, PipelineTask]:
 
 
 def _check_pools(made: list[PipelineTask], first: PipelineTask, run: str, cluster: ClusterConfig) -> None:
-    """Before the stages on each pool that has accelerators, one task that takes one of them for a moment.
+    """Add a task before the stages on each pool with accelerators, which takes one of them for a moment.
 
     One pool after the other: all of these tasks write the same folder of the run.
     """

@@ -54,7 +54,7 @@ def compile_pipeline(
 
 
 def compiled(pipeline_func: BaseComponent, cluster: ClusterConfig | None = None) -> tuple[PipelineSpec, PlatformSpec]:
-    """What the pipeline's file says, as Kubeflow reads it: the tasks, and what Kubernetes is asked for each."""
+    """Specification of the pipeline as Kubeflow reads it: the tasks, and the Kubernetes settings of each."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "pipeline.yaml"
         compile_pipeline(pipeline_func, path, cluster)

@@ -1,4 +1,4 @@
-"""When a schedule begins: the five fields that people write, as the six with seconds that Kubeflow reads.
+"""Cron of a schedule: the five fields that people write, as the six with seconds that Kubeflow reads.
 
 Kubeflow reads `0 3 * * 1` with a sixth field before it, so that five fields given as they are, or six given by mistake,
 would begin at another time, or every second. Days of the week are 0 to 6, Sunday first, or their names; Kubeflow knows
@@ -48,7 +48,7 @@ def kubeflow_cron(cron: str) -> str:
 
 
 def _values(cron: str, at: int, field: str) -> set[int]:
-    """What a field allows."""
+    """Values that a field allows."""
     low, high = _RANGES[at]
     allowed: set[int] = set()
     for part in field.split(","):

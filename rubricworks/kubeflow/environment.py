@@ -1,4 +1,4 @@
-"""What a stage's pod finds around it on a cluster, whoever makes the pod: variables, labels, its workspace."""
+"""Environment of a stage's pod on a cluster, whoever makes the pod: variables, labels, workspace."""
 
 from rubricworks.recipe.cluster import ClusterConfig
 from rubricworks.recipe.placement import PoolConfig, StagePlacement
@@ -10,7 +10,7 @@ QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
 def variables_of(cluster: ClusterConfig, asked: StagePlacement) -> dict[str, str]:
-    """Ours, then the cluster's, then the stage's own; a later one wins."""
+    """Variables of rubricworks, then the cluster's, then the stage's own; a later one wins."""
     ours = {"RUBRICWORKS_WORKSPACE": WORKSPACE, "OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
     if asked.accelerators:
         ours[ACCELERATORS_ENV] = str(asked.accelerators)
@@ -18,7 +18,7 @@ def variables_of(cluster: ClusterConfig, asked: StagePlacement) -> dict[str, str
 
 
 def labels_of(stage: str, cluster: ClusterConfig, asked: StagePlacement, pool: PoolConfig) -> dict[str, str]:
-    """Whose pod it is, and the queue that admits it."""
+    """Labels that name the stage, and the queue that admits the pod."""
     labels = {"app.kubernetes.io/part-of": "rubricworks", "rubricworks.dev/stage": stage}
     if queue := pool.queue or cluster.queue:
         labels[QUEUE_LABEL] = queue

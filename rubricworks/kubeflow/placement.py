@@ -1,4 +1,4 @@
-"""Where a task of a pipeline runs on a cluster, and with what: a recipe's `cluster:` section as kfp-kubernetes says it.
+"""Placement of a pipeline's task on a cluster: a recipe's `cluster:` section in the terms of kfp-kubernetes.
 
 What kfp-kubernetes has no words for (dropped capabilities, no privilege escalation, the seccomp profile) the backend
 sets itself; docs/cluster.md tells what a namespace must be told besides.

@@ -91,7 +91,7 @@ def start_run(
 
 
 def experiment_id(kubeflow: Kubeflow, name: str) -> str:
-    """Of the experiment of that name, made if it is new."""
+    """Id of the experiment of that name, which is created if it is new."""
     with kubeflow.asked(f"open experiment {name}") as client:
         return str(client.create_experiment(name, namespace=kubeflow.namespace).experiment_id)
 
@@ -189,7 +189,7 @@ def _run(kubeflow: Kubeflow, told: Any) -> RemoteRun:
 
 
 def _pipeline(parameters: Mapping[str, Any]) -> str:
-    """Of the recipe that the run's first task was given; nothing of another's run."""
+    """Pipeline of the recipe in the arguments of the run's first task; empty for a run of other software."""
     try:
         recipe = yaml.safe_load(json.loads(parameters["preflight_config"])["recipe"])
         return str(recipe.get("pipeline", DEFAULT_METHOD))

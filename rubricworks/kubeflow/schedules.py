@@ -129,7 +129,7 @@ def _shown(kubeflow: Kubeflow, schedule: Schedule) -> Schedule:
 
 
 def _found(kubeflow: Kubeflow, name: str) -> Schedule:
-    """By its name or the id that Kubeflow gave it."""
+    """Find a schedule by its name or Kubeflow's id."""
     there = list_schedules(kubeflow)
     found = [one for one in there if one.name == name] or [one for one in there if one.id == name]
     if not found:

@@ -83,7 +83,7 @@ def content_digest(pipeline: PipelineSpec, platform: PlatformSpec) -> str:
 
 
 def revision_of(recipe: Path) -> str:
-    """What a pipeline is compiled from: `g` and the commit of the recipe's repository, else of this code's.
+    """Revision that a pipeline is compiled from: `g` and the commit of the recipe's repository, else of this code's.
 
     One with changes that no commit holds ends in `.dirty`. Images have the revision they were built from in
     RUBRICWORKS_REVISION. Where nothing is known, it is this package's version.
@@ -97,7 +97,7 @@ def revision_of(recipe: Path) -> str:
 
 
 def _git(folder: Path, *command: str) -> str | None:
-    """What git says there; None where it has nothing to say."""
+    """Output of git in a folder; None if it fails."""
     try:
         said = subprocess.run(
             ["git", "-C", str(folder), *command], capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL
@@ -108,7 +108,7 @@ def _git(folder: Path, *command: str) -> str | None:
 
 
 def _pipeline_id(kubeflow: Kubeflow, name: str) -> str | None:
-    """Of the pipeline of that name in the namespace; a shared one of the same name is another."""
+    """Id of the pipeline of that name in the namespace; a shared one of the same name is another."""
     wanted = {"predicates": [{"operation": "EQUALS", "key": "display_name", "stringValue": name}]}
     with kubeflow.asked("list pipelines") as client:
         found = client.list_pipelines(namespace=kubeflow.namespace, filter=json.dumps(wanted)).pipelines or []
