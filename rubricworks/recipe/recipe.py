@@ -78,7 +78,7 @@ class Recipe(BaseModel):
             seed = data.get("seed", 1)
             for section in cls.seeded_sections:
                 content = data.get(section) or {}
-                if isinstance(content, dict):
+                if _is_stage_config(field.annotation) and isinstance(content, dict):
                     data = data | {section: {"seed": seed} | content}
             if isinstance(world := data.get("world"), dict) and world.get("seed") is None:
                 data = data | {"world": world | {"seed": seed}}

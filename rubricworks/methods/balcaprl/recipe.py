@@ -1,7 +1,7 @@
 """Recipe of the BalCapRL pipeline."""
 
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import model_validator
 

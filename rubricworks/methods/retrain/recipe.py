@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 from rubricworks.methods.retrain.champion import check_champion
 from rubricworks.methods.retrain.stages.challenge import Config as ChallengeConfig
