@@ -1,0 +1,59 @@
+"""What holds of every stage and every pipeline, whatever method it belongs to."""
+
+import inspect
+from pathlib import Path
+
+import pytest
+from pipeline_inputs import BALCAPRL, RLR3, RUBICAP
+from stage_stand_in import Dag, check_component, check_whole_run
+
+import rubricworks.components
+from rubricworks.kubeflow.compile import load_pipeline
+from rubricworks.recipe import METHODS
+from rubricworks.recipe.files import built_in_recipes, load_recipe
+from rubricworks.runtime.config import StageConfig
+from rubricworks.runtime.stage_table import STAGES
+
+OWN_FORM = {"find_new_samples", "outcome"}
+"""Components with an output or an input that no other has (test_retrain_dag, test_outcome)."""
+
+
+@pytest.mark.parametrize(("method", "inputs"), [("rubicap", RUBICAP), ("rlr3", RLR3), ("balcaprl", BALCAPRL)])
+def test_the_whole_pipeline_launches_every_stage_once_with_the_outputs_it_needs(method, inputs, tmp_path, monkeypatch):
+    check_whole_run(Dag(load_pipeline(method), inputs), tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_stage_module_has_a_configuration_and_a_run(stage):
+    module = STAGES[stage].load()
+    assert issubclass(module.Config, StageConfig)
+    assert list(inspect.signature(module.run).parameters)[:2] == ["config", "job"]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_view_of_a_stage_can_be_loaded(stage):
+    assert callable(STAGES[stage].load_view())
+
+
+@pytest.mark.parametrize("stage", sorted(STAGES.keys() - OWN_FORM))
+def test_component_takes_the_inputs_that_the_stage_table_names(stage, monkeypatch):
+    check_component(stage, STAGES[stage].inputs, monkeypatch)
+
+
+def test_every_component_on_disk_has_its_line_in_the_stage_table():
+    folder = Path(rubricworks.components.__file__).parent
+    phases = {path.parent.name: path.parent.parent.name for path in folder.glob("*/*/component.py")}
+    # For pipelines of one's own; ours train on several nodes by their recipe.
+    assert phases.pop("train_job") == "training"
+    assert phases == {stage.id: stage.phase for stage in STAGES.values()}
+
+
+@pytest.mark.parametrize("path", built_in_recipes(), ids=lambda path: path.stem)
+def test_recipe_configures_the_stages_of_its_pipeline_in_their_order(path):
+    recipe = load_recipe(path)
+    parameters = inspect.signature(load_pipeline(recipe.pipeline).pipeline_func).parameters
+    assert list(parameters) == ["run", *(f"{stage}_config" for stage in recipe.stage_configs())]
+
+
+def test_every_method_has_a_recipe_that_comes_with_the_package():
+    assert {load_recipe(path).pipeline for path in built_in_recipes()} == METHODS.keys()
