@@ -66,10 +66,10 @@ def make_runs(
     """Folder → stage and time of the last line on it."""
     with _stop_on_exit(running):
         while running or (waiting and not failures):
-            while not failures and len(running) < at_once and (run := _next_run(waiting, running)):
-                waiting.remove(run)
-                running.append(_start(run, command or COMMAND))
-                say(f"{run.label}: started, log in {run.log}")
+            while not failures and len(running) < at_once and (ready := _next_run(waiting, running)):
+                waiting.remove(ready)
+                running.append(_start(ready, command or COMMAND))
+                say(f"{ready.label}: started, log in {ready.log}")
             time.sleep(0.2)
             for child in list(running):
                 if child.process.poll() is not None:
