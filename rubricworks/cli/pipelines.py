@@ -9,7 +9,7 @@ from rubricworks.errors import UserError
 from rubricworks.kubeflow.accelerator_warnings import accelerator_warning
 from rubricworks.kubeflow.recipe_runs import cluster_of, connect_to_cluster, push_recipe
 from rubricworks.recipe import METHODS, ClusterConfig
-from rubricworks.recipe.files import load_recipe, recipe_path
+from rubricworks.recipe.files import built_in_recipes, load_recipe, recipe_path
 
 
 @click.group()
@@ -63,6 +63,8 @@ def _target(name: str, overrides: tuple[str, ...]) -> tuple[str, str, ClusterCon
 
     A name that a recipe and a pipeline share means the pipeline if the recipe has no cluster.
     """
+    if name in METHODS and not Path(name).is_file() and name not in {file.stem for file in built_in_recipes()}:
+        return name, name, None
     recipe = load_recipe(recipe_path(name), overrides)
     if recipe.cluster:
         if warning := accelerator_warning(recipe):
