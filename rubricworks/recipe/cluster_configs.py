@@ -46,10 +46,10 @@ def data_source(recipe: Any) -> DataSource | None:
     return DataSource(kind="images", source=data.source, allowed_hosts=data.allowed_hosts)
 
 
-def student_models(recipe: Any) -> dict[str, str]:
+def student_models(recipe: Recipe) -> dict[str, str]:
     """Field → model that the recipe starts from; a retraining names none."""
-    students = {name: getattr(getattr(recipe, name, None), "student", None) for name in ("warm_up", "genrm")}
-    return {f"{name}.student": student for name, student in students.items() if student}
+    students = {name: getattr(getattr(recipe, name), "student", None) for name in type(recipe).model_fields}
+    return {f"{name}.student": student for name, student in students.items() if isinstance(student, str)}
 
 
 def _preflight(recipe: Any) -> PreflightConfig:

@@ -48,8 +48,6 @@ class Recipe(BaseModel):
     """Settings that all recipes share. Each method's subclass adds the sections of its stages."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-    seeded_sections: ClassVar[tuple[str, ...]] = ()
-    """Sections that get the recipe's seed if they set none."""
     item_noun: ClassVar[str] = "image"
     """Noun for one sample of the recipe's source."""
 
@@ -76,7 +74,7 @@ class Recipe(BaseModel):
     def _fill_seeds(cls, data: Any) -> Any:
         if isinstance(data, dict):
             seed = data.get("seed", 1)
-            for section in cls.seeded_sections:
+            for section, field in cls.model_fields.items():
                 content = data.get(section) or {}
                 if _is_stage_config(field.annotation) and isinstance(content, dict):
                     data = data | {section: {"seed": seed} | content}
@@ -171,6 +169,10 @@ class Recipe(BaseModel):
     def success_lines(self, run: Path) -> list[str]:
         """Last lines that `rubricworks run` prints about a finished run."""
         raise NotImplementedError
+
+
+def _is_stage_config(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, StageConfig)
 
 
 def _with_prices(data: Any, prices: dict[str, Any]) -> Any:

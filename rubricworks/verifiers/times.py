@@ -62,7 +62,7 @@ def time_verify(predict: object, *, pformat: object, target: object, tformat: ob
     if time is None or time.fields != wanted.fields or time.value != wanted.value:
         return 0.0
     # 3:30 on a face may be 03:30, and is neither 3:30 am nor 3:30 pm.
-    return float(time.half_known == wanted.half_known or "%p" not in pformat + tformat)
+    return float(time.half_known == wanted.half_known or "%p" not in f"{pformat}{tformat}")
 
 
 @lru_cache(maxsize=1024)

@@ -21,10 +21,6 @@ from rubricworks.stages.training.warm_up import Config as WarmUpConfig
 class BalcaprlRecipe(Recipe):
     """BalCapRL: train a captioner on precision, recall and linguistic quality, each normalised separately."""
 
-    seeded_sections: ClassVar[tuple[str, ...]] = (
-        "data", "recap", "warm_up", "exams", "rubrics", "policy", "evaluation", "promotion", "report",
-    )  # fmt: skip
-
     pipeline: Literal["balcaprl"]
     data: PrepareConfig
     recap: RecapConfig = RecapConfig()

@@ -18,8 +18,6 @@ from rubricworks.runtime.stage_table import RETRAINING_STAGES
 class RetrainRecipe(Recipe):
     """Retraining: find samples that are new to the champion, train a challenger by its recipe, and gate it."""
 
-    seeded_sections: ClassVar[tuple[str, ...]] = ("new_samples", "champion", "challenge")
-
     pipeline: Literal["retrain"]
     new_samples: NewSamplesConfig = NewSamplesConfig()
     champion: ChampionConfig = ChampionConfig()

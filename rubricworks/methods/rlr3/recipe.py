@@ -26,11 +26,6 @@ from rubricworks.stages.training.warm_up import Config as WarmUpConfig
 class Rlr3Recipe(Recipe):
     """RLR³: questions with partly verifiable answers, checklists, a GenRM, its audit, and a policy beside RLVR's."""
 
-    seeded_sections: ClassVar[tuple[str, ...]] = (
-        "data", "opening", "warm_up", "checklists", "filter", "genrm_data", "genrm", "audit", "policy", "evaluation",
-        "promotion", "report",
-    )  # fmt: skip
-
     item_noun: ClassVar[str] = "question"
 
     pipeline: Literal["rlr3"]

@@ -33,10 +33,6 @@ class RubricSection(SynthesisConfig):
 class RubicapRecipe(Recipe):
     """RubiCap: a committee captions images, its consensus becomes rubrics, and a captioner is trained on them."""
 
-    seeded_sections: ClassVar[tuple[str, ...]] = (
-        "data", "warm_up", "committee", "student", "rubric", "policy", "evaluation", "promotion", "report",
-    )  # fmt: skip
-
     pipeline: Literal["rubicap"] = "rubicap"
     data: PrepareConfig
     warm_up: WarmUpConfig
