@@ -136,9 +136,9 @@ def caption_scores(stage: FinishedStage) -> View:
 def policy(stage: FinishedStage) -> View:
     """View of `train_balcaprl`: curves of its three rewards, if captions were graded by them."""
     from rubricworks.methods.balcaprl.report.curves import caption_charts
-    from rubricworks.methods.balcaprl.report.run_results import grade_steps
+    from rubricworks.methods.balcaprl.report.run_results import step_means
 
-    grades = grade_steps(table_rows(stage.out / "caption_grades", _GRADES))
+    grades = step_means(table_rows(stage.out / "caption_grades", _GRADES))
     graded = any(one.rewards for one in grades)
     return policy_view(
         stage,

@@ -8,7 +8,7 @@ import synthetic_run as folder
 from report_page import Page, text_of, write_balcaprl_report
 
 from rubricworks.errors import UserError
-from rubricworks.methods.balcaprl.report.run_results import grade_steps
+from rubricworks.methods.balcaprl.report.run_results import step_means
 from rubricworks.methods.balcaprl.report.summary import BalcaprlSummary, balcaprl_lines
 
 
@@ -118,7 +118,7 @@ def test_steps_average_what_was_paid_over_what_was_judged() -> None:
         balcaprl.grade(1, "a", None, tokens=30, reference_tokens=20),
         balcaprl.grade(2, "a", None, tokens=30, reference_tokens=20),
     ]
-    first, second = grade_steps(rows)
+    first, second = step_means(rows)
     assert first.rewards == pytest.approx({"precision": 0.3, "recall": 0.5, "linguistic": 0.25})
     assert (first.rollouts, first.unjudged, first.shut) == (3, 1, 0.5)
     assert (first.tokens, first.ratio) == (30, pytest.approx(1.5))

@@ -1,1 +1,1 @@
-"""The report of a BalCapRL run."""
+"""Report of a BalCapRL run."""

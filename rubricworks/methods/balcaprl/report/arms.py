@@ -1,4 +1,4 @@
-"""A table of arms as Markdown, text and one HTML page."""
+"""Table of arms as Markdown, text and one HTML page."""
 
 import textwrap
 from pathlib import Path
@@ -16,7 +16,7 @@ _WIDTH = 7
 
 
 def cell_value(column: str, row: ArmRow) -> str:
-    """A cell's number; the base model wins half of the comparisons with itself."""
+    """Format a cell's number; the base model wins half of the comparisons with itself."""
     if column == WIN and row.arm == BASE:
         return share(0.5)
     figure = row.figures.get(column)
@@ -26,7 +26,7 @@ def cell_value(column: str, row: ArmRow) -> str:
 
 
 def cell_interval(column: str, row: ArmRow, places: int = 1) -> str:
-    """A cell's interval; empty where there is none."""
+    """Format a cell's interval; empty if there is none."""
     figure: MeanScore | None = row.figures.get(column)
     if figure is None:
         return ""
@@ -47,7 +47,7 @@ def markdown(table: ArmTable) -> str:
 
 
 def text(table: ArmTable) -> str:
-    """Two lines for each model, at most 100 characters wide: its numbers, and their intervals without decimals."""
+    """Format the table as text, at most 100 characters wide: per model its numbers, then intervals without decimals."""
     names = {
         "Linguistic": "Writing",
         "Precision": "Prec.",
@@ -86,7 +86,7 @@ def arms_page(table: ArmTable) -> str:
 
 
 def _reach(column: str, row: ArmRow, table: ArmTable) -> float | None:
-    """Where the number stands between 0 and the column's largest, in percent: the bar behind it."""
+    """Width of the bar behind a number: percent of the column's largest."""
     numbers = [figure.value for one in table.rows if (figure := one.figures.get(column))]
     value = 0.5 if column == WIN and row.arm == BASE else row.figures[column].value if column in row.figures else None
     largest = max([*numbers, 0.5 if column == WIN else 0.0], default=0.0)

@@ -1,9 +1,9 @@
-"""The curves of a BalCapRL training: its three rewards, the length of captions, and how often the gate was shut."""
+"""Curves of a BalCapRL training: its three rewards, the length of captions, and the share of shut gates."""
 
 from collections.abc import Sequence
 
 from rubricworks.methods.balcaprl.report.groups import REWARDS
-from rubricworks.methods.balcaprl.report.run_results import GradeStep
+from rubricworks.methods.balcaprl.report.run_results import StepMeans
 from rubricworks.reports.charts import value_bounds
 from rubricworks.reports.curves import Step
 from rubricworks.reports.run_folder import Alarm
@@ -11,12 +11,12 @@ from rubricworks.reports.series_charts import Series, SeriesChart, series_chart
 
 
 def caption_charts(
-    steps: Sequence[GradeStep], gate: tuple[float, float] | None, alarm: Alarm | None
+    steps: Sequence[StepMeans], gate: tuple[float, float] | None, alarm: Alarm | None
 ) -> list[SeriesChart]:
-    """Rewards, length ratio, shut gates and tokens over training steps.
+    """Charts of rewards, length ratio, shut gates and tokens over training steps.
 
     Args:
-        gate: the bounds of the length ratio; None without a gate, and then there is no chart of it.
+        gate: bounds of the length ratio; None for a training without a gate, which has no chart of it.
     """
     marks = _marks(alarm)
     rewards = [
@@ -29,12 +29,12 @@ def caption_charts(
     if ratios:
         first, last = ratios[0][0], ratios[-1][0]
         walls = [Series("wall", f"gate {bound:g}", [(first, bound), (last, bound)]) for bound in gate or ()]
-        shown = [ratio for _, ratio in ratios] + list(gate or ())
+        values = [ratio for _, ratio in ratios] + list(gate or ())
         charts.append(
             series_chart(
                 "Tokens by tokens of the reference",
                 [Series("length", "captions", ratios), *walls],
-                bounds=value_bounds([0.0, *shown]),
+                bounds=value_bounds([0.0, *values]),
                 marks=marks,
                 smooth=True,
                 gap=11.0,
@@ -49,7 +49,7 @@ def caption_charts(
 
 
 def reward_charts(steps: Sequence[Step], alarm: Alarm | None) -> list[SeriesChart]:
-    """Of a training whose reward is one number: that, and tokens."""
+    """Charts of the reward and the tokens, for a training with a single reward."""
     marks = _marks(alarm)
     rewards = [(float(one.step), one.reward) for one in steps if one.reward is not None]
     line = Series("length", "captions", rewards)

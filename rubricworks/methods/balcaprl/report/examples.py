@@ -1,6 +1,6 @@
-"""Held-out images with the captions of both models, every claim marked as the judge marked it.
+"""Held-out images with the captions of both models and the judge's mark on every claim.
 
-The images are drawn by a hash of their names and the seed: neither the best nor the worst are picked.
+The images are drawn by a hash of their ids and the seed, not selected by their results.
 """
 
 from pathlib import Path
@@ -17,28 +17,28 @@ _TABLE = "evaluate_captions"
 class Claim(NamedTuple):
     text: str
     holds: bool
-    """Verified, where it is the caption's; covered, where it is the reference's."""
+    """For a claim of the caption: verified; for one of the reference: covered."""
 
 
 class JudgedCaption(NamedTuple):
-    """One model's caption of one image."""
+    """One model's caption of one image, with the judge's verdicts."""
 
     kind: str
     name: str
     row: dict[str, Any]
-    """Of `caption_scores`."""
+    """Row of `caption_scores`."""
     claims: list[Claim]
     reference_claims: list[Claim]
     ratings: tuple[int, int, int] | None
-    """Clarity, fluency, coherency; None where the judge could not be read."""
+    """Clarity, fluency, coherency; None if the judge's answer could not be read."""
     dropped: tuple[str, ...]
-    """What the judge listed of the caption although it does not say so; left out of the claims."""
+    """Claims that the judge listed although the caption does not make them; not in `claims`."""
     why_not: str
-    """Why there are no claims; empty where the judge was read."""
+    """Reason why there are no claims; empty if the judge's answer was read."""
 
 
 class CaptionExample(NamedTuple):
-    """One image on the page."""
+    """One held-out image with both captions."""
 
     sample_id: str
     image: str | None
@@ -53,7 +53,7 @@ class CaptionExample(NamedTuple):
 
     @property
     def preferred(self) -> str | None:
-        """policy | base | neither, or None if they were not compared."""
+        """Preferred caption: "policy", "base" or "neither"; None without a comparison."""
         win = self.win
         return None if win is None else "neither" if win == 0.5 else "policy" if win > 0.5 else "base"
 
@@ -63,7 +63,7 @@ class CaptionExample(NamedTuple):
 
 
 def read_caption_examples(run: Path, count: int, *, seed: int) -> list[CaptionExample]:
-    """Up to `count` evaluated samples, in the order of their draw."""
+    """Read up to `count` evaluated samples, in the order of the draw."""
     ids = draw_samples((row["sample_id"] for row in table_rows(run / _TABLE, ["sample_id"])), count, seed)
     rows = {(row["sample_id"], row["model"]): row for row in table_rows(run / _TABLE) if row["sample_id"] in set(ids)}
     images = sample_rows(run / "prepare", set(ids), ["image", "source"])
@@ -83,21 +83,21 @@ def _example(
         image=data_uri(image["image"]) if image else None,
         source=image["source"] if image else "",
         reference=next((one.reference for one in graded.values() if one), ""),
-        captions=[_judged(model, rows[sample_id, model], one) for model, one in graded.items()],
+        captions=[_judged_caption(model, rows[sample_id, model], one) for model, one in graded.items()],
     )
 
 
-def _judged(model: str, row: dict[str, Any], graded: GradedCaption | None) -> JudgedCaption:
+def _judged_caption(model: str, row: dict[str, Any], graded: GradedCaption | None) -> JudgedCaption:
     if graded is None or graded.assertions is None:
         return JudgedCaption(model, MODELS[model], row, [], [], None, (), _why_not(graded))
-    said, reference = graded.assertions.synthetic_features, graded.assertions.gt_features
+    caption, reference = graded.assertions.synthetic_features, graded.assertions.gt_features
     return JudgedCaption(
         kind=model,
         name=MODELS[model],
         row=row,
-        claims=[Claim(one.text, one.is_verified) for one in said.atomic_assertions],
+        claims=[Claim(one.text, one.is_verified) for one in caption.atomic_assertions],
         reference_claims=[Claim(one.text, one.is_covered) for one in reference.atomic_assertions],
-        ratings=(said.clarity_score, said.fluency_score, said.coherency_score),
+        ratings=(caption.clarity_score, caption.fluency_score, caption.coherency_score),
         dropped=graded.dropped,
         why_not="",
     )

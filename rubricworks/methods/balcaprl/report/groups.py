@@ -1,7 +1,7 @@
-"""Real groups of a training for the advantage viewer: what their rollouts earned, and what GRPO and c-GDPO make of it.
+"""Groups of a training for the advantage viewer, with their rewards and the advantages by GRPO and c-GDPO.
 
-The groups are picked by a rule, not by eye: of the first, middle and last third of the steps each, one drawn by a hash
-of its name and the seed, and the one whose rollouts the two methods order most differently.
+The groups are selected by a rule: from each third of the steps, one drawn by a hash of its sample id and the seed, and
+the one whose rollouts the two methods order most differently.
 """
 
 import hashlib
@@ -19,92 +19,95 @@ if TYPE_CHECKING:
 
 REWARDS = ("precision", "recall", "linguistic")
 _COLUMNS = ["step", "sample_id", "response", *REWARDS, "gated", "advantage"]
-_FEWEST = 3
-"""Judged rollouts of a group that is shown: two are always as far apart as they can be."""
+_MIN_JUDGED = 3
+"""Fewest judged rollouts of a group: the normalised rewards of two always have the same distance."""
 _ROUNDING = 1e-9
-"""Advantages that differ by less do not differ."""
+"""Tolerance below which two advantages are equal."""
 
 
 class RewardGroup(NamedTuple):
-    """The rollouts of one sample at one step."""
+    """Rollouts of one sample at one step."""
 
     step: int
     sample_id: str
     responses: list[str]
     rewards: list[tuple[float, ...] | None]
-    """Precision, recall and linguistic as the policy was paid: 0 behind a shut gate. None: not judged."""
+    """Precision, recall and linguistic after the length gate, which sets linguistic to 0; None if not judged."""
     gated: list[bool]
     recorded: list[float | None]
-    """The advantages that training used."""
+    """Advantages used in training."""
 
 
 @dataclass(frozen=True)
 class Moments:
-    """What the batch's other groups hold of weighted sums of normalised rewards."""
+    """Moments of the weighted sums of normalised rewards in the other groups of the batch."""
 
     count: int
     mean: float
     squares: float
     telling: bool
-    """Whether any of them differs from 0 by more than rounding errors."""
+    """True if any of the sums differs from 0 by more than rounding errors."""
 
 
-class ShownGroup(NamedTuple):
+class ComparedGroup(NamedTuple):
+    """Group with its advantages by both methods."""
+
     group: RewardGroup
     why: str
+    """Reason for the selection, as the page shows it."""
     grpo: list[float]
     decoupled: list[float]
-    """Normalised over the whole batch of that step."""
+    """Advantages by c-GDPO, normalised over the whole batch of the step."""
     reordered: int
-    """Pairs of rollouts that the two methods order the other way round."""
+    """Pairs of rollouts that the two methods order differently."""
     pairs: int
-    """Of judged rollouts."""
+    """Pairs of judged rollouts."""
     rest: Moments
 
-    def for_browser(self) -> dict[str, Any]:
+    def viewer_data(self) -> dict[str, Any]:
         return {"rewards": self.group.rewards, "rest": asdict(self.rest)}
 
 
-def reward_groups(run: Path, weights: Sequence[float], *, seed: int) -> list[ShownGroup]:
-    """Up to six groups, in the order of their steps; none if no group has three judged rollouts."""
+def reward_groups(run: Path, weights: Sequence[float], *, seed: int) -> list[ComparedGroup]:
+    """Select up to six groups, in the order of their steps; none if no group has three judged rollouts."""
     grades = run / "train_balcaprl" / "caption_grades"
     steps = sorted({row["step"] for row in table_rows(grades, ["step"])})
-    drawn: dict[int, tuple[bytes, ShownGroup]] = {}
-    disputed: dict[int, tuple[int, ShownGroup]] = {}
+    random: dict[int, tuple[bytes, ComparedGroup]] = {}
+    disputed: dict[int, tuple[int, ComparedGroup]] = {}
     for step, groups in read_groups(table_rows(grades, _COLUMNS)):
         third = 3 * steps.index(step) // len(steps)
-        for one in _judged(groups, weights):
-            drawing = hashlib.sha256(f"{seed}:{one.group.step}:{one.group.sample_id}".encode()).digest()
-            if third not in drawn or drawing < drawn[third][0]:
-                drawn[third] = drawing, one
+        for one in _compare_advantages(groups, weights):
+            rank = hashlib.sha256(f"{seed}:{one.group.step}:{one.group.sample_id}".encode()).digest()
+            if third not in random or rank < random[third][0]:
+                random[third] = rank, one
             if one.reordered > (disputed[third][0] if third in disputed else 0):
                 disputed[third] = one.reordered, one
-    shown: dict[tuple[int, str], ShownGroup] = {}
-    for kind, why in ((disputed, "ordered most differently"), (drawn, "drawn")):
+    selection: dict[tuple[int, str], ComparedGroup] = {}
+    for kind, why in ((disputed, "ordered most differently"), (random, "drawn")):
         for _, (_, one) in sorted(kind.items()):
-            shown.setdefault((one.group.step, one.group.sample_id), one._replace(why=why))
-    return [one for _, one in sorted(shown.items())]
+            selection.setdefault((one.group.step, one.group.sample_id), one._replace(why=why))
+    return [one for _, one in sorted(selection.items())]
 
 
 def read_groups(rows: Iterable[dict[str, Any]]) -> Iterator[tuple[int, list[RewardGroup]]]:
-    """The groups of each step from rows of `caption_grades`; a sample drawn twice in a step makes two groups."""
-    for step, of_step in groupby(rows, key=lambda row: row["step"]):
+    """Group the rows of `caption_grades` by step and sample; a sample drawn twice in a step makes two groups."""
+    for step, step_rows in groupby(rows, key=lambda row: row["step"]):
         by_sample: dict[str, list[dict[str, Any]]] = {}
-        for row in of_step:
+        for row in step_rows:
             by_sample.setdefault(row["sample_id"], []).append(row)
         size = math.gcd(*map(len, by_sample.values()))
         yield (
             step,
             [
-                _group(step, sample_id, drawn[start : start + size])
-                for sample_id, drawn in by_sample.items()
-                for start in range(0, len(drawn), size)
+                _group(step, sample_id, rollouts[start : start + size])
+                for sample_id, rollouts in by_sample.items()
+                for start in range(0, len(rollouts), size)
             ],
         )
 
 
 def gated_rewards(row: dict[str, Any]) -> tuple[float, ...] | None:
-    """The three rewards of a row of `caption_grades` as the policy was paid; None where any is missing."""
+    """Return the three rewards of a row of `caption_grades` after the length gate; None if any is missing."""
     rewards = [row[name] for name in REWARDS]
     if any(reward is None for reward in rewards):
         return None
@@ -122,14 +125,14 @@ def _group(step: int, sample_id: str, rows: list[dict[str, Any]]) -> RewardGroup
     )
 
 
-def _judged(groups: Sequence[RewardGroup], weights: Sequence[float]) -> Iterator[ShownGroup]:
-    """The groups of one step that can be shown, with both advantages."""
+def _compare_advantages(groups: Sequence[RewardGroup], weights: Sequence[float]) -> Iterator[ComparedGroup]:
+    """Compute both advantages for the groups of one step that have enough judged rollouts."""
     import torch
 
     from rubricworks.rl import decoupled_advantages, group_advantages
 
     size = len(groups[0].rewards)
-    if size < _FEWEST:
+    if size < _MIN_JUDGED:
         return
     missing = (math.nan,) * len(REWARDS)
     rewards_NK = torch.tensor([row or missing for group in groups for row in group.rewards], dtype=torch.float64)
@@ -141,14 +144,14 @@ def _judged(groups: Sequence[RewardGroup], weights: Sequence[float]) -> Iterator
     judged_PG = ~rewards_NK[:, 0].isnan().view(-1, size)
     for at, group in enumerate(groups):
         judged_G = judged_PG[at]
-        if judged_G.sum() < _FEWEST:
+        if judged_G.sum() < _MIN_JUDGED:
             continue
         grpo, decoupled = grpo_PG[at].tolist(), decoupled_PG[at].tolist()
         pairs = list(combinations(judged_G.nonzero().flatten().tolist(), 2))
         reordered = sum((grpo[a] - grpo[b]) * (decoupled[a] - decoupled[b]) < -_ROUNDING for a, b in pairs)
         others_P = torch.arange(len(groups)) != at
         rest = _moments(sums_PG[others_P][judged_PG[others_P]])
-        yield ShownGroup(group, "", grpo, decoupled, reordered, len(pairs), rest)
+        yield ComparedGroup(group, "", grpo, decoupled, reordered, len(pairs), rest)
 
 
 def _moments(sums_N: "Tensor") -> Moments:

@@ -1,4 +1,4 @@
-"""A BalCapRL run in a few sentences: b-CapScore first, then what rose, what fell and what cannot be told apart."""
+"""Headline sentences of a BalCapRL run: b-CapScore first, then scores that rose, fell, or show no clear change."""
 
 from rubricworks.evaluation.caption_summary import CaptionSummary
 from rubricworks.evaluation.summary import MeanScore
@@ -6,12 +6,12 @@ from rubricworks.methods.balcaprl.report.run_results import SCORE_NAMES
 from rubricworks.reports.formats import number, percent, points, share, signed, span
 from rubricworks.reports.headline import FEW, Headline, Mood
 
-TOLD = ("precision", "recall", "linguistic", "dc_score", "caption_qa", "oracle_f1", "answered")
-"""Scores that the sentence sorts, beside the arena and the length."""
+LISTED_SCORES = ("precision", "recall", "linguistic", "dc_score", "caption_qa", "oracle_f1", "answered")
+"""Scores that `change_sentences` sorts, besides the arena and the length."""
 
 
 def direction(gain: MeanScore, level: float = 0.0) -> Mood:
-    """Whether the interval lies above or below the level; open where it holds it, or tells of few samples."""
+    """Return "good" or "bad" if the interval is above or below the level; else, or with few samples, "open"."""
     if gain.samples < FEW:
         return "open"
     return "good" if gain.low > level else "bad" if gain.high < level else "open"
@@ -22,48 +22,48 @@ def caption_headline(captions: CaptionSummary | None) -> Headline:
     if captions is None or gain is None:
         return Headline("Captions of the policy have not been compared with those of its base model.", "open")
     base, policy = (captions.models[model]["b_capscore"] for model in ("base", "policy"))
-    said = f"b-CapScore {share(base.value)} → {share(policy.value)}, {points(gain.value)} points ({span(gain)})"
+    scores = f"b-CapScore {share(base.value)} → {share(policy.value)}, {points(gain.value)} points ({span(gain)})"
     if gain.samples < FEW:
-        return Headline(f"Too few captions to tell: {said}, over {gain.samples} images.", "open")
+        return Headline(f"Too few captions to tell: {scores}, over {gain.samples} images.", "open")
     mood = direction(gain)
-    begin = {
+    openings = {
         "good": "The policy writes better captions than its base model",
         "bad": "The policy writes worse captions than its base model",
         "open": "The policy's captions are not distinguishable from its base model's",
     }
-    return Headline(f"{begin[mood]}: {said}.", mood)
+    return Headline(f"{openings[mood]}: {scores}.", mood)
 
 
 def change_sentences(captions: CaptionSummary | None) -> list[Headline]:
-    """Better, worse, not distinguishable, and the length, which is neither; what was not measured is left out."""
+    """Sentences of scores that are better, worse or not distinguishable, and of the length; only measured scores."""
     if captions is None:
         return []
-    told: dict[str, list[str]] = {"Better": [], "Worse": [], "Not distinguishable": [], "Too few images to tell": []}
-    for name in TOLD:
+    changes: dict[str, list[str]] = {"Better": [], "Worse": [], "Not distinguishable": [], "Too few images to tell": []}
+    for name in LISTED_SCORES:
         if gain := captions.gains.get(name):
-            told[_told(gain)].append(f"{_inside(SCORE_NAMES[name])} {points(gain.value)} ({span(gain)})")
+            changes[_verdict(gain)].append(f"{_inside(SCORE_NAMES[name])} {points(gain.value)} ({span(gain)})")
     if win := captions.win_rate:
         interval = f"{percent(win.low)} to {percent(win.high)}"
-        told[_told(win, 0.5)].append(f"arena {percent(win.value)} won ({interval})")
+        changes[_verdict(win, 0.5)].append(f"arena {percent(win.value)} won ({interval})")
     moods: dict[str, Mood] = {"Better": "good", "Worse": "bad"}
-    sentences = [Headline(f"{word}: {'; '.join(of)}.", moods.get(word, "open")) for word, of in told.items() if of]
+    sentences = [Headline(f"{word}: {'; '.join(of)}.", moods.get(word, "open")) for word, of in changes.items() if of]
     if length := captions.gains.get("tokens"):
         interval = f"{signed(length.low, 1)} to {signed(length.high, 1)}"
         base, policy = (captions.models[model]["tokens"].value for model in ("base", "policy"))
         words = {"Better": "longer", "Worse": "shorter", "Not distinguishable": "no clear change"}
-        word = words.get(_told(length), "too few images to tell")
+        word = words.get(_verdict(length), "too few images to tell")
         sentences.append(
             Headline(f"Length: {word}, {number(base, 1)} → {number(policy, 1)} tokens ({interval}).", "open")
         )
     return sentences
 
 
-def _told(gain: MeanScore, level: float = 0.0) -> str:
+def _verdict(gain: MeanScore, level: float = 0.0) -> str:
     if gain.samples < FEW:
         return "Too few images to tell"
     return {"good": "Better", "bad": "Worse", "open": "Not distinguishable"}[direction(gain, level)]
 
 
 def _inside(name: str) -> str:
-    """The name within a sentence; names of scores keep their capitals."""
+    """Write a score's name within a sentence; proper names keep their capitals."""
     return name.lower() if name in ("Precision", "Recall", "Linguistic", "Questions answered") else name

@@ -1,6 +1,6 @@
-"""The report of a BalCapRL run as one HTML file: what came of it, its training, real groups to play with, examples.
+"""Report of a BalCapRL run as one HTML file: scores, training curves, an advantage viewer, and examples.
 
-Captions, claims and error messages are foreign text: Jinja escapes all of it. The page's own security policy allows
+Captions, claims and error messages are untrusted text: Jinja escapes all of it. The page's own security policy allows
 its inline styles and images and one script, by its digest: that of the advantage viewer.
 """
 
@@ -12,7 +12,7 @@ from rubricworks.evaluation.summary import MeanScore
 from rubricworks.llm.spending import SPENDING_FILE, read_spending
 from rubricworks.methods.balcaprl.report.curves import caption_charts, reward_charts
 from rubricworks.methods.balcaprl.report.examples import read_caption_examples
-from rubricworks.methods.balcaprl.report.groups import REWARDS, ShownGroup, reward_groups
+from rubricworks.methods.balcaprl.report.groups import REWARDS, ComparedGroup, reward_groups
 from rubricworks.methods.balcaprl.report.headline import caption_headline, change_sentences, direction
 from rubricworks.methods.balcaprl.report.run_results import SCORE_NAMES, STAGE, read_balcaprl_run
 from rubricworks.methods.balcaprl.report.settings import (
@@ -40,11 +40,11 @@ from rubricworks.runtime.stage_table import REPORTS
 __all__ = ["BalcaprlSummary", "balcaprl_lines", "build_balcaprl_report"]
 
 _TILES = ("b_capscore", "dc_score", "caption_qa")
-_PICTURED = ("b_capscore", "precision", "recall", "linguistic", "dc_score", "caption_qa", "oracle_f1")
+_CHARTED = ("b_capscore", "precision", "recall", "linguistic", "dc_score", "caption_qa", "oracle_f1")
 
 
 class ScoreRow(NamedTuple):
-    """One row of the table; `comparison` is what the picture above it shows."""
+    """Row of the score table; the chart above the table draws its `comparison`."""
 
     score: str
     comparison: Comparison
@@ -53,20 +53,20 @@ class ScoreRow(NamedTuple):
 
 
 def build_balcaprl_report(run: Path, *, examples: int, seed: int) -> tuple[str, BalcaprlSummary]:
-    """The page and the summary of a run's folder.
+    """Build the page and the summary of a run's folder.
 
     Args:
-        examples: how many held-out images to show.
-        seed: of their draw, and of the draw of groups.
+        examples: number of held-out images to show.
+        seed: seed for drawing images and groups.
     """
     recipe, ledger = read_recipe(run), read_ledger(run)
-    found, promotion = read_balcaprl_run(run), read_promotion(run)
+    results, promotion = read_balcaprl_run(run), read_promotion(run)
     calls = model_calls(read_spending(run / SPENDING_FILE))
     costs, dead_letters = stage_costs(ledger, calls, exclude=REPORTS), read_dead_letters(run)
-    summary = balcaprl_summary(run, found, recipe=recipe, promotion=promotion, costs=costs, dead_letters=dead_letters)
+    summary = balcaprl_summary(run, results, recipe=recipe, promotion=promotion, costs=costs, dead_letters=dead_letters)
     settings = training_settings(recipe)
-    rows = score_rows(found.captions)
-    curves = caption_charts(found.steps, settings.gate, found.alarm)
+    rows = score_rows(results.captions)
+    curves = caption_charts(results.steps, settings.gate, results.alarm)
     rewards = [] if curves else read_steps(run, STAGE, words=False)
     groups = reward_groups(run, settings.weights, seed=seed)
     html = render(
@@ -78,26 +78,28 @@ def build_balcaprl_report(run: Path, *, examples: int, seed: int) -> tuple[str, 
         recipe=recipe,
         recipe_text=recipe_text(recipe),
         summary=summary,
-        headline=caption_headline(found.captions),
-        sentences=change_sentences(found.captions),
+        headline=caption_headline(results.captions),
+        sentences=change_sentences(results.captions),
         promotion=promotion,
         promotion_sentence=promotion_sentence(promotion),
-        alarms=[("", found.alarm)] if found.alarm else [],
+        alarms=[("", results.alarm)] if results.alarm else [],
         responses="captions",
         few=FEW,
         tiles=[row for row in rows if row.score in _TILES],
-        win=found.captions.win_rate if found.captions else None,
-        win_mood=direction(found.captions.win_rate, 0.5) if found.captions and found.captions.win_rate else "open",
-        pictured=[row.comparison for row in rows if row.score in _PICTURED],
+        win=results.captions.win_rate if results.captions else None,
+        win_mood=direction(results.captions.win_rate, 0.5)
+        if results.captions and results.captions.win_rate
+        else "open",
+        charted=[row.comparison for row in rows if row.score in _CHARTED],
         rows=rows,
         settings=settings,
         training_sentences=training_sentences(recipe),
-        curves=curves or reward_charts(rewards, found.alarm),
-        unjudged=sum(step.unjudged for step in found.steps or rewards),
-        rollouts=sum(step.rollouts for step in found.steps or rewards),
+        curves=curves or reward_charts(rewards, results.alarm),
+        unjudged=sum(step.unjudged for step in results.steps or rewards),
+        rollouts=sum(step.rollouts for step in results.steps or rewards),
         rewards=REWARDS,
         groups=groups,
-        viewer=_for_browser(groups, settings.weights),
+        viewer=_viewer_data(groups, settings.weights),
         examples=read_caption_examples(run, examples, seed=seed),
         **record_values(run, recipe, calls=calls, costs=costs, dead_letters=dead_letters),
         tables=balcaprl_tables(run),
@@ -107,7 +109,7 @@ def build_balcaprl_report(run: Path, *, examples: int, seed: int) -> tuple[str, 
 
 
 def score_rows(captions: CaptionSummary | None) -> list[ScoreRow]:
-    """One row per score that either model has, in the order of the names."""
+    """Rows of the scores that either model has, in the order of `SCORE_NAMES`."""
     if captions is None:
         return []
     base, policy = captions.models["base"], captions.models["policy"]
@@ -123,5 +125,5 @@ def score_rows(captions: CaptionSummary | None) -> list[ScoreRow]:
     ]
 
 
-def _for_browser(groups: list[ShownGroup], weights: tuple[float, ...]) -> dict[str, object]:
-    return {"rewards": REWARDS, "weights": weights, "groups": [group.for_browser() for group in groups]}
+def _viewer_data(groups: list[ComparedGroup], weights: tuple[float, ...]) -> dict[str, object]:
+    return {"rewards": REWARDS, "weights": weights, "groups": [group.viewer_data() for group in groups]}

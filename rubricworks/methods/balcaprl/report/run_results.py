@@ -1,4 +1,4 @@
-"""What a BalCapRL run left in its folder: the evaluation of its captions, and its training step by step."""
+"""Results in the folder of a BalCapRL run: the caption evaluation, and the means of each training step."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,38 +25,39 @@ SCORE_NAMES = {
     "answered": "Questions answered",
     "tokens": "Tokens per caption",
 }
-"""As people write them, in the order of the table."""
+"""Score → display name, in the order of the table."""
 
 
-class GradeStep(NamedTuple):
+class StepMeans(NamedTuple):
     """Means over the rollouts of one training step."""
 
     step: int
     rollouts: int
     unjudged: int
     rewards: dict[str, float]
-    """Precision, recall and linguistic as the policy was paid, over what was judged; empty if nothing was."""
+    """Precision, recall and linguistic after the length gate, over judged rollouts; empty if there are none."""
     shut: float | None
-    """Share of the judged rollouts behind a shut length gate."""
+    """Share of the judged rollouts that the length gate shut out."""
     tokens: float
     ratio: float | None
-    """Tokens of the caption by tokens of its reference."""
+    """Tokens of the caption per token of its reference."""
 
 
 class BalcaprlRun(NamedTuple):
     captions: CaptionSummary | None
-    steps: list[GradeStep]
+    steps: list[StepMeans]
     alarm: Alarm | None
 
 
 def read_balcaprl_run(run: Path) -> BalcaprlRun:
-    """
+    """Read the results; missing files give None or no steps.
+
     Raises:
-        UserError: a file is there and holds something else.
+        UserError: a file has other contents than expected.
     """
     return BalcaprlRun(
         captions=read_value(run / "evaluate_captions" / "captions.json", CaptionSummary),
-        steps=grade_steps(table_rows(run / STAGE / "caption_grades", _COLUMNS)),
+        steps=step_means(table_rows(run / STAGE / "caption_grades", _COLUMNS)),
         alarm=read_alarm(run, STAGE),
     )
 
@@ -73,8 +74,8 @@ class _Sums:
         self.rewards = [0.0] * len(REWARDS)
 
 
-def grade_steps(rows: Iterable[dict[str, Any]]) -> list[GradeStep]:
-    """One record per training step, in order, from rows of `caption_grades`."""
+def step_means(rows: Iterable[dict[str, Any]]) -> list[StepMeans]:
+    """Average rows of `caption_grades` per training step, in order."""
     sums: dict[int, _Sums] = {}
     for row in rows:
         step = sums.setdefault(row["step"], _Sums())
@@ -88,7 +89,7 @@ def grade_steps(rows: Iterable[dict[str, Any]]) -> list[GradeStep]:
             step.shut += bool(row["gated"])
             step.rewards = [total + reward for total, reward in zip(step.rewards, rewards, strict=True)]
     return [
-        GradeStep(
+        StepMeans(
             step=number,
             rollouts=one.rollouts,
             unjudged=one.rollouts - one.judged,

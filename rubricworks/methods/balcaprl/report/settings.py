@@ -1,4 +1,4 @@
-"""What a BalCapRL run was told: its rewards' weights, its length control, its judge; and what goes on from it."""
+"""Training settings of a BalCapRL run (weights, length control, judge), its tables, and the commands to run next."""
 
 import shlex
 from pathlib import Path
@@ -29,7 +29,7 @@ _TESTS = {
 
 
 class TrainingSettings(NamedTuple):
-    """The parts of the policy's section that the page tells of."""
+    """Fields of the recipe's policy section that the page describes."""
 
     method: Literal["rl", "sft"]
     reward: Literal["balanced", "questions", "rubrics"]
@@ -47,7 +47,7 @@ class TrainingSettings(NamedTuple):
 
 
 def training_settings(recipe: dict[str, Any]) -> TrainingSettings:
-    """As the recipe has them, defaults filled in."""
+    """Read the settings from a recipe, with defaults filled in."""
     policy = _section(recipe, "policy")
     weights, length = _section(policy, "weights"), _section(policy, "length")
     default = LengthControl()  # recipes leave defaults out
@@ -65,7 +65,7 @@ def training_settings(recipe: dict[str, Any]) -> TrainingSettings:
 
 
 def training_sentences(recipe: dict[str, Any]) -> list[str]:
-    """How the policy was trained; without a recipe nothing is claimed of the run."""
+    """Describe the training in sentences; without a recipe, say that it is not known."""
     if "policy" not in recipe:
         return ["The run has no recipe, so what its policy was paid for is not known here."]
     settings = training_settings(recipe)
@@ -79,7 +79,7 @@ def training_sentences(recipe: dict[str, Any]) -> list[str]:
             "committee of captioners agrees on."
         ]
     judge = settings.judge or "A judge"
-    apart = f"; {settings.verifier}, which sees the image, verifies the claims" if settings.verifier else ""
+    verification = f"; {settings.verifier}, which sees the image, verifies the claims" if settings.verifier else ""
     weights = ", ".join(f"{name} {weight:g}" for name, weight in zip(REWARDS, settings.weights, strict=True))
     lower, upper = settings.bounds
     length = {
@@ -92,7 +92,7 @@ def training_sentences(recipe: dict[str, Any]) -> list[str]:
         "grpo": "The rewards are added by weight and then normalised in the group (GRPO, the ablation)",
     }[settings.objective]
     return [
-        f"{judge} lists what caption and reference claim and rates the caption's language{apart}.",
+        f"{judge} lists what caption and reference claim and rates the caption's language{verification}.",
         f"Precision is the share of the caption's claims that are {_TESTS.get(settings.pointability, 'true')}; recall "
         "the share of the reference's claims that the caption covers; linguistic the mean of clarity, fluency and "
         f"coherency, brought to 0 to 1; {length}.",
@@ -101,12 +101,12 @@ def training_sentences(recipe: dict[str, Any]) -> list[str]:
 
 
 def balcaprl_tables(run: Path) -> list[TableCount]:
-    """What the stages made, counted from the tables themselves."""
+    """Count the rows of the stages' tables."""
     return table_counts(run, _TABLES)
 
 
 def balcaprl_commands(run: Path, recipe: dict[str, Any]) -> list[Command]:
-    """What people want to do next, ready to paste."""
+    """Commands to run next, ready to paste."""
     commands = [resume_command(run)]
     model = run / "train_balcaprl" / "model"
     if model.is_dir():
@@ -116,5 +116,5 @@ def balcaprl_commands(run: Path, recipe: dict[str, Any]) -> list[Command]:
 
 
 def _section(settings: dict[str, Any], name: str) -> dict[str, Any]:
-    found = settings.get(name)
-    return found if isinstance(found, dict) else {}
+    section = settings.get(name)
+    return section if isinstance(section, dict) else {}

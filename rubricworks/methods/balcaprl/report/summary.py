@@ -1,4 +1,4 @@
-"""A BalCapRL run in one small JSON file, for programs and for the last lines that `rubricworks run` prints."""
+"""Summary of a BalCapRL run (`summary.json`), for programs and for the last lines that `rubricworks run` prints."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,71 +18,71 @@ from rubricworks.reports.run_folder import DeadLetters, Promotion
 _LINES = ("b_capscore", "dc_score", "caption_qa", "oracle_f1", "tokens")
 
 
-class TrainingFigures(BaseModel):
-    """The first and the last training step."""
+class TrainingSummary(BaseModel):
+    """First and last training step."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     steps: int
     rewards: dict[str, tuple[float, float]]
-    """Reward → mean of the first and of the last step that was judged."""
+    """Reward → mean of the first and of the last judged step."""
     unjudged: int
-    """Rollouts that no judge could grade, of all steps."""
+    """Rollouts of all steps that no judge could grade."""
 
 
 class BalcaprlSummary(BaseModel):
-    """What came of a run."""
+    """Results of a run."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     run: str
     simulated: bool
-    """Whether the scene world stood in for images, captioners and judges."""
+    """True if the scene world stood in for images, captioners and judges."""
     captions: CaptionSummary | None
-    """The held-out figures; None where they were not measured."""
-    training: TrainingFigures | None
+    """Held-out scores; None if they were not measured."""
+    training: TrainingSummary | None
     seconds: dict[str, float]
-    """`total`, and each stage's own; stages that ran side by side both count."""
+    """`total`, and the time of each stage; concurrent stages both count in full."""
     cost: float
     """Dollars."""
     promoted: bool
     gate: str
-    """What the gate said."""
+    """Result of the gate as a sentence."""
     alarm: str | None
     dead_letters: int
 
 
 def balcaprl_summary(
     run: Path,
-    found: BalcaprlRun,
+    results: BalcaprlRun,
     *,
     recipe: Mapping[str, Any],
     promotion: Promotion | None,
     costs: list[StageCost],
     dead_letters: list[DeadLetters],
 ) -> BalcaprlSummary:
-    judged = [step.rewards for step in found.steps if step.rewards]
-    training = TrainingFigures(
-        steps=len(found.steps),
+    judged = [step.rewards for step in results.steps if step.rewards]
+    training = TrainingSummary(
+        steps=len(results.steps),
         rewards={name: (judged[0][name], judged[-1][name]) for name in (judged[0] if judged else ())},
-        unjudged=sum(step.unjudged for step in found.steps),
+        unjudged=sum(step.unjudged for step in results.steps),
     )
     return BalcaprlSummary(
         run=run.name,
         simulated=bool(recipe.get("world")),
-        captions=found.captions,
-        training=training if found.steps else None,
+        captions=results.captions,
+        training=training if results.steps else None,
         seconds=seconds_by_stage(costs),
         cost=sum(cost.cost for cost in costs),
         promoted=promotion is not None and promotion.promoted,
         gate=gate_sentence(promotion),
-        alarm=str(found.alarm) if found.alarm else None,
+        alarm=str(results.alarm) if results.alarm else None,
         dead_letters=sum(letters.count for letters in dead_letters),
     )
 
 
 def success_lines(run: Path) -> list[str]:
-    """The last lines that `rubricworks run` prints, one per result; what was not measured has none."""
+    """Lines that `rubricworks run` prints at the end, one per measured result."""
     return balcaprl_lines(BalcaprlSummary.model_validate_json((run / "summary.json").read_bytes()))
 
 
