@@ -200,9 +200,9 @@ def _root(base: Quotient, exponent: Fraction) -> Quotient:
     if value == 0:
         return number(0)
     top, bottom = abs(value.numerator), value.denominator
-    primes: dict[int, Fraction] = {prime: times * exponent for prime, times in _factorised(top).items()}
-    for prime, times in _factorised(bottom).items():
-        primes[prime] = primes.get(prime, 0) - times * exponent
+    primes: dict[int, Fraction] = {prime: count * exponent for prime, count in _factorised(top).items()}
+    for prime, count in _factorised(bottom).items():
+        primes[prime] = primes.get(prime, Fraction(0)) - count * exponent
     result = _power(generator("i"), exponent.numerator % 4) if value < 0 else number(1)
     for prime, times in primes.items():
         whole = math.floor(times)
