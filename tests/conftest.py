@@ -12,7 +12,7 @@ from scripted_server import ScriptedServer
 from small_disk import SmallDisk, small_disk
 
 pytest.register_assert_rewrite("graded")
-pytest_plugins = ["cli_fixtures", "store_fixtures"]
+pytest_plugins = ["cli_fixtures", "kfp_callers", "store_fixtures"]
 
 
 @pytest.fixture
