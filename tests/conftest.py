@@ -13,7 +13,7 @@ from scripted_server import ScriptedServer
 from small_disk import SmallDisk, small_disk
 
 pytest.register_assert_rewrite("graded")
-pytest_plugins = ["cli_fixtures", "kfp_callers", "store_fixtures"]
+pytest_plugins = ["cli_fixtures", "kfp_callers", "mlflow_tables", "store_fixtures"]
 
 
 @pytest.hookimpl(wrapper=True)

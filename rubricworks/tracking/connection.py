@@ -184,12 +184,10 @@ def _make_database(path: Path) -> None:
     """
     if path.is_file():
         return
-    from mlflow import MlflowClient
-
     shm = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=shm if os.access(shm, os.W_OK) else None) as folder:
         blank = Path(folder) / "mlflow.db"
-        MlflowClient(tracking_uri=f"sqlite:///{blank}").search_experiments()
+        _migrate(blank)
         temporary = path.with_name(f".{Path(folder).name}.db")
         write_atomic(temporary, blank.read_bytes())
     try:
@@ -198,6 +196,13 @@ def _make_database(path: Path) -> None:
         pass  # another process was first, and may already be writing to it
     finally:
         temporary.unlink()
+
+
+def _migrate(database: Path) -> None:
+    """Create a SQLite file with MLflow's tables."""
+    from mlflow import MlflowClient
+
+    MlflowClient(tracking_uri=f"sqlite:///{database}").search_experiments()
 
 
 def _how_to_test(uri: str) -> str:
