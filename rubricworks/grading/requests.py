@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.verifiers import parse_verifier_call
-from rubricworks.verifiers.calls import SIGNATURES
+from rubricworks.verifiers.verifier_table import VERIFIERS
 
 if TYPE_CHECKING:
     from rubricworks.data.tables import Sample
@@ -42,9 +42,9 @@ class ExtractorItem:
     """Name of the verifier."""
 
     def __post_init__(self) -> None:
-        if self.verifier not in SIGNATURES:
+        if self.verifier not in VERIFIERS:
             raise ValueError(
-                f"{self.criterion!r}: an extractor is shown a verifier's name, one of {', '.join(SIGNATURES)}"
+                f"{self.criterion!r}: an extractor is shown a verifier's name, one of {', '.join(VERIFIERS)}"
             )
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
 
 from rubricworks.grading.requests import AnyItem, AnyRequest, items_of, verifier_of
 from rubricworks.verifiers import parse_verifier_call
-from rubricworks.verifiers.calls import SIGNATURES
+from rubricworks.verifiers.verifier_table import VERIFIERS
 
 CREDITS = (0.0, 0.5, 1.0)
 
@@ -70,7 +70,7 @@ def check_call(call: str, verifier: str) -> None:
     parsed = parse_verifier_call(call)
     if parsed.name != verifier:
         raise ValueError(f"it calls {parsed.name}; call {verifier}")
-    parameters = SIGNATURES[verifier].predict
+    parameters = VERIFIERS[verifier].predict
     if unexpected := sorted(parsed.arguments.keys() - parameters):
         raise ValueError(f"it holds {unexpected[0]}; give {' and '.join(sorted(parameters, reverse=True))} only")
     if "predict" not in parsed.arguments:

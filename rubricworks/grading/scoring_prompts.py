@@ -20,6 +20,7 @@ from rubricworks.grading.requests import (
     verifier_of,
 )
 from rubricworks.llm.messages import fence, image_part, text_part
+from rubricworks.verifiers.verifier_table import VERIFIERS
 
 SCORING_PROMPT_VERSION = "scoring-1"
 """Version of the text below, recorded in tables; change it with every change of the text."""
@@ -60,22 +61,6 @@ empty string or list: predict="" or predict=[]. Copy coordinates as the response
 number, swapped corners, another scale); the tool deals with that. Use the tool that the reference names and only its \
 arguments below, as literals:
 """
-
-_SPECIFICATIONS = {
-    "text_verify": "text_verify(predict: str) - text as it is read in the image, or LaTeX; copy it character for "
-    "character. Example: text_verify(predict='Export Volume')",
-    "expr_verify": "expr_verify(predict: str) - a number, an option's letter, a formula, a LaTeX expression. "
-    "Example: expr_verify(predict='2/3')",
-    "time_verify": "time_verify(predict: str, pformat: str) - a date or time, and the Python datetime format that it "
-    "is written in. Example: time_verify(predict='18:15', pformat='%H:%M')",
-    "list_verify": "list_verify(predict: List[str]) - several texts that are read in the image. Example: "
-    "list_verify(predict=['M-30', 'M-31'])",
-    "bbox_verify": "bbox_verify(predict: List[List[int]]) - boxes, each [x1, y1, x2, y2]. Example: "
-    "bbox_verify(predict=[[529, 119, 890, 433]])",
-    "point_verify": "point_verify(predict: List[List[int]]) - points, each [x, y]. Example: "
-    "point_verify(predict=[[589, 236]])",
-}
-_EMPTY_TIME = " Without a time: time_verify(predict='', pformat='')"
 
 _TARGETS = """
 Here a reference shows the tool with the right value, as in expr_verify(target='4'). The call that you give holds \
@@ -120,7 +105,7 @@ def scoring_text(request: AnyRequest) -> str:
 def _system(verifiers: tuple[str, ...], targets: bool) -> str:
     if not verifiers:
         return _SYSTEM + _OUTPUT
-    lines = [f"- {_SPECIFICATIONS[name]}{_EMPTY_TIME if name == 'time_verify' else ''}\n" for name in verifiers]
+    lines = [f"- {VERIFIERS[name].extraction}\n" for name in verifiers]
     return "".join((_SYSTEM, _TOOLS, *lines, _TARGETS if targets else "", _OUTPUT))
 
 

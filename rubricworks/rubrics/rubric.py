@@ -10,7 +10,7 @@ import re
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from rubricworks.verifiers import parse_verifier_call
-from rubricworks.verifiers.calls import SIGNATURES
+from rubricworks.verifiers.verifier_table import VERIFIERS
 
 _CALL = re.compile(r"\s*\w+_verify\s*\(")
 
@@ -51,7 +51,7 @@ class Criterion(BaseModel):
     def _call_of_a_verifier(cls, reference: str) -> str:
         if _CALL.match(reference):
             call = parse_verifier_call(reference)
-            if stray := sorted(call.arguments.keys() - SIGNATURES[call.name].target):
+            if stray := sorted(call.arguments.keys() - VERIFIERS[call.name].target):
                 raise ValueError(f"{call.name} holds {stray[0]}, which is the extractor's to give; give the target")
             if not call.arguments.keys() & {"target", "candidates"}:
                 raise ValueError(f"{call.name} has no target to compare with; write {call.name}(target=...)")

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from rubricworks.verifiers import CannotVerify, VerifierCall, parse_verifier_call, run_verifier
-from rubricworks.verifiers.calls import SIGNATURES, Literal
+from rubricworks.verifiers.calls import Literal
+from rubricworks.verifiers.verifier_table import VERIFIERS
 
 NO_CALL = "its reference is no verifier's call that can be read"
 UNKNOWN = "it calls a verifier that there is not"
@@ -30,14 +31,14 @@ def reference_call(reference: str) -> VerifierCall | str | None:
     match = _CALL.search(reference)
     if match is None:
         return None
-    if match[1] not in SIGNATURES:
+    if match[1] not in VERIFIERS:
         return UNKNOWN
     try:
         call = parse_verifier_call(reference)
     except ValueError:
         return NO_CALL
-    signature = SIGNATURES[call.name]
-    if call.arguments.keys() - signature.target:
+    verifier = VERIFIERS[call.name]
+    if call.arguments.keys() - verifier.target:
         return NO_CALL
     return call if call.arguments.keys() & {"target", "candidates"} else NO_TARGET
 

@@ -9,35 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import NamedTuple
 
 from rubricworks.verifiers.call_text import is_string, number_of, string_of, tokens_of
 from rubricworks.verifiers.failure import LONGEST, shown
+from rubricworks.verifiers.verifier_table import VERIFIERS
 
 Literal = str | int | float | bool | None | tuple["Literal", ...]
 
-
-class Signature(NamedTuple):
-    """Who gives which argument (table 7)."""
-
-    target: frozenset[str]
-    predict: frozenset[str]
-
-
-def _signature(target: str, predict: str = "predict") -> Signature:
-    return Signature(frozenset(target.split()), frozenset(predict.split()))
-
-
-SIGNATURES: Mapping[str, Signature] = MappingProxyType(
-    {
-        "text_verify": _signature("target candidates use_latex ignore_space ignore_punc ignore_case ignore_st"),
-        "expr_verify": _signature("target"),
-        "time_verify": _signature("target tformat", "predict pformat"),
-        "list_verify": _signature("target candidates"),
-        "bbox_verify": _signature("target"),
-        "point_verify": _signature("target radius"),
-    }
-)
 
 _SHORT = 2000
 """Calls of so many characters are remembered: a rubric's are read once per response."""
@@ -50,7 +28,7 @@ class VerifierCall:
     """One call, read. Lists are tuples, so that a remembered call stays as it is."""
 
     name: str
-    """text_verify, expr_verify, time_verify, list_verify, bbox_verify or point_verify."""
+    """One of the verifier table."""
     arguments: Mapping[str, Literal]
 
 
@@ -80,8 +58,8 @@ def _parsed(text: str) -> VerifierCall:
     if len(tokens) < 3 or tokens[1] != "(" or not tokens[0].isidentifier():
         raise ValueError(f"{shown(text)} is not one plain call of a verifier")
     name = tokens[0]
-    if name not in SIGNATURES:
-        raise ValueError(f"{shown(name)} is no verifier; there are {', '.join(SIGNATURES)}")
+    if name not in VERIFIERS:
+        raise ValueError(f"{shown(name)} is no verifier; there are {', '.join(VERIFIERS)}")
     try:
         return VerifierCall(name, MappingProxyType(_Arguments(tokens, name).read()))
     except ValueError as error:
@@ -97,7 +75,7 @@ class _Arguments:
     def __init__(self, tokens: list[str], name: str) -> None:
         self.tokens = [*tokens, "", ""]
         self.at = 2
-        self.known = SIGNATURES[name].target | SIGNATURES[name].predict
+        self.known = VERIFIERS[name].target | VERIFIERS[name].predict
 
     def read(self) -> dict[str, Literal]:
         arguments: dict[str, Literal] = {}

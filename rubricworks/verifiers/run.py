@@ -1,25 +1,11 @@
 """A rubric's call and an extractor's call, put together (RLR³, appendix C)."""
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
-from rubricworks.verifiers.boxes import bbox_verify
-from rubricworks.verifiers.calls import SIGNATURES, VerifierCall, parse_verifier_call
-from rubricworks.verifiers.expression.verify import expr_verify
+from rubricworks.verifiers.calls import VerifierCall, parse_verifier_call
 from rubricworks.verifiers.failure import CannotVerify, shown
-from rubricworks.verifiers.lists import list_verify
-from rubricworks.verifiers.points import point_verify
-from rubricworks.verifiers.text import text_verify
-from rubricworks.verifiers.times import time_verify
+from rubricworks.verifiers.verifier_table import VERIFIERS
 
-_VERIFIERS: Mapping[str, Callable[..., float]] = {
-    "text_verify": text_verify,
-    "expr_verify": expr_verify,
-    "time_verify": time_verify,
-    "list_verify": list_verify,
-    "bbox_verify": bbox_verify,
-    "point_verify": point_verify,
-}
 _FLAGS = ("use_latex", "ignore_space", "ignore_punc", "ignore_case", "ignore_st")
 
 
@@ -42,24 +28,24 @@ def run_verifier(reference_call: str, predict_call: str) -> float:
     name = reference.name
     if answer.name != name:
         raise ValueError(f"the reference calls {name}, the prediction {answer.name}; both must call the same verifier")
-    signature = SIGNATURES[name]
-    _refuse_others(reference, signature.target, "reference", "the prediction")
-    _refuse_others(answer, signature.predict, "prediction", "the reference")
+    verifier = VERIFIERS[name]
+    _refuse_others(reference, verifier.target, "reference", "the prediction")
+    _refuse_others(answer, verifier.predict, "prediction", "the reference")
     if "predict" not in answer.arguments:
         raise ValueError(f"{name}: the prediction has no predict; without a value write predict='' or predict=[]")
     predict = answer.arguments["predict"]
     if predict is None or predict == () or (isinstance(predict, str) and not predict.strip()):
         return 0.0
-    for argument in signature.predict - answer.arguments.keys():
+    for argument in verifier.predict - answer.arguments.keys():
         raise ValueError(f"{name}: the prediction has no {argument}")
     arguments: dict[str, Any] = {**reference.arguments, **answer.arguments}
-    for argument in ("target", *(["tformat"] if name == "time_verify" else [])):
+    for argument in verifier.required:
         if argument not in arguments and "candidates" not in arguments:
             raise CannotVerify(f"{name}: the reference has no {argument}")
     for flag in _FLAGS:
         if not isinstance(arguments.get(flag, False), bool):
             raise CannotVerify(f"{name}: {flag} is {shown(arguments[flag])}, not True or False")
-    return _VERIFIERS[name](**arguments)
+    return verifier.score(**arguments)
 
 
 def _refuse_others(call: VerifierCall, allowed: frozenset[str], side: str, other: str) -> None:

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 from rubricworks.verifiers import parse_verifier_call
 from rubricworks.verifiers.boxed import last_boxed
-from rubricworks.verifiers.calls import SIGNATURES
+from rubricworks.verifiers.verifier_table import VERIFIERS
 from rubricworks.world.chat import ChatRequest, section
 from rubricworks.world.scene.captions import SceneLike, View
 from rubricworks.world.scene.checklist_sentences import is_answer_criterion, parse_step_criterion
@@ -286,7 +286,7 @@ def _words(text: str) -> list[str]:
 
 def _entry(row: dict[str, str]) -> ChecklistEntry:
     criterion, reference = str(row["criterion"]), str(row["reference"])
-    if reference in SIGNATURES:
+    if reference in VERIFIERS:
         return ChecklistEntry(criterion, reference, "")
     try:
         call = parse_verifier_call(reference)
