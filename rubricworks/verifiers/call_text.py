@@ -47,7 +47,7 @@ def is_string(token: str) -> bool:
 
 
 def string_of(token: str) -> str:
-    """What a string literal says.
+    """Value of a string literal.
 
     Raises:
         ValueError: it is an f-string or bytes, or holds half a surrogate pair.
@@ -70,7 +70,7 @@ def string_of(token: str) -> str:
 
 
 def number_of(token: str) -> int | float:
-    """What a numeral says.
+    """Value of a numeral.
 
     Raises:
         ValueError: it is none, or one of hundreds of digits.
@@ -84,7 +84,7 @@ def number_of(token: str) -> int | float:
 
 
 def _doubled(backslash: re.Match[str]) -> str:
-    """What follows the backslash is one of Python's escapes, or LaTeX and needs a second one."""
+    """Keep the backslash of one of Python's escapes; double that of LaTeX."""
     if backslash["escape"] or (backslash["letters"] and backslash["letters"] not in _COMMANDS):
         return backslash[0]
     return "\\" + backslash[0]

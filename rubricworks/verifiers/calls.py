@@ -70,7 +70,7 @@ _remembered = lru_cache(maxsize=4096)(_parsed)
 
 
 class _Arguments:
-    """What stands between the parentheses; `at` is the next token."""
+    """Arguments between the parentheses of a call; `at` is the next token."""
 
     def __init__(self, tokens: list[str], name: str) -> None:
         self.tokens = [*tokens, "", ""]

@@ -1,4 +1,4 @@
-"""What a verifier raises when there is nothing to check against, and the packages that verifiers need."""
+"""Errors of verifiers: a target that nothing can be checked against, a package that is not installed."""
 
 import importlib
 from types import ModuleType

@@ -246,5 +246,5 @@ def _whole(value: Rational) -> Rational:
 
 
 def bits(value: Rational) -> int:
-    """How long the number is."""
+    """Length of the number in bits."""
     return value.numerator.bit_length() + value.denominator.bit_length()

@@ -159,7 +159,7 @@ class _Reader:
         return self.numbers.power(value, self.numbers.negative(exponent) if negated else exponent)
 
     def passed(self, *tokens: str) -> bool:
-        """Whether these stand next; they are passed then."""
+        """Pass these tokens if they come next; return True if they do."""
         if self.tokens[self.at : self.at + len(tokens)] != list(tokens):
             return False
         self.at += len(tokens)

@@ -142,7 +142,7 @@ def numeric_formula(text: str, *, fold: bool) -> NumericFormula:
 
 
 def same_values(a: NumericFormula | Quotient, b: NumericFormula | Quotient) -> bool | None:
-    """Whether the two agree wherever both are defined; None if that is nearly nowhere."""
+    """Return True if the two agree wherever both are defined, None if that is nearly nowhere."""
     constant, imaginary = _is_constant(a) and _is_constant(b), _is_imaginary(a) or _is_imaginary(b)
     agreed = 0
     for point in range(1 if constant else len(_RANGES)):
@@ -163,7 +163,7 @@ def _agree(x: Value, y: Value) -> bool:
 
 
 def _cancels(a: NumericFormula | Quotient, b: NumericFormula | Quotient, point: int, difference: Value) -> bool:
-    """Whether a tiny difference is but lost digits, as of sin(pi) and 0: with more of them it shrinks."""
+    """Return True if a tiny difference is lost digits alone, as of sin(pi) and 0: it shrinks with more digits."""
     context = _context()
     if difference > context.mpf(10) ** -_SAME:
         return False

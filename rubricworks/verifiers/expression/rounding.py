@@ -16,7 +16,7 @@ _LARGEST = 30
 
 
 def is_rounded(value: Decimal, given: Decimal, places: int) -> bool:
-    """Whether a value, rounded either way or cut to so many places, is the decimal given."""
+    """Return True if a value, rounded either way or cut to as many places, is the given decimal."""
     if places > _MOST_DIGITS:
         raise TooHard("many digits")
     if not value.is_finite() or value.adjusted() > _LARGEST or given == 0:

@@ -161,7 +161,7 @@ def _with_backslash(name: re.Match[str]) -> str:
 
 
 def _inside(text: str) -> str | None:
-    """What the outermost wrapper holds; None without one."""
+    """Content of the outermost wrapper; None without one."""
     if not text:
         return None
     if text[-1] in ".,;" and len(text) > 1 and not text.endswith(("\\,", "\\;", "...")):

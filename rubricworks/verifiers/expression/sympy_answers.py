@@ -162,7 +162,7 @@ def _same_expressions(a: Expr, b: Expr) -> bool | None:
 
 
 def _cancels(a: Expr, b: Expr, point: dict[Any, Any], difference: Any) -> bool:
-    """Whether a tiny difference is but lost digits, as of sin(pi) and 0: with more of them it shrinks."""
+    """Return True if a tiny difference is lost digits alone, as of sin(pi) and 0: it shrinks with more digits."""
     if difference > _SAME:
         return False
     left = _number(a - b, point, 3 * _DIGITS)
@@ -208,7 +208,7 @@ def _same_equations(a: Eq, b: Eq) -> bool | None:
 
 
 def _vanishes_where(f: Expr, g: Expr) -> bool:
-    """Whether g is zero where the polynomial f is, at random values of all variables but one."""
+    """Return True if g is zero where the polynomial f is, at random values of all variables but one."""
     first, *others = sorted(f.free_symbols, key=str)
     for point in _points(others)[:3]:
         numerator = sympy.together(f.subs(point)).as_numer_denom()[0]
