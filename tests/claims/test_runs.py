@@ -13,7 +13,7 @@ import pytest
 from rubricworks.claims.child_runs import make_runs
 from rubricworks.claims.planned_runs import plan_runs
 from rubricworks.errors import UserError
-from rubricworks.methods.rlr3.claim_figures import RECIPE, is_finished
+from rubricworks.methods.rlr3.claim_results import RECIPE, is_finished
 
 STUB = (sys.executable, str(Path(__file__).with_name("run_stub.py")))
 
@@ -122,7 +122,7 @@ def test_terminated_call_ends_its_runs(tmp_path):
     (tmp_path / "behaviour.json").write_text(json.dumps({"seed-1": "hang"}))
     program = (
         "from pathlib import Path; from rubricworks.claims.planned_runs import plan_runs\n"
-        "from rubricworks.methods.rlr3.claim_figures import RECIPE, is_finished\n"
+        "from rubricworks.methods.rlr3.claim_results import RECIPE, is_finished\n"
         "from rubricworks.claims.child_runs import make_runs\n"
         f"runs = plan_runs(RECIPE, Path({str(tmp_path)!r}), [1], [], is_finished=is_finished)\n"
         f"make_runs(runs, say=print, command={STUB!r})"

@@ -12,7 +12,7 @@ from rubricworks.data.tables import build_table
 from rubricworks.evaluation.answer_summary import Accuracy, AnswerSummary
 from rubricworks.evaluation.audit.summary import AuditSummary, Cell, Share
 from rubricworks.evaluation.summary import MeanScore
-from rubricworks.methods.rlr3.genrm_report import FIGURES, GenrmReport
+from rubricworks.methods.rlr3.genrm_report import MEASURES, GenrmReport
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.rubrics import Criterion, ErrorClass, Rubric, Scorecard, Verdict
 
@@ -28,9 +28,9 @@ Pair = tuple[tuple[float | None, float | None], tuple[float | None, float | None
 
 MACROS = {"base": 0.3, "rlvr": {20: 0.40, 40: 0.50, 60: 0.46}, "rlr3": {20: 0.42, 40: 0.50, 60: 0.58}}
 GENRM = {
-    "base": dict.fromkeys(FIGURES, 0.4) | {"schema_accuracy": 0.9},
-    "sft": dict.fromkeys(FIGURES, 0.995) | {"criterion_level": 0.94, "credit": 0.9},
-    "rlvr": dict.fromkeys(FIGURES, 0.995) | {"criterion_level": 0.95, "credit": 0.93},
+    "base": dict.fromkeys(MEASURES, 0.4) | {"schema_accuracy": 0.9},
+    "sft": dict.fromkeys(MEASURES, 0.995) | {"criterion_level": 0.94, "credit": 0.9},
+    "rlvr": dict.fromkeys(MEASURES, 0.995) | {"criterion_level": 0.95, "credit": 0.93},
 }
 _MODES = ("regular", "no_final_answer", "irrelevant", "wrong_but_plausible", "adversarial")
 RATES = {

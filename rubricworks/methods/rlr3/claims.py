@@ -1,6 +1,6 @@
-"""RLR³'s claims: Table 2, Figure 2, Table 4, Table 5, and two of ours on the rules of section 4.3.
+"""RLR³'s claims: Table 2, Figure 2, Table 4, Table 5, and two claims of this project on the rules of section 4.3.
 
-Each is one number per run. Shares are between 0 and 1: a difference of 0.01 is one percentage point.
+Each claim is one number per run. Shares are between 0 and 1: a difference of 0.01 is one percentage point.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,8 +12,8 @@ from typing import NamedTuple
 from rubricworks.claims.claim import Claim, Finding, Observation, judge_claim
 from rubricworks.claims.papers import Paper
 from rubricworks.evaluation.audit.values import FAILURE_MODES, MODE_NAMES, SETTING_NAMES
-from rubricworks.methods.rlr3.claim_figures import RECIPE, Figures, is_finished, read_figures
-from rubricworks.methods.rlr3.claim_rewards import masked_failures, spread_gain
+from rubricworks.methods.rlr3.claim_results import RECIPE, RunResults, is_finished, read_results
+from rubricworks.methods.rlr3.reward_rules import masked_failures, spread_gain
 
 _FORMAT = {"schema_accuracy": "schema", "criterion": "criterion slot", "execution": "execution"}
 _CONTENT = {
@@ -30,7 +30,7 @@ _RAISES = {
     ),
     "unverified": ("verifiers reduce exploitable false positives", ("no_final_answer", "adversarial")),
 }
-"""Setting → what section 5.5 says of it, and the failure modes whose false-positive rate it raises."""
+"""Setting → the reason in section 5.5, and the failure modes whose false-positive rate it raises."""
 NOTES = (
     "Figure 2: the middle milestone is the last one at or before half of the steps. Best milestones are chosen on the "
     "held-out questions themselves, as in the paper, which flatters both arms.",
@@ -40,21 +40,21 @@ _NOT_WORSE = 0.01
 
 
 class Check(NamedTuple):
-    """A claim, and how a run's number for it is computed."""
+    """A claim with the function that computes a run's number for it."""
 
     claim: Claim
-    measure: Callable[[Figures], Observation]
+    measure: Callable[[RunResults], Observation]
 
 
 def rlr3_findings(runs: Mapping[int, Path]) -> list[Finding]:
-    """Every claim with the numbers of these runs, in the order of the paper.
+    """Evaluate every claim on these runs, in the order of the paper.
 
     Args:
         runs: seed → folder.
     Raises:
-        UserError: a run is not finished, or what it left is damaged.
+        UserError: a run is not finished, or a file is damaged.
     """
-    figures = {seed: read_figures(run) for seed, run in sorted(runs.items())}
+    figures = {seed: read_results(run) for seed, run in sorted(runs.items())}
     return [judge_claim(claim, {seed: measure(of) for seed, of in figures.items()}) for claim, measure in rlr3_checks()]
 
 
@@ -67,9 +67,9 @@ def rlr3_checks() -> Iterator[Check]:
 
 
 def _table_2() -> Iterator[Check]:
-    said = "RLR³ improves the macro average over RLVR"
-    yield Check(Claim(name="macro-best", statement=f"{said}: best milestones", source="Table 2"), _best)
-    yield Check(Claim(name="macro-last", statement=f"{said}: ends of training", source="Table 2"), _last)
+    text = "RLR³ improves the macro average over RLVR"
+    yield Check(Claim(name="macro-best", statement=f"{text}: best milestones", source="Table 2"), _best)
+    yield Check(Claim(name="macro-last", statement=f"{text}: ends of training", source="Table 2"), _last)
 
 
 def _figure_2() -> Iterator[Check]:
@@ -81,22 +81,22 @@ def _figure_2() -> Iterator[Check]:
 
 def _table_4() -> Iterator[Check]:
     for figure, words in _FORMAT.items():
-        said = f"SFT repairs the base model's {words} accuracy: SFT minus base"
-        claim = Claim(name=f"sft-repairs-{figure}", statement=said, source="Table 4")
+        text = f"SFT repairs the base model's {words} accuracy: SFT minus base"
+        claim = Claim(name=f"sft-repairs-{figure}", statement=text, source="Table 4")
         yield Check(claim, partial(_genrm, figure, "sft", "base"))
     for figure, words in _FORMAT.items():
-        said = f"SFT reaches 100 % {words} accuracy: SFT minus 1"
+        text = f"SFT reaches 100 % {words} accuracy: SFT minus 1"
         claim = Claim(
-            name=f"sft-reaches-{figure}", statement=said, source="Table 4", rule="not_worse", margin=_NOT_WORSE
+            name=f"sft-reaches-{figure}", statement=text, source="Table 4", rule="not_worse", margin=_NOT_WORSE
         )
         yield Check(claim, partial(_genrm, figure, "sft", None))
-    said = "SFT executes more criteria right than the base model: criterion-level accuracy"
+    text = "SFT executes more criteria right than the base model: criterion-level accuracy"
     yield Check(
-        Claim(name="sft-over-base", statement=said, source="Table 4"), partial(_genrm, "criterion_level", "sft", "base")
+        Claim(name="sft-over-base", statement=text, source="Table 4"), partial(_genrm, "criterion_level", "sft", "base")
     )
-    said = "RLVR keeps SFT's criterion-level accuracy: RLVR minus SFT"
+    text = "RLVR keeps SFT's criterion-level accuracy: RLVR minus SFT"
     yield Check(
-        Claim(name="rlvr-keeps-sft", statement=said, source="Table 4", rule="not_worse", margin=_NOT_WORSE),
+        Claim(name="rlvr-keeps-sft", statement=text, source="Table 4", rule="not_worse", margin=_NOT_WORSE),
         partial(_genrm, "criterion_level", "rlvr", "sft"),
     )
     for figure, words in _CONTENT.items():
@@ -108,44 +108,44 @@ def _table_4() -> Iterator[Check]:
 
 def _table_5() -> Iterator[Check]:
     for setting in _RAISES:
-        said = f"Accuracy on regular responses stays close to the default's: {SETTING_NAMES[setting].lower()}"
-        claim = Claim(name=f"regular-{setting}", statement=said, source="Table 5", rule="within", margin=_SAME)
+        text = f"Accuracy on regular responses stays close to the default's: {SETTING_NAMES[setting].lower()}"
+        claim = Claim(name=f"regular-{setting}", statement=text, source="Table 5", rule="within", margin=_SAME)
         yield Check(claim, partial(_audit, setting, ("regular",)))
     for setting in _RAISES:
-        said = (
+        text = (
             "The default has the lowest false-positive rate, mean of the four failure modes: "
             f"{SETTING_NAMES[setting].lower()} minus default"
         )
-        claim = Claim(name=f"lowest-against-{setting}", statement=said, source="Table 5")
+        claim = Claim(name=f"lowest-against-{setting}", statement=text, source="Table 5")
         yield Check(claim, partial(_audit, setting, FAILURE_MODES))
     for setting, (why, modes) in _RAISES.items():
         for mode in modes:
-            said = (
+            text = (
                 f"{SETTING_NAMES[setting]}, {why}: false positives on responses with the failure "
                 f"“{MODE_NAMES[mode].lower()}”, minus the default's"
             )
             yield Check(
-                Claim(name=f"{setting}-{mode}", statement=said, source="Table 5"), partial(_audit, setting, (mode,))
+                Claim(name=f"{setting}-{mode}", statement=text, source="Table 5"), partial(_audit, setting, (mode,))
             )
 
 
 def _section_4() -> Iterator[Check]:
-    said = (
+    text = (
         "Remapping separates responses near saturation: standard deviation of a criterion's credits that are all above "
         "0.5 and not all equal, after minus before (above 0 by its formula; the runs tell how often and how much)"
     )
-    claim = Claim(name="remapping-spreads", statement=said, source="Section 4.3.1", ours=True)
+    claim = Claim(name="remapping-spreads", statement=text, source="Section 4.3.1", ours=True)
     yield Check(claim, lambda of: spread_gain(of.groups))
-    said = (
+    text = (
         "Without the gate additional criteria mask essential failures: share of the responses failing an essential "
         "criterion whose reward is above their group's mean, without the gate minus with it"
     )
-    claim = Claim(name="gate-unmasks", statement=said, source="Section 4.3.2", ours=True)
+    claim = Claim(name="gate-unmasks", statement=text, source="Section 4.3.2", ours=True)
     yield Check(claim, lambda of: masked_failures(of.groups))
 
 
-def _genrm(figure: str, model: str, against: str | None, of: Figures) -> Observation:
-    """One of Table 4's figures of a model minus another's, or minus 1."""
+def _genrm(figure: str, model: str, against: str | None, of: RunResults) -> Observation:
+    """Difference between a measure of Table 4 for two models, or from 1."""
     one = getattr(of.genrm[model], figure)
     other = getattr(of.genrm[against], figure) if against else None
     if one is None or (against and other is None):
@@ -156,32 +156,32 @@ def _genrm(figure: str, model: str, against: str | None, of: Figures) -> Observa
     return Observation(one.value - other.value, f"{level}, {against} {other.value:.3f}")
 
 
-def _audit(setting: str, modes: tuple[str, ...], of: Figures) -> Observation:
-    """The mean rate over failure modes in a setting minus that in the default one."""
+def _audit(setting: str, modes: tuple[str, ...], of: RunResults) -> Observation:
+    """Mean rate over failure modes in a setting, minus that in the default setting."""
     rates: dict[str, list[float]] = {"text": [], setting: []}
-    for name, found in rates.items():
+    for name, values in rates.items():
         for mode in modes:
             cell = of.audit.settings.get(name, {}).get(mode)
             if cell is None or cell.average is None:
                 where = f"{SETTING_NAMES[name]}, {MODE_NAMES[mode]}".lower()
                 return Observation(None, f"nothing was judged ({where})")
-            found.append(cell.average.value)
-    here, default = mean(rates[setting]), mean(rates["text"])
-    return Observation(here - default, f"{here:.3f}, default {default:.3f}")
+            values.append(cell.average.value)
+    rate, default = mean(rates[setting]), mean(rates["text"])
+    return Observation(rate - default, f"{rate:.3f}, default {default:.3f}")
 
 
-def _best(of: Figures) -> Observation:
+def _best(of: RunResults) -> Observation:
     rlr3, rlvr = (of.answers.accuracy(arm).macro.value for arm in ("rlr3", "rlvr"))
     return Observation(rlr3 - rlvr, f"RLR³ {rlr3:.3f}, RLVR {rlvr:.3f}, base {of.answers.base.macro.value:.3f}")
 
 
-def _last(of: Figures) -> Observation:
+def _last(of: RunResults) -> Observation:
     rlr3, rlvr = (of.answers.arms[arm][-1].macro.value for arm in ("rlr3", "rlvr"))
     return Observation(rlr3 - rlvr, f"RLR³ {rlr3:.3f}, RLVR {rlvr:.3f}")
 
 
-def _second_half(of: Figures) -> Observation:
-    """From the middle milestone, the last one at or before half of the steps, to the end."""
+def _second_half(of: RunResults) -> Observation:
+    """Difference of the arms' gains from the middle milestone, the last in the first half of the steps, to the end."""
     gains = {}
     for arm in ("rlr3", "rlvr"):
         points = of.answers.arms[arm]
@@ -192,7 +192,7 @@ def _second_half(of: Figures) -> Observation:
     return Observation(gains["rlr3"] - gains["rlvr"], f"RLR³ {gains['rlr3']:+.3f}, RLVR {gains['rlvr']:+.3f}")
 
 
-def _from_best(of: Figures) -> Observation:
+def _from_best(of: RunResults) -> Observation:
     rlr3, rlvr = (
         of.answers.arms[arm][-1].macro.value - of.answers.accuracy(arm).macro.value for arm in ("rlr3", "rlvr")
     )

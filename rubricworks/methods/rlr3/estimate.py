@@ -1,4 +1,4 @@
-"""The calls of an RLR³ run."""
+"""Model calls of an RLR³ run, estimated from its recipe."""
 
 from collections.abc import Iterator
 
@@ -8,14 +8,13 @@ from rubricworks.recipe.estimate import CAPTION_TOKENS, IMAGE_TOKENS, TOKENS_PER
 CRITERIA_PER_CHECKLIST = 3
 """Table 3 of the paper: 3.19 on average."""
 GUIDE_TOKENS = 900
-"""A prompt's principles, fields and verifier specifications."""
+"""Tokens of a prompt's principles, fields and verifier specifications."""
 MULTIPLE_CHOICE_SHARE = 0.35
 """Table 1 of the paper: 22 to 48 % of a corpus."""
-KEPT_SHARE = 0.4
-"""Table 1 of the paper: what the essential rule keeps, 25 to 60 %."""
-
-PATTERNS_PROPOSED = 3
-"""Attacks that a red team proposes at once: one of each family."""
+FILTER_SHARE = 0.4
+"""Table 1 of the paper: the essential rule keeps 25 to 60 %."""
+PATTERNS_PER_ROUND = 3
+"""Attack patterns per proposal of the red team: one of each family."""
 
 
 def estimate_calls(recipe: Rlr3Recipe, questions: int) -> Iterator[CallEstimate]:
@@ -25,15 +24,15 @@ def estimate_calls(recipe: Rlr3Recipe, questions: int) -> Iterator[CallEstimate]
         train = min(train, recipe.data.max_train)
     checklist = CRITERIA_PER_CHECKLIST * TOKENS_PER_CRITERION
     if recipe.opening.opener:
-        opened = round((train + held_out) * MULTIPLE_CHOICE_SHARE)
-        yield CallEstimate("open_questions", "opening", recipe.opening.opener, opened, IMAGE_TOKENS + 300, 100)
+        choices = round((train + held_out) * MULTIPLE_CHOICE_SHARE)
+        yield CallEstimate("open_questions", "opening", recipe.opening.opener, choices, IMAGE_TOKENS + 300, 100)
     for teacher in recipe.checklists.teachers:
-        read = IMAGE_TOKENS + GUIDE_TOKENS
-        yield CallEstimate("write_checklists", "checklist", teacher, train + held_out, read, 2 * checklist)
+        prompt = IMAGE_TOKENS + GUIDE_TOKENS
+        yield CallEstimate("write_checklists", "checklist", teacher, train + held_out, prompt, 2 * checklist)
     if recipe.checklists.merger:
-        read = IMAGE_TOKENS + GUIDE_TOKENS + len(recipe.checklists.teachers) * checklist
+        prompt = IMAGE_TOKENS + GUIDE_TOKENS + len(recipe.checklists.teachers) * checklist
         yield CallEstimate(
-            "write_checklists", "merging", recipe.checklists.merger, train + held_out, read, 2 * checklist
+            "write_checklists", "merging", recipe.checklists.merger, train + held_out, prompt, 2 * checklist
         )
     grading = (GUIDE_TOKENS + CAPTION_TOKENS + checklist, 2 * checklist)
     if recipe.checklists.examiner:
@@ -43,21 +42,21 @@ def estimate_calls(recipe: Rlr3Recipe, questions: int) -> Iterator[CallEstimate]
     for teacher in recipe.genrm_data.teachers:
         yield CallEstimate("genrm_data", "label", teacher, responses, *grading)
     audit, abnormal = recipe.audit, 4 * recipe.audit.per_category
-    tried = 0
+    trials = 0
     if audit.red_team:
-        tried = audit.search_rounds * PATTERNS_PROPOSED * audit.search_size
+        trials = audit.search_rounds * PATTERNS_PER_ROUND * audit.search_size
         yield CallEstimate("audit", "red team", audit.red_team, audit.search_rounds, GUIDE_TOKENS + CAPTION_TOKENS, 600)
     if audit.generator:
         yield CallEstimate(
-            "audit", "generator", audit.generator, 2 * abnormal + tried, GUIDE_TOKENS + CAPTION_TOKENS, 600
+            "audit", "generator", audit.generator, 2 * abnormal + trials, GUIDE_TOKENS + CAPTION_TOKENS, 600
         )
     for judge in audit.quality_judges:
-        yield CallEstimate("audit", "quality", judge, 2 * abnormal + tried, GUIDE_TOKENS + CAPTION_TOKENS, 150)
-    judged = (abnormal + (audit.regular or recipe.genrm_data.test)) * len(audit.settings) + tried
-    yield CallEstimate("audit", "judge", audit.judge, judged, *grading)
+        yield CallEstimate("audit", "quality", judge, 2 * abnormal + trials, GUIDE_TOKENS + CAPTION_TOKENS, 150)
+    gradings = (abnormal + (audit.regular or recipe.genrm_data.test)) * len(audit.settings) + trials
+    yield CallEstimate("audit", "judge", audit.judge, gradings, *grading)
     policy = recipe.policy
     per_step = policy.prompts_per_step * policy.group_size
-    steps = policy.steps or round((policy.epochs or 0) * train * KEPT_SHARE / policy.prompts_per_step)
+    steps = policy.steps or round((policy.epochs or 0) * train * FILTER_SHARE / policy.prompts_per_step)
     for judge in (policy.judge, *policy.more_judges):
         yield CallEstimate("train_rlr3", "judge", judge, steps * per_step, *grading)
     if recipe.evaluation.judge:

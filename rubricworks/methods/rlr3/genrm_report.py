@@ -1,19 +1,19 @@
-"""How reliably a GenRM executes checklists: the seven figures of RLR³'s Table 4.
+"""Reliability of a GenRM's checklist executions: the seven measures of RLR³'s Table 4.
 
-With the outputs, their labels and rubrics at hand, each figure is a share of right ones among
+Each measure is the share of right ones among
 
-    schema           all outputs: one JSON object, every field there and of its type, nothing around it
+    schema           all outputs: one JSON object with every field of the right type, and nothing around it
     criterion        all criteria of the rubrics: the slot at its position holds the criterion word for word
-    execution        all criteria: its slot is right, and its credit is a call of the right verifier that can be run, or
-                     a number where a judge decides
-    arguments        verifiable criteria that were executed: the verifier scores the value 1 with the label's as target
-    credit           fuzzy criteria that were executed: the credit is the label's
+    execution        all criteria: its slot is right, and its credit is a runnable call of the right verifier, or a
+                     number for a fuzzy criterion
+    arguments        executed verifiable criteria: the verifier scores the value 1 with the label's value as target
+    credit           executed fuzzy criteria: the credit equals the label's
     criterion_level  all criteria: executed, and the argument or credit is right
     sample_level     all outputs: valid, every criterion right, no entry too many
 
-A broken output fails all its criteria. Arguments and credit are taken of executed criteria only: the paper's base model
-has more right arguments (91.5 %) than executions (82.0 %), and its criterion-level figure (71.7 %) is about their
-product. Intervals (95 %) are bootstrapped over whole outputs, whose criteria stand and fall together.
+A broken output fails all its criteria. Arguments and credit are measured over executed criteria only: the paper's base
+model has more right arguments (91.5 %) than executions (82.0 %), and its criterion-level accuracy (71.7 %) is about
+their product. Intervals (95 %) are bootstrapped over whole outputs, because the criteria of an output are correlated.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ _WHOLE = 1 - 1e-9
 
 
 class GenrmReport(BaseModel):
-    """One row of Table 4. A figure is None where there is nothing to take a share of."""
+    """Row of Table 4. A measure is None if there is nothing to take a share of."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -45,37 +45,37 @@ class GenrmReport(BaseModel):
     sample_level: Estimate | None
 
     def metrics(self) -> dict[str, float]:
-        """The figures' values by name, for tracking."""
-        found = {name: getattr(self, name) for name in FIGURES}
-        return {name: interval.value for name, interval in found.items() if interval is not None}
+        """Values of the measures by name, for tracking."""
+        estimates = {name: getattr(self, name) for name in MEASURES}
+        return {name: estimate.value for name, estimate in estimates.items() if estimate is not None}
 
 
-FIGURES = ("schema_accuracy", "criterion", "execution", "arguments", "credit", "criterion_level", "sample_level")
+MEASURES = ("schema_accuracy", "criterion", "execution", "arguments", "credit", "criterion_level", "sample_level")
 
 
-class Executed(NamedTuple):
-    """What a GenRM wrote for a response, and what it should have."""
+class LabelledOutput(NamedTuple):
+    """Output of a GenRM for a response, with its label."""
 
     output: str
     label: Scoring
     rubric: Rubric
 
 
-def genrm_report(rows: Iterable[Executed | tuple[str, Scoring, Rubric]], *, seed: int = 0) -> GenrmReport:
-    """The seven figures of these outputs, with 95 % intervals."""
-    return report_of([check_answer(*row) for row in rows], seed=seed)
+def genrm_report(rows: Iterable[LabelledOutput | tuple[str, Scoring, Rubric]], *, seed: int = 0) -> GenrmReport:
+    """Compute the seven measures of these outputs, with 95 % intervals."""
+    return checks_report([check_answer(*row) for row in rows], seed=seed)
 
 
-def report_of(checks: list[AnswerCheck], *, seed: int = 0) -> GenrmReport:
-    """The same of outputs that were checked already."""
+def checks_report(checks: list[AnswerCheck], *, seed: int = 0) -> GenrmReport:
+    """`genrm_report` for outputs that were checked already."""
     criteria = [(number, criterion) for number, check in enumerate(checks) for criterion in check.criteria]
     executed = [(number, criterion) for number, criterion in criteria if criterion.executed]
 
-    def share(found: Iterable[tuple[int, bool]]) -> Estimate | None:
-        listed = list(found)
-        if not listed:
+    def share(results: Iterable[tuple[int, bool]]) -> Estimate | None:
+        pairs = list(results)
+        if not pairs:
             return None
-        return clustered_interval([float(value) for _, value in listed], [number for number, _ in listed], seed=seed)
+        return clustered_interval([float(right) for _, right in pairs], [number for number, _ in pairs], seed=seed)
 
     return GenrmReport(
         outputs=len(checks),

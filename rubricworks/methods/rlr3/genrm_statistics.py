@@ -1,4 +1,4 @@
-"""What the data of a GenRM is made of: RLR³'s Table 3, one row per split."""
+"""Statistics of a GenRM's data: RLR³'s Table 3, one row per split."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,14 +10,14 @@ from rubricworks.rubrics import Rubric
 
 
 class DataStatistics(BaseModel):
-    """One split."""
+    """Statistics of one split."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     instances: int
     """Responses with a label."""
     tasks: dict[str, int]
-    """The source mix: instances per task; those without one under the empty name."""
+    """Source mix: instances per task; those without a task under the empty name."""
     criteria: int
     criteria_each: float
     """Criteria per instance."""
@@ -37,13 +37,13 @@ class DataStatistics(BaseModel):
 
 
 def data_statistics(rows: Iterable[Mapping[str, Any]]) -> dict[str, DataStatistics]:
-    """Table 3 of rows of the table `genrm_data`: split → its figures, in alphabetical order of the splits."""
+    """Compute Table 3 from rows of the table `genrm_data`: split → statistics, in alphabetical order of the splits."""
     by_split: dict[str, list[tuple[str, int, int, bool]]] = {}
     for row in rows:
         criteria = Rubric.model_validate_json(row["rubric"]).criteria
         verifiable = sum(criterion.verifier is not None for criterion in criteria)
-        found = (row["task"] or "", len(criteria), verifiable, bool(row["loses_credit"]))
-        by_split.setdefault(row["split"], []).append(found)
+        instance = (row["task"] or "", len(criteria), verifiable, bool(row["loses_credit"]))
+        by_split.setdefault(row["split"], []).append(instance)
     return {split: _statistics(rows) for split, rows in sorted(by_split.items())}
 
 

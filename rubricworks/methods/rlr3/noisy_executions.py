@@ -1,8 +1,8 @@
-"""Careless executions of checklists: what a small model learns first, so that it stands for a general instruct model.
+"""Careless checklist executions: training data that makes a small model stand in for a general instruct model.
 
-A laptop has no instruct model that follows a scoring prompt as well, and as badly, as the paper's base does: schema and
-criteria nearly right, paths and verifiers often wrong (Table 4). This stand-in is ours. Some faults are habits, bound
-to a kind of criterion, because noise that strikes at random is what a trained model averages away.
+The paper's base model has schema and criteria nearly right, paths and verifiers often wrong (Table 4); no model of that
+kind runs on a laptop. This stand-in is not in the paper. Some faults are habits tied to a kind of criterion, because a
+trained model averages random noise away.
 """
 
 import random
@@ -16,7 +16,7 @@ from rubricworks.rubrics import Rubric
 
 
 class Carelessness(BaseModel):
-    """Chances, per criterion unless said otherwise."""
+    """Probabilities of faults, per criterion unless stated otherwise."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -27,7 +27,7 @@ class Carelessness(BaseModel):
     judged: float = Field(default=0.1, ge=0, le=1)
     """A number where a call belongs."""
     judged_habit: tuple[str, ...] = ("bbox_verify", "text_verify")
-    """Verifiers that are not known to it: with them `habit` is the chance of a number."""
+    """Verifiers that the model does not know: for them the probability of a number is `habit`."""
     wrong_verifier: float = Field(default=0.1, ge=0, le=1)
     """The call of another verifier."""
     wrong_value: float = Field(default=0.1, ge=0, le=1)
@@ -37,7 +37,7 @@ class Carelessness(BaseModel):
     all_or_nothing: bool = True
     """Half credit is rounded up, as a habit."""
     habit: float = Field(default=0.7, ge=0, le=1)
-    """How often it does what is its habit."""
+    """Probability of a habit."""
 
 
 _VERIFIERS = ("text_verify", "expr_verify", "bbox_verify")
@@ -46,21 +46,21 @@ _VERIFIERS = ("text_verify", "expr_verify", "bbox_verify")
 def careless_execution(
     label: Scoring, rubric: Rubric, others: Callable[[str], str], faults: Carelessness, rng: random.Random
 ) -> str:
-    """What a careless model writes where the label would be right; the same for the same state of `rng`.
+    """Write a label as a careless model would, deterministic for a given state of `rng`.
 
     Args:
-        others: verifier → a call of it about some other response.
+        others: verifier → a call of it from another response.
     """
     verifiers = {criterion.criterion: criterion.verifier for criterion in rubric.criteria}
 
-    def spoilt(items: tuple[ScoredItem, ...]) -> tuple[ScoredItem, ...]:
-        return tuple(_spoilt(item, verifiers[item.criterion], others, faults, rng) for item in items)
+    def corrupt(items: tuple[ScoredItem, ...]) -> tuple[ScoredItem, ...]:
+        return tuple(_corrupt(item, verifiers[item.criterion], others, faults, rng) for item in items)
 
-    text = write_scoring(Scoring(thought="", essential=spoilt(label.essential), additional=spoilt(label.additional)))
+    text = write_scoring(Scoring(thought="", essential=corrupt(label.essential), additional=corrupt(label.additional)))
     return text[: rng.randrange(1, len(text))] if rng.random() < faults.truncated else text
 
 
-def _spoilt(
+def _corrupt(
     item: ScoredItem, verifier: str | None, others: Callable[[str], str], faults: Carelessness, rng: random.Random
 ) -> ScoredItem:
     credit = item.credit

@@ -1,4 +1,4 @@
-"""The recipe of the RLR³ pipeline."""
+"""Recipe of the RLR³ pipeline."""
 
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -24,7 +24,7 @@ from rubricworks.stages.training.warm_up import Config as WarmUpConfig
 
 
 class Rlr3Recipe(Recipe):
-    """RLR³: questions with partly verifiable answers, checklists, a GenRM, its audit, and a policy beside RLVR's."""
+    """RLR³: questions with partly verifiable answers, checklists, a GenRM, its audit, and policies by RLR³ and RLVR."""
 
     item_noun: ClassVar[str] = "question"
 
@@ -46,11 +46,11 @@ class Rlr3Recipe(Recipe):
     def _parts_fit(self) -> "Rlr3Recipe":
         if self.world and not self.world.questions:
             raise ValueError("world.questions is 0: RLR³ trains on questions; set it to 1 or more for each scene")
-        kept_apart = self.data.held_out + self.data.warm_up
-        if self.world and self.world.scenes * self.world.questions <= kept_apart:
+        reserved = self.data.held_out + self.data.warm_up
+        if self.world and self.world.scenes * self.world.questions <= reserved:
             raise ValueError(
                 f"world.scenes is {self.world.scenes} with {self.world.questions} question(s) each, data.held_out and "
-                f"data.warm_up take {kept_apart}: nothing is left to train on"
+                f"data.warm_up take {reserved}: nothing is left to train on"
             )
         if not self.policy.milestone_every:
             raise ValueError("policy.milestone_every is 0: the arms are compared by their milestones; set it")
@@ -62,7 +62,7 @@ class Rlr3Recipe(Recipe):
         return self
 
     def stage_configs(self) -> dict[str, StageConfig]:
-        """Stage → its own configuration, in the order of the pipeline."""
+        """Stage → its configuration, in the order of the pipeline."""
         shared = {name: getattr(self.policy, name) for name in Options.model_fields}
         return {
             "prepare_questions": self.data,

@@ -32,25 +32,27 @@ from rubricworks.reports.views.parts import (
 from rubricworks.reports.views.training import reward_curves, reward_ends
 from rubricworks.rubrics import Rubric
 
+_OPTIONS = ["sample_id", "options"]
+
 
 def opened_questions(stage: FinishedStage) -> View:
-    """Of `open_questions`: multiple-choice questions and what became of them."""
-    had = {row["sample_id"] for row in table_rows(stage.inputs["samples"], ["sample_id", "options"]) if row["options"]}
-    has = {row["sample_id"] for row in table_rows(stage.out, ["sample_id", "options"]) if row["options"]}
-    ids = draw_samples(sorted(had - has), CARD_COUNT, SEED) or draw_ids(stage.out)
+    """View of `open_questions`: multiple-choice questions before and after."""
+    choices = {row["sample_id"] for row in table_rows(stage.inputs["samples"], _OPTIONS) if row["options"]}
+    converted = choices - {row["sample_id"] for row in table_rows(stage.out, _OPTIONS) if row["options"]}
+    ids = draw_samples(sorted(converted), CARD_COUNT, SEED) or draw_ids(stage.out)
     before, after = stage.samples(ids), sample_rows(stage.out, set(ids), SAMPLE_COLUMNS)
     outcomes = last_counts(stage, "multiple_choice")
     return View(
-        sentence=f"{whole(len(had - has))} of {whole(len(had))} multiple-choice questions became open ones.",
-        metrics={"multiple_choice": len(had), "opened": len(had - has)},
+        sentence=f"{whole(len(converted))} of {whole(len(choices))} multiple-choice questions became open ones.",
+        metrics={"multiple_choice": len(choices), "opened": len(converted)},
         tables=[Table("Multiple-choice questions", ("The opener's word", "Questions"), outcomes)] if outcomes else [],
-        cards_title="Before and after" if had - has else "Questions",
+        cards_title="Before and after" if converted else "Questions",
         cards=[
             Card(
                 key,
                 picture(before.get(key)),
                 [
-                    *([Passage("Before", question_text(before[key]), kind="base")] if key in had - has else []),
+                    *([Passage("Before", question_text(before[key]), kind="base")] if key in converted else []),
                     Passage("Now", question_text(row), kind="policy"),
                 ],
             )
@@ -61,32 +63,33 @@ def opened_questions(stage: FinishedStage) -> View:
 
 
 def filtered_samples(stage: FinishedStage) -> View:
-    """Of `offline_filter`: which samples are kept, and what the base model's rollouts earned on some."""
-    found = read_value(stage.out / "statistics.json", CorpusStatistics)
-    if found is None:
+    """View of `offline_filter`: counts before and after the filter, and rewards of the base model on some samples."""
+    statistics = read_value(stage.out / "statistics.json", CorpusStatistics)
+    if statistics is None:
         return View("No statistics were written.")
     rows = {row["sample_id"]: row for row in table_rows(stage.out) if row["initial_reward"] is not None}
     ids = draw_samples(sorted(rows), CARD_COUNT, SEED)
-    asked = stage.samples(ids)
+    samples = stage.samples(ids)
     return View(
-        sentence=f"The rule “{found.rule}” keeps {whole(found.kept)} of {whole(found.graded)} graded questions.",
+        sentence=f"The rule “{statistics.rule}” keeps {whole(statistics.kept)} of {whole(statistics.graded)} "
+        "graded questions.",
         metrics={
-            **found.model_dump(include={"train", "graded", "kept", "filtered_any", "filtered_essential"}),
-            "initial_reward": found.initial_reward_converted,
-            "initial_reward_kept": found.initial_reward_filtered,
+            **statistics.model_dump(include={"train", "graded", "kept", "filtered_any", "filtered_essential"}),
+            "initial_reward": statistics.initial_reward_converted,
+            "initial_reward_kept": statistics.initial_reward_filtered,
         },
         tiles=[
-            Tile("Kept", whole(found.kept), f"of {whole(found.graded)}"),
-            Tile("Initial reward", number(found.initial_reward_converted), "of all that were graded"),
-            Tile("Initial reward", number(found.initial_reward_filtered), "of those kept"),
-            Tile("Multiple choice", percent(found.mcq_filtered), "of those kept"),
+            Tile("Kept", whole(statistics.kept), f"of {whole(statistics.graded)}"),
+            Tile("Initial reward", number(statistics.initial_reward_converted), "of all that were graded"),
+            Tile("Initial reward", number(statistics.initial_reward_filtered), "of those kept"),
+            Tile("Multiple choice", percent(statistics.mcq_filtered), "of those kept"),
         ],
         cards_title="Questions, and what the base model's rollouts earned on them",
         cards=[
             Card(
                 key,
-                picture(asked.get(key)),
-                [Passage("Question", question_text(asked.get(key, {})), _rewards(rows[key]["rewards"]))],
+                picture(samples.get(key)),
+                [Passage("Question", question_text(samples.get(key, {})), _rewards(rows[key]["rewards"]))],
                 note="kept" if rows[key]["kept"] else "left out",
             )
             for key in ids
@@ -95,14 +98,14 @@ def filtered_samples(stage: FinishedStage) -> View:
 
 
 def labelled_responses(stage: FinishedStage) -> View:
-    """Of `genrm_data`: what the labels are made of, and some of them."""
+    """View of `genrm_data`: statistics of the labels, and some of them."""
     splits = {
         split: DataStatistics.model_validate(of)
         for split, of in json.loads((stage.out / "statistics.json").read_bytes()).items()
     }
     ids = draw_ids(stage.out)
     rows = {row["sample_id"]: row for row in table_rows(stage.out) if row["sample_id"] in ids}
-    asked = stage.samples(ids)
+    samples = stage.samples(ids)
     columns = ("Split", "Responses", "Criteria", "Each", "With a verifier", "Lose credit")
     return View(
         sentence=f"{whole(sum(one.instances for one in splits.values()))} responses have a label of several teachers.",
@@ -125,7 +128,7 @@ def labelled_responses(stage: FinishedStage) -> View:
             )
         ],
         cards_title="Labels",
-        cards=[_label(key, rows[key], asked.get(key)) for key in ids if key in rows],
+        cards=[_label(key, rows[key], samples.get(key)) for key in ids if key in rows],
     )
 
 
@@ -155,14 +158,14 @@ def _rewards(rewards: str) -> str:
 
 
 def genrm(stage: FinishedStage) -> View:
-    """Of `train_genrm`: the test's figures of base, SFT and RLVR, and the reward of the training."""
-    from rubricworks.methods.rlr3.genrm_report import FIGURES
-    from rubricworks.methods.rlr3.report.run_figures import GENRM_MODELS, NAMES
+    """View of `train_genrm`: test measures of base, SFT and RLVR, and the reward curve of the training."""
+    from rubricworks.methods.rlr3.genrm_report import MEASURES
+    from rubricworks.methods.rlr3.report.run_results import GENRM_MODELS, NAMES
     from rubricworks.methods.rlr3.report.tables import GENRM_COLUMNS
 
     reports = json.loads((stage.out / "genrm.json").read_bytes())
     models = [model for model in GENRM_MODELS if model in reports]
-    value = {model: {name: (reports[model][name] or {}).get("value") for name in FIGURES} for model in models}
+    value = {model: {name: (reports[model][name] or {}).get("value") for name in MEASURES} for model in models}
     steps = read_steps(stage.run, stage.name, words=False)
     curves = reward_curves(steps, read_alarm(stage.run, stage.name))
     return View(
@@ -182,22 +185,22 @@ def genrm(stage: FinishedStage) -> View:
 
 
 def answers(stage: FinishedStage) -> View:
-    """Of `evaluate_answers`: accuracy over milestones, and answers side by side."""
+    """View of `evaluate_answers`: accuracy over milestones, and answers side by side."""
     from rubricworks.evaluation.answer_summary import AnswerSummary
     from rubricworks.methods.rlr3.report.curves import macro_chart
     from rubricworks.methods.rlr3.report.examples import read_questions
     from rubricworks.methods.rlr3.report.headline import rlr3_headline
-    from rubricworks.methods.rlr3.report.run_figures import NAMES
+    from rubricworks.methods.rlr3.report.run_results import NAMES
     from rubricworks.methods.rlr3.report.tables import answer_columns, task_rows
 
     summary = read_value(stage.out / "answers.json", AnswerSummary)
-    said, chart, columns = rlr3_headline(summary), macro_chart(summary), answer_columns(summary)
+    headline, chart, columns = rlr3_headline(summary), macro_chart(summary), answer_columns(summary)
     questions = read_questions(stage.run, summary, CARD_COUNT, seed=SEED)
-    asked = stage.samples(one.sample_id for one in questions)
+    samples = stage.samples(one.sample_id for one in questions)
     best = {NAMES[arm]: summary.accuracy(arm) for arm in ("base", *summary.arms)} if summary else {}
     return View(
-        sentence=said.text,
-        mood=said.mood,
+        sentence=headline.text,
+        mood=headline.mood,
         metrics={f"{arm}/macro": summary.accuracy(arm).macro.value for arm in ("base", *summary.arms)}
         if summary
         else {},
@@ -217,18 +220,18 @@ def answers(stage: FinishedStage) -> View:
         cards=[
             Card(
                 one.sample_id,
-                picture(asked.get(one.sample_id)),
+                picture(samples.get(one.sample_id)),
                 [
                     Passage("Question", one.question, f"right: {one.reference}"),
                     *(
                         Passage(
-                            said_by.name,
-                            said_by.response,
-                            f"{said_by.tokens} tokens",
-                            "base" if said_by.kind == "base" else "policy",
-                            {True: "right", False: "wrong", None: "not judged"}[said_by.right],
+                            answer.name,
+                            answer.response,
+                            f"{answer.tokens} tokens",
+                            "base" if answer.kind == "base" else "policy",
+                            {True: "right", False: "wrong", None: "not judged"}[answer.right],
                         )
-                        for said_by in one.answers
+                        for answer in one.answers
                     ),
                 ],
                 note=one.task,
@@ -239,16 +242,16 @@ def answers(stage: FinishedStage) -> View:
 
 
 def audit(stage: FinishedStage) -> View:
-    """Of `audit`: what the judge credits to abnormal responses, in each setting."""
+    """View of `audit`: undeserved credit for abnormal responses, in each setting."""
     from rubricworks.evaluation.audit.summary import AuditSummary
     from rubricworks.reports.audit.page import audit_figure, audit_headline, audit_sentences
 
-    found = read_value(stage.out / "audit.json", AuditSummary)
-    if found is None or not found.settings:
+    summary = read_value(stage.out / "audit.json", AuditSummary)
+    if summary is None or not summary.settings:
         return View("No abnormal response was found to audit the judge with.")
     return View(
-        sentence=audit_headline(found),
-        notes=audit_sentences(found),
-        metrics=found.metrics(),
-        figure=audit_figure(found),
+        sentence=audit_headline(summary),
+        notes=audit_sentences(summary),
+        metrics=summary.metrics(),
+        figure=audit_figure(summary),
     )

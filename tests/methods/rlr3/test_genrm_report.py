@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rubricworks.grading import ScoredItem, Scoring
-from rubricworks.methods.rlr3.genrm_report import FIGURES, genrm_report
+from rubricworks.methods.rlr3.genrm_report import MEASURES, genrm_report
 from rubricworks.rubrics import Criterion, Rubric
 
 RUBRIC = Rubric(
@@ -55,9 +55,9 @@ def test_seven_figures_of_five_outputs():
         "criterion_level": (3 + 1 + 2 + 1 + 0) / 15,
         "sample_level": 1 / 5,
     }
-    assert set(expected) == set(FIGURES)
+    assert set(expected) == set(MEASURES)
     assert report.metrics() == pytest.approx(expected)
-    for name in FIGURES:
+    for name in MEASURES:
         interval = getattr(report, name)
         assert interval.low <= interval.value <= interval.high
         assert interval.low < interval.high
@@ -74,7 +74,7 @@ def test_an_entry_too_many_fails_the_sample_and_no_criterion():
     answer = json.loads(OUTPUTS[0])
     answer["additional"].append({"criterion": "It is short.", "rationale": "", "credit": 1})
     figures = genrm_report([(json.dumps(answer), LABEL, RUBRIC)]).metrics()
-    assert figures == dict.fromkeys(FIGURES, 1.0) | {"sample_level": 0.0}
+    assert figures == dict.fromkeys(MEASURES, 1.0) | {"sample_level": 0.0}
 
 
 def test_value_that_is_nearly_the_labels_is_not_right():

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricworks.errors import UserError
-from rubricworks.methods.rlr3.stages.genrm_splits import Labelled, draw_genrm_splits
+from rubricworks.methods.rlr3.stages.genrm_splits import LabelledResponse, draw_genrm_splits
 
 ROWS = st.lists(
     st.builds(
-        lambda image, question, loses: Labelled(f"{image}-{question}", f"picture {image}", loses),
+        lambda image, question, loses: LabelledResponse(f"{image}-{question}", f"picture {image}", loses),
         st.integers(0, 9),
         st.integers(0, 2),
         st.booleans(),
@@ -42,18 +42,18 @@ def test_splits_share_no_image_are_balanced_and_the_test_is_as_large_as_asked(ro
 
 
 def test_draw_depends_on_the_seed_and_not_on_chance():
-    rows = [Labelled(str(number), str(number // 2), number % 3 == 0) for number in range(60)]
+    rows = [LabelledResponse(str(number), str(number // 2), number % 3 == 0) for number in range(60)]
     first, again, other = (draw_genrm_splits(rows, test=8, balance=True, seed=seed) for seed in (1, 1, 2))
     assert first == again != other
 
 
 def test_test_that_takes_more_than_half_of_the_images_is_refused():
-    rows = [Labelled(str(number), str(number), number % 2 == 0) for number in range(10)]
+    rows = [LabelledResponse(str(number), str(number), number % 2 == 0) for number in range(10)]
     with pytest.raises(UserError, match="lower it"):
         draw_genrm_splits(rows, test=8, balance=False, seed=1)
 
 
 def test_responses_of_one_kind_cannot_be_balanced():
-    rows = [Labelled(str(number), str(number), True) for number in range(10)]
+    rows = [LabelledResponse(str(number), str(number), True) for number in range(10)]
     with pytest.raises(UserError, match="balance"):
         draw_genrm_splits(rows, test=2, balance=True, seed=1)

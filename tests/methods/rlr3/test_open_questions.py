@@ -10,7 +10,7 @@ from asked_questions import COLOURS, prepare_questions
 from scripted_server import Said, fail, say
 
 from rubricworks.data.tables import read_rows
-from rubricworks.methods.rlr3.stages.open_questions import with_option_in_box
+from rubricworks.methods.rlr3.stages.open_questions import option_in_box
 from rubricworks.runtime.launch import launch
 
 
@@ -147,4 +147,4 @@ def test_without_an_opener_everything_passes_through(tmp_path, samples):
     ],
 )
 def test_letter_in_the_last_box_becomes_its_option(text, opened):
-    assert with_option_in_box(text, COLOURS) == opened
+    assert option_in_box(text, COLOURS) == opened

@@ -1,1 +1,1 @@
-"""The report of an RLR³ run."""
+"""Report of an RLR³ run."""

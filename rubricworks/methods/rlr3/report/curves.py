@@ -5,47 +5,47 @@ from typing import NamedTuple
 
 from rubricworks.evaluation.answer_summary import Accuracy, AnswerSummary
 from rubricworks.evaluation.summary import MeanScore
-from rubricworks.methods.rlr3.report.run_figures import ARMS, NAMES
+from rubricworks.methods.rlr3.report.run_results import ARMS, NAMES
 from rubricworks.reports.charts import value_bounds
 from rubricworks.reports.curves import Step
 from rubricworks.reports.run_folder import Alarm
 from rubricworks.reports.series_charts import Series, SeriesChart, series_chart
 
-_LEAST_SPAN = 10.0
-"""Percentage points that a chart shows at least: differences of one or two must not look like a cliff."""
+_MIN_SPAN = 10.0
+"""Smallest range of a chart in percentage points, so that differences of one or two do not look large."""
 
 
 class AccuracyChart(NamedTuple):
-    """One subplot: the chart, and each model's figure for the heading."""
+    """Subplot: the chart, and each model's accuracy for the heading."""
 
     chart: SeriesChart
     ends: list[tuple[str, float]]
-    """(kind, percent) of the base and of each arm's best milestone."""
+    """(kind, percent) for the base and for each arm's best milestone."""
 
 
 def macro_chart(answers: AnswerSummary | None) -> AccuracyChart | None:
-    """The macro average with its intervals."""
+    """Chart of the macro average with its intervals."""
     return _chart("Macro average", answers, lambda accuracy: accuracy.macro, intervals=True, gap=7.0)
 
 
 def task_charts(answers: AnswerSummary | None) -> list[AccuracyChart]:
-    """One per task, in the order of the table."""
+    """Charts per task, in the order of the table."""
 
     def chart_of(task: str) -> AccuracyChart | None:
         return _chart(task, answers, lambda accuracy: accuracy.tasks.get(task), intervals=False, gap=11.0)
 
-    charts = [chart_of(task) for task in (tasks_of(answers) if answers else ())]
+    charts = [chart_of(task) for task in (task_names(answers) if answers else ())]
     return [chart for chart in charts if chart]
 
 
-def tasks_of(answers: AnswerSummary) -> list[str]:
-    """Every task that some model was asked about."""
+def task_names(answers: AnswerSummary) -> list[str]:
+    """Names of all tasks that any model answered."""
     models = [answers.base, *(one for points in answers.arms.values() for one in points)]
     return sorted({task for one in models for task in one.tasks})
 
 
 def training_charts(steps: Mapping[str, Sequence[Step]], alarms: Mapping[str, Alarm]) -> list[SeriesChart]:
-    """Reward and length of both arms, step by step."""
+    """Charts of both arms' rewards and response lengths over training steps."""
     marks = [(float(alarm.step), f"alarm in {NAMES[arm]}, step {alarm.step}") for arm, alarm in alarms.items()]
     rewards = [
         Series(arm, NAMES[arm], [(float(one.step), one.reward) for one in of if one.reward is not None])
@@ -64,36 +64,36 @@ def training_charts(steps: Mapping[str, Sequence[Step]], alarms: Mapping[str, Al
 def _chart(
     title: str,
     answers: AnswerSummary | None,
-    figure_of: Callable[[Accuracy], MeanScore | None],
+    score_of: Callable[[Accuracy], MeanScore | None],
     *,
     intervals: bool,
     gap: float,
 ) -> AccuracyChart | None:
     if answers is None:
         return None
-    base = figure_of(answers.base)
+    base = score_of(answers.base)
     series, ends = [], [("base", 100 * base.value)] if base else []
     for arm in ARMS:
-        found = [(float(one.step), of) for one in answers.arms.get(arm, ()) if (of := figure_of(one)) is not None]
-        if not found:
+        scores = [(float(one.step), of) for one in answers.arms.get(arm, ()) if (of := score_of(one)) is not None]
+        if not scores:
             continue
         best = float(answers.best[arm])
-        ends += [(arm, 100 * of.value) for step, of in found if step == best]
+        ends += [(arm, 100 * of.value) for step, of in scores if step == best]
         series.append(
             Series(
                 kind=arm,
                 label=NAMES[arm],
-                points=[(step, 100 * of.value) for step, of in found],
-                intervals=[(100 * of.low, 100 * of.high) for _, of in found] if intervals else (),
+                points=[(step, 100 * of.value) for step, of in scores],
+                intervals=[(100 * of.low, 100 * of.high) for _, of in scores] if intervals else (),
                 picked=best,
             )
         )
-    shown = [value for one in series for _, value in one.points] + ([100 * base.value] if base else [])
-    shown += [end for one in series for interval in one.intervals for end in interval]
+    percents = [value for one in series for _, value in one.points] + ([100 * base.value] if base else [])
+    percents += [end for one in series for interval in one.intervals for end in interval]
     chart = series_chart(
         title,
         series,
-        bounds=_bounds(shown),
+        bounds=_bounds(percents),
         start=0.0,
         level=(100 * base.value, "base") if base else None,
         gap=gap,
@@ -103,7 +103,7 @@ def _chart(
 
 def _bounds(percents: Sequence[float]) -> tuple[float, float]:
     low, high = min(percents, default=0.0), max(percents, default=100.0)
-    missing = max(0.0, _LEAST_SPAN - (high - low)) / 2
+    missing = max(0.0, _MIN_SPAN - (high - low)) / 2
     low, high = max(0.0, low - missing), min(100.0, high + missing)
-    # At an edge all of what is missing goes to the other side.
-    return max(0.0, min(low, high - _LEAST_SPAN)), min(100.0, max(high, low + _LEAST_SPAN))
+    # At an edge the whole extension goes to the other side.
+    return max(0.0, min(low, high - _MIN_SPAN)), min(100.0, max(high, low + _MIN_SPAN))

@@ -1,25 +1,25 @@
-"""An RLR³ run in a sentence: RLR³ against RLVR and the base model, claiming no more than the intervals carry."""
+"""Headline of an RLR³ run: RLR³ against RLVR and the base model, claiming no more than the intervals support."""
 
 from rubricworks.evaluation.answer_summary import AnswerSummary, Difference
-from rubricworks.methods.rlr3.report.run_figures import ARMS, NAMES
-from rubricworks.methods.rlr3.report.summary import BETWEEN
+from rubricworks.methods.rlr3.report.run_results import ARMS, NAMES
+from rubricworks.methods.rlr3.report.summary import ARM_GAIN
 from rubricworks.reports.formats import points, share, span
 from rubricworks.reports.headline import FEW, Headline, Mood
 
 
 def rlr3_headline(answers: AnswerSummary | None) -> Headline:
-    """Best milestone against best milestone; an arm alone against the base model."""
+    """Compare the arms' best milestones, or a single arm with the base model."""
     arms = [arm for arm in ARMS if answers and answers.arms.get(arm)]
     if answers is None or not arms:
         return Headline("Neither RLR³ nor RLVR has been evaluated in this run.", "open")
     if answers.base.macro.samples < FEW:
-        asked = answers.base.macro.samples
-        return Headline(f"Too few questions to tell: {_averages(answers, arms)}, over {asked} questions.", "open")
+        count = answers.base.macro.samples
+        return Headline(f"Too few questions to tell: {_averages(answers, arms)}, over {count} questions.", "open")
     if len(arms) == 2:
-        mood, relation = _relation(answers.gains[BETWEEN])
+        mood, relation = _relation(answers.gains[ARM_GAIN])
         return Headline(
             f"RLR³ {relation} RLVR: {_averages(answers, arms)} right on average over {_tasks(answers)}, "
-            f"{_difference(answers.gains[BETWEEN])}.",
+            f"{_difference(answers.gains[ARM_GAIN])}.",
             mood,
         )
     gain = answers.gains[arms[0]]
@@ -40,9 +40,9 @@ def _relation(gain: Difference) -> tuple[Mood, str]:
 
 
 def _averages(answers: AnswerSummary, arms: list[str]) -> str:
-    """The arm that is spoken of first comes first, the base last."""
-    said = [_percent(answers.accuracy(arm).macro.value) for arm in reversed(arms)]
-    return f"{' against '.join(said)} (base {_percent(answers.base.macro.value)})"
+    """Write the arms' macro averages, RLR³'s first, and the base model's last."""
+    averages = [_percent(answers.accuracy(arm).macro.value) for arm in reversed(arms)]
+    return f"{' against '.join(averages)} (base {_percent(answers.base.macro.value)})"
 
 
 def _difference(gain: Difference) -> str:

@@ -1,6 +1,6 @@
-"""The report of an RLR³ run as one HTML file: what came of it, Figure 2, Tables 1 to 5, questions with their answers.
+"""Report of an RLR³ run as one HTML file: headline, Figure 2, Tables 1 to 5, and questions with their answers.
 
-Questions, answers and error messages are foreign text: Jinja escapes all of it, and the page's own security policy
+Questions, answers and error messages are untrusted text: Jinja escapes all of it, and the page's own security policy
 allows nothing but its inline styles and images.
 """
 
@@ -12,7 +12,7 @@ from rubricworks.llm.spending import SPENDING_FILE, read_spending
 from rubricworks.methods.rlr3.report.curves import macro_chart, task_charts, training_charts
 from rubricworks.methods.rlr3.report.examples import read_questions
 from rubricworks.methods.rlr3.report.headline import rlr3_headline
-from rubricworks.methods.rlr3.report.run_figures import ARMS, NAMES, Rlr3Run, read_rlr3_run
+from rubricworks.methods.rlr3.report.run_results import ARMS, NAMES, Rlr3Run, read_rlr3_run
 from rubricworks.methods.rlr3.report.settings import reward_sentence, rlr3_commands, rlr3_tables
 from rubricworks.methods.rlr3.report.summary import Rlr3Summary, rlr3_lines, rlr3_summary
 from rubricworks.methods.rlr3.report.tables import (
@@ -20,7 +20,7 @@ from rubricworks.methods.rlr3.report.tables import (
     answer_columns,
     corpus_row,
     gain_rows,
-    genrm_rows,
+    genrm_chart,
     genrm_tasks,
     task_rows,
 )
@@ -43,19 +43,19 @@ __all__ = ["Rlr3Summary", "build_rlr3_report", "rlr3_lines"]
 
 
 def build_rlr3_report(run: Path, *, examples: int, seed: int) -> tuple[str, Rlr3Summary]:
-    """The page and the summary of a run's folder.
+    """Build the page and the summary of a run's folder.
 
     Args:
-        examples: how many held-out questions to show.
-        seed: of their draw.
+        examples: number of held-out questions to show.
+        seed: seed of their draw.
     """
     recipe, ledger = read_recipe(run), read_ledger(run)
-    found, promotion = read_rlr3_run(run, ledger), read_promotion(run)
+    results, promotion = read_rlr3_run(run, ledger), read_promotion(run)
     calls = model_calls(read_spending(run / SPENDING_FILE))
     costs, dead_letters = stage_costs(ledger, calls, exclude=REPORTS), read_dead_letters(run)
-    summary = rlr3_summary(run, found, recipe=recipe, promotion=promotion, costs=costs, dead_letters=dead_letters)
+    summary = rlr3_summary(run, results, recipe=recipe, promotion=promotion, costs=costs, dead_letters=dead_letters)
     steps = {arm: read_steps(run, f"train_{arm}", words=False) for arm in ARMS}
-    lanes, axis = genrm_rows(found.genrm)
+    lanes, axis = genrm_chart(results.genrm)
     html = render(
         "page.html",
         folder=Path(__file__).parent,
@@ -64,27 +64,27 @@ def build_rlr3_report(run: Path, *, examples: int, seed: int) -> tuple[str, Rlr3
         recipe=recipe,
         recipe_text=recipe_text(recipe),
         summary=summary,
-        found=found,
+        results=results,
         names=NAMES,
-        headline=rlr3_headline(found.answers),
+        headline=rlr3_headline(results.answers),
         promotion=promotion,
         promotion_sentence=promotion_sentence(promotion),
-        alarms=[(f" in {NAMES[arm]}", alarm) for arm, alarm in found.alarms.items()],
+        alarms=[(f" in {NAMES[arm]}", alarm) for arm, alarm in results.alarms.items()],
         responses="answers",
-        macro=macro_chart(found.answers),
-        tasks=task_charts(found.answers),
-        columns=answer_columns(found.answers),
-        rows=task_rows(found.answers),
-        gains=gain_rows(found.answers),
-        curves=training_charts(steps, found.alarms),
+        macro=macro_chart(results.answers),
+        tasks=task_charts(results.answers),
+        columns=answer_columns(results.answers),
+        rows=task_rows(results.answers),
+        gains=gain_rows(results.answers),
+        curves=training_charts(steps, results.alarms),
         unjudged={arm: (sum(one.unjudged for one in of), sum(one.rollouts for one in of)) for arm, of in steps.items()},
-        corpus=corpus_row(found.source, found.corpus),
-        genrm_tasks=genrm_tasks(found),
+        corpus=corpus_row(results.source, results.corpus),
+        genrm_tasks=genrm_tasks(results),
         genrm_columns=GENRM_COLUMNS,
         lanes=lanes,
         axis=axis,
-        **_audit(found),
-        questions=read_questions(run, found.answers, examples, seed=seed),
+        **_audit(results),
+        questions=read_questions(run, results.answers, examples, seed=seed),
         reward_sentence=reward_sentence(recipe),
         **record_values(
             run, recipe, calls=calls, costs=costs, dead_letters=dead_letters, noun="question", stage="prepare_questions"
@@ -95,14 +95,14 @@ def build_rlr3_report(run: Path, *, examples: int, seed: int) -> tuple[str, Rlr3
     return html, summary
 
 
-def _audit(found: Rlr3Run) -> dict[str, Any]:
-    """Table 5 with its picture, as the audit's own page has them."""
-    if found.audit is None or not found.audit.settings:
+def _audit(results: Rlr3Run) -> dict[str, Any]:
+    """Template values of Table 5 and its chart, as on the audit's own page."""
+    if results.audit is None or not results.audit.settings:
         return {"audit": None}
     return {
-        "audit": audit_figure(found.audit),
-        "audit_headline": audit_headline(found.audit),
-        "audit_sentences": audit_sentences(found.audit),
-        "audit_rows": table_rows(found.audit),
+        "audit": audit_figure(results.audit),
+        "audit_headline": audit_headline(results.audit),
+        "audit_sentences": audit_sentences(results.audit),
+        "audit_rows": table_rows(results.audit),
         "mode_names": MODE_NAMES,
     }

@@ -1,4 +1,4 @@
-"""An RLR³ run in one small JSON file, for programs and for the last lines that `rubricworks run` prints."""
+"""Summary of an RLR³ run (`summary.json`), for programs and for the last lines that `rubricworks run` prints."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,16 +9,16 @@ from pydantic import BaseModel, ConfigDict
 from rubricworks.evaluation.answer_summary import AnswerSummary, Difference
 from rubricworks.evaluation.audit.values import FAILURE_MODES, MODE_NAMES
 from rubricworks.evaluation.summary import MeanScore
-from rubricworks.methods.rlr3.report.run_figures import ARMS, NAMES, Rlr3Run
+from rubricworks.methods.rlr3.report.run_results import ARMS, NAMES, Rlr3Run
 from rubricworks.metrics import Estimate
 from rubricworks.reports.costs import StageCost, seconds_by_stage
 from rubricworks.reports.formats import points, share, span
 from rubricworks.reports.headline import gate_sentence
 from rubricworks.reports.run_folder import DeadLetters, Promotion
 
-BETWEEN = "rlr3 - rlvr"
-"""The gain that is told first: best milestone against best milestone."""
-GAINS = (BETWEEN, "rlr3", "rlvr")
+ARM_GAIN = "rlr3 - rlvr"
+"""Gain between the arms, which is reported first: best milestone against best milestone."""
+GAINS = (ARM_GAIN, "rlr3", "rlvr")
 
 
 class ArmMacro(BaseModel):
@@ -27,14 +27,14 @@ class ArmMacro(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     best: MeanScore
-    """Of the milestone with the highest one, on these very questions."""
+    """Highest macro average of a milestone, chosen on these same questions."""
     best_step: int
     last: MeanScore
     last_step: int
 
 
 class Macro(BaseModel):
-    """Accuracy averaged over tasks; None where it was not measured."""
+    """Accuracy averaged over tasks; None if it was not measured."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -45,13 +45,13 @@ class Macro(BaseModel):
 
 
 class Rlr3Summary(BaseModel):
-    """What came of a run."""
+    """Results of a run."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     run: str
     simulated: bool
-    """Whether the scene world stood in for images, teachers and judges."""
+    """True if the scene world stood in for images, teachers and judges."""
     macro: Macro
     gains: dict[str, Difference]
     """Best milestone minus base for each arm, and `rlr3 - rlvr`."""
@@ -60,12 +60,12 @@ class Rlr3Summary(BaseModel):
     audit: dict[str, float]
     """Failure mode → false-positive rate in the default setting."""
     seconds: dict[str, float]
-    """`total`, and each stage's own; stages that ran side by side both count."""
+    """`total`, and the time of each stage; concurrent stages both count in full."""
     cost: float
     """Dollars."""
     promoted: bool
     gate: str
-    """What the gate said."""
+    """Result of the gate as a sentence."""
     alarm: str | None
     """Arm, step and reasons of the hacking alarms."""
     dead_letters: int
@@ -73,20 +73,21 @@ class Rlr3Summary(BaseModel):
 
 def rlr3_summary(
     run: Path,
-    found: Rlr3Run,
+    results: Rlr3Run,
     *,
     recipe: Mapping[str, Any],
     promotion: Promotion | None,
     costs: list[StageCost],
     dead_letters: list[DeadLetters],
 ) -> Rlr3Summary:
-    default = found.audit.settings.get("text", {}) if found.audit else {}
+    default = results.audit.settings.get("text", {}) if results.audit else {}
+    gains = results.answers.gains if results.answers else {}
     return Rlr3Summary(
         run=run.name,
         simulated=bool(recipe.get("world")),
-        macro=_macro(found.answers),
-        gains={name: found.answers.gains[name] for name in GAINS if found.answers and name in found.answers.gains},
-        genrm={model: report.criterion_level for model, report in found.genrm.items() if report.criterion_level},
+        macro=_macro(results.answers),
+        gains={name: gains[name] for name in GAINS if name in gains},
+        genrm={model: report.criterion_level for model, report in results.genrm.items() if report.criterion_level},
         audit={
             mode: cell.average.value
             for mode in FAILURE_MODES
@@ -96,13 +97,13 @@ def rlr3_summary(
         cost=sum(cost.cost for cost in costs),
         promoted=promotion is not None and promotion.promoted,
         gate=gate_sentence(promotion),
-        alarm="; ".join(f"{NAMES[arm]}, {alarm}" for arm, alarm in found.alarms.items()) or None,
+        alarm="; ".join(f"{NAMES[arm]}, {alarm}" for arm, alarm in results.alarms.items()) or None,
         dead_letters=sum(letters.count for letters in dead_letters),
     )
 
 
 def success_lines(run: Path) -> list[str]:
-    """The last lines that `rubricworks run` prints, one per result; what was not measured has none."""
+    """Lines that `rubricworks run` prints at the end, one per measured result."""
     return rlr3_lines(Rlr3Summary.model_validate_json((run / "summary.json").read_bytes()))
 
 
@@ -110,20 +111,20 @@ def rlr3_lines(summary: Rlr3Summary) -> list[str]:
     lines = []
     macro = summary.macro
     if macro.base:
-        said = [f"base {share(macro.base.value)}"]
+        parts = [f"base {share(macro.base.value)}"]
         for arm in ARMS:
-            if of := getattr(macro, arm):
-                said.append(f"{NAMES[arm]} {share(of.best.value)} (step {of.best_step})")
-        lines.append(f"right answers in %, average over {macro.tasks} tasks: {', '.join(said)}")
+            if averages := getattr(macro, arm):
+                parts.append(f"{NAMES[arm]} {share(averages.best.value)} (step {averages.best_step})")
+        lines.append(f"right answers in %, average over {macro.tasks} tasks: {', '.join(parts)}")
     for name, gain in summary.gains.items():
         unclear = ", not distinguishable" if gain.low <= 0 <= gain.high else ""
         lines.append(f"{gain_name(name)}: {points(gain.value)} points [{span(gain)}]{unclear}")
     if summary.genrm:
-        said = [f"{NAMES.get(model, model)} {share(right.value)}" for model, right in summary.genrm.items()]
-        lines.append(f"criteria that the GenRM executes right, in %: {', '.join(said)}")
+        parts = [f"{NAMES.get(model, model)} {share(right.value)}" for model, right in summary.genrm.items()]
+        lines.append(f"criteria that the GenRM executes right, in %: {', '.join(parts)}")
     if summary.audit:
-        said = [f"{MODE_NAMES[mode].lower()} {share(rate)}" for mode, rate in summary.audit.items()]
-        lines.append(f"undeserved credit in %: {', '.join(said)}")
+        parts = [f"{MODE_NAMES[mode].lower()} {share(rate)}" for mode, rate in summary.audit.items()]
+        lines.append(f"undeserved credit in %: {', '.join(parts)}")
     lines.append("promoted to champion" if summary.promoted else f"not promoted: {summary.gate}")
     if summary.alarm:
         lines.append(f"ALARM: {summary.alarm}")
@@ -131,7 +132,7 @@ def rlr3_lines(summary: Rlr3Summary) -> list[str]:
 
 
 def gain_name(name: str) -> str:
-    """`rlr3`, an arm against the base, or `rlr3 - rlvr`, one against the other, as people write it."""
+    """Display name of a gain: `rlr3` is an arm over the base, `rlr3 - rlvr` one arm over the other."""
     arm, _, other = name.partition(" - ")
     return f"{NAMES.get(arm, arm)} over {NAMES[other] if other in NAMES and other else 'the base'}"
 

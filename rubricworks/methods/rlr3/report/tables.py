@@ -1,29 +1,29 @@
-"""RLR³'s tables 1 to 4 as this run has them, laid out for the page."""
+"""RLR³'s Tables 1 to 4 for this run, laid out for the page."""
 
 from typing import NamedTuple
 
 from rubricworks.evaluation.answer_summary import BASE, Accuracy, AnswerSummary, Difference
 from rubricworks.evaluation.corpus_statistics import CorpusStatistics, SourceCounts
 from rubricworks.evaluation.summary import MeanScore
-from rubricworks.methods.rlr3.genrm_report import FIGURES, GenrmReport
-from rubricworks.methods.rlr3.report.curves import tasks_of
-from rubricworks.methods.rlr3.report.run_figures import ARMS, NAMES, Rlr3Run
-from rubricworks.methods.rlr3.report.summary import BETWEEN, GAINS, gain_name
+from rubricworks.methods.rlr3.genrm_report import MEASURES, GenrmReport
+from rubricworks.methods.rlr3.report.curves import task_names
+from rubricworks.methods.rlr3.report.run_results import ARMS, NAMES, Rlr3Run
+from rubricworks.methods.rlr3.report.summary import ARM_GAIN, GAINS, gain_name
 from rubricworks.metrics import Estimate
 from rubricworks.reports.charts import Tick, nice_ticks
 
 GENRM_COLUMNS = dict(
     zip(
-        FIGURES,
+        MEASURES,
         ("Schema", "Criterion", "Execution", "Arguments", "Credit", "Criterion-level", "Sample-level"),
         strict=True,
     )
 )
-"""Figure → its column of table 4."""
+"""Measure → column of Table 4."""
 
 
 class CorpusRow(NamedTuple):
-    """Table 1; None where a stage has not finished."""
+    """Row of Table 1; None where a stage has not finished."""
 
     name: str
     raw: int | None
@@ -37,7 +37,7 @@ class CorpusRow(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A model of table 2."""
+    """Model of Table 2."""
 
     kind: str
     name: str
@@ -46,19 +46,19 @@ class Column(NamedTuple):
 
 
 class Score(NamedTuple):
-    """One entry of table 2."""
+    """Entry of Table 2."""
 
     column: Column
     figure: MeanScore | None
     change: float | None
-    """Over RLVR, beside which it stands."""
+    """Difference from RLVR in the column before."""
 
 
 class TaskRow(NamedTuple):
     name: str
     questions: int
     missing: int
-    """Answers of the models in this row that could not be judged."""
+    """Answers of all models in this row that could not be judged."""
     scores: list[Score]
 
 
@@ -68,19 +68,19 @@ class Gain(NamedTuple):
 
     @property
     def clear(self) -> bool:
-        """Whether the interval leaves 0 out."""
+        """True if the interval excludes 0."""
         return self.difference.low > 0 or self.difference.high < 0
 
 
 class Lane(NamedTuple):
-    """One model's figure on the axis of table 4's picture, in percent of it."""
+    """Estimate of one model in the chart of Table 4, in percent of its axis."""
 
     kind: str
     name: str
     estimate: Estimate
     at: float
     reach: tuple[float, float] | None
-    """Where the interval begins and how wide it is."""
+    """Start and width of the interval."""
 
 
 class GenrmRow(NamedTuple):
@@ -123,10 +123,12 @@ def task_rows(answers: AnswerSummary | None) -> list[TaskRow]:
     columns = answer_columns(answers)
     if answers is None:
         return []
-    rows = [_row(task, [column.accuracy.tasks.get(task) for column in columns], columns) for task in tasks_of(answers)]
+    rows = [
+        _row(task, [column.accuracy.tasks.get(task) for column in columns], columns) for task in task_names(answers)
+    ]
     macro = _row("Macro average", [column.accuracy.macro for column in columns], columns)
-    if (gain := answers.gains.get(BETWEEN)) is not None:
-        # What is said above: on the questions that were judged for both.
+    if (gain := answers.gains.get(ARM_GAIN)) is not None:
+        # The gain as in the headline: over the questions that were judged for both arms.
         best = next(at for at, score in enumerate(macro.scores) if score.change is not None)
         macro.scores[best] = macro.scores[best]._replace(change=gain.value)
     return [*rows, macro]
@@ -135,29 +137,29 @@ def task_rows(answers: AnswerSummary | None) -> list[TaskRow]:
 def _row(name: str, figures: list[MeanScore | None], columns: list[Column]) -> TaskRow:
     scores = []
     for at, (column, figure) in enumerate(zip(columns, figures, strict=True)):
-        beside = figures[at - 1] if column.kind == "rlr3" and columns[at - 1].kind == "rlvr" else None
-        scores.append(Score(column, figure, figure.value - beside.value if figure and beside else None))
-    there = [figure for figure in figures if figure]
+        baseline = figures[at - 1] if column.kind == "rlr3" and columns[at - 1].kind == "rlvr" else None
+        scores.append(Score(column, figure, figure.value - baseline.value if figure and baseline else None))
+    measured = [figure for figure in figures if figure]
     return TaskRow(
         name,
-        questions=max((figure.samples + figure.missing for figure in there), default=0),
-        missing=sum(figure.missing for figure in there),
+        questions=max((figure.samples + figure.missing for figure in measured), default=0),
+        missing=sum(figure.missing for figure in measured),
         scores=scores,
     )
 
 
 def gain_rows(answers: AnswerSummary | None) -> list[Gain]:
-    """What is told first comes first."""
+    """Gains between arms and over the base model, in the order of `GAINS`."""
     gains = answers.gains if answers else {}
     return [Gain(gain_name(name), gains[name]) for name in GAINS if name in gains]
 
 
-def genrm_rows(reports: dict[str, GenrmReport]) -> tuple[list[GenrmRow], list[Tick]]:
-    """The picture of table 4: a row per figure, a lane per model; and the axis, cut off below what there is to see."""
-    found = [estimate for report in reports.values() for name in FIGURES if (estimate := getattr(report, name))]
-    if not found:
+def genrm_chart(reports: dict[str, GenrmReport]) -> tuple[list[GenrmRow], list[Tick]]:
+    """Chart of Table 4, a row per measure and a lane per model, and its axis, which starts below the lowest value."""
+    estimates = [estimate for report in reports.values() for name in MEASURES if (estimate := getattr(report, name))]
+    if not estimates:
         return [], []
-    ticks = nice_ticks(min(0.9, *(one.value if one.low is None else one.low for one in found)), 1.0)
+    ticks = nice_ticks(min(0.9, *(one.value if one.low is None else one.low for one in estimates)), 1.0)
     low, high = ticks[0], ticks[-1]
 
     def across(value: float) -> float:
@@ -177,5 +179,5 @@ def genrm_rows(reports: dict[str, GenrmReport]) -> tuple[list[GenrmRow], list[Ti
 
 
 def genrm_tasks(run: Rlr3Run) -> list[str]:
-    """The source mix of table 3: every task in either split."""
+    """Tasks of Table 3's source mix, in either split."""
     return sorted({task for split in run.genrm_data.values() for task in split.tasks})

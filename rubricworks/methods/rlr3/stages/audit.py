@@ -1,7 +1,7 @@
-"""A failure-mode audit of a judge: what it credits to responses that do not deserve it (RLR³, section 5.5 and table 5).
+"""Audit a judge by failure modes: the undeserved credit that it gives to abnormal responses (RLR³, 5.5 and Table 5).
 
-The table holds every response in every setting with the judge's scorecard; `audit.json` beside it has the figures.
-Given an earlier audit's table, its responses are judged again, by this judge, and none are made.
+The table holds every response in every setting with the judge's scorecard; `audit.json` next to it is the summary.
+Given an earlier audit's table, this judge grades its responses, and none are generated.
 """
 
 import asyncio
@@ -39,21 +39,21 @@ class Config(StageConfig):
     judge: Endpoint
     """The judge under audit."""
     settings: tuple[Setting, ...] = Field(default=SETTINGS, min_length=1)
-    """What it is shown: text (as in training), image, targets, unverified."""
+    """Exposures of the judge: text (as in training), image, targets, unverified."""
     generator: Endpoint | None = None
-    """A strong model that writes abnormal responses; not needed where an earlier audit's are judged again."""
+    """A strong model that writes abnormal responses; not needed with the responses of an earlier audit."""
     red_team: Endpoint | None = None
-    """A model that looks for attacks on this judge; without one, the three that the paper found are used."""
+    """A model that searches for attacks on this judge; without one, the paper's three patterns are used."""
     quality_judges: tuple[Endpoint, ...] = ()
-    """Two models that both have to find each abnormal response what it is said to be."""
+    """Two models that must both confirm the failure mode and the annotation of each abnormal response."""
     per_category: int = Field(default=250, ge=1)
     """Abnormal responses of each failure mode."""
     regular: int | None = Field(default=None, ge=1)
     """Inputs whose regular responses are judged; all by default."""
     search_size: int = Field(default=32, ge=1)
-    """Inputs on which the red team's patterns are tried: of the train split, if there is one."""
+    """Inputs on which the red team's patterns are tried, from the train split if there is one."""
     search_rounds: int = Field(default=2, ge=1)
-    """How often patterns are proposed, from the second time on with the results before."""
+    """Rounds of proposals; from the second on, the red team sees the earlier results."""
     shard_size: int = Field(default=32, ge=1)
 
     @model_validator(mode="after")
@@ -69,45 +69,45 @@ class Config(StageConfig):
 def run(config: Config, job: Job) -> None:
     images = read_images(job.inputs.get("samples")) if "image" in config.settings else {}
     judge = job.client(config.judge, "judge")
-    searched = SearchResult(PAPER_PATTERNS, ())
+    search = SearchResult(PAPER_PATTERNS, ())
 
     async def audit() -> AuditSet:
-        nonlocal searched
+        nonlocal search
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(judge)
             if "audit" in job.inputs:
-                collected = earlier_responses(job.inputs["audit"])
+                audit_set = earlier_responses(job.inputs["audit"])
             else:
-                maker = await _maker(config, job, stack)
+                generator = await _generator(config, job, stack)
                 cases = read_cases(job.inputs["genrm_data"])
-                searched, apart = await _search(config, job, stack, maker, judge, cases)
-                usable = [case for case in cases["test"] if case.sample_id not in apart]
-                collected = await abnormal_responses(
+                search, search_inputs = await _search(config, job, stack, generator, judge, cases)
+                usable = [case for case in cases["test"] if case.sample_id not in search_inputs]
+                audit_set = await abnormal_responses(
                     job,
-                    maker,
+                    generator,
                     one_per_input(usable, config.seed),
-                    searched.best,
+                    search.best,
                     per_category=config.per_category,
                     shard_size=config.shard_size,
                     seed=config.seed,
                 )
                 regular = regular_responses(cases["test"], config.regular, config.seed)
-                collected = collected.after(regular)
-            await _judge_all(config, job, judge, collected.responses, images)
-            return collected
+                audit_set = audit_set.with_regular(regular)
+            await _judge_all(config, job, judge, audit_set.responses, images)
+            return audit_set
 
-    collected = asyncio.run(audit())
-    figures = _figures(config, job, collected, searched)
-    write_atomic(job.out / "audit.json", figures.model_dump_json(indent=2).encode() + b"\n")
-    job.figures.update({"responses": len(collected.responses), "dead_letters": count_rows(job.out / "dead_letters")})
-    if figures.short_categories:
-        job.figures["short"] = {mode: one.model_dump() for mode, one in figures.short_categories.items()}
+    audit_set = asyncio.run(audit())
+    summary = _summarise(config, job, audit_set, search)
+    write_atomic(job.out / "audit.json", summary.model_dump_json(indent=2).encode() + b"\n")
+    job.figures.update({"responses": len(audit_set.responses), "dead_letters": count_rows(job.out / "dead_letters")})
+    if summary.short_categories:
+        job.figures["short"] = {mode: count.model_dump() for mode, count in summary.short_categories.items()}
     with stage_run(job.run, job.stage) as log:
-        log.log_metrics(figures.metrics())
+        log.log_metrics(summary.metrics())
 
 
 def read_images(samples: Path | None) -> dict[str, bytes]:
-    """sample_id → image.
+    """Read sample_id → image.
 
     Raises:
         UserError: no samples are given.
@@ -118,7 +118,7 @@ def read_images(samples: Path | None) -> dict[str, bytes]:
 
 
 def earlier_responses(table: Path) -> AuditSet:
-    """The responses of an audit table, each once."""
+    """Read the distinct responses of an audit table."""
     distinct: dict[tuple[str, ...], Row] = {}
     for row in read_rows(table, columns=list(RESPONSE_COLUMNS)):
         distinct.setdefault((row["sample_id"], row["mode"], row["response"]), row)
@@ -127,7 +127,7 @@ def earlier_responses(table: Path) -> AuditSet:
     return AuditSet(responses, {mode: ResponseCount(wanted=n, found=n) for mode, n in counts.items()}, {})
 
 
-async def _maker(config: Config, job: Job, stack: AsyncExitStack) -> CandidateGenerator:
+async def _generator(config: Config, job: Job, stack: AsyncExitStack) -> CandidateGenerator:
     if config.generator is None:
         raise UserError("no generator is given; name the model that writes abnormal responses, or an earlier audit")
     clients = [job.client(config.generator, "generator")]
@@ -141,22 +141,22 @@ async def _search(
     config: Config,
     job: Job,
     stack: AsyncExitStack,
-    maker: CandidateGenerator,
+    generator: CandidateGenerator,
     judge: ChatClient,
     cases: dict[str, list[Case]],
 ) -> tuple[SearchResult, set[str]]:
-    """What the red team found, and the test inputs that were spent on it."""
+    """Run the red-team search; return its result and the test inputs that it used up."""
     if config.red_team is None:
         return SearchResult(PAPER_PATTERNS, ()), set()
     red_team = await stack.enter_async_context(job.client(config.red_team, "red team"))
-    drawn = list(one_per_input(cases.get("train") or cases["test"], config.seed).values())[: config.search_size]
+    search_cases = list(one_per_input(cases.get("train") or cases["test"], config.seed).values())[: config.search_size]
     try:
-        searched = await search_patterns(
-            red_team, maker, Grader(judge), drawn, rounds=config.search_rounds, seed=config.seed
+        result = await search_patterns(
+            red_team, generator, Grader(judge), search_cases, rounds=config.search_rounds, seed=config.seed
         )
     except ChatError as error:
         raise UserError(f"the red team proposes no attacks: {error}; mend it, or leave it out") from error
-    return searched, set() if cases.get("train") else {case.sample_id for case in drawn}
+    return result, set() if cases.get("train") else {case.sample_id for case in search_cases}
 
 
 async def _judge_all(
@@ -166,13 +166,17 @@ async def _judge_all(
         letters: list[FailedCall] = []
         sample = Sample(sample_id=row["sample_id"], question=row["question"], image=images.get(row["sample_id"], b""))
         rubric = Rubric.model_validate_json(row["rubric"])
-        card = await Grader(judge, exposure=setting, on_error=letters.append).grade(sample, row["response"], rubric)
-        made = {**row, "setting": setting, "judge": config.judge.model, "scorecard": card.model_dump_json()}
-        return made, [letter for call in letters for letter in grading_dead_letters(job, call)]
+        grader = Grader(judge, exposure=setting, on_error=letters.append)
+        scorecard = await grader.grade(sample, row["response"], rubric)
+        audit_row = {**row, "setting": setting, "judge": config.judge.model, "scorecard": scorecard.model_dump_json()}
+        return audit_row, [letter for call in letters for letter in grading_dead_letters(job, call)]
 
     async def make_rows(chunk: list[Row]) -> dict[str, list[Row]]:
-        made = await job.calls.gather_all(grade(row, setting) for row in chunk for setting in config.settings)
-        return {"audit": [row for row, _ in made], "dead_letters": [one for _, letters in made for one in letters]}
+        results = await job.calls.gather_all(grade(row, setting) for row in chunk for setting in config.settings)
+        return {
+            "audit": [row for row, _ in results],
+            "dead_letters": [letter for _, letters in results for letter in letters],
+        }
 
     await build_table(
         job.out,
@@ -186,19 +190,17 @@ async def _judge_all(
     )
 
 
-def _figures(config: Config, job: Job, collected: AuditSet, searched: SearchResult) -> AuditSummary:
+def _summarise(config: Config, job: Job, audit_set: AuditSet, search: SearchResult) -> AuditSummary:
     cells = table_cells(map(parse_audit_row, read_rows(job.out)))
     if all(cell.average is None for modes in cells.values() for cell in modes.values()):
         job.mark_unusable()
         raise UserError(f"{config.judge.label} judged nothing; see {job.out / 'dead_letters'} for what it answered")
-    patterns = (
-        {**one.model_dump(), "rate": one.rate, "kept": one.pattern in searched.best} for one in searched.results
-    )
+    patterns = ({**one.model_dump(), "rate": one.rate, "kept": one.pattern in search.best} for one in search.results)
     return AuditSummary(
         judge=config.judge.model,
         settings=cells,
-        responses=collected.collected,
-        attacks=dict(Counter(row["attack"] for row in collected.responses if row["attack"])),
+        responses=audit_set.counts,
+        attacks=dict(Counter(row["attack"] for row in audit_set.responses if row["attack"])),
         patterns=tuple(patterns),
-        turned_away=collected.turned_away,
+        turned_away=audit_set.rejections,
     )

@@ -1,7 +1,7 @@
-"""The audit set of a failure-mode audit: regular responses as they are, abnormal ones made, checked and balanced.
+"""Audit set of a failure-mode audit: regular responses, and abnormal ones that are generated, checked and balanced.
 
-Responses are made in passes, each a table of candidates that an interrupted run takes up again: see
-`evaluation.audit.sampling`. Which attacks the adversarial ones use is found by a search on the judge itself.
+Abnormal responses are generated in passes (`evaluation.audit.sampling`), each with a table of candidates from which an
+interrupted run resumes. The attacks of the adversarial ones come from a search on the judge under audit.
 """
 
 from collections import Counter, defaultdict
@@ -23,27 +23,28 @@ from rubricworks.runtime.call_table import Row, dead_letter
 from rubricworks.runtime.job import Job
 
 RESPONSE_COLUMNS = ("sample_id", "mode", "attack", "pattern", "question", "response", "rubric", "annotations")
-"""What of a row is the response, whoever judges it and in whichever setting."""
+"""Columns of an audit row that do not depend on judge and setting."""
 
 
 @dataclass
 class AuditSet:
-    """Responses with what they deserve, ready to be judged."""
+    """Annotated responses, ready to be judged."""
 
     responses: list[Row]
-    """With RESPONSE_COLUMNS."""
-    collected: dict[str, ResponseCount]
-    turned_away: dict[str, dict[str, int]]
-    """Mode → reason → how often."""
+    """Rows with RESPONSE_COLUMNS."""
+    counts: dict[str, ResponseCount]
+    """Mode → target and actual number of responses."""
+    rejections: dict[str, dict[str, int]]
+    """Mode → rejection → number of candidates."""
 
-    def after(self, regular: list[Row]) -> "AuditSet":
-        """With the regular responses before the abnormal ones."""
-        counted = {"regular": ResponseCount(wanted=len(regular), found=len(regular))}
-        return AuditSet([*regular, *self.responses], counted | self.collected, self.turned_away)
+    def with_regular(self, regular: list[Row]) -> "AuditSet":
+        """Return the set with the regular responses before the abnormal ones."""
+        counts = {"regular": ResponseCount(wanted=len(regular), found=len(regular))}
+        return AuditSet([*regular, *self.responses], counts | self.counts, self.rejections)
 
 
 def read_cases(table: Path) -> dict[str, list[Case]]:
-    """Split → labelled responses: train and test.
+    """Read the labelled responses: split (train, test) → cases.
 
     Raises:
         UserError: the table has no test responses.
@@ -59,7 +60,7 @@ def read_cases(table: Path) -> dict[str, list[Case]]:
 
 
 def one_per_input(cases: Sequence[Case], seed: int) -> dict[str, Case]:
-    """Input → the response to start from, drawn where it has several; in the order of the seed's draw."""
+    """Draw one case per input, in the order of the seed's draw."""
     by_input: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
         by_input[case.sample_id].append(case)
@@ -69,16 +70,16 @@ def one_per_input(cases: Sequence[Case], seed: int) -> dict[str, Case]:
 
 
 def regular_responses(cases: Sequence[Case], count: int | None, seed: int) -> list[Row]:
-    """Rows of the test responses, or of so many inputs' in the order of the seed's draw.
+    """Rows of the test responses, or of those of `count` inputs drawn with the seed.
 
     Raises:
         UserError: a label does not fit its rubric.
     """
     inputs = shuffle_inputs((case.sample_id for case in cases), seed)[:count]
-    chosen = set(inputs)
+    sample_ids = set(inputs)
     rows = []
     for case in cases:
-        if case.sample_id in chosen:
+        if case.sample_id in sample_ids:
             try:
                 annotations = label_annotations(case.label, case.rubric)
             except ValueError as error:
@@ -97,49 +98,47 @@ async def abnormal_responses(
     shard_size: int,
     seed: int,
 ) -> AuditSet:
-    """So many responses of each failure mode, from different inputs.
+    """Generate `per_category` responses of each failure mode, from different inputs.
 
     Args:
-        cases: input → response to start from, in the order in which inputs are used.
-        patterns: attacks of the adversarial ones.
+        cases: input → case to rewrite, in the order in which inputs are used.
+        patterns: attacks of the adversarial responses.
     """
     attempts: list[Attempt] = []
     rows: list[Row] = []
     number = 1
-    while chosen := next_pass(list(cases), attempts, per_category):
+    while trials := next_pass(list(cases), attempts, per_category):
 
         async def make_rows(items: list[tuple[str, FailureMode]]) -> dict[str, list[Row]]:
-            asked = (generator.generate(cases[name], _failure(name, mode, patterns, seed)) for name, mode in items)
-            made = await job.calls.gather_all(asked)
-            letters = [_letter(job, candidate) for candidate in made if candidate.error is not None]
-            return {"audit_candidates": [_candidate_row(one) for one in made], "dead_letters": letters}
+            calls = (generator.generate(cases[name], _failure(name, mode, patterns, seed)) for name, mode in items)
+            candidates = await job.calls.gather_all(calls)
+            letters = [_letter(job, candidate) for candidate in candidates if candidate.error is not None]
+            return {"audit_candidates": [_candidate_row(one) for one in candidates], "dead_letters": letters}
 
         folder = job.out / "candidates" / f"pass-{number:02}"
         await build_table(
             folder,
             "audit_candidates",
-            chosen,
+            trials,
             make_rows,
             made_by=job.made_by,
             shard_size=shard_size,
             side_tables={"dead_letters": folder / "dead_letters"},
-            progress=job.progress(len(chosen), f"candidates, pass {number}").at,
+            progress=job.progress(len(trials), f"candidates, pass {number}").at,
         )
-        made = list(read_rows(folder))
-        attempts += [Attempt(row["sample_id"], row["mode"], row["rejected"] is None) for row in made]
-        rows += made
+        pass_rows = list(read_rows(folder))
+        attempts += [Attempt(row["sample_id"], row["mode"], row["rejected"] is None) for row in pass_rows]
+        rows += pass_rows
         number += 1
     lacking = missing_counts(attempts, per_category)
-    turned_away: dict[str, Counter[str]] = defaultdict(Counter)
+    rejections: dict[str, Counter[str]] = defaultdict(Counter)
     for row in rows:
         if row["rejected"] is not None:
-            turned_away[row["mode"]][row["rejected"]] += 1
+            rejections[row["mode"]][row["rejected"]] += 1
     return AuditSet(
         responses=[{name: row[name] for name in RESPONSE_COLUMNS} for row in rows if row["rejected"] is None],
-        collected={
-            mode: ResponseCount(wanted=per_category, found=per_category - lacking[mode]) for mode in FAILURE_MODES
-        },
-        turned_away={mode: dict(reasons.most_common()) for mode, reasons in turned_away.items()},
+        counts={mode: ResponseCount(wanted=per_category, found=per_category - lacking[mode]) for mode in FAILURE_MODES},
+        rejections={mode: dict(reasons.most_common()) for mode, reasons in rejections.items()},
     )
 
 

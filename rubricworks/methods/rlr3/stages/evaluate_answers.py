@@ -1,6 +1,6 @@
-"""The base model and both arms' milestones on the held-out questions: Table 2, Figure 2, and the milestone to promote.
+"""Evaluate the base model and both arms' milestones on the held-out questions (Table 2, Figure 2).
 
-`answers.json` stands beside the table `answers`; `model` leads to RLR³'s best milestone.
+`answers.json` is written next to the table `answers`; `model` links to RLR³'s best milestone, which may be promoted.
 """
 
 import asyncio
@@ -30,20 +30,22 @@ ARMS = ("rlvr", "rlr3")
 
 class Config(StageConfig):
     judge: Endpoint | None = None
-    """A text model for open answers; without one, words must be the reference's."""
+    """A text model for open answers; without one, words must match the reference."""
     max_new_tokens: int = Field(default=6144, ge=1)
     batch_size: int = Field(default=64, ge=1)
 
 
 class Model(NamedTuple):
-    """One policy at one point of its training."""
+    """Policy at one step of its training."""
 
     arm: str
     step: int
     folder: Path
 
 
-class Asked(NamedTuple):
+class Batch(NamedTuple):
+    """Samples for one model to answer."""
+
     model: Model
     samples: tuple[Sample, ...]
 
@@ -54,7 +56,7 @@ def run(config: Config, job: Job) -> None:
     if not samples:
         raise UserError("none of the held-out samples has a reference answer; there is nothing to evaluate")
     batches = [
-        Asked(model, tuple(samples[start : start + config.batch_size]))
+        Batch(model, tuple(samples[start : start + config.batch_size]))
         for model in models
         for start in range(0, len(samples), config.batch_size)
     ]
@@ -84,19 +86,19 @@ def _models(job: Job) -> Iterator[Model]:
             yield from (Model(arm, step, folder) for step, folder in milestones.items())
 
 
-async def _answer(config: Config, job: Job, batches: list[Asked]) -> None:
+async def _answer(config: Config, job: Job, batches: list[Batch]) -> None:
     from rubricworks.training.generate import generate_captions, load_model
 
     loaded: dict[Path, tuple[Any, Any]] = {}
 
-    def respond(asked: Asked) -> list[tuple[str, int]]:
-        if asked.model.folder not in loaded:  # one at a time in memory
+    def respond(batch: Batch) -> list[tuple[str, int]]:
+        if batch.model.folder not in loaded:  # one at a time in memory
             loaded.clear()
-            loaded[asked.model.folder] = load_model(asked.model.folder)
+            loaded[batch.model.folder] = load_model(batch.model.folder)
         return generate_captions(
-            *loaded[asked.model.folder],
-            [sample.image for sample in asked.samples],
-            [sample.prompt for sample in asked.samples],
+            *loaded[batch.model.folder],
+            [sample.image for sample in batch.samples],
+            [sample.prompt for sample in batch.samples],
             max_new_tokens=config.max_new_tokens,
             temperature=0.0,
             batch_size=config.batch_size,
@@ -107,15 +109,15 @@ async def _answer(config: Config, job: Job, batches: list[Asked]) -> None:
         if config.judge is not None:
             judge = await stack.enter_async_context(job.client(config.judge, "answers"))
 
-        async def make_rows(chunk: list[Asked]) -> dict[str, list[Row]]:
+        async def make_rows(chunk: list[Batch]) -> dict[str, list[Row]]:
             rows: dict[str, list[Row]] = {"answers": [], "dead_letters": []}
-            for asked in chunk:
-                responses = respond(asked)
-                made = await job.calls.gather_all(
-                    _row(job, judge, asked.model, sample, *response)
-                    for sample, response in zip(asked.samples, responses, strict=True)
+            for batch in chunk:
+                responses = respond(batch)
+                results = await job.calls.gather_all(
+                    _row(job, judge, batch.model, sample, *response)
+                    for sample, response in zip(batch.samples, responses, strict=True)
                 )
-                for row, letters in made:
+                for row, letters in results:
                     rows["answers"].append(row)
                     rows["dead_letters"] += letters
             return rows
@@ -141,8 +143,10 @@ async def _row(
     try:
         right = await check_with_judge(judge, sample, response) if judge else check_by_rules(sample, response)
     except CannotVerify as error:
-        what = ChatError(ErrorClass.UNVERIFIABLE, f"the reference answer {sample.answer!r} cannot be read: {error}")
-        letters.append(dead_letter(sample.sample_id, job, "checking an answer", what))
+        unverifiable = ChatError(
+            ErrorClass.UNVERIFIABLE, f"the reference answer {sample.answer!r} cannot be read: {error}"
+        )
+        letters.append(dead_letter(sample.sample_id, job, "checking an answer", unverifiable))
     except ChatError as error:
         letters.append(dead_letter(sample.sample_id, job, "judging an answer", error))
     row = {
@@ -158,7 +162,7 @@ async def _row(
 
 
 def _link_best(job: Job, models: list[Model], summary: AnswerSummary) -> None:
-    """`model` leads to what the run stands for: RLR³'s best milestone, or that of the only arm."""
+    """Link `model` to RLR³'s best milestone, or to that of the only arm."""
     if not summary.best:
         return
     arm = "rlr3" if "rlr3" in summary.best else next(iter(summary.best))

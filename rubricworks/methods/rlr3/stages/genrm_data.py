@@ -1,9 +1,9 @@
-"""What a GenRM learns from: responses of the base policy, labelled by several teachers (RLR³, sections 4.4 and 5.4).
+"""Label responses of the base policy by several teachers, as training data of a GenRM (RLR³, sections 4.4 and 5.4).
 
-Every teacher executes the rubric of every response; the label is the median per criterion. Then the data is balanced by
-whether any criterion loses credit, and split so that no sample and no image is on both sides. Responses to train on
-that balancing leaves out stay in the table under the split `left_out`; `statistics.json` is the paper's Table 3. The
-table `labelled` beside it holds every labelled response, before the draw.
+Every teacher executes the rubric of every response; the label is the median per criterion. The data is balanced by
+whether any criterion loses credit, and split so that no sample and no image is in both splits. Training responses that
+balancing drops stay in the table under the split `left_out`; `statistics.json` is the paper's Table 3. The side table
+`labelled` holds every labelled response, before the draw.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from rubricworks.grading import FailedCall, Scoring, check_scoring, scoring_mess
 from rubricworks.llm import ChatClient, ChatError, Endpoint
 from rubricworks.methods.rlr3.genrm_labels import loses_credit, median_label, write_scoring
 from rubricworks.methods.rlr3.genrm_statistics import data_statistics
-from rubricworks.methods.rlr3.stages.genrm_splits import Labelled, draw_genrm_splits
-from rubricworks.methods.rlr3.stages.sampled_responses import Draw, drawer
+from rubricworks.methods.rlr3.stages.genrm_splits import LabelledResponse, draw_genrm_splits
+from rubricworks.methods.rlr3.stages.sampled_responses import ResponseSampler, response_sampler
 from rubricworks.rubrics import ErrorClass, Rubric
 from rubricworks.runtime.call_table import Row, grading_dead_letters
 from rubricworks.runtime.config import StageConfig, canonical_json
@@ -28,24 +28,24 @@ from rubricworks.runtime.job import Job
 from rubricworks.storage import write_atomic
 
 STATISTICS = "statistics.json"
-_ROWS_OF_A_SHARD = 4_096
+_SHARD_ROWS = 4_096
 
 
 class Config(StageConfig):
     teachers: tuple[Endpoint, ...] = Field(min_length=2)
-    """Each executes every rubric by itself; an odd number makes the median one of their credits."""
+    """Each executes every rubric independently; with an odd number the median is one of their credits."""
     responses_each: int = Field(default=4, ge=1)
-    """Responses of the base policy to each training sample; equal ones count once."""
+    """Responses of the base policy to each training sample; duplicates count once."""
     temperature: float = Field(default=1.0, gt=0)
     max_new_tokens: int = Field(default=6144, ge=1)
     batch_size: int = Field(default=64, ge=1)
-    """Responses that are generated at once."""
+    """Responses per generation batch."""
     test: int = Field(default=1000, ge=2)
-    """Labelled responses kept for the test."""
+    """Labelled responses of the test split."""
     balance: bool = True
-    """As many responses that lose credit as ones that do not, by leaving out some of the others."""
+    """Equally many responses that lose credit and that do not, by dropping surplus ones."""
     shard_size: int = Field(default=32, ge=1)
-    """Samples that are committed at once."""
+    """Samples per commit."""
 
     @field_validator("teachers")
     @classmethod
@@ -56,7 +56,7 @@ class Config(StageConfig):
 
 
 def run(config: Config, job: Job) -> None:
-    draw = drawer(
+    draw = response_sampler(
         job.inputs["model"],
         each=config.responses_each,
         temperature=config.temperature,
@@ -67,8 +67,8 @@ def run(config: Config, job: Job) -> None:
     label_responses(config, job, draw)
 
 
-def label_responses(config: Config, job: Job, draw: Draw) -> None:
-    """Label what `draw` gives and write tables and statistics; a test may draw without a model."""
+def label_responses(config: Config, job: Job, draw: ResponseSampler) -> None:
+    """Label the responses of `draw` and write tables and statistics; tests pass a sampler without a model."""
     rubrics = read_rubrics(job.inputs["rubrics"])
     digests = {
         row["sample_id"]: row["image_digest"]
@@ -85,31 +85,31 @@ def label_responses(config: Config, job: Job, draw: Draw) -> None:
             f"no response to {len(digests)} training samples with a rubric could be labelled ({letters} dead letters "
             f"in {job.out / 'dead_letters'}); check the teachers and the rubrics"
         )
-    found = [Labelled(row["sample_id"], digests[row["sample_id"]], row["loses_credit"]) for row in rows]
+    responses = [LabelledResponse(row["sample_id"], digests[row["sample_id"]], row["loses_credit"]) for row in rows]
     try:
-        splits = draw_genrm_splits(found, test=config.test, balance=config.balance, seed=config.seed)
+        splits = draw_genrm_splits(responses, test=config.test, balance=config.balance, seed=config.seed)
     except UserError:
         job.mark_unusable()
         raise
-    asyncio.run(_keep(job, splits))
+    asyncio.run(_write_splits(job, splits))
     used = (row for row in read_rows(job.out) if row["split"] != "left_out")
-    statistics = {split: found.model_dump() for split, found in data_statistics(used).items()}
+    statistics = {split: values.model_dump() for split, values in data_statistics(used).items()}
     write_atomic(job.out / STATISTICS, canonical_json(statistics).encode())
-    job.figures.update({split: found["instances"] for split, found in statistics.items()})
+    job.figures.update({split: values["instances"] for split, values in statistics.items()})
 
 
-async def _label(config: Config, job: Job, draw: Draw, rubrics: dict[str, Rubric], total: int) -> None:
+async def _label(config: Config, job: Job, draw: ResponseSampler, rubrics: dict[str, Rubric], total: int) -> None:
     teachers = [job.client(teacher, "teacher") for teacher in config.teachers]
 
     async def make_rows(samples: list[Sample]) -> dict[str, list[Row]]:
-        drawn = zip(samples, draw(samples), strict=True)
-        asked = [(sample, response) for sample, responses in drawn for response in dict.fromkeys(responses)]
-        made = await job.calls.gather_all(
-            _label_one(job, teachers, sample, response, rubrics[sample.sample_id]) for sample, response in asked
+        sampled = zip(samples, draw(samples), strict=True)
+        pairs = [(sample, response) for sample, responses in sampled for response in dict.fromkeys(responses)]
+        labellings = await job.calls.gather_all(
+            _label_one(job, teachers, sample, response, rubrics[sample.sample_id]) for sample, response in pairs
         )
         return {
-            "genrm_data": [one.row for one in made if one.row],
-            "dead_letters": [letter for one in made for letter in one.dead_letters],
+            "genrm_data": [one.row for one in labellings if one.row],
+            "dead_letters": [letter for one in labellings for letter in one.dead_letters],
         }
 
     async with AsyncExitStack() as stack:
@@ -135,10 +135,10 @@ class _Labelling(NamedTuple):
 async def _label_one(
     job: Job, teachers: Sequence[ChatClient], sample: Sample, response: str, rubric: Rubric
 ) -> _Labelling:
-    """The labelled response, unless fewer than two teachers scored it or none of them to any use."""
+    """Label one response; no row if fewer than two teachers scored it or the label has no runnable call."""
     letters: list[Row] = []
 
-    def failed(teacher: str, error: ChatError) -> None:
+    def add_letters(teacher: str, error: ChatError) -> None:
         titles = tuple(criterion.criterion for criterion in rubric.criteria)
         letters.extend(grading_dead_letters(job, FailedCall(sample.sample_id, response, teacher, titles, error)))
 
@@ -149,7 +149,7 @@ async def _label_one(
         try:
             reply = await teacher.chat(messages, Scoring, check=lambda scoring: check_scoring(scoring, request))
         except ChatError as error:
-            failed(teacher.endpoint.model, error)
+            add_letters(teacher.endpoint.model, error)
             return None
         return reply.value
 
@@ -164,7 +164,7 @@ async def _label_one(
     except UserError:
         raise
     except ValueError as error:
-        failed("all teachers", ChatError(ErrorClass.UNVERIFIABLE, str(error), attempts=0))
+        add_letters("all teachers", ChatError(ErrorClass.UNVERIFIABLE, str(error), attempts=0))
         return _Labelling(None, letters)
     row = {
         "sample_id": sample.sample_id,
@@ -179,15 +179,15 @@ async def _label_one(
     return _Labelling(row, letters)
 
 
-async def _keep(job: Job, splits: dict[int, str]) -> None:
-    """Write the rows that the draw kept, each with its split."""
+async def _write_splits(job: Job, splits: dict[int, str]) -> None:
+    """Write the drawn rows, each with its split."""
 
-    def kept() -> Iterator[Row]:
+    def rows() -> Iterator[Row]:
         for number, row in enumerate(read_rows(job.out / "labelled")):
             if number in splits:
                 yield {**row, "split": splits[number]}
 
-    async def as_they_are(rows: list[Row]) -> list[Row]:
-        return rows
+    async def unchanged(chunk: list[Row]) -> list[Row]:
+        return chunk
 
-    await build_table(job.out, "genrm_data", kept(), as_they_are, made_by=job.made_by, shard_size=_ROWS_OF_A_SHARD)
+    await build_table(job.out, "genrm_data", rows(), unchanged, made_by=job.made_by, shard_size=_SHARD_ROWS)

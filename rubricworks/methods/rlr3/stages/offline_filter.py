@@ -1,8 +1,8 @@
-"""Which training samples the base model still fails on (RLR³, section 5.1): 8 rollouts each, graded by their rubrics.
+"""Filter the training samples to those that the base model fails on, by 8 graded rollouts each (RLR³, section 5.1).
 
-A sample passes the rule `any` if some rollout has no credit on a criterion, `essential` if it has none on an essential
-one; the paper trains on the second. A rollout that could not be judged whole is left out of both and of the mean.
-`statistics.json` stands beside the table `filtered`: the corpus's row of the paper's Table 1.
+A sample passes the rule `any` if some rollout has no credit on a criterion, and `essential` if some rollout has none on
+an essential one; the paper trains on the second. Rollouts that were not judged completely count for neither, nor for
+the mean. `statistics.json`, next to the table `filtered`, is the corpus's row of the paper's Table 1.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.corpus_statistics import GradedSample, Rule, SourceCounts, corpus_statistics
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient, Endpoint
-from rubricworks.methods.rlr3.stages.sampled_responses import Draw, drawer
+from rubricworks.methods.rlr3.stages.sampled_responses import ResponseSampler, response_sampler
 from rubricworks.rewards import weighted_reward
 from rubricworks.rubrics import Rubric, Scorecard
 from rubricworks.runtime.call_table import Row, grading_dead_letters
@@ -36,17 +36,17 @@ class Config(StageConfig):
     rollouts: int = Field(default=8, ge=1)
     """Responses of the base model to each sample."""
     keep: Rule = "essential"
-    """The rule that the training follows: column `kept`. `all` keeps whatever could be judged."""
+    """Rule of the training, which decides the column `kept`. `all` keeps every sample that could be judged."""
     temperature: float = Field(default=1.0, gt=0)
     max_new_tokens: int = Field(default=6144, ge=1)
     batch_size: int = Field(default=64, ge=1)
-    """Responses that are generated at once."""
+    """Responses per generation batch."""
     shard_size: int = Field(default=32, ge=1)
-    """Samples that are committed at once."""
+    """Samples per commit."""
 
 
 def run(config: Config, job: Job) -> None:
-    draw = drawer(
+    draw = response_sampler(
         job.inputs["model"],
         each=config.rollouts,
         temperature=config.temperature,
@@ -57,8 +57,8 @@ def run(config: Config, job: Job) -> None:
     filter_samples(config, job, draw)
 
 
-def filter_samples(config: Config, job: Job, draw: Draw) -> None:
-    """Grade what `draw` gives and write table and statistics; a test may draw without a model."""
+def filter_samples(config: Config, job: Job, draw: ResponseSampler) -> None:
+    """Grade the responses of `draw` and write table and statistics; tests pass a sampler without a model."""
     rubrics = read_rubrics(job.inputs["rubrics"])
     asyncio.run(_build(config, job, draw, rubrics))
     source = None
@@ -77,16 +77,19 @@ def filter_samples(config: Config, job: Job, draw: Draw) -> None:
         )
 
 
-async def _build(config: Config, job: Job, draw: Draw, rubrics: dict[str, Rubric]) -> None:
+async def _build(config: Config, job: Job, draw: ResponseSampler, rubrics: dict[str, Rubric]) -> None:
     judge = job.client(config.judge, "judge")
 
     async def make_rows(samples: list[Sample]) -> dict[str, list[Row]]:
         responses = draw(samples)
-        made = await job.calls.gather_all(
-            _filter(sample, drawn, rubrics[sample.sample_id], config, job, judge)
-            for sample, drawn in zip(samples, responses, strict=True)
+        results = await job.calls.gather_all(
+            _filter(sample, rollouts, rubrics[sample.sample_id], config, job, judge)
+            for sample, rollouts in zip(samples, responses, strict=True)
         )
-        return {"filtered": [row for row, _ in made], "dead_letters": [row for _, letters in made for row in letters]}
+        return {
+            "filtered": [row for row, _ in results],
+            "dead_letters": [letter for _, letters in results for letter in letters],
+        }
 
     async with judge:
         await build_table(
@@ -104,26 +107,26 @@ async def _build(config: Config, job: Job, draw: Draw, rubrics: dict[str, Rubric
 async def _filter(
     sample: Sample, responses: Sequence[str], rubric: Rubric, config: Config, job: Job, judge: ChatClient
 ) -> tuple[Row, list[Row]]:
-    """The sample's row, and the dead letters of its grading."""
+    """Return the sample's row and the dead letters of its grading."""
     letters: list[Row] = []
     grader = Grader(judge, on_error=lambda call: letters.extend(grading_dead_letters(job, call)))
-    cards = await asyncio.gather(*(grader.grade(sample, response, rubric) for response in responses))
-    graded = grade_of(cards, rubric, multiple_choice=bool(sample.options))
+    scorecards = await asyncio.gather(*(grader.grade(sample, response, rubric) for response in responses))
+    graded = grade_sample(scorecards, rubric, multiple_choice=bool(sample.options))
     row = {
         "sample_id": sample.sample_id,
         "any": graded.any,
         "essential": graded.essential,
         "kept": graded.passes(config.keep),
         "multiple_choice": graded.multiple_choice,
-        "rewards": json.dumps([weighted_reward(card.credits, rubric.weights) for card in cards]),
+        "rewards": json.dumps([weighted_reward(scorecard.credits, rubric.weights) for scorecard in scorecards]),
         "initial_reward": graded.initial_reward,
     }
     return row, sorted(letters, key=lambda letter: (letter["response"], letter["criterion"] or "", letter["raw"]))
 
 
-def grade_of(cards: Sequence[Scorecard], rubric: Rubric, *, multiple_choice: bool) -> GradedSample:
-    """What the rollouts of one sample earned, those apart that were not judged whole."""
-    judged = [card.credits for card in cards if card.complete]
+def grade_sample(scorecards: Sequence[Scorecard], rubric: Rubric, *, multiple_choice: bool) -> GradedSample:
+    """Combine the scorecards of a sample's rollouts, without those that were not judged completely."""
+    judged = [scorecard.credits for scorecard in scorecards if scorecard.complete]
     rewards = [reward for credits in judged if (reward := weighted_reward(credits, rubric.weights)) is not None]
     failed = [[credit == 0 for credit in credits] for credits in judged]
     return GradedSample(
@@ -135,7 +138,7 @@ def grade_of(cards: Sequence[Scorecard], rubric: Rubric, *, multiple_choice: boo
 
 
 def _graded(samples: Path, filtered: Path) -> Iterator[GradedSample]:
-    """Every training sample; those without a row have no rubric."""
+    """Yield every training sample; a sample without a row has no rubric."""
     rows = {row["sample_id"]: row for row in read_rows(filtered)}
     for sample in read_rows(samples, columns=["sample_id", "split", "options"]):
         if sample["split"] == "train":

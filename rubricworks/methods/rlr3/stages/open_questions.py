@@ -1,8 +1,8 @@
-"""Multiple-choice questions become open ones where a VLM says that they can (RLR³, section 5.1).
+"""Convert multiple-choice questions to open-ended ones where a VLM approves it (RLR³, section 5.1).
 
-The result is the table `samples` again, under the same ids. Only question, answer, options, prompt and the boxes of
-the worked answers change, and only where both of the VLM's checks hold: a letter in a box becomes the option's text.
-Where the VLM gives no usable answer the sample stays as it is, and a dead letter keeps what it said.
+The output is the table `samples` with the same ids. Where both of the VLM's checks hold, question, answer, options and
+prompt change, and a letter in the box of a worked answer becomes the option's text. A sample for which the VLM gives no
+usable answer is unchanged, and a dead letter holds the answer.
 """
 
 from collections import Counter
@@ -21,38 +21,38 @@ from rubricworks.synthesis.open_ended_prompts import Opening, check_open_ended, 
 
 class Config(StageConfig):
     opener: Endpoint | None = None
-    """A vision-language model; without one every question stays what it is."""
+    """A vision-language model; without one no question changes."""
     templates: Templates = Templates()
-    """The prompts; a question that is opened gets the one of open questions."""
+    """Prompt templates; a converted question gets the template of open-ended questions."""
     shard_size: int = Field(default=64, ge=1)
 
 
 class Choice(NamedTuple):
-    """A multiple-choice question taken apart."""
+    """Parts of a multiple-choice question."""
 
     question: str
     options: tuple[str, ...]
     right: str
-    """The right option's text."""
+    """Text of the right option."""
 
 
 def run(config: Config, job: Job) -> None:
     client = job.client(config.opener, "opening") if config.opener else None
-    said: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
 
     async def convert(row: Row) -> Answers:
-        choice = choice_of(row)
+        choice = parse_choice(row)
         if client is None or choice is None:
             return Answers([row], [])
         messages = open_ended_messages(row["image"], *choice)
         try:
             reply = await client.chat(messages, Opening, check=lambda opening: check_open_ended(opening, choice.right))
         except ChatError as error:
-            said["failed"] += 1
+            outcomes["failed"] += 1
             return Answers([row], [dead_letter(row["sample_id"], job, f"opening by {client.endpoint.model}", error)])
         opening = reply.value
-        said["opened" if opening.passes else "not unique" if opening.well_posed else "not well-posed"] += 1
-        return Answers([opened(row, choice, opening.question, config.templates) if opening.passes else row], [])
+        outcomes["opened" if opening.passes else "not unique" if opening.well_posed else "not well-posed"] += 1
+        return Answers([open_ended_row(row, choice, opening.question, config.templates) if opening.passes else row], [])
 
     samples = job.inputs["samples"]
     ask_all(
@@ -64,31 +64,31 @@ def run(config: Config, job: Job) -> None:
         shard_size=config.shard_size,
         clients=[client] if client else [],
     )
-    job.figures["multiple_choice"] = dict(said)
+    job.figures["multiple_choice"] = dict(outcomes)
 
 
-def choice_of(row: Row) -> Choice | None:
-    """The parts of a multiple-choice sample; None for an open one."""
+def parse_choice(row: Row) -> Choice | None:
+    """Split a multiple-choice sample into its parts; None for an open-ended one."""
     options = tuple(row["options"] or ())
     right = option_by_letter(row["answer"] or "", options)
     return None if right is None else Choice(question_without_options(row["question"], options), options, right)
 
 
-def opened(row: Row, choice: Choice, question: str, templates: Templates) -> Row:
-    """The sample as an open question."""
+def open_ended_row(row: Row, choice: Choice, question: str, templates: Templates) -> Row:
+    """Return the sample as an open-ended question."""
     question = question.strip()
     return {
         **row,
         "prompt": templates.prompt(question),
-        "references": [with_option_in_box(text, choice.options) for text in row["references"]],
+        "references": [option_in_box(text, choice.options) for text in row["references"]],
         "question": question,
         "answer": choice.right,
         "options": None,
     }
 
 
-def with_option_in_box(text: str, options: tuple[str, ...]) -> str:
-    """A worked answer whose last box holds the option instead of its letter; as it is where the box holds no letter."""
+def option_in_box(text: str, options: tuple[str, ...]) -> str:
+    """Replace the letter in the last box of a worked answer by its option's text; other answers are unchanged."""
     span = box_span(text)
     option = option_by_letter(text[slice(*span)], options) if span else None
     if span is None or option is None:

@@ -1,6 +1,6 @@
-"""The page of an RLR³ run: Tables 1 to 5 and Figure 2 as this run has them, and the same in a few numbers.
+"""Write the report of an RLR³ run, with the paper's Tables 1 to 5 and Figure 2 for this run.
 
-Both stand in the run's own folder, `report.html` and `summary.json`, made from what the other stages left there.
+The files are `report.html` and `summary.json` in the run's folder.
 """
 
 from pydantic import Field
@@ -12,7 +12,7 @@ from rubricworks.stages.release.run_report import write_report
 
 class Config(StageConfig):
     examples: int = Field(default=8, ge=0)
-    """Held-out questions shown with the answers of all models, drawn by the seed."""
+    """Held-out questions shown with the answers of all models, drawn with the seed."""
 
 
 def run(config: Config, job: Job) -> None:

@@ -1,10 +1,10 @@
-"""A generative reward model (GenRM) that learns to execute checklists, first by SFT, then by RLVR (RLR³, section 4.4).
+"""Train a generative reward model (GenRM) to execute checklists, first by SFT, then by RLVR (RLR³, section 4.4).
 
-Beside `model`, the trained one, stand its base and the SFT baseline, what all three wrote for the test (`outputs`), the
+The output holds the trained `model`, its base and the SFT baseline, the test outputs of all three (`outputs`), the
 rollouts of the training, and `genrm.json`: the paper's Table 4. A student that is a model folder or a Hub name is its
-own base. `student: tiny_text` builds a small text model, and `base` teaches it careless executions: that plays the part
-of a general instruct model on a laptop, is ours and not the paper's, and its figures say nothing about real models.
-Labels have no reasoning in them, so the SFT baseline learns to leave `thought` and `rationale` empty.
+own base. `student: tiny_text` builds a small text model, and `base` teaches it careless executions: it stands in for a
+general instruct model on a laptop, is not in the paper, and its results say nothing about real models. Labels have no
+reasoning, so the SFT baseline learns to leave `thought` and `rationale` empty.
 """
 
 import asyncio
@@ -44,21 +44,21 @@ class Config(StageConfig):
     student: str
     """`tiny_text`, a model directory, or a text model's name on the Hugging Face Hub."""
     instructions: bool = False
-    """Put the whole scoring prompt before the request, as an instruct model wants it; a model that is trained here from
-    scratch learns without."""
+    """Put the whole scoring prompt before the request, for instruct models; a model trained from scratch learns without
+    it."""
     tiny: TinyTextConfig = TinyTextConfig()
-    """The shape of the tiny student."""
+    """Shape of the tiny student."""
     base: SftConfig | None = None
-    """How the tiny student is made a careless base model."""
+    """SFT that makes the tiny student a careless base model."""
     carelessness: Carelessness = Carelessness()
-    """Of that base model."""
+    """Faults of that base model."""
     sft: SftConfig
-    """The SFT baseline, on the labels."""
+    """SFT baseline on the labels."""
     rlvr: PolicyConfig
     start: Literal["base", "sft"] = "base"
-    """Where RLVR starts. A tiny base writes too few valid objects to learn from."""
+    """Start of RLVR. A tiny base writes too few valid objects to learn from."""
     batch_size: int = Field(default=64, ge=1)
-    """Outputs that are generated at once for the test."""
+    """Test outputs per generation batch."""
 
     @model_validator(mode="after")
     def _tiny_needs_a_base(self) -> "Config":
@@ -68,7 +68,7 @@ class Config(StageConfig):
 
 
 class Instance(NamedTuple):
-    """A labelled response as the GenRM is asked about it."""
+    """Labelled response with the GenRM's prompt for it."""
 
     row: Row
     prompt: str | list[dict[str, Any]]
@@ -84,7 +84,7 @@ class Instance(NamedTuple):
 
 def run(config: Config, job: Job) -> None:
     instances = [_instance(row, config.instructions) for row in read_rows(job.inputs["genrm_data"])]
-    train, test, left_out = (
+    train, test, unbalanced = (
         [instance for instance in instances if instance.row["split"] == split]
         for split in ("train", "test", "left_out")
     )
@@ -94,14 +94,14 @@ def run(config: Config, job: Job) -> None:
         log.log_params(config.model_dump(mode="json"))
         data = job.inputs["genrm_data"]
         log.log_input("genrm_data", data, job.made_by["inputs"]["genrm_data"], context="GenRM training")
-        models: dict[Model, str | Path] = {"base": _base(config, job, [*train, *left_out], log)}
+        models: dict[Model, str | Path] = {"base": _base(config, job, [*train, *unbalanced], log)}
         models["sft"] = _sft(config.sft, config.seed, models["base"], _examples(train), job.out / "sft", log, "sft")
         models["rlvr"] = _rlvr(config, models[config.start], train, job, log)
         reports = _test(config, job, models, test)
         for name, report in reports.items():
             log.log_metrics({f"{name}/{figure}": value for figure, value in report.metrics().items()})
-    written = {name: report.model_dump(mode="json") for name, report in reports.items()}
-    write_atomic(job.out / REPORT, canonical_json(written).encode())
+    contents = {name: report.model_dump(mode="json") for name, report in reports.items()}
+    write_atomic(job.out / REPORT, canonical_json(contents).encode())
     job.figures.update(train=len(train), test=len(test), **reports["rlvr"].metrics())
 
 
@@ -115,20 +115,20 @@ def _examples(instances: Sequence[Instance]) -> list[tuple[None, Any, str]]:
     return [(None, instance.prompt, instance.row["label"]) for instance in instances]
 
 
-def _base(config: Config, job: Job, seen: Sequence[Instance], log: RunLog) -> str | Path:
-    """The model that everything starts from: the student as it is, or the tiny one made careless.
+def _base(config: Config, job: Job, instances: Sequence[Instance], log: RunLog) -> str | Path:
+    """Return the base model: the given student, or the tiny student trained on careless executions.
 
     Args:
-        seen: what the tiny one learns from: all but the test's images, also what balancing left out.
+        instances: training data of the tiny student: all but the test's images, including rows that balancing dropped.
     """
     if config.base is None:
         student = fill(config.student, "genrm.student")
         return Path(student) if Path(student).is_dir() else student
     from rubricworks.training.tiny.text_student import build_text_student
 
-    examples = _careless(config, seen)
+    examples = _careless_examples(config, instances)
     texts = [
-        text for (_, prompt, wrong), one in zip(examples, seen, strict=True) for text in _texts(prompt, wrong, one)
+        text for (_, prompt, wrong), one in zip(examples, instances, strict=True) for text in _texts(prompt, wrong, one)
     ]
     untrained = build_text_student(texts, job.scratch("untrained"), config=config.tiny, seed=config.seed)
     return _sft(config.base, config.seed, untrained, examples, job.out / "base", log, "base")
@@ -139,8 +139,8 @@ def _texts(prompt: str | list[dict[str, Any]], careless: str, instance: Instance
     return [*turns, careless, instance.row["label"]]
 
 
-def _careless(config: Config, instances: Sequence[Instance]) -> list[tuple[None, Any, str]]:
-    """Every response, its checklist executed carelessly instead of as its label says."""
+def _careless_examples(config: Config, instances: Sequence[Instance]) -> list[tuple[None, Any, str]]:
+    """SFT examples of careless executions in place of the labels."""
     rng = random.Random(config.seed)
     labels = [(instance.label, instance.rubric) for instance in instances]
     calls: dict[str, list[str]] = {}
@@ -189,8 +189,8 @@ def _rlvr(config: Config, start: str | Path, train: Sequence[Instance], job: Job
 
         def record(step: "StepRollouts") -> None:
             tables.add(step, scorecards.drain(step)[0])
-            # A GenRM earns a number for whatever it writes; none is missing.
-            rewards = [earned for earned in step.rewards if earned is not None]
+            # Every output of a GenRM earns a number, malformed ones 0; no reward is missing.
+            rewards = [reward for reward in step.rewards if reward is not None]
             log.log_metrics({"reward": sum(rewards) / len(step.rewards)}, step=step.step)
 
         result = train_policy(
@@ -210,7 +210,7 @@ def _rlvr(config: Config, start: str | Path, train: Sequence[Instance], job: Job
 def _test(
     config: Config, job: Job, models: dict[Model, str | Path], test: Sequence[Instance]
 ) -> dict[Model, GenrmReport]:
-    """What each model writes for the test, greedily, and what of that is right."""
+    """Generate each model's greedy test outputs and measure them."""
     from rubricworks.training.generate import generate_captions, load_model
 
     async def write(names: list[Model]) -> list[Row]:
@@ -227,12 +227,12 @@ def _test(
         return rows
 
     asyncio.run(build_table(job.out / "outputs", "genrm_outputs", models, write, made_by=job.made_by, shard_size=1))
-    written: dict[Model, list[str]] = {name: [] for name in models}
+    outputs: dict[Model, list[str]] = {name: [] for name in models}
     for row in read_rows(job.out / "outputs", columns=["model", "output"]):
-        written[row["model"]].append(row["output"])
+        outputs[row["model"]].append(row["output"])
     return {
         name: genrm_report((text, one.label, one.rubric) for text, one in zip(texts, test, strict=True))
-        for name, texts in written.items()
+        for name, texts in outputs.items()
     }
 
 

@@ -1,7 +1,7 @@
-"""The policy trained with RLR³'s rewards: checklists executed with minimal exposure, remapped and gated in each group.
+"""Train the policy with RLR³'s rewards: checklists executed with minimal exposure, remapped and gated in each group.
 
-On the samples that the offline filter kept. The defaults are the paper's (section 5.1); GRPO is strictly on-policy,
-without a KL penalty, with the token mean of each group (equation 1).
+It trains on the samples that pass the offline filter. The defaults are the paper's (section 5.1); GRPO is strictly
+on-policy, without a KL penalty, with the token mean of each group (equation 1).
 """
 
 from typing import Literal
@@ -20,19 +20,19 @@ from rubricworks.training.config import AlarmConfig, PolicyConfig
 
 
 class Options(StageConfig, PolicyConfig):
-    """How both arms are trained."""
+    """Training options that both arms share."""
 
     steps: int | None = Field(1_000, ge=1)
     prompts_per_step: int = Field(128, ge=1)
     max_new_tokens: int = Field(6_144, ge=1)
-    """12,288 where the inputs are long. A response that fills it earns 0."""
+    """The paper uses 12,288 for long inputs. A response of this length earns 0."""
     learning_rate: float = Field(1e-6, gt=0)
     weight_decay: float = Field(0.01, ge=0)
     loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo", "group_token_mean"] = "group_token_mean"
     save_every: int = Field(100, ge=1)
     milestone_every: int = Field(100, ge=0)
     alarm: AlarmConfig = AlarmConfig(growth=4.0)
-    """Answers that are worked out at last grow longer for good; four times is another matter."""
+    """Worked answers grow longer as they improve, so the alarm tolerates growth up to four times."""
 
     def policy_config(self) -> PolicyConfig:
         return PolicyConfig(**{name: getattr(self, name) for name in PolicyConfig.model_fields})
@@ -40,7 +40,7 @@ class Options(StageConfig, PolicyConfig):
 
 class Config(Options):
     judge: Endpoint
-    """Extracts and judges: a text model, such as a GenRM."""
+    """Extractor and judge: a text model, such as a GenRM."""
     more_judges: tuple[Endpoint, ...] = ()
     combine: Combine = "median"
     exposure: Exposure = "text"
@@ -48,11 +48,11 @@ class Config(Options):
     remap: bool = True
     gate: bool = True
     mask: bool = True
-    """Parts of the reward that an ablation may leave out."""
+    """Parts of the reward; ablations turn them off."""
 
 
 def run(config: Config, job: Job) -> None:
-    dataset = training_dataset(job, kept_rubrics(job))
+    dataset = training_dataset(job, filtered_rubrics(job))
     judges = [job.client(judge, "judge") for judge in (config.judge, *config.more_judges)]
     letters = DeadLetters(job)
     scorecards = scorecard_table()
@@ -68,8 +68,9 @@ def run(config: Config, job: Job) -> None:
     train(config, config.policy_config(), job, dataset, [reward], scorecards, judges=judges, letters=letters)
 
 
-def kept_rubrics(job: Job) -> dict[str, str]:
-    """sample_id → rubric, of the samples that the filter kept."""
-    kept = {row["sample_id"] for row in read_rows(job.inputs["filtered"], columns=["sample_id", "kept"]) if row["kept"]}
+def filtered_rubrics(job: Job) -> dict[str, str]:
+    """sample_id → rubric of each sample that passes the filter."""
+    filtered = read_rows(job.inputs["filtered"], columns=["sample_id", "kept"])
+    sample_ids = {row["sample_id"] for row in filtered if row["kept"]}
     rows = read_rows(job.inputs["rubrics"], columns=["sample_id", "rubric"])
-    return {row["sample_id"]: row["rubric"] for row in rows if row["sample_id"] in kept}
+    return {row["sample_id"]: row["rubric"] for row in rows if row["sample_id"] in sample_ids}

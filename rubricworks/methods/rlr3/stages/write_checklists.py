@@ -1,7 +1,7 @@
-"""One checklist per question: proposed by several teachers, merged by one model, checked by code (RLR³, section 4.1).
+"""Write one checklist per question: proposed by several teachers, merged by one model, checked by rules (RLR³, 4.1).
 
-A sample of which no usable checklist came has no row: too few teachers wrote one, nothing essential was left, or the
-reference answer could not be examined. Calls that failed become dead letters, dropped criteria are counted by reason.
+A sample has no row if too few teachers wrote a usable checklist, no essential criterion is left, or the reference
+answer could not be examined. Failed calls become dead letters; dropped criteria are counted by reason.
 """
 
 from collections import Counter, defaultdict
@@ -22,14 +22,14 @@ from rubricworks.synthesis.verifier_guide import check_verifiers
 
 class Config(StageConfig):
     teachers: tuple[Endpoint, ...] = Field(min_length=1)
-    """Strong vision-language models; each writes a checklist of its own."""
+    """Strong vision-language models; each writes its own checklist."""
     merger: Endpoint | None = None
-    """Makes one checklist of theirs; not needed with one teacher."""
+    """Merges their checklists; not needed with one teacher."""
     verifiers: dict[str, tuple[str, ...]] = Field(default={OTHER_TASKS: ("expr_verify",)})
     """Task → verifiers that its checklists may use, `*` for all other tasks. Text and lists are for reading text in
     images, boxes and points for grounding; a task with none has references in words alone."""
     trust_answers: bool = True
-    """The samples' answers are right: writers hold their criteria against them, and the examiner does."""
+    """The samples' answers are right: the writers and the examiner check criteria against them."""
     examiner: Endpoint | None = None
     """Grades each reference answer by its checklist (text alone); essential criteria that it fails are dropped."""
     min_proposals: int | None = Field(default=None, ge=1)
@@ -38,7 +38,7 @@ class Config(StageConfig):
 
     @field_validator("verifiers")
     @classmethod
-    def _known(cls, verifiers: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    def _are_verifiers(cls, verifiers: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         try:
             for task, names in verifiers.items():
                 check_verifiers(names, f"task {task!r}")
@@ -64,7 +64,7 @@ def run(config: Config, job: Job) -> None:
     unexamined: defaultdict[str, list[Row]] = defaultdict(list)
     dropped: Counter[str] = Counter()
 
-    def keep(call: FailedCall) -> None:
+    def add_letters(call: FailedCall) -> None:
         unexamined[call.sample_id] += grading_dead_letters(job, call)
 
     writer = ChecklistWriter(
@@ -72,34 +72,34 @@ def run(config: Config, job: Job) -> None:
         merger,
         verifiers=config.verifiers,
         trust_answers=config.trust_answers,
-        examiner=Grader(examiner, on_error=keep) if examiner else None,
+        examiner=Grader(examiner, on_error=add_letters) if examiner else None,
         min_proposals=config.min_proposals,
     )
     names = " + ".join(dict.fromkeys(teacher.model for teacher in config.teachers))
 
     async def write(sample: Sample) -> Answers:
         try:
-            written = await writer.write(sample)
+            result = await writer.write(sample)
         except ChatError as error:
             assert config.merger is not None
             return Answers([], [dead_letter(sample.sample_id, job, f"merging by {config.merger.model}", error)])
-        dropped.update(reason for _, reason in written.dropped)
+        dropped.update(reason for _, reason in result.dropped)
         letters = [
-            dead_letter(sample.sample_id, job, f"checklist by {model}", error) for model, error in written.failures
+            dead_letter(sample.sample_id, job, f"checklist by {model}", error) for model, error in result.failures
         ]
         letters += unexamined.pop(sample.sample_id, [])
-        if written.rubric is None:
+        if result.rubric is None:
             return Answers([], letters)
         row = {
             "sample_id": sample.sample_id,
-            "rubric": written.rubric.model_dump_json(),
+            "rubric": result.rubric.model_dump_json(),
             "writer": names,
             "prompt_version": CHECKLIST_PROMPT_VERSION,
             "coverage": "checklist",
-            "candidates": len(written.proposals),
-            "prompt_tokens": written.usage.prompt_tokens,
-            "completion_tokens": written.usage.completion_tokens,
-            "cost": written.usage.cost,
+            "candidates": len(result.proposals),
+            "prompt_tokens": result.usage.prompt_tokens,
+            "completion_tokens": result.usage.completion_tokens,
+            "cost": result.usage.cost,
         }
         return Answers([row], letters)
 

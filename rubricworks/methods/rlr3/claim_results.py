@@ -1,4 +1,4 @@
-"""What the claims on RLR³ read of a run's folder."""
+"""Results of a run that RLR³'s claims compare."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -12,29 +12,29 @@ from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.answer_summary import AnswerSummary
 from rubricworks.evaluation.audit.summary import AuditSummary
-from rubricworks.methods.rlr3.claim_rewards import Group
 from rubricworks.methods.rlr3.genrm_report import GenrmReport
 from rubricworks.methods.rlr3.recipe import Rlr3Recipe
+from rubricworks.methods.rlr3.reward_rules import Group
 from rubricworks.reports.run_folder import read_value
 from rubricworks.rubrics import Rubric, Scorecard
 
 RECIPE = "rlr3-laptop"
 STAGES = ("write_checklists", "train_genrm", "audit", "train_rlvr", "train_rlr3", "evaluate_answers")
-"""Those whose outputs are read; a run in which they are done has all that is needed."""
+"""Stages whose outputs are read."""
 _GENRM, _AUDIT, _ANSWERS = "train_genrm/genrm.json", "audit/audit.json", "evaluate_answers/answers.json"
 _RUBRICS, _SCORECARDS = "write_checklists", "train_rlr3/scorecards"
 _Value = TypeVar("_Value", bound=BaseModel)
 
 
-class Figures(NamedTuple):
-    """Of one run."""
+class RunResults(NamedTuple):
+    """Results of one run."""
 
     genrm: dict[str, GenrmReport]
     """Model (base, sft, rlvr) → its row of Table 4."""
     audit: AuditSummary
     answers: AnswerSummary
     groups: tuple[Group, ...]
-    """What RLR³'s training drew, group by group."""
+    """Groups of RLR³'s training."""
 
 
 class _Models(RootModel[dict[str, GenrmReport]]):
@@ -42,15 +42,16 @@ class _Models(RootModel[dict[str, GenrmReport]]):
 
 
 def is_finished(run: Path) -> bool:
-    """Whether everything that the claims need is there; the run's own report may still be missing."""
+    """Return True if the run has all files that the claims need; its own report may still be missing."""
     files = [run / name for name in (_GENRM, _AUDIT, _ANSWERS, f"{_SCORECARDS}/manifest.json")]
     return all(path.is_file() for path in (*files, *(run / stage / "done.json" for stage in STAGES)))
 
 
-def read_figures(run: Path) -> Figures:
-    """
+def read_results(run: Path) -> RunResults:
+    """Read the results of a run.
+
     Raises:
-        UserError: something is missing or damaged; says what.
+        UserError: a file is missing or damaged.
     """
     for stage in STAGES:
         if not (run / stage / "done.json").is_file():
@@ -63,7 +64,7 @@ def read_figures(run: Path) -> Figures:
         raise UserError(
             f"{run / _ANSWERS}: no milestones of {', '.join(missing)}; run the stage evaluate_answers again"
         )
-    return Figures(genrm, _read(run / _AUDIT, AuditSummary), answers, tuple(_groups(run)))
+    return RunResults(genrm, _read(run / _AUDIT, AuditSummary), answers, tuple(_groups(run)))
 
 
 def _read(path: Path, kind: type[_Value]) -> _Value:
@@ -82,9 +83,9 @@ def _groups(run: Path) -> Iterator[Group]:
     }
     scorecards = read_rows(run / _SCORECARDS, columns=["step", "sample_id", "scorecard"])
     for step, rows in groupby(scorecards, key=lambda row: row["step"]):
-        drawn = list(rows)
-        for start in range(0, len(drawn), size):
-            group = drawn[start : start + size]
+        step_rows = list(rows)
+        for start in range(0, len(step_rows), size):
+            group = step_rows[start : start + size]
             sample_id = group[0]["sample_id"]
             if len(group) < size or any(row["sample_id"] != sample_id for row in group) or sample_id not in rubrics:
                 raise UserError(

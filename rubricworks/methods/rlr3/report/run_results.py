@@ -1,4 +1,4 @@
-"""What an RLR³ run left in its folder, in the values that its stages wrote; what is not there is None or empty."""
+"""Results in the folder of an RLR³ run, in the values that its stages wrote; missing ones are None or empty."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from rubricworks.rubrics import Rubric
 
 ARMS = ("rlvr", "rlr3")
 NAMES = {"base": "Base", "sft": "SFT", "rlvr": "RLVR", "rlr3": "RLR³"}
-"""As people write them."""
+"""Model → display name."""
 GENRM_MODELS = ("base", "sft", "rlvr")
 _SPLITS = ("train", "test")
 
@@ -31,15 +31,15 @@ class _Models(RootModel[dict[str, GenrmReport]]):
 
 
 class Checklists(NamedTuple):
-    """What the teachers' checklists are made of, and what was taken out of them."""
+    """Statistics of the teachers' checklists and of the dropped criteria."""
 
     checklists: int
     criteria: int
     essential: int
     verifiers: dict[str, int]
-    """Verifier → criteria that it checks; those that a judge decides under the empty name."""
+    """Verifier → criteria that it checks; fuzzy criteria under the empty name."""
     dropped: dict[str, int]
-    """Reason → criteria, as the last attempt counted them."""
+    """Reason → criteria dropped by the last attempt."""
 
     @property
     def each(self) -> float:
@@ -51,25 +51,26 @@ class Checklists(NamedTuple):
 
 
 class Rlr3Run(NamedTuple):
-    """Everything that tables and figures are made of."""
+    """Contents of the page's tables and charts."""
 
     source: SourceCounts | None
     corpus: CorpusStatistics | None
-    opened: dict[str, int]
-    """What became of multiple-choice questions, by the opener's word."""
+    conversions: dict[str, int]
+    """Outcome of the conversion → multiple-choice questions."""
     checklists: Checklists | None
     genrm_data: dict[str, DataStatistics]
     genrm: dict[str, GenrmReport]
     audit: AuditSummary | None
     answers: AnswerSummary | None
     alarms: dict[str, Alarm]
-    """Arm → its hacking alarm, where it went off."""
+    """Arm → hacking alarm, for arms that raised one."""
 
 
 def read_rlr3_run(run: Path, ledger: Iterable[dict[str, Any]]) -> Rlr3Run:
-    """
+    """Read the results of a run.
+
     Raises:
-        UserError: a file is there and holds something else.
+        UserError: a file has other contents than expected.
     """
     last = {str(entry["stage"]): entry for entry in ledger}
     splits = read_value(run / "genrm_data" / "statistics.json", _Splits)
@@ -77,7 +78,7 @@ def read_rlr3_run(run: Path, ledger: Iterable[dict[str, Any]]) -> Rlr3Run:
     return Rlr3Run(
         source=read_value(run / "prepare_questions" / "data.json", SourceCounts),
         corpus=read_value(run / "offline_filter" / "statistics.json", CorpusStatistics),
-        opened=_counts(last, "open_questions", "multiple_choice"),
+        conversions=_counts(last, "open_questions", "multiple_choice"),
         checklists=_checklists(run, _counts(last, "write_checklists", "dropped_criteria")),
         genrm_data={split: splits.root[split] for split in _SPLITS if splits and split in splits.root},
         genrm={model: models.root[model] for model in GENRM_MODELS if models and model in models.root},
@@ -99,9 +100,8 @@ def _checklists(run: Path, dropped: dict[str, int]) -> Checklists | None:
 
 
 def _counts(entries: dict[str, dict[str, Any]], stage: str, name: str) -> dict[str, int]:
-    """A counter that a stage put into the ledger, the most frequent first."""
-    found = entries.get(stage, {}).get(name)
-    counts = (
-        {str(key): count for key, count in found.items() if isinstance(count, int)} if isinstance(found, dict) else {}
-    )
+    """Read a counter that a stage put into the ledger, most frequent first."""
+    counter = entries.get(stage, {}).get(name)
+    items = counter.items() if isinstance(counter, dict) else ()
+    counts = {str(key): count for key, count in items if isinstance(count, int)}
     return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))

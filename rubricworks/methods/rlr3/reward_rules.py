@@ -1,7 +1,7 @@
-"""What remapping and the gate do to the groups that a training drew (RLR³, section 4.3), computed from their credits.
+"""Effects of remapping and of the gate on the groups of a training (RLR³, section 4.3), computed from their credits.
 
-Both rules guarantee some of it: remapping stretches any spread that lies above the threshold to half the range, and a
-closed gate leaves no reward. What the runs add is how often that matters, and how much.
+Part of the effect follows from the formulas: remapping stretches any spread above the threshold to half the range, and
+a closed gate leaves no reward. The runs show how often that matters, and how much.
 """
 
 from collections.abc import Iterable
@@ -14,24 +14,24 @@ from rubricworks.rubrics import Rubric
 
 THRESHOLD = 0.5
 """The paper's tau: a credit below it fails its criterion."""
-FEWEST_SPREADS = 10
-FEWEST_FAILURES = 20
-"""With fewer cases than this a run says nothing."""
+MIN_SPREADS = 10
+MIN_FAILURES = 20
+"""Fewest cases for a result."""
 _ROUNDING = 1e-9
 
 
 class Group(NamedTuple):
-    """The responses to one sample that were drawn together."""
+    """Responses of one group, with their credits."""
 
     rubric: Rubric
     credits_NK: tuple[tuple[float | None, ...], ...]
-    """Response by response, one per criterion; None where it could not be judged."""
+    """Credit per response and criterion; None if it could not be judged."""
 
 
 def spread_gain(groups: Iterable[Group]) -> Observation:
-    """How much remapping raises the standard deviation of a criterion's credits, where all lie above the threshold.
+    """Gain in the standard deviation of a criterion's credits by remapping, where all are above the threshold.
 
-    The mean over all criteria of all groups whose credits are not all equal.
+    Averaged over all criteria of all groups whose credits are not all equal.
     """
     gains = []
     for group in groups:
@@ -40,31 +40,28 @@ def spread_gain(groups: Iterable[Group]) -> Observation:
             if len(judged) > 1 and min(judged) > THRESHOLD and min(judged) < max(judged):
                 remapped = [credit for credit in remap_group(judged, THRESHOLD) if credit is not None]
                 gains.append(pstdev(remapped) - pstdev(judged))
-    if len(gains) < FEWEST_SPREADS:
-        return Observation(
-            None, f"only {len(gains)} such criteria in its groups; fewer than {FEWEST_SPREADS} say nothing"
-        )
+    if len(gains) < MIN_SPREADS:
+        return Observation(None, f"only {len(gains)} such criteria in its groups; fewer than {MIN_SPREADS} say nothing")
     return Observation(mean(gains), f"{len(gains)} criteria of groups")
 
 
 def masked_failures(groups: Iterable[Group]) -> Observation:
-    """How many more failures would be reinforced without the gate.
+    """Share of failures that GRPO would reinforce without the gate, minus the share with it.
 
-    Of the responses that fail an essential criterion (credit below the threshold), the share whose reward is above
-    their group's mean, which is what GRPO reinforces: without the gate minus with it. A reward at the mean, as where a
-    whole group earns 0, teaches nothing and does not count.
+    A failure is a response that fails an essential criterion (credit below the threshold); it is reinforced if its
+    reward is above its group's mean. A reward at the mean, as in a group in which all earn 0, does not count.
     """
-    failed = ungated = gated = 0
+    failures = ungated = gated = 0
     for group in groups:
         fails = [_fails(credits, group.rubric) for credits in group.credits_NK]
         without, with_gate = (_above_mean(group, gate=gate) for gate in (False, True))
         for fail, one, other in zip(fails, without, with_gate, strict=True):
             if fail and one is not None and other is not None:
-                failed, ungated, gated = failed + 1, ungated + one, gated + other
-    if failed < FEWEST_FAILURES:
-        return Observation(None, f"only {failed} responses fail an essential criterion; fewer than {FEWEST_FAILURES}")
+                failures, ungated, gated = failures + 1, ungated + one, gated + other
+    if failures < MIN_FAILURES:
+        return Observation(None, f"only {failures} responses fail an essential criterion; fewer than {MIN_FAILURES}")
     return Observation(
-        (ungated - gated) / failed, f"{failed} failures: {ungated} reinforced without the gate, {gated} with it"
+        (ungated - gated) / failures, f"{failures} failures: {ungated} reinforced without the gate, {gated} with it"
     )
 
 
@@ -76,7 +73,7 @@ def _fails(credits: tuple[float | None, ...], rubric: Rubric) -> bool:
 
 
 def _above_mean(group: Group, *, gate: bool) -> list[bool | None]:
-    """Response by response; None where there is no reward."""
+    """Compare each response's reward with the group's mean; None for a response without a reward."""
     rewards = group_rewards(
         group.credits_NK, group.rubric.weights, essential=group.rubric.essential, gate=gate, threshold=THRESHOLD
     )

@@ -3,7 +3,7 @@
 import pytest
 from claimed_runs import RUBRIC
 
-from rubricworks.methods.rlr3.claim_rewards import Group, masked_failures, spread_gain
+from rubricworks.methods.rlr3.reward_rules import Group, masked_failures, spread_gain
 
 
 def pair(first, second, times=1):
