@@ -2,12 +2,11 @@
 
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from forked import Forked
 
 PROGRAM = """
 import asyncio, os, signal, sys
@@ -41,8 +40,8 @@ asyncio.run(build_table(folder, "rejected", range(30), make_rows, made_by=made_b
 """
 
 
-def start(folder: Path, kill_at: int = 0, pause: float = 0.0) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-B", "-c", PROGRAM, str(folder), str(kill_at), str(pause)])
+def start(folder: Path, kill_at: int = 0, pause: float = 0.0) -> Forked:
+    return Forked(PROGRAM, folder, kill_at, pause)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

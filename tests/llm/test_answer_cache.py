@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from forked import Forked
 from pydantic import BaseModel
 from scripted_server import fail, say
 
@@ -178,16 +179,15 @@ def test_two_processes_write_one_cache_and_nothing_is_lost(serve, tmp_path):
     cache = tmp_path / "c.sqlite"
 
     def start(first):
-        program = [sys.executable, "-c", PROGRAM, server.url, str(cache), str(first)]
-        return subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return Forked(PROGRAM, server.url, cache, first)
 
     both = [start(0), start(150)]
-    outcomes = [process.communicate(timeout=60) for process in both]
-    assert [process.returncode for process in both] == [0, 0], outcomes
+    for process in both:
+        process.output()
     with sqlite3.connect(cache) as database:
         assert database.execute("SELECT count(*) FROM answers").fetchone() == (450,)
     asked = len(server.chats)
-    values, cached = json.loads(start(0).communicate(timeout=60)[0])
+    values, cached = json.loads(start(0).output())
     assert (cached, len(server.chats)) == (300, asked)
     assert len(set(values)) == 300
 

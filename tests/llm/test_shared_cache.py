@@ -2,12 +2,11 @@
 
 import json
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import Counter
 
 import pytest
+from forked import Forked
 from scripted_server import say
 
 PROGRAM = """
@@ -27,12 +26,7 @@ class Process:
     """Asks the questions of a range when told to, and says how many the cache knew."""
 
     def __init__(self, server, cache) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, server.url, str(cache)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self.process = Forked(PROGRAM, server.url, cache)
 
     def ask(self, first: int, last: int) -> int:
         self.process.stdin.write(f"{first} {last}\n")
@@ -40,7 +34,7 @@ class Process:
         return int(self.process.stdout.readline())
 
     def end(self) -> int:
-        self.process.stdin.close()
+        self.process.end_input()
         return self.process.wait(timeout=30)
 
 

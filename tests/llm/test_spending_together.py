@@ -10,6 +10,7 @@ import sys
 import time
 
 import pytest
+from forked import Forked
 from scripted_server import say
 
 from rubricworks.errors import UserError
@@ -39,8 +40,7 @@ spending.close()
 
 
 def start(server, ledger, name, *, cap=0, calls=100, concurrency=4):
-    arguments = (server.url, ledger, name, cap, calls, concurrency)
-    return subprocess.Popen([sys.executable, "-c", PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+    return Forked(PROGRAM, server.url, ledger, name, cap, calls, concurrency)
 
 
 def slow(seconds):
@@ -65,7 +65,7 @@ def test_processes_add_to_one_ledger_and_nothing_is_lost(serve, tmp_path):
 def test_processes_keep_a_cap_together_but_for_what_they_spend_between_two_looks(serve, tmp_path):
     server, ledger, cap = serve([slow(0.03)]), tmp_path / "spending.sqlite", 20_000
     several = [start(server, ledger, name, cap=cap, calls=900) for name in ("one", "two", "three")]
-    outcomes = [json.loads(process.communicate(timeout=60)[0]) for process in several]
+    outcomes = [json.loads(process.output()) for process in several]
     good = [outcome.count("good") for outcome in outcomes]
     assert [good + outcome.count("budget") for good, outcome in zip(good, outcomes, strict=True)] == [900] * 3
     assert min(good) > 0
@@ -87,7 +87,7 @@ def test_what_a_killed_process_spent_counts_but_for_its_last_moment(serve, tmp_p
 
     server.script = [slow(0)]
     goes_on = start(server, ledger, "one", cap=spent(ledger) + 1_000, calls=50)
-    good = json.loads(goes_on.communicate(timeout=60)[0]).count("good")
+    good = json.loads(goes_on.output()).count("good")
     assert 0 < good <= 1_000 // USED
     assert spent(ledger) == read_spending(ledger)[0]["requests"] * USED
 
@@ -171,17 +171,11 @@ def test_a_full_disk_stops_the_next_call_that_would_be_noted_in_one_line(serve, 
 
 
 def test_two_ledgers_begun_at_once_do_not_collide(tmp_path):
-    processes = [
-        subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                "import sys; from pathlib import Path; from rubricworks.llm import Spending\n"
-                f"Spending(Path({str(tmp_path / 'spending.sqlite')!r}), 's').close()",
-            ]
-        )
-        for _ in range(4)
-    ]
+    program = (
+        "import sys; from pathlib import Path; from rubricworks.llm import Spending\n"
+        "Spending(Path(sys.argv[1]), 's').close()"
+    )
+    processes = [Forked(program, tmp_path / "spending.sqlite") for _ in range(4)]
     assert [process.wait(timeout=60) for process in processes] == [0] * 4
     with sqlite3.connect(tmp_path / "spending.sqlite") as file:
         assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)

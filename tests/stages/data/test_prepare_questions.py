@@ -4,13 +4,12 @@ import io
 import json
 import random
 import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from asked_stages import tables
+from forked import Forked
 from PIL import Image
 from pydantic import ValidationError
 from question_rows import asked, many, picture, write
@@ -183,8 +182,7 @@ def test_killed_between_any_two_steps_of_a_commit_ends_byte_identical(tmp_path):
     config = json.dumps({"source": write(tmp_path / "source", rows), "held_out": 5, "shard_size": 9})
 
     def start(run: Path, kill_at: int = 0) -> int:
-        command = [sys.executable, "-B", "-c", PROGRAM, str(run), config, str(kill_at)]
-        return subprocess.run(command, stderr=subprocess.DEVNULL, timeout=60).returncode
+        return Forked(PROGRAM, run, config, kill_at).wait()
 
     assert start(tmp_path / "unbroken") == 0
     run, killed = tmp_path / "run", 0
