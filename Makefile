@@ -5,6 +5,8 @@ RUN := $(VENV)/bin/python -m
 # Threads that spin while a server on the same cores answers make training several times slower.
 export OMP_WAIT_POLICY := PASSIVE
 export GOMP_SPINCOUNT := 0
+# A run and the tests start many processes; without bytecode each compiles the library anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-fast test-cluster test-kind conformance lint smoke bench bench-start bench-reward bench-grading bench-attacks bench-verifiers coverage claims images locks clean help
 
