@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 from typing import Literal
+from unittest.mock import patch
 
 from rubricworks.data.tables import Sample, count_samples, read_samples
 from rubricworks.grading import Grader
@@ -55,8 +56,9 @@ def run(config: Config, job: Job) -> None:
 def launch_here(run_folder: Path, samples: str, config: dict) -> Path:
     """Through the one door of all stages, under the name `grading_stage`."""
     sys.modules["rubricworks.stages.grading_stage"] = sys.modules[__name__]
-    STAGES["grading_stage"] = Stage("grading_stage", "stages", "evaluation", "cpu")
-    return Path(launch("grading_stage", json.dumps(config), str(run_folder), {"samples": samples}))
+    line = Stage("grading_stage", "stages", "evaluation", "cpu")
+    with patch.dict(STAGES, grading_stage=line):
+        return Path(launch("grading_stage", json.dumps(config), str(run_folder), {"samples": samples}))
 
 
 if __name__ == "__main__":
