@@ -126,7 +126,8 @@ def content_digest(folder: Path) -> str:
         return read_manifest(folder).digest
     # A milestone counts by its name and config, not its weights: the same steps lead to the same model.
     model_files = [*(folder / "model").glob("*"), *(folder / "milestones").glob("*/config.json")]
-    return files_digest(model_files or folder.glob("*.json"), folder)
+    # `done.json` holds this digest, and is not part of it.
+    return files_digest(model_files or [path for path in folder.glob("*.json") if path.name != DONE], folder)
 
 
 def model_dir(output: Path) -> Path:

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import sys
+import types
 from io import BytesIO
 from pathlib import Path
 
@@ -9,10 +11,12 @@ import pytest
 from PIL import Image
 from scripted_server import ScriptedServer, say
 
-from rubricworks.data.tables import read_rows
+from rubricworks.data.tables import count_rows, read_rows
 from rubricworks.reports.run_folder import read_ledger
+from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.launch import launch
 from rubricworks.runtime.reuse import write_reuse
+from rubricworks.runtime.stage_table import STAGES, Stage
 
 IMAGES = 6
 
@@ -62,6 +66,28 @@ def test_a_stage_made_from_the_same_is_taken_and_asks_no_model(tmp_path, images,
     shutil.rmtree(tmp_path / "first")
     assert content(make(tmp_path / "second", images, server)) == content(second)
     assert len(server.chats) == asked
+
+
+def test_a_stage_whose_result_is_json_alone_is_taken(tmp_path, images, capfd, monkeypatch):
+    counting = types.ModuleType("rubricworks.stages.data.count_samples")
+    counting.Config = StageConfig
+    counting.run = lambda config, job: (job.out / "count.json").write_text(str(count_rows(job.inputs["samples"])))
+    monkeypatch.setitem(sys.modules, counting.__name__, counting)
+    monkeypatch.setitem(STAGES, "count_samples", Stage("count_samples", "stages.data", "data", "cpu", ("samples",)))
+
+    def count(run: Path) -> Path:
+        samples = launch("prepare", json.dumps({"source": str(images), "held_out": 2}), str(run), {})
+        return Path(launch("count_samples", "{}", str(run), {"samples": samples}))
+
+    first = count(tmp_path / "first")
+    write_reuse(tmp_path / "second", [tmp_path / "first"])
+    assert content(count(tmp_path / "second")) == content(first)
+    assert "\ntaken from first\n" in capfd.readouterr().err
+    # What was changed there is not taken.
+    (first / "count.json").write_text("7")
+    write_reuse(tmp_path / "third", [tmp_path / "first"])
+    assert (count(tmp_path / "third") / "count.json").read_text() == str(IMAGES)
+    assert "not taken from first: what it made was changed there" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
