@@ -1,4 +1,4 @@
-"""A reward of your own in ten lines: more colours and shapes named, nothing said twice, no longer than it must be.
+"""A reward of your own in ten lines, and a naive one: it counts the colours, shapes and places that a caption names.
 
     cd examples
     rubricworks run quickstart --set policy.reward.function=own_reward:colourful    # in a recipe's training
@@ -6,6 +6,10 @@
 
 `responses` are the texts of a batch; `samples` say of each which image and prompt it answers; `columns` are the
 dataset's columns, such as `rubric`, and TRL's `completion_ids`. Return None for a response that cannot be judged.
+
+The quickstart's student learns it, and games it: with seed 1 the reward rises from .31 to .60 while captions fill up
+with words that are not in the picture (simulated world: oracle F1 .80 -> .04, no comparison with the base won). The
+hacking alarm goes off at step 51, and the gate refuses the model.
 """
 
 VISIBLE = {"red", "blue", "green", "yellow", "circle", "square", "triangle", "star", "above", "below", "left", "right"}
