@@ -1,4 +1,4 @@
-"""Values of grading: criteria, rubrics, verdicts, scorecards, and the judge's assertions about a caption."""
+"""Values of grading: criteria, rubrics, responses, verdicts, scorecards, and assertions about a caption."""
 
 from rubricworks.rubrics.assertions import (
     CaptionAssertions,
@@ -8,6 +8,7 @@ from rubricworks.rubrics.assertions import (
     VerifiedAssertion,
 )
 from rubricworks.rubrics.checklist import Checklist, ChecklistItem
+from rubricworks.rubrics.response import MediaType, Response
 from rubricworks.rubrics.rubric import Criterion, Rubric
 from rubricworks.rubrics.scorecard import ErrorClass, Scorecard, Verdict
 
@@ -19,7 +20,9 @@ __all__ = [
     "CoveredAssertion",
     "Criterion",
     "ErrorClass",
+    "MediaType",
     "ReferenceFeatures",
+    "Response",
     "Rubric",
     "Scorecard",
     "Verdict",
