@@ -1,1 +1,1 @@
-"""Rewards in the form that trainers want them: `rubricworks.adapters.trl`."""
+"""Reward functions for trainers: TRL (`rubricworks.adapters.trl`), verl, and user-defined functions."""

@@ -1,8 +1,8 @@
-"""BalCapRL's three rewards of a caption, as TRL takes them: `GRPOTrainer(reward_funcs=list(rewards.functions))`.
+"""BalCapRL's three rewards of a caption as TRL reward functions: `GRPOTrainer(reward_funcs=list(rewards.functions))`.
 
-The dataset needs the column `reference` and each row's image: `image_bytes` as encoded, else `image` or `images` as TRL
-knows them; `sample_id` names what is graded. TRL calls the three functions at the same time, with the same rows: the
-first that comes has the batch graded, the others wait for that grading, so a rollout has all three rewards or none.
+The dataset needs the column `reference` and an image per row: `image_bytes` (encoded), else TRL's `image` or `images`;
+`sample_id` identifies the sample. TRL calls the three functions concurrently with the same rows: the first call grades
+the batch and the others await that grading, so a rollout has all three rewards or none.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class Lengths(NamedTuple):
 
 
 class CaptionLengths:
-    """Counts captions and references in the policy's own tokens."""
+    """Length of captions and references in tokens of the policy's tokenizer."""
 
     def __init__(
         self,
@@ -37,17 +37,17 @@ class CaptionLengths:
     ) -> None:
         """
         Args:
-            count_tokens: tokens of a text, without those that begin or end it.
-            end_tokens: ids that end, pad or mark a completion, and are no part of a caption's length.
+            count_tokens: returns the number of tokens of a text, special tokens excluded.
+            end_tokens: ids of end, padding and marker tokens, excluded from a caption's length.
         """
         self._count, self._end_tokens = lru_cache(maxsize=4096)(count_tokens), frozenset(end_tokens)
         self.reference_column = reference_column
 
-    def of(self, completions: Sequence[Any], columns: Mapping[str, Any]) -> list[Lengths]:
-        """The captions by `completion_ids`, where the columns have them, else by their text.
+    def measure(self, completions: Sequence[Any], columns: Mapping[str, Any]) -> list[Lengths]:
+        """Return one `Lengths` per completion, from `completion_ids` if the columns have them, else from the text.
 
         Raises:
-            UserError: there is no column of references, or a reference is no text or has no tokens.
+            UserError: the reference column is missing, or a reference is not text or has no tokens.
         """
         if self.reference_column not in columns:
             raise UserError(
@@ -72,28 +72,28 @@ class CaptionLengths:
 
 
 class CaptionGrade(NamedTuple):
-    """A rewarded caption with the grading behind its reward."""
+    """A rewarded caption with its grading."""
 
     graded: GradedCaption
     lengths: Lengths
     gate_shut: bool
-    """True where the caption's length takes its linguistic reward away."""
+    """True if the caption's length is outside the gate, so that its linguistic reward is 0."""
 
 
 class LengthPenalty:
-    """The linear rival of the gate (appendix A.9), to be taken from the normalised advantage."""
+    """Linear length penalty, the alternative to the gate (appendix A.9), subtracted from the normalised advantage."""
 
     def __init__(self, lengths: CaptionLengths, *, lower: float, upper: float, scale: float) -> None:
         self.lengths, self.lower, self.upper, self.scale = lengths, lower, upper, scale
 
     def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float]:
         """Penalty to subtract from each rollout's advantage, at least 0."""
-        lengths = self.lengths.of(completions, columns)
+        lengths = self.lengths.measure(completions, columns)
         return [linear_length_penalty(*pair, self.lower, self.upper, self.scale) for pair in lengths]
 
 
 class CaptionRewards:
-    """Grades a batch of captions once, and hands out precision, recall and linguistic quality."""
+    """Precision, recall and linguistic reward functions that share one grading per batch."""
 
     def __init__(
         self,
@@ -108,10 +108,10 @@ class CaptionRewards:
         """
         Args:
             count_tokens, end_tokens: see `CaptionLengths`.
-            gate: how long a caption may be, by its reference's length, to earn its linguistic reward; None: any length.
-            sink: called once with the grades of every batch.
+            gate: bounds of caption length / reference length outside which the linguistic reward is 0; None = no gate.
+            sink: called once with the grades of each batch.
         Raises:
-            ValueError: the gate is no range.
+            ValueError: the gate is not a valid range.
         """
         if gate is not None:
             length_gate(1, 1, *gate)
@@ -122,7 +122,7 @@ class CaptionRewards:
         self._batch: _Batch | None = None
 
     async def precision_reward(self, prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
-        """Share of the caption's assertions that hold."""
+        """Share of the caption's assertions that are true of the image."""
         return await self._reward(0, completions, columns)
 
     async def recall_reward(self, prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
@@ -133,17 +133,17 @@ class CaptionRewards:
         """Mean of clarity, fluency and coherency; 0 where the length gate is shut."""
         return await self._reward(2, completions, columns)
 
-    async def _reward(self, which: int, completions: Sequence[Any], columns: Mapping[str, Any]) -> list[float | None]:
+    async def _reward(self, part: int, completions: Sequence[Any], columns: Mapping[str, Any]) -> list[float | None]:
         texts = [completion_text(completion) for completion in completions]
         rows = (texts, columns.get(self.lengths.reference_column), row_names(len(texts), columns), _pixels(columns))
-        if self._batch is None or not self._batch.serves(which, rows):
+        if self._batch is None or not self._batch.serves(part, rows):
             self._batch = _Batch(rows, asyncio.ensure_future(self._grade(texts, completions, columns)))
-        return [None if rewards is None else rewards[which] for rewards in await self._batch.rewards(which)]
+        return [None if rewards is None else rewards[part] for rewards in await self._batch.rewards(part)]
 
     async def _grade(
         self, texts: Sequence[str], completions: Sequence[Any], columns: Mapping[str, Any]
     ) -> list[tuple[float, ...] | None]:
-        lengths = self.lengths.of(completions, columns)
+        lengths = self.lengths.measure(completions, columns)
         names = row_names(len(texts), columns)
         rows = zip(names, _images(names, columns), texts, columns[self.lengths.reference_column], strict=True)
         graded = await asyncio.gather(*(self.grader.grade(*row) for row in rows))
@@ -160,22 +160,22 @@ class CaptionRewards:
 
 
 class _Batch:
-    """One grading that several reward functions wait for; each may have its result once."""
+    """One grading awaited by several reward functions; each function reads the result once."""
 
     def __init__(self, rows: Any, grading: "asyncio.Future[list[tuple[float, ...] | None]]") -> None:
         self._rows, self._grading = rows, grading
         self._served: set[int] = set()
         self._waiting = 0
 
-    def serves(self, which: int, rows: Any) -> bool:
-        """Return True if this grades these rows and that function has not had its result yet."""
-        if which in self._served or self._grading.cancelled() or rows != self._rows:
+    def serves(self, part: int, rows: Any) -> bool:
+        """Return True if this grades `rows` and the function `part` has not read its result yet."""
+        if part in self._served or self._grading.cancelled() or rows != self._rows:
             return False
         return self._grading.done() or self._grading.get_loop() is asyncio.get_running_loop()
 
-    async def rewards(self, which: int) -> list[tuple[float, ...] | None]:
-        """A function that is cancelled leaves the grading to the others; the last one takes it along."""
-        self._served.add(which)
+    async def rewards(self, part: int) -> list[tuple[float, ...] | None]:
+        """Await the grading; it is cancelled only when the last waiting function is cancelled."""
+        self._served.add(part)
         self._waiting += 1
         try:
             return await asyncio.shield(self._grading)
@@ -188,7 +188,7 @@ class _Batch:
 
 
 def row_names(count: int, columns: Mapping[str, Any]) -> list[str]:
-    """The rows' sample ids, or their numbers."""
+    """Sample ids of the rows, or `row-N` if there is no such column."""
     return [str(name) for name in columns.get("sample_id") or (f"row-{row}" for row in range(count))]
 
 
@@ -200,19 +200,19 @@ def _rewards(grade: CaptionGrade) -> tuple[float, ...] | None:
 
 
 def _pixels(columns: Mapping[str, Any]) -> list[int]:
-    """Identity of each row's image, without reading it."""
+    """Object identity of each row's image, as a key that needs no decoding."""
     return [id(image) for image in _image_column(columns)]
 
 
 def _images(names: Sequence[str], columns: Mapping[str, Any]) -> list[bytes]:
-    """Images for the judge: a group shares one, encoded once; both are shown where a name stands for two."""
-    shown: list[bytes] = []
+    """Encoded image of each row; rows with the same name and pixels share one encoding."""
+    images: list[bytes] = []
     last: dict[str, tuple[Any, bytes]] = {}
     for name, pixels in zip(names, _image_column(columns), strict=True):
         if name not in last or (last[name][0] is not pixels and last[name][0] != pixels):
             last[name] = pixels, image_bytes(pixels, name)
-        shown.append(last[name][1])
-    return shown
+        images.append(last[name][1])
+    return images
 
 
 def _image_column(columns: Mapping[str, Any]) -> Sequence[Any]:

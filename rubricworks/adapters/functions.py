@@ -1,10 +1,10 @@
-"""A user's own function as a reward: `reward: {function: "my_module:my_reward"}` in a recipe, or in a TRL script.
+"""A user-defined function as a reward: `reward: {function: "my_module:my_reward"}` in a recipe, or in a TRL script.
 
     def my_reward(responses, samples, **columns) -> list[float | None]: ...
 
-It gets the texts of a batch and their samples (`rubricworks.data.Sample`), and as keywords whatever else TRL knows of
-the rows: the dataset's columns, such as `rubric`, and `completion_ids`. It may be a coroutine function. None means that
-a response could not be judged; so does an exception, for the whole batch.
+The function receives the texts of a batch, their samples (`rubricworks.data.Sample`) and, as keywords, TRL's other
+columns of the rows: the dataset's, such as `rubric`, and `completion_ids`. It may be a coroutine function. It returns
+None for a response that could not be judged; an exception means None for the whole batch.
 """
 
 import importlib
@@ -26,7 +26,7 @@ _SIGNATURE = "(responses, samples, **columns)"
 
 
 class FunctionReward:
-    """An async reward function for TRL that calls a user's function."""
+    """An async TRL reward function that calls a user-defined function."""
 
     def __init__(
         self, function: str | Callable[..., Any], *, on_error: Callable[[FailedCall], object] | None = None
@@ -34,9 +34,9 @@ class FunctionReward:
         """
         Args:
             function: `module:name`, or the function itself.
-            on_error: called with one failed call per response where the function raises, as for dead letters.
+            on_error: called with one `FailedCall` per response when the function raises, for the dead letters.
         Raises:
-            UserError: there is no such function, or it does not take these arguments.
+            UserError: the function does not exist or does not accept these arguments.
         """
         self.function = load_function(function) if isinstance(function, str) else check_signature(function)
         self.name = function if isinstance(function, str) else getattr(function, "__name__", repr(function))
@@ -47,7 +47,7 @@ class FunctionReward:
         """One reward per completion.
 
         Raises:
-            UserError: the function returns something else than one number or None per response.
+            UserError: the function does not return one number or None per response.
         """
         responses = [completion_text(completion) for completion in completions]
         samples = _samples(prompts, columns)
@@ -89,16 +89,16 @@ class FunctionReward:
 
 
 def load_function(name: str) -> Callable[..., Any]:
-    """Import `module:name`, also from the working directory, and check what it takes.
+    """Import `module:name`, also from the working directory, and check its signature.
 
     Raises:
-        UserError: there is no such function, or it does not take these arguments.
+        UserError: the function does not exist or does not accept these arguments.
     """
     module_name, colon, attribute = name.partition(":")
     if not colon or not module_name or not attribute:
         raise UserError(f"function {name!r}: write it as module:name, such as my_rewards:short_and_true")
-    if (here := os.getcwd()) not in sys.path:
-        sys.path.insert(0, here)
+    if (working_dir := os.getcwd()) not in sys.path:
+        sys.path.insert(0, working_dir)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -116,10 +116,10 @@ def load_function(name: str) -> Callable[..., Any]:
 
 
 def check_signature(function: Any, name: str = "") -> Callable[..., Any]:
-    """Return the function if it takes responses, samples and any column.
+    """Return the function if it accepts responses, samples and any column.
 
     Raises:
-        UserError: it does not.
+        UserError: the function does not accept them.
     """
     name = name or getattr(function, "__name__", repr(function))
     if not callable(function):
@@ -134,7 +134,7 @@ def check_signature(function: Any, name: str = "") -> Callable[..., Any]:
 
 
 def _samples(prompts: Sequence[Any], columns: dict[str, Any]) -> list[Sample]:
-    """The samples of a batch's rows; a group shares one, read once."""
+    """Sample of each row; rows with the same name and image object share one `Sample`."""
     count = len(prompts)
     names = [str(name) for name in columns.get("sample_id") or (f"row-{row}" for row in range(count))]
     questions = columns.get("question") or [None] * count

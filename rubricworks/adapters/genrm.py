@@ -1,7 +1,7 @@
-"""The reward of a GenRM in training, as TRL wants it: no model judges, an output is measured against its label.
+"""GenRM training reward for TRL: compares an output with its label, without a judge.
 
-The dataset's columns are `rubric` and `label` (JSON both) and `sample_id`. Output that cannot be read earns 0: it is
-the policy's own failure, where a judge's would be None.
+The dataset's columns are `rubric` and `label` (both JSON) and `sample_id`. Output that cannot be parsed earns 0,
+because the policy wrote it; None is for a judge's failure.
 """
 
 import asyncio
@@ -16,15 +16,15 @@ from rubricworks.rubrics import Rubric, Scorecard, Verdict
 
 
 class ExecutionReward:
-    """Half for the form of an execution, half for its content (RLR³, section 4.4)."""
+    """Reward of a rubric execution: half for its format, half for its content (RLR³, section 4.4)."""
 
     __name__ = "execution_reward"
 
     def __init__(self, *, sink: Callable[[list[Scorecard]], object] | None = None) -> None:
         """
         Args:
-            sink: called with the scorecards of every batch: how right the output is on each criterion, not how good the
-                response is that it scores.
+            sink: called with the scorecards of each batch; a credit says if the output is right on a criterion, not how
+                good the graded response is.
         """
         self.sink = sink
 
@@ -63,5 +63,5 @@ def _score(sample_id: str, output: str, label: str, rubric: str) -> tuple[Scorec
 
 @lru_cache(maxsize=4096)
 def _parse(label: str, rubric: str) -> tuple[Scoring, Rubric]:
-    """Parsed once: a group shares both, and an epoch comes back to them."""
+    """Parse label and rubric; cached, as the rollouts of a group and later epochs repeat them."""
     return Scoring.model_validate_json(label), Rubric.model_validate_json(rubric)

@@ -1,4 +1,4 @@
-"""Readers of TRL's rows: the text of a completion, and an image as bytes for a judge."""
+"""Readers for TRL rows: the text of a completion and the bytes of an image."""
 
 import io
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ def completion_text(completion: Any) -> str:
 
 
 def image_bytes(pixels: Any, sample_id: str) -> bytes:
-    """PNG or JPEG bytes of what a dataset holds: bytes, a `{"bytes": …}` record, a PIL image, or a list of one.
+    """Encoded bytes of an image column's value: bytes, a `{"bytes": …}` record, a PIL image, or a list of one.
 
     Raises:
-        UserError: it holds none of these; the message names the sample.
+        UserError: the value is none of these; the message names the sample.
     """
     if isinstance(pixels, list | tuple) and len(pixels) == 1:
         pixels = pixels[0]

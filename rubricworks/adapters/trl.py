@@ -1,12 +1,13 @@
 """Rubric rewards for TRL: an async reward function for `GRPOTrainer(reward_funcs=[RubricReward(grader)])`.
 
-The dataset needs a column with each sample's rubric (its JSON, a dict or a `Rubric`); `sample_id` names the scorecards
-if it is there, `question` (else the prompt) is what a checklist's judge reads beside the response, and `image` or
-`images` is what a grader with `exposure="image"` shows its judge. A response that could not be judged gets None, which
-TRL keeps out of the baseline and the loss. `GroupReward` is RLR³'s: its reward depends on the whole group.
+The dataset needs a column with each sample's rubric (JSON, a dict or a `Rubric`). Optional columns: `sample_id` names
+the scorecards; `question` (default: the prompt) is shown to a checklist's judge beside the response; `image` or
+`images` is shown to the judge of a grader with `exposure="image"`. The reward of a response that could not be judged is
+None, which TRL excludes from the baseline and the loss. `GroupReward` is RLR³'s reward, which depends on the whole
+group.
 
-`score` returns rewards and scorecards together. TRL takes numbers alone: calling the reward hands the scorecards to the
-`sink` that it was made with.
+`score` returns rewards and scorecards. TRL accepts numbers only, so `__call__` returns the rewards and passes the
+scorecards to `sink`.
 """
 
 import asyncio
@@ -27,18 +28,18 @@ from rubricworks.rewards import format_mask, group_rewards, weighted_reward
 from rubricworks.rubrics import Criterion, Rubric, Scorecard
 
 Reduce = Callable[[Sequence[float | None], Sequence[float]], float | None]
-"""Credits and weights of one scorecard to a reward; None where it could not be judged."""
+"""Maps the credits and weights of one scorecard to a reward, or None if a credit is missing."""
 
 
 class RubricScores(NamedTuple):
-    """Rewards of a batch and the scorecards that they come from, aligned with its rows."""
+    """Rewards and scorecards of a batch, aligned with its rows."""
 
     rewards: list[float | None]
     scorecards: list[Scorecard]
 
 
 class RubricReward:
-    """Grades every completion by its sample's rubric and reduces the scorecard to a number."""
+    """TRL reward function that grades each completion by its sample's rubric."""
 
     __name__ = "rubric_reward"
 
@@ -52,9 +53,9 @@ class RubricReward:
     ) -> None:
         """
         Args:
-            rubric_column: column that holds each row's rubric.
-            reduce: makes a reward of a scorecard's credits and the rubric's weights.
-            sink: called with the scorecards of every batch that a trainer has rewarded.
+            rubric_column: column with each row's rubric.
+            reduce: maps a scorecard's credits and the rubric's weights to a reward.
+            sink: called with the scorecards of each batch that `__call__` rewards.
         """
         self.grader = grader
         self.rubric_column = rubric_column
@@ -62,14 +63,14 @@ class RubricReward:
         self.sink = sink
 
     async def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
-        """Rewards alone, as TRL takes them; the scorecards go to the sink."""
+        """Return the rewards and pass the scorecards to the sink."""
         scores = await self.score(prompts, completions, **columns)
         if self.sink is not None:
             self.sink(scores.scorecards)
         return scores.rewards
 
     async def score(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> RubricScores:
-        """One reward and one scorecard per completion; the reward is None where a verdict is an error."""
+        """Return one reward and one scorecard per completion; the reward is None if a verdict is an error."""
         if self.rubric_column not in columns:
             raise UserError(
                 f"the training rows have no column {self.rubric_column!r}, only {', '.join(sorted(columns)) or 'none'}"
@@ -98,7 +99,7 @@ class RubricReward:
         return [self.reduce(card.credits, rubric.weights) for card, rubric in zip(scorecards, rubrics, strict=True)]
 
     def _samples(self, prompts: Sequence[Any], count: int, columns: Mapping[str, Any]) -> list[Sample]:
-        """Each row's sample as the judge may need it: its image only if it will be shown."""
+        """Sample of each row, with its image only if the grader shows images."""
         names = columns.get("sample_id") or [f"row-{row}" for row in range(count)]
         questions = columns.get("question") or [None] * count
         images = [b""] * count
@@ -123,7 +124,7 @@ class RubricReward:
 
 
 class GroupReward(RubricReward):
-    """RLR³'s reward (section 4.3): criteria remapped within their group, essential ones first, form and length."""
+    """RLR³'s reward (section 4.3): group-wise remapping, gate on essential criteria, format and length mask."""
 
     def __init__(
         self,
@@ -139,9 +140,10 @@ class GroupReward(RubricReward):
     ) -> None:
         """
         Args:
-            group_size: rollouts of one sample; they must come together, as TRL gives them.
-            max_tokens: a response that fills it never ended, and earns 0.
-            remap, gate, mask: what may be left out, for ablations; without all three it is the weighted share.
+            group_size: rollouts per sample; those of one sample must be adjacent, as in TRL's batches.
+            max_tokens: a response of this length is truncated and earns 0.
+            remap, gate, mask: the three parts, each optional for ablations; without them the reward is the weighted
+                mean.
         """
         super().__init__(grader, rubric_column=rubric_column, sink=sink)
         self.group_size, self.max_tokens = group_size, max_tokens
@@ -181,7 +183,7 @@ class GroupReward(RubricReward):
         samples: Sequence[Sample],
         columns: Mapping[str, Any],
     ) -> list[bool]:
-        """Return, per row, True if the response ended in time and keeps its form."""
+        """Return, per row, True if the response is not truncated and passes the format mask."""
         tokens = columns.get("completion_ids")
         in_time = [True] * len(rubrics)
         if self.max_tokens is not None and tokens is not None:
@@ -199,11 +201,11 @@ class GroupReward(RubricReward):
 
 
 def _ground_truth(criterion: Criterion) -> str:
-    """Reference of a criterion in words: the name of a verifier is English in every language."""
+    """Reference of a criterion as text, without the verifier's name, which is English in every language."""
     return criterion.reference if criterion.verifier is None else describe_target(criterion.reference)
 
 
 @lru_cache(maxsize=4096)
 def _parse_rubric(text: str) -> Rubric:
-    """Parsed once: a group shares its rubric, and an epoch comes back to it."""
+    """Parse a rubric; cached, as the rollouts of a group and later epochs repeat it."""
     return Rubric.model_validate_json(text)

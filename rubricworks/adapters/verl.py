@@ -1,17 +1,17 @@
 """Rubric rewards for verl: a reward manager that grades each response as `adapters.trl.RubricReward` does.
 
-verl is told where it is, and it is told the judges:
+verl loads it and passes it the judges by these options:
 
     reward.reward_manager.source=importlib
     reward.reward_manager.name=RubricRewardManager
     reward.reward_manager.module.path=pkg://rubricworks.adapters.verl
     '+reward.reward_kwargs.rubricworks={judges: [{url: "http://judge:8000/v1", model: judge}], exposure: image}'
 
-A row's rubric is its `reward_model.ground_truth` (JSON or a mapping), or the column that `rubric_key` names in
-`extra_info`; `sample_id` and `question` are taken from `extra_info`. With `exposure: image` the judge is shown the
-image of the prompt. verl cannot leave a response out of its group, so one that could not be judged is judged again, and
-then stops the training, unless `unjudged` says what it shall earn. A reward of a whole group (RLR³'s) has no place
-here: verl asks for one response at a time. Written against verl 0.9.
+A row's rubric is its `reward_model.ground_truth` (JSON or a mapping), or the key `rubric_key` of `extra_info`;
+`sample_id` and `question` come from `extra_info`. With `exposure: image` the judge sees the prompt's image. verl cannot
+drop a response from its group, so a response that could not be judged is graded again, up to `tries` times; then
+training stops, unless `unjudged` sets its reward. RLR³'s group reward is not available, because verl asks for the
+reward of one response at a time. Written against verl 0.9.
 """
 
 import asyncio
@@ -46,23 +46,23 @@ class VerlOptions(BaseModel):
 
     judges: tuple[Endpoint, ...] = Field(min_length=1)
     exposure: Exposure = "text"
-    """What of the sample a judge sees."""
+    """Parts of the sample that a judge sees."""
     call_per: CallPer = "response"
     combine: Combine = "majority"
     rubric_key: str | None = None
-    """Name in `extra_info`; None = `reward_model.ground_truth`."""
+    """Key of the rubric in `extra_info`; None = `reward_model.ground_truth`."""
     cache: Path | None = None
-    """File in which the judges' answers are kept, on a disk that the reward workers of a node share."""
+    """File that caches the judges' answers, on a disk shared by the reward workers of a node."""
     tries: int = Field(default=3, ge=1)
-    """Of a response that could not be judged; each call is tried again by itself, too."""
+    """Gradings of a response that could not be judged; each call has its own retries as well."""
     pause: float = Field(default=10.0, ge=0)
-    """Seconds before the next try."""
+    """Seconds between two tries."""
     unjudged: float | None = None
-    """What a response earns that could not be judged in the end; None stops the training."""
+    """Reward of a response that could not be judged in any try; None stops the training."""
 
 
 class RubricRewardManager(RewardManagerBase):
-    """Reward manager that verl calls for the reward of a response, in each of its reward workers."""
+    """Reward manager that each verl reward worker calls once per response."""
 
     def __init__(
         self,
@@ -74,9 +74,11 @@ class RubricRewardManager(RewardManagerBase):
     ) -> None:
         """
         Args:
-            config: verl's; the rest is verl's way of calling, and is not used but for the tokenizer.
+            config: verl's configuration.
+            tokenizer: decodes the responses.
+            compute_score, reward_router_address, reward_model_tokenizer: verl's interface; not used.
         Raises:
-            UserError: verl is not installed, or the options are not such.
+            UserError: verl is not installed, or the options are invalid.
         """
         if _MISSING is not None:
             raise UserError(
@@ -96,10 +98,10 @@ class RubricRewardManager(RewardManagerBase):
         )
 
     async def run_single(self, data: Any) -> dict[str, Any]:
-        """The reward of the last row; verl gives one response at a time, or the turns of one.
+        """Return the reward of the last row; verl passes one response, or the turns of one.
 
         Raises:
-            UserError: the row lacks what is graded, or could not be judged.
+            UserError: the row has no rubric or image, or the response could not be judged.
         """
         row = data[-1:][0]
         extra = dict(row.non_tensor_batch.get("extra_info") or {})
@@ -114,18 +116,18 @@ class RubricRewardManager(RewardManagerBase):
         }
         if self.options.exposure == "image":
             columns["image"] = [_image(row, messages, extra, name)]
-        for left in reversed(range(self.options.tries)):
+        for tries_left in reversed(range(self.options.tries)):
             (reward,) = await self.reward([messages], [response], **columns)
             if reward is not None:
-                return _scored(reward, judged=True)
-            if left:
+                return _reward_fields(reward, judged=True)
+            if tries_left:
                 await asyncio.sleep(self.options.pause)
         if self.options.unjudged is None:
             raise UserError(
                 f"sample {name}: the response could not be judged in {self.options.tries} tries; check the judge and "
                 "go on from verl's last checkpoint, or set reward_kwargs.rubricworks.unjudged to what such a one earns"
             )
-        return _scored(self.options.unjudged, judged=False)
+        return _reward_fields(self.options.unjudged, judged=False)
 
     def _text(self, row: Any) -> str:
         ids = row.batch["responses"]
@@ -134,37 +136,37 @@ class RubricRewardManager(RewardManagerBase):
 
     def _rubric(self, row: Any, extra: Mapping[str, Any], name: str) -> Any:
         key = self.options.rubric_key
-        found = extra.get(key) if key else (row.non_tensor_batch.get("reward_model") or {}).get("ground_truth")
-        if found is None:
+        rubric = extra.get(key) if key else (row.non_tensor_batch.get("reward_model") or {}).get("ground_truth")
+        if rubric is None:
             where = f"extra_info.{key}" if key else "reward_model.ground_truth"
             raise UserError(f"sample {name}: no rubric in {where}; put its JSON there, or set rubric_key")
-        return found if isinstance(found, str) else json.loads(json.dumps(found, default=_plain))
+        return rubric if isinstance(rubric, str) else json.loads(json.dumps(rubric, default=_plain))
 
 
 def verl_options(config: Any) -> VerlOptions:
-    """Read this project's settings from verl's configuration.
+    """Read `reward.reward_kwargs.rubricworks` from verl's configuration.
 
     Raises:
-        UserError: it says nothing, or something that cannot be.
+        UserError: the options are missing or invalid.
     """
-    said = (config.reward.get("reward_kwargs") or {}).get("rubricworks")
-    if not said:
+    options = (config.reward.get("reward_kwargs") or {}).get("rubricworks")
+    if not options:
         raise UserError("verl's configuration has no reward.reward_kwargs.rubricworks; give it at least the judges")
     try:
-        return VerlOptions.model_validate(_plain(said))
+        return VerlOptions.model_validate(_plain(options))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise UserError(f"reward.reward_kwargs.rubricworks.{where}: {first['msg']}") from None
 
 
-def _scored(reward: float, *, judged: bool) -> dict[str, Any]:
-    """Every row has the same keys: verl makes a column of each."""
+def _reward_fields(reward: float, *, judged: bool) -> dict[str, Any]:
+    """Result of `run_single`; the keys are the same in every row, as verl makes columns of them."""
     return {"reward_score": reward, "reward_extra_info": {"score": reward, "judged": float(judged)}}
 
 
 def _image(row: Any, messages: Sequence[Mapping[str, Any]], extra: Mapping[str, Any], name: str) -> bytes:
-    """The first image of the prompt, as verl's dataset puts it there; else of the row's own columns."""
+    """First image of the prompt, where verl's dataset puts it, else of `multi_modal_data` or `extra_info`."""
     for message in messages:
         content = message["content"]
         for part in content if not isinstance(content, str) else ():

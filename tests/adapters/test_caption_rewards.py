@@ -114,7 +114,7 @@ def test_outside_the_gate_the_linguistic_reward_is_0_and_the_others_stay(serve):
 def test_without_completion_ids_lengths_are_counted_from_the_text():
     lengths = CaptionLengths(lambda text: len(text.split()), end_tokens={9})
     chat = [{"role": "assistant", "content": "one two three"}]
-    assert lengths.of(["one", chat], {"reference": ["a b", "a"]}) == [(1, 2), (3, 1)]
+    assert lengths.measure(["one", chat], {"reference": ["a b", "a"]}) == [(1, 2), (3, 1)]
 
 
 def test_the_judge_is_shown_the_image_as_it_was_given_and_a_decoded_one_only_where_there_is_no_other(serve):
