@@ -28,7 +28,7 @@ from rubricworks.runtime.reuse import try_reuse
 from rubricworks.runtime.stage_table import STAGES
 from rubricworks.runtime.store.workspace import Workspace
 from rubricworks.storage import write_atomic
-from rubricworks.training.processes import agreed, in_turn, is_main
+from rubricworks.training.processes import broadcast, is_main, main_process_first
 
 _MIN_FREE_BYTES = 1 << 16
 """Free disk space below which no stage starts; a stage checks any larger need of its own."""
@@ -84,7 +84,7 @@ def launch(
 
 def _run_stage(module: Any, config: StageConfig, workspace: Workspace, work: StageWork) -> Path:
     run = workspace.run
-    with in_turn(), _report_write_errors(run):
+    with main_process_first(), _report_write_errors(run):
         workspace.fetch()
         job = open_job(work.stage, config, run, workspace.inputs)
     job.work, job.can_fan_out = work, STAGES[work.stage].can_fan_out
@@ -94,7 +94,7 @@ def _run_stage(module: Any, config: StageConfig, workspace: Workspace, work: Sta
             _clear_error(run, work.stage)
             return job.out
         with _report_write_errors(run):
-            if agreed(is_main() and try_reuse(job)):
+            if broadcast(is_main() and try_reuse(job)):
                 return job.out
     if plan := train_job_plan(work.stage, config):
         workspace.upload()

@@ -1,8 +1,8 @@
 """Training of vision-language models: supervised warm-up and policy RL on rubric rewards.
 
-Nothing heavy is imported here; take `tiny`, `generate`, `sft`, `policy` or `alarm` by name. The two settings below only
-work before torch is first imported: OpenMP's default is to spin while it waits, and training steps take up to nine
-times as long when another process wants the cores.
+Nothing heavy is imported here; import `tiny`, `generate`, `sft`, `policy` or `alarm` directly. The two settings below
+take effect only before the first import of torch: by default OpenMP threads spin while they wait, and a training step
+takes up to nine times as long when another process uses the cores.
 """
 
 import os

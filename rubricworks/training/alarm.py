@@ -1,9 +1,9 @@
-"""The hacking alarm: reward rises while the captions change in a way that a better caption would not need.
+"""Reward-hacking alarm: fires when the reward rises together with changes that better captions do not need.
 
-It knows nothing of what the captions are about. It compares the mean of the last steps with that of the first ones, in
-length, repetition, objects named (phrases that begin with a determiner or a number), and a held-out judge's score
-where there is one. A reward that rises alone is learning; a reward that rises while captions list twice the objects is
-the policy reading its rubric instead of the picture.
+The alarm knows nothing about the captions' content. It compares the means of the last steps with those of the first
+steps: length, repetition, objects named (phrases that begin with a determiner or a number) and, if there is one, a
+held-out judge's score. A reward that rises alone is learning; a reward that rises while captions list twice as many
+objects suggests a policy that answers the rubric instead of describing the image.
 """
 
 import math
@@ -19,9 +19,9 @@ _OBJECT_START = re.compile(
     r"\b(?:an?|the|another|one|two|three|four|five|six|seven|eight|nine|ten|several|some|many|\d+)\b", re.IGNORECASE
 )
 _SEQUENCE = 4
-"""Words in a sequence whose repetition counts."""
+"""Words per sequence when repetition is counted."""
 _PROBES = 2
-"""Held-out scores that are averaged: one alone, of a few dozen samples and perhaps a passing dip, proves nothing."""
+"""Held-out scores to average: a single score covers a few dozen samples and may be a passing dip."""
 
 
 class StepStats(NamedTuple):
@@ -29,16 +29,16 @@ class StepStats(NamedTuple):
 
     step: int
     reward: float
-    """NaN when no rollout could be judged."""
+    """NaN if no rollout could be judged."""
     length: float
     repetition: float
     objects: float
     held_out: float = math.nan
-    """NaN at the steps where the held-out judge was not asked."""
+    """Score of the held-out judge, NaN at steps without a probe."""
 
 
 class Alarm(NamedTuple):
-    """The step at which the policy was caught, and what moved the wrong way."""
+    """Step at which the alarm fired, and its reasons."""
 
     step: int
     reasons: tuple[str, ...]
@@ -48,7 +48,7 @@ class Alarm(NamedTuple):
 
 
 class HackingAlarm:
-    """Fed one `StepStats` per step in order; gives its `Alarm` once, at the step where it goes off."""
+    """Detector that takes one `StepStats` per step, in order, and fires at most once."""
 
     def __init__(self, config: AlarmConfig | None = None) -> None:
         self.config = config or AlarmConfig()
@@ -59,7 +59,7 @@ class HackingAlarm:
         self._suspicious_steps = 0
 
     def update(self, stats: StepStats) -> Alarm | None:
-        """The alarm if this step sets it off, else None (also after it has gone off)."""
+        """Return the alarm if it fires at this step, else None (also after it has fired)."""
         if not math.isnan(stats.held_out):
             self._held_out.append(stats.held_out)
         if len(self._start) < self.config.window:
@@ -117,7 +117,7 @@ def step_stats(
     rewards: Sequence[float | None],
     held_out: float = math.nan,
 ) -> StepStats:
-    """The statistics of one step's rollouts; rewards that could not be judged stay out of the mean."""
+    """Compute the statistics of one step's rollouts; rewards of None are excluded from the mean."""
     judged = [reward for reward in rewards if reward is not None]
     return StepStats(
         step=step,
@@ -130,7 +130,7 @@ def step_stats(
 
 
 def objects_named(text: str) -> int:
-    """Count the phrases that begin as the name of a thing does: a, an, the, two, 3, several, ...
+    """Count the phrases that begin with a determiner or a number: a, an, the, two, 3, several, ...
 
     >>> objects_named("at top-left a big red circle . two small squares")
     2
@@ -139,7 +139,7 @@ def objects_named(text: str) -> int:
 
 
 def repetition(text: str) -> float:
-    """Share of four-word sequences that were said before in the same text, in [0, 1].
+    """Share of four-word sequences that occur earlier in the same text, in [0, 1].
 
     >>> round(repetition("a red ball . a red ball ."), 2)
     0.2

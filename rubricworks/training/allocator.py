@@ -1,8 +1,8 @@
-"""Keep the memory that one training step frees for the next one.
+"""glibc allocator settings that keep the memory freed by one training step for the next one.
 
-On a CPU every large activation is an `mmap` of its own in glibc's default settings, and its pages go back to the system
-after use, to be faulted in again by the next step. For the laptop student that is about a tenth of a step, and up to
-half of one at the start of a run, before glibc has adapted its threshold.
+With glibc's defaults every large activation on a CPU is a separate `mmap`: its pages return to the system after use and
+are faulted in again by the next step. For the laptop student this costs about a tenth of a step, and up to half a step
+at the start of a run, before glibc adapts its threshold.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 
 
 def keep_freed_memory() -> bool:
-    """Set glibc's allocator for repeated large temporaries; False where there is no glibc (nothing is changed)."""
+    """Configure glibc's allocator for repeated large temporaries; return False if the C library is not glibc."""
     if platform.libc_ver()[0] != "glibc":
         return False
     mallopt = ctypes.CDLL(None).mallopt

@@ -1,4 +1,4 @@
-"""Training settings. Free of torch, so that a recipe is checked before anything heavy is loaded."""
+"""Training settings; imports no torch, so that a recipe is validated before anything heavy loads."""
 
 from typing import Literal
 
@@ -71,32 +71,32 @@ class VllmOptions(_Options):
 
     mode: Literal["off", "colocate", "server"] = "off"
     url: str = "http://127.0.0.1:8000"
-    """Of `vllm serve`, for mode server; a TrainJob with `rollouts` starts its own (docs/multi-node.md)."""
+    """Address of `vllm serve`, for mode server; a TrainJob with `rollouts` starts its own (docs/multi-node.md)."""
     gpu_memory: float = Field(0.3, gt=0, lt=1)
-    """Share of GPU memory that vLLM takes, for mode colocate."""
+    """Share of GPU memory for vLLM, for mode colocate."""
     tensor_parallel: int = Field(1, ge=1)
     max_model_length: int | None = Field(None, ge=1)
     sleep: bool = False
-    """Hand vLLM's memory back during the update, for mode colocate."""
+    """Free vLLM's memory during the update, for mode colocate."""
 
 
 class AlarmConfig(_Options):
     """Thresholds of the reward-hacking alarm; see `rubricworks.training.alarm`."""
 
     window: int = Field(20, ge=2)
-    """Steps at the start, and most recent steps, whose means are compared."""
+    """Number of first steps, and of most recent steps, whose means are compared."""
     patience: int = Field(5, ge=1)
-    """Steps in a row that must look hacked."""
+    """Consecutive suspicious steps before the alarm fires."""
     reward_gain: float = Field(0.05, ge=0)
-    """Rise of the reward below which nothing is called hacking."""
+    """Rise of the reward below which no step is suspicious."""
     growth: float = Field(1.5, gt=1)
     """Factor by which captions may grow or shrink, in tokens and in objects named."""
     repetition_gain: float = Field(0.1, gt=0)
     """Rise in the share of repeated word sequences."""
     held_out_loss: float = Field(0.1, gt=0)
-    """Fall of the held-out judge's score, taken over its last two."""
+    """Fall of the held-out judge's score, averaged over its last two."""
     stop: bool = False
-    """End training at the alarm instead of only saying so."""
+    """Stop training at the alarm instead of only logging it."""
 
 
 class PolicyConfig(_Options):
@@ -104,9 +104,9 @@ class PolicyConfig(_Options):
 
     steps: int | None = Field(200, ge=1)
     epochs: float | None = Field(None, gt=0)
-    """Instead of steps: passes over the samples."""
+    """Passes over the samples, instead of steps."""
     group_size: int = 8
-    """Rollouts of one sample [num_generations]; at least 2, or there is nothing to compare with."""
+    """Rollouts of one sample [num_generations], at least 2."""
     prompts_per_step: int = Field(8, ge=1)
     rows_per_pass: int | None = Field(None, ge=1)
     """Rollouts per forward pass on each process when a step's do not fit in memory; must divide them."""
@@ -120,12 +120,12 @@ class PolicyConfig(_Options):
     max_grad_norm: float = Field(1.0, gt=0)
     adam_betas: tuple[float, float] = (0.9, 0.999)
     loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo", "group_token_mean"] = "dr_grpo"
-    """TRL's, or `group_token_mean`: tokens averaged within each group, groups weighing the same (RLR³, equation 1)."""
+    """A TRL loss, or `group_token_mean`: token mean within each group, equal weight per group (RLR³, equation 1)."""
     scale_rewards: Literal["group", "batch", "none"] = "group"
-    """What the centred rewards of a group are divided by."""
+    """Standard deviation that divides the centred rewards: of the group, of the batch, or none."""
     objective: Literal["grpo", "c-gdpo"] = "grpo"
-    """Several rewards: added by weight, then normalised; or each normalised in its group, added by weight, and then
-    normalised in the batch (GDPO, on continuous rewards c-GDPO: BalCapRL, 2.4-2.6) [multi_objective_aggregation]."""
+    """Combination of several rewards: `grpo` adds them by weight, then normalises; `c-gdpo` normalises each in its
+    group, adds them by weight and normalises in the batch (GDPO; BalCapRL, 2.4-2.6) [multi_objective_aggregation]."""
     reward_weights: tuple[float, ...] | None = None
     """One per reward function, 1 by default."""
     beta: float = Field(0.0, ge=0)
@@ -133,15 +133,15 @@ class PolicyConfig(_Options):
     epsilon: float = Field(0.2, gt=0)
     epsilon_high: float | None = Field(None, gt=0)
     delta: float | None = Field(None, gt=1)
-    """Upper bound of the ratio where the advantage is negative (dual clip)."""
+    """Upper bound of the ratio for negative advantages (dual clip)."""
     importance_level: Literal["token", "sequence"] = "token"
     mask_truncated: bool = False
-    """Leave rollouts that hit max_new_tokens out of the loss."""
+    """Exclude rollouts that reach max_new_tokens from the loss."""
     seed: int = 0
     save_every: int = Field(50, ge=1)
     log_every: int = Field(10, ge=1)
     milestone_every: int = Field(0, ge=0)
-    """Steps between two copies of the policy that are all kept, to be evaluated; 0 = none."""
+    """Steps between two copies of the policy that are kept for evaluation; 0 = none."""
     lora: LoraOptions | None = None
     bf16: bool = False
     gradient_checkpointing: bool = False

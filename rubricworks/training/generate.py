@@ -1,6 +1,6 @@
-"""Texts from a model directory or a Hub name: the same few lines for the students and for any larger model.
+"""Model loading and text generation, for model directories and Hub names.
 
-A vision-language model comes with its processor, a text model with its tokenizer; both go the same way from here on.
+A vision-language model has a processor, a text model a tokenizer; `Processor` covers both.
 """
 
 from collections.abc import Sequence
@@ -27,30 +27,30 @@ from rubricworks.training.processing import Messages, encode_prompts, tokenizer_
 from rubricworks.training.progress import quiet_libraries
 
 Processor = ProcessorMixin | PreTrainedTokenizerBase
-"""What turns prompts into inputs: a processor where the model sees images, else a tokenizer."""
+"""Converter of prompts to model inputs: a processor for a model that reads images, else a tokenizer."""
 
 
 def load_model(path_or_name: str | Path, *, dtype: str = "auto") -> tuple[PreTrainedModel, Processor]:
-    """A model on the best device at hand, and its processor: a vision-language model where it is one, else a causal LM.
+    """Load a vision-language model or a causal LM on the GPU, if there is one, with its processor.
 
     Args:
-        dtype: "auto" takes the precision that the weights were saved in; else a torch name such as "float32".
+        dtype: "auto" for the precision of the saved weights, or a torch name such as "float32".
     Raises:
-        UserError: nothing there, neither kind of model, or no processor for a vision-language model's images.
+        UserError: the model does not exist, is of neither kind, or lacks an image processor or a chat template.
     """
     name = str(path_or_name)
     if Path(name).is_absolute() and not (Path(name) / "config.json").is_file():
         raise UserError(f"{name} is not a model directory (no config.json); give the folder that training wrote")
     with quiet_libraries():
         try:
-            sees = type(AutoConfig.from_pretrained(name)) in AutoModelForImageTextToText._model_mapping
-            processor = (AutoProcessor if sees else AutoTokenizer).from_pretrained(name)
-            kind = AutoModelForImageTextToText if sees else AutoModelForCausalLM
+            reads_images = type(AutoConfig.from_pretrained(name)) in AutoModelForImageTextToText._model_mapping
+            processor = (AutoProcessor if reads_images else AutoTokenizer).from_pretrained(name)
+            kind = AutoModelForImageTextToText if reads_images else AutoModelForCausalLM
             model: Any = kind.from_pretrained(name, dtype=dtype)
         except (OSError, ValueError, ImportError) as error:
             reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
             raise UserError(f"cannot load the model {name}: {reason}") from error
-    if sees and getattr(processor, "image_processor", None) is None:
+    if reads_images and getattr(processor, "image_processor", None) is None:
         raise UserError(f"{name} has no image processor, so it cannot read images; use a vision-language model")
     if not tokenizer_of(processor).chat_template and not getattr(processor, "chat_template", None):
         raise UserError(f"{name} has no chat template, so it cannot be asked; use a model tuned for chat")
@@ -60,13 +60,13 @@ def load_model(path_or_name: str | Path, *, dtype: str = "auto") -> tuple[PreTra
     return model.to("cuda" if torch.cuda.is_available() else "cpu").eval(), processor
 
 
-def check_reads_images(processor: Processor, shown: bool) -> None:
-    """Refuse images for a model that reads text alone.
+def check_reads_images(processor: Processor, has_images: bool) -> None:
+    """Refuse images for a text model.
 
     Raises:
-        UserError: it would be shown some.
+        UserError: there are images, and the model reads text only.
     """
-    if shown and not isinstance(processor, ProcessorMixin):
+    if has_images and not isinstance(processor, ProcessorMixin):
         raise UserError("the model has no image processor, so it cannot read images; use a vision-language model")
 
 
@@ -82,10 +82,10 @@ def generate_captions(
     batch_size: int = 32,
     seed: int = 0,
 ) -> list[tuple[str, int]]:
-    """One text per prompt and how many tokens it took, the end token included; temperature 0 is greedy.
+    """Generate one text per prompt; return texts and token counts, end token included. Temperature 0 is greedy.
 
-    Prompts whose image is None are asked without one. Leaves the model's mode and the global random state as they were,
-    so it may be called in the middle of training.
+    A prompt with image None has no image. The model's mode and the global random state are restored, so it may be
+    called during training.
     """
     if len(images) != len(prompts):
         raise ValueError(f"{len(images)} images for {len(prompts)} prompts; give one of each per caption")
@@ -126,7 +126,7 @@ def generate_captions(
 
 
 def decode_image(image: bytes) -> Image.Image:
-    """RGB pixels of an encoded image."""
+    """Decode an image to RGB pixels."""
     return Image.open(BytesIO(image)).convert("RGB")
 
 

@@ -1,4 +1,4 @@
-"""LoRA: adapters while training, a plain model directory afterwards."""
+"""LoRA: adapters for training, merged into a plain model directory at the end."""
 
 import shutil
 from pathlib import Path
@@ -12,8 +12,8 @@ from rubricworks.training.config import LoraOptions
 from rubricworks.training.progress import quiet_libraries
 
 
-def with_adapters(model: PreTrainedModel, options: LoraOptions, *, seed: int) -> PeftModel:
-    """The model with fresh adapters, the only weights that train."""
+def add_adapters(model: PreTrainedModel, options: LoraOptions, *, seed: int) -> PeftModel:
+    """Add new adapters to the model and freeze its other weights."""
     targets = options.targets if isinstance(options.targets, str) else list(options.targets)
     adapters = LoraConfig(
         r=options.rank,
@@ -34,13 +34,13 @@ def save_plain_model(
     *,
     state: dict[str, Any] | None = None,
 ) -> Path:
-    """Write a plain Hugging Face model directory, all of it or nothing.
+    """Write a plain Hugging Face model directory atomically.
 
-    Adapters are merged into the weights, and the model that was passed is changed by that.
+    Adapters are merged into the weights of `model`, in place.
 
     Args:
         model: a `PreTrainedModel`, or a `PeftModel` around one.
-        state: the weights, gathered, of a model that is sharded over processes; the model's own by default.
+        state: the gathered weights of a model sharded over processes; the model's own by default.
     """
     if isinstance(model, PeftModel):
         model = model.merge_and_unload()

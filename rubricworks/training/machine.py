@@ -1,4 +1,4 @@
-"""Checks that this machine supports a config, made before any model is loaded."""
+"""Checks that this machine supports a training config, before any model is loaded."""
 
 import importlib.util
 import os
@@ -9,9 +9,9 @@ from rubricworks.errors import UserError
 from rubricworks.training.config import LoraOptions, PolicyConfig, VllmOptions
 
 
-def check_bf16(wanted: bool) -> None:
-    """Raises UserError where bf16 would be emulated or refused."""
-    if not wanted:
+def check_bf16(bf16: bool) -> None:
+    """Raise UserError if bf16 is set and this machine lacks bf16 arithmetic."""
+    if not bf16:
         return
     if torch.cuda.is_available():
         if not torch.cuda.is_bf16_supported(including_emulation=False):
@@ -21,7 +21,7 @@ def check_bf16(wanted: bool) -> None:
 
 
 def check_vllm(options: VllmOptions) -> None:
-    """Raises UserError where vLLM is wanted and cannot be had."""
+    """Raise UserError if vLLM is set and is not installed or has no GPU."""
     if options.mode == "off":
         return
     if importlib.util.find_spec("vllm") is None:
@@ -36,7 +36,7 @@ def vllm_url(options: VllmOptions) -> str:
 
 
 def check_processes(config: PolicyConfig) -> None:
-    """Raises UserError for what one process does with the policy while the others train on."""
+    """Raise UserError for options that use the policy in one process while the others train."""
     several = int(os.environ.get("WORLD_SIZE") or 1) > 1
     sharded = os.environ.get("ACCELERATE_USE_FSDP", "").lower() in ("1", "true")
     if several and config.refresh_every:
@@ -49,20 +49,20 @@ def check_processes(config: PolicyConfig) -> None:
 
 
 def check_sharding(lora: LoraOptions | None) -> None:
-    """Raises UserError for adapters under FSDP: they could not be merged into a plain model at the end."""
+    """Raise UserError for adapters under FSDP, which cannot be merged into a plain model at the end."""
     if lora is not None and os.environ.get("ACCELERATE_USE_FSDP", "").lower() in ("1", "true"):
         raise UserError("lora under FSDP cannot be merged into a plain model; train without FSDP, or without lora")
 
 
 def rows_per_process(config: PolicyConfig) -> int:
-    """Rollouts of a step on each process. TRL's reward functions see those of their own, so it must hold whole groups.
+    """Rollouts of a step on each process: whole groups, as TRL's reward functions see only their own process's rows.
 
     Raises:
-        UserError: the groups do not divide over the processes, or the passes over a process's rollouts.
+        UserError: the groups do not divide over the processes, or rows_per_pass does not divide a process's rollouts.
     """
     processes = int(os.environ.get("WORLD_SIZE", "1"))
-    per_process, left_over = divmod(config.group_size * config.prompts_per_step, processes)
-    if left_over or per_process % config.group_size:
+    per_process, remainder = divmod(config.group_size * config.prompts_per_step, processes)
+    if remainder or per_process % config.group_size:
         raise UserError(
             f"prompts_per_step {config.prompts_per_step} does not divide over {processes} processes; "
             "make it a multiple of their number"

@@ -1,6 +1,6 @@
-"""The policy as it was every so many steps, each a plain model directory: what Figure 2 of RLR³ is drawn from.
+"""Milestones: copies of the policy at fixed step intervals, as plain model directories (Figure 2 of RLR³).
 
-Unlike the trainer's checkpoints, which hold the optimizer and of which two are kept, all of them stay.
+All milestones are kept; of the trainer's checkpoints, which include the optimizer, two are.
 """
 
 from collections.abc import Callable
@@ -13,12 +13,12 @@ from rubricworks.training.checkpoints import MILESTONES
 
 
 class Milestones(TrainerCallback):
-    """Saves the model every so many steps; a step that is repeated after a kill is saved again."""
+    """Callback that saves the model every `every` steps; a step repeated after a kill is saved again."""
 
     def __init__(self, every: int, out_dir: Path, save: Callable[[Path], None]) -> None:
         """
         Args:
-            save: writes the model as it is to a folder, whole or not at all.
+            save: writes the current model to a folder atomically.
         """
         self.every, self.folder, self.save = every, out_dir / MILESTONES, save
 

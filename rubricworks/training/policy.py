@@ -1,8 +1,8 @@
-"""Policy RL: GRPO on any model, with images or text alone, and rewards that are async functions of the responses.
+"""Policy RL: GRPO on vision-language and text models, with async reward functions.
 
-The trainer is TRL's. What is added: each step's rollouts are handed to the caller, rubrics can be refreshed with the
-current policy, a held-out probe and an alarm watch for reward hacking, and the end is a plain model directory.
-Training goes on from its last complete checkpoint; on a CPU to the very same weights.
+The trainer is TRL's, with these additions: each step's rollouts are passed to the caller, rubrics can be refreshed with
+the current policy, a held-out probe and an alarm detect reward hacking, and the result is a plain model directory.
+Training resumes from its last complete checkpoint; on a CPU it ends with the same weights as without interruption.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import model_digest, open_run, run_digest, train_from
 from rubricworks.training.config import PolicyConfig
 from rubricworks.training.generate import Processor, check_reads_images, decode_image, generate_captions, load_model
-from rubricworks.training.lora import save_plain_model, with_adapters
+from rubricworks.training.lora import add_adapters, save_plain_model
 from rubricworks.training.machine import (
     check_bf16,
     check_processes,
@@ -31,7 +31,7 @@ from rubricworks.training.machine import (
     vllm_url,
 )
 from rubricworks.training.milestones import Milestones
-from rubricworks.training.processes import in_turn
+from rubricworks.training.processes import main_process_first
 from rubricworks.training.processing import template_options, text_messages, tokenizer_of
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
 from rubricworks.training.rollouts import Penalty, PolicyTrainer, StepRollouts
@@ -39,14 +39,15 @@ from rubricworks.training.shared_images import encode_images_once
 from rubricworks.training.watch import PolicyWatch, Probe, Refresh
 
 Reward = Callable[..., Awaitable[Sequence[float | None]]]
-"""`await reward(prompts=…, completions=…, sample_id=[…], rubric=[…], …)`: a number per completion, None: not judged.
+"""`await reward(prompts=…, completions=…, sample_id=[…], rubric=[…], …)`: a number per completion, or None if not
+judged.
 
-The samples' columns come along: `image` decoded, `image_bytes` as it was given.
+The keywords are the samples' columns, with `image` decoded and `image_bytes` encoded.
 """
 
 
 class PolicyResult(NamedTuple):
-    """A finished (or, at an alarm, stopped) training."""
+    """Result of a training that is finished or was stopped by the alarm."""
 
     model_dir: Path
     steps: int
@@ -72,17 +73,17 @@ def train_policy(
     """Train the model on the samples' rewards; the result's `model_dir` is a plain Hugging Face directory.
 
     Args:
-        samples: rows with sample_id, prompt, rubric, image (encoded bytes) and whatever else the reward wants. Without
-            the column `image` they are text alone, and a prompt may be a whole conversation.
-        reward: one function, or several, which `config.objective` and `config.reward_weights` make one advantage of. A
-            rollout that any of them cannot judge counts as not judged.
-        reads: the column that the reward grades by.
-        penalty: what is taken from the advantages of rollouts that could be judged.
-        on_step: gets every rollout once; a step that is repeated after a kill is handed out again under its number.
-        before_checkpoint: called before one is written, to commit what was made of the steps that it will stand for.
+        samples: rows with sample_id, prompt, rubric, image (encoded bytes) and the other columns of the reward. Rows
+            without the column `image` are text only, and a prompt may be a whole conversation.
+        reward: one function, or several, combined by `config.objective` and `config.reward_weights`. A rollout that any
+            of them cannot judge counts as not judged.
+        reads: column that the reward grades by.
+        penalty: subtracted from the advantages of judged rollouts.
+        on_step: receives each step's rollouts; a step repeated after a kill is passed again under the same number.
+        before_checkpoint: called before a checkpoint is written, to commit the tables of its steps.
         refresh, probe: see `rubricworks.training.watch`; called every `refresh_every` / `probe_every` steps.
     Raises:
-        UserError: samples or options that cannot work, found before any step, or rewards that never come.
+        UserError: invalid samples or options, before the first step; or no rollout can be judged for several steps.
     """
     out_dir = Path(out_dir)
     check_bf16(config.bf16)
@@ -100,14 +101,14 @@ def train_policy(
     keep_freed_memory()
     schedule = config.model_dump(exclude={"save_every", "log_every", "milestone_every", "alarm", "probe_every"})
     digest = run_digest("policy", model_digest(model_dir), schedule, _digest(dataset))
-    with in_turn():
+    with main_process_first():
         checkpoint = open_run(out_dir, digest)
     generate = PolicyGenerate(config)
     watch = PolicyWatch(config, out_dir / "steps.jsonl", generate, refresh, probe, before_checkpoint)
     watch.restore(0 if checkpoint is None else int(checkpoint.name.removeprefix("checkpoint-")))
 
-    def hand_out(step: StepRollouts) -> None:
-        watch.take(step)
+    def on_rollouts(step: StepRollouts) -> None:
+        watch.record(step)
         if on_step is not None:
             on_step(step)
 
@@ -116,7 +117,7 @@ def train_policy(
         check_reads_images(processor, "image" in dataset.column_names)
         encode_images_once(model)
         tokenizer_of(processor).padding_side = "left"
-        trained = model if config.lora is None else with_adapters(model, config.lora, seed=config.seed)
+        trained = model if config.lora is None else add_adapters(model, config.lora, seed=config.seed)
         with quiet_libraries():
             trainer = PolicyTrainer(
                 model=trained,
@@ -124,8 +125,8 @@ def train_policy(
                 args=_trl_config(config, out_dir, per_process, processor),
                 train_dataset=dataset,
                 processing_class=processor,
-                callbacks=[StepLines("policy", _SHOWN, on_log), watch],
-                on_rollouts=hand_out,
+                callbacks=[StepLines("policy", _LINE_METRICS, on_log), watch],
+                on_rollouts=on_rollouts,
                 mean_over_group=config.loss_type == "group_token_mean",
                 penalty=penalty,
             )
@@ -138,7 +139,7 @@ def train_policy(
     return PolicyResult(out_dir / "model", len(watch.history), watch.alarm.alarm, tuple(watch.history))
 
 
-_SHOWN = {"reward": "reward", "completions/mean_length": "tokens", "entropy": "entropy", "learning_rate": "lr"}
+_LINE_METRICS = {"reward": "reward", "completions/mean_length": "tokens", "entropy": "entropy", "learning_rate": "lr"}
 
 
 def _trl_config(config: PolicyConfig, out_dir: Path, per_process: int, processor: Processor) -> GRPOConfig:
@@ -210,7 +211,7 @@ def _dataset(samples: Dataset | Iterable[Mapping[str, Any]], at_least: int, read
 
 
 def _as_conversations(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """Decoded only when a batch is drawn: images stay encoded on disk and in memory."""
+    """Transform applied when a batch is read: images stay encoded on disk and in memory until then."""
     images = rows.get("image")
     pixels = {"image": [decode_image(image) for image in images], "image_bytes": images} if images is not None else {}
     return {**rows, **pixels, "prompt": [text_messages(prompt) for prompt in rows["prompt"]]}
@@ -226,7 +227,7 @@ def _digest(dataset: Dataset) -> str:
 
 
 class PolicyGenerate:
-    """The policy as it is now as a `watch.Generate`; it answers once a model is attached."""
+    """`watch.Generate` with the current policy; usable after `attach`."""
 
     def __init__(self, config: PolicyConfig) -> None:
         self._config = config
@@ -252,7 +253,7 @@ class PolicyGenerate:
 
 
 def _save(trainer: PolicyTrainer, out: Path) -> None:
-    # Every process gives its shards; the first one writes.
+    # All processes contribute their shards; the main process writes.
     state = trainer.accelerator.get_state_dict(trainer.model_wrapped) if trainer.is_fsdp_enabled else None
     if trainer.is_world_process_zero():
         processor: Any = trainer.processing_class

@@ -1,4 +1,4 @@
-"""A training on several processes, as torchrun starts them: which one this is, and whose turn it is to write."""
+"""Processes of a distributed training, as started by torchrun: rank, order of writing, broadcast."""
 
 import os
 from collections.abc import Iterator
@@ -11,61 +11,61 @@ from rubricworks.errors import UserError
 T = TypeVar("T")
 
 _WAIT = timedelta(seconds=1800)
-"""For one another; Transformers' own, which it could not set any more."""
+"""Timeout of collective operations, set here because Transformers cannot set its own on an initialised group."""
 
 
 def is_main() -> bool:
-    """Return True in the main process, which alone writes tables, logs and the final model."""
+    """Return True in the main process, the only one that writes tables, logs and the final model."""
     return os.environ.get("RANK", "0") == "0"
 
 
-def processes() -> int:
+def process_count() -> int:
     return int(os.environ.get("WORLD_SIZE") or 1)
 
 
 @contextmanager
-def in_turn() -> Iterator[None]:
-    """The main process goes first, then the first of each other node, then the rest.
+def main_process_first() -> Iterator[None]:
+    """Run the block in the main process first, then in the first process of each other node, then in the rest.
 
-    So what one lays down, those that share its folder find; nodes may share a folder or have one each.
+    Later processes find the files that an earlier one wrote, if the nodes share a folder and if each has its own.
     """
-    if processes() == 1:
+    if process_count() == 1:
         yield
         return
-    state = _joined()
-    mine = 0 if state.is_main_process else 1 if state.is_local_main_process else 2
-    for _ in range(mine):
+    state = _process_state()
+    turn = 0 if state.is_main_process else 1 if state.is_local_main_process else 2
+    for _ in range(turn):
         state.wait_for_everyone()
     yield
-    for _ in range(mine, 2):
+    for _ in range(turn, 2):
         state.wait_for_everyone()
 
 
-def agreed(on_main: T) -> T:
+def broadcast(value: T) -> T:
     """Broadcast the main process's value to all processes."""
-    if processes() == 1:
-        return on_main
+    if process_count() == 1:
+        return value
     from accelerate.utils import broadcast_object_list
 
-    _joined()
-    said = [on_main]
-    broadcast_object_list(said)
-    return said[0]
+    _process_state()
+    values = [value]
+    broadcast_object_list(values)
+    return values[0]
 
 
-def _joined() -> Any:
-    """The processes, joined as Transformers will find them.
+def _process_state() -> Any:
+    """Accelerate's process state, initialised as Transformers reuses it later.
 
     Raises:
-        UserError: each would train by itself, as it does where no accelerator is seen and nobody said that none is.
+        UserError: the processes do not form one group: no accelerator is visible and ACCELERATE_USE_CPU is not set.
     """
     from accelerate import PartialState
 
     on_cpu = os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true")
     state = PartialState(cpu=on_cpu, timeout=_WAIT)
-    if state.num_processes != processes():
+    if state.num_processes != process_count():
         raise UserError(
-            f"{processes()} processes were started, and no accelerator is seen here, so each would train by itself; "
-            "look at the node's devices, or set ACCELERATE_USE_CPU=true to train without"
+            f"{process_count()} processes were started, and no accelerator is seen here, so each would train by "
+            "itself; look at the node's devices, or set ACCELERATE_USE_CPU=true to train without"
         )
     return state

@@ -1,8 +1,8 @@
 """Prompts as model inputs, and the processor of the laptop student, registered with `AutoProcessor` on import.
 
-That student reads text and images, no video. Qwen3-VL's own processor needs a video processor, and that needs
-torchvision. Without a processor class that `AutoProcessor` can find by name it returns the bare tokenizer and says
-nothing, so every module that loads a model imports this one first.
+The student reads text and images, no video. Qwen3-VL's own processor needs a video processor, which needs torchvision.
+If `AutoProcessor` does not know the processor class, it silently returns the bare tokenizer, so every module that loads
+a model imports this one first.
 """
 
 import hashlib
@@ -38,13 +38,13 @@ CHAT_TEMPLATE = (
 )
 
 _CACHED_BYTES = 128 * 2**20
-"""How much a processor keeps of prepared images: rollouts of a group share one, and TRL prepares each twice."""
+"""Size of a processor's cache of prepared images: rollouts of a group share an image, and TRL prepares each twice."""
 
 
 class TinyVLProcessor(ProcessorMixin):
-    """Turns a chat with images into token ids and Qwen-VL patches.
+    """Processor from a chat with images to token ids and Qwen-VL patches.
 
-    The patches of an image depend on nothing but its pixels, so they are kept in memory by digest.
+    The patches of an image depend only on its pixels and are cached in memory by digest.
     """
 
     return_mm_token_type_ids = True
@@ -110,7 +110,7 @@ class TinyVLProcessor(ProcessorMixin):
 
 
 class TinyVLConfig(PreTrainedConfig):
-    """A key for the registration only: the student's own config is Qwen3-VL's, whose processor must stay as it is."""
+    """Registration key of `TinyVLProcessor`; the student's own config is Qwen3-VL's, whose processor must stay."""
 
     model_type = "rubricworks_tiny_vl"
 
@@ -120,19 +120,19 @@ AutoProcessor.register(TinyVLConfig, TinyVLProcessor, exist_ok=True)
 
 
 Messages = list[dict[str, Any]]
-"""A conversation, `[{"role": "user", "content": "…"}]`, for prompts that are more than one user turn of text."""
+"""A conversation, `[{"role": "user", "content": "…"}]`, for prompts of more than one user turn of text."""
 
 
 def tokenizer_of(processor: ProcessorMixin | PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """The tokenizer itself where the model reads text alone."""
+    """Tokenizer of a processor; of a text model, the tokenizer itself."""
     return processor.tokenizer if isinstance(processor, ProcessorMixin) else processor
 
 
 def image_messages(image: Image.Image | None, prompt: str | Messages) -> Messages:
-    """One user turn; image None leaves an unfilled place for it, as TRL wants.
+    """Build one user turn with an image; image None makes the empty placeholder that TRL fills.
 
     Raises:
-        ValueError: the prompt is a conversation, in which the image has no place.
+        ValueError: the prompt is a conversation, which has no place for the image.
     """
     if not isinstance(prompt, str):
         raise ValueError("the prompt of an image is a conversation; give it as text")
@@ -141,16 +141,16 @@ def image_messages(image: Image.Image | None, prompt: str | Messages) -> Message
 
 
 def text_messages(prompt: str | Messages) -> Messages:
-    """A conversation without images, its contents plain strings: most templates of text models take nothing else."""
+    """Build a conversation of plain strings, the only content that most templates of text models accept."""
     if isinstance(prompt, str):
         return [{"role": "user", "content": prompt}]
     return [{"role": turn["role"], "content": _plain_text(turn["content"])} for turn in prompt]
 
 
 def template_options(processor: ProcessorMixin | PreTrainedTokenizerBase) -> dict[str, Any]:
-    """Options of a text model's chat template: a hybrid model (Qwen3) answers at once, without a thinking part.
+    """Options of a text model's chat template: a hybrid model (Qwen3) answers without a thinking part.
 
-    The answer's own `thought` field holds the reasoning; templates without such an option ignore it.
+    The answer's `thought` field holds the reasoning. Templates without this option ignore it.
     """
     return {} if isinstance(processor, ProcessorMixin) else {"enable_thinking": False}
 
@@ -160,7 +160,7 @@ def encode_prompts(
     images: Sequence[Image.Image | None],
     prompts: Sequence[str | Messages],
 ) -> dict[str, torch.Tensor]:
-    """Left-padded model inputs that end where the model's answer begins; works for any processor with a template."""
+    """Encode prompts as left-padded model inputs that end at the start of the model's answer."""
     conversations = [
         text_messages(prompt) if image is None else image_messages(image, prompt)
         for image, prompt in zip(images, prompts, strict=True)

@@ -1,4 +1,4 @@
-"""One line every few steps, for people and for logs alike: no progress bars, no dictionaries of metrics."""
+"""Progress lines of a trainer, one every few steps, in place of progress bars and metric dictionaries."""
 
 import logging
 import time
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class StepLog(NamedTuple):
-    """Progress of a trainer at one step."""
+    """Progress of a trainer at a logging step."""
 
     step: int
     steps: int
@@ -26,15 +26,15 @@ class StepLog(NamedTuple):
 
 
 class StepLines(TrainerCallback):
-    """Logs `warm-up 50/500 · loss 1.23 · 0.18 s/step · 1m21s left` at each of the trainer's logging steps.
+    """Callback that logs `warm-up 50/500 · loss 1.23 · 0.18 s/step · 1m21s left` at each logging step.
 
     Args:
-        shown: metric name -> how the line calls it.
-        listener: gets the same as a value.
+        labels: metric name → label in the line.
+        listener: called with each `StepLog`.
     """
 
-    def __init__(self, title: str, shown: dict[str, str], listener: Callable[[StepLog], None] | None = None) -> None:
-        self.title, self.shown, self.listener = title, shown, listener
+    def __init__(self, title: str, labels: dict[str, str], listener: Callable[[StepLog], None] | None = None) -> None:
+        self.title, self.labels, self.listener = title, labels, listener
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self._step, self._time = state.global_step, time.monotonic()
@@ -52,7 +52,7 @@ class StepLines(TrainerCallback):
         self._step, self._time = state.global_step, now
         metrics = {name: value for name, value in (logs or {}).items() if isinstance(value, int | float)}
         log = StepLog(state.global_step, state.max_steps, metrics, pace, pace * (state.max_steps - state.global_step))
-        figures = [f"{label} {metrics[name]:.3g}" for name, label in self.shown.items() if name in metrics]
+        figures = [f"{label} {metrics[name]:.3g}" for name, label in self.labels.items() if name in metrics]
         where = f"{self.title} {log.step}/{log.steps}"
         logger.info(" · ".join([where, *figures, f"{pace:.2f} s/step", f"{duration(log.seconds_left)} left"]))
         if self.listener is not None:
@@ -67,22 +67,22 @@ _NOISE = {
 
 @contextmanager
 def quiet_libraries() -> Iterator[None]:
-    """Silence bars for loading and saving weights, and warnings that a user can do nothing about."""
-    shown = transformers_logging.is_progress_bar_enabled()
+    """Silence the progress bars of weight files and the warnings that a user cannot act on."""
+    bars_enabled = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()
-    filters = {name: _without(text) for name, text in _NOISE.items()}
-    for name, drops_noise in filters.items():
-        logging.getLogger(name).addFilter(drops_noise)
+    filters = {name: _reject(text) for name, text in _NOISE.items()}
+    for name, noise_filter in filters.items():
+        logging.getLogger(name).addFilter(noise_filter)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*gradient_checkpointing.*", category=FutureWarning)
             yield
     finally:
-        for name, drops_noise in filters.items():
-            logging.getLogger(name).removeFilter(drops_noise)
-        if shown:
+        for name, noise_filter in filters.items():
+            logging.getLogger(name).removeFilter(noise_filter)
+        if bars_enabled:
             transformers_logging.enable_progress_bar()
 
 
-def _without(text: str) -> Callable[[logging.LogRecord], bool]:
+def _reject(text: str) -> Callable[[logging.LogRecord], bool]:
     return lambda record: text not in record.getMessage()

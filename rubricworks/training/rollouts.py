@@ -1,10 +1,11 @@
-"""GRPO with additions: every step's rollouts are handed out, with what they earned; c-GDPO and RLR³'s token mean.
+"""TRL's GRPO trainer with a callback for each step's rollouts, c-GDPO, a penalty and RLR³'s token mean.
 
-Several rewards are all there or all missing: TRL adds up what is there, which makes a judge's failure a score. In
-c-GDPO the advantages are those of `rl.decoupled_advantages`, which are TRL's except where nothing tells rollouts apart.
+A rollout has all of its rewards or none: TRL sums the rewards that are present, which would turn a judge's failure into
+a score. In c-GDPO the advantages are those of `rl.decoupled_advantages`, which equal TRL's unless all rewards of a
+group are equal.
 
-Equation 1 of RLR³ averages over the tokens of a group, and groups weigh the same; TRL knows the mean over a response
-or over the whole batch. Its `dr_grpo` loss divides by a constant, and advantages enter it as factors, so advantages
+Equation 1 of RLR³ averages over the tokens of a group, with equal weight per group; TRL offers the mean over a response
+or over the whole batch. TRL's `dr_grpo` loss divides by a constant and advantages enter it as factors, so advantages
 scaled by `group_token_weights` give equation 1 exactly, also with accumulation and on several processes.
 """
 
@@ -21,27 +22,27 @@ from rubricworks.errors import UserError
 from rubricworks.rl import decoupled_advantages
 
 Penalty = Callable[..., Sequence[float]]
-"""`penalty(prompts=…, completions=…, completion_ids=…, sample_id=[…], …)`: what to take from each advantage.
+"""`penalty(prompts=…, completions=…, completion_ids=…, sample_id=[…], …)`: amounts to subtract from the advantages.
 
-It is called as a reward function is, and is not asynchronous.
+It takes the arguments of a reward function and is synchronous.
 """
 
 _UNJUDGED_STEPS = 3
 _ROLLOUT = ("prompt", "completion", "completion_ids")
-"""Not columns of the data."""
+"""Keys of TRL's rows that are not columns of the dataset."""
 
 
 class StepRollouts(NamedTuple):
-    """All rollouts drawn for one optimizer step, group by group; the lists are aligned."""
+    """All rollouts of one optimizer step, group by group, in aligned lists."""
 
     step: int
     sample_ids: list[str]
     responses: list[str]
     tokens: list[int]
     rewards: list[float | None]
-    """Weighted sums of the reward functions' values; None where the response could not be judged."""
+    """Weighted sums of the reward functions' values; None if the response could not be judged."""
     advantages: list[float]
-    """After the penalty, if there is one."""
+    """Advantages after the penalty, if there is one."""
     components: dict[str, list[float | None]] = {}  # noqa: RUF012 - a tuple's default, never written to
     """Name of a reward function → its values."""
 
@@ -58,8 +59,7 @@ class _Scored(NamedTuple):
 class PolicyTrainer(GRPOTrainer):
     """TRL's trainer, plus `on_rollouts`, called on the main process once per batch of rollouts.
 
-    The methods it wraps are private to TRL and Transformers; tests/training/test_trl_contract.py holds what is relied
-    upon.
+    It wraps private methods of TRL and Transformers; tests/training/test_trl_contract.py checks their contract.
     """
 
     args: GRPOConfig
@@ -76,8 +76,8 @@ class PolicyTrainer(GRPOTrainer):
     ) -> None:
         """
         Args:
-            mean_over_group: average the loss as equation 1 does; the configuration's loss_type must be `dr_grpo`.
-            penalty: taken from the advantages of rollouts that could be judged (BalCapRL, A.5).
+            mean_over_group: average the loss by equation 1; requires loss_type `dr_grpo` in the configuration.
+            penalty: subtracted from the advantages of judged rollouts (BalCapRL, A.5).
         """
         self._on_rollouts = on_rollouts
         self._mean_over_group = mean_over_group
@@ -91,7 +91,7 @@ class PolicyTrainer(GRPOTrainer):
         return self._sampler
 
     def _init_training_state(self, *args: Any, **kwargs: Any) -> tuple[int, int]:
-        """Each epoch's order follows from the ones before, so a resumed training draws those of the finished epochs."""
+        """Advance the sampler past the finished epochs, because each epoch's order depends on the ones before."""
         epochs, batches = super()._init_training_state(*args, **kwargs)
         for _ in range(epochs):
             next(iter(self._sampler))
@@ -106,8 +106,8 @@ class PolicyTrainer(GRPOTrainer):
         penalties_N = None
         if self._penalty is not None:
             columns = {name: [row[name] for row in inputs] for name in inputs[0] if name not in _ROLLOUT}
-            drawn = {"prompts": prompts, "completions": completions, "completion_ids": completion_ids_list}
-            penalties_N = self.accelerator.gather(rewards_NK.new_tensor(self._penalty(**drawn, **columns)))
+            rollouts = {"prompts": prompts, "completions": completions, "completion_ids": completion_ids_list}
+            penalties_N = self.accelerator.gather(rewards_NK.new_tensor(self._penalty(**rollouts, **columns)))
         judged_N = ~rewards_NK.isnan().any(dim=1)
         self._scored = _Scored(gather_object(rows), rewards_NK, judged_N, penalties_N)
         return rewards_NK.masked_fill(~judged_N[:, None], torch.nan)
@@ -115,7 +115,7 @@ class PolicyTrainer(GRPOTrainer):
     def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
         step = self.state.global_step + 1
         output = super()._generate_and_score_completions(inputs)
-        here = slice(self.accelerator.process_index * len(inputs), (self.accelerator.process_index + 1) * len(inputs))
+        local = slice(self.accelerator.process_index * len(inputs), (self.accelerator.process_index + 1) * len(inputs))
         rows, rewards_NK, judged_N, penalties_N = self._scored
         if self.multi_objective_aggregation == "normalize_then_sum":
             advantages_N = decoupled_advantages(rewards_NK, self.reward_weights.to(rewards_NK), self.num_generations)
@@ -123,7 +123,7 @@ class PolicyTrainer(GRPOTrainer):
             advantages_N = self.accelerator.gather(output["advantages"])
         if penalties_N is not None:
             advantages_N = torch.where(judged_N, advantages_N - penalties_N, advantages_N)
-        output["advantages"] = advantages_N[here]
+        output["advantages"] = advantages_N[local]
         if self.accelerator.is_main_process:
             sample_ids, responses, tokens = (list(column) for column in zip(*rows, strict=True))
             weights_K = self.args.reward_weights or [1.0] * len(self.reward_func_names)
@@ -135,8 +135,8 @@ class PolicyTrainer(GRPOTrainer):
                 )
             )
         if self._mean_over_group:
-            counted = output["completion_mask"].sum(dim=1) * judged_N[here]
-            weights = group_token_weights(counted, self.num_generations, self.max_completion_length)
+            tokens_N = output["completion_mask"].sum(dim=1) * judged_N[local]
+            weights = group_token_weights(tokens_N, self.num_generations, self.max_completion_length)
             output["advantages"] = output["advantages"] * weights
         self._unjudged_steps = 0 if judged_N.any() else self._unjudged_steps + 1
         if self._unjudged_steps == min(_UNJUDGED_STEPS, self.state.max_steps):
@@ -151,7 +151,7 @@ def group_token_weights(tokens_N: Tensor, group_size: int, max_tokens: int) -> T
     """Factors for the advantages, shape [N], that turn sum(loss) / (N * max_tokens) into equation 1's mean.
 
     Args:
-        tokens_N: tokens of each response that the loss counts, 0 for one that could not be judged; group by group.
+        tokens_N: tokens of each response in the loss, group by group; 0 for a response that could not be judged.
         group_size: responses per group; N is a multiple of it.
         max_tokens: the constant that `dr_grpo` divides each response by.
     """

@@ -1,7 +1,7 @@
-"""Supervised training: teach a model to answer as the given examples do, with images or with text alone.
+"""Supervised fine-tuning on examples with images or with text only.
 
-A plain `transformers.Trainer`: the loss is the model's own, on the answer's tokens only. It continues from its last
-complete checkpoint, exactly: weights, optimizer, schedule, order of the data and random state.
+A plain `transformers.Trainer`: the loss is the model's own, on the answer's tokens only. Training resumes exactly from
+its last complete checkpoint: weights, optimizer, schedule, data order and random state.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +19,7 @@ from rubricworks.training.checkpoints import model_digest, open_run, run_digest,
 from rubricworks.training.config import SftConfig
 from rubricworks.training.generate import Processor, check_reads_images, decode_image, load_model
 from rubricworks.training.length_groups import LengthGroups
-from rubricworks.training.lora import save_plain_model, with_adapters
+from rubricworks.training.lora import add_adapters, save_plain_model
 from rubricworks.training.machine import check_bf16, check_sharding
 from rubricworks.training.processing import (
     Messages,
@@ -33,7 +33,7 @@ from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
 
 
 class Example(NamedTuple):
-    """One prompt, with its image if there is one, and what to say."""
+    """One prompt, with its image if there is one, and the target text."""
 
     image: bytes | None
     prompt: str | Messages
@@ -51,11 +51,11 @@ def train_sft(
 ) -> Path:
     """Train on (image, prompt, caption) triples and return `out_dir/"model"`, a plain Hugging Face directory.
 
-    Without images (None) the caption is whatever a text model is to write, and a prompt may be a whole conversation.
-    Called again with the same arguments after a kill, it goes on from the last checkpoint to the same weights.
+    Without images (None) the caption is the target text of a text model, and a prompt may be a whole conversation.
+    A call with the same arguments after a kill resumes from the last checkpoint and ends with the same weights.
 
     Raises:
-        UserError: no examples, a model that cannot be loaded, or options that do not fit together or this machine.
+        UserError: no examples, a model that cannot be loaded, inconsistent options, or a machine that lacks support.
     """
     rows = [Example(*example) for example in examples]
     if not rows:
@@ -76,7 +76,7 @@ def train_sft(
         return out_dir / "model"
     model, processor = load_model(model_dir, dtype="float32")
     check_reads_images(processor, any(row.image is not None for row in rows))
-    trained = model if config.lora is None else with_adapters(model, config.lora, seed=config.seed)
+    trained = model if config.lora is None else add_adapters(model, config.lora, seed=config.seed)
 
     arguments = TrainingArguments(
         output_dir=str(out_dir),
@@ -120,7 +120,7 @@ def train_sft(
 
 
 class CaptionCollator:
-    """Examples to one batch: prompts padded on the left, captions on the right, labels on the captions alone."""
+    """Collator of examples: prompts padded on the left, captions on the right, labels on the captions only."""
 
     def __init__(self, processor: Processor) -> None:
         self.processor = processor
@@ -147,7 +147,7 @@ class CaptionCollator:
         return {**batch, "labels": labels}
 
     def _answer(self, example: Example) -> str:
-        """The text that follows the prompt in the model's own template, up to its end token."""
+        """Text after the prompt in the model's chat template, up to and including its end token."""
         template: Any = partial(self.processor.apply_chat_template, tokenize=False, **template_options(self.processor))
         answer: dict[str, Any] = {"role": "assistant"}
         if example.image is None:
@@ -158,12 +158,12 @@ class CaptionCollator:
         prompt: str = template(question, add_generation_prompt=True)
         whole: str = template([*question, answer])
         end = tokenizer_of(self.processor).eos_token or ""
-        written = whole.removeprefix(prompt) if whole.startswith(prompt) else example.caption
-        return written.split(end)[0] + end if end else written
+        text = whole.removeprefix(prompt) if whole.startswith(prompt) else example.caption
+        return text.split(end)[0] + end if end else text
 
 
 class _TextTrainer(Trainer):
-    """Batches of like length; with images the prompt's length is nearly always the same, and nothing would be won."""
+    """Trainer with batches of similar length, for text; prompts with images nearly always have the same length."""
 
     train_dataset: "_Rows"
 

@@ -1,4 +1,4 @@
-"""Monitoring of policy training between updates: rubric refresh, policy probe, reward-hacking alarm."""
+"""Monitoring of policy training between updates: rubric refresh, held-out probe, reward-hacking alarm."""
 
 import json
 import logging
@@ -12,14 +12,14 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from rubricworks.storage import write_atomic
 from rubricworks.training.alarm import HackingAlarm, StepStats, step_stats
 from rubricworks.training.config import PolicyConfig
-from rubricworks.training.processes import agreed, is_main
+from rubricworks.training.processes import broadcast, is_main
 from rubricworks.training.rollouts import StepRollouts
 
 logger = logging.getLogger(__name__)
 
 
 class Generate(Protocol):
-    """Captions by the policy as it is at this step: (caption, tokens) per image; temperature 0 is greedy."""
+    """Caption images with the policy of this step; return (caption, tokens) per image. Temperature 0 is greedy."""
 
     def __call__(
         self, images: Sequence[bytes], prompts: Sequence[str], *, temperature: float = 0.0, seed: int = 0
@@ -27,17 +27,17 @@ class Generate(Protocol):
 
 
 Refresh = Callable[[int, Generate], None]
-"""`refresh(step, generate)` before step + 1: write new rubrics where the reward reads them, by sample id.
+"""`refresh(step, generate)`, called before step + 1: writes new rubrics where the reward reads them, by sample id.
 
-It is called again at the same step after a kill, and not for the steps before the checkpoint: keep what was written.
+After a kill it is called again at the same step, but not for steps before the checkpoint, whose rubrics must persist.
 """
 
 Probe = Callable[[int, Generate], float | None]
-"""`probe(step, generate)`: a held-out judge's score of the policy as it is; None when it could not be had."""
+"""`probe(step, generate)`: a held-out judge's score of the current policy, or None if there is no score."""
 
 
 class PolicyWatch(TrainerCallback):
-    """Collects one `StepStats` per step in a file beside the checkpoints, so that the alarm survives a kill."""
+    """Callback that writes one `StepStats` per step beside the checkpoints, so that the alarm survives a kill."""
 
     def __init__(
         self,
@@ -59,12 +59,12 @@ class PolicyWatch(TrainerCallback):
         return self.config.alarm.stop and self.alarm.alarm is not None
 
     def restore(self, step: int) -> None:
-        """Take up the statistics of the steps that the checkpoint has behind it, and drop those after it."""
+        """Read the statistics of the steps up to the checkpoint's and drop those after it."""
         lines = self.file.read_text().splitlines() if step and self.file.is_file() else []
         for line in lines:
             try:
                 values = json.loads(line)
-            except ValueError:  # the line that a kill cut off
+            except ValueError:  # a line cut off by a kill
                 break
             figures: dict[str, Any] = {name: math.nan if value is None else value for name, value in values.items()}
             stats = StepStats(**figures)
@@ -74,7 +74,7 @@ class PolicyWatch(TrainerCallback):
         if is_main():
             write_atomic(self.file, "".join(map(_line, self.history)).encode())
 
-    def take(self, rollouts: StepRollouts) -> None:
+    def record(self, rollouts: StepRollouts) -> None:
         stats = step_stats(rollouts.step, rollouts.responses, rollouts.tokens, rollouts.rewards, self._held_out)
         self._held_out = math.nan
         self.history.append(stats)
@@ -94,10 +94,10 @@ class PolicyWatch(TrainerCallback):
             self._held_out = math.nan if score is None else score
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        # The main process alone is told of the rollouts.
-        if self.config.alarm.stop and agreed(self.must_stop):
+        # Only the main process receives the rollouts.
+        if self.config.alarm.stop and broadcast(self.must_stop):
             control.should_training_stop = control.should_save = True
-        # The trainer's own callback, which decides on checkpoints, stands before those that it is given.
+        # The trainer's own callback, which sets should_save, runs before this one.
         if control.should_save and self.before_checkpoint:
             self.before_checkpoint()
 

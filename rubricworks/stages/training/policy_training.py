@@ -25,7 +25,7 @@ from rubricworks.stages.training.step_tables import GradingTable, StepTables
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import RunLog, stage_run
 from rubricworks.training.config import PolicyConfig
-from rubricworks.training.processes import in_turn, is_main
+from rubricworks.training.processes import is_main, main_process_first
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -91,7 +91,7 @@ def graded_dataset(job: Job, column: str, values: Mapping[str, str]) -> "Dataset
 
     disable_progress_bars()
     source = {"samples": str(job.inputs["samples"]), "column": column, "values": dict(values)}
-    with in_turn():
+    with main_process_first():
         return Dataset.from_generator(
             _training_rows,
             # The digests keep a dataset cached from other tables from being used for this one.

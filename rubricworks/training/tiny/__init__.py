@@ -1,1 +1,1 @@
-"""Students small enough for two CPU cores, built from a config and trained for real."""
+"""Students small enough to train on two CPU cores."""

@@ -1,10 +1,10 @@
 """A student small enough for two CPU cores: a Qwen3-VL of about 0.7 million parameters with a word-level vocabulary.
 
-It is trained by the same code as any other model; only its size is special. Four choices decide whether so small a
-model sees at all: position embeddings of the vision tower drawn from N(0, 1) (the usual 0.02 leaves every patch looking
-the same to attention), pixels centred on the background colour (most of an image is then near zero), 96 channels in
-the vision tower (with 64, one seed in six never told shapes apart), and a vocabulary of whole words, so that a caption
-is a few dozen tokens.
+It is trained by the same code as any other model; only its size is special. A model of this size learns to see only
+with four choices: position embeddings of the vision tower drawn from N(0, 1) (with the usual 0.02 all patches look the
+same to attention), pixels centred on the background colour (most of an image is then near zero), 96 channels in the
+vision tower (with 64, one seed in six never learns to distinguish shapes), and a vocabulary of whole words, so that a
+caption is a few dozen tokens.
 """
 
 from collections.abc import Iterable
@@ -48,10 +48,10 @@ def build_student(
     """Write an untrained student as a Hugging Face model directory and return the directory.
 
     Args:
-        texts: everything the student must be able to say or read; its vocabulary is their words, split on white space.
+        texts: texts that the student must read or write; the vocabulary is their words, split on white space.
         images: training images, encoded; their median colour becomes the zero of the pixel scale.
     Raises:
-        UserError: texts hold no word.
+        UserError: the texts contain no word.
     """
     config = config or TinyConfig()
     out = Path(out)
@@ -79,7 +79,7 @@ def build_student(
 
 
 def word_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
-    """A tokenizer whose tokens are the words of the texts, most frequent first."""
+    """Build a tokenizer whose tokens are the words of the texts, most frequent first."""
     counts: dict[str, int] = {}
     for text in texts:
         for word in text.split():
@@ -103,7 +103,7 @@ def word_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
 
 
 def background_colour(images: Iterable[bytes]) -> list[float]:
-    """The median colour of the first few hundred images, each channel in [0, 1]; mid-grey when there are none."""
+    """Median colour of the first few hundred images, each channel in [0, 1]; mid-grey if there are none."""
     sampled = []
     for _, image in zip(range(_IMAGES_FOR_BACKGROUND), images, strict=False):
         pixels = np.asarray(Image.open(BytesIO(image)).convert("RGB")).reshape(-1, 3)
@@ -151,7 +151,7 @@ def _model_config(config: TinyConfig, tokenizer: PreTrainedTokenizerFast) -> Qwe
             "initializer_range": config.initializer_range,
         },
         image_token_id=_token_id(tokenizer, IMAGE_TOKEN),
-        video_token_id=len(tokenizer),  # an id that no text holds
+        video_token_id=len(tokenizer),  # an id outside the vocabulary
         vision_start_token_id=_token_id(tokenizer, IMAGE_START),
         vision_end_token_id=_token_id(tokenizer, IMAGE_END),
         initializer_range=config.initializer_range,
@@ -160,6 +160,6 @@ def _model_config(config: TinyConfig, tokenizer: PreTrainedTokenizerFast) -> Qwe
 
 
 def _token_id(tokenizer: PreTrainedTokenizerFast, token: str) -> int:
-    found = tokenizer.convert_tokens_to_ids(token)
-    assert isinstance(found, int), "one token has one id"
-    return found
+    token_id = tokenizer.convert_tokens_to_ids(token)
+    assert isinstance(token_id, int), "one token has one id"
+    return token_id

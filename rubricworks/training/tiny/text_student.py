@@ -1,8 +1,8 @@
 """A text model small enough for two CPU cores: a Qwen3 of well under a million parameters, for a GenRM on a laptop.
 
-It copies criteria word for word and writes JSON, so its tokenizer loses nothing: text falls into words, each with the
-space before it, and into the punctuation between them, and every piece of the corpus is one token. Few tokens make a
-whole object, and any other text still goes through, byte by byte.
+The model copies criteria word for word and writes JSON, so its tokenizer is lossless: text splits into words, each with
+the space before it, and the punctuation between them. Each piece of the corpus is one token, so that a JSON object
+takes few tokens; other text is encoded byte by byte.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from rubricworks.training.processing import ASSISTANT, CHAT_TEMPLATE, END, PAD, 
 from rubricworks.training.tiny.text_config import TinyTextConfig
 
 _WORD = Regex(r" ?\w+(?:-\w+)*")
-"""With its hyphens, and with its space; what stands between two words is a piece, too."""
+"""A word with its hyphens and the space before it; the text between two words is a piece, too."""
 _SPECIALS = (PAD, END, USER, ASSISTANT)
 _BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
@@ -28,9 +28,9 @@ def build_text_student(texts: Iterable[str], out: Path, *, config: TinyTextConfi
     """Write an untrained causal language model as a Hugging Face model directory and return the directory.
 
     Args:
-        texts: what it will read and write; the pieces of these become its vocabulary.
+        texts: texts that the model must read or write; their pieces become its vocabulary.
     Raises:
-        UserError: texts hold nothing.
+        UserError: the texts are empty.
     """
     config = config or TinyTextConfig()
     tokenizer = piece_tokenizer(texts)
@@ -44,14 +44,14 @@ def build_text_student(texts: Iterable[str], out: Path, *, config: TinyTextConfi
 
 
 def piece_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
-    """A tokenizer for which `decode(encode(text)) == text`; its tokens are the pieces of the texts, and all bytes."""
+    """Build a tokenizer with `decode(encode(text)) == text`; its tokens are the pieces of the texts and all bytes."""
     split = pre_tokenizers.Split(_WORD, behavior="isolated")
     counts = Counter(piece for text in texts for piece, _ in split.pre_tokenize_str(text))
     if not counts:
         raise UserError("the student's vocabulary is empty: give texts to build it from")
     pieces = sorted(counts.keys() - {*_SPECIALS, *_BYTES}, key=lambda piece: (-counts[piece], piece))
     vocabulary = {token: index for index, token in enumerate([*_SPECIALS, *_BYTES, *pieces])}
-    # Without merges, a piece is one token where the vocabulary has it whole, and otherwise its characters or bytes.
+    # Without merges, a piece is one token if the vocabulary contains it, and otherwise its characters or bytes.
     tokenizer = Tokenizer(models.BPE(vocabulary, merges=[], ignore_merges=True, byte_fallback=True))
     tokenizer.pre_tokenizer = split
     tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
