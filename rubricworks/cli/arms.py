@@ -7,6 +7,7 @@ import click
 from rubricworks import __version__
 from rubricworks.claims.arms import OWN, ArmRuns, arm_comparison, arm_table_names
 from rubricworks.cli.claims import complete_runs
+from rubricworks.cli.options import at_once_option, overrides_of_runs_option
 from rubricworks.errors import UserError
 from rubricworks.storage import write_atomic
 
@@ -19,8 +20,8 @@ from rubricworks.storage import write_atomic
 @click.option(
     "--runs", type=click.Path(path_type=Path, file_okay=False), help="Folder of the runs. [default: runs/arms-RECIPE]"
 )
-@click.option("--at-once", default=2, show_default=True, type=click.IntRange(min=1), help="Runs side by side.")
-@click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a field of the recipe in every run.")
+@at_once_option
+@overrides_of_runs_option
 @click.option("--only-report", is_flag=True, help="Run nothing; show the runs that are there.")
 def arms(
     recipe: str,

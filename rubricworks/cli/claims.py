@@ -8,6 +8,7 @@ import click
 from rubricworks import __version__
 from rubricworks.claims.papers import methods_with_claims
 from rubricworks.claims.planned_runs import PlannedRun
+from rubricworks.cli.options import at_once_option, overrides_of_runs_option
 from rubricworks.errors import UserError
 from rubricworks.storage import write_atomic
 
@@ -44,8 +45,8 @@ class Seeds(click.ParamType):
 @click.option(
     "--runs", type=click.Path(path_type=Path, file_okay=False), help="Folder of the runs. [default: runs/claims-PAPER]"
 )
-@click.option("--at-once", default=2, show_default=True, type=click.IntRange(min=1), help="Runs side by side.")
-@click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a field of the recipe in every run.")
+@at_once_option
+@overrides_of_runs_option
 @click.option("--only-report", is_flag=True, help="Run nothing; report on the runs that are there.")
 def claims(
     paper: str,

@@ -14,6 +14,12 @@ cluster_option = click.option(
     metavar="RECIPE",
     help="Recipe whose cluster: section says where Kubeflow is; by default RUBRICWORKS_KUBEFLOW and its like do.",
 )
+at_once_option = click.option(
+    "--at-once", default=2, show_default=True, type=click.IntRange(min=1), help="Runs side by side."
+)
+overrides_of_runs_option = click.option(
+    "--set", "overrides", multiple=True, metavar="A.B=C", help="Change a field of the recipe in every run."
+)
 report_line = partial(click.echo, err=True)
 """Print a line of progress, or a warning, to standard error."""
 

@@ -1,6 +1,6 @@
-"""Warning of stages that would load their model on a CPU of a cluster that has accelerators.
+"""Warning about stages that would load their model on a CPU of a cluster that has accelerators.
 
-It is seldom meant, and found late, after other stages have paid for captions.
+This is rarely intended, and shows up late, after other stages have paid for captions.
 """
 
 from rubricworks.recipe import Recipe
@@ -10,22 +10,22 @@ from rubricworks.runtime.stage_table import STAGES
 
 
 def accelerator_warning(recipe: Recipe) -> str:
-    """Text that names the stages, their fields and the pools that would do; empty if there is no such stage."""
+    """Warning with the stages, their fields and the suitable pools; empty if there is no such stage."""
     if recipe.cluster is None or not (stages := stages_on_cpu(recipe)):
         return ""
     fields = ", ".join(f"cluster.stages.{stage}.accelerators" for stage in stages)
     pools = ", ".join(name for name, pool in recipe.cluster.pools.items() if pool.accelerator)
-    whose = " (only those of the champion's pipeline will run)" if recipe.base_model is None else ""
+    scope = " (only those of the champion's pipeline will run)" if recipe.base_model is None else ""
     return (
-        f"stages that load a model ask for no accelerators and would run on a CPU: set {fields}{whose}, and "
+        f"stages that load a model ask for no accelerators and would run on a CPU: set {fields}{scope}, and "
         f"their pool to one that has accelerators: {pools}"
     )
 
 
 def stages_on_cpu(recipe: Recipe) -> list[str]:
-    """The recipe's stages that load a model and ask for no accelerator.
+    """Stages of the recipe that load a model and request no accelerator.
 
-    None where no pool has accelerators, nor where every student is a tiny one: a CPU is meant there.
+    Empty if no pool has accelerators or all students are tiny ones, for which a CPU is intended.
     """
     cluster, students = recipe.cluster, student_models(recipe).values()
     if cluster is None or not any(pool.accelerator for pool in cluster.pools.values()):

@@ -1,4 +1,4 @@
-"""Arguments of a pipeline, here and on a cluster, and the output that a stage passes on."""
+"""Arguments of a pipeline, on this machine and on a cluster, and the output of a stage."""
 
 from collections.abc import Mapping
 
@@ -7,21 +7,21 @@ from kfp.dsl.pipeline_channel import PipelineChannel
 
 
 def pipeline_arguments(run: str, configs: Mapping[str, str]) -> dict[str, str]:
-    """The parameters `run` and `<stage>_config`, one for each stage.
+    """Build the pipeline's parameters: `run`, and `<stage>_config` for each stage.
 
     Args:
         run: URI of the run's folder.
-        configs: stage → its own configuration as JSON.
+        configs: stage → its configuration as JSON.
     """
-    return {"run": run} | {f"{stage}_config": _without_placeholders(config) for stage, config in configs.items()}
+    return {"run": run} | {f"{stage}_config": _escape_placeholders(config) for stage, config in configs.items()}
 
 
 def output_of(task: PipelineTask) -> PipelineChannel:
-    """URI that a stage passes on; its view and its metrics are for people."""
+    """URI output of a stage, the one that other stages read; view and metrics are for the Kubeflow pages."""
     return task.outputs["Output"]
 
 
-def _without_placeholders(config: str) -> str:
-    # Kubeflow Pipelines resolves `{{$…}}` wherever it stands, in a prompt too. JSON has two open braces in a row only
-    # inside a string, where an escape means the same character.
+def _escape_placeholders(config: str) -> str:
+    # Kubeflow Pipelines resolves `{{$…}}` anywhere, also in a prompt. In JSON, two adjacent open braces occur only in a
+    # string, where the escape denotes the same character.
     return config.replace("{{$", "{\\u007b$")

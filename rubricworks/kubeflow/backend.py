@@ -1,8 +1,8 @@
-"""Version and mode of a Kubeflow Pipelines installation, read before anything is sent to it.
+"""Version and mode of a Kubeflow Pipelines backend, read before anything is sent to it.
 
-A pipeline's placement is written by kfp-kubernetes, whose words an older backend does not know. Where the pages of
-Kubeflow answer, they tell the backend's version; the API server alone tells no more than that it is 2.14 or later, by
-a field that came then, which is taken.
+Older backends ignore fields of kfp-kubernetes, which writes a pipeline's placement. The Kubeflow UI reports the
+backend's version. The bare API server reports none; a health field that exists since 2.14 tells that it is at least
+that version, which is accepted.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import Any
 from rubricworks.errors import UserError
 
 OLDEST, TOO_NEW = (2, 16), (3, 0)
-"""The backends that are supported: from the first to before the second."""
+"""Range of supported backend versions, the upper bound excluded."""
 SUPPORTED = f"{OLDEST[0]}.{OLDEST[1]} or later, before {TOO_NEW[0]}"
 
 _HEALTH = "/apis/v2beta1/healthz"
@@ -25,29 +25,29 @@ _CHECK_SECONDS = 10
 
 @dataclass(frozen=True)
 class Backend:
-    """A backend that is supported."""
+    """A supported backend."""
 
     version: str
-    """As far as it tells."""
+    """Reported version, or `2.14 or later`."""
     multi_user: bool
     """True if every user has a namespace, the profile, that runs belong to."""
 
 
-def ask_backend(url: str, headers: dict[str, str], ca_file: str | None) -> Backend:
-    """Read what answers at an address.
+def read_backend(url: str, headers: dict[str, str], ca_file: str | None) -> Backend:
+    """Read version and mode of the backend at an address.
 
     Args:
-        headers: what lets us in.
-        ca_file: certificates that the server's is checked against; None for the system's.
+        headers: authentication headers.
+        ca_file: certificates that verify the server's; None for the system's.
     Raises:
-        UserError: it is not there, does not let us in, or is of a version that is not supported.
+        UserError: the backend does not answer, refuses access, or has an unsupported version.
     """
     health = _health(url, headers, ca_file)
-    return Backend(_supported(url, health), bool(_of(health, "multi_user", "apiServerMultiUser")))
+    return Backend(_supported_version(url, health), bool(_field(health, "multi_user", "apiServerMultiUser")))
 
 
-class _StayHere(urllib.request.HTTPRedirectHandler):
-    """A redirection leads to a login page, where the token has no business."""
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Handler that follows no redirect: it leads to a login page, which must not receive the token."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -58,8 +58,10 @@ def _health(url: str, headers: dict[str, str], ca_file: str | None) -> dict[str,
     try:
         context = ssl.create_default_context(cafile=ca_file)
     except OSError as error:
-        raise UserError(f"cluster.kubeflow.ca_file: {ca_file}: not readable certificates ({words(error)})") from error
-    opener = urllib.request.build_opener(_StayHere, urllib.request.HTTPSHandler(context=context))
+        raise UserError(
+            f"cluster.kubeflow.ca_file: {ca_file}: not readable certificates ({one_line(error)})"
+        ) from error
+    opener = urllib.request.build_opener(_NoRedirects, urllib.request.HTTPSHandler(context=context))
     try:
         with opener.open(urllib.request.Request(url + _HEALTH, headers=headers), timeout=_CHECK_SECONDS) as answer:
             return _object(url, answer.read(100_000))
@@ -73,7 +75,7 @@ def _health(url: str, headers: dict[str, str], ca_file: str | None) -> dict[str,
             hint = (
                 "check cluster.kubeflow.url, or forward it: kubectl -n kubeflow port-forward svc/ml-pipeline-ui 8080:80"
             )
-        raise UserError(f"no Kubeflow Pipelines at {url} ({words(reason)}); {hint}") from None
+        raise UserError(f"no Kubeflow Pipelines at {url} ({one_line(reason)}); {hint}") from None
 
 
 def _object(url: str, body: bytes) -> dict[str, Any]:
@@ -86,38 +88,38 @@ def _object(url: str, body: bytes) -> dict[str, Any]:
     return health
 
 
-def _refusal(url: str, status: int, known: bool) -> str:
+def _refusal(url: str, status: int, has_credentials: bool) -> str:
     if 300 <= status < 400:
         return (
             f"Kubeflow at {url} answers with a page to log in; name a token in cluster.kubeflow.token_env or "
             "token_file, or the session's cookie in cookie_env"
         )
     if status in (401, 403):
-        asks = "asks for a token; name it in cluster.kubeflow.token_env"
-        fault = "does not accept the token; renew it" if known else asks
-        return f"Kubeflow at {url} {fault} (HTTP {status})"
+        no_token = "asks for a token; name it in cluster.kubeflow.token_env"
+        reason = "does not accept the token; renew it" if has_credentials else no_token
+        return f"Kubeflow at {url} {reason} (HTTP {status})"
     if status == 404:
         return f"{url} has no v2 API of Kubeflow Pipelines ({SUPPORTED}); check cluster.kubeflow.url"
     return f"Kubeflow at {url} answers HTTP {status}; look at its ml-pipeline pods and try again"
 
 
-def _supported(url: str, health: dict[str, Any]) -> str:
-    told = str(_of(health, "apiServerTagName", "tag_name") or "")
-    if match := re.match(r"v?(\d+)\.(\d+)", told):
+def _supported_version(url: str, health: dict[str, Any]) -> str:
+    tag = str(_field(health, "apiServerTagName", "tag_name") or "")
+    if match := re.match(r"v?(\d+)\.(\d+)", tag):
         number = int(match[1]), int(match[2])
         if not OLDEST <= number < TOO_NEW:
-            raise UserError(f"Kubeflow Pipelines at {url} is {told}; these pipelines need {SUPPORTED}")
-        return told.removeprefix("v")
-    if not _of(health, "pipeline_store", "pipelineStore"):
+            raise UserError(f"Kubeflow Pipelines at {url} is {tag}; these pipelines need {SUPPORTED}")
+        return tag.removeprefix("v")
+    if not _field(health, "pipeline_store", "pipelineStore"):
         raise UserError(f"Kubeflow Pipelines at {url} is older than 2.14; these pipelines need {SUPPORTED}")
     return "2.14 or later"
 
 
-def _of(health: dict[str, Any], *names: str) -> Any:
-    """Value of a field under either name: the API server's, or that of the pages in front of it."""
+def _field(health: dict[str, Any], *names: str) -> Any:
+    """Value of a health field under either name, the API server's or the UI's."""
     return next((health[name] for name in names if health.get(name) not in (None, "")), None)
 
 
-def words(error: object) -> str:
-    """Text of an error in one line."""
+def one_line(error: object) -> str:
+    """Text of an error on one line."""
     return " ".join(str(error).split())[:200] or type(error).__name__

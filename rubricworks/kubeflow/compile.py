@@ -1,4 +1,4 @@
-"""A pipeline as the YAML file that a Kubeflow installation takes. The same pipeline gives the same bytes."""
+"""Compilation of a pipeline to a Kubeflow YAML package; the same pipeline gives the same bytes."""
 
 import importlib
 import tempfile
@@ -16,11 +16,11 @@ from rubricworks.kubeflow.drop_tasks import drop_tasks
 from rubricworks.recipe import ClusterConfig
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's where PyYAML has it, which reads a pipeline in a tenth of the time."""
+"""libyaml's loader if PyYAML has it, ten times faster."""
 
 
 def load_pipeline(method: str) -> BaseComponent:
-    """The pipeline of a method, from the module of its name."""
+    """Import the pipeline of a method, from the module of its name."""
     pipeline: BaseComponent = getattr(importlib.import_module(f"rubricworks.pipelines.{method}"), method)
     return pipeline
 
@@ -28,20 +28,20 @@ def load_pipeline(method: str) -> BaseComponent:
 def compile_pipeline(
     pipeline_func: BaseComponent, path: Path, cluster: ClusterConfig | None = None, *, without: Collection[str] = ()
 ) -> None:
-    """Write the pipeline's specification to `path`, making its folder if need be.
+    """Write the pipeline's specification to `path`, creating its folder.
 
     Args:
-        cluster: where its stages run; without one, on any node with what the installation gives by default.
-        without: stages that are left out; only such whose outputs no other stage takes.
+        cluster: placement of the stages; None for the installation's defaults on any node.
+        without: stages to drop; no other stage may read their outputs.
     Raises:
         UserError: the name does not end in .yaml, or the file cannot be written.
     """
     if path.suffix not in {".yaml", ".yml"}:
         raise UserError(f"{path}: a compiled pipeline is YAML; give a name that ends in .yaml")
     if cluster is not None:
-        from rubricworks.kubeflow.cluster_pipeline import on_cluster
+        from rubricworks.kubeflow.cluster_pipeline import place_pipeline
 
-        pipeline_func = on_cluster(pipeline_func, cluster)
+        pipeline_func = place_pipeline(pipeline_func, cluster)
     if without:
         pipeline_func = drop_tasks(pipeline_func, without)
     try:
@@ -53,19 +53,21 @@ def compile_pipeline(
         ) from error
 
 
-def compiled(pipeline_func: BaseComponent, cluster: ClusterConfig | None = None) -> tuple[PipelineSpec, PlatformSpec]:
-    """Specification of the pipeline as Kubeflow reads it: the tasks, and the Kubernetes settings of each."""
+def compile_specs(
+    pipeline_func: BaseComponent, cluster: ClusterConfig | None = None
+) -> tuple[PipelineSpec, PlatformSpec]:
+    """Compile the pipeline to its specifications: the tasks, and the Kubernetes settings of each."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "pipeline.yaml"
         compile_pipeline(pipeline_func, path, cluster)
-        return read_compiled(path)
+        return read_package(path)
 
 
-def read_compiled(path: Path) -> tuple[PipelineSpec, PlatformSpec]:
-    """The two documents of a compiled pipeline; the second is empty where no stage has a place of its own.
+def read_package(path: Path) -> tuple[PipelineSpec, PlatformSpec]:
+    """Read the two documents of a compiled pipeline; the second is empty if no stage has a placement.
 
     Raises:
-        UserError: it is not a compiled pipeline.
+        UserError: the file is not a compiled pipeline.
     """
     try:
         pipeline, platform = [*yaml.load_all(path.read_text(encoding="utf-8"), _LOADER), {}][:2]

@@ -1,7 +1,7 @@
-"""The way to Kubeflow Pipelines: found, let in, and asked.
+"""Connection to Kubeflow Pipelines: address, authentication and requests.
 
-Profiles, bearer tokens (from the environment, or a file that is renewed), session cookies and private certificate
-authorities are known. `backend` asks the installation first, which `kfp.Client` would do five times and less plainly.
+Supports profiles, bearer tokens (from the environment or a renewed file), session cookies and private certificate
+authorities. `backend` checks the installation first; `kfp.Client` would retry five times, with less readable errors.
 """
 
 import contextlib
@@ -20,38 +20,38 @@ from urllib.parse import urlsplit
 
 from rubricworks.environment import fill, variable
 from rubricworks.errors import UserError
-from rubricworks.kubeflow.backend import ask_backend, words
+from rubricworks.kubeflow.backend import one_line, read_backend
 from rubricworks.recipe.kubeflow import KubeflowConfig
 
 if TYPE_CHECKING:
     from kfp import Client
 
 _TIMEOUT = (10, 120)
-"""Seconds to connect and to answer; kfp's own client would wait for ever."""
+"""Timeouts in seconds to connect and to read; kfp's own client has none."""
 _TOKEN_VARIABLE = "RUBRICWORKS_KUBEFLOW_TOKEN"
 _POD_TOKEN = Path("/var/run/secrets/kubeflow/pipelines/token")
-"""Where a pod finds one, if its PodDefault or its manifest asks for it (also KF_PIPELINES_SA_TOKEN_PATH)."""
+"""Default path of a pod's token, mounted by a PodDefault or the manifest; KF_PIPELINES_SA_TOKEN_PATH overrides it."""
 
 
 @dataclass(frozen=True)
 class Kubeflow:
-    """An installation that answers."""
+    """A Kubeflow Pipelines installation and the client for it."""
 
     client: "Client"
     url: str
     pages: str
-    """Where people look at it."""
+    """URL of its web pages."""
     namespace: str | None
-    """The profile; None where the installation has a single user."""
+    """Profile; None in a single-user installation."""
     version: str
-    """Of the backend, as far as it tells."""
+    """Version of the backend, see `Backend.version`."""
 
     def run_page(self, run_id: str) -> str:
         return f"{self.pages}/#/runs/details/{run_id}"
 
     @contextlib.contextmanager
-    def asked(self, what: str) -> Iterator["Client"]:
-        """The client, for one request; what goes wrong becomes one line that says what was asked."""
+    def request(self, action: str) -> Iterator["Client"]:
+        """Lend the client for one request and turn its errors into a UserError that names the action."""
         import urllib3
         from kfp_server_api import ApiException
 
@@ -60,20 +60,20 @@ class Kubeflow:
                 warnings.simplefilter("ignore")
                 yield self.client
         except ApiException as error:
-            raise UserError(f"Kubeflow at {self.url} cannot {what}: {_reason(error)}") from error
+            raise UserError(f"Kubeflow at {self.url} cannot {action}: {_reason(error)}") from error
         except urllib3.exceptions.HTTPError as error:
             raise UserError(
-                f"Kubeflow at {self.url} cannot {what}: it does not answer ({words(error)}); try again"
+                f"Kubeflow at {self.url} cannot {action}: it does not answer ({one_line(error)}); try again"
             ) from error
 
 
 def connect(config: KubeflowConfig, namespace: str | None = None) -> Kubeflow:
-    """Find the installation and be let in.
+    """Connect to the installation of a configuration.
 
     Args:
-        namespace: the profile, where the configuration names none.
+        namespace: default profile, if the configuration names none.
     Raises:
-        UserError: it is not there, does not let us in, or is of a version that is not supported.
+        UserError: the installation does not answer, refuses access, or has an unsupported version.
     """
     url = fill(config.url, "cluster.kubeflow.url, where Kubeflow Pipelines answers").rstrip("/")
     if urlsplit(url).scheme not in ("http", "https"):
@@ -83,7 +83,7 @@ def connect(config: KubeflowConfig, namespace: str | None = None) -> Kubeflow:
     headers = {"Cookie": cookie} if cookie else {}
     if token or token_file:
         headers["Authorization"] = f"Bearer {token or _read(token_file)}"
-    backend = ask_backend(url, headers, config.ca_file)
+    backend = read_backend(url, headers, config.ca_file)
     profile = config.namespace or namespace or os.environ.get("RUBRICWORKS_KUBEFLOW_NAMESPACE") or None
     if profile is None and backend.multi_user:
         raise UserError(
@@ -104,22 +104,22 @@ def _client(
         warnings.simplefilter("ignore")
         client = kfp.Client(
             host=url,
-            namespace=profile or "kubeflow",  # which kfp takes for none
+            namespace=profile or "kubeflow",  # kfp's value for no profile
             existing_token=token or None,
-            # Read anew for each request: a pod's token is renewed while a run is watched.
+            # Read for each request: a pod's token is renewed while a run is followed.
             credentials=ServiceAccountTokenVolumeCredentials(str(token_file)) if token_file else None,
             cookies=cookie,
             ssl_ca_cert=config.ca_file,
             proxy=_proxy(url),
             ui_host=config.ui,
         )
-    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # its line for every retry tells a user nothing
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # its line per retry does not help a user
     rest = client._run_api.api_client.rest_client
-    rest.request = partial(_in_time, rest.request)
+    rest.request = partial(_with_timeout, rest.request)
     return client
 
 
-def _in_time(request: Any, *args: Any, _request_timeout: Any = None, **kwargs: Any) -> Any:
+def _with_timeout(request: Any, *args: Any, _request_timeout: Any = None, **kwargs: Any) -> Any:
     return request(*args, _request_timeout=_request_timeout or _TIMEOUT, **kwargs)
 
 
@@ -131,7 +131,7 @@ def _proxy(url: str) -> str | None:
 
 
 def _token(config: KubeflowConfig) -> tuple[str, Path | None]:
-    """A token, or the file that holds one and may be renewed; neither where the way is open."""
+    """Token, or the file that holds a renewed one; both empty if no authentication is set."""
     if config.token_env:
         return variable(config.token_env, "cluster.kubeflow.token_env"), None
     if config.token_file:
@@ -140,8 +140,8 @@ def _token(config: KubeflowConfig) -> tuple[str, Path | None]:
         return "", path
     if token := os.environ.get(_TOKEN_VARIABLE, "").strip():
         return token, None
-    of_pod = Path(os.environ.get("KF_PIPELINES_SA_TOKEN_PATH") or _POD_TOKEN)
-    return "", of_pod if of_pod.is_file() else None
+    pod_token = Path(os.environ.get("KF_PIPELINES_SA_TOKEN_PATH") or _POD_TOKEN)
+    return "", pod_token if pod_token.is_file() else None
 
 
 def _read(path: Path | None) -> str:
@@ -158,15 +158,15 @@ def _read(path: Path | None) -> str:
 
 
 def _reason(error: Any) -> str:
-    """The server's own words, first line; of a refusal, what to do."""
+    """Message of the server's error on one line, with advice if access is refused."""
     try:
-        said = json.loads(error.body or "")
-        words = (
-            str(said.get("message") or said.get("error") or said.get("title") or "") if isinstance(said, dict) else ""
+        body = json.loads(error.body or "")
+        message = (
+            str(body.get("message") or body.get("error") or body.get("title") or "") if isinstance(body, dict) else ""
         )
     except ValueError:
-        words = ""
-    words = " ".join((words or str(error.reason or "")).split())[:300].rstrip(".")
+        message = ""
+    message = " ".join((message or str(error.reason or "")).split())[:300].rstrip(".")
     if error.status in (401, 403):
-        return f"{words or 'refused'} (HTTP {error.status}); renew the token, or ask for the right in this namespace"
-    return f"{words} (HTTP {error.status})" if error.status else words
+        return f"{message or 'refused'} (HTTP {error.status}); renew the token, or ask for the right in this namespace"
+    return f"{message} (HTTP {error.status})" if error.status else message

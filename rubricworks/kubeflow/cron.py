@@ -1,8 +1,8 @@
-"""Cron of a schedule: the five fields that people write, as the six with seconds that Kubeflow reads.
+"""Conversion of a five-field cron to Kubeflow's six fields, which begin with seconds.
 
-Kubeflow reads `0 3 * * 1` with a sixth field before it, so that five fields given as they are, or six given by mistake,
-would begin at another time, or every second. Days of the week are 0 to 6, Sunday first, or their names; Kubeflow knows
-no 7. A cron that names both a day of the month and one of the week begins on either, as everywhere.
+Five fields passed unchanged, or six written by mistake, would start runs at another time or every second. Days of the
+week are 0 to 6, Sunday first, or names; Kubeflow has no 7. A cron with both a day of the month and a day of the week
+fires on either, as usual.
 """
 
 import re
@@ -27,10 +27,10 @@ EXAMPLE = "'0 3 * * 1' is Mondays at 03:00"
 
 
 def kubeflow_cron(cron: str) -> str:
-    """Six fields, the first of them second 0.
+    """Convert a five-field cron to Kubeflow's six fields, with second 0.
 
     Raises:
-        UserError: it is not five fields, or one of them is nothing that can be.
+        UserError: the cron does not have five fields, or a field is invalid.
     """
     fields = cron.split()
     if cron.strip().startswith("@"):
@@ -43,26 +43,26 @@ def kubeflow_cron(cron: str) -> str:
     if len(fields) != len(_FIELDS):
         raise UserError(f"cron {cron!r} has {len(fields)} fields; give five: {', '.join(_FIELDS)} ({EXAMPLE})")
     values = [_values(cron, at, field) for at, field in enumerate(fields)]
-    _check_it_ever_comes(cron, fields, values)
+    _check_date_exists(cron, fields, values)
     return " ".join(["0", *fields])
 
 
 def _values(cron: str, at: int, field: str) -> set[int]:
-    """Values that a field allows."""
+    """Values allowed by a field."""
     low, high = _RANGES[at]
     allowed: set[int] = set()
     for part in field.split(","):
         match = _PART.fullmatch(part)
         if match is None:
-            raise UserError(_wrong(cron, at, part))
+            raise UserError(_mistake(cron, at, part))
         first = low if match["from"] == "*" else _number(cron, at, match["from"])
-        stepped = match["step"] is not None
-        last = first if match["from"] != "*" and not stepped else high
+        has_step = match["step"] is not None
+        last = first if match["from"] != "*" and not has_step else high
         if match["to"]:
             last = _number(cron, at, match["to"])
-        step = int(match["step"]) if stepped else 1
+        step = int(match["step"]) if has_step else 1
         if (match["from"] == "*" and match["to"]) or last < first or step < 1:
-            raise UserError(_wrong(cron, at, part))
+            raise UserError(_mistake(cron, at, part))
         allowed |= set(range(first, last + 1, step))
     return allowed
 
@@ -71,17 +71,17 @@ def _number(cron: str, at: int, text: str) -> int:
     low, high = _RANGES[at]
     number = _NAMES[at].get(text.lower(), int(text) if text.isdecimal() else None)
     if number is None or not low <= number <= high:
-        raise UserError(_wrong(cron, at, text))
+        raise UserError(_mistake(cron, at, text))
     return number
 
 
-def _wrong(cron: str, at: int, part: str) -> str:
+def _mistake(cron: str, at: int, part: str) -> str:
     low, high = _RANGES[at]
     hint = "; Sunday is 0" if at == 4 and part == "7" else ""
     return f"cron {cron!r}: {part!r} is no {_FIELDS[at]} ({low} to {high}){hint}; {EXAMPLE}"
 
 
-def _check_it_ever_comes(cron: str, fields: list[str], values: list[set[int]]) -> None:
+def _check_date_exists(cron: str, fields: list[str], values: list[set[int]]) -> None:
     days, months = values[2], values[3]
     any_weekday = fields[4].startswith("*")
     if any_weekday and not any(day <= _LONGEST[month - 1] for day in days for month in months):

@@ -1,6 +1,6 @@
-"""A stage's placement as a plan of pods, for a stage that makes further ones: a TrainJob's nodes, a fan-out's parts.
+"""Pod plans for the further pods of a stage: the nodes of a TrainJob, the parts of a fan-out.
 
-They get what the stage's own pod would: the same image, resources, nodes, volumes and variables, secrets by reference.
+They get the image, resources, nodes, volumes and variables of the stage's own pod; secrets go by reference.
 """
 
 from typing import Any
@@ -9,45 +9,46 @@ from rubricworks.components import images
 from rubricworks.kubeflow.environment import WORKSPACE, labels_of, variables_of
 from rubricworks.kubernetes import FAN_OUT, TRAIN_JOB
 from rubricworks.kubernetes.config import FanOutPlan, PodPlan, TrainJobPlan
-from rubricworks.recipe.cluster import RUNS_FOLDER, ClusterConfig
+from rubricworks.recipe.cluster import ClusterConfig
 from rubricworks.recipe.placement import NodeTerm, PoolConfig, StagePlacement, merge_keys
 
 FOLLOWER = {"cpu": "1", "memory": "2Gi", "accelerators": 0, "shared_memory": None}
-"""What a stage that only follows a TrainJob asks for itself."""
+"""Resources of a stage's own pod while a TrainJob does its work."""
 
 
-def plans_of(stage: str, image: str, cluster: ClusterConfig, asked: StagePlacement) -> dict[str, str]:
-    """Variable → plan as JSON, for the environment of the stage that makes the pods."""
+def plans_of(stage: str, image: str, cluster: ClusterConfig, placement: StagePlacement) -> dict[str, str]:
+    """Environment variable → plan as JSON, for the stage that creates the pods."""
     plans: dict[str, TrainJobPlan | FanOutPlan] = {}
-    pod = pod_plan(stage, image, cluster, asked)
-    if job := asked.train_job:
+    pod = pod_plan(stage, image, cluster, placement)
+    if job := placement.train_job:
         rollouts = None
         if server := job.rollouts:
-            beside = asked.model_copy(update={"pool": server.pool or asked.pool, "accelerators": server.accelerators})
-            rollouts = pod_plan(stage, cluster.images.vllm or images.VLLM, cluster, beside)
+            server_fields = {"pool": server.pool or placement.pool, "accelerators": server.accelerators}
+            server_image = cluster.images.vllm or images.VLLM
+            rollouts = pod_plan(stage, server_image, cluster, placement.model_copy(update=server_fields))
         plans[TRAIN_JOB] = TrainJobPlan(namespace=cluster.namespace, job=job, pod=pod, rollouts=rollouts)
-    if asked.fan_out:
-        plans[FAN_OUT] = FanOutPlan(namespace=cluster.namespace, fan_out=asked.fan_out, pod=pod)
+    if placement.fan_out:
+        plans[FAN_OUT] = FanOutPlan(namespace=cluster.namespace, fan_out=placement.fan_out, pod=pod)
     return {name: plan.model_dump_json(exclude_defaults=True) for name, plan in plans.items()}
 
 
-def pod_plan(stage: str, image: str, cluster: ClusterConfig, asked: StagePlacement) -> PodPlan:
-    """One pod like that of a stage."""
-    pool = cluster.pools.get(asked.pool or "", PoolConfig())
+def pod_plan(stage: str, image: str, cluster: ClusterConfig, placement: StagePlacement) -> PodPlan:
+    """Plan of a pod with a stage's placement."""
+    pool = cluster.pools.get(placement.pool or "", PoolConfig())
     volumes, mounts = _volumes(cluster)
     return PodPlan(
         image=image,
-        cpu=asked.cpu,
-        memory=asked.memory,
-        accelerator=pool.accelerator if asked.accelerators else None,
-        accelerators=asked.accelerators or 0,
-        shared_memory=asked.shared_memory,
+        cpu=placement.cpu,
+        memory=placement.memory,
+        accelerator=pool.accelerator if placement.accelerators else None,
+        accelerators=placement.accelerators or 0,
+        shared_memory=placement.shared_memory,
         node_selector=pool.node_selector,
         tolerations=tuple(_toleration(one.model_dump(exclude_none=True)) for one in pool.tolerations),
         affinity=_affinity(pool.affinity),
         service_account=cluster.worker_service_account or cluster.service_account,
-        labels=labels_of(stage, cluster, asked, pool),
-        env=tuple(_environment(cluster, asked)),
+        labels=labels_of(stage, cluster, placement, pool),
+        env=tuple(_environment(cluster, placement)),
         image_pull_secrets=cluster.images.pull_secrets,
         volumes=tuple(volumes),
         mounts=tuple(mounts),
@@ -55,39 +56,34 @@ def pod_plan(stage: str, image: str, cluster: ClusterConfig, asked: StagePlaceme
     )
 
 
-def _toleration(said: dict[str, Any]) -> dict[str, Any]:
-    if "seconds" in said:
-        said["tolerationSeconds"] = said.pop("seconds")
-    return said
+def _toleration(fields: dict[str, Any]) -> dict[str, Any]:
+    if "seconds" in fields:
+        fields["tolerationSeconds"] = fields.pop("seconds")
+    return fields
 
 
 def _affinity(terms: tuple[NodeTerm, ...]) -> dict[str, Any] | None:
-    needed = [_expression(term) for term in terms if term.weight is None]
+    required = [term.match_expression for term in terms if term.weight is None]
     preferred = [
-        {"weight": term.weight, "preference": {"matchExpressions": [_expression(term)]}}
+        {"weight": term.weight, "preference": {"matchExpressions": [term.match_expression]}}
         for term in terms
         if term.weight
     ]
     node: dict[str, Any] = {}
-    if needed:
-        node["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": [{"matchExpressions": needed}]}
+    if required:
+        node["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": [{"matchExpressions": required}]}
     if preferred:
         node["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
     return {"nodeAffinity": node} if node else None
 
 
-def _expression(term: NodeTerm) -> dict[str, Any]:
-    values = {"values": list(term.values)} if term.values else {}
-    return {"key": term.key, "operator": term.operator, **values}
-
-
-def _environment(cluster: ClusterConfig, asked: StagePlacement) -> list[dict[str, Any]]:
-    plain = [{"name": name, "value": value} for name, value in variables_of(cluster, asked).items()]
+def _environment(cluster: ClusterConfig, placement: StagePlacement) -> list[dict[str, Any]]:
+    plain = [{"name": name, "value": value} for name, value in variables_of(cluster, placement).items()]
     kinds = (("secretKeyRef", "secrets"), ("configMapKeyRef", "config_maps"))
     return plain + [
         {"name": variable, "valueFrom": {kind: {"name": name, "key": key}}}
         for kind, field in kinds
-        for name, keys in merge_keys(getattr(cluster, field), getattr(asked, field)).items()
+        for name, keys in merge_keys(getattr(cluster, field), getattr(placement, field)).items()
         for key, variable in keys.items()
     ]
 
@@ -105,10 +101,8 @@ def _volumes(cluster: ClusterConfig) -> tuple[list[dict[str, Any]], list[dict[st
         workspace = {"emptyDir": {"sizeLimit": space.size}}
     volumes: list[dict[str, Any]] = [{"name": "workspace", **workspace}]
     mounts: list[dict[str, Any]] = [{"name": "workspace", "mountPath": WORKSPACE}]
-    places = [(claim, folder, "") for claim, folder in cluster.claims.items()]
-    if runs := cluster.runs_claim():
-        places.append((runs[0], RUNS_FOLDER, runs[1]))
-    for number, (claim, folder, inside) in enumerate(places):
-        volumes.append({"name": f"claim-{number}", "persistentVolumeClaim": {"claimName": claim}})
-        mounts.append({"name": f"claim-{number}", "mountPath": folder} | ({"subPath": inside} if inside else {}))
+    for number, mount in enumerate(cluster.claim_mounts()):
+        sub_path = {"subPath": mount.sub_path} if mount.sub_path else {}
+        volumes.append({"name": f"claim-{number}", "persistentVolumeClaim": {"claimName": mount.claim}})
+        mounts.append({"name": f"claim-{number}", "mountPath": mount.folder, **sub_path})
     return volumes, mounts

@@ -1,6 +1,6 @@
-"""A recipe on Kubeflow: connecting to its cluster, its pipeline as a version, a run of it followed to the end.
+"""A recipe on Kubeflow: connect to its cluster, push its pipeline as a version, start a run and follow it.
 
-kfp takes a second to import, so it is imported where it is used.
+Imports of kfp are local, as they take a second.
 """
 
 import tempfile
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from rubricworks.kubeflow.versions import PipelineVersion
 
 Say = Callable[[str], None]
-"""Takes a line of progress, or a warning."""
+"""Callback for a line of progress or a warning."""
 _POLL_S = 10.0
 
 
 def connect_by_recipe(name: str | None = None) -> "Kubeflow":
-    """Connect to the installation that a recipe's `cluster:` section names, or else the environment.
+    """Connect to the installation of a recipe's `cluster:` section, or of the environment.
 
     Args:
         name: built-in name or file of the recipe.
@@ -43,7 +43,7 @@ def connect_by_recipe(name: str | None = None) -> "Kubeflow":
 
 
 def connect_to_cluster(cluster: ClusterConfig, say: Say) -> "Kubeflow":
-    """Connect to the installation of a `cluster:` section, and say its address and version."""
+    """Connect to the installation of a `cluster:` section and report its address and version."""
     from rubricworks.kubeflow.connection import connect
 
     kubeflow = connect(cluster.kubeflow, cluster.namespace)
@@ -58,7 +58,7 @@ def cluster_of(recipe: Recipe, source: str) -> ClusterConfig:
     Args:
         source: name or file of the recipe, for errors.
     Raises:
-        UserError: the recipe has none, or needs what is on this machine alone.
+        UserError: the recipe has none, or it uses the scene world, which runs on this machine only.
     """
     if recipe.cluster is None:
         raise UserError(
@@ -83,11 +83,11 @@ def run_arguments(recipe: Recipe, cluster: ClusterConfig, run_id: str) -> dict[s
 def push_recipe(
     kubeflow: "Kubeflow", recipe: Recipe, source: str, say: Say, *, version_name: str | None = None
 ) -> "PipelineVersion":
-    """Upload the recipe's pipeline as a version, unless Kubeflow has it, with warnings of cost and placement.
+    """Upload the recipe's pipeline as a version, unless Kubeflow has it, and warn about cost and placement.
 
     Args:
         source: name or file of the recipe.
-        version_name: by default the pipeline's content and revision.
+        version_name: by default built from the pipeline's content and revision.
     """
     from rubricworks.kubeflow.compile import compile_pipeline, load_pipeline
     from rubricworks.kubeflow.versions import push, revision_of
@@ -109,13 +109,13 @@ def start_recipe(kubeflow: "Kubeflow", recipe: Recipe, source: str, run_id: str,
 
     Args:
         source: name or file of the recipe.
-        run_id: name of the run, which no run there may have.
+        run_id: name of the run, which must be new.
     """
-    from rubricworks.kubeflow.remote_runs import GOING, list_runs, start_run
+    from rubricworks.kubeflow.remote_runs import ACTIVE_STATES, list_runs, start_run
 
     cluster = cluster_of(recipe, source)
     for other in list_runs(kubeflow, limit=1, name=run_id):
-        state = "is going" if other.state in GOING else f"is {other.state}"
+        state = "is going" if other.state in ACTIVE_STATES else f"is {other.state}"
         raise UserError(
             f"run {run_id} {state} at {kubeflow.url}; choose another --run, or go on with one that failed: "
             f"rubricworks runs retry {run_id}"
@@ -132,12 +132,12 @@ def start_recipe(kubeflow: "Kubeflow", recipe: Recipe, source: str, run_id: str,
 
 
 def follow_run(kubeflow: "Kubeflow", run_id: str, say: Say) -> "RemoteRun":
-    """Wait until a run has ended, with a line for each change of a stage's state.
+    """Wait until a run ends, with a line for each change of a stage's state.
 
     Args:
         run_id: Kubeflow's id of the run.
     """
-    from rubricworks.kubeflow.remote_runs import GOING, show_run
+    from rubricworks.kubeflow.remote_runs import ACTIVE_STATES, show_run
 
     states: dict[str, str] = {}
     while True:
@@ -146,6 +146,6 @@ def follow_run(kubeflow: "Kubeflow", run_id: str, say: Say) -> "RemoteRun":
             if states.get(stage.stage) != stage.state:
                 say(f"{stage.stage} | {stage.state.lower()}")
                 states[stage.stage] = stage.state
-        if run.state not in GOING:
+        if run.state not in ACTIVE_STATES:
             return run
         time.sleep(_POLL_S)

@@ -1,8 +1,8 @@
-"""Runs that begin by themselves: recurring runs of Kubeflow, one at a time, and none made up for.
+"""Schedules: recurring runs of Kubeflow, one at a time, without catch-up of missed ones.
 
-Every run of a schedule has a folder of its own, named after the schedule and the id that Kubeflow gives the run: the
-parameter `run` ends in `${KUBEFLOW_RUN_ID}`, which each pod finds in its environment. Kubeflow's own macros would not
-do, since many backends leave them as they are in the parameters of these pipelines.
+Each run of a schedule has its own folder, named after the schedule and Kubeflow's run id: the parameter `run` ends in
+`${KUBEFLOW_RUN_ID}`, a variable of each pod. Kubeflow's own macros are not used, since many backends do not resolve
+them in parameters of these pipelines.
 """
 
 import re
@@ -19,25 +19,25 @@ from rubricworks.kubeflow.remote_runs import experiment_id
 from rubricworks.kubeflow.versions import PipelineVersion
 
 RUN_ID = "${KUBEFLOW_RUN_ID}"
-"""In a run's URI: what Kubeflow calls the run, filled in where a stage starts."""
+"""Placeholder of Kubeflow's run id in a run's URI, resolved when a stage starts."""
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,48}[a-z0-9])?")
 _PAGE = 100
 
 
 class Schedule(BaseModel):
-    """A schedule that Kubeflow keeps."""
+    """A schedule on Kubeflow."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: str
     name: str
     cron: str
-    """Five fields; what Kubeflow has, where it has no such cron."""
+    """Five-field cron, or Kubeflow's own text if it has no such cron."""
     on: bool
-    """Whether it begins runs; one that is paused does not."""
+    """False while the schedule is paused."""
     version_id: str = ""
-    """The pipeline version that it runs, pinned."""
+    """Id of the pinned pipeline version."""
     created: datetime | None = None
     error: str = ""
 
@@ -54,31 +54,31 @@ def create_schedule(
     service_account: str | None = None,
     pipeline_root: str | None = None,
 ) -> Schedule:
-    """Begin a run of this version whenever the cron says so, in Kubeflow's time zone.
+    """Create a schedule that starts runs of a version by a cron, in Kubeflow's time zone.
 
-    While one goes on, none begins; those that were missed are not made up for.
+    No run starts while another one is active; missed runs are not made up for.
 
     Args:
-        name: of the schedule, one in the namespace.
+        name: name of the schedule, unique in the namespace.
         cron: five fields, minute first.
-        arguments: the pipeline's parameters; `run` holds RUN_ID.
-        experiment: what its runs stand under.
+        arguments: the pipeline's parameters; `run` contains RUN_ID.
+        experiment: Kubeflow experiment of its runs.
     Raises:
-        UserError: the cron is none, or the name is taken.
+        UserError: the cron is invalid, or the name is in use.
     """
     if not _NAME.fullmatch(name):
         raise UserError(f"schedule {name!r}: a name is small letters, digits and - inside, at most 50 of them")
     six_fields = kubeflow_cron(cron)
     if RUN_ID not in arguments.get("run", ""):
         raise ValueError(f"run is {arguments.get('run')!r}; every run of a schedule needs a folder of its own")
-    if taken := [one for one in list_schedules(kubeflow) if one.name == name]:
+    if same_name := [one for one in list_schedules(kubeflow) if one.name == name]:
         raise UserError(
-            f"schedule {name} is there already ({taken[0].cron}); choose another --name, or take that one away first: "
-            f"rubricworks schedules delete {name}"
+            f"schedule {name} is there already ({same_name[0].cron}); choose another --name, or take that one away "
+            f"first: rubricworks schedules delete {name}"
         )
     group = experiment_id(kubeflow, experiment)
-    with kubeflow.asked(f"create schedule {name}") as client:
-        made = client.create_recurring_run(
+    with kubeflow.request(f"create schedule {name}") as client:
+        response = client.create_recurring_run(
             group,
             name,
             cron_expression=six_fields,
@@ -91,59 +91,60 @@ def create_schedule(
             service_account=service_account,
             pipeline_root=pipeline_root,
         )
-    return _schedule(made)
+    return _schedule(response)
 
 
 def list_schedules(kubeflow: Kubeflow) -> list[Schedule]:
-    """All of the namespace, by name."""
-    return sorted((_schedule(one) for one in _told(kubeflow)), key=lambda one: (one.name, one.id))
+    """List the schedules of the namespace, sorted by name."""
+    return sorted((_schedule(one) for one in _recurring_runs(kubeflow)), key=lambda one: (one.name, one.id))
 
 
 def pause_schedule(kubeflow: Kubeflow, name: str) -> Schedule:
-    """Begin no more runs; one that goes on is not stopped."""
-    there = _found(kubeflow, name)
-    with kubeflow.asked(f"pause schedule {there.name}") as client:
-        client.disable_recurring_run(there.id)
-    return _shown(kubeflow, there)
+    """Pause a schedule; an active run of it continues."""
+    schedule = _find_schedule(kubeflow, name)
+    with kubeflow.request(f"pause schedule {schedule.name}") as client:
+        client.disable_recurring_run(schedule.id)
+    return _reload(kubeflow, schedule)
 
 
 def resume_schedule(kubeflow: Kubeflow, name: str) -> Schedule:
-    """Begin runs again, from the next time on."""
-    there = _found(kubeflow, name)
-    with kubeflow.asked(f"resume schedule {there.name}") as client:
-        client.enable_recurring_run(there.id)
-    return _shown(kubeflow, there)
+    """Resume a paused schedule, from its next time on."""
+    schedule = _find_schedule(kubeflow, name)
+    with kubeflow.request(f"resume schedule {schedule.name}") as client:
+        client.enable_recurring_run(schedule.id)
+    return _reload(kubeflow, schedule)
 
 
 def delete_schedule(kubeflow: Kubeflow, name: str) -> Schedule:
-    """Take a schedule away; its runs stay."""
-    there = _found(kubeflow, name)
-    with kubeflow.asked(f"delete schedule {there.name}") as client:
-        client.delete_recurring_run(there.id)
-    return there
+    """Delete a schedule; its runs stay."""
+    schedule = _find_schedule(kubeflow, name)
+    with kubeflow.request(f"delete schedule {schedule.name}") as client:
+        client.delete_recurring_run(schedule.id)
+    return schedule
 
 
-def _shown(kubeflow: Kubeflow, schedule: Schedule) -> Schedule:
-    with kubeflow.asked(f"show schedule {schedule.name}") as client:
+def _reload(kubeflow: Kubeflow, schedule: Schedule) -> Schedule:
+    with kubeflow.request(f"show schedule {schedule.name}") as client:
         return _schedule(client.get_recurring_run(schedule.id))
 
 
-def _found(kubeflow: Kubeflow, name: str) -> Schedule:
+def _find_schedule(kubeflow: Kubeflow, name: str) -> Schedule:
     """Find a schedule by its name or Kubeflow's id."""
-    there = list_schedules(kubeflow)
-    found = [one for one in there if one.name == name] or [one for one in there if one.id == name]
-    if not found:
-        names = ", ".join(one.name for one in there[:5]) or "none"
+    schedules = list_schedules(kubeflow)
+    matches = [one for one in schedules if one.name == name] or [one for one in schedules if one.id == name]
+    if not matches:
+        names = ", ".join(one.name for one in schedules[:5]) or "none"
         raise UserError(f"no schedule {name!r} at {kubeflow.url}; there are: {names}")
-    if len(found) > 1:
-        raise UserError(f"{len(found)} schedules are named {name!r}; give the id: {', '.join(one.id for one in found)}")
-    return found[0]
+    if len(matches) > 1:
+        ids = ", ".join(one.id for one in matches)
+        raise UserError(f"{len(matches)} schedules are named {name!r}; give the id: {ids}")
+    return matches[0]
 
 
-def _told(kubeflow: Kubeflow) -> Iterator[Any]:
+def _recurring_runs(kubeflow: Kubeflow) -> Iterator[Any]:
     token = ""
     while True:
-        with kubeflow.asked("list schedules") as client:
+        with kubeflow.request("list schedules") as client:
             page = client.list_recurring_runs(token, _PAGE, namespace=kubeflow.namespace)
         yield from page.recurring_runs or []
         token = page.next_page_token or ""
@@ -151,20 +152,20 @@ def _told(kubeflow: Kubeflow) -> Iterator[Any]:
             return
 
 
-def _schedule(told: Any) -> Schedule:
-    trigger, version = told.trigger, told.pipeline_version_reference
+def _schedule(response: Any) -> Schedule:
+    version = response.pipeline_version_reference
     return Schedule(
-        id=told.recurring_run_id,
-        name=told.display_name or told.recurring_run_id,
-        cron=_when(trigger),
-        on=(told.status or "") == "ENABLED" or (not told.status and told.mode == "ENABLE"),
+        id=response.recurring_run_id,
+        name=response.display_name or response.recurring_run_id,
+        cron=_cron(response.trigger),
+        on=(response.status or "") == "ENABLED" or (not response.status and response.mode == "ENABLE"),
         version_id=(version.pipeline_version_id or "") if version else "",
-        created=told.created_at,
-        error=" ".join(str(told.error.message or "").split())[:300] if told.error else "",
+        created=response.created_at,
+        error=" ".join(str(response.error.message or "").split())[:300] if response.error else "",
     )
 
 
-def _when(trigger: Any) -> str:
+def _cron(trigger: Any) -> str:
     if trigger is not None and trigger.cron_schedule is not None:
         fields = str(trigger.cron_schedule.cron or "").split()
         return " ".join(fields[1:] if len(fields) == 6 and fields[0] == "0" else fields)

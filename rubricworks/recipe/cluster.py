@@ -15,7 +15,7 @@ started on one pool can be resumed on another.
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, Self
+from typing import Annotated, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -78,6 +78,15 @@ class WorkspaceConfig(BaseModel):
     size: Memory = "50Gi"
     storage_class: str | None = Field(default=None, min_length=1)
     """Class of a volume for each stage, deleted with its pod. By default the node's own disk."""
+
+
+class ClaimMount(NamedTuple):
+    """Mount of a persistent volume claim in a stage's pod."""
+
+    claim: str
+    folder: str
+    sub_path: str = ""
+    """Folder in the claim; empty for all of it."""
 
 
 class ClusterConfig(BaseModel):
@@ -204,3 +213,9 @@ class ClusterConfig(BaseModel):
             return None
         claim, _, folder = self.storage.removeprefix(_PVC).partition("/")
         return claim, folder.strip("/")
+
+    def claim_mounts(self) -> list[ClaimMount]:
+        """Mounts of every stage: the claim of the runs, if there is one, then the further claims."""
+        runs = self.runs_claim()
+        mounts = [ClaimMount(runs[0], RUNS_FOLDER, runs[1])] if runs else []
+        return mounts + [ClaimMount(claim, folder) for claim, folder in self.claims.items()]

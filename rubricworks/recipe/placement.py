@@ -97,6 +97,12 @@ class NodeTerm(BaseModel):
     weight: int | None = Field(default=None, ge=1, le=100)
     """None if nodes must match; with a weight, those that match are preferred."""
 
+    @property
+    def match_expression(self) -> dict[str, Any]:
+        """The term as a Kubernetes match expression."""
+        values = {"values": list(self.values)} if self.values else {}
+        return {"key": self.key, "operator": self.operator, **values}
+
     @model_validator(mode="after")
     def _values_fit(self) -> "NodeTerm":
         if bool(self.values) == (self.operator in ("Exists", "DoesNotExist")):

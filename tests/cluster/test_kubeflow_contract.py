@@ -89,7 +89,7 @@ def version(kubeflow, tmp_path_factory):
 
 
 def test_prism_refuses_what_the_api_does_not_describe(kubeflow: Kubeflow):
-    with pytest.raises(UserError, match="HTTP 4"), kubeflow.asked("send nonsense") as client:
+    with pytest.raises(UserError, match="HTTP 4"), kubeflow.request("send nonsense") as client:
         client.runs.run_service_create_run({"display_name": "x", "colour": "blue"})
 
 

@@ -10,7 +10,7 @@ from kfp import dsl
 from rubricworks.components.data.prepare.component import prepare
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.arguments import pipeline_arguments
-from rubricworks.kubeflow.cluster_pipeline import on_cluster
+from rubricworks.kubeflow.cluster_pipeline import place_pipeline
 from rubricworks.recipe import ClusterConfig
 from rubricworks.runs.local import run_local
 from rubricworks.runtime.config import canonical_json
@@ -67,7 +67,7 @@ def test_a_run_that_fails_is_told_and_goes_on_when_what_was_wrong_is_put_right(t
             "outcome": canonical_json(OutcomeConfig()),
         }
         arguments = pipeline_arguments(cluster.run_uri("mine"), configs)
-        run_local(on_cluster(small, cluster), arguments, run=tmp_path / attempt)
+        run_local(place_pipeline(small, cluster), arguments, run=tmp_path / attempt)
 
     def outcome() -> dict:
         return json.loads((store / "runs" / "mine" / "outcome" / "outcome.json").read_text())

@@ -4,8 +4,8 @@ import pytest
 from google.protobuf import json_format
 from placed_tasks import cluster_of, table_of, tasks_of
 
-from rubricworks.kubeflow.cluster_pipeline import on_cluster
-from rubricworks.kubeflow.compile import compiled
+from rubricworks.kubeflow.cluster_pipeline import place_pipeline
+from rubricworks.kubeflow.compile import compile_specs
 from rubricworks.kubeflow.drop_tasks import drop_tasks
 from rubricworks.pipelines.rubicap import rubicap
 from rubricworks.runtime.stage_table import NOT_REUSABLE
@@ -13,7 +13,7 @@ from rubricworks.runtime.stage_table import NOT_REUSABLE
 
 @pytest.fixture(scope="module")
 def whole():
-    return on_cluster(rubicap, cluster_of("rubicap"))
+    return place_pipeline(rubicap, cluster_of("rubicap"))
 
 
 def test_an_arms_pipeline_is_the_same_but_for_promotion_and_report(whole):
@@ -36,7 +36,7 @@ def test_the_pipeline_itself_stays_as_it_was(whole):
     before = json_format.MessageToDict(whole.pipeline_spec)
     drop_tasks(whole, NOT_REUSABLE)
     assert json_format.MessageToDict(whole.pipeline_spec) == before
-    assert {"promote", "report"} <= set(tasks_of(compiled(rubicap)[0]))
+    assert {"promote", "report"} <= set(tasks_of(compile_specs(rubicap)[0]))
 
 
 def test_a_stage_that_another_one_takes_from_cannot_be_left_out(whole):

@@ -13,8 +13,8 @@ from pipeline_inputs import BALCAPRL, RLR3, RUBICAP
 from placed_tasks import CLUSTER, PIPELINES, TABLES, TRAINED_LONGEST, cluster_of, table_of, tasks_of
 
 from rubricworks.components import images
-from rubricworks.kubeflow.cluster_pipeline import on_cluster
-from rubricworks.kubeflow.compile import compile_pipeline, compiled
+from rubricworks.kubeflow.cluster_pipeline import place_pipeline
+from rubricworks.kubeflow.compile import compile_pipeline, compile_specs
 from rubricworks.kubernetes.config import FanOutPlan, TrainJobPlan
 from rubricworks.pipelines.rubicap import rubicap
 from rubricworks.recipe import ClusterConfig
@@ -29,11 +29,11 @@ def name(request):
 
 @pytest.fixture(scope="module")
 def specs(name):
-    return compiled(PIPELINES[name], cluster_of(name))
+    return compile_specs(PIPELINES[name], cluster_of(name))
 
 
 def placed_rubicap(**changes):
-    return table_of(*compiled(rubicap, cluster_of("rubicap", **changes)))
+    return table_of(*compile_specs(rubicap, cluster_of("rubicap", **changes)))
 
 
 def test_each_task_is_asked_for_what_the_recipe_says(name, specs):
@@ -108,7 +108,7 @@ def test_two_pools_are_looked_at_each_by_its_own_task():
     cluster = copy.deepcopy(CLUSTER)
     cluster["pools"]["l4"] = {"accelerator": "nvidia.com/gpu", "node_selector": {"gpu": "l4"}}
     cluster["stages"] |= {"train_policy": {"pool": "l4", "accelerators": 2}}
-    table = table_of(*compiled(rubicap, ClusterConfig.model_validate(cluster)))
+    table = table_of(*compile_specs(rubicap, ClusterConfig.model_validate(cluster)))
     (of_l4,) = [one for one in table["train-policy"]["after"] if one.startswith("check-accelerators")]
     (of_h100,) = [one for one in table["warm-up"]["after"] if one.startswith("check-accelerators")]
     assert of_l4 != of_h100
@@ -150,7 +150,7 @@ def test_the_parameters_are_the_run_and_a_configuration_for_each_task(name, spec
 def test_runs_on_a_claim_are_mounted_where_the_stages_look_for_them():
     cluster = cluster_of("rubicap", storage="pvc://all-runs/vision/2026")
     assert cluster.run_uri("mine") == "file:///rubricworks/runs/mine"
-    table = table_of(*compiled(rubicap, cluster))
+    table = table_of(*compile_specs(rubicap, cluster))
     for one in table.values():
         mount = {"constant": "all-runs", "mountPath": "/rubricworks/runs", "subPath": "vision/2026"}
         assert mount in one["kubernetes"]["pvcMount"]
@@ -161,7 +161,7 @@ def test_the_run_of_a_bucket_lies_below_its_prefix():
 
 
 def test_a_small_cluster_asks_for_no_more_than_is_said():
-    table = table_of(*compiled(rubicap, ClusterConfig(storage="s3://b")))
+    table = table_of(*compile_specs(rubicap, ClusterConfig(storage="s3://b")))
     assert not [task for task in table if task.startswith("check")]
     one = table["train-policy"]
     assert one["image"] == images.TRAINER
@@ -212,5 +212,5 @@ def test_a_stage_on_several_nodes_follows_from_a_small_pod_and_carries_their_pla
 
 def test_the_pipeline_itself_stays_as_it_was():
     before = json_format.MessageToDict(rubicap.pipeline_spec)
-    on_cluster(rubicap, cluster_of("rubicap"))
+    place_pipeline(rubicap, cluster_of("rubicap"))
     assert json_format.MessageToDict(rubicap.pipeline_spec) == before

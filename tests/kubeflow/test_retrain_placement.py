@@ -6,14 +6,14 @@ import json
 import pytest
 from placed_tasks import CLUSTER, PIPELINES, TABLES, TRAINED_LONGEST, cluster_of, short_table_of, table_of
 
-from rubricworks.kubeflow.compile import compiled
+from rubricworks.kubeflow.compile import compile_specs
 from rubricworks.pipelines.retrain import retrain
 from rubricworks.recipe import ClusterConfig
 
 
 @pytest.fixture(scope="module")
 def table():
-    return table_of(*compiled(retrain, cluster_of("retrain")))
+    return table_of(*compile_specs(retrain, cluster_of("retrain")))
 
 
 def stage(one):
@@ -43,7 +43,7 @@ def test_branches_reserve_nothing_before_they_are_taken(table):
 def test_the_accelerators_of_what_always_runs_are_looked_at_before_it():
     cluster = copy.deepcopy(CLUSTER)
     cluster["stages"] |= {"find_new_samples": {"pool": "h100", "accelerators": 2}}
-    table = table_of(*compiled(retrain, ClusterConfig.model_validate(cluster)))
+    table = table_of(*compile_specs(retrain, ClusterConfig.model_validate(cluster)))
     (check,) = [task for task in table if task.startswith("check-accelerators")]
     assert table[check]["after"] == ["preflight"]
     assert table[check]["resources"]["accelerator"]["resourceCount"] == "1"

@@ -7,7 +7,7 @@ from pipeline_inputs import RUBICAP as OF_RUBICAP
 from stage_stand_in import component_of, run_through
 
 from rubricworks.kubeflow.arguments import pipeline_arguments
-from rubricworks.kubeflow.compile import compiled
+from rubricworks.kubeflow.compile import compile_specs
 from rubricworks.methods.retrain.recipe import RetrainRecipe
 from rubricworks.pipelines.retrain import retrain
 
@@ -93,7 +93,7 @@ def test_the_champions_stages_run_with_its_configurations_and_it_stands_in_for_t
 
 
 def test_the_recipe_knows_every_stage_that_may_run():
-    pipeline, _ = compiled(retrain)
+    pipeline, _ = compile_specs(retrain)
     labels = {label.removeprefix("exec-").rstrip("-0123456789") for label in _executors(pipeline)}
     recipe = RetrainRecipe(name="mine", pipeline="retrain")
     # `train_rlr3` ends in a digit of its own.

@@ -11,7 +11,7 @@ from google.protobuf import json_format
 from kfp.kubernetes import kubernetes_executor_config_pb2 as kubernetes_messages
 from kfp.pipeline_spec.pipeline_spec_pb2 import ComponentSpec, PipelineSpec, PlatformSpec
 
-from rubricworks.kubeflow.compile import compiled
+from rubricworks.kubeflow.compile import compile_specs
 from rubricworks.pipelines.balcaprl import balcaprl
 from rubricworks.pipelines.retrain import retrain
 from rubricworks.pipelines.rlr3 import rlr3
@@ -148,7 +148,7 @@ def _plain(settings: Any) -> Any:
 if __name__ == "__main__":
     TABLES.mkdir(exist_ok=True)
     for name, pipeline in PIPELINES.items():
-        table = table_of(*compiled(pipeline, cluster_of(name)))
+        table = table_of(*compile_specs(pipeline, cluster_of(name)))
         (TABLES / f"{name}.json").write_text(json.dumps(table, indent=1, sort_keys=True) + "\n")
-    table = short_table_of(table_of(*compiled(retrain, cluster_of("retrain"))))
+    table = short_table_of(table_of(*compile_specs(retrain, cluster_of("retrain"))))
     (TABLES / "retrain.json").write_text(json.dumps(table, indent=1, sort_keys=True) + "\n")
