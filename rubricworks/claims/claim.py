@@ -16,12 +16,11 @@ Every claim is judged by itself: of twenty true null differences, one leaves its
 """
 
 from collections.abc import Mapping
-from statistics import mean
 from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from rubricworks.claims.t_interval import t_interval
+from rubricworks.metrics import Interval, t_interval
 
 Verdict = Literal["holds", "does not hold", "inconclusive", "not measured"]
 Rule = Literal["greater", "not_worse", "within"]
@@ -78,32 +77,42 @@ class Finding(BaseModel):
     def margin(self) -> float:
         return self.claim.margin
 
+    @property
+    def interval(self) -> Interval | None:
+        """Mean and bounds; None if no seed has a number."""
+        return None if self.mean is None else Interval(value=self.mean, low=self.low, high=self.high)
+
 
 def judge_claim(claim: Claim, observations: Mapping[int, Observation]) -> Finding:
     """Judge a claim by one observation for each seed."""
     values = {seed: None if one.value is None else round(one.value, _DIGITS) for seed, one in observations.items()}
     numbers = [value for value in values.values() if value is not None]
-    bounds = t_interval(numbers)
-    low, high = (round(bound, _DIGITS) for bound in bounds) if bounds else (None, None)
+    interval = _rounded(t_interval(numbers)) if numbers else None
     return Finding(
         claim=claim,
         values=values,
-        mean=mean(numbers) if numbers else None,
-        low=low,
-        high=high,
-        verdict=_verdict(claim, low, high) if numbers else "not measured",
+        mean=interval and interval.value,
+        low=interval and interval.low,
+        high=interval and interval.high,
+        verdict=_verdict(claim, interval) if interval else "not measured",
         notes={seed: one.note for seed, one in observations.items() if one.note},
     )
 
 
-def _verdict(claim: Claim, low: float | None, high: float | None) -> Verdict:
-    if low is None or high is None:
-        return "inconclusive"
+def _rounded(interval: Interval) -> Interval:
+    if interval.bounds is None:
+        return interval
+    low, high = (round(bound, _DIGITS) for bound in interval.bounds)
+    return Interval(value=interval.value, low=low, high=high)
+
+
+def _verdict(claim: Claim, interval: Interval) -> Verdict:
     margin = claim.margin
     if claim.rule == "greater":
-        yes, no = low > 0, high <= 0
+        yes, no = interval.lies_above(0), interval.lies_below(0, inclusive=True)
     elif claim.rule == "not_worse":
-        yes, no = low >= -margin, high < -margin
+        yes, no = interval.lies_above(-margin, inclusive=True), interval.lies_below(-margin)
     else:
-        yes, no = -margin <= low and high <= margin, high < -margin or low > margin
+        yes = interval.lies_above(-margin, inclusive=True) and interval.lies_below(margin, inclusive=True)
+        no = interval.lies_below(-margin) or interval.lies_above(margin)
     return "holds" if yes else "does not hold" if no else "inconclusive"

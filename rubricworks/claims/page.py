@@ -19,8 +19,7 @@ class Whisker(NamedTuple):
     dots: list[float]
     """One for each seed."""
     mean: float | None
-    low: float | None
-    high: float | None
+    bounds: tuple[float, float] | None
     claimed: tuple[float, float]
     """Ends of the side on which the claim holds."""
     zero: float
@@ -58,8 +57,8 @@ def whisker(finding: Finding) -> Whisker:
     """Place a finding on its scale."""
     claim = finding.claim
     values = [value for value in finding.values.values() if value is not None]
-    bounds = [bound for bound in (finding.low, finding.high) if bound is not None]
-    ends = [*values, *bounds, 0.0, -claim.margin, *([claim.margin] if claim.rule == "within" else [])]
+    bounds = finding.interval.bounds if finding.interval else None
+    ends = [*values, *(bounds or ()), 0.0, -claim.margin, *([claim.margin] if claim.rule == "within" else [])]
     width = (max(ends) - min(ends)) or 1.0
     start, width = min(ends) - _MARGIN * width, (1 + 2 * _MARGIN) * width
 
@@ -69,8 +68,7 @@ def whisker(finding: Finding) -> Whisker:
     return Whisker(
         dots=[at(value) for value in values],
         mean=None if finding.mean is None else at(finding.mean),
-        low=None if finding.low is None else at(finding.low),
-        high=None if finding.high is None else at(finding.high),
+        bounds=(at(bounds[0]), at(bounds[1])) if bounds else None,
         claimed=(at(-claim.margin), at(claim.margin) if claim.rule == "within" else 100.0),
         zero=at(0.0),
     )

@@ -8,7 +8,7 @@ from typing import get_args
 from pydantic import BaseModel, ConfigDict
 
 from rubricworks.claims.claim import Claim, Finding, Verdict
-from rubricworks.reports.formats import MINUS, MISSING, signed
+from rubricworks.reports.formats import MINUS, signed, signed_interval
 
 SIMULATED = (
     "Simulated: teachers, judges and attacks are scripted, with programmed faults; the students and their training are "
@@ -66,9 +66,8 @@ def bound_text(claim: Claim) -> str:
 
 
 def interval_text(finding: Finding) -> str:
-    if finding.low is None:
-        return "no interval" if finding.mean is not None else MISSING
-    return f"{signed(finding.low, 3)} to {signed(finding.high, 3)}"
+    interval = finding.interval
+    return "no interval" if interval and interval.bounds is None else signed_interval(interval, 3)
 
 
 def markdown(report: ClaimsReport) -> str:

@@ -5,12 +5,12 @@ highest macro average on these same benchmarks; the last milestone is reported a
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from rubricworks.evaluation.summary import MeanScore, mean_score
+from rubricworks.metrics import Interval, bootstrap_interval, mean_interval, paired_differences
 
 ANSWERS_FILE = "answers.json"
 """File of the summary, next to the table that it summarises."""
@@ -25,20 +25,10 @@ class Accuracy(BaseModel):
 
     step: int
     """Training step; 0 for the base model."""
-    tasks: dict[str, MeanScore]
-    macro: MeanScore
+    tasks: dict[str, Interval]
+    macro: Interval
     """Mean over tasks; the interval resamples each task's questions."""
     tokens: float
-
-
-class Difference(BaseModel):
-    """Macro average of one arm minus another's, on the same questions."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    value: float
-    low: float
-    high: float
 
 
 class AnswerSummary(BaseModel):
@@ -51,8 +41,9 @@ class AnswerSummary(BaseModel):
     """Arm → its milestones in order; the last one is the end of training."""
     best: dict[str, int]
     """Arm → step of its best milestone."""
-    gains: dict[str, Difference]
-    """Arm → best milestone minus base; with two arms also `rlr3 - rlvr`, best milestone against best milestone."""
+    gains: dict[str, Interval]
+    """Arm → macro average of its best milestone minus the base's, on the same questions; with two arms also
+    `rlr3 - rlvr`, best milestone against best milestone."""
 
     def accuracy(self, arm: str, step: int | None = None) -> Accuracy:
         """Accuracy of an arm at a step, by default of its best milestone."""
@@ -79,7 +70,9 @@ def summarise_answers(rows: Iterable[Mapping[str, Any]], *, resamples: int = 2_0
     accuracies = {
         key: Accuracy(
             step=key[1],
-            tasks={task: one for task, answers in sorted(tasks.items()) if (one := mean_score(list(answers.values())))},
+            tasks={
+                task: one for task, answers in sorted(tasks.items()) if (one := mean_interval(list(answers.values())))
+            },
             macro=_macro(tasks, resamples, seed),
             tokens=sum(tokens[key]) / len(tokens[key]),
         )
@@ -105,38 +98,24 @@ AnswersByTask = Mapping[str, Mapping[str, float | None]]
 """Task → sample → 1 if right, 0 if wrong, None if not judged."""
 
 
-def _macro(tasks: AnswersByTask, resamples: int, seed: int) -> MeanScore:
-    judged = [[one for one in answers.values() if one is not None] for _, answers in sorted(tasks.items())]
-    judged = [answers for answers in judged if answers]
-    value, low, high = _interval(judged, resamples, seed)
-    count = sum(map(len, judged))
-    return MeanScore(value=value, low=low, high=high, samples=count, missing=sum(map(len, tasks.values())) - count)
-
-
-def _difference(one: AnswersByTask, other: AnswersByTask, resamples: int, seed: int) -> Difference:
-    """Paired difference, question by question, so that the difficulty of a question cancels out."""
-    pairs = [
-        [
-            right - other_right
-            for sample, right in sorted(answers.items())
-            if right is not None and (other_right := other.get(task, {}).get(sample)) is not None
-        ]
-        for task, answers in sorted(one.items())
-    ]
-    value, low, high = _interval([differences for differences in pairs if differences], resamples, seed)
-    return Difference(value=value, low=low, high=high)
-
-
-def _interval(tasks: Sequence[Sequence[float]], resamples: int, seed: int) -> tuple[float, float, float]:
-    """Mean of the tasks' means, with a percentile bootstrap over each task's questions."""
-    import numpy as np
-
-    if not tasks:
+def _macro(tasks: AnswersByTask, resamples: int, seed: int) -> Interval:
+    answers = _by_question(tasks)
+    strata = [task for task, _ in answers]
+    macro = mean_interval(answers.values(), strata=strata, resamples=resamples, seed=seed)
+    if macro is None:
         raise ValueError("no answer could be judged")
-    generator = np.random.default_rng(seed)
-    means = np.zeros(resamples)
-    for answers in tasks:
-        values = np.array(answers)
-        means += values[generator.integers(0, values.size, size=(resamples, values.size))].mean(axis=1)
-    low, high = np.quantile(means / len(tasks), [0.025, 0.975])
-    return float(np.mean([np.mean(answers) for answers in tasks])), float(low), float(high)
+    return macro
+
+
+def _difference(one: AnswersByTask, other: AnswersByTask, resamples: int, seed: int) -> Interval:
+    """Paired difference, question by question, so that the difficulty of a question cancels out."""
+    differences = paired_differences(dict(sorted(_by_question(one).items())), _by_question(other))
+    if all(difference is None for difference in differences.values()):
+        raise ValueError("no answer could be judged")
+    strata = [task for task, _ in differences]
+    return bootstrap_interval(differences.values(), strata=strata, resamples=resamples, seed=seed)
+
+
+def _by_question(tasks: AnswersByTask) -> dict[tuple[str, str], float | None]:
+    """(task, sample) → answer, in the order of the tasks' names."""
+    return {(task, sample): right for task, answers in sorted(tasks.items()) for sample, right in answers.items()}

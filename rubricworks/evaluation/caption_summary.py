@@ -1,7 +1,7 @@
 """Summary of captions scored by several benchmarks: base, policy, and the policy's gains.
 
-Means over held-out samples with 95 % bootstrap intervals. A gain is the mean of the paired differences over samples on
-which both were judged, so that the difficulty of a sample cancels out.
+Means over held-out samples with 95 % intervals. A gain is the mean of the paired differences over samples on which
+both were judged, so that the difficulty of a sample cancels out.
 """
 
 from collections import defaultdict
@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from rubricworks.evaluation.summary import MeanScore, mean_score
+from rubricworks.metrics import Interval, mean_interval, paired_differences
 
 CAPTIONS_FILE = "captions.json"
 """File of the summary, next to the table that it summarises."""
@@ -31,11 +31,11 @@ class CaptionSummary(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    models: dict[str, dict[str, MeanScore]]
+    models: dict[str, dict[str, Interval]]
     """`base` and `policy` → name of a score → mean over samples."""
-    gains: dict[str, MeanScore]
+    gains: dict[str, Interval]
     """Name of a score → policy minus base, on the same samples."""
-    win_rate: MeanScore | None
+    win_rate: Interval | None
     """Win rate of the policy against the base in the arena; a tie counts one half."""
 
     def metrics(self) -> dict[str, float]:
@@ -62,22 +62,23 @@ def summarise_captions(rows: Iterable[Mapping[str, Any]]) -> CaptionSummary:
     if scores.keys() != {BASE, POLICY}:
         raise ValueError(f"captions of {sorted(scores) or 'no model'}; there must be some of base and of policy")
     base, policy = scores[BASE], scores[POLICY]
-    pairs = [(row, base[key]) for key, row in policy.items() if key in base]
     return CaptionSummary(
         models={
-            model: _mean_scores({name: [row.get(name) for row in captions.values()] for name in SCORES})
+            model: {
+                name: mean
+                for name in SCORES
+                if (mean := mean_interval(_column(captions, name).values(), share=name != "tokens"))
+            }
             for model, captions in ((BASE, base), (POLICY, policy))
         },
-        gains=_mean_scores(
-            {name: [_difference(row.get(name), before.get(name)) for row, before in pairs] for name in SCORES}
-        ),
-        win_rate=mean_score([row["win"] for row in policy.values()]),
+        gains={name: gain for name in SCORES if (gain := _gain(_column(policy, name), _column(base, name)))},
+        win_rate=mean_interval(_column(policy, "win").values()),
     )
 
 
-def _mean_scores(columns: Mapping[str, list[float | None]]) -> dict[str, MeanScore]:
-    return {name: mean for name, values in columns.items() if (mean := mean_score(values))}
+def _column(captions: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, float | None]:
+    return {sample: row.get(name) for sample, row in captions.items()}
 
 
-def _difference(value: float | None, other: float | None) -> float | None:
-    return None if value is None or other is None else value - other
+def _gain(policy: Mapping[str, float | None], base: Mapping[str, float | None]) -> Interval | None:
+    return mean_interval(paired_differences(policy, base).values(), share=False)

@@ -1,4 +1,4 @@
-"""Summary of an `evaluations` table: means over held-out samples, each with a 95 % bootstrap interval."""
+"""Summary of an `evaluations` table: means over held-out samples, each with its 95 % interval."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -6,22 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from rubricworks.metrics import Interval, mean_interval
 from rubricworks.rubrics import Scorecard
-
-
-class MeanScore(BaseModel):
-    """Mean over samples with its 95 % interval.
-
-    `samples` were judged; `missing` could not be judged and are left out.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    value: float
-    low: float
-    high: float
-    samples: int
-    missing: int = 0
 
 
 class ModelScores(BaseModel):
@@ -29,11 +15,11 @@ class ModelScores(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    rubric_reward: MeanScore | None
-    oracle_precision: MeanScore | None
-    oracle_recall: MeanScore | None
-    oracle_f1: MeanScore | None
-    tokens: MeanScore | None
+    rubric_reward: Interval | None
+    oracle_precision: Interval | None
+    oracle_recall: Interval | None
+    oracle_f1: Interval | None
+    tokens: Interval | None
     criteria_passed: dict[str, float]
     """Share of met criteria by weight: "3" critical, "2" important, "1" minor."""
 
@@ -45,7 +31,7 @@ class EvaluationSummary(BaseModel):
 
     models: dict[str, dict[str, ModelScores]]
     """decoding → model → scores."""
-    win_rate: dict[str, MeanScore | None]
+    win_rate: dict[str, Interval | None]
     """decoding → policy against base; a tie counts one half."""
 
     def metrics(self) -> dict[str, float]:
@@ -87,23 +73,7 @@ def summarise(rows: Iterable[dict[str, Any]], weights: dict[str, dict[str, float
     models: dict[str, dict[str, ModelScores]] = defaultdict(dict)
     for (decoding, model), values in columns.items():
         by_weight = {w: sum(c) / len(c) for w, c in sorted(passed[decoding, model].items(), reverse=True)}
-        scores = {name: mean_score(values[name]) for name in _SCORES}
+        scores = {name: mean_interval(values[name], share=name != "tokens") for name in _SCORES}
         models[decoding][model] = ModelScores(**scores, criteria_passed=by_weight)
-    return EvaluationSummary(models=dict(models), win_rate={decoding: mean_score(w) for decoding, w in wins.items()})
-
-
-def mean_score(values: list[float | None]) -> MeanScore | None:
-    """Compute mean and interval over the values that are not None; None if there are none."""
-    from rubricworks.metrics import bootstrap_interval
-
-    judged = [value for value in values if value is not None]
-    if not judged:
-        return None
-    interval = bootstrap_interval(judged)
-    return MeanScore(
-        value=interval.value,
-        low=interval.low,
-        high=interval.high,
-        samples=len(judged),
-        missing=len(values) - len(judged),
-    )
+    win_rates = {decoding: mean_interval(values) for decoding, values in wins.items()}
+    return EvaluationSummary(models=dict(models), win_rate=win_rates)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pydantic import BaseModel, ConfigDict
 
 from rubricworks.grading.ratings import Item, Ratings
-from rubricworks.metrics import Agreement, Estimate, alpha_estimate, confusion, pair_agreement
+from rubricworks.metrics import Agreement, Interval, alpha_estimate, confusion, pair_agreement
 
 
 class Rater(BaseModel):
@@ -77,8 +77,8 @@ class GroupAgreement(BaseModel):
     raters: tuple[str, ...]
     units: int
     responses: int
-    alpha_nominal: Estimate | None
-    alpha_interval: Estimate | None
+    alpha_nominal: Interval | None
+    alpha_interval: Interval | None
 
 
 def compare(first: Ratings, second: Ratings, *, min_count: int) -> Comparison:

@@ -5,7 +5,6 @@ Pure functions of arrays and small values. `coco_scores` alone starts programs, 
 
 from rubricworks.metrics.agreement import (
     Agreement,
-    Estimate,
     accuracy,
     alpha_estimate,
     cohen_kappa,
@@ -28,7 +27,15 @@ from rubricworks.metrics.capture import capture_score, synonym_score
 from rubricworks.metrics.coco import coco_caption_scores, coco_scores
 from rubricworks.metrics.dpg import dpg_categories, dpg_score
 from rubricworks.metrics.geneval import box_iou, geneval_correct, geneval_reasons, geneval_summary, relative_position
-from rubricworks.metrics.intervals import Interval, bootstrap_interval, clustered_interval
+from rubricworks.metrics.intervals import (
+    Interval,
+    bootstrap_interval,
+    mean_interval,
+    paired_differences,
+    share_interval,
+    t_interval,
+    wilson_interval,
+)
 from rubricworks.metrics.rankings import kendall_tau_b, ranking_agreement, spearman
 from rubricworks.metrics.specs import specs_score
 
@@ -38,7 +45,6 @@ __all__ = [
     "NO_WORDS",
     "Agreement",
     "DCScore",
-    "Estimate",
     "FactScore",
     "Interval",
     "StatedFact",
@@ -50,7 +56,6 @@ __all__ = [
     "caparena_auto",
     "caption_level_agreement",
     "capture_score",
-    "clustered_interval",
     "coco_caption_scores",
     "coco_scores",
     "cohen_kappa",
@@ -69,12 +74,17 @@ __all__ = [
     "kendall_tau_b",
     "krippendorff_alpha",
     "mean_dc_score",
+    "mean_interval",
     "model_level_agreement",
     "offered_options",
     "pair_agreement",
+    "paired_differences",
     "ranking_agreement",
     "relative_position",
+    "share_interval",
     "spearman",
     "specs_score",
     "synonym_score",
+    "t_interval",
+    "wilson_interval",
 ]

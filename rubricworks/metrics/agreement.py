@@ -28,27 +28,18 @@ from rubricworks.metrics.clustered_agreement import (
     kappa,
     rated_units,
 )
+from rubricworks.metrics.intervals import Interval, percentile_interval, widen_share
 
 _BLOCK = 4_000_000
 """Weights in memory at a time: 32 MB."""
 
 
-class Estimate(BaseModel):
-    """A value with its confidence bounds.
-
-    The bounds are None where resampling cannot give them: there is one response alone, or more than 1 - level of the
-    resamples leave the value undefined (nearly all ratings are equal).
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-
 class Agreement(BaseModel):
-    """Coefficients of two raters over the units that both rated; None where one is not defined."""
+    """Coefficients of two raters over the units that both rated; None where one is not defined.
+
+    A coefficient has no bounds if there is one response alone, or if more than 1 - level of the resamples leave it
+    undefined (nearly all ratings are equal).
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -56,10 +47,10 @@ class Agreement(BaseModel):
     """Units with both ratings: verdicts, where the raters are judges."""
     responses: int
     """Responses, the independent clusters that the units belong to."""
-    accuracy: Estimate | None
-    kappa: Estimate | None
-    alpha_nominal: Estimate | None
-    alpha_interval: Estimate | None
+    accuracy: Interval | None
+    kappa: Interval | None
+    alpha_nominal: Interval | None
+    alpha_interval: Interval | None
 
 
 def accuracy(first: Sequence[Rating], second: Sequence[Rating]) -> float | None:
@@ -102,13 +93,15 @@ def pair_agreement(
 
     Args:
         responses: the response of each unit. Responses are resampled whole: the verdicts on one response err together,
-            so resampling single verdicts would make the intervals too narrow.
+            so resampling single verdicts would make the intervals too narrow. An accuracy of 0 or 1 has Wilson's bounds
+            (`widen_share`).
     Raises:
         ValueError: the lengths differ, or level or resamples is out of range.
     """
     units = rated_units([first, second], responses)
     coefficients = [equal_share, kappa, alpha("nominal"), alpha("interval")]
-    estimates = _estimates(coefficients, units, level=level, resamples=resamples, seed=seed)
+    share, *others = _estimates(coefficients, units, level=level, resamples=resamples, seed=seed)
+    estimates = [share and widen_share(share, units.responses, level), *others]
     names = ("accuracy", "kappa", "alpha_nominal", "alpha_interval")
     return Agreement(units=units.count, responses=units.responses, **dict(zip(names, estimates, strict=True)))
 
@@ -121,7 +114,7 @@ def alpha_estimate(
     level: float = 0.95,
     resamples: int = 2_000,
     seed: int = 0,
-) -> Estimate | None:
+) -> Interval | None:
     """`krippendorff_alpha` of any number of raters, with an interval as in `pair_agreement`."""
     units = rated_units(ratings, responses)
     return _estimates([alpha(scale)], units, level=level, resamples=resamples, seed=seed)[0]
@@ -129,14 +122,14 @@ def alpha_estimate(
 
 def _estimates(
     coefficients: Sequence[Coefficient], units: RatedUnits, *, level: float, resamples: int, seed: int
-) -> list[Estimate | None]:
+) -> list[Interval | None]:
     if not 0 < level < 1:
         raise ValueError(f"level is {level}; it lies between 0 and 1")
     if resamples < 1:
         raise ValueError(f"resamples is {resamples}; at least 1 is drawn")
     values = [_value(coefficient, units) for coefficient in coefficients]
     if units.responses < 2:
-        return [None if value is None else Estimate(value=value) for value in values]
+        return [None if value is None else Interval(value=value) for value in values]
     replicates = np.empty((len(coefficients), resamples))
     generator = np.random.default_rng(seed)
     rows = max(1, _BLOCK // (units.count + units.responses))
@@ -145,16 +138,9 @@ def _estimates(
         for coefficient, row in zip(coefficients, replicates, strict=True):
             row[start : start + rows] = coefficient(units, weights_BR)
     return [
-        None if value is None else _bounded(value, row, level) for value, row in zip(values, replicates, strict=True)
+        None if value is None else percentile_interval(value, row, level)
+        for value, row in zip(values, replicates, strict=True)
     ]
-
-
-def _bounded(value: float, replicates: Array, level: float) -> Estimate:
-    defined = replicates[~np.isnan(replicates)]
-    if defined.size < level * replicates.size:
-        return Estimate(value=value)
-    low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
-    return Estimate(value=value, low=float(low), high=float(high))
 
 
 def _draw(generator: np.random.Generator, times: int, responses: int) -> Array:

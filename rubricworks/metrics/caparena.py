@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rubricworks.errors import UserError
-from rubricworks.metrics.agreement import Estimate
+from rubricworks.metrics.intervals import Interval
 from rubricworks.metrics.rankings import kendall_tau_b, spearman
 
 Battle = Mapping[str, Any]
@@ -93,7 +93,7 @@ def elo_online(battles: Iterable[Battle], k: float = 4) -> dict[str, float]:
 
 def elo_bootstrap(
     battles: Iterable[Battle], k: float = 4, *, level: float = 0.95, resamples: int = 1000, seed: int = 42
-) -> dict[str, Estimate]:
+) -> dict[str, Interval]:
     """Medians and percentile intervals of online Elo ratings over bootstrap resamples of the battles.
 
     CapArena ranks models by these medians. With the default seed, the resamples are those of the reference code. A
@@ -112,10 +112,10 @@ def elo_bootstrap(
         draws = generator.choice(len(outcomes), size=len(outcomes), replace=True)
         for model, rating in _online_ratings([outcomes[draw] for draw in draws], k).items():
             ratings.setdefault(model, []).append(rating)
-    estimates: dict[str, Estimate] = {}
+    estimates: dict[str, Interval] = {}
     for model, values in ratings.items():
         low, median, high = np.quantile(values, [(1 - level) / 2, 0.5, (1 + level) / 2])
-        estimates[model] = Estimate(value=float(median), low=float(low), high=float(high))
+        estimates[model] = Interval(value=float(median), low=float(low), high=float(high))
     return dict(sorted(estimates.items(), key=lambda entry: entry[1].value, reverse=True))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rubricworks.metrics.agreement import Estimate
+from rubricworks.metrics.intervals import Interval, percentile_interval
 
 Numbers = NDArray[np.float64]
 _DIGITS = 12
@@ -43,7 +43,7 @@ def ranking_agreement(
     level: float = 0.95,
     resamples: int = 2_000,
     seed: int = 0,
-) -> Estimate | None:
+) -> Interval | None:
     """Spearman's correlation of models' mean scores with a ranking, bootstrapped over the samples.
 
     Args:
@@ -77,11 +77,7 @@ def ranking_agreement(
     size = values_MS.shape[1]
     counts = generator.multinomial(size, np.full(size, 1 / size), size=resamples).astype(np.float64)
     replicates = _correlations(_ranks(_means(values_MS, counts)), standing)
-    defined = replicates[~np.isnan(replicates)]
-    if defined.size < level * resamples:
-        return Estimate(value=value)
-    low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
-    return Estimate(value=value, low=float(low), high=float(high))
+    return percentile_interval(value, replicates, level)
 
 
 def _pairs(a: Sequence[float], b: Sequence[float]) -> Numbers:

@@ -3,7 +3,7 @@
 import textwrap
 
 from rubricworks.grading.comparison import Comparison, GroupAgreement, Rater
-from rubricworks.metrics import Agreement, Estimate
+from rubricworks.metrics import Agreement, Interval
 
 _WIDTH = 100
 _TITLE = 30
@@ -12,7 +12,8 @@ _MAX_CREDITS = 8
 
 LEGEND = """\
 accuracy: share of equal credits. kappa: Cohen's. alpha: Krippendorff's, interval level.
-[low, high]: 95 % bootstrap over responses; left out where too few responses differ to say it.
+[low, high]: 95 % bootstrap over responses, Wilson's for an accuracy of 0 or 1; left out where too
+few responses differ to say it.
 -: not defined, because every credit is the same one."""
 
 
@@ -84,13 +85,14 @@ def _row(title: str, agreement: Agreement) -> str:
     return f"{title:<{_TITLE}} {agreement.units:>6,}  {numbers}".rstrip()
 
 
-def _estimate(estimate: Estimate | None) -> str:
+def _estimate(estimate: Interval | None) -> str:
     """The estimate in at most 20 characters, the value in the first five, so that a minus shifts nothing."""
     if estimate is None:
         return f"{_MISSING:>5}"
-    if estimate.low is None or estimate.high is None:
+    if estimate.bounds is None:
         return _number(estimate.value)
-    return f"{_number(estimate.value)} [{_number(estimate.low).strip()}, {_number(estimate.high).strip()}]"
+    low, high = (_number(bound).strip() for bound in estimate.bounds)
+    return f"{_number(estimate.value)} [{low}, {high}]"
 
 
 def _number(value: float) -> str:

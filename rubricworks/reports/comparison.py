@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from rubricworks.evaluation.summary import MeanScore
-from rubricworks.reports.headline import FEW
+from rubricworks.metrics import Interval
+from rubricworks.reports.headline import is_small
 
 SEVERITY = {"3": "critical", "2": "important", "1": "minor"}
 
@@ -12,8 +12,8 @@ class Comparison(NamedTuple):
     """One metric of both models with one decoding."""
 
     label: str
-    base: MeanScore | None
-    policy: MeanScore | None
+    base: Interval | None
+    policy: Interval | None
 
     @property
     def gain(self) -> float | None:
@@ -21,11 +21,10 @@ class Comparison(NamedTuple):
 
     @property
     def few(self) -> bool:
-        return min((figure.samples for figure in (self.base, self.policy) if figure), default=0) < FEW
+        figures = [figure for figure in (self.base, self.policy) if figure]
+        return not figures or any(map(is_small, figures))
 
     @property
     def disjoint(self) -> bool:
         """True if the two intervals do not overlap; always False for few samples."""
-        if not (self.base and self.policy) or self.few:
-            return False
-        return self.base.high < self.policy.low or self.policy.high < self.base.low
+        return bool(self.base and self.policy and not self.few and self.base.is_apart_from(self.policy))

@@ -1,23 +1,15 @@
 """Number and text formats of pages and console output."""
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rubricworks.evaluation.summary import MeanScore
+    from rubricworks.metrics import Interval
 
 MINUS = "\N{MINUS SIGN}"
 MISSING = "–"  # noqa: RUF001  an en dash is meant
 
 _MAX_CHARACTERS = 1_500
-
-
-class Bounded(Protocol):
-    """A figure with an interval; None if it has none."""
-
-    @property
-    def low(self) -> float | None: ...
-    @property
-    def high(self) -> float | None: ...
 
 
 def number(value: float | None, places: int = 2) -> str:
@@ -42,11 +34,26 @@ def points(value: float | None, places: int = 1) -> str:
     return signed(None if value is None else 100 * value, places)
 
 
-def span(figure: Bounded | None, places: int = 1) -> str:
-    """The interval of a share, in percent."""
-    if figure is None or figure.low is None or figure.high is None:
-        return MISSING
-    return f"{share(figure.low, places)} to {share(figure.high, places)}"
+def span(figure: "Interval | None", places: int = 1) -> str:
+    """The bounds of a share in percent, without the sign."""
+    return _bounds(figure, lambda bound: share(bound, places))
+
+
+def percent_interval(figure: "Interval | None") -> str:
+    """The bounds of a share as whole percent, with the sign."""
+    return _bounds(figure, percent)
+
+
+def interval(figure: "Interval | None", places: int = 2) -> str:
+    return _bounds(figure, lambda bound: number(bound, places))
+
+
+def signed_interval(figure: "Interval | None", places: int = 2) -> str:
+    return _bounds(figure, lambda bound: signed(bound, places))
+
+
+def _bounds(figure: "Interval | None", text: Callable[[float], str]) -> str:
+    return MISSING if figure is None or figure.bounds is None else " to ".join(map(text, figure.bounds))
 
 
 def whole(value: float | None) -> str:
@@ -56,10 +63,6 @@ def whole(value: float | None) -> str:
 def dollars(value: float) -> str:
     """Dollars with cents; two significant digits below one cent."""
     return "$0" if value == 0 else f"${value:.2f}" if value >= 0.01 else f"${value:.2g}"
-
-
-def interval(figure: "MeanScore | None", places: int = 2) -> str:
-    return MISSING if figure is None else f"{number(figure.low, places)} to {number(figure.high, places)}"
 
 
 def duration(seconds: float) -> str:
@@ -89,6 +92,7 @@ FILTERS = {
     "whole": whole,
     "dollars": dollars,
     "interval": interval,
+    "percent_interval": percent_interval,
     "duration": duration,
     "shortened": shortened,
 }

@@ -2,12 +2,18 @@
 
 from typing import Literal, NamedTuple
 
+from rubricworks.metrics import Interval
 from rubricworks.reports.run_folder import Promotion
 
 FEW = 20
-"""Below this many samples a bootstrap interval is too narrow to trust: three wins in three have no spread at all."""
+"""Below this many samples a bootstrap interval is too narrow to trust."""
 
 Mood = Literal["good", "bad", "open"]
+
+
+def is_small(figure: Interval) -> bool:
+    """Return True if the figure is over few samples, or over an unknown number of them."""
+    return (figure.samples or 0) < FEW
 
 
 class Headline(NamedTuple):

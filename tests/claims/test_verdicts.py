@@ -1,14 +1,8 @@
-"""What follows from the numbers of a few seeds; intervals against scipy's distribution."""
-
-import math
+"""What follows from the numbers of a few seeds."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy import stats
 
 from rubricworks.claims.claim import Claim, Observation, judge_claim
-from rubricworks.claims.t_interval import t_interval, t_quantile
 
 BETTER = Claim(name="better", statement="One is better than the other", source="Table 1")
 NOT_WORSE = Claim(name="not-worse", statement="No worse", source="Table 1", rule="not_worse", margin=0.01)
@@ -17,30 +11,6 @@ SAME = Claim(name="same", statement="Stays close", source="Table 1", rule="withi
 
 def judged(claim, *values):
     return judge_claim(claim, {seed: Observation(value) for seed, value in enumerate(values, 1)})
-
-
-@given(st.integers(1, 60), st.sampled_from([0.5, 0.9, 0.95, 0.99]))
-def test_quantiles_are_those_of_students_distribution(freedom, level):
-    assert t_quantile(level, freedom) == pytest.approx(stats.t.ppf((1 + level) / 2, freedom), rel=1e-9)
-
-
-@given(st.lists(st.floats(-1, 1), min_size=2, max_size=9))
-def test_interval_of_a_mean_is_scipys(values):
-    found = t_interval(values)
-    error = stats.sem(values)
-    if error == 0 or math.isnan(error):
-        assert found == pytest.approx((values[0], values[0]))
-    else:
-        assert found == pytest.approx(
-            stats.t.interval(0.95, len(values) - 1, sum(values) / len(values), error), abs=1e-9
-        )
-
-
-def test_interval_by_hand():
-    # Mean 2, deviation 1, three values: 2 -+ 4.302653 / sqrt(3).
-    assert t_interval([1.0, 2.0, 3.0]) == pytest.approx((-0.484138, 4.484138), abs=1e-6)
-    assert t_interval([0.1, 0.1, 0.1]) == (0.1, 0.1)
-    assert t_interval([0.1]) is None
 
 
 @pytest.mark.parametrize(

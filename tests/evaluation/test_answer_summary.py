@@ -199,3 +199,16 @@ def _paired(of: dict[str, str], against: dict[str, str]) -> Fraction | None:
 def _best(macros: dict[tuple[str, int], Fraction], wanted: str) -> int:
     steps = sorted(step for arm, step in macros if arm == wanted)
     return next(step for step in steps if macros[wanted, step] == max(macros[wanted, one] for one in steps))
+
+
+def test_accuracy_of_0_or_1_has_wilsons_bounds_and_its_gain_a_point():
+    table = [*rows("base", 0, count="-" * 8, word="-" * 24), *rows("rlr3", 1, count="+" * 8, word="+" * 24)]
+    summary = summarise_answers(table)
+    z = 3.841459
+    count = summary.base.tasks["count"]
+    assert (count.low, count.high) == (0, pytest.approx(z / (8 + z), abs=1e-6))
+    best = summary.accuracy("rlr3").macro
+    trials = 4 / (1 / 8 + 1 / 24)  # the mean of two tasks has a quarter of the sum of their variances
+    assert (best.low, best.high, best.samples) == (pytest.approx(trials / (trials + z), abs=1e-6), 1, 32)
+    gain = summary.gains["rlr3"]
+    assert (gain.value, gain.low, gain.high) == (1, 1, 1)

@@ -3,7 +3,14 @@
 import pytest
 
 from rubricworks.evaluation.audit.annotations import Annotation, annotate, label_annotations, predict_call
-from rubricworks.evaluation.audit.summary import AuditRow, agreement, criterion_outcomes, outcome_cell, table_cells
+from rubricworks.evaluation.audit.summary import (
+    AuditRow,
+    Share,
+    agreement,
+    criterion_outcomes,
+    outcome_cell,
+    table_cells,
+)
 from rubricworks.rubrics import Criterion, ErrorClass, Rubric, Scorecard, Verdict
 
 NUMBER = Criterion(criterion="Gives the number.", reference="expr_verify(target='3')", weight=3)
@@ -151,3 +158,12 @@ def test_verifier_decides_what_a_stated_value_deserves():
     assert annotate(COLOUR, "scarlet", 0.5, "nearly").credit == 0.5
     with pytest.raises(ValueError, match="nothing for expr_verify; give text"):
         annotate(NUMBER, {"value": 3}, 0, "")
+
+
+def test_rate_of_0_is_as_sure_as_its_number_of_inputs():
+    rows = [row((0, 0, 0), (0, 0, 0), sample_id=str(number)) for number in range(20)]
+    found = outcome_cell((one for each in rows for one in criterion_outcomes(each)), split=False).average
+    assert (found.value, found.count, found.criteria, found.inputs) == (0, 0, 60, 20)
+    assert (found.low, found.high) == (0, pytest.approx(0.161125, abs=1e-6))  # 1.959964² / (20 + 1.959964²)
+    stored = {"value": 0.1, "low": None, "high": None, "count": 1.0, "criteria": 10, "inputs": 1}
+    assert Share.model_validate(stored).model_dump() == stored

@@ -67,3 +67,15 @@ def test_summary_survives_json():
 def test_one_caption_of_each_model_is_needed(rows):
     with pytest.raises(ValueError, match=r"there must be some of base and of policy|two captions of sample a"):
         summarise_captions(rows)
+
+
+def test_all_wins_leave_a_doubt_and_differences_that_are_all_0_leave_none():
+    rows = [row(str(n), "base", caption_qa=1.0, tokens=1) for n in range(10)]
+    rows += [row(str(n), "policy", caption_qa=1.0, tokens=1, win=1.0) for n in range(10)]
+    summary = summarise_captions(rows)
+    lower = pytest.approx(0.722467, abs=1e-6)  # Wilson's for 10 of 10: 10 / (10 + 1.959964²)
+    assert (summary.win_rate.value, summary.win_rate.low, summary.win_rate.high) == (1, lower, 1)
+    assert summary.models["policy"]["caption_qa"].low == lower
+    assert (summary.gains["caption_qa"].low, summary.gains["caption_qa"].high) == (0, 0)
+    tokens = summary.models["policy"]["tokens"]  # a length of 1 is no share
+    assert (tokens.low, tokens.high) == (1, 1)

@@ -207,7 +207,17 @@ def test_bounds_are_left_out_where_many_resamples_hold_one_credit_only():
     rare = [1.0] * 19 + [0.0]
     found = pair_agreement(rare, rare, range(20))
     assert (found.kappa.value, found.kappa.low) == (1, None)  # 0.95 ** 20 = 36 % of the resamples lack the zero
-    assert found.accuracy.low == 1
+
+
+def test_raters_who_always_agree_have_wilsons_bounds_over_the_responses():
+    binomtest = pytest.importorskip("scipy.stats").binomtest
+    credits = [float(unit % 2) for unit in range(60)]
+    found = pair_agreement(credits, credits, [unit // 3 for unit in range(60)]).accuracy
+    wilson = binomtest(20, 20).proportion_ci(method="wilson")
+    assert (found.value, found.low, found.high) == pytest.approx((1, wilson.low, 1))
+    opposed = pair_agreement(credits, [1 - credit for credit in credits], range(60), level=0.9).accuracy
+    wilson = binomtest(0, 60).proportion_ci(0.9, method="wilson")
+    assert (opposed.value, opposed.low, opposed.high) == pytest.approx((0, 0, wilson.high))
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import yaml
 
 from rubricworks.data.tables import build_table
 from rubricworks.evaluation.caption_summary import CaptionSummary
-from rubricworks.evaluation.summary import MeanScore
 from rubricworks.methods.balcaprl.claims import SETTINGS
+from rubricworks.metrics import Interval
 from rubricworks.recipe.files import load_recipe, recipe_path
 
 BASE = {
@@ -107,12 +107,12 @@ async def _same(chunk: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return chunk
 
 
-def _figures(values: Mapping[str, float]) -> dict[str, MeanScore]:
+def _figures(values: Mapping[str, float]) -> dict[str, Interval]:
     return {name: _figure(value) for name, value in values.items()}
 
 
-def _figure(value: float) -> MeanScore:
-    return MeanScore(value=value, low=value * 0.9, high=value * 1.1, samples=4)
+def _figure(value: float) -> Interval:
+    return Interval(value=value, low=value * 0.9, high=value * 1.1, samples=4)
 
 
 def _row(number: int, model: str, caption: str) -> dict[str, Any]:

@@ -11,8 +11,8 @@ import yaml
 from rubricworks.data.tables import build_table
 from rubricworks.evaluation.answer_summary import Accuracy, AnswerSummary
 from rubricworks.evaluation.audit.summary import AuditSummary, Cell, Share
-from rubricworks.evaluation.summary import MeanScore
 from rubricworks.methods.rlr3.genrm_report import MEASURES, GenrmReport
+from rubricworks.metrics import Interval
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.rubrics import Criterion, ErrorClass, Rubric, Scorecard, Verdict
 
@@ -100,7 +100,7 @@ def _cell(rate: float | None) -> Cell:
 
 def _answers(macros: Mapping[str, Any]) -> AnswerSummary:
     def accuracy(step: int, value: float) -> Accuracy:
-        return Accuracy(step=step, tasks={}, macro=MeanScore(value=value, low=0, high=1, samples=50), tokens=9)
+        return Accuracy(step=step, tasks={}, macro=Interval(value=value, low=0, high=1, samples=50), tokens=9)
 
     points = {arm: macros[arm] for arm in macros if arm != "base"}
     return AnswerSummary(

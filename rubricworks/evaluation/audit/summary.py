@@ -4,7 +4,7 @@ Accuracy: the judge's agreement with the label on regular responses, over all cr
 criteria of abnormal responses with an annotated credit below 0.5, the share to which the judge gives 0.5 or more, after
 its verifiers. Each is computed over all criteria (average), those with a verifier (arguments) and those without
 (credit). A criterion that could not be judged is in no share and is counted separately. Intervals are 95 % bootstrap,
-clustered by input.
+clustered by input; where no criterion is credited, or every one, they are Wilson's.
 """
 
 from collections import defaultdict
@@ -16,20 +16,15 @@ from pydantic import BaseModel, ConfigDict
 from rubricworks.evaluation.audit.annotations import ANNOTATIONS, Annotation
 from rubricworks.evaluation.audit.values import CREDIT_THRESHOLD, MODE_NAMES, SETTINGS
 from rubricworks.grading.genrm_answers import value_score
-from rubricworks.metrics import clustered_interval
+from rubricworks.metrics import Interval, share_interval
 from rubricworks.rubrics import Criterion, Rubric, Scorecard, Verdict
 
 Path = Literal["arguments", "credit"]
 
 
-class Share(BaseModel):
+class Share(Interval):
     """Mean over criteria with its interval; no bounds with a single input."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    value: float
-    low: float | None
-    high: float | None
     count: float
     """Criteria that were credited, or on which the judge agrees with the label."""
     criteria: int
@@ -206,11 +201,11 @@ def _share(outcomes: Sequence[CriterionOutcome]) -> Share | None:
     if not judged:
         return None
     values, inputs = zip(*judged, strict=True)
-    estimate = clustered_interval(values, inputs)
+    share = share_interval(values, clusters=inputs)
     return Share(
-        value=estimate.value,
-        low=estimate.low,
-        high=estimate.high,
+        value=share.value,
+        low=share.low,
+        high=share.high,
         count=sum(values),
         criteria=len(values),
         inputs=len(set(inputs)),

@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict
 from rubricworks.claims.arms import OWN
 from rubricworks.errors import UserError
 from rubricworks.evaluation.caption_summary import BASE, POLICY
-from rubricworks.evaluation.summary import MeanScore
 from rubricworks.methods.balcaprl.claim_results import read_summary
+from rubricworks.metrics import Interval
 
 WIN = "win_rate"
 TABLES: dict[str, tuple[str, ...]] = {
@@ -75,7 +75,7 @@ class ArmRow(BaseModel):
     arm: str
     """`base`, `own` or the arm's name."""
     label: str
-    figures: dict[str, MeanScore]
+    figures: dict[str, Interval]
     """Column → score; scores that were not measured are missing."""
 
 

@@ -13,7 +13,8 @@ Each measure is the share of right ones among
 
 A broken output fails all its criteria. Arguments and credit are measured over executed criteria only: the paper's base
 model has more right arguments (91.5 %) than executions (82.0 %), and its criterion-level accuracy (71.7 %) is about
-their product. Intervals (95 %) are bootstrapped over whole outputs, because the criteria of an output are correlated.
+their product. Intervals (95 %) are bootstrapped over whole outputs, because the criteria of an output are correlated;
+where all are right, or none, they are Wilson's.
 """
 
 from collections.abc import Iterable
@@ -23,7 +24,7 @@ from pydantic import BaseModel, ConfigDict
 
 from rubricworks.grading.genrm_answers import AnswerCheck, check_answer
 from rubricworks.grading.scoring_answers import Scoring
-from rubricworks.metrics import Estimate, clustered_interval
+from rubricworks.metrics import Interval, share_interval
 from rubricworks.rubrics import Rubric
 
 _WHOLE = 1 - 1e-9
@@ -36,13 +37,13 @@ class GenrmReport(BaseModel):
 
     outputs: int
     criteria: int
-    schema_accuracy: Estimate | None
-    criterion: Estimate | None
-    execution: Estimate | None
-    arguments: Estimate | None
-    credit: Estimate | None
-    criterion_level: Estimate | None
-    sample_level: Estimate | None
+    schema_accuracy: Interval | None
+    criterion: Interval | None
+    execution: Interval | None
+    arguments: Interval | None
+    credit: Interval | None
+    criterion_level: Interval | None
+    sample_level: Interval | None
 
     def metrics(self) -> dict[str, float]:
         """Values of the measures by name, for tracking."""
@@ -71,11 +72,11 @@ def checks_report(checks: list[AnswerCheck], *, seed: int = 0) -> GenrmReport:
     criteria = [(number, criterion) for number, check in enumerate(checks) for criterion in check.criteria]
     executed = [(number, criterion) for number, criterion in criteria if criterion.executed]
 
-    def share(results: Iterable[tuple[int, bool]]) -> Estimate | None:
+    def share(results: Iterable[tuple[int, bool]]) -> Interval | None:
         pairs = list(results)
         if not pairs:
             return None
-        return clustered_interval([float(right) for _, right in pairs], [number for number, _ in pairs], seed=seed)
+        return share_interval([float(right) for _, right in pairs], clusters=[number for number, _ in pairs], seed=seed)
 
     return GenrmReport(
         outputs=len(checks),

@@ -72,15 +72,15 @@ def _bar(setting: str, mode: str, share: Share, *, left: float, width: float, to
     def down(value: float) -> float:
         return 100 - 100 * min(100 * value / top, 1.0)
 
-    bounded = share.low is not None and share.high is not None
-    interval = f", {100 * share.low:.1f} to {100 * share.high:.1f}" if bounded else ""  # type: ignore[operator]
+    bounds = share.bounds
+    interval = f", {100 * bounds[0]:.1f} to {100 * bounds[1]:.1f}" if bounds else ""
     return Bar(
         setting=setting,
         left=left + 0.06 * width,
         width=0.88 * width,
         top=down(share.value),
         height=100 - down(share.value),
-        whisker=(down(share.high), down(share.low)) if bounded else None,  # type: ignore[arg-type]
+        whisker=(down(bounds[1]), down(bounds[0])) if bounds else None,
         percent=100 * share.value,
         text=(
             f"{SETTING_NAMES[setting]}, {MODE_NAMES[mode].lower()}: {100 * share.value:.1f} %{interval}; "

@@ -57,5 +57,5 @@ def _interval(cell: Cell | None) -> str:
     if cell is None or cell.average is None:
         return ""
     share = cell.average
-    bounds = "" if share.low is None or share.high is None else f"{100 * share.low:.0f}-{100 * share.high:.0f}"
+    bounds = "-".join(f"{100 * bound:.0f}" for bound in share.bounds or ())
     return f"{bounds} n={share.criteria}"

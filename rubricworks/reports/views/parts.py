@@ -15,7 +15,7 @@ from rubricworks.reports.series_charts import SeriesChart
 from rubricworks.rubrics import Rubric
 
 if TYPE_CHECKING:
-    from rubricworks.evaluation.summary import MeanScore
+    from rubricworks.metrics import Interval
 
 CARD_COUNT = 4
 """Cards on a view: samples drawn by a hash of their names, neither the best nor the worst."""
@@ -116,7 +116,7 @@ class View:
     series: Sequence[SeriesChart] = ()
     comparisons: Sequence[Comparison] = ()
     """Base against policy, from 0 to 1."""
-    win_rate: "MeanScore | None" = None
+    win_rate: "Interval | None" = None
     """Win rate of the policy against the base."""
     figure: str = ""
     """Markup of a figure shared with another page."""

@@ -7,9 +7,10 @@ from typing import Any
 from pydantic import Field
 
 from rubricworks.data.tables import read_rows
-from rubricworks.evaluation.answer_summary import ANSWERS_FILE, AnswerSummary, Difference
+from rubricworks.evaluation.answer_summary import ANSWERS_FILE, AnswerSummary
 from rubricworks.evaluation.caption_summary import BASE, CAPTIONS_FILE, POLICY, CaptionSummary
-from rubricworks.evaluation.summary import EvaluationSummary, MeanScore, ModelScores
+from rubricworks.evaluation.summary import EvaluationSummary, ModelScores
+from rubricworks.metrics import Interval
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.storage import write_atomic
@@ -151,7 +152,7 @@ def gate_figures(summary: EvaluationSummary) -> Figures:
     }
 
 
-def _interval(figure: MeanScore | Difference | None) -> dict[str, float | None]:
+def _interval(figure: Interval | None) -> dict[str, float | None]:
     return {part: getattr(figure, part) if figure else None for part in ("value", "low", "high")}
 
 

@@ -3,7 +3,6 @@
 import textwrap
 from pathlib import Path
 
-from rubricworks.evaluation.summary import MeanScore
 from rubricworks.methods.balcaprl.arm_tables import BASE, COLUMNS, LEGEND, WIN, ArmRow, ArmTable
 from rubricworks.reports.formats import MISSING, number, share
 from rubricworks.reports.rendering import render
@@ -27,10 +26,10 @@ def cell_value(column: str, row: ArmRow) -> str:
 
 def cell_interval(column: str, row: ArmRow, places: int = 1) -> str:
     """Format a cell's interval; empty if there is none."""
-    figure: MeanScore | None = row.figures.get(column)
-    if figure is None:
+    figure = row.figures.get(column)
+    if figure is None or figure.bounds is None:
         return ""
-    low, high = (number(one if column == "tokens" else 100 * one, places) for one in (figure.low, figure.high))
+    low, high = (number(one if column == "tokens" else 100 * one, places) for one in figure.bounds)
     return f"{low}{MISSING}{high}"
 
 

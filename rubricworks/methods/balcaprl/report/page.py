@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rubricworks.evaluation.caption_summary import CaptionSummary
-from rubricworks.evaluation.summary import MeanScore
 from rubricworks.llm.spending import SPENDING_FILE, read_spending
 from rubricworks.methods.balcaprl.report.curves import caption_charts, reward_charts
 from rubricworks.methods.balcaprl.report.examples import read_caption_examples
@@ -22,10 +21,11 @@ from rubricworks.methods.balcaprl.report.settings import (
     training_settings,
 )
 from rubricworks.methods.balcaprl.report.summary import BalcaprlSummary, balcaprl_lines, balcaprl_summary
+from rubricworks.metrics import Interval
 from rubricworks.reports.comparison import Comparison
 from rubricworks.reports.costs import model_calls, stage_costs
 from rubricworks.reports.curves import read_steps
-from rubricworks.reports.headline import FEW, Mood, promotion_sentence
+from rubricworks.reports.headline import Mood, is_small, promotion_sentence
 from rubricworks.reports.record import record_values
 from rubricworks.reports.rendering import render
 from rubricworks.reports.run_folder import (
@@ -48,7 +48,7 @@ class ScoreRow(NamedTuple):
 
     score: str
     comparison: Comparison
-    gain: MeanScore | None
+    gain: Interval | None
     mood: Mood
 
 
@@ -84,7 +84,7 @@ def build_balcaprl_report(run: Path, *, examples: int, seed: int) -> tuple[str, 
         promotion_sentence=promotion_sentence(promotion),
         alarms=[("", results.alarm)] if results.alarm else [],
         responses="captions",
-        few=FEW,
+        is_small=is_small,
         tiles=[row for row in rows if row.score in _TILES],
         win=results.captions.win_rate if results.captions else None,
         win_mood=direction(results.captions.win_rate, 0.5)

@@ -7,12 +7,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from rubricworks.evaluation.caption_summary import CaptionSummary
-from rubricworks.evaluation.summary import MeanScore
 from rubricworks.methods.balcaprl.report.headline import direction
 from rubricworks.methods.balcaprl.report.run_results import SCORE_NAMES, BalcaprlRun
+from rubricworks.metrics import Interval
 from rubricworks.reports.costs import StageCost, seconds_by_stage
-from rubricworks.reports.formats import number, percent, points, share, signed, span
-from rubricworks.reports.headline import FEW, gate_sentence
+from rubricworks.reports.formats import number, percent, percent_interval, points, share, signed, signed_interval, span
+from rubricworks.reports.headline import gate_sentence, is_small
 from rubricworks.reports.run_folder import DeadLetters, Promotion
 
 _LINES = ("b_capscore", "dc_score", "caption_qa", "oracle_f1", "tokens")
@@ -101,21 +101,21 @@ def balcaprl_lines(summary: BalcaprlSummary) -> list[str]:
             lines.append(f"{SCORE_NAMES[name]}: {_pair(name, base, policy)}, {_gain(name, gain)}")
     if captions and captions.win_rate:
         win = captions.win_rate
-        lines.append(f"arena against the base: {percent(win.value)} won [{percent(win.low)} to {percent(win.high)}]")
+        lines.append(f"arena against the base: {percent(win.value)} won [{percent_interval(win)}]")
     lines.append("promoted to champion" if summary.promoted else f"not promoted: {summary.gate}")
     if summary.alarm:
         lines.append(f"ALARM: {summary.alarm}")
     return lines
 
 
-def _pair(name: str, base: MeanScore, policy: MeanScore) -> str:
+def _pair(name: str, base: Interval, policy: Interval) -> str:
     if name == "tokens":
         return f"{number(base.value, 1)} → {number(policy.value, 1)}"
     return f"{share(base.value)} → {share(policy.value)}"
 
 
-def _gain(name: str, gain: MeanScore) -> str:
-    unclear = ", few images" if gain.samples < FEW else ", not distinguishable" if direction(gain) == "open" else ""
+def _gain(name: str, gain: Interval) -> str:
+    unclear = ", few images" if is_small(gain) else ", not distinguishable" if direction(gain) == "open" else ""
     if name == "tokens":
-        return f"{signed(gain.value, 1)} [{signed(gain.low, 1)} to {signed(gain.high, 1)}]{unclear}"
+        return f"{signed(gain.value, 1)} [{signed_interval(gain, 1)}]{unclear}"
     return f"{points(gain.value)} points [{span(gain)}]{unclear}"

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from rubricworks.evaluation.answer_summary import Accuracy, AnswerSummary
-from rubricworks.evaluation.summary import MeanScore
 from rubricworks.methods.rlr3.report.run_results import ARMS, NAMES
+from rubricworks.metrics import Interval
 from rubricworks.reports.charts import value_bounds
 from rubricworks.reports.curves import Step
 from rubricworks.reports.run_folder import Alarm
@@ -64,7 +64,7 @@ def training_charts(steps: Mapping[str, Sequence[Step]], alarms: Mapping[str, Al
 def _chart(
     title: str,
     answers: AnswerSummary | None,
-    score_of: Callable[[Accuracy], MeanScore | None],
+    score_of: Callable[[Accuracy], Interval | None],
     *,
     intervals: bool,
     gap: float,
@@ -84,7 +84,7 @@ def _chart(
                 kind=arm,
                 label=NAMES[arm],
                 points=[(step, 100 * of.value) for step, of in scores],
-                intervals=[(100 * of.low, 100 * of.high) for _, of in scores] if intervals else (),
+                intervals=[_percents(of) for _, of in scores] if intervals else (),
                 picked=best,
             )
         )
@@ -99,6 +99,12 @@ def _chart(
         gap=gap,
     )
     return AccuracyChart(chart, ends) if chart else None
+
+
+def _percents(figure: Interval) -> tuple[float, float]:
+    """The bounds in percent; the value twice if there are none."""
+    low, high = figure.bounds or (figure.value, figure.value)
+    return 100 * low, 100 * high
 
 
 def _bounds(percents: Sequence[float]) -> tuple[float, float]:

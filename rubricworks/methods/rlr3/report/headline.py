@@ -1,10 +1,11 @@
 """Headline of an RLR³ run: RLR³ against RLVR and the base model, claiming no more than the intervals support."""
 
-from rubricworks.evaluation.answer_summary import AnswerSummary, Difference
+from rubricworks.evaluation.answer_summary import AnswerSummary
 from rubricworks.methods.rlr3.report.run_results import ARMS, NAMES
 from rubricworks.methods.rlr3.report.summary import ARM_GAIN
+from rubricworks.metrics import Interval
 from rubricworks.reports.formats import points, share, span
-from rubricworks.reports.headline import FEW, Headline, Mood
+from rubricworks.reports.headline import Headline, Mood, is_small
 
 
 def rlr3_headline(answers: AnswerSummary | None) -> Headline:
@@ -12,7 +13,7 @@ def rlr3_headline(answers: AnswerSummary | None) -> Headline:
     arms = [arm for arm in ARMS if answers and answers.arms.get(arm)]
     if answers is None or not arms:
         return Headline("Neither RLR³ nor RLVR has been evaluated in this run.", "open")
-    if answers.base.macro.samples < FEW:
+    if is_small(answers.base.macro):
         count = answers.base.macro.samples
         return Headline(f"Too few questions to tell: {_averages(answers, arms)}, over {count} questions.", "open")
     if len(arms) == 2:
@@ -31,10 +32,10 @@ def rlr3_headline(answers: AnswerSummary | None) -> Headline:
     )
 
 
-def _relation(gain: Difference) -> tuple[Mood, str]:
-    if gain.low > 0:
+def _relation(gain: Interval) -> tuple[Mood, str]:
+    if gain.lies_above(0):
         return "good", "is better than"
-    if gain.high < 0:
+    if gain.lies_below(0):
         return "bad", "is worse than"
     return "open", "is not distinguishable from"
 
@@ -45,7 +46,7 @@ def _averages(answers: AnswerSummary, arms: list[str]) -> str:
     return f"{' against '.join(averages)} (base {_percent(answers.base.macro.value)})"
 
 
-def _difference(gain: Difference) -> str:
+def _difference(gain: Interval) -> str:
     return f"{points(gain.value)} points ({span(gain)})"
 
 

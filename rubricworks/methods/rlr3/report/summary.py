@@ -6,11 +6,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from rubricworks.evaluation.answer_summary import AnswerSummary, Difference
+from rubricworks.evaluation.answer_summary import AnswerSummary
 from rubricworks.evaluation.audit.values import FAILURE_MODES, MODE_NAMES
-from rubricworks.evaluation.summary import MeanScore
 from rubricworks.methods.rlr3.report.run_results import ARMS, NAMES, Rlr3Run
-from rubricworks.metrics import Estimate
+from rubricworks.metrics import Interval
 from rubricworks.reports.costs import StageCost, seconds_by_stage
 from rubricworks.reports.formats import points, share, span
 from rubricworks.reports.headline import gate_sentence
@@ -26,10 +25,10 @@ class ArmMacro(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    best: MeanScore
+    best: Interval
     """Highest macro average of a milestone, chosen on these same questions."""
     best_step: int
-    last: MeanScore
+    last: Interval
     last_step: int
 
 
@@ -39,7 +38,7 @@ class Macro(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     tasks: int = 0
-    base: MeanScore | None = None
+    base: Interval | None = None
     rlvr: ArmMacro | None = None
     rlr3: ArmMacro | None = None
 
@@ -53,9 +52,9 @@ class Rlr3Summary(BaseModel):
     simulated: bool
     """True if the scene world stood in for images, teachers and judges."""
     macro: Macro
-    gains: dict[str, Difference]
+    gains: dict[str, Interval]
     """Best milestone minus base for each arm, and `rlr3 - rlvr`."""
-    genrm: dict[str, Estimate]
+    genrm: dict[str, Interval]
     """Model (base, sft, rlvr) → share of criteria that it executes right."""
     audit: dict[str, float]
     """Failure mode → false-positive rate in the default setting."""
@@ -117,7 +116,7 @@ def rlr3_lines(summary: Rlr3Summary) -> list[str]:
                 parts.append(f"{NAMES[arm]} {share(averages.best.value)} (step {averages.best_step})")
         lines.append(f"right answers in %, average over {macro.tasks} tasks: {', '.join(parts)}")
     for name, gain in summary.gains.items():
-        unclear = ", not distinguishable" if gain.low <= 0 <= gain.high else ""
+        unclear = "" if gain.lies_above(0) or gain.lies_below(0) else ", not distinguishable"
         lines.append(f"{gain_name(name)}: {points(gain.value)} points [{span(gain)}]{unclear}")
     if summary.genrm:
         parts = [f"{NAMES.get(model, model)} {share(right.value)}" for model, right in summary.genrm.items()]

@@ -2,14 +2,13 @@
 
 from typing import NamedTuple
 
-from rubricworks.evaluation.answer_summary import BASE, Accuracy, AnswerSummary, Difference
+from rubricworks.evaluation.answer_summary import BASE, Accuracy, AnswerSummary
 from rubricworks.evaluation.corpus_statistics import CorpusStatistics, SourceCounts
-from rubricworks.evaluation.summary import MeanScore
 from rubricworks.methods.rlr3.genrm_report import MEASURES, GenrmReport
 from rubricworks.methods.rlr3.report.curves import task_names
 from rubricworks.methods.rlr3.report.run_results import ARMS, NAMES, Rlr3Run
 from rubricworks.methods.rlr3.report.summary import ARM_GAIN, GAINS, gain_name
-from rubricworks.metrics import Estimate
+from rubricworks.metrics import Interval
 from rubricworks.reports.charts import Tick, nice_ticks
 
 GENRM_COLUMNS = dict(
@@ -49,7 +48,7 @@ class Score(NamedTuple):
     """Entry of Table 2."""
 
     column: Column
-    figure: MeanScore | None
+    figure: Interval | None
     change: float | None
     """Difference from RLVR in the column before."""
 
@@ -64,12 +63,12 @@ class TaskRow(NamedTuple):
 
 class Gain(NamedTuple):
     name: str
-    difference: Difference
+    difference: Interval
 
     @property
     def clear(self) -> bool:
         """True if the interval excludes 0."""
-        return self.difference.low > 0 or self.difference.high < 0
+        return self.difference.lies_above(0) or self.difference.lies_below(0)
 
 
 class Lane(NamedTuple):
@@ -77,7 +76,7 @@ class Lane(NamedTuple):
 
     kind: str
     name: str
-    estimate: Estimate
+    estimate: Interval
     at: float
     reach: tuple[float, float] | None
     """Start and width of the interval."""
@@ -134,7 +133,7 @@ def task_rows(answers: AnswerSummary | None) -> list[TaskRow]:
     return [*rows, macro]
 
 
-def _row(name: str, figures: list[MeanScore | None], columns: list[Column]) -> TaskRow:
+def _row(name: str, figures: list[Interval | None], columns: list[Column]) -> TaskRow:
     scores = []
     for at, (column, figure) in enumerate(zip(columns, figures, strict=True)):
         baseline = figures[at - 1] if column.kind == "rlr3" and columns[at - 1].kind == "rlvr" else None
@@ -142,7 +141,7 @@ def _row(name: str, figures: list[MeanScore | None], columns: list[Column]) -> T
     measured = [figure for figure in figures if figure]
     return TaskRow(
         name,
-        questions=max((figure.samples + figure.missing for figure in measured), default=0),
+        questions=max(((figure.samples or 0) + figure.missing for figure in measured), default=0),
         missing=sum(figure.missing for figure in measured),
         scores=scores,
     )
@@ -165,10 +164,11 @@ def genrm_chart(reports: dict[str, GenrmReport]) -> tuple[list[GenrmRow], list[T
     def across(value: float) -> float:
         return 100 * (value - low) / (high - low)
 
-    def lane(model: str, one: Estimate) -> Lane:
+    def lane(model: str, one: Interval) -> Lane:
         reach = None
-        if one.low is not None and one.high is not None:
-            reach = across(one.low), across(one.high) - across(one.low)
+        if one.bounds:
+            start, end = map(across, one.bounds)
+            reach = start, end - start
         return Lane(model, NAMES.get(model, model), one, across(one.value), reach)
 
     rows = [

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from rubricworks.evaluation.summary import EvaluationSummary, MeanScore, ModelScores
+from rubricworks.evaluation.summary import EvaluationSummary, ModelScores
+from rubricworks.metrics import Interval
 from rubricworks.reports.comparison import SEVERITY, Comparison
 from rubricworks.reports.formats import percent
-from rubricworks.reports.headline import FEW, Headline
+from rubricworks.reports.headline import Headline, is_small
 from rubricworks.reports.run_folder import read_value, table_rows
 from rubricworks.rubrics import Scorecard
 
@@ -36,7 +37,7 @@ class PassRate(NamedTuple):
 
 class DecodingResults(NamedTuple):
     decoding: str
-    win_rate: MeanScore | None
+    win_rate: Interval | None
     comparisons: list[Comparison]
     length: Comparison
     pass_rates: list[PassRate]
@@ -109,16 +110,16 @@ def shared_criteria(run: Path, *, decoding: str, count: int = 6) -> list[SharedC
     return sorted(shared, key=lambda criterion: (-criterion.samples, criterion.title))[:count]
 
 
-def headline(win: MeanScore | None) -> Headline:
+def headline(win: Interval | None) -> Headline:
     """Say whether the policy beats its base model."""
     if win is None:
         return Headline("The trained policy has not been compared with its base model.", "open")
     share = f"{percent(win.value)} of {win.samples} held-out comparisons"
-    if win.samples < FEW:
+    if is_small(win):
         return Headline(f"Too few comparisons to tell: the trained policy wins {share}.", "open")
-    if win.low > 0.5:
+    if win.lies_above(0.5):
         return Headline(f"The trained policy beats its base model: it wins {share}.", "good")
-    if win.high < 0.5:
+    if win.lies_below(0.5):
         return Headline(f"The trained policy is worse than its base model: it wins only {share}.", "bad")
     return Headline(f"No clear winner: the trained policy wins {share}, which chance could explain.", "open")
 

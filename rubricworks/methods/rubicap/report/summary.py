@@ -5,8 +5,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from rubricworks.evaluation.summary import EvaluationSummary, MeanScore
+from rubricworks.evaluation.summary import EvaluationSummary
+from rubricworks.metrics import Interval
 from rubricworks.reports.costs import StageCost, seconds_by_stage
+from rubricworks.reports.formats import number
 from rubricworks.reports.headline import gate_sentence
 from rubricworks.reports.run_folder import Alarm, DeadLetters, Promotion
 
@@ -25,7 +27,7 @@ class DecodingSummary(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    win_rate: MeanScore | None = None
+    win_rate: Interval | None = None
     """Policy against base; a tie counts one half."""
     oracle_f1: Pair = Pair()
     rubric_reward: Pair = Pair()
@@ -82,7 +84,7 @@ def decoding_summary(evaluation: EvaluationSummary | None, decoding: str) -> Dec
     models = evaluation.models[decoding]
 
     def pair(name: str) -> Pair:
-        scores: dict[str, MeanScore | None] = {model: getattr(models[model], name) for model in models}
+        scores: dict[str, Interval | None] = {model: getattr(models[model], name) for model in models}
         return Pair(**{model: score and score.value for model, score in scores.items()})
 
     return DecodingSummary(
@@ -98,7 +100,7 @@ def success_lines(run: Path) -> list[str]:
     summary = RunSummary.model_validate_json((run / "summary.json").read_bytes())
     lines = []
     if win := summary.win_rate:
-        lines.append(f"win rate against the base: {win.value:.2f} [{win.low:.2f}, {win.high:.2f}]")
+        lines.append(f"win rate against the base: {win.value:.2f} [{number(win.low)}, {number(win.high)}]")
     for name in ("oracle_f1", "rubric_reward"):
         pair: Pair = getattr(summary, name)
         if pair.base is not None and pair.policy is not None:
