@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from rubricworks.data.manifest import Manifest, read_manifest
 from rubricworks.errors import UserError
@@ -27,13 +27,14 @@ _READ_ROWS = 64
 
 
 class Sample(BaseModel):
-    """One image with its prompt and references."""
+    """One prompt with its image and references; a prompt to generate an image for has none."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     sample_id: str
-    image: bytes = b""
-    """PNG or JPEG, upright RGB; empty where only the text is needed."""
+    image: bytes | None = None
+    """PNG or JPEG, upright RGB; None for a text-to-image prompt, and where only the text is needed. Empty bytes become
+    None."""
     prompt: str = ""
     references: tuple[str, ...] = ()
     """Captions that came with the image."""
@@ -48,6 +49,23 @@ class Sample(BaseModel):
     """Kind of question (`count`, `document`, …); scores are averaged over tasks."""
     options: tuple[str, ...] | None = None
     """Options of a multiple-choice question in order: A, B, C, …"""
+
+    @field_validator("image")
+    @classmethod
+    def _empty_is_none(cls, image: bytes | None) -> bytes | None:
+        return image or None
+
+    def require_image(self, reason: str) -> bytes:
+        """Image of the sample.
+
+        Args:
+            reason: a clause that says why it is needed, for the message.
+        Raises:
+            UserError: the sample has no image.
+        """
+        if not self.image:
+            raise UserError(f"sample {self.sample_id}: {reason}, and the sample has no image")
+        return self.image
 
 
 async def build_table(

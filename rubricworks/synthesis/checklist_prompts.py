@@ -151,9 +151,10 @@ def _question_blocks(sample: "Sample", allowed: Sequence[str], trusted: bool) ->
 
 
 def _messages(system: str, sample: "Sample", blocks: Sequence[str]) -> list[dict[str, Any]]:
+    image = image_part(sample.require_image("the checklist writer reads the image"))
     return [
         {"role": "system", "content": system},
-        {"role": "user", "content": [image_part(sample.image), text_part("\n\n".join(blocks))]},
+        {"role": "user", "content": [image, text_part("\n\n".join(blocks))]},
     ]
 
 

@@ -142,5 +142,8 @@ def writer_messages(
     text = "\n\n".join(blocks) + "\n\n" + "\n".join([consensus, _COVERAGE[coverage], _GUARDS[guards]])
     return [
         {"role": "system", "content": WRITER_SYSTEM},
-        {"role": "user", "content": [image_part(sample.image), text_part(text)]},
+        {
+            "role": "user",
+            "content": [image_part(sample.require_image("the rubric writer reads the image")), text_part(text)],
+        },
     ]

@@ -54,7 +54,8 @@ def run(config: Config, job: Job, splits: tuple[str, ...] = SPLITS) -> None:
 
 async def _caption(client: ChatClient, sample: Sample, seed: int, job: Job) -> Row:
     """Return a row of `captions` or of `dead_letters`."""
-    request = [{"role": "user", "content": [image_part(sample.image), text_part(sample.prompt)]}]
+    image = image_part(sample.require_image("the captioners read it"))
+    request = [{"role": "user", "content": [image, text_part(sample.prompt)]}]
     try:
         reply = await client.chat(request, seed=seed)
     except ChatError as error:

@@ -33,7 +33,7 @@ def run(config: Config, job: Job, splits: tuple[str, ...] = SPLITS) -> None:
         return generate_captions(
             model,
             processor,
-            [sample.image for sample in chunk],
+            [sample.require_image("the student captions it") for sample in chunk],
             [sample.prompt for sample in chunk],
             max_new_tokens=config.max_new_tokens,
             temperature=config.temperature,

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from rubricworks.training.rollouts import StepRollouts
 
 
+_READS_IMAGES = "the policy reads its image"
+
+
 class DeadLetters:
     """Failed calls of the step in progress. Each class of failure is printed once, not ten thousand times."""
 
@@ -86,10 +89,15 @@ def graded_dataset(job: Job, column: str, values: Mapping[str, str]) -> "Dataset
     Args:
         column: name of the added column.
         values: sample_id → its value; other samples are left out.
+    Raises:
+        UserError: one of the samples has no image.
     """
     from datasets import Dataset, disable_progress_bars
 
     disable_progress_bars()
+    for row in read_rows(job.inputs["samples"], columns=["sample_id", "split", "image_digest"]):
+        if row["image_digest"] is None and row["split"] == "train" and row["sample_id"] in values:
+            raise UserError(f"sample {row['sample_id']}: {_READS_IMAGES}, and the sample has no image")
     source = {"samples": str(job.inputs["samples"]), "column": column, "values": dict(values)}
     with main_process_first():
         return Dataset.from_generator(
@@ -166,7 +174,7 @@ def _training_rows(
         if sample.sample_id in values:
             yield {
                 "sample_id": sample.sample_id,
-                "image": sample.image,
+                "image": sample.require_image(_READS_IMAGES),
                 "prompt": sample.prompt,
                 "question": sample.question or sample.prompt,
                 column: values[sample.sample_id],

@@ -23,6 +23,7 @@ from rubricworks.training.config import SftConfig, TinyConfig
 
 _IMAGES_FOR_BACKGROUND = 256
 _SPLITS = ("warm_up", "train")
+_READS_IMAGES = "the warm-up trains on the image"
 Example = tuple[bytes, str, str]
 """Image, prompt and target answer."""
 
@@ -85,7 +86,10 @@ def _build_tiny_student(config: Config, job: Job, answers: list[Example]) -> Pat
         ),
         folder,
         config=config.tiny,
-        images=[sample.image for sample in islice(read_samples(samples, "train"), _IMAGES_FOR_BACKGROUND)],
+        images=[
+            sample.require_image(_READS_IMAGES)
+            for sample in islice(read_samples(samples, "train"), _IMAGES_FOR_BACKGROUND)
+        ],
         seed=config.seed,
     )
 
@@ -93,14 +97,18 @@ def _build_tiny_student(config: Config, job: Job, answers: list[Example]) -> Pat
 def _caption_examples(samples: Path) -> Iterator[Example]:
     for sample in read_samples(samples, *_SPLITS):
         for caption in sample.references:
-            yield sample.image, sample.prompt, caption
+            yield sample.require_image(_READS_IMAGES), sample.prompt, caption
 
 
 def _answer_examples(config: Config, job: Job) -> list[Example]:
     assert config.questions is not None
     pictures = samples_by_digest(job.inputs["samples"], *_SPLITS)
     questions = [sample for _, sample in questions_about(pictures, config.questions, "warm_up.questions")]
-    return [(sample.image, sample.prompt, answer) for sample in questions for answer in sample.references]
+    return [
+        (sample.require_image(_READS_IMAGES), sample.prompt, answer)
+        for sample in questions
+        for answer in sample.references
+    ]
 
 
 def _link_student(student: Path, target: Path) -> None:

@@ -115,7 +115,8 @@ class CaptionScorer:
     async def _score_assertions(self, row: tuple[str, str], pair: CaptionPair, caption: str) -> _Scores:
         from rubricworks.metrics import b_capscore
 
-        graded = await self._grader.grade(pair.sample.sample_id, pair.sample.image, caption, pair.reference)
+        image = pair.sample.require_image("the judge checks assertions in it")
+        graded = await self._grader.grade(pair.sample.sample_id, image, caption, pair.reference)
         columns: Row = {"graded": graded.model_dump_json()}
         if (scores := graded.scores) is not None and scores.precision is not None and scores.recall is not None:
             columns |= scores._asdict()
@@ -123,7 +124,8 @@ class CaptionScorer:
         return _Scores(row, columns, [])
 
     async def _score_facts(self, judge: FactJudge, pair: CaptionPair, caption: str) -> Row:
-        judgment = await judge.judge(pair.sample.image, caption, pair.reference)
+        image = pair.sample.require_image("the judge checks facts in it")
+        judgment = await judge.judge(image, caption, pair.reference)
         every = judgment.score.every
         return {
             "dc_precision": every.precision,
@@ -143,12 +145,13 @@ class CaptionScorer:
         return {"caption_qa": result.score, "answers": result.model_dump_json()}
 
     async def _score_by_oracle(self, row: tuple[str, str], oracle: Oracle, sample: Sample, caption: str) -> _Scores:
-        score = (await oracle.score(sample.image, [caption]))[0]
+        score = (await oracle.score(sample.require_image("the oracle scores captions of it"), [caption]))[0]
         return _Scores(row, {f"oracle_{name}": value for name, value in score.model_dump().items()}, [])
 
     async def _compare(self, client: ChatClient, pair: CaptionPair) -> Row:
         policy, base = (pair.captions[model][0] for model in (POLICY, BASE))
-        comparison = await compare(client, pair.sample.image, policy, base, order=self.order, seed=self.seed)
+        image = pair.sample.require_image("the judge compares captions of it")
+        comparison = await compare(client, image, policy, base, order=self.order, seed=self.seed)
         return {"win": comparison.win, "judgment": "; ".join(judgment.reason for judgment in comparison.judgments)}
 
     def _add_letters(self, call: FailedCall) -> None:

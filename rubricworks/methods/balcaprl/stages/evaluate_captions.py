@@ -187,7 +187,7 @@ def _respond(config: Config, model: tuple[Any, Any], chunk: list[Sample]) -> lis
 
     return generate_captions(
         *model,
-        [sample.image for sample in chunk],
+        [sample.require_image("the models caption it") for sample in chunk],
         [sample.prompt for sample in chunk],
         max_new_tokens=config.max_new_tokens,
         temperature=0.0,

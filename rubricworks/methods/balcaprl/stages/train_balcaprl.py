@@ -224,7 +224,11 @@ def _train_on_references(config: Config, job: Job) -> None:
 
     references = _references(job)
     samples = read_samples(job.inputs["samples"], "train")
-    examples = [(one.image, one.prompt, references[one.sample_id]) for one in samples if one.sample_id in references]
+    examples = [
+        (one.require_image("the policy captions it"), one.prompt, references[one.sample_id])
+        for one in samples
+        if one.sample_id in references
+    ]
     with stage_run(job.run, job.stage) as log, StepTables(job, every=1, gradings=_GRADES):
         log.log_params(config.model_dump(mode="json"))
         train_sft(

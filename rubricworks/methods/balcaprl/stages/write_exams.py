@@ -30,8 +30,9 @@ def run(config: Config, job: Job) -> None:
     client = job.client(config.writer, "exam")
 
     async def write(sample: Sample) -> Answers:
+        image = sample.require_image("the exam is about it")
         try:
-            reply = await client.chat(exam_writer_messages(sample.image), Exam, config.seed)
+            reply = await client.chat(exam_writer_messages(image), Exam, config.seed)
         except ChatError as error:
             return Answers([], [dead_letter(sample.sample_id, job, f"exam by {config.writer.model}", error)])
         row = {

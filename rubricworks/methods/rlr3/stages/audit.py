@@ -114,7 +114,8 @@ def read_images(samples: Path | None) -> dict[str, bytes]:
     """
     if samples is None:
         raise UserError("the setting image shows the samples' images: give the samples, or leave the setting out")
-    return {sample.sample_id: sample.image for sample in read_samples(samples)}
+    shown = "the setting image shows it"
+    return {sample.sample_id: sample.require_image(shown) for sample in read_samples(samples)}
 
 
 def earlier_responses(table: Path) -> AuditSet:

@@ -75,7 +75,7 @@ def run(config: Config, job: Job) -> None:
                 decoding,
                 generate_captions(
                     *models[name],
-                    [sample.image for sample in samples],
+                    [sample.require_image("the models caption it") for sample in samples],
                     [sample.prompt for sample in samples],
                     max_new_tokens=config.max_new_tokens,
                     temperature=config.temperature if decoding == "sampled" else 0.0,
@@ -187,7 +187,9 @@ class Examiner:
         return rows
 
     async def _oracle_scores(self, sample: Sample, texts: list[str]) -> list[OracleScore | None]:
-        return list(await self.oracle.score(sample.image, texts)) if self.oracle else [None] * len(texts)
+        if self.oracle is None:
+            return [None] * len(texts)
+        return list(await self.oracle.score(sample.require_image("the oracle scores captions of it"), texts))
 
     async def _grade(self, sample: Sample, text: str) -> Scorecard | None:
         rubric = self.rubrics.get(sample.sample_id)
@@ -198,8 +200,9 @@ class Examiner:
 
     async def _compare(self, sample: Sample, text: str, other: str) -> tuple[float | None, str | None]:
         order, seed = self.config.order, self.config.seed
+        image = sample.require_image("the judge compares captions of it")
         try:
-            comparison = await compare(self.pairwise, sample.image, text, other, order=order, seed=seed)
+            comparison = await compare(self.pairwise, image, text, other, order=order, seed=seed)
         except ChatError as error:
             purpose = f"comparison by {self.pairwise.endpoint.model}"
             self._dead_letters.append(dead_letter(sample.sample_id, self.job, purpose, error))

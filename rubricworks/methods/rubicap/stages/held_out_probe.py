@@ -29,7 +29,8 @@ class HeldOutProbe:
 
     def __call__(self, step: int, generate: "Generate") -> float | None:
         """Return the win rate over the base; None if the judge failed on every sample."""
-        outputs = generate([sample.image for sample in self.samples], [sample.prompt for sample in self.samples])
+        images = [sample.require_image("the policy captions it") for sample in self.samples]
+        outputs = generate(images, [sample.prompt for sample in self.samples])
         captions = [caption for caption, _ in outputs]
         if step == 0:
             write_atomic(self._base_file, json.dumps(captions).encode())
@@ -40,8 +41,9 @@ class HeldOutProbe:
 
     async def _wins(self, captions: list[str], base: list[str]) -> list[float | None]:
         async def win(sample: Sample, caption: str, other: str) -> float | None:
+            image = sample.require_image("the judge compares captions of it")
             try:
-                return (await compare(self.client, sample.image, caption, other, order="random", seed=self.seed)).win
+                return (await compare(self.client, image, caption, other, order="random", seed=self.seed)).win
             except ChatError:
                 return None
 

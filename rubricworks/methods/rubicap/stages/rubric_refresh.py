@@ -54,7 +54,8 @@ class RubricRefresh:
         if not file.exists():
             self._load_before(step)
             samples = [captioned.sample for captioned in self._captioned]
-            outputs = generate([sample.image for sample in samples], [sample.prompt for sample in samples])
+            images = [sample.require_image("the policy captions it") for sample in samples]
+            outputs = generate(images, [sample.prompt for sample in samples])
             new_rubrics = asyncio.run(self._write([caption for caption, _ in outputs]))
             write_atomic(file, json.dumps(self.rubrics | new_rubrics).encode())
         self.rubrics = json.loads(file.read_text())
