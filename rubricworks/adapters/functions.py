@@ -2,9 +2,10 @@
 
     def my_reward(responses, samples, **columns) -> list[float | None]: ...
 
-The function receives the texts of a batch, their samples (`rubricworks.data.Sample`) and, as keywords, TRL's other
-columns of the rows: the dataset's, such as `rubric`, and `completion_ids`. It may be a coroutine function. It returns
-None for a response that could not be judged; an exception means None for the whole batch.
+The function receives the responses of a batch, their samples (`rubricworks.data.Sample`) and, as keywords, TRL's other
+columns of the rows: the dataset's, such as `rubric`, and `completion_ids`. A text is a `str`, an image a
+`rubricworks.rubrics.Response`. It may be a coroutine function. It returns None for a response that could not be judged;
+an exception means None for the whole batch.
 """
 
 import importlib
@@ -15,12 +16,12 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rubricworks.adapters.rows import completion_text, image_bytes
+from rubricworks.adapters.rows import completion_response, completion_text, image_bytes
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.grading import FailedCall
 from rubricworks.llm import ChatError
-from rubricworks.rubrics import ErrorClass
+from rubricworks.rubrics import ErrorClass, Response
 
 _SIGNATURE = "(responses, samples, **columns)"
 
@@ -49,10 +50,13 @@ class FunctionReward:
         Raises:
             UserError: the function does not return one number or None per response.
         """
-        responses = [completion_text(completion) for completion in completions]
         samples = _samples(prompts, columns)
+        responses = [
+            completion_response(completion, sample.sample_id)
+            for completion, sample in zip(completions, samples, strict=True)
+        ]
         try:
-            values = self.function(responses, samples, **columns)
+            values = self.function([one if one.text is None else one.text for one in responses], samples, **columns)
             if inspect.isawaitable(values):
                 values = await values
         except Exception as error:
@@ -79,7 +83,7 @@ class FunctionReward:
             rewards.append(number)
         return rewards
 
-    def _report(self, responses: Sequence[str], samples: Sequence[Sample], error: Exception) -> None:
+    def _report(self, responses: Sequence[Response], samples: Sequence[Sample], error: Exception) -> None:
         if self._on_error is None:
             return
         message = f"reward {self.name} raised {type(error).__name__}: {' '.join(str(error).split())}"
@@ -147,7 +151,7 @@ def _samples(prompts: Sequence[Any], columns: dict[str, Any]) -> list[Sample]:
         if key not in samples:
             samples[key] = Sample(
                 sample_id=name,
-                image=b"" if pixels is None else image_bytes(pixels, name),
+                image=None if pixels is None else image_bytes(pixels, name),
                 prompt=completion_text(prompts[row]),
                 question=questions[row],
             )

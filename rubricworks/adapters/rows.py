@@ -1,10 +1,31 @@
-"""Readers for TRL rows: the text of a completion and the bytes of an image."""
+"""Readers for TRL rows: a completion as a response or a text, and the bytes of an image."""
 
 import io
 from collections.abc import Mapping
 from typing import Any
 
 from rubricworks.errors import UserError
+from rubricworks.rubrics import Response
+
+
+def completion_response(completion: Any, sample_id: str) -> Response:
+    """Response of a completion: its text, or the image that it is.
+
+    An image comes as a `Response`, as encoded bytes, a `{"bytes": …}` record or a PIL image, or as an image part of the
+    last message in conversational form: `{"type": "image", "image": …}`.
+
+    Raises:
+        UserError: the image is none of these; the message names the sample.
+    """
+    if isinstance(completion, str | Response):
+        return Response.of(completion)
+    if isinstance(completion, bytes | Mapping) or hasattr(completion, "save"):
+        return _image_response(completion, sample_id)
+    content = completion[-1]["content"] if completion else ""
+    for part in content if isinstance(content, list | tuple) else ():
+        if part.get("type") == "image":
+            return _image_response(part.get("image"), sample_id)
+    return Response(completion_text(completion))
 
 
 def completion_text(completion: Any) -> str:
@@ -25,12 +46,28 @@ def image_bytes(pixels: Any, sample_id: str) -> bytes:
     """
     if isinstance(pixels, list | tuple) and len(pixels) == 1:
         pixels = pixels[0]
+    encoded = _encoded(pixels)
+    if encoded is None:
+        raise UserError(f"sample {sample_id}: the judge is to see the image, and the row's image column holds none")
+    return encoded
+
+
+def _image_response(pixels: Any, sample_id: str) -> Response:
+    encoded = _encoded(pixels)
+    if encoded is None:
+        raise UserError(
+            f"sample {sample_id}: the completion's image is {type(pixels).__name__}; give encoded bytes or a PIL image"
+        )
+    return Response.of_image(encoded)
+
+
+def _encoded(pixels: Any) -> bytes | None:
     if isinstance(pixels, Mapping):
         pixels = pixels.get("bytes")
     if isinstance(pixels, bytes):
         return pixels
     if hasattr(pixels, "save"):
-        encoded = io.BytesIO()
-        pixels.convert("RGB").save(encoded, format="PNG")
-        return encoded.getvalue()
-    raise UserError(f"sample {sample_id}: the judge is to see the image, and the row's image column holds none")
+        buffer = io.BytesIO()
+        pixels.convert("RGB").save(buffer, format="PNG")
+        return buffer.getvalue()
+    return None

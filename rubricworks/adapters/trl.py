@@ -2,9 +2,9 @@
 
 The dataset needs a column with each sample's rubric (JSON, a dict or a `Rubric`). Optional columns: `sample_id` names
 the scorecards; `question` (default: the prompt) is shown to a checklist's judge beside the response; `image` or
-`images` is shown to the judge of a grader with `exposure="image"`. The reward of a response that could not be judged is
-None, which TRL excludes from the baseline and the loss. `GroupReward` is RLR³'s reward, which depends on the whole
-group.
+`images` is shown to the judge of a grader with `exposure="image"`. A completion is a text or an image, see
+`rows.completion_response`. The reward of a response that could not be judged is None, which TRL excludes from the
+baseline and the loss. `GroupReward` is RLR³'s reward, which depends on the whole group.
 
 `score` returns rewards and scorecards. TRL accepts numbers only, so `__call__` returns the rewards and passes the
 scorecards to `sink`.
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from rubricworks.adapters.rows import completion_text, image_bytes
+from rubricworks.adapters.rows import completion_response, completion_text, image_bytes
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.grading import Grader
@@ -80,7 +80,7 @@ class RubricReward:
         samples = self._samples(prompts, len(completions), columns)
         scorecards = await asyncio.gather(
             *(
-                self.grader.grade(sample, completion_text(completion), rubric)
+                self.grader.grade(sample, completion_response(completion, sample.sample_id), rubric)
                 for sample, completion, rubric in zip(samples, completions, rubrics, strict=True)
             )
         )
@@ -102,7 +102,7 @@ class RubricReward:
         """Sample of each row, with its image only if the grader shows images."""
         names = columns.get("sample_id") or [f"row-{row}" for row in range(count)]
         questions = columns.get("question") or [None] * count
-        images = [b""] * count
+        images: list[bytes | None] = [None] * count
         if self.grader.exposure == "image":
             pixels = columns.get("image") or columns.get("images") or [None] * count
             images = [image_bytes(value, name) for value, name in zip(pixels, names, strict=True)]
@@ -193,7 +193,7 @@ class GroupReward(RubricReward):
         return [
             ends
             and format_mask(
-                card.response,
+                card.response.require_text(f"sample {sample.sample_id}: the format mask"),
                 allowed=[sample.question or sample.prompt, *map(_ground_truth, rubric.criteria)],
             )
             for ends, card, sample, rubric in zip(in_time, scorecards, samples, rubrics, strict=True)

@@ -11,10 +11,12 @@ A row's rubric is its `reward_model.ground_truth` (JSON or a mapping), or the ke
 `sample_id` and `question` come from `extra_info`. With `exposure: image` the judge sees the prompt's image. verl cannot
 drop a response from its group, so a response that could not be judged is graded again, up to `tries` times; then
 training stops, unless `unjudged` sets its reward. RLR³'s group reward is not available, because verl asks for the
-reward of one response at a time. Written against verl 0.9.
+reward of one response at a time. A response of three dimensions is an image, as verl-omni gives it. Written against
+verl 0.9.
 """
 
 import asyncio
+import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,6 +29,7 @@ from rubricworks.adapters.trl import RubricReward
 from rubricworks.errors import UserError
 from rubricworks.grading import CallPer, Combine, Exposure, Grader
 from rubricworks.llm import ChatClient, Endpoint
+from rubricworks.rubrics import Response
 
 try:
     from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
@@ -106,7 +109,7 @@ class RubricRewardManager(RewardManagerBase):
         row = data[-1:][0]
         extra = dict(row.non_tensor_batch.get("extra_info") or {})
         name = str(extra.get("sample_id") or extra.get("index") or row.non_tensor_batch.get("uid") or "row")
-        response = await asyncio.get_running_loop().run_in_executor(None, self._text, row)
+        response = await asyncio.get_running_loop().run_in_executor(None, self._response, row, name)
         prompt = row.non_tensor_batch.get("raw_prompt")
         messages = [] if prompt is None else list(prompt)
         columns: dict[str, Any] = {
@@ -129,10 +132,13 @@ class RubricRewardManager(RewardManagerBase):
             )
         return _reward_fields(self.options.unjudged, judged=False)
 
-    def _text(self, row: Any) -> str:
-        ids = row.batch["responses"]
-        length = int(row.batch["attention_mask"][-ids.shape[-1] :].sum())
-        return str(self.tokenizer.decode(ids[:length], skip_special_tokens=True))
+    def _response(self, row: Any, name: str) -> Response:
+        """Decode the tokens of a text, or encode the pixels of an image."""
+        values = row.batch["responses"]
+        if values.ndim == 3:
+            return _image_response(values, name)
+        length = int(row.batch["attention_mask"][-values.shape[-1] :].sum())
+        return Response(str(self.tokenizer.decode(values[:length], skip_special_tokens=True)))
 
     def _rubric(self, row: Any, extra: Mapping[str, Any], name: str) -> Any:
         key = self.options.rubric_key
@@ -141,6 +147,25 @@ class RubricRewardManager(RewardManagerBase):
             where = f"extra_info.{key}" if key else "reward_model.ground_truth"
             raise UserError(f"sample {name}: no rubric in {where}; put its JSON there, or set rubric_key")
         return rubric if isinstance(rubric, str) else json.loads(json.dumps(rubric, default=_plain))
+
+
+def _image_response(pixels_CHW: Any, name: str) -> Response:
+    """Encode pixels as verl-omni gives them: bytes from 0 to 255, channels first.
+
+    Raises:
+        UserError: they are latents, or have another number of channels.
+    """
+    from PIL import Image
+
+    kind = str(pixels_CHW.dtype).removeprefix("torch.")
+    if kind != "uint8" or pixels_CHW.shape[0] != 3:
+        raise UserError(
+            f"sample {name}: the response is {kind} of shape {tuple(pixels_CHW.shape)}; an image is uint8 of shape "
+            "(3, height, width): set the rollout's output_type to image"
+        )
+    buffer = io.BytesIO()
+    Image.fromarray(pixels_CHW.permute(1, 2, 0).contiguous().cpu().numpy()).save(buffer, format="PNG")
+    return Response.of_image(buffer.getvalue())
 
 
 def verl_options(config: Any) -> VerlOptions:

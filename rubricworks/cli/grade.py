@@ -76,7 +76,7 @@ def grade(
                 rows.append(
                     {
                         "sample_id": card.sample_id,
-                        "caption": card.response,
+                        "caption": card.response.key,
                         "reward": weighted_reward(card.credits, by_sample[card.sample_id].weights),
                         "scorecard": card.model_dump_json(),
                     }
@@ -104,7 +104,7 @@ def _write_dead_letters(failed: list[FailedCall], path: Path) -> None:
     lines = [
         {
             "sample_id": call.sample_id,
-            "response": call.response,
+            "response": call.response.key,
             "judge": call.judge,
             "criterion": criterion,
             "reason": call.error.error_class.value,

@@ -6,7 +6,10 @@ An image that already fits keeps its bytes, so that a model sees exactly the use
 import hashlib
 import io
 import struct
+import threading
 import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
@@ -23,6 +26,8 @@ _DECODER_ERRORS = (
     *(AttributeError, ArithmeticError, RuntimeError, struct.error),
 )
 """Exceptions of Pillow's decoders on damaged files; the AVIF decoder raises RuntimeError."""
+_OPENING = threading.Lock()
+"""Warning filters belong to the process, not to a thread."""
 
 
 class BadImage(ValueError):
@@ -37,20 +42,39 @@ def normalise_image(content: bytes, *, max_side: int | None = None) -> bytes:
     Raises:
         BadImage: not an image, truncated, or larger than the limits on bytes and pixels.
     """
+    with _decoded(content, _FORMATS) as image:
+        return _encode(image, content, max_side)
+
+
+def check_image(content: bytes, media_type: str) -> None:
+    """Decode an image whole, to learn that it can be.
+
+    Args:
+        media_type: its format, `image/png` or `image/jpeg`.
+    Raises:
+        BadImage: not an image of this format, truncated, or larger than the limits on bytes and pixels.
+    """
+    with _decoded(content, (media_type.removeprefix("image/").upper(),)):
+        pass
+
+
+@contextmanager
+def _decoded(content: bytes, formats: Sequence[str]) -> Iterator[Image.Image]:
+    """Open and decode an image; an error of the decoder, also later in the block, becomes a BadImage."""
     if not content:
         raise BadImage("the file is empty")
     if len(content) > MAX_BYTES:
         raise BadImage(f"too large: {len(content):,} bytes, at most {MAX_BYTES:,} are read")
     try:
-        with warnings.catch_warnings():
+        with _OPENING, warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             Image.init()
-            image = Image.open(io.BytesIO(content), formats=[name for name in _FORMATS if name in Image.OPEN])
+            image = Image.open(io.BytesIO(content), formats=[name for name in formats if name in Image.OPEN])
         width, height = image.size
         if width * height > MAX_PIXELS:
             raise BadImage(f"too large: {width} x {height} pixels, at most {MAX_PIXELS:,} are read")
         image.load()
-        return _encode(image, content, max_side)
+        yield image
     except BadImage:
         raise
     except UnidentifiedImageError:

@@ -32,7 +32,7 @@ from rubricworks.grading.grader import FailedCall
 from rubricworks.llm import ChatClient, ChatError
 from rubricworks.llm.messages import image_part
 from rubricworks.rewards import CaptionScores, caption_scores
-from rubricworks.rubrics import CaptionAssertions, ErrorClass
+from rubricworks.rubrics import CaptionAssertions, ErrorClass, Response
 
 JUDGE_CALL, VERIFIER_CALL = "assertions", "verification"
 """Criterion of a dead letter, which tells the failed call."""
@@ -185,7 +185,7 @@ class AssertionGrader:
 
     def _failure(self, task: _CaptionTask, client: ChatClient, call: str, error: ChatError) -> GradedCaption:
         if self._on_error is not None:
-            self._on_error(FailedCall(task.sample_id, task.caption, client.endpoint.model, (call,), error))
+            self._on_error(FailedCall(task.sample_id, Response.of(task.caption), client.endpoint.model, (call,), error))
         return GradedCaption(
             sample_id=task.sample_id,
             caption=task.caption,

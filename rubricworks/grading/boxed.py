@@ -5,7 +5,7 @@ The extractor is the last box of the response; its content goes to the criterion
 
 from typing import TYPE_CHECKING
 
-from rubricworks.rubrics import Criterion, ErrorClass, Rubric, Scorecard, Verdict
+from rubricworks.rubrics import Criterion, ErrorClass, Response, Rubric, Scorecard, Verdict
 from rubricworks.verifiers import CannotVerify, run_verifier
 from rubricworks.verifiers.boxed import answer_call, answer_predict
 
@@ -34,13 +34,16 @@ class BoxedGrader:
     exposure = "text"
     judges = ()
 
-    async def grade(self, sample: "Sample", response: str, rubric: Rubric) -> Scorecard:
+    async def grade(self, sample: "Sample", response: str | Response, rubric: Rubric) -> Scorecard:
         """Give one verdict per criterion. Text must match exactly: a similar word is another answer.
 
         Raises:
             ValueError: a criterion has no verifier.
+            UserError: the response is an image.
         """
-        verdicts = tuple(_verdict(criterion, response) for criterion in rubric.criteria)
+        response = Response.of(response)
+        text = response.require_text(f"sample {sample.sample_id}: the last box")
+        verdicts = tuple(_verdict(criterion, text) for criterion in rubric.criteria)
         return Scorecard(sample_id=sample.sample_id, response=response, judge="last box", verdicts=verdicts)
 
 

@@ -1,25 +1,28 @@
 """Grader: one or several judge models grade a response by its rubric into a scorecard.
 
-A rubric without references is judged criterion by criterion, as in RubiCap's reward (section 3.3). A rubric in which
-any criterion has a reference is a checklist, executed as in RLR³ (section 4.2): one call judges fuzzy criteria and
-extracts values for the verifiers. A failed judge gives errors in the scorecard, never numbers: an outage must not train
-a policy.
+A rubric without references is judged criterion by criterion, as in RubiCap's reward for a text (section 3.3) and in
+RubricRL's for an image (section 3.2). A rubric in which any criterion has a reference is a checklist, executed on a
+text as in RLR³ (section 4.2): one call judges fuzzy criteria and extracts values for the verifiers. A failed judge
+gives errors in the scorecard, never numbers: an outage must not train a policy.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from rubricworks.errors import UserError
 from rubricworks.grading.execution import execute
+from rubricworks.grading.image_prompts import image_judge_messages
 from rubricworks.grading.prompts import Judgment, check_ids, judge_messages
 from rubricworks.grading.requests import AnyRequest, Exposure, request_with_exposure
 from rubricworks.grading.scoring_answers import Scoring, check_scoring
 from rubricworks.grading.scoring_prompts import scoring_messages
 from rubricworks.grading.votes import Combine, combine_credits
-from rubricworks.llm import ChatClient, ChatError
-from rubricworks.rubrics import Criterion, ErrorClass, Rubric, Scorecard, Verdict
+from rubricworks.llm import ChatClient, ChatError, image_part
+from rubricworks.rubrics import Criterion, ErrorClass, Response, Rubric, Scorecard, Verdict
 
 if TYPE_CHECKING:
     from rubricworks.data.tables import Sample
@@ -28,16 +31,25 @@ CallPer = Literal["response", "criterion"]
 """One call for all criteria of a response, or one per criterion, as in the paper."""
 
 
-class FailedCall(NamedTuple):
-    """A failed call of a judge: one dead letter for each of its criteria."""
+@dataclass(frozen=True, slots=True)
+class FailedCall:
+    """A failed call of a judge, or a response that could not be shown to it: one dead letter for each criterion."""
 
     sample_id: str
-    response: str
+    response: Response
+    """A `str` is taken as a text."""
     judge: str
     """Name of the model."""
     criteria: tuple[str, ...]
     """Titles of the criteria."""
     error: ChatError
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "response", Response.of(self.response))
+
+
+_MessagesOf = Callable[[tuple[Criterion, ...]], list[dict[str, Any]]]
+"""Messages that ask for these criteria of one response."""
 
 
 class _CallResult(NamedTuple):
@@ -81,12 +93,18 @@ class Grader:
         self._name = " + ".join(judge.endpoint.model for judge in self.judges)
         self._on_error = on_error
 
-    async def grade(self, sample: "Sample", response: str, rubric: Rubric) -> Scorecard:
+    async def grade(self, sample: "Sample", response: str | Response, rubric: Rubric) -> Scorecard:
         """Give one verdict per criterion, in the rubric's order. A failed call gives errors, not an exception.
 
+        An image is encoded once for all calls. One that no decoder reads is shown to no judge: its verdicts are errors.
+
         Raises:
-            UserError: `call_per` is criterion for a checklist, or `exposure` is image for a sample without one.
+            UserError: `call_per` is criterion for a checklist, or `exposure` is image for a sample without one, or the
+                response is an image, and the rubric is a checklist or the image's bytes are missing.
         """
+        response = Response.of(response)
+        if response.is_image and not _is_checklist(rubric) and (problem := await _image_problem(sample, response)):
+            return self._unreadable(sample, response, rubric, problem)
         calls = self._calls(sample, response, rubric)
         results = [await calls[0]] if len(calls) == 1 else await asyncio.gather(*calls)
         calls_per_judge = len(results) // len(self.judges)
@@ -106,7 +124,7 @@ class Grader:
             raw=tuple(result.raw for result in results),
         )
 
-    async def grade_many(self, rows: Iterable[tuple["Sample", str, Rubric]]) -> AsyncIterator[Scorecard]:
+    async def grade_many(self, rows: Iterable[tuple["Sample", str | Response, Rubric]]) -> AsyncIterator[Scorecard]:
         """Grade rows of (sample, response, rubric), in order; rows are consumed only as fast as they are graded."""
         window: deque[tuple[asyncio.Task[Scorecard], int]] = deque()
         calls, max_calls = 0, 2 * max(judge.endpoint.concurrency for judge in self.judges)
@@ -128,9 +146,9 @@ class Grader:
                 task.cancel()
             await asyncio.gather(*pending, return_exceptions=True)
 
-    def _calls(self, sample: "Sample", response: str, rubric: Rubric) -> list[Coroutine[Any, Any, _CallResult]]:
+    def _calls(self, sample: "Sample", response: Response, rubric: Rubric) -> list[Coroutine[Any, Any, _CallResult]]:
         """Coroutines of all calls for one response, judge by judge."""
-        if any(criterion.reference for criterion in rubric.criteria):
+        if _is_checklist(rubric):
             if self.call_per == "criterion":
                 raise UserError(
                     f"sample {sample.sample_id}: call_per is 'criterion', and its rubric is a checklist, which is "
@@ -138,15 +156,29 @@ class Grader:
                 )
             request = request_with_exposure(sample, response, rubric, self.exposure)
             return [self._score_checklist(judge, sample, response, rubric, request) for judge in self.judges]
-        criteria = rubric.criteria
+        criteria, messages_of = rubric.criteria, self._messages_of(sample, response)
         batches = [criteria] if self.call_per == "response" else [(criterion,) for criterion in criteria]
-        return [self._judge(judge, sample, response, batch) for judge in self.judges for batch in batches]
+        return [self._judge(judge, sample, response, batch, messages_of) for judge in self.judges for batch in batches]
+
+    def _messages_of(self, sample: "Sample", response: Response) -> _MessagesOf:
+        shows_sample = self.exposure == "image"
+        if response.image is None:
+            text = response.require_text("the judge")
+            return partial(judge_messages, text, sample=sample if shows_sample else None)
+        prompt_image = image_part(sample.require_image("exposure is 'image'")) if shows_sample else None
+        part = image_part(response.image)
+        return partial(image_judge_messages, part, prompt=sample.prompt, prompt_image=prompt_image)
 
     async def _judge(
-        self, judge: ChatClient, sample: "Sample", response: str, criteria: tuple[Criterion, ...]
+        self,
+        judge: ChatClient,
+        sample: "Sample",
+        response: Response,
+        criteria: tuple[Criterion, ...],
+        messages_of: _MessagesOf,
     ) -> _CallResult:
         """Judge criteria without references in one call."""
-        messages = judge_messages(response, criteria, sample=sample if self.exposure == "image" else None)
+        messages = messages_of(criteria)
         try:
             reply = await judge.chat(messages, Judgment, check=lambda judgment: check_ids(judgment, len(criteria)))
         except ChatError as error:
@@ -159,7 +191,7 @@ class Grader:
         return _CallResult(tuple(verdicts), reply.raw)
 
     async def _score_checklist(
-        self, judge: ChatClient, sample: "Sample", response: str, rubric: Rubric, request: AnyRequest
+        self, judge: ChatClient, sample: "Sample", response: Response, rubric: Rubric, request: AnyRequest
     ) -> _CallResult:
         """Score a checklist in one call. A faulty target is an error of its criterion only."""
         messages = scoring_messages(request)
@@ -170,29 +202,36 @@ class Grader:
         verdicts = await execute(reply.value, rubric)
         for verdict in verdicts:
             if verdict.error is not None:
-                self._report_failure(
-                    judge, sample, response, (verdict.criterion,), _verifier_failure(verdict, reply.raw)
-                )
+                failure = _verifier_failure(verdict, reply.raw)
+                self._report_failure(judge.endpoint.model, sample, response, (verdict.criterion,), failure)
         return _CallResult(verdicts, reply.raw)
 
     def _failure(
         self,
         judge: ChatClient,
         sample: "Sample",
-        response: str,
+        response: Response,
         criteria: tuple[Criterion, ...],
         error: ChatError,
     ) -> _CallResult:
         titles = tuple(criterion.criterion for criterion in criteria)
-        self._report_failure(judge, sample, response, titles, error)
+        self._report_failure(judge.endpoint.model, sample, response, titles, error)
         failed = [Verdict(criterion=title, error=error.error_class, reasoning=error.message) for title in titles]
         return _CallResult(tuple(failed), "")
 
+    def _unreadable(self, sample: "Sample", response: Response, rubric: Rubric, problem: str) -> Scorecard:
+        """Scorecard of an image that is shown to no judge, every verdict an error."""
+        titles = tuple(criterion.criterion for criterion in rubric.criteria)
+        error = ChatError(ErrorClass.UNREADABLE, f"the response is no readable image: {problem}", attempts=0)
+        self._report_failure(self._name, sample, response, titles, error)
+        verdicts = tuple(Verdict(criterion=title, error=error.error_class, reasoning=error.message) for title in titles)
+        return Scorecard(sample_id=sample.sample_id, response=response, judge=self._name, verdicts=verdicts)
+
     def _report_failure(
-        self, judge: ChatClient, sample: "Sample", response: str, titles: tuple[str, ...], error: ChatError
+        self, judge: str, sample: "Sample", response: Response, titles: tuple[str, ...], error: ChatError
     ) -> None:
         if self._on_error is not None:
-            self._on_error(FailedCall(sample.sample_id, response, judge.endpoint.model, titles, error))
+            self._on_error(FailedCall(sample.sample_id, response, judge, titles, error))
 
     def _combine_votes(self, verdicts: Sequence[Verdict]) -> Verdict:
         """Combine several judges' verdicts on a criterion, with the reasoning of one that agrees with the result."""
@@ -204,6 +243,26 @@ class Grader:
         failed = [verdict for verdict in verdicts if verdict.error is not None]
         reasoning = f"{len(failed)} of {len(votes)} judges failed, and the others do not decide: {failed[0].reasoning}"
         return Verdict(criterion=failed[0].criterion, error=failed[0].error, reasoning=reasoning, votes=votes)
+
+
+def _is_checklist(rubric: Rubric) -> bool:
+    return any(criterion.reference for criterion in rubric.criteria)
+
+
+async def _image_problem(sample: "Sample", response: Response) -> str:
+    """Reason why no decoder reads the image; empty if one does."""
+    from rubricworks.data.images import BadImage, check_image
+
+    if response.image is None or response.media_type is None:
+        raise UserError(
+            f"sample {sample.sample_id}: the response is an image of which only the digest is known "
+            f"({response.digest[:12]}); add its bytes with Response.with_image"
+        )
+    try:
+        await asyncio.to_thread(check_image, response.image, response.media_type)
+    except BadImage as error:
+        return str(error)
+    return ""
 
 
 def _verifier_failure(verdict: Verdict, raw: str) -> ChatError:

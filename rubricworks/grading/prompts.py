@@ -1,4 +1,4 @@
-"""Prompt and answer of the judge.
+"""Prompt and answer of the judge of a text; `image_prompts` has the prompt for an image.
 
 The contract is RubiCap's reward provider (Appendix B, Prompt 3): one caption, criteria with title, description and
 rule, meaning over wording, reasoning before a binary score. One call holds all criteria of a response; one criterion
@@ -86,16 +86,16 @@ def check_ids(judgment: Judgment, count: int) -> None:
 def judge_messages(
     response: str, criteria: Sequence[Criterion], *, sample: "Sample | None" = None
 ) -> list[dict[str, Any]]:
-    """Messages to the judge for one response; with `sample`, they include its image."""
-    text = f"<criteria>\n{_criteria_text(tuple(criteria))}\n</criteria>\n\n{fence('caption', response)}"
+    """Messages to the judge for one text; with `sample`, they include its image."""
+    text = f"<criteria>\n{criteria_text(tuple(criteria))}\n</criteria>\n\n{fence('caption', response)}"
     if sample is None:
         return [{"role": "system", "content": JUDGE_SYSTEM}, {"role": "user", "content": text}]
-    content = [image_part(sample.image), text_part(f"{_WITH_IMAGE}\n\n{text}")]
+    content = [image_part(sample.require_image("exposure is 'image'")), text_part(f"{_WITH_IMAGE}\n\n{text}")]
     return [{"role": "system", "content": JUDGE_SYSTEM}, {"role": "user", "content": content}]
 
 
 @lru_cache(maxsize=4096)
-def _criteria_text(criteria: tuple[Criterion, ...]) -> str:
+def criteria_text(criteria: tuple[Criterion, ...]) -> str:
     """Criteria as the judge sees them: numbered from 1, without weights or provenance. Cached for the group."""
     entries = [
         {

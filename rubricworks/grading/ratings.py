@@ -23,6 +23,7 @@ class Item(NamedTuple):
 
     sample_id: str
     response: str
+    """Text, or digest of an image."""
     criterion: str
 
 
@@ -80,7 +81,7 @@ def _judges_of(uri: str) -> list[Ratings]:
         judge = judges.setdefault(card.judge, Ratings(card.judge, uri))
         for verdict in card.verdicts:
             item = Item(
-                normalise_text(card.sample_id), normalise_text(card.response), normalise_text(verdict.criterion)
+                normalise_text(card.sample_id), normalise_text(card.response.key), normalise_text(verdict.criterion)
             )
             if item in judge.credits:
                 judge.repeated += 1

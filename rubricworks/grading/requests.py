@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from rubricworks.errors import UserError
-from rubricworks.rubrics import Criterion, Rubric
+from rubricworks.rubrics import Criterion, Response, Rubric
 from rubricworks.verifiers import parse_verifier_call
 from rubricworks.verifiers.verifier_table import VERIFIERS
 
@@ -122,28 +122,32 @@ AnyRequest = ScoringRequest | RequestWithImage | RequestWithTargets | RequestWit
 _Item = TypeVar("_Item")
 
 
-def scoring_request(sample: "Sample", response: str, rubric: Rubric) -> ScoringRequest:
-    """Build the default request. The question is the sample's question, or its prompt if it has none."""
-    return ScoringRequest(_question(sample), response, *_split_items(rubric, _minimal_item))
+def scoring_request(sample: "Sample", response: str | Response, rubric: Rubric) -> ScoringRequest:
+    """Build the default request. The question is the sample's question, or its prompt if it has none.
+
+    Raises:
+        UserError: the response is an image.
+    """
+    return ScoringRequest(_question(sample), _text(sample, response), *_split_items(rubric, _minimal_item))
 
 
-def request_with_exposure(sample: "Sample", response: str, rubric: Rubric, exposure: Exposure) -> AnyRequest:
+def request_with_exposure(sample: "Sample", response: str | Response, rubric: Rubric, exposure: Exposure) -> AnyRequest:
     """Build the request for an exposure.
 
     Raises:
-        UserError: `exposure` is image, and the sample has none.
+        UserError: the response is an image, or `exposure` is image, and the sample has none.
     """
     match exposure:
         case "text":
             return scoring_request(sample, response, rubric)
         case "image":
-            if not sample.image:
-                raise UserError(f"sample {sample.sample_id}: exposure is 'image', and the sample has no image")
-            return RequestWithImage(scoring_request(sample, response, rubric), sample.image)
+            image = sample.require_image("exposure is 'image'")
+            return RequestWithImage(scoring_request(sample, response, rubric), image)
         case "targets":
-            return RequestWithTargets(_question(sample), response, *_split_items(rubric, _target_item))
+            return RequestWithTargets(_question(sample), _text(sample, response), *_split_items(rubric, _target_item))
         case "unverified":
-            return RequestWithoutVerifiers(_question(sample), response, *_split_items(rubric, _words_item))
+            items = _split_items(rubric, _words_item)
+            return RequestWithoutVerifiers(_question(sample), _text(sample, response), *items)
 
 
 def items_of(request: AnyRequest) -> tuple[tuple[AnyItem, ...], tuple[AnyItem, ...]]:
@@ -159,6 +163,16 @@ def verifier_of(item: AnyItem) -> str | None:
 
 def _question(sample: "Sample") -> str:
     return sample.question or sample.prompt
+
+
+def _text(sample: "Sample", response: str | Response) -> str:
+    text = Response.of(response).text
+    if text is None:
+        raise UserError(
+            f"sample {sample.sample_id}: its rubric is a checklist, whose extractor and judge read text, and the "
+            "response is an image; give its criteria without references"
+        )
+    return text
 
 
 def _split_items(

@@ -14,6 +14,8 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from rubricworks.errors import UserError
+
 MediaType = Literal["image/png", "image/jpeg"]
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _JPEG_SIGNATURE = b"\xff\xd8\xff"
@@ -71,6 +73,18 @@ class Response:
     def key(self) -> str:
         """Text, or digest of the image: the column `response` of a table."""
         return self.digest if self.text is None else self.text
+
+    def require_text(self, reader: str) -> str:
+        """Text of the response.
+
+        Args:
+            reader: name of what reads the text, for the message.
+        Raises:
+            UserError: the response is an image.
+        """
+        if self.text is None:
+            raise UserError(f"{reader} reads text, and the response is an image ({self.media_type} {self.digest[:12]})")
+        return self.text
 
     def with_image(self, image: bytes) -> Self:
         """Add the bytes to an image of which only digest and media type are known.

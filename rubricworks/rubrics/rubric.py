@@ -15,6 +15,10 @@ from rubricworks.verifiers.verifier_table import VERIFIERS
 _CALL = re.compile(r"\s*\w+_verify\s*\(")
 
 
+def _is_empty(text: str) -> bool:
+    return not text
+
+
 class Criterion(BaseModel):
     """One checkable statement with a weight."""
 
@@ -22,6 +26,8 @@ class Criterion(BaseModel):
 
     criterion: str = Field(min_length=1, max_length=2_000)
     """Title in a few words, unique within its rubric: verdicts refer to it."""
+    key: str = Field(default="", max_length=200, exclude_if=_is_empty)
+    """Aspect of the criterion, such as `object_count` (RubricRL); several may share it. Not in the JSON if empty."""
     description: str = Field(default="", max_length=4_000)
     evaluation_rule: str = Field(default="", max_length=4_000)
     """Conditions for pass and fail."""

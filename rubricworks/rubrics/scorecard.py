@@ -8,6 +8,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from rubricworks.rubrics.response import Response
+
 
 class ErrorClass(StrEnum):
     """Reason for a call or criterion without a result."""
@@ -26,6 +28,8 @@ class ErrorClass(StrEnum):
     """The run's cap on tokens or money was reached."""
     RAISED = "raised"
     """A user's own function raised an exception."""
+    UNREADABLE = "unreadable"
+    """The response is an image that no decoder reads."""
 
 
 class Verdict(BaseModel):
@@ -57,7 +61,8 @@ class Scorecard(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     sample_id: str
-    response: str
+    response: Response
+    """A `str` is taken as a text."""
     judge: str
     """Name of the grading model; several are joined by ` + `."""
     verdicts: tuple[Verdict, ...] = Field(min_length=1)

@@ -139,7 +139,7 @@ def dead_letter(sample_id: str, job: Job, purpose: str, error: ChatError) -> Row
 def grading_dead_letters(job: Job, call: "FailedCall") -> list[Row]:
     """Return one `dead_letters` row per criterion that the failed judge call should have decided."""
     row = dead_letter(call.sample_id, job, f"grading by {call.judge}", call.error)
-    return [{**row, "criterion": criterion, "response": call.response} for criterion in call.criteria]
+    return [{**row, "criterion": criterion, "response": call.response.key} for criterion in call.criteria]
 
 
 def _main_reasons(job: Job) -> str:

@@ -9,6 +9,7 @@ from rubricworks.adapters.functions import FunctionReward, load_function
 from rubricworks.data import Sample
 from rubricworks.errors import UserError
 from rubricworks.grading import FailedCall
+from rubricworks.rubrics import Response
 
 PNG = b"\x89PNG not decoded here"
 
@@ -107,3 +108,17 @@ def test_function_that_cannot_be_used_is_told_in_one_line(name, message, tmp_pat
         load_function(name)
     assert "\n" not in str(caught.value)
     assert load_function("own_rewards:good")([1, 2], []) == [0.0, 0.0]
+
+
+def test_function_gets_texts_as_str_and_images_as_responses():
+    seen = []
+
+    def lengths(responses, samples, **columns):
+        seen.extend(responses)
+        return [1.0] * len(responses)
+
+    completions = ["a text", [{"role": "assistant", "content": "chat"}], PNG, Response.of_image(PNG)]
+    rewards = asyncio.run(FunctionReward(lengths)(["p"] * 4, completions, sample_id=["s"] * 4))
+    assert rewards == [1.0] * 4
+    assert [type(one) for one in seen] == [str, str, Response, Response]
+    assert seen == ["a text", "chat", Response.of_image(PNG), Response.of_image(PNG)]

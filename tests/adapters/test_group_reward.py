@@ -7,7 +7,7 @@ import pytest
 from rubricworks.adapters.trl import GroupReward, RubricReward
 from rubricworks.errors import UserError
 from rubricworks.grading.boxed import BoxedGrader, answer_rubric
-from rubricworks.rubrics import Criterion, ErrorClass, Rubric
+from rubricworks.rubrics import Criterion, ErrorClass, Response, Rubric
 
 BOXES = Rubric(
     criteria=(
@@ -82,3 +82,8 @@ def test_a_verifiers_name_is_no_leave_to_answer_in_english():
     reward = GroupReward(BoxedGrader(), group_size=2)
     columns = {"rubric": [rubric] * 2, "question": ["有几个红杯子?"] * 2}
     assert asyncio.run(reward(prompts=["看图"] * 2, completions=answers, **columns)) == [1, 0]
+
+
+def test_images_are_refused_by_what_reads_text_alone():
+    with pytest.raises(UserError, match="sample row-0: the last box reads text, and the response is an image"):
+        rewarded([Response.of_image(b"\x89PNG"), WHOLE], BOXES, group_size=2)

@@ -5,6 +5,7 @@ import io
 import json
 
 import pytest
+from image_judge import COLOUR_RUBRIC, colour_judge, main_colour, plain_image
 from PIL import Image
 from scripted_server import fail, say
 
@@ -13,7 +14,7 @@ from rubricworks.errors import UserError
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.rewards import weighted_reward
-from rubricworks.rubrics import Criterion, Rubric
+from rubricworks.rubrics import Criterion, Response, Rubric
 
 RUBRIC = Rubric(
     criteria=(
@@ -140,3 +141,33 @@ def test_trl_takes_it_for_an_async_reward_with_a_name():
     assert is_async_callable(reward)
     assert reward.__name__ == "rubric_reward"
     assert reward.reduce is weighted_reward
+
+
+def test_images_are_rewarded_like_texts_in_every_form_that_a_completion_may_have(serve):
+    encoded = plain_image("red")
+    pixels = Image.open(io.BytesIO(encoded))
+    completions = [
+        Response.of_image(encoded),
+        pixels,
+        encoded,
+        {"bytes": encoded},
+        [{"role": "assistant", "content": [{"type": "image", "image": pixels}]}],
+        [{"role": "assistant", "content": [{"type": "text", "text": "Here:"}, {"type": "image", "image": encoded}]}],
+    ]
+    rows = {"rubric": [COLOUR_RUBRIC] * 6, "sample_id": ["a"] * 6}
+    values, cards = reward_rows(serve(colour_judge), completions, rows)
+    assert values == [0.5] * 6
+    assert all(main_colour(card.response.image) == "red" for card in cards)
+    assert cards[0].response.image == encoded
+
+
+def test_an_image_that_cannot_be_read_has_no_reward(serve):
+    rows = {"rubric": [COLOUR_RUBRIC] * 2, "sample_id": ["a"] * 2}
+    values, _ = reward_rows(serve(colour_judge), [b"broken", Response.of_image(plain_image("green"))], rows)
+    assert values == [None, pytest.approx(1 / 3)]
+
+
+def test_an_image_given_by_its_address_is_refused_with_the_samples_name(serve):
+    completion = [{"role": "assistant", "content": [{"type": "image", "image": "http://elsewhere/a.png"}]}]
+    with pytest.raises(UserError, match="sample a7: the completion's image is str; give encoded bytes or a PIL image"):
+        reward_rows(serve(colour_judge), [completion], {"rubric": [COLOUR_RUBRIC], "sample_id": ["a7"]})

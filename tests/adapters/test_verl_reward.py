@@ -5,11 +5,13 @@ tests/cluster/test_verl_itself.py loads the manager by verl's own loader.
 """
 
 import asyncio
+import io
 import json
 
 import numpy as np
 import pytest
 import torch
+from image_judge import COLOUR_RUBRIC, colour_judge, images_in
 from PIL import Image
 from scripted_server import fail, say
 from test_trl_reward import RUBRIC, word_judge
@@ -142,3 +144,21 @@ def test_without_verl_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setattr(verl, "_MISSING", ImportError("No module named 'verl'"))
     with pytest.raises(UserError, match=r"verl cannot be imported .*pip install verl"):
         verl.RubricRewardManager(config=None, tokenizer=None)
+
+
+def test_a_response_of_pixels_is_an_image_as_verl_omni_gives_it(serve, manager):
+    row = Row("a", COLOUR_RUBRIC.model_dump_json())
+    row.batch["responses"] = torch.zeros(3, 16, 24, dtype=torch.uint8)
+    row.batch["responses"][1] = 200
+    server = serve(colour_judge)
+    assert run(manager(server), row)["reward_score"] == pytest.approx(1 / 3)
+    (image,) = images_in(server.chats[0].body)
+    assert Image.open(io.BytesIO(image)).size == (24, 16)
+
+
+@pytest.mark.parametrize("responses", [torch.zeros(3, 4, 4), torch.zeros(16, 4, 4, dtype=torch.uint8)])
+def test_latents_are_refused_with_the_option_that_gives_pixels(serve, manager, responses):
+    row = Row("a", COLOUR_RUBRIC.model_dump_json())
+    row.batch["responses"] = responses
+    with pytest.raises(UserError, match=r"sample s1: the response is .*; an image is uint8 .*output_type to image"):
+        run(manager(serve(colour_judge)), row)

@@ -121,7 +121,7 @@ def _scorecard_row(step: Any, at: int, card: Scorecard) -> Row:
     return {
         "step": step.step,
         "sample_id": card.sample_id,
-        "response": card.response,
+        "response": card.response.key,
         "judge": card.judge,
         "scorecard": card.model_dump_json(),
         "reward": step.rewards[at],

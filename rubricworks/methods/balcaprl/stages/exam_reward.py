@@ -13,6 +13,7 @@ from rubricworks.evaluation.scorers.caption_qa import ExamTaker
 from rubricworks.grading import FailedCall
 from rubricworks.grading.assertion_texts import has_words
 from rubricworks.llm import ChatError
+from rubricworks.rubrics import Response
 
 
 class ExamReward:
@@ -52,6 +53,6 @@ class ExamReward:
         except ChatError as error:
             if self._on_error is not None:
                 model = self.taker.client.endpoint.model
-                self._on_error(FailedCall(sample_id, caption, model, ("exam",), error))
+                self._on_error(FailedCall(sample_id, Response.of(caption), model, ("exam",), error))
             return None, 0
         return result.accuracy, len(result.answers)

@@ -21,7 +21,7 @@ from rubricworks.methods.rlr3.genrm_labels import loses_credit, median_label, wr
 from rubricworks.methods.rlr3.genrm_statistics import data_statistics
 from rubricworks.methods.rlr3.stages.genrm_splits import LabelledResponse, draw_genrm_splits
 from rubricworks.methods.rlr3.stages.sampled_responses import ResponseSampler, response_sampler
-from rubricworks.rubrics import ErrorClass, Rubric
+from rubricworks.rubrics import ErrorClass, Response, Rubric
 from rubricworks.runtime.call_table import Row, grading_dead_letters
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.job import Job
@@ -140,7 +140,8 @@ async def _label_one(
 
     def add_letters(teacher: str, error: ChatError) -> None:
         titles = tuple(criterion.criterion for criterion in rubric.criteria)
-        letters.extend(grading_dead_letters(job, FailedCall(sample.sample_id, response, teacher, titles, error)))
+        call = FailedCall(sample.sample_id, Response.of(response), teacher, titles, error)
+        letters.extend(grading_dead_letters(job, call))
 
     request = scoring_request(sample, response, rubric)
     messages = scoring_messages(request)
