@@ -16,6 +16,8 @@ def _schema(*fields: pa.Field) -> pa.Schema:
 _TEXT, _WHOLE, _NUMBER = pa.string(), pa.int64(), pa.float64()
 _SAMPLE_ID = _required("sample_id", _TEXT)
 _STEP = _required("step", _WHOLE)
+_RESPONSE_TYPE = pa.field("response_type", _TEXT)
+"""Media type of a response that is an image, whose digest is then in `response`; null for a text."""
 _CALL = (_required("prompt_tokens", _WHOLE), _required("completion_tokens", _WHOLE), _required("cost", _NUMBER))
 """Usage of the row's model call; the cost in dollars is that of the original call, also for a cached answer."""
 
@@ -23,8 +25,8 @@ SCHEMAS: dict[str, pa.Schema] = {
     "samples": _schema(
         _SAMPLE_ID,
         _required("split", _TEXT),
-        _required("image", pa.binary()),
-        _required("image_digest", _TEXT),
+        pa.field("image", pa.binary()),
+        pa.field("image_digest", _TEXT),
         _required("prompt", _TEXT),
         _required("references", pa.list_(_TEXT)),
         _required("source", _TEXT),
@@ -57,6 +59,7 @@ SCHEMAS: dict[str, pa.Schema] = {
         _STEP,
         _SAMPLE_ID,
         _required("response", _TEXT),
+        _RESPONSE_TYPE,
         _required("tokens", _WHOLE),
         pa.field("reward", _NUMBER),
         pa.field("advantage", _NUMBER),
@@ -65,6 +68,7 @@ SCHEMAS: dict[str, pa.Schema] = {
         _STEP,
         _SAMPLE_ID,
         _required("response", _TEXT),
+        _RESPONSE_TYPE,
         _required("judge", _TEXT),
         _required("scorecard", _TEXT),
         pa.field("reward", _NUMBER),
@@ -132,6 +136,7 @@ SCHEMAS: dict[str, pa.Schema] = {
         _required("purpose", _TEXT),
         pa.field("criterion", _TEXT),
         pa.field("response", _TEXT),
+        _RESPONSE_TYPE,
         _required("reason", _TEXT),
         _required("message", _TEXT),
         _required("raw", _TEXT),
@@ -198,8 +203,12 @@ JSON values (rubric, scorecard) are strings, because Arrow structs would unify t
 A dead letter of grading has the response and the criterion that was not judged; `request` is the request's digest.
 In `caption_grades`, `linguistic` is the judge's rating; where `gated`, the policy's reward was 0 instead. Its `tokens`
 exclude end-of-response tokens, unlike those of `rollouts`; `graded` is a `GradedCaption`.
-A nullable column is None where the judge, the oracle or the comparison gave no value for the row.
+A nullable column is None where the judge, the oracle or the comparison gave no value for the row. A sample without an
+image has neither `image` nor `image_digest`. Images of responses lie beside the table, see `response_images`.
 """
+_REQUIRED_WHERE_WHOLE = {"samples": ("image", "image_digest")}
+"""Columns that a shard declares required if all of its rows have a value, as before they became nullable, so that its
+bytes stay the same."""
 
 
 def table_from_rows(table: str, rows: list[dict[str, object]]) -> pa.Table:
@@ -221,6 +230,38 @@ def table_from_rows(table: str, rows: list[dict[str, object]]) -> pa.Table:
         if missing:
             raise ValueError(f"{table} row {number}: column {missing[0]!r} has no value")
     try:
-        return pa.Table.from_pylist(rows, schema=schema)
+        return pa.Table.from_pylist(rows, schema=_shard_schema(table, rows))
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise ValueError(f"{table}: {error}") from error
+
+
+def fits_schema(table: str, schema: pa.Schema) -> bool:
+    """Return True if rows of a file with this schema are rows of the table.
+
+    A file of an earlier version may lack columns that are nullable today, and may require a value in them.
+    """
+    today = SCHEMAS[table]
+    if not set(schema.names) <= set(today.names):
+        return False
+    for field in today:
+        index = schema.get_field_index(field.name)
+        if index < 0:
+            if not field.nullable:
+                return False
+        elif schema.field(index).type != field.type or (schema.field(index).nullable and not field.nullable):
+            return False
+    return True
+
+
+def nullable_columns(table: str) -> list[str]:
+    """Columns that a row may lack; none for a table of an earlier version that has no schema any more."""
+    return [field.name for field in SCHEMAS.get(table, ()) if field.nullable]
+
+
+def _shard_schema(table: str, rows: list[dict[str, object]]) -> pa.Schema:
+    schema = SCHEMAS[table]
+    for name in _REQUIRED_WHERE_WHOLE.get(table, ()):
+        if all(row.get(name) is not None for row in rows):
+            index = schema.get_field_index(name)
+            schema = schema.set(index, schema.field(index).with_nullable(False))
+    return schema

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rubricworks.data.manifest import Manifest
+from rubricworks.data.response_images import IMAGES, ResponseImages, response_columns
 from rubricworks.data.tables import build_table, count_rows, read_rows
 from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, ChatError, Reply
@@ -128,6 +129,7 @@ def dead_letter(sample_id: str, job: Job, purpose: str, error: ChatError) -> Row
         "purpose": purpose,
         "criterion": None,
         "response": None,
+        "response_type": None,
         "reason": error.error_class.value,
         "message": error.message,
         "raw": error.raw,
@@ -137,9 +139,13 @@ def dead_letter(sample_id: str, job: Job, purpose: str, error: ChatError) -> Row
 
 
 def grading_dead_letters(job: Job, call: "FailedCall") -> list[Row]:
-    """Return one `dead_letters` row per criterion that the failed judge call should have decided."""
+    """Return one `dead_letters` row per criterion that the failed judge call should have decided.
+
+    A response that is an image is stored in the stage's folder.
+    """
+    ResponseImages(job.out / IMAGES).add(call.response)
     row = dead_letter(call.sample_id, job, f"grading by {call.judge}", call.error)
-    return [{**row, "criterion": criterion, "response": call.response.key} for criterion in call.criteria]
+    return [{**row, "criterion": criterion, **response_columns(call.response)} for criterion in call.criteria]
 
 
 def _main_reasons(job: Job) -> str:

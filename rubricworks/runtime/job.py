@@ -14,6 +14,7 @@ from typing import Any
 
 from rubricworks import __version__
 from rubricworks.data.manifest import read_manifest
+from rubricworks.data.response_images import IMAGES, ResponseImages
 from rubricworks.errors import UserError
 from rubricworks.kubernetes.work import StageWork
 from rubricworks.llm import ChatClient, Endpoint
@@ -91,11 +92,15 @@ def open_job(stage: str, config: StageConfig, run: Path, inputs: dict[str, Path]
 
 
 def set_aside(out: Path, run: Path) -> None:
-    """Move a stage's finished or partial output to `replaced/`, where it can still be inspected."""
+    """Move a stage's finished or partial output to `replaced/`, where it can still be inspected.
+
+    Images that no committed row names are dropped.
+    """
     made_from = json.loads((out / "made_from.json").read_text())
     target = run / "replaced" / f"{out.name}-{digest_of(made_from)[:8]}-{time.time_ns()}"
     target.parent.mkdir(exist_ok=True)
     os.rename(out, target)
+    ResponseImages(target / IMAGES).prune()
 
 
 def is_done(job: Job) -> bool:
@@ -103,7 +108,8 @@ def is_done(job: Job) -> bool:
 
 
 def close_job(job: Job, seconds: float) -> None:
-    """Write the stage's ledger line and mark the output complete."""
+    """Drop images that no table names, write the stage's ledger line and mark the output complete."""
+    ResponseImages(job.out / IMAGES).prune()
     job.write_ledger_line(job.figures, seconds)
     write_atomic(job.out / DONE, canonical_json({**job.made_by, "digest": content_digest(job.out)}).encode())
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rubricworks.data.manifest import MANIFEST, read_manifest
+from rubricworks.data.response_images import IMAGES, ResponseImages
 from rubricworks.errors import UserError
 from rubricworks.llm.cache import CACHE_FILE
 from rubricworks.runtime.job import DONE, Job, content_digest, set_aside
@@ -144,6 +145,8 @@ def _damage(folder: Path, digest: str) -> str | None:
             with path.open("rb") as file:
                 if hashlib.file_digest(file, "sha256").hexdigest() != shard.sha256:
                     return f"{path.relative_to(folder)} is damaged there"
+    if image := ResponseImages(folder / IMAGES).damaged():
+        return f"{image.relative_to(folder)} is damaged there"
     return None if content_digest(folder) == digest else "what it made was changed there"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 from unittest.mock import patch
 
+from rubricworks.data.response_images import response_columns
 from rubricworks.data.tables import Sample, count_samples, read_samples
 from rubricworks.grading import Grader
 from rubricworks.llm import Endpoint
@@ -37,7 +38,7 @@ def run(config: Config, job: Job) -> None:
             clients, call_per=config.call_per, on_error=lambda call: letters.extend(grading_dead_letters(job, call))
         )
         card = await grader.grade(sample, f"caption of {sample.sample_id}", RUBRIC)
-        row = {"step": 0, "sample_id": card.sample_id, "response": card.response, "judge": card.judge}
+        row = {"step": 0, "sample_id": card.sample_id, **response_columns(card.response), "judge": card.judge}
         letters.sort(key=lambda letter: (letter["purpose"], letter["criterion"]))
         return Answers([{**row, "scorecard": card.model_dump_json(), "reward": None}], letters)
 

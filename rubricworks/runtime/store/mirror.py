@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from rubricworks.data.response_images import IMAGES
 from rubricworks.errors import UserError
 from rubricworks.runtime.job import DONE
 from rubricworks.runtime.store.attempts import REPLACED, IndexEntry, check_attempt, write_index
@@ -194,6 +195,8 @@ class Mirror:
                 if not name.endswith((".part", TEMPORARY_SUFFIX))
                 and (not name.startswith("checkpoint-") or name in complete)
             ]
+            # An image is written before the row that names it: listed after the tables, none of theirs is missed.
+            names.sort(key=lambda name: name == IMAGES)
             yield from self._relative_paths(Path(folder), files)
         for root in (self._run / "replaced").glob(f"{self._stage}-*"):
             for folder, _, files in os.walk(root, followlinks=True):

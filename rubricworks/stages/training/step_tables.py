@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any, Generic, Self, TypeVar
 
+from rubricworks.data.response_images import IMAGES, ResponseImages, response_columns
 from rubricworks.data.shards import TableFolder
 from rubricworks.rubrics import Scorecard
 from rubricworks.runtime.call_table import Row
@@ -67,6 +68,7 @@ class StepTables:
         tables = ("rollouts", gradings, "dead_letters")
         self._folders = {name: TableFolder(job.out / name, name, job.made_by, every) for name in tables}
         self._rows: dict[str, list[Row]] = {name: [] for name in self._folders}
+        self._images = ResponseImages(job.out / IMAGES)
         self._shard = -1
         self._stack = ExitStack()
 
@@ -94,7 +96,8 @@ class StepTables:
             self._shard = shard
         rows = zip(step.sample_ids, step.responses, step.tokens, step.rewards, step.advantages, strict=True)
         for sample_id, response, tokens, reward, advantage in rows:
-            row = {"step": step.step, "sample_id": sample_id, "response": response, "reward": reward}
+            self._images.add(response)
+            row = {"step": step.step, "sample_id": sample_id, **response_columns(response), "reward": reward}
             self._rows["rollouts"].append({**row, "tokens": tokens, "advantage": advantage})
         self._rows[self._gradings] += gradings
         self._rows["dead_letters"] += dead_letters
@@ -121,7 +124,7 @@ def _scorecard_row(step: Any, at: int, card: Scorecard) -> Row:
     return {
         "step": step.step,
         "sample_id": card.sample_id,
-        "response": card.response.key,
+        **response_columns(card.response),
         "judge": card.judge,
         "scorecard": card.model_dump_json(),
         "reward": step.rewards[at],
