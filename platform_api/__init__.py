@@ -1,1 +1,1 @@
-"""The HTTP service of an installation: alive, ready, its version, behind a token. It has no pages yet."""
+"""HTTP service of an installation: liveness, readiness and version, behind a token. It has no pages yet."""

@@ -1,8 +1,8 @@
-"""Access control: callers need the token; without one, only programs of this machine are served.
+"""Access control: callers need the token; without a token, only programs of this machine are served.
 
-That a request comes in over loopback is not enough: `kubectl port-forward` and proxies arrive there too, and so does a
-page in a browser whose name was made to resolve to 127.0.0.1. So a token that is set is always asked for, and without
-one the `Host` that was called has to be this machine as well.
+A loopback connection is not sufficient: `kubectl port-forward`, proxies and pages whose name resolves to 127.0.0.1
+(DNS rebinding) use one too. A configured token is therefore always required, and without a token the request's `Host`
+must be this machine as well.
 """
 
 import hmac
@@ -15,11 +15,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from rubricworks.platform_api.settings import ApiSettings
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-"""What a kubelet asks, which has no token."""
+"""Paths of the kubelet's probes, which have no token."""
 
 
 class Access:
-    """ASGI middleware that refuses requests without access, before any route is looked up."""
+    """ASGI middleware that refuses unauthorised requests before routing."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -40,12 +40,12 @@ def refusal_of(scope: Scope, settings: ApiSettings) -> str | None:
     """Reason to refuse a request; None if it may pass."""
     headers = dict(scope["headers"])
     if settings.token is None:
-        called = _without_port(headers.get(b"host", b"").decode("latin-1"))
-        if is_loopback((scope.get("server") or ("",))[0]) and (called == "localhost" or is_loopback(called)):
+        host = _strip_port(headers.get(b"host", b"").decode("latin-1"))
+        if is_loopback((scope.get("server") or ("",))[0]) and (host == "localhost" or is_loopback(host)):
             return None
         return "this service has no token, so it answers only programs of its own machine; set RUBRICWORKS_API_TOKEN"
-    kind, _, given = headers.get(b"authorization", b"").partition(b" ")
-    if kind.lower() == b"bearer" and hmac.compare_digest(given.strip(), settings.token.get_secret_value().encode()):
+    kind, _, token = headers.get(b"authorization", b"").partition(b" ")
+    if kind.lower() == b"bearer" and hmac.compare_digest(token.strip(), settings.token.get_secret_value().encode()):
         return None
     return "a token is needed: send `Authorization: Bearer <RUBRICWORKS_API_TOKEN>`"
 
@@ -67,8 +67,8 @@ def is_loopback(address: object) -> bool:
         return False
 
 
-def _without_port(host: str) -> str:
-    """The name or address in a `Host` header."""
+def _strip_port(host: str) -> str:
+    """Name or address in a `Host` header."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0]

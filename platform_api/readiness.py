@@ -1,7 +1,7 @@
-"""Dependencies of the service and their checks.
+"""Dependencies of the service and their readiness checks.
 
-Probes come every few seconds; so a finding is kept a while, a question is asked once at a time, and one that gets no
-answer counts as failed when its time is up, though it may still be waiting in its thread.
+Probes come every few seconds, so a finding is cached, one check of a dependency runs at a time, and a check without an
+answer by its deadline counts as failed, although it may still be waiting in its thread.
 """
 
 import asyncio
@@ -18,7 +18,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from rubricworks.errors import UserError
 
-_FAILURE_KEPT = 5.0
+_FAILURE_SECONDS = 5.0
+"""Maximum lifetime of a cached failure."""
 _log = logging.getLogger(__name__)
 
 
@@ -28,59 +29,58 @@ class Finding:
 
     ok: bool
     detail: str
-    """For operators: it may name hosts, never secrets."""
+    """Text for operators: may contain host names, never secrets."""
 
 
 class Dependency:
-    """One thing that has to answer. Belongs to one event loop."""
+    """A service that this one needs, with its check. Belongs to one event loop."""
 
-    def __init__(self, name: str, ask: Callable[[], str], *, fresh: float = 5.0, deadline: float = 5.0) -> None:
-        """A dependency that has not been asked yet.
-
+    def __init__(self, name: str, check: Callable[[], str], *, fresh: float = 5.0, deadline: float = 5.0) -> None:
+        """
         Args:
-            ask: returns what it found, in a few words; raises UserError saying what is wrong. It may block.
-            fresh: seconds that a good finding is kept; a failure is asked again after 5 at the latest.
-            deadline: seconds after which no answer is a failure.
+            check: returns its result in a few words, or raises UserError with the fault. It may block.
+            fresh: lifetime of a good finding in seconds; a failure is checked again after at most 5.
+            deadline: seconds after which a check without an answer counts as failed.
         """
         self.name = name
-        self._ask = ask
+        self._check = check
         self._fresh, self._deadline = fresh, deadline
-        self._asked: asyncio.Future[Finding] | None = None
-        self._kept: tuple[float, Finding] | None = None
-        """A finding and when it is old, by `time.monotonic`."""
-        self._said: bool | None = None
+        self._pending: asyncio.Future[Finding] | None = None
+        self._cache: tuple[float, Finding] | None = None
+        """Expiry time, by `time.monotonic`, and finding."""
+        self._last_ok: bool | None = None
 
     async def finding(self) -> Finding:
-        """A kept finding if there is a fresh one, else a new one, in `deadline` seconds at the latest."""
-        if self._kept and time.monotonic() < self._kept[0]:
-            return self._kept[1]
-        if self._asked is None:
-            self._asked = _in_thread(partial(_found, self.name, self._ask))
-            self._asked.add_done_callback(self._keep)
+        """Return the cached finding if it is fresh, else a new one within `deadline` seconds."""
+        if self._cache and time.monotonic() < self._cache[0]:
+            return self._cache[1]
+        if self._pending is None:
+            self._pending = _in_thread(partial(_run_check, self.name, self._check))
+            self._pending.add_done_callback(self._store)
         try:
-            found = await asyncio.wait_for(asyncio.shield(self._asked), self._deadline)
+            finding = await asyncio.wait_for(asyncio.shield(self._pending), self._deadline)
         except TimeoutError:
-            found = Finding(False, f"no answer within {self._deadline:g} s")
-        self._say(found)
-        return found
+            finding = Finding(False, f"no answer within {self._deadline:g} s")
+        self._log_change(finding)
+        return finding
 
-    def _keep(self, answer: asyncio.Future[Finding]) -> None:
-        found = answer.result()
-        kept_for = self._fresh if found.ok else min(self._fresh, _FAILURE_KEPT)
-        self._asked, self._kept = None, (time.monotonic() + kept_for, found)
+    def _store(self, answer: asyncio.Future[Finding]) -> None:
+        finding = answer.result()
+        lifetime = self._fresh if finding.ok else min(self._fresh, _FAILURE_SECONDS)
+        self._pending, self._cache = None, (time.monotonic() + lifetime, finding)
 
-    def _say(self, found: Finding) -> None:
-        """Log what changed, not every probe."""
-        if found.ok != self._said:
-            self._said = found.ok
-            _log.log(logging.INFO if found.ok else logging.WARNING, "%s: %s", self.name, found.detail)
+    def _log_change(self, finding: Finding) -> None:
+        """Log a change of state, not every probe."""
+        if finding.ok != self._last_ok:
+            self._last_ok = finding.ok
+            _log.log(logging.INFO if finding.ok else logging.WARNING, "%s: %s", self.name, finding.detail)
 
 
-def database_answers(engine: Engine) -> str:
-    """Ask the database for a row.
+def check_database(engine: Engine) -> str:
+    """Select a row from the database.
 
     Raises:
-        UserError: it cannot be reached, or refuses.
+        UserError: the database does not answer or refuses.
     """
     try:
         with engine.connect() as connection:
@@ -91,20 +91,20 @@ def database_answers(engine: Engine) -> str:
     return f"{engine.dialect.name} answers"
 
 
-def storage_answers(uri: str) -> str:
-    """Ask the storage.
+def check_storage_access(uri: str) -> str:
+    """Check access to the storage.
 
     Raises:
-        UserError: it cannot be reached, or refuses.
+        UserError: the storage does not answer or refuses.
     """
     from rubricworks.storage import check_storage
 
     return check_storage(uri)
 
 
-def _found(name: str, ask: Callable[[], str]) -> Finding:
+def _run_check(name: str, check: Callable[[], str]) -> Finding:
     try:
-        return Finding(True, ask())
+        return Finding(True, check())
     except UserError as error:
         return Finding(False, str(error))
     except Exception:
@@ -112,15 +112,15 @@ def _found(name: str, ask: Callable[[], str]) -> Finding:
         return Finding(False, "asking failed; the service's log has the reason")
 
 
-def _in_thread(ask: Callable[[], Finding]) -> asyncio.Future[Finding]:
-    """The answer, from a thread that does not keep the process from ending."""
+def _in_thread(check: Callable[[], Finding]) -> asyncio.Future[Finding]:
+    """Run the check in a daemon thread, which does not keep the process alive."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Finding] = loop.create_future()
 
     def work() -> None:
-        found = ask()
-        with suppress(RuntimeError):  # the loop ended meanwhile
-            loop.call_soon_threadsafe(lambda: None if answer.cancelled() else answer.set_result(found))
+        finding = check()
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(lambda: None if answer.cancelled() else answer.set_result(finding))
 
     threading.Thread(target=work, daemon=True).start()
     return answer

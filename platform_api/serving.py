@@ -1,4 +1,4 @@
-"""Listening: what is wrong is said before the port is open, and a stop lets answers finish."""
+"""Server start and stop: settings are validated before the port opens, and a stop lets responses finish."""
 
 import logging
 import socket
@@ -14,10 +14,10 @@ _SECONDS_TO_FINISH = 20
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens on `host`.
+    """Open a socket that listens on `host`.
 
     Raises:
-        UserError: the address cannot be used, or it is not loopback and there is no token.
+        UserError: the address cannot be used, or it is not loopback and no token is set.
     """
     settings = settings_from_environment()
     engine = open_database(settings)
@@ -44,16 +44,16 @@ def url_of(listening: socket.socket) -> str:
 
 
 def serve(listening: socket.socket) -> None:
-    """Answer until SIGINT or SIGTERM; settings come from the environment."""
+    """Serve until SIGINT or SIGTERM, with the settings of the environment."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    logging.getLogger("uvicorn.access").addFilter(_is_no_probe)
+    logging.getLogger("uvicorn.access").addFilter(_reject_probes)
     config = uvicorn.Config(
         create_app(), log_config=None, server_header=False, timeout_graceful_shutdown=_SECONDS_TO_FINISH
     )
     uvicorn.Server(config).run(sockets=[listening])
 
 
-def _is_no_probe(record: logging.LogRecord) -> bool:
-    """Probes every few seconds would be most of the log."""
+def _reject_probes(record: logging.LogRecord) -> bool:
+    """Log filter that drops probes, which would fill the log."""
     arguments = record.args if isinstance(record.args, tuple) else ()
     return len(arguments) < 3 or str(arguments[2]).partition("?")[0] not in OPEN_PATHS

@@ -13,25 +13,25 @@ _CONNECT_SECONDS = 5
 
 
 class ApiSettings(BaseModel):
-    """Settings of one process. Secrets stay out of reprs and logs."""
+    """Settings of the service; secrets stay out of reprs and logs."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     database: SecretStr | None = None
     """RUBRICWORKS_DATABASE_URL: a SQLAlchemy URL, `postgresql://user:password@host/name` or `sqlite:///file`."""
     storage: str | None = None
-    """RUBRICWORKS_STORAGE: where runs lie, `s3://bucket/prefix` or a folder."""
+    """RUBRICWORKS_STORAGE: storage of the runs, `s3://bucket/prefix` or a folder."""
     token: SecretStr | None = None
-    """RUBRICWORKS_API_TOKEN: what callers send as `Authorization: Bearer …`."""
+    """RUBRICWORKS_API_TOKEN: token that callers send as `Authorization: Bearer …`."""
     revision: str = "unknown"
-    """RUBRICWORKS_REVISION: the git revision that an image was built from."""
+    """RUBRICWORKS_REVISION: git revision of the image."""
 
 
 def settings_from_environment() -> ApiSettings:
-    """The settings that the environment holds; a variable that is empty counts as not set.
+    """Read the settings from the environment; an empty variable counts as not set.
 
     Raises:
-        UserError: the token is too short to be one.
+        UserError: the token is too short.
     """
     token = _variable("RUBRICWORKS_API_TOKEN")
     if token and len(token) < _SHORTEST_TOKEN:
@@ -49,17 +49,17 @@ def settings_from_environment() -> ApiSettings:
 
 
 def open_database(settings: ApiSettings) -> Engine | None:
-    """The engine of the database, which connects when it is first asked; None where none is set.
+    """Create the database engine, which connects on first use; None if no database is set.
 
     Raises:
-        UserError: the URL cannot be read, or the driver that it names is not installed.
+        UserError: the URL is invalid, or its driver is not installed.
     """
     if settings.database is None:
         return None
     try:
         url = make_url(settings.database.get_secret_value())
-        waiting = {"connect_timeout": _CONNECT_SECONDS} if url.get_backend_name() == "postgresql" else {}
-        return create_engine(url, pool_pre_ping=True, connect_args=waiting)
+        timeout = {"connect_timeout": _CONNECT_SECONDS} if url.get_backend_name() == "postgresql" else {}
+        return create_engine(url, pool_pre_ping=True, connect_args=timeout)
     except (NoSuchModuleError, ModuleNotFoundError) as error:
         raise UserError(
             f"RUBRICWORKS_DATABASE_URL: there is no database driver for {url.drivername!r}; "
