@@ -13,23 +13,6 @@ from rubricworks.storage import local_path
 
 MANIFEST = "manifest.json"
 PLAN = "plan.json"
-_STAGE_BY_TABLE = {
-    "samples": "prepare",
-    "rejected": "prepare",
-    "captions": "caption_committee",
-    "rubrics": "synthesize_rubrics",
-    "rollouts": "train_policy",
-    "scorecards": "train_policy",
-    "caption_grades": "train_balcaprl",
-    "evaluations": "evaluate",
-    "exams": "write_exams",
-    "caption_scores": "evaluate_captions",
-    "genrm_data": "genrm_data",
-    "genrm_outputs": "train_genrm",
-    "audit": "audit",
-    "filtered": "offline_filter",
-}
-"""Stage that writes a table, by table name; for messages about a missing table."""
 
 
 class Shard(BaseModel):
@@ -103,9 +86,9 @@ def read_manifest(uri: str | Path) -> Manifest:
 
 
 def _stage_writing(folder: Path) -> str:
+    """The stage of the folder's plan file, in words."""
     try:
         stage = json.loads((folder / PLAN).read_bytes())["stage"]
     except (OSError, ValueError, KeyError, TypeError):
         stage = ""
-    stage = stage or _STAGE_BY_TABLE.get(folder.name, "")
     return f"the stage {stage}" if stage else "the stage that writes this folder"

@@ -7,7 +7,6 @@ import yaml
 from rubricworks.llm import Endpoint
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime.config import StageConfig, canonical_json
-from rubricworks.runtime.preflight_checks import DataSource
 from rubricworks.stages.cluster.outcome import Config as OutcomeConfig
 from rubricworks.stages.cluster.preflight import Config as PreflightConfig
 from rubricworks.stages.cluster.preflight import NamedEndpoint
@@ -37,15 +36,6 @@ def distinct_endpoints(recipe: Recipe) -> list[tuple[str, Endpoint]]:
     return list(endpoints.values())
 
 
-def data_source(recipe: Any) -> DataSource | None:
-    """Source of the recipe's samples; None if its pipeline finds them by itself."""
-    if (data := getattr(recipe, "data", None)) is None or not getattr(data, "source", None):
-        return None
-    if hasattr(data, "columns"):
-        return DataSource(kind="questions", source=data.source, columns=data.columns)
-    return DataSource(kind="images", source=data.source, allowed_hosts=data.allowed_hosts)
-
-
 def student_models(recipe: Recipe) -> dict[str, str]:
     """Field → model that the recipe starts from; a retraining names none."""
     students = {name: getattr(getattr(recipe, name), "student", None) for name in type(recipe).model_fields}
@@ -57,7 +47,7 @@ def _preflight(recipe: Any) -> PreflightConfig:
         seed=recipe.seed,
         recipe=recipe_yaml(recipe),
         storage=recipe.cluster.storage if recipe.cluster and recipe.cluster.runs_claim() is None else None,
-        data=data_source(recipe),
+        data=recipe.data_source,
         endpoints=tuple(NamedEndpoint(where=where, endpoint=one) for where, one in distinct_endpoints(recipe)),
         models=student_models(recipe),
         tracking=recipe.tracking,

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from rubricworks.errors import UserError
 from rubricworks.llm import Budget, Endpoint
-from rubricworks.recipe.cluster_configs import data_source
 from rubricworks.recipe.methods import METHODS
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime import preflight_checks
@@ -55,7 +54,7 @@ def count_items(recipe: Recipe) -> int:
     Raises:
         UserError: there is none that can be used.
     """
-    data = data_source(recipe)
+    data = recipe.data_source
     return preflight_checks.count_items(data) if data else 0
 
 

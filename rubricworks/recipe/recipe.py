@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from rubricworks.llm import Budget, Endpoint
 from rubricworks.recipe.cluster import ClusterConfig
 from rubricworks.runtime.config import StageConfig, canonical_json, endpoints_in
-from rubricworks.runtime.preflight_checks import Check
+from rubricworks.runtime.preflight_checks import Check, DataSource
 from rubricworks.runtime.stage_table import REPORTS
 from rubricworks.stages.release.promote import Config as PromoteConfig
 from rubricworks.tracking import StagedRecipe, TrackingConfig
@@ -147,6 +147,12 @@ class Recipe(BaseModel):
     def held_out(self) -> int:
         """Samples that are kept from training."""
         return getattr(getattr(self, "data", None), "held_out", 0)
+
+    @property
+    def data_source(self) -> DataSource | None:
+        """Source of the samples for the checks before a run; None if the run itself finds them."""
+        data = getattr(self, "data", None)
+        return None if data is None else data.data_source
 
     @property
     def base_model(self) -> str | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rubricworks.errors import UserError
 from rubricworks.recipe import Recipe
-from rubricworks.recipe.cluster_configs import data_source, distinct_endpoints
+from rubricworks.recipe.cluster_configs import distinct_endpoints
 from rubricworks.recipe.estimate import count_items, training_bytes
 from rubricworks.runtime.preflight_checks import Check, require_endpoint, require_tracking, run_check
 
@@ -36,7 +36,7 @@ def check_machine(recipe: Recipe, runs: Path) -> Iterator[Check]:
 
 def check_sources(recipe: Recipe) -> Iterator[Check]:
     """Check images and endpoints, which may be those of a scene world."""
-    if data_source(recipe):
+    if recipe.data_source:
         yield run_check("images", lambda: f"{count_items(recipe)} {recipe.item_noun}s")
     for where, endpoint in distinct_endpoints(recipe):
         yield run_check(f"endpoint {where}", partial(require_endpoint, endpoint))

@@ -124,11 +124,23 @@ def test_reading_a_damaged_shard_names_the_file(tmp_path):
         list(read_rows(tmp_path))
 
 
-@pytest.mark.parametrize("name", ["samples", "rubrics"])
-def test_missing_table_names_the_folder_and_the_stage_that_makes_it(tmp_path, name):
-    stage = {"samples": "prepare", "rubrics": "synthesize_rubrics"}[name]
-    with pytest.raises(UserError, match=f"{name}: there is no table here; run the stage {stage}"):
-        read_manifest(tmp_path / name)
+@pytest.mark.parametrize("stage", ["prepare", "synthesize_rubrics"])
+def test_unfinished_or_damaged_table_names_the_stage_of_its_plan(tmp_path, stage):
+    async def fail(items):
+        raise ConnectionError("gone")
+
+    with pytest.raises(ConnectionError):
+        build(tmp_path, fail, made_by={**MADE_BY, "stage": stage})
+    with pytest.raises(UserError, match=f"the table is not finished; run the stage {stage} to make it"):
+        read_manifest(tmp_path)
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(UserError, match=f"delete the folder and run the stage {stage} again"):
+        read_manifest(tmp_path)
+
+
+def test_missing_table_names_its_folder(tmp_path):
+    with pytest.raises(UserError, match="rubrics: there is no table here; run the stage that writes this folder"):
+        read_manifest(tmp_path / "rubrics")
 
 
 def test_damaged_manifest_is_one_clear_line(tmp_path):

@@ -22,6 +22,7 @@ from rubricworks.errors import UserError
 from rubricworks.runtime.call_table import Row
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
+from rubricworks.runtime.preflight_checks import DataSource
 from rubricworks.runtime.store.source_files import local_source
 from rubricworks.stages.data.source_splits import check_splits, hash_order, recipe_path
 from rubricworks.synthesis.prompts import CAPTION_PROMPT
@@ -53,6 +54,11 @@ class Config(StageConfig):
     def _hosts(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
         AllowedHosts(entries)
         return entries
+
+    @property
+    def data_source(self) -> DataSource | None:
+        """The source for the checks before a run; None if it is empty."""
+        return DataSource(kind="images", source=self.source, allowed_hosts=self.allowed_hosts) if self.source else None
 
 
 def run(config: Config, job: Job, *, fetcher: "Fetcher | None" = None) -> None:

@@ -21,6 +21,7 @@ from rubricworks.evaluation.corpus_statistics import SourceCounts
 from rubricworks.runtime.call_table import Row
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.job import Job
+from rubricworks.runtime.preflight_checks import DataSource
 from rubricworks.runtime.store.source_files import local_source
 from rubricworks.stages.data.question_survey import (
     PictureDigests,
@@ -53,6 +54,11 @@ class Config(StageConfig):
     max_side: int = Field(default=1024, ge=16)
     """Larger images are scaled down to this many pixels on their longer side."""
     shard_size: int = Field(default=256, ge=1)
+
+    @property
+    def data_source(self) -> DataSource | None:
+        """The source for the checks before a run; None if it is empty."""
+        return DataSource(kind="questions", source=self.source, columns=self.columns) if self.source else None
 
 
 def run(config: Config, job: Job) -> None:
