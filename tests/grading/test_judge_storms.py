@@ -3,7 +3,6 @@
 import random
 import time
 from email.utils import formatdate
-from itertools import pairwise
 
 import pytest
 from faulty_judge import GOOD, PATIENCE, FaultyJudge
@@ -15,19 +14,25 @@ from rubricworks.rubrics import ErrorClass
 
 
 class Storm:
-    """Answers nothing but 429 until so many seconds after the first request."""
+    """Answers the first bursts of requests with 429, each burst at once, when all of it has arrived.
 
-    def __init__(self, judge, seconds, retry_after):
-        self.judge, self.seconds, self.retry_after = judge, seconds, retry_after
-        self.over, self.turned_away = None, []
+    Counted by requests, since under load no gap in time tells one burst from the next.
+    """
+
+    def __init__(self, judge, bursts, retry_after):
+        self.judge, self.bursts, self.retry_after = judge, list(bursts), retry_after
+        self.burst = self.arrivals = 0
 
     def __call__(self, number, body):
-        now = time.monotonic()
-        self.over = self.over or now + self.seconds
-        if now >= self.over:
+        burst = self.burst
+        if burst == len(self.bursts):
             return self.judge(number, body)
-        self.turned_away.append(now)
-        return fail(429, "slow down", **self.retry_after())
+        self.arrivals += 1
+        if self.arrivals == self.bursts[burst]:
+            self.burst, self.arrivals = burst + 1, 0
+        answer = fail(429, "slow down", **self.retry_after())
+        answer.hold = lambda: self.burst > burst
+        return answer
 
 
 @pytest.mark.parametrize(
@@ -36,28 +41,25 @@ class Storm:
         dict,
         lambda: {"Retry_After": "1"},
         lambda: {"Retry_After": "0"},
-        lambda: {"Retry_After": formatdate(time.time() + 2)},
+        lambda: {"Retry_After": formatdate(time.time() + 1.5)},
     ],
     ids=["unsaid", "a second", "nothing", "a date"],
 )
 def test_a_storm_of_429_fails_no_call_and_loses_none(serve, judge_key, retry_after):
-    storm = Storm(FaultyJudge(lambda call, nth: GOOD), 3.0, retry_after)
+    # Each burst is as large as the limit, and cuts it once to three quarters.
+    storm = Storm(FaultyJudge(lambda call, nth: GOOD), (32, 24, 18), retry_after)
     server = serve(storm)
     graded = Graded(server.url, judge_key, rows(100, 4), concurrency=64, attempts=1)
     graded.check(server)
     assert None not in graded.credits
-    assert graded.total("requests") == 100 + len(storm.turned_away)
+    assert graded.total("requests") == 100 + 32 + 24 + 18
     assert set(map(len, storm.judge.asked.values())) == {1}
     limiter = graded.clients[0].limiter
-    assert limiter.throttled == len(storm.turned_away) >= 32
-    # Nobody sends while the server asks for patience, so what was turned away came in bursts; each is one cut.
-    bursts = 1 + sum(later - earlier > 0.15 for earlier, later in pairwise(storm.turned_away))
-    assert 2 <= limiter.cuts == bursts <= 6
+    assert (limiter.throttled, limiter.cuts) == (32 + 24 + 18, 3)
 
 
 def test_a_storm_that_does_not_end_fails_every_call_when_patience_is_over(serve, judge_key):
-    storm = Storm(None, 1e9, dict)
-    server = serve(storm)
+    server = serve(lambda number, body: fail(429, "slow down"))
     graded = Graded(server.url, judge_key, rows(60), call_per="criterion", patience_s=0.6)
     graded.check(server)
     assert graded.credits == [None] * 180
@@ -89,7 +91,7 @@ def test_a_storm_of_everything_loses_and_invents_nothing_and_what_failed_can_be_
 ):
     judge = FaultyJudge(dice(f"{call_per} {models}"))
     server = serve(judge)
-    options = {"models": models, "call_per": call_per, "cache": judge_key.folder / "cache.sqlite", "timeout_s": 2.5}
+    options = {"models": models, "call_per": call_per, "cache": judge_key.folder / "cache.sqlite", "timeout_s": 6}
     graded = Graded(server.url, judge_key, rows(80, 4), **options)
     graded.check(server)
 

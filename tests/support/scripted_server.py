@@ -20,6 +20,8 @@ class Said:
     status: int = 200
     headers: dict[str, str] = field(default_factory=lambda: {"Content-Type": "application/json"})
     delay: float = 0.0
+    hold: Callable[[], bool] | None = None
+    """Answer only once this is true, or after 20 seconds, so that a test fails instead of hanging."""
     cut: bool = False
     """Break the connection in the middle of the body."""
     reset: bool = False
@@ -123,11 +125,19 @@ class ScriptedServer:
         self.busiest = max(self.busiest, self._busy)
         try:
             await asyncio.sleep(said.delay)
+            if said.hold is not None:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(_come_true(said.hold), 20)
         finally:
             self._busy -= 1
         if said.cut or said.reset or said.drip or said.chunked or said.bare:
             return await _misbehave(request, said)
         return web.Response(status=said.status, body=said.body, headers=said.headers)
+
+
+async def _come_true(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - it may be about servers in other threads
+        await asyncio.sleep(0.001)
 
 
 async def _misbehave(request: web.Request, said: Said) -> web.StreamResponse:
