@@ -1,13 +1,20 @@
 """What the Kubeflow UI shows of stages that train, and of what a GenRM is trained on."""
 
+import base64
+import io
 import re
 
 import pytest
 import synthetic_balcaprl_run as balcaprl
 import synthetic_rlr3_run as rlr3
 import synthetic_run as folder
+from image_judge import main_colour, plain_image
+from PIL import Image
 from report_page import text_of
-from shown_stages import shown, write_training
+from shown_stages import pictures, shown, write_training
+
+from rubricworks.data.response_images import ResponseImages, response_columns
+from rubricworks.rubrics import Response
 
 
 def test_the_warm_up_shows_its_loss_from_the_last_checkpoint(tmp_path):
@@ -73,3 +80,45 @@ def test_labels_stand_beside_the_response_that_they_judge(tmp_path):
     assert metrics == {"train": 12, "test": 10}
     assert "Response there are 3" in text_of(html)
     assert f"label {rlr3.CALL}" in text_of(html)
+
+
+def image_rollouts(run, *, missing=False, broken=False) -> str:
+    """The page of a training whose responses are images, four to a prompt, the greener the better."""
+    responses = [Response.of_image(plain_image(colour, size=600)) for colour in ("blue", "red", "green")]
+    images = ResponseImages(run / "train_policy" / "images")
+    for response in responses[missing:]:
+        images.add(response)
+    if broken:
+        responses[0] = Response.of_image(b"no image")
+        images.add(responses[0])
+    rows = [
+        {**folder.rollout(1, "", 10, number / 2), "sample_id": "t", **response_columns(response)}
+        for number, response in enumerate(responses)
+    ]
+    folder.write_table(run / "train_policy" / "rollouts", "rollouts", rows)
+    prompt = {
+        **folder.sample("t", b"", "train"),
+        "image": None,
+        "image_digest": None,
+        "prompt": "a green <b>square</b>",
+    }
+    folder.write_table(run / "prepare", "samples", [prompt])
+    html, _ = shown(run, "train_policy", samples="prepare")
+    return html
+
+
+def test_responses_that_are_images_are_shown_as_images_under_their_prompt(tmp_path):
+    html = image_rollouts(tmp_path)
+    shown_images = [base64.b64decode(source.partition(",")[2]) for source in pictures(html)]
+    assert [main_colour(image) for image in shown_images] == ["green", "red", "blue"]
+    assert max(Image.open(io.BytesIO(shown_images[0])).size) == 300
+    assert "Prompt a green <b>square</b>" in text_of(html)
+    assert "<b>" not in html
+    assert html.count('alt="Response: reward') == 3
+
+
+@pytest.mark.parametrize(("fault", "words"), [("missing", "cannot be read"), ("broken", "not an image")])
+def test_an_image_that_cannot_be_shown_is_said_in_its_place(tmp_path, fault, words):
+    html = image_rollouts(tmp_path, **{fault: True})
+    assert len(pictures(html)) == 2
+    assert re.search(rf"This image cannot be shown: [^.]*.*{words}", text_of(html))

@@ -26,6 +26,7 @@ def done_run(name="ours"):
         "prepare/made_from.json": "{}",
         "prepare/samples.parquet": "rows" * 100,
         "prepare/done.json": "{}",
+        "train_policy/images/3f/3f0a.png": "pixels",
         "report/made_from.json": "{}",
         "report/done.json": "{}",
         "outcome.json": json.dumps({"state": "SUCCEEDED"}),

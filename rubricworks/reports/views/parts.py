@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rubricworks.data.images import check_image
+from rubricworks.data.response_images import ResponseImages, response_of
 from rubricworks.reports.charts import LineChart
 from rubricworks.reports.comparison import Comparison
 from rubricworks.reports.formats import shortened
@@ -65,7 +67,7 @@ class Table(NamedTuple):
 
 
 class Passage(NamedTuple):
-    """One text on a card, with its author or role as name."""
+    """One text or image on a card, with its author or role as name."""
 
     name: str
     text: str
@@ -73,6 +75,8 @@ class Passage(NamedTuple):
     kind: str = ""
     """base | policy: its colour."""
     chip: str = ""
+    image: str | None = None
+    """Data URI, shown in place of the text."""
 
 
 class Check(NamedTuple):
@@ -136,6 +140,19 @@ def draw_ids(table: Path, count: int = CARD_COUNT) -> list[str]:
 def picture(sample: Mapping[str, Any] | None) -> str | None:
     """The sample's image as a small data URI; None without an image."""
     return data_uri(thumbnail(sample["image"], SIDE, quality=80)) if sample and sample.get("image") else None
+
+
+def response_passage(name: str, row: Mapping[str, Any], images: ResponseImages, note: str, kind: str) -> Passage:
+    """Passage of a row's response: its text, or the image, read from the images beside the table."""
+    response = response_of(row)
+    if response.text is not None:
+        return Passage(name, response.text, note, kind)
+    try:
+        image = images.read(response).image or b""
+        check_image(image, response.media_type or "")
+    except ValueError as error:  # missing, damaged, or no image at all: the page says so
+        return Passage(name, f"This image cannot be shown: {error}", note, kind)
+    return Passage(name, "", note, kind, image=data_uri(thumbnail(image, SIDE, quality=80)))
 
 
 def criteria_of(rubric: Rubric) -> list[Check]:

@@ -5,12 +5,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rubricworks.data.response_images import ResponseImages
 from rubricworks.reports.charts import LineChart, line_chart
 from rubricworks.reports.curves import Step, read_steps
 from rubricworks.reports.formats import number, whole
 from rubricworks.reports.run_folder import Alarm, read_alarm, table_rows
 from rubricworks.reports.series_charts import SeriesChart
-from rubricworks.reports.views.parts import Card, FinishedStage, Passage, Tile, View, picture
+from rubricworks.reports.views.parts import Card, FinishedStage, Passage, Tile, View, picture, response_passage
 from rubricworks.training.checkpoints import last_checkpoint
 
 _ROLLOUT_COUNT = 4
@@ -115,19 +116,21 @@ def _groups(stage: FinishedStage, steps: Sequence[Step]) -> list[Card]:
         if row["step"] in groups and row["sample_id"] == (groups[row["step"]] or [row])[0]["sample_id"]:
             groups[row["step"]].append(row)
     samples = stage.samples(rows[0]["sample_id"] for rows in groups.values())
-    return [_group(step, rows, samples.get(rows[0]["sample_id"])) for step, rows in groups.items()]
+    images = ResponseImages.of_table(stage.out / "rollouts")
+    return [_group(step, rows, samples.get(rows[0]["sample_id"]), images) for step, rows in groups.items()]
 
 
-def _group(step: int, rows: list[dict[str, Any]], sample: dict[str, Any] | None) -> Card:
+def _group(step: int, rows: list[dict[str, Any]], sample: dict[str, Any] | None, images: ResponseImages) -> Card:
     best = sorted(rows, key=lambda row: math.inf if row["reward"] is None else -row["reward"])[:_ROLLOUT_COUNT]
     more = len(rows) - len(best)
-    question = [Passage("Question", sample["question"])] if sample and sample["question"] else []
+    asked = sample and (sample["question"] or (not sample["image"] and sample["prompt"]))
+    question = [Passage("Question" if sample and sample["question"] else "Prompt", asked)] if asked else []
     return Card(
         rows[0]["sample_id"],
         picture(sample),
         [
             *question,
-            *(Passage(_reward_text(row), row["response"], f"{row['tokens']} tokens", "policy") for row in best),
+            *(response_passage(_reward_text(row), row, images, f"{row['tokens']} tokens", "policy") for row in best),
         ],
         note=f"step {step}" + (f", {more} more rollouts" if more > 0 else ""),
     )
