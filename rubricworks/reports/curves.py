@@ -1,13 +1,16 @@
-"""Training curves from the rollouts table: reward, length, objects named and repetition per step.
+"""Training curves from the rollouts table: reward, length and statistics of the responses per step.
 
-Rows are summed in one pass; only one small record per step stays in memory. The counts are those of the hacking alarm.
+Rows are summed in one pass; only one small record per step stays in memory. The statistics are those of the hacking
+alarm.
 """
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from rubricworks.data.response_images import response_of
 from rubricworks.reports.run_folder import table_rows
-from rubricworks.training.alarm import objects_named, repetition
+from rubricworks.training.response_statistics import Statistic
 
 
 class Step(NamedTuple):
@@ -19,33 +22,34 @@ class Step(NamedTuple):
     reward: float | None
     """Mean over the judged rollouts; None if there are none."""
     tokens: float
-    objects: float
-    repetition: float
+    values: Mapping[str, float]
+    """Statistic → mean; empty if none was asked for."""
 
 
 class _Sums:
-    __slots__ = ("judged", "objects", "repetition", "reward", "rollouts", "tokens")
+    __slots__ = ("judged", "reward", "rollouts", "tokens", "values")
 
     def __init__(self) -> None:
-        self.rollouts = self.judged = self.tokens = self.objects = 0
-        self.reward = self.repetition = 0.0
+        self.rollouts = self.judged = self.tokens = 0
+        self.reward = 0.0
+        self.values: dict[str, float] = {}
 
 
-def read_steps(run: Path, stage: str = "train_policy", *, words: bool = True) -> list[Step]:
+def read_steps(run: Path, stage: str = "train_policy", *, statistics: Sequence[Statistic] = ()) -> list[Step]:
     """One record per training step, in order; empty without rollouts.
 
     Args:
-        words: also read the responses; if False, `objects` and `repetition` are 0.
+        statistics: statistics to compute of the responses; an image is known by its digest alone.
     """
     sums: dict[int, _Sums] = {}
-    columns = ["step", "tokens", "reward", *(["response"] if words else [])]
+    columns = ["step", "tokens", "reward", *(["response", "response_type"] if statistics else [])]
     for row in table_rows(run / stage / "rollouts", columns):
         step = sums.setdefault(row["step"], _Sums())
         step.rollouts += 1
         step.tokens += row["tokens"]
-        if words:
-            step.objects += objects_named(row["response"])
-            step.repetition += repetition(row["response"])
+        for statistic in statistics:
+            value = statistic.measure(response_of(row), row["tokens"])
+            step.values[statistic.name] = step.values.get(statistic.name, 0.0) + value
         if row["reward"] is not None:
             step.judged += 1
             step.reward += row["reward"]
@@ -56,8 +60,7 @@ def read_steps(run: Path, stage: str = "train_policy", *, words: bool = True) ->
             unjudged=one.rollouts - one.judged,
             reward=one.reward / one.judged if one.judged else None,
             tokens=one.tokens / one.rollouts,
-            objects=one.objects / one.rollouts,
-            repetition=one.repetition / one.rollouts,
+            values={name: total / one.rollouts for name, total in one.values.items()},
         )
         for number, one in sorted(sums.items())
     ]

@@ -1,25 +1,21 @@
 """Reward-hacking alarm: fires when the reward rises together with changes that better captions do not need.
 
-The alarm knows nothing about the captions' content. It compares the means of the last steps with those of the first
-steps: length, repetition, objects named (phrases that begin with a determiner or a number) and, if there is one, a
-held-out judge's score. A reward that rises alone is learning; a reward that rises while captions list twice as many
-objects suggests a policy that answers the rubric instead of describing the image.
+The alarm knows nothing about the responses' content. It compares the means of the last steps with those of the first
+steps: the method's statistics (for captions length, repetition and objects named, see `response_statistics`) and, if
+there is one, a held-out judge's score. A reward that rises alone is learning; a reward that rises while captions list
+twice as many objects suggests a policy that answers the rubric instead of describing the image.
 """
 
 import math
-import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
+from rubricworks.rubrics import Response
 from rubricworks.training.config import AlarmConfig
+from rubricworks.training.response_statistics import TEXT_STATISTICS, Statistic
 
-_OBJECT_START = re.compile(
-    r"\b(?:an?|the|another|one|two|three|four|five|six|seven|eight|nine|ten|several|some|many|\d+)\b", re.IGNORECASE
-)
-_SEQUENCE = 4
-"""Words per sequence when repetition is counted."""
 _PROBES = 2
 """Held-out scores to average: a single score covers a few dozen samples and may be a passing dip."""
 
@@ -30,9 +26,8 @@ class StepStats(NamedTuple):
     step: int
     reward: float
     """NaN if no rollout could be judged."""
-    length: float
-    repetition: float
-    objects: float
+    values: Mapping[str, float]
+    """Statistic → mean."""
     held_out: float = math.nan
     """Score of the held-out judge, NaN at steps without a probe."""
 
@@ -50,8 +45,13 @@ class Alarm(NamedTuple):
 class HackingAlarm:
     """Detector that takes one `StepStats` per step, in order, and fires at most once."""
 
-    def __init__(self, config: AlarmConfig | None = None) -> None:
+    def __init__(self, config: AlarmConfig | None = None, statistics: Sequence[Statistic] = TEXT_STATISTICS) -> None:
+        """
+        Args:
+            statistics: those whose change is suspicious; a step without the value of one counts for nothing.
+        """
         self.config = config or AlarmConfig()
+        self.statistics = tuple(statistics)
         self.alarm: Alarm | None = None
         self._start: list[StepStats] = []
         self._recent: deque[StepStats] = deque(maxlen=self.config.window)
@@ -77,17 +77,17 @@ class HackingAlarm:
 
     def _reasons(self) -> tuple[str, ...]:
         config = self.config
-        reward = self._change("reward")
+        reward = _Change(*(_mean([stats.reward for stats in steps]) for steps in (self._start, self._recent)))
         if not reward.now - reward.start > config.reward_gain:
             return ()
         reasons = []
-        for field, words in (("objects", "objects named per caption"), ("length", "tokens per caption")):
-            change = self._change(field)
-            if change.now > change.start * config.growth or change.now * config.growth < change.start:
-                reasons.append(f"{words} went from {change.start:.1f} to {change.now:.1f}")
-        repetition = self._change("repetition")
-        if repetition.now - repetition.start > config.repetition_gain:
-            reasons.append(f"repeated phrases went from {repetition.start:.0%} to {repetition.now:.0%}")
+        for statistic in self.statistics:
+            change = self._change(statistic)
+            if statistic.rule == "factor":
+                if change.now > change.start * config.growth or change.now * config.growth < change.start:
+                    reasons.append(f"{statistic.words} went from {change.start:.1f} to {change.now:.1f}")
+            elif change.now - change.start > config.repetition_gain:
+                reasons.append(f"{statistic.words} went from {change.start:.0%} to {change.now:.0%}")
         if len(self._held_out) > _PROBES:
             start, now = self._held_out[0], fmean(self._held_out[-_PROBES:])
             if start - now > config.held_out_loss:
@@ -96,8 +96,11 @@ class HackingAlarm:
             reasons.append(f"while reward rose from {reward.start:.2f} to {reward.now:.2f}")
         return tuple(reasons)
 
-    def _change(self, field: str) -> "_Change":
-        return _Change(_mean(self._start, field), _mean(self._recent, field))
+    def _change(self, statistic: Statistic) -> "_Change":
+        values = (
+            [stats.values.get(statistic.name, math.nan) for stats in steps] for steps in (self._start, self._recent)
+        )
+        return _Change(*map(_mean, values))
 
 
 class _Change(NamedTuple):
@@ -105,45 +108,29 @@ class _Change(NamedTuple):
     now: float
 
 
-def _mean(steps: Sequence[StepStats], field: str) -> float:
-    values = [value for stats in steps if not math.isnan(value := getattr(stats, field))]
-    return fmean(values) if values else math.nan
+def _mean(values: Sequence[float]) -> float:
+    present = [value for value in values if not math.isnan(value)]
+    return fmean(present) if present else math.nan
 
 
 def step_stats(
     step: int,
-    responses: Sequence[str],
+    responses: Sequence[str | Response],
     tokens: Sequence[int],
     rewards: Sequence[float | None],
     held_out: float = math.nan,
+    statistics: Sequence[Statistic] = TEXT_STATISTICS,
 ) -> StepStats:
-    """Compute the statistics of one step's rollouts; rewards of None are excluded from the mean."""
+    """Compute the statistics of one step's rollouts; rewards of None are excluded from the mean.
+
+    Raises:
+        UserError: a statistic of texts is given images.
+    """
+    rollouts = [(Response.of(response), count) for response, count in zip(responses, tokens, strict=True)]
     judged = [reward for reward in rewards if reward is not None]
     return StepStats(
         step=step,
         reward=fmean(judged) if judged else math.nan,
-        length=fmean(tokens),
-        repetition=fmean(repetition(response) for response in responses),
-        objects=fmean(objects_named(response) for response in responses),
+        values={one.name: fmean(one.measure(*rollout) for rollout in rollouts) for one in statistics},
         held_out=held_out,
     )
-
-
-def objects_named(text: str) -> int:
-    """Count the phrases that begin with a determiner or a number: a, an, the, two, 3, several, ...
-
-    >>> objects_named("at top-left a big red circle . two small squares")
-    2
-    """
-    return len(_OBJECT_START.findall(text))
-
-
-def repetition(text: str) -> float:
-    """Share of four-word sequences that occur earlier in the same text, in [0, 1].
-
-    >>> round(repetition("a red ball . a red ball ."), 2)
-    0.2
-    """
-    words = text.lower().split()
-    sequences = [tuple(words[start : start + _SEQUENCE]) for start in range(len(words) - _SEQUENCE + 1)]
-    return 1 - len(set(sequences)) / len(sequences) if sequences else 0.0

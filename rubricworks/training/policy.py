@@ -34,6 +34,7 @@ from rubricworks.training.milestones import Milestones
 from rubricworks.training.processes import main_process_first
 from rubricworks.training.processing import template_options, text_messages, tokenizer_of
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
+from rubricworks.training.response_statistics import TEXT_STATISTICS, Statistic
 from rubricworks.training.rollouts import Penalty, PolicyTrainer, StepRollouts
 from rubricworks.training.shared_images import encode_images_once
 from rubricworks.training.watch import PolicyWatch, Probe, Refresh
@@ -69,6 +70,7 @@ def train_policy(
     refresh: Refresh | None = None,
     probe: Probe | None = None,
     before_checkpoint: Callable[[], None] | None = None,
+    statistics: Sequence[Statistic] = TEXT_STATISTICS,
 ) -> PolicyResult:
     """Train the model on the samples' rewards; the result's `model_dir` is a plain Hugging Face directory.
 
@@ -81,6 +83,7 @@ def train_policy(
         penalty: subtracted from the advantages of judged rollouts.
         on_step: receives each step's rollouts; a step repeated after a kill is passed again under the same number.
         before_checkpoint: called before a checkpoint is written, to commit the tables of its steps.
+        statistics: statistics of the responses that the alarm watches.
         refresh, probe: see `rubricworks.training.watch`; called every `refresh_every` / `probe_every` steps.
     Raises:
         UserError: invalid samples or options, before the first step; or no rollout can be judged for several steps.
@@ -104,7 +107,7 @@ def train_policy(
     with main_process_first():
         checkpoint = open_run(out_dir, digest)
     generate = PolicyGenerate(config)
-    watch = PolicyWatch(config, out_dir / "steps.jsonl", generate, refresh, probe, before_checkpoint)
+    watch = PolicyWatch(config, out_dir / "steps.jsonl", generate, refresh, probe, before_checkpoint, statistics)
     watch.restore(0 if checkpoint is None else int(checkpoint.name.removeprefix("checkpoint-")))
 
     def on_rollouts(step: StepRollouts) -> None:

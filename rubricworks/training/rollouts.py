@@ -20,6 +20,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from rubricworks.errors import UserError
 from rubricworks.rl import decoupled_advantages
+from rubricworks.rubrics import Response
 
 Penalty = Callable[..., Sequence[float]]
 """`penalty(prompts=…, completions=…, completion_ids=…, sample_id=[…], …)`: amounts to subtract from the advantages.
@@ -37,7 +38,7 @@ class StepRollouts(NamedTuple):
 
     step: int
     sample_ids: list[str]
-    responses: list[str]
+    responses: Sequence[str | Response]
     tokens: list[int]
     rewards: list[float | None]
     """Weighted sums of the reward functions' values; None if the response could not be judged."""

@@ -13,6 +13,7 @@ from rubricworks.storage import write_atomic
 from rubricworks.training.alarm import HackingAlarm, StepStats, step_stats
 from rubricworks.training.config import PolicyConfig
 from rubricworks.training.processes import broadcast, is_main
+from rubricworks.training.response_statistics import TEXT_STATISTICS, Statistic
 from rubricworks.training.rollouts import StepRollouts
 
 logger = logging.getLogger(__name__)
@@ -47,10 +48,11 @@ class PolicyWatch(TrainerCallback):
         refresh: Refresh | None,
         probe: Probe | None,
         before_checkpoint: Callable[[], None] | None,
+        statistics: Sequence[Statistic] = TEXT_STATISTICS,
     ) -> None:
         self.config, self.file, self.generate = config, file, generate
         self.refresh, self.probe, self.before_checkpoint = refresh, probe, before_checkpoint
-        self.alarm = HackingAlarm(config.alarm)
+        self.alarm = HackingAlarm(config.alarm, statistics)
         self.history: list[StepStats] = []
         self._held_out = math.nan
 
@@ -67,7 +69,8 @@ class PolicyWatch(TrainerCallback):
             except ValueError:  # a line cut off by a kill
                 break
             figures: dict[str, Any] = {name: math.nan if value is None else value for name, value in values.items()}
-            stats = StepStats(**figures)
+            step_of, reward, held_out = (figures.pop(name) for name in ("step", "reward", "held_out"))
+            stats = StepStats(step_of, reward, figures, held_out)
             if stats.step <= step:
                 self.history.append(stats)
                 self.alarm.update(stats)
@@ -75,7 +78,8 @@ class PolicyWatch(TrainerCallback):
             write_atomic(self.file, "".join(map(_line, self.history)).encode())
 
     def record(self, rollouts: StepRollouts) -> None:
-        stats = step_stats(rollouts.step, rollouts.responses, rollouts.tokens, rollouts.rewards, self._held_out)
+        drawn = (rollouts.step, rollouts.responses, rollouts.tokens, rollouts.rewards)
+        stats = step_stats(*drawn, self._held_out, self.alarm.statistics)
         self._held_out = math.nan
         self.history.append(stats)
         with self.file.open("a") as file:
@@ -103,5 +107,5 @@ class PolicyWatch(TrainerCallback):
 
 
 def _line(stats: StepStats) -> str:
-    values = {name: None if math.isnan(value) else value for name, value in stats._asdict().items()}
-    return json.dumps(values) + "\n"
+    values = {"step": stats.step, "reward": stats.reward, **stats.values, "held_out": stats.held_out}
+    return json.dumps({name: None if math.isnan(value) else value for name, value in values.items()}) + "\n"

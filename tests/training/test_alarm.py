@@ -3,8 +3,15 @@ import random
 
 import pytest
 
-from rubricworks.training.alarm import HackingAlarm, StepStats, objects_named, repetition, step_stats
+from rubricworks.errors import UserError
+from rubricworks.rubrics import Response
+from rubricworks.training.alarm import HackingAlarm, StepStats, step_stats
 from rubricworks.training.config import AlarmConfig
+from rubricworks.training.response_statistics import LENGTH, TEXT_STATISTICS, Statistic, objects_named, repetition
+
+
+def of_texts(step, reward, length, repeated, objects, held_out=math.nan) -> StepStats:
+    return StepStats(step, reward, {"objects": objects, "length": length, "repetition": repeated}, held_out)
 
 
 def run(alarm, *, steps=100, reward=(0.4, 0.7), length=(18, 18), objects=(2.5, 2.5), repeated=(0, 0), held_out=None):
@@ -17,7 +24,7 @@ def run(alarm, *, steps=100, reward=(0.4, 0.7), length=(18, 18), objects=(2.5, 2
         def at(ends, scale, share=share):
             return ends[0] + share * (ends[1] - ends[0]) + noise.gauss(0, scale)
 
-        stats = StepStats(step, at(reward, 0.05), at(length, 1), at(repeated, 0.01), at(objects, 0.2))
+        stats = of_texts(step, at(reward, 0.05), at(length, 1), at(repeated, 0.01), at(objects, 0.2))
         if held_out is not None and step % 10 == 1:
             stats = stats._replace(held_out=at(held_out, 0))
         given.append(alarm.update(stats))
@@ -65,16 +72,15 @@ def test_rising_held_out_score_is_no_reason():
 
 def test_one_wild_step_is_not_enough():
     alarm = HackingAlarm(AlarmConfig(window=2, patience=3))
-    usual = StepStats(1, 0.4, 18, 0, 2.5)
-    wild = StepStats(5, 0.9, 60, 0, 9)
+    usual = of_texts(1, 0.4, 18, 0, 2.5)
+    wild = of_texts(5, 0.9, 60, 0, 9)
     for stats in (usual, usual, usual, usual, wild, usual, usual, usual, usual):
         assert alarm.update(stats) is None
 
 
 def test_unjudged_steps_count_for_nothing():
     alarm = HackingAlarm(AlarmConfig(window=3, patience=1))
-    nothing = StepStats(1, float("nan"), 18, 0, 2.5)
-    assert not any(alarm.update(nothing._replace(length=18.0 * step)) for step in range(1, 20))
+    assert not any(alarm.update(of_texts(1, math.nan, 18.0 * step, 0, 2.5)) for step in range(1, 20))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +106,8 @@ def test_repetition_is_the_share_of_four_word_sequences_said_before():
 
 def test_step_statistics_leave_unjudged_rewards_out():
     stats = step_stats(3, ["a cat .", "a cat and a dog ."], [4, 8], [None, 0.5])
-    assert (stats.step, stats.reward, stats.length, stats.objects) == (3, 0.5, 6, 1.5)
+    assert (stats.step, stats.reward) == (3, 0.5)
+    assert stats.values == {"objects": 1.5, "length": 6, "repetition": 0}
 
 
 def test_one_low_score_of_the_held_out_judge_is_not_enough():
@@ -109,4 +116,42 @@ def test_one_low_score_of_the_held_out_judge_is_not_enough():
         low = 0.25 if step == 51 else 0.5
         held_out = low if step % 50 == 1 else math.nan
         reward = 0.4 + 0.003 * step
-        assert alarm.update(StepStats(step, reward, 18, 0, 2.5, held_out)) is None
+        assert alarm.update(of_texts(step, reward, 18, 0, 2.5, held_out)) is None
+
+
+SIZE = Statistic("size", "bytes per image", lambda response, _: len(response.image), "factor")
+GREY = Statistic("grey", "grey pixels", lambda response, _: response.image.count(7) / len(response.image), "rise")
+
+
+def test_a_method_names_the_statistics_of_its_own_responses():
+    images = [Response.of_image(b"\x07" * 3 + b"x"), Response.of_image(b"x" * 8)]
+    stats = step_stats(1, images, [1, 1], [0.5, 0.5], statistics=(SIZE, GREY))
+    assert stats.values == {"size": 6, "grey": 0.375}
+
+
+@pytest.mark.parametrize(
+    ("grow", "reason"),
+    [
+        (lambda share: b"x" * round(8 + 24 * share), "bytes per image went from 8.0 to 32.0"),
+        (lambda share: b"x" * (8 - 4 * round(share)) + b"\x07" * (4 * round(share)), "grey pixels went from 0% to 50%"),
+    ],
+)
+def test_the_alarm_goes_off_at_a_change_of_any_named_statistic_and_gives_it_as_reason(grow, reason):
+    alarm = HackingAlarm(AlarmConfig(window=2, patience=1), (SIZE, GREY))
+    for step, share in enumerate((0, 0, 1, 1)):
+        image = Response.of_image(grow(share))
+        alarm.update(step_stats(step, [image], [1], [0.4 + 0.4 * share], statistics=(SIZE, GREY)))
+    assert alarm.alarm.reasons == (reason, "while reward rose from 0.40 to 0.80")
+
+
+def test_a_statistic_that_is_not_named_is_no_reason():
+    alarm = HackingAlarm(AlarmConfig(window=2, patience=1), (LENGTH,))
+    for step, reward in enumerate((0.4, 0.4, 0.8, 0.8, 0.8)):
+        assert alarm.update(of_texts(step, reward, 18, 0.9 * (reward > 0.5), 90 * reward)) is None
+
+
+def test_statistics_of_texts_refuse_images_by_name():
+    with pytest.raises(
+        UserError, match="the statistic 'objects' of a training step reads text, and the response is an"
+    ):
+        step_stats(1, [Response.of_image(b"x")], [1], [0.5], statistics=TEXT_STATISTICS)

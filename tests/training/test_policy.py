@@ -12,7 +12,9 @@ from rubricworks.training.checkpoints import last_step
 from rubricworks.training.config import AlarmConfig, LoraOptions, PolicyConfig, SftConfig, VllmOptions
 from rubricworks.training.generate import generate_captions, load_model
 from rubricworks.training.policy import train_policy
+from rubricworks.training.response_statistics import LENGTH
 from rubricworks.training.sft import train_sft
+from rubricworks.training.watch import PolicyWatch
 
 FEW = {"group_size": 4, "prompts_per_step": 2, "max_new_tokens": 8, "log_every": 1}
 
@@ -234,6 +236,29 @@ def test_statistics_file_holds_one_line_per_step(warmed, tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "steps.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2, 3]
     assert [line["reward"] for line in lines] == [stats.reward for stats in result.history]
+    assert lines[0].keys() == {"step", "reward", "objects", "length", "repetition", "held_out"}
+
+
+def test_a_method_that_names_one_statistic_is_watched_by_that_one(warmed, tmp_path):
+    options = PolicyConfig(steps=2, **FEW)
+    train_policy(warmed, policy_rows(), says_red, tmp_path, options, statistics=(LENGTH,))
+    lines = [json.loads(line) for line in (tmp_path / "steps.jsonl").read_text().splitlines()]
+    assert [list(line) for line in lines] == [["step", "reward", "length", "held_out"]] * 2
+
+
+def test_statistics_that_an_earlier_version_wrote_are_taken_up(tmp_path):
+    written = [
+        {"step": step, "reward": 0.5, "length": 18.0, "repetition": 0.1, "objects": 2.5, "held_out": None}
+        for step in (1, 2, 3)
+    ]
+    (tmp_path / "steps.jsonl").write_text("".join(json.dumps(line) + "\n" for line in written))
+    watch = PolicyWatch(PolicyConfig(steps=9, **FEW), tmp_path / "steps.jsonl", None, None, None, None)
+    watch.restore(2)
+    assert [(stats.step, stats.values["objects"], stats.values["length"]) for stats in watch.history] == [
+        (1, 2.5, 18.0),
+        (2, 2.5, 18.0),
+    ]
+    assert [json.loads(line) for line in (tmp_path / "steps.jsonl").read_text().splitlines()] == written[:2]
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ def genrm(stage: FinishedStage) -> View:
     reports = json.loads((stage.out / "genrm.json").read_bytes())
     models = [model for model in GENRM_MODELS if model in reports]
     value = {model: {name: (reports[model][name] or {}).get("value") for name in MEASURES} for model in models}
-    steps = read_steps(stage.run, stage.name, words=False)
+    steps = read_steps(stage.run, stage.name)
     curves = reward_curves(steps, read_alarm(stage.run, stage.name))
     return View(
         sentence=f"Of the test's whole outputs {share(value['rlvr']['sample_level'])} % are right.",

@@ -42,7 +42,7 @@ def policy(
         rewards: further figures of the last step.
     """
     alarm = read_alarm(stage.run, stage.name)
-    steps = read_steps(stage.run, stage.name, words=False)
+    steps = read_steps(stage.run, stage.name)
     curves = reward_curves(steps, alarm)
     unjudged, rollouts = sum(one.unjudged for one in steps), sum(one.rollouts for one in steps)
     return View(

@@ -67,7 +67,7 @@ def build_balcaprl_report(run: Path, *, examples: int, seed: int) -> tuple[str, 
     settings = training_settings(recipe)
     rows = score_rows(results.captions)
     curves = caption_charts(results.steps, settings.gate, results.alarm)
-    rewards = [] if curves else read_steps(run, STAGE, words=False)
+    rewards = [] if curves else read_steps(run, STAGE)
     groups = reward_groups(run, settings.weights, seed=seed)
     html = render(
         "page.html",

@@ -54,7 +54,7 @@ def build_rlr3_report(run: Path, *, examples: int, seed: int) -> tuple[str, Rlr3
     calls = model_calls(read_spending(run / SPENDING_FILE))
     costs, dead_letters = stage_costs(ledger, calls, exclude=REPORTS), read_dead_letters(run)
     summary = rlr3_summary(run, results, recipe=recipe, promotion=promotion, costs=costs, dead_letters=dead_letters)
-    steps = {arm: read_steps(run, f"train_{arm}", words=False) for arm in ARMS}
+    steps = {arm: read_steps(run, f"train_{arm}") for arm in ARMS}
     lanes, axis = genrm_chart(results.genrm)
     html = render(
         "page.html",

@@ -41,6 +41,7 @@ from rubricworks.reports.settings import (
     table_counts,
 )
 from rubricworks.runtime.stage_table import REPORTS
+from rubricworks.training.response_statistics import LENGTH, OBJECTS, REPETITION, TEXT_STATISTICS
 
 RUBICAP_TABLES = (
     CountedTable("caption_committee", "committee captions", "captioner"),
@@ -73,7 +74,7 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
     )
     decoding = page_decoding(evaluation)
     results = decoding_results(evaluation)
-    steps = read_steps(run)
+    steps = read_steps(run, statistics=TEXT_STATISTICS)
     html = render(
         "page.html",
         folder=Path(__file__).parent,
@@ -119,12 +120,13 @@ def _curves(steps: list[Step], alarm: Alarm | None) -> list[LineChart]:
     marks = [(float(alarm.step), f"alarm, step {alarm.step}")] if alarm else []
     judged = [(float(step.step), step.reward) for step in steps if step.reward is not None]
     charts = [line_chart("Reward", judged, bounds=(0.0, 1.0), marks=marks)]
-    for title, name in (
-        ("Tokens per caption", "tokens"),
-        ("Objects named per caption", "objects"),
-        ("Repeated phrases", "repetition"),
+    for title, statistic in (
+        ("Tokens per caption", LENGTH),
+        ("Objects named per caption", OBJECTS),
+        ("Repeated phrases", REPETITION),
     ):
-        charts.append(line_chart(title, [(float(step.step), getattr(step, name)) for step in steps], marks=marks))
+        points = [(float(step.step), step.values[statistic.name]) for step in steps]
+        charts.append(line_chart(title, points, marks=marks))
     return [chart for chart in charts if chart]
 
 
