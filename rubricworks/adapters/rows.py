@@ -29,9 +29,15 @@ def completion_response(completion: Any, sample_id: str) -> Response:
 
 
 def completion_text(completion: Any) -> str:
-    """Text of a completion: the string itself, or the text of its last message in conversational form."""
+    """Text of a completion: the string itself, or the text of its last message in conversational form.
+
+    Raises:
+        UserError: the completion is the response of an image.
+    """
     if isinstance(completion, str):
         return completion
+    if isinstance(completion, Response):
+        return completion.require_text("this reward")
     content = completion[-1]["content"] if completion else ""
     if isinstance(content, str):
         return content

@@ -10,10 +10,11 @@ from coloured_squares import COLOURS, square
 from PIL import Image
 
 from rubricworks.adapters.captions import CaptionLengths, CaptionRewards, LengthPenalty
+from rubricworks.adapters.rows import completion_text
 from rubricworks.errors import UserError
 from rubricworks.grading import AssertionGrader, GradedCaption
 from rubricworks.llm import ChatClient, Endpoint
-from rubricworks.rubrics import CaptionAssertions, ErrorClass
+from rubricworks.rubrics import CaptionAssertions, ErrorClass, Response
 
 RED = square("top-left", "red")
 REFERENCE = "at top-left a red square ."
@@ -252,3 +253,9 @@ def test_the_linear_penalty_is_the_distance_to_the_range_times_its_scale():
     captions = ["", "a", "a b", "a b c d", "a b c d e f"]
     found = penalty(prompts=["p"] * 5, completions=captions, reference=["r s"] * 5)
     assert found == pytest.approx([0.4 * 0.5, 0, 0, 0, 0.4 * 1])
+
+
+def test_a_reward_of_captions_refuses_an_image():
+    with pytest.raises(UserError, match="this reward reads text, and the response is an image"):
+        completion_text(Response.of_image(b"\x89PNG"))
+    assert completion_text(Response("a caption")) == "a caption"
