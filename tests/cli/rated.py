@@ -23,7 +23,7 @@ def card(sample_id: str, credits: Credits, judge: str = "strict", response: str 
 
 def write_parquet(path, cards):
     rows = [
-        {"sample_id": one.sample_id, "caption": one.response, "reward": None, "scorecard": one.model_dump_json()}
+        {"sample_id": one.sample_id, "caption": one.response.text, "reward": None, "scorecard": one.model_dump_json()}
         for one in cards
     ]
     pq.write_table(pa.Table.from_pylist(rows), path)
@@ -33,7 +33,7 @@ def write_parquet(path, cards):
 def write_table(folder, cards):
     async def make_rows(shard):
         return [
-            {"step": 1, "sample_id": one.sample_id, "response": one.response, "judge": one.judge,
+            {"step": 1, "sample_id": one.sample_id, "response": one.response.text, "judge": one.judge,
              "scorecard": one.model_dump_json(), "reward": None}
             for one in shard
         ]  # fmt: skip
