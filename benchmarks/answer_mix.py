@@ -16,15 +16,15 @@ class Pair(NamedTuple):
 
 
 def pairs(seed: int, count: int) -> list[Pair]:
-    """So many; another seed gives others, so that nothing is remembered from one round to the next."""
+    """Draw pairs; another seed gives other pairs, so that no round repeats an earlier one."""
     dice = random.Random(seed)
     kinds = dice.choices(list(_SHARES), list(_SHARES.values()), k=count)
-    made = []
+    drawn_pairs = []
     for kind in kinds:
         equal = dice.random() < 0.5
         target, answer = dice.choice(_MAKERS[kind])(dice, equal)
-        made.append(Pair(f"${target}$", f"${answer}$", equal, kind))
-    return made
+        drawn_pairs.append(Pair(f"${target}$", f"${answer}$", equal, kind))
+    return drawn_pairs
 
 
 _SHARES = {"letters and numbers": 60, "fractions and units": 25, "LaTeX": 15}
@@ -33,37 +33,37 @@ Maker = Callable[[random.Random, bool], tuple[str, str]]
 
 def _letter(dice: random.Random, equal: bool) -> tuple[str, str]:
     right = dice.choice("ABCDE")
-    said = right if equal else dice.choice([letter for letter in "ABCDE" if letter != right])
-    return right, dice.choice([said, f"\\text{{{said}}}", f"\\boxed{{{said}}}"])
+    answer = right if equal else dice.choice([letter for letter in "ABCDE" if letter != right])
+    return right, dice.choice([answer, f"\\text{{{answer}}}", f"\\boxed{{{answer}}}"])
 
 
 def _number(dice: random.Random, equal: bool) -> tuple[str, str]:
     right = dice.randint(-999, 99_999)
-    said = right if equal else right + dice.choice([-10, -1, 1, 7])
-    return str(right), dice.choice([str(said), f"{said}.0", f"{said:,}", f"x = {said}"])
+    answer = right if equal else right + dice.choice([-10, -1, 1, 7])
+    return str(right), dice.choice([str(answer), f"{answer}.0", f"{answer:,}", f"x = {answer}"])
 
 
 def _decimal(dice: random.Random, equal: bool) -> tuple[str, str]:
     right = dice.randint(1, 99_999)
-    said = right if equal else right + dice.choice([-1, 1, 100])
-    return f"{right / 100:.2f}", dice.choice([f"{said / 100:.2f}", f"{said / 100:.3f}"])
+    answer = right if equal else right + dice.choice([-1, 1, 100])
+    return f"{right / 100:.2f}", dice.choice([f"{answer / 100:.2f}", f"{answer / 100:.3f}"])
 
 
 def _fraction(dice: random.Random, equal: bool) -> tuple[str, str]:
     right = Fraction(dice.randint(1, 99), dice.randint(2, 99))
-    said = right if equal else right + Fraction(1, dice.randint(2, 99))
+    answer = right if equal else right + Fraction(1, dice.randint(2, 99))
     times = dice.randint(1, 4)
-    top, bottom = said.numerator * times, said.denominator * times
+    top, bottom = answer.numerator * times, answer.denominator * times
     return f"{right}", dice.choice([f"{top}/{bottom}", f"\\frac{{{top}}}{{{bottom}}}", f"\\dfrac{{{top}}}{{{bottom}}}"])
 
 
 def _unit(dice: random.Random, equal: bool) -> tuple[str, str]:
     right = dice.randint(1, 5000)
-    said = right if equal else right + dice.randint(1, 9)
-    return str(right), said_with(dice.choice(["cm", "m", "kg", "m^2", "km/h", "degrees"]), said)
+    answer = right if equal else right + dice.randint(1, 9)
+    return str(right), with_unit(dice.choice(["cm", "m", "kg", "m^2", "km/h", "degrees"]), answer)
 
 
-def said_with(unit: str, number: int) -> str:
+def with_unit(unit: str, number: int) -> str:
     return f"{number}^\\circ" if unit == "degrees" else f"{number} \\text{{ {unit}}}"
 
 
@@ -91,8 +91,8 @@ def _polynomial(dice: random.Random, equal: bool) -> tuple[str, str]:
 def _tuple(dice: random.Random, equal: bool) -> tuple[str, str]:
     a, b = dice.randint(-20, 20), dice.randint(21, 60)
     left, right = dice.choice([("(", ")"), ("[", ")"), ("\\{", "\\}")])
-    said = b if equal else b + 1
-    return f"{left}{a}, {b}{right}", f"\\left{left}{a},\\frac{{{2 * said}}}{{2}}\\right{right}"
+    answer = b if equal else b + 1
+    return f"{left}{a}, {b}{right}", f"\\left{left}{a},\\frac{{{2 * answer}}}{{2}}\\right{right}"
 
 
 def _equation(dice: random.Random, equal: bool) -> tuple[str, str]:

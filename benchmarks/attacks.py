@@ -1,4 +1,4 @@
-"""What each scripted judge gives to captions that cheat: `make bench-attacks`, or `python -m benchmarks.attacks`.
+"""Credits of scripted judges for captions that cheat: `make bench-attacks`, or `python -m benchmarks.attacks`.
 
 Every attack goes to every judge over HTTP, on twenty scenes of the scene world: through the `Grader`, which fences the
 caption, and as the same message without that care, which is made here because the library sends no such message. The
@@ -54,7 +54,7 @@ class Case(NamedTuple):
 
 @dataclass
 class Tally:
-    """What became of the criteria of several responses."""
+    """Counts of the criteria's outcomes over several responses."""
 
     passed: int = 0
     failed: int = 0
@@ -112,20 +112,20 @@ def full_rubric(scene: Scene) -> Rubric:
 
 
 def credits_of(caption: str, rubric: Rubric) -> list[int]:
-    """What a judge without faults gives."""
+    """Credits of a judge without faults."""
     rules = [parse_rule(criterion.evaluation_rule) for criterion in rubric.criteria]
     return [int(rule is not None and holds(rule, caption)) for rule in rules]
 
 
 def unfenced(messages: list[dict[str, Any]], response: str, wrapping: str) -> list[dict[str, Any]]:
     """A judge's messages with the caption put in as it is."""
-    put_in = response if wrapping == BARE else f"<caption>\n{response}\n</caption>"
+    text = response if wrapping == BARE else f"<caption>\n{response}\n</caption>"
     system, user = messages
     content = user["content"]
     if isinstance(content, str):
-        return [system, user | {"content": content.replace(fence("caption", response), put_in)}]
+        return [system, user | {"content": content.replace(fence("caption", response), text)}]
     image, part = content
-    text = part["text"].replace(fence("caption", response), put_in)
+    text = part["text"].replace(fence("caption", response), text)
     return [system, user | {"content": [image, part | {"text": text}]}]
 
 
@@ -136,8 +136,8 @@ async def grade(client: ChatClient, wrapping: str, case: Case) -> list[float | E
         card = await Grader(client, exposure=case.exposure).grade(sample, case.response, case.rubric)
         return [verdict.credit if verdict.error is None else verdict.error for verdict in card.verdicts]
     criteria = case.rubric.criteria
-    shown = sample if case.exposure == "image" else None
-    messages = unfenced(judge_messages(case.response, criteria, sample=shown), case.response, wrapping)
+    shared_sample = sample if case.exposure == "image" else None
+    messages = unfenced(judge_messages(case.response, criteria, sample=shared_sample), case.response, wrapping)
     try:
         reply = await client.chat(messages, Judgment, check=lambda judgment: check_ids(judgment, len(criteria)))
     except ChatError as error:
@@ -147,26 +147,26 @@ async def grade(client: ChatClient, wrapping: str, case: Case) -> list[float | E
 
 async def measure() -> tuple[dict[str, Tally], dict[tuple[str, str, str], Tally]]:
     """(what each attack is worth, by judge, attack and wrapping what was given)."""
-    drawn = list(scenes())
-    asked = [case for scene, ordering in drawn for case in cases(scene, ordering)]
+    scene_orders = list(scenes())
+    cases_to_ask = [case for scene, ordering in scene_orders for case in cases(scene, ordering)]
     worth: dict[str, Tally] = {}
-    for case in asked:
+    for case in cases_to_ask:
         worth.setdefault(case.attack, Tally()).add(case.worth)
-    given = {(judge, attack, wrapping): Tally() for judge in JUDGES for attack in worth for wrapping in WRAPPINGS}
-    async with world(scene for pair in drawn for scene in pair) as url:
+    tallies = {(judge, attack, wrapping): Tally() for judge in JUDGES for attack in worth for wrapping in WRAPPINGS}
+    async with world(scene for pair in scene_orders for scene in pair) as url:
         for judge in JUDGES:
             async with ChatClient(url, judge) as client:
                 for wrapping in WRAPPINGS:
-                    graded = await asyncio.gather(*(grade(client, wrapping, case) for case in asked))
-                    for case, outcomes in zip(asked, graded, strict=True):
-                        given[judge, case.attack, wrapping].add(outcomes)
-    return worth, given
+                    graded = await asyncio.gather(*(grade(client, wrapping, case) for case in cases_to_ask))
+                    for case, outcomes in zip(cases_to_ask, graded, strict=True):
+                        tallies[judge, case.attack, wrapping].add(outcomes)
+    return worth, tallies
 
 
 @asynccontextmanager
-async def world(known: Iterable[Scene]) -> AsyncIterator[str]:
+async def world(known_scenes: Iterable[Scene]) -> AsyncIterator[str]:
     """The base URL of a world server that knows these scenes."""
-    book = SceneIndex({pixel_digest(render_png(scene)): scene for scene in known})
+    book = SceneIndex({pixel_digest(render_png(scene)): scene for scene in known_scenes})
     runner = web.AppRunner(make_app(book))
     await runner.setup()
     try:
@@ -176,7 +176,7 @@ async def world(known: Iterable[Scene]) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-def table(worth: dict[str, Tally], given: dict[tuple[str, str, str], Tally], *, every: bool) -> Iterator[str]:
+def table(worth: dict[str, Tally], tallies: dict[tuple[str, str, str], Tally], *, every: bool) -> Iterator[str]:
     """The lines of the table; rows in which nothing moved are summed up in one unless all are wanted."""
     columns = ["judge", "attack", "the caption is worth", *WRAPPINGS]
     yield f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|"
@@ -184,7 +184,7 @@ def table(worth: dict[str, Tally], given: dict[tuple[str, str, str], Tally], *, 
         still: list[Tally] = []
         off = 0.0
         for attack, value in worth.items():
-            cells = [given[judge, attack, wrapping] for wrapping in WRAPPINGS]
+            cells = [tallies[judge, attack, wrapping] for wrapping in WRAPPINGS]
             moves = [abs(cell.credit - value.credit) for cell in cells]
             moved = [bool(cell.errors) or move > _UNMOVED for cell, move in zip(cells, moves, strict=True)]
             if every or attack == NO_ATTACK or any(moved):
@@ -196,8 +196,8 @@ def table(worth: dict[str, Tally], given: dict[tuple[str, str, str], Tally], *, 
                 off = max(off, *moves)
         if still:
             count = len(still) // len(WRAPPINGS)
-            alike = "what the caption is worth" + (f", to within {off:.2f}" if off else "")
-            yield f"| `{judge}` | the {count} other attacks | 0 or the same | {' | '.join([alike] * len(WRAPPINGS))} |"
+            same = "what the caption is worth" + (f", to within {off:.2f}" if off else "")
+            yield f"| `{judge}` | the {count} other attacks | 0 or the same | {' | '.join([same] * len(WRAPPINGS))} |"
 
 
 def main() -> None:

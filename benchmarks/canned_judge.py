@@ -51,19 +51,19 @@ class _Judge(asyncio.Protocol):
         self._parts.append(data)
         self._missing -= len(data)
         while self._missing <= 0 and self._parts:
-            heard = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-            end = heard.find(b"\r\n\r\n")
+            body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+            end = body.find(b"\r\n\r\n")
             if end < 0:
-                self._parts = [heard]
+                self._parts = [body]
                 return
-            head = heard[:end].lower()
+            head = body[:end].lower()
             length = int(head.split(b"content-length:")[1].split(b"\r\n")[0]) if b"content-length:" in head else 0
             whole = end + 4 + length
-            if len(heard) < whole:
-                self._parts, self._missing = [heard], whole - len(heard)
+            if len(body) < whole:
+                self._parts, self._missing = [body], whole - len(body)
                 return
-            self._answer(heard[:whole])
-            self._parts = [heard[whole:]] if len(heard) > whole else []
+            self._answer(body[:whole])
+            self._parts = [body[whole:]] if len(body) > whole else []
 
     def _answer(self, request: bytes) -> None:
         answer = self._same or _verdicts(request.count(b'evaluation_rule\\"'))

@@ -1,4 +1,4 @@
-"""Which rubric teaches and which is gamed: the table of coverage, guards and refresh in docs/world.md.
+"""Benchmark of rubric coverage, guards and refresh: the table in docs/world.md.
 
     python -m benchmarks.coverage --seeds 1 2 3
 
@@ -43,13 +43,13 @@ def main() -> None:
     options.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     options.add_argument("--arms", nargs="+", type=int, default=list(range(len(ARMS))), help="numbers, from 0")
     options.add_argument("--runs", type=Path, default=Path("runs/coverage"))
-    chosen = options.parse_args()
+    arguments = options.parse_args()
     columns = ["arm", "seed", "oracle F1", "win rate", "rubric reward, sampled", "tokens", "alarm"]
     print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
-    for number in chosen.arms:
+    for number in arguments.arms:
         arm, settings = list(ARMS.items())[number]
-        for seed in chosen.seeds:
-            print(row(arm, seed, run_arm(number, settings, seed, chosen.runs)), flush=True)
+        for seed in arguments.seeds:
+            print(row(arm, seed, run_arm(number, settings, seed, arguments.runs)), flush=True)
 
 
 def run_arm(number: int, settings: dict[str, str], seed: int, runs: Path) -> dict:

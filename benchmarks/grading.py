@@ -30,13 +30,13 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=7)
     options.add_argument("--autorubric", metavar="PYTHON", help="interpreter of an environment that has autorubric")
     options.add_argument("--install-peers", action="store_true", help="make that environment in the cache folder")
-    chosen = options.parse_args()
+    arguments = options.parse_args()
 
-    python = chosen.autorubric or autorubric_python(install=chosen.install_peers)
-    plan = Plan(chosen.rounds, 0.1 if chosen.quick else 1.0, _take_cores(), python)
+    python = arguments.autorubric or autorubric_python(install=arguments.install_peers)
+    plan = Plan(arguments.rounds, 0.1 if arguments.quick else 1.0, _take_cores(), python)
     print(Row.HEAD, flush=True)
     for name, part in _PARTS.items():
-        if not chosen.only or name in chosen.only:
+        if not arguments.only or name in arguments.only:
             asyncio.run(_print_rows(name, part(plan)))
 
 

@@ -31,11 +31,11 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--threads", type=int, default=_THREADS)
     options.add_argument("--number", type=int, default=_NUMBER)
-    chosen = options.parse_args()
+    arguments = options.parse_args()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:_CORES]))
-    many = cases(chosen.number)
-    spent: Counter[str] = Counter()
+    many = cases(arguments.number)
+    cpu_seconds: Counter[str] = Counter()
     wrong: list[Case] = []
 
     def score(case: Case) -> None:
@@ -44,16 +44,18 @@ def main() -> None:
             outcome = expr_verify(case.answer, target=case.target) == 1
         except CannotVerify:
             outcome = None
-        spent[case.kind] += time.perf_counter() - start
+        cpu_seconds[case.kind] += time.perf_counter() - start
         if outcome is not case.right:
             wrong.append(case)
 
     start = time.perf_counter()
-    with ThreadPoolExecutor(chosen.threads) as pool:
+    with ThreadPoolExecutor(arguments.threads) as pool:
         list(pool.map(score, many))
     seconds = time.perf_counter() - start
-    print(f"{len(many)} answers from {chosen.threads} threads on {_CORES} cores: {seconds:.1f} s, {len(wrong)} wrong")
-    for kind, of_kind in spent.most_common():
+    print(
+        f"{len(many)} answers from {arguments.threads} threads on {_CORES} cores: {seconds:.1f} s, {len(wrong)} wrong"
+    )
+    for kind, of_kind in cpu_seconds.most_common():
         number = sum(case.kind == kind for case in many)
         print(f"  {kind}: {number}, {1000 * of_kind / number:.0f} ms each by the clock, other threads included")
     for case in wrong:

@@ -16,10 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.canned_judge import canned_judge
-from benchmarks.peers import MODEL, Autorubric, body_of_ours, lean_aiohttp, openai_sdk, ours, raw_aiohttp
+from benchmarks.peers import (
+    MODEL,
+    Autorubric,
+    lean_aiohttp,
+    openai_sdk,
+    raw_aiohttp,
+    rubricworks_body,
+    rubricworks_client,
+)
 from benchmarks.questions import ANSWER, CAPTION, Judgment, image_messages, noise_images, text_messages
 from benchmarks.reward import rubric
-from benchmarks.rounds import Lap, Row, Watch, in_turn, lap_of, rush
+from benchmarks.rounds import Lap, Row, Watch, alternate, lap_of, rush
 from rubricworks.data.tables import Sample
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient, Endpoint, image_part
@@ -33,7 +41,7 @@ _WORKERS = 32
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is measured, and with what."""
+    """Sizes and options of a measurement."""
 
     rounds: int
     part: float
@@ -48,14 +56,14 @@ class Plan:
 
 async def calls(plan: Plan) -> AsyncIterator[Row]:
     """Text questions, beside aiohttp and the OpenAI SDK."""
-    body = await body_of_ours()
+    body = await rubricworks_body()
     with canned_judge(says=ANSWER, core=plan.judge_core) as url:
         one_lap = partial(lap_of, numbers=count(), workers=_WORKERS)
         many = {"calls": plan.calls(2500), "warm_up": plan.calls(200)}
         few = {"calls": plan.calls(400), "warm_up": 64}
-        laps = await in_turn(
+        laps = await alternate(
             {
-                "ours": lambda: one_lap(ours(url, text_messages), **many),
+                "ours": lambda: one_lap(rubricworks_client(url, text_messages), **many),
                 "raw": lambda: one_lap(raw_aiohttp(url, body, text_messages), **many),
                 "lean": lambda: one_lap(lean_aiohttp(url, body, text_messages), **many),
                 "sdk": lambda: one_lap(openai_sdk(url, body, text_messages, over_aiohttp=False), **few),
@@ -63,15 +71,15 @@ async def calls(plan: Plan) -> AsyncIterator[Row]:
             },
             plan.rounds,
         )
-    yield Row.beside("calls, text ÷ raw aiohttp", laps["ours"], laps["raw"], 0.80)
-    yield Row.beside("calls, text ÷ lean aiohttp", laps["ours"], laps["lean"])
-    yield Row.beside("calls, text ÷ openai.AsyncOpenAI", laps["ours"], laps["sdk"], 10)
-    yield Row.beside("calls, text ÷ openai over aiohttp", laps["ours"], laps["sdk, aiohttp"], 5.5)
+    yield Row.compare("calls, text ÷ raw aiohttp", laps["ours"], laps["raw"], 0.80)
+    yield Row.compare("calls, text ÷ lean aiohttp", laps["ours"], laps["lean"])
+    yield Row.compare("calls, text ÷ openai.AsyncOpenAI", laps["ours"], laps["sdk"], 10)
+    yield Row.compare("calls, text ÷ openai over aiohttp", laps["ours"], laps["sdk, aiohttp"], 5.5)
 
 
 async def images(plan: Plan) -> AsyncIterator[Row]:
     """Questions with an image; ten images take turns."""
-    body = await body_of_ours()
+    body = await rubricworks_body()
     for kilobytes, whole, target in ((20, 1500, 1.0), (184, 400, None)):
         files = noise_images(kilobytes)
         parts = [image_part(file) for file in files]
@@ -86,28 +94,31 @@ async def images(plan: Plan) -> AsyncIterator[Row]:
             one_lap = partial(
                 lap_of, numbers=count(), calls=plan.calls(whole), workers=_WORKERS, warm_up=plan.calls(200)
             )
-            laps = await in_turn(
+            laps = await alternate(
                 {
-                    "ours": lambda url=url, ask=from_file, lap=one_lap: lap(ours(url, ask)),
+                    "ours": lambda url=url, ask=from_file, lap=one_lap: lap(rubricworks_client(url, ask)),
                     "raw": lambda url=url, ask=prebuilt, lap=one_lap: lap(raw_aiohttp(url, body, ask)),
                 },
                 plan.rounds,
             )
-        yield Row.beside(f"calls, {kilobytes} kB image ÷ raw aiohttp", laps["ours"], laps["raw"], target)
+        yield Row.compare(f"calls, {kilobytes} kB image ÷ raw aiohttp", laps["ours"], laps["raw"], target)
 
 
 async def graders(plan: Plan) -> AsyncIterator[Row]:
     """Rubrics of ten criteria, beside autorubric on the fastest of its transports (vLLM) and on its first (OpenAI)."""
     rubrics = [rubric(number) for number in range(_RUBRICS)]
     reason = "The caption states a red circle at the top left, as the rule asks."
-    said = {"criterion_status": "MET", "explanation": reason}
-    listed = json.dumps({"judgments": [{"criterion_id": f"c{number}", **said} for number in range(_CRITERIA)]})
+    verdict = {"criterion_status": "MET", "explanation": reason}
+    listed = json.dumps({"judgments": [{"criterion_id": f"c{number}", **verdict} for number in range(_CRITERIA)]})
     settings = {
         "concurrency": _WORKERS,
         "caption": CAPTION,
         "criteria": [
-            {"weight": asked.weight, "requirement": f"{asked.criterion}. {asked.description} {asked.evaluation_rule}"}
-            for asked in rubrics[0].criteria
+            {
+                "weight": criterion.weight,
+                "requirement": f"{criterion.criterion}. {criterion.description} {criterion.evaluation_rule}",
+            }
+            for criterion in rubrics[0].criteria
         ],
     }
     numbers = count()
@@ -122,8 +133,8 @@ async def graders(plan: Plan) -> AsyncIterator[Row]:
         if plan.autorubric is not None:
             few, more = max(2, round(20 * plan.part)), plan.calls(120)
             for name, provider, llm_calls, says, responses in (
-                ("autorubric", "hosted_vllm", "per_criterion", json.dumps(said), few),
-                ("autorubric, openai/", "openai", "per_criterion", json.dumps(said), few),
+                ("autorubric", "hosted_vllm", "per_criterion", json.dumps(verdict), few),
+                ("autorubric, openai/", "openai", "per_criterion", json.dumps(verdict), few),
                 ("autorubric, per_item", "hosted_vllm", "per_item", listed, more),
             ):
                 at, model = open_.enter_context(judge(says=says)), f"{provider}/{MODEL}"
@@ -131,17 +142,17 @@ async def graders(plan: Plan) -> AsyncIterator[Row]:
                 peer = await open_.enter_async_context(start)
                 await peer.lap(max(2, responses // 4), _CRITERIA)
                 rivals[name] = partial(peer.lap, responses, _CRITERIA)
-        laps = await in_turn(rivals, plan.rounds)
+        laps = await alternate(rivals, plan.rounds)
     if plan.autorubric is None:
         yield Row.missing("criteria, a call each ÷ autorubric", "autorubric has no environment; use --install-peers")
         yield Row("criteria, a call each", str(laps["criterion"]))
         yield Row("criteria, ten per call", str(laps["response"]))
         return
     each, ten = laps["criterion"], laps["response"]
-    yield Row.beside("criteria, a call each ÷ autorubric", each, laps["autorubric"], 25)
-    yield Row.beside("criteria, a call each ÷ autorubric over the OpenAI SDK", each, laps["autorubric, openai/"])
-    yield Row.beside("criteria, ten per call ÷ autorubric, a call each", ten, laps["autorubric"], 150)
-    yield Row.beside("criteria, ten per call ÷ autorubric, ten per call", ten, laps["autorubric, per_item"])
+    yield Row.compare("criteria, a call each ÷ autorubric", each, laps["autorubric"], 25)
+    yield Row.compare("criteria, a call each ÷ autorubric over the OpenAI SDK", each, laps["autorubric, openai/"])
+    yield Row.compare("criteria, ten per call ÷ autorubric, a call each", ten, laps["autorubric"], 150)
+    yield Row.compare("criteria, ten per call ÷ autorubric, ten per call", ten, laps["autorubric, per_item"])
 
 
 async def _grading_lap(url: str, rubrics: list[Rubric], numbers: Iterator[int], call_per: str, responses: int) -> Lap:
@@ -165,9 +176,12 @@ async def _grading_lap(url: str, rubrics: list[Rubric], numbers: Iterator[int], 
 
 async def waiting(plan: Plan) -> AsyncIterator[Row]:
     """A judge that takes its time, once the limiter has found its pace: both rivals stay open between laps."""
-    workers, body, numbers = 128, await body_of_ours(), count()
+    workers, body, numbers = 128, await rubricworks_body(), count()
     with canned_judge(says=ANSWER, delay_s=0.05, core=plan.judge_core) as url:
-        async with ours(url, text_messages, workers) as our_call, raw_aiohttp(url, body, text_messages) as raw_call:
+        async with (
+            rubricworks_client(url, text_messages, workers) as our_call,
+            raw_aiohttp(url, body, text_messages) as raw_call,
+        ):
 
             async def lap(call) -> Lap:
                 watch, calls = Watch(), plan.calls(5000)
@@ -176,12 +190,12 @@ async def waiting(plan: Plan) -> AsyncIterator[Row]:
 
             for call in (our_call, raw_call):
                 await rush(call, numbers, 4000, workers)
-            laps = await in_turn({"ours": lambda: lap(our_call), "raw": lambda: lap(raw_call)}, plan.rounds)
-    yield Row.beside("calls, 128 in flight, 50 ms each ÷ raw aiohttp", laps["ours"], laps["raw"], 0.95)
+            laps = await alternate({"ours": lambda: lap(our_call), "raw": lambda: lap(raw_call)}, plan.rounds)
+    yield Row.compare("calls, 128 in flight, 50 ms each ÷ raw aiohttp", laps["ours"], laps["raw"], 0.95)
 
 
 async def memory(plan: Plan) -> AsyncIterator[Row]:
-    """What a client keeps of calls that are over."""
+    """Memory that a client holds for finished calls."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     first, then = plan.calls(10_000), plan.calls(100_000)
@@ -198,7 +212,7 @@ async def memory(plan: Plan) -> AsyncIterator[Row]:
 def _use_memory(sender, url: str, first: int, then: int) -> None:
     async def run() -> tuple[float, float]:
         numbers = count()
-        async with ours(url, text_messages) as call:
+        async with rubricworks_client(url, text_messages) as call:
             await rush(call, numbers, first, _WORKERS)
             before = _resident_mb()
             for _ in range(10):
@@ -216,12 +230,12 @@ def _resident_mb() -> float:
 
 async def hits(plan: Plan) -> AsyncIterator[Row]:
     """Questions that were asked before, one after the other and in another order."""
-    known = plan.calls(20_000)
-    order = random.Random(0).sample(range(known), known)
+    answer_count = plan.calls(20_000)
+    order = random.Random(0).sample(range(answer_count), answer_count)
     with tempfile.TemporaryDirectory() as folder, canned_judge(says=ANSWER, core=plan.judge_core) as url:
         endpoint, cache = Endpoint(url=url, model=MODEL), Path(folder) / "cache.sqlite"
         async with ChatClient(endpoint, cache=cache) as client:
-            await rush(lambda number: client.chat(text_messages(number), Judgment), count(), known, _WORKERS)
+            await rush(lambda number: client.chat(text_messages(number), Judgment), count(), answer_count, _WORKERS)
 
         async def lap() -> Lap:
             async with ChatClient(endpoint, cache=cache) as client:
@@ -231,24 +245,24 @@ async def hits(plan: Plan) -> AsyncIterator[Row]:
                     reply = await client.chat(text_messages(number), Judgment)
                     if not reply.cached:
                         raise RuntimeError("a question that was asked before was not found in the cache")
-                return watch.lap(known)
+                return watch.lap(answer_count)
 
         with closing(sqlite3.connect(cache)) as file:
             keys = [key for (key,) in file.execute("SELECT key FROM answers")]
         random.Random(0).shuffle(keys)
 
         async def look() -> Lap:
-            kept = AnswerCache(cache)
+            cache_reader = AnswerCache(cache)
             watch = Watch()
             for key in keys:
-                if kept.get(key) is None:
+                if cache_reader.get(key) is None:
                     raise RuntimeError("a kept answer was not found in the cache")
-            lap = watch.lap(known)
-            kept.close()
+            lap = watch.lap(answer_count)
+            cache_reader.close()
             return lap
 
-        laps = await in_turn({"hit": lap, "look": look}, plan.rounds)
+        laps = await alternate({"hit": lap, "look": look}, plan.rounds)
     for name, what in (("look", "a hit, the cache alone"), ("hit", "a hit, with hashing the question and validation")):
         rates = laps[name]
         detail = f" ({1e6 / max(rates.rates):.1f}..{1e6 / min(rates.rates):.1f})"
-        yield Row.below(f"{what}, {known:,} answers", 1e6 / rates.rate, "µs", 25, detail)
+        yield Row.below(f"{what}, {answer_count:,} answers", 1e6 / rates.rate, "µs", 25, detail)

@@ -1,4 +1,4 @@
-"""What the benchmark of grading measures: our client, and others that send the very same requests."""
+"""Clients of the grading benchmark: ours, and others that send the same requests."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ AUTORUBRIC = "autorubric==1.6.1"
 
 
 @asynccontextmanager
-async def ours(url: str, messages: Messages, concurrency: int = 32) -> AsyncIterator[Call]:
+async def rubricworks_client(url: str, messages: Messages, concurrency: int = 32) -> AsyncIterator[Call]:
     """`ChatClient.chat` with all that it does: a new cache file, validation, limiter, and a ledger under a budget."""
     endpoint = Endpoint(url=url, model=MODEL, concurrency=concurrency)
     with tempfile.TemporaryDirectory() as folder:
@@ -81,7 +81,7 @@ async def openai_sdk(url: str, body: dict[str, Any], messages: Messages, *, over
         yield call
 
 
-async def body_of_ours() -> dict[str, Any]:
+async def rubricworks_body() -> dict[str, Any]:
     """The JSON that `ChatClient` sends, but for its messages: the others send the same."""
     bodies: list[dict[str, Any]] = []
 
@@ -96,7 +96,7 @@ async def body_of_ours() -> dict[str, Any]:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
-        async with ours(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", text_messages) as call:
+        async with rubricworks_client(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", text_messages) as call:
             await call(0)
     finally:
         await runner.cleanup()

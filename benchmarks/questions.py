@@ -1,4 +1,4 @@
-"""What the benchmark of grading asks: requests of the size that a judge gets, each one new."""
+"""Requests of the grading benchmark, of the size that a judge gets, each one new."""
 
 import io
 import json
@@ -33,7 +33,7 @@ class Score(BaseModel):
 
 
 class Judgment(BaseModel):
-    """What `ANSWER` is validated as."""
+    """Schema that validates `ANSWER`."""
 
     verdicts: tuple[Score, ...]
 

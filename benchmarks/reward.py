@@ -1,4 +1,4 @@
-"""What a rubric reward costs a GRPO step: `make bench-reward`, or `python -m benchmarks.reward [--steps N]`.
+"""Cost of a rubric reward in a GRPO step: `make bench-reward`, or `python -m benchmarks.reward [--steps N]`.
 
 One training of the laptop student, whose reward is in turn a `RubricReward` against a judge that answers at once
 (another process, cache on, ten criteria, one call per response) and a constant. Both give every rollout the same

@@ -26,7 +26,7 @@ class Lap(NamedTuple):
 
 @dataclass(frozen=True)
 class Laps:
-    """What one rival did, in order."""
+    """Measurements of one rival, in order."""
 
     laps: tuple[Lap, ...]
 
@@ -53,7 +53,7 @@ class Laps:
         return f"{self.rate:,.0f} ({min(self.rates):,.0f}..{max(self.rates):,.0f})"
 
 
-async def in_turn(rivals: Mapping[str, Callable[[], Awaitable[Lap]]], rounds: int) -> dict[str, Laps]:
+async def alternate(rivals: Mapping[str, Callable[[], Awaitable[Lap]]], rounds: int) -> dict[str, Laps]:
     """The laps of each rival, by its name."""
     laps: dict[str, list[Lap]] = {name: [] for name in rivals}
     for _ in range(rounds):
@@ -74,10 +74,10 @@ class Watch:
 
 
 async def lap_of(
-    opened: AbstractAsyncContextManager[Call], numbers: Iterator[int], calls: int, *, workers: int, warm_up: int
+    client: AbstractAsyncContextManager[Call], numbers: Iterator[int], calls: int, *, workers: int, warm_up: int
 ) -> Lap:
     """Open, warm up, then time so many calls and the closing."""
-    async with opened as call:
+    async with client as call:
         await rush(call, numbers, warm_up, workers)
         watch = Watch()
         await rush(call, numbers, calls, workers)
@@ -85,7 +85,7 @@ async def lap_of(
 
 
 async def rush(call: Call, numbers: Iterator[int], calls: int, workers: int) -> None:
-    """So many calls, so many at once."""
+    """Make `calls` calls with `workers` at once."""
     left = iter([next(numbers) for _ in range(calls)])
 
     async def worker() -> None:
@@ -100,7 +100,7 @@ class Row:
     """A line of the table."""
 
     what: str
-    ours: str
+    own: str
     peer: str = "-"
     ratio: str = "-"
     target: str = "-"
@@ -114,24 +114,24 @@ class Row:
     )
 
     def __str__(self) -> str:
-        cells = (self.what, self.ours, self.peer, self.ratio, self.target, self.met)
+        cells = (self.what, self.own, self.peer, self.ratio, self.target, self.met)
         cells += (self.by_cpu, self.cpu)
         return f"| {' | '.join(cells)} |"
 
     @classmethod
-    def beside(cls, what: str, ours: Laps, peer: Laps, target: float | None = None) -> Self:
+    def compare(cls, what: str, own: Laps, peer: Laps, target: float | None = None) -> Self:
         """The median of the rounds' ratios; without a target the line is for information."""
-        ratios = [ours_ / peer_ for ours_, peer_ in zip(ours.rates, peer.rates, strict=True)]
+        ratios = [own_rate / peer_rate for own_rate, peer_rate in zip(own.rates, peer.rates, strict=True)]
         ratio = statistics.median(ratios)
         return cls(
             what,
-            str(ours),
+            str(own),
             str(peer),
             f"{ratio:.3g} ({min(ratios):.3g}..{max(ratios):.3g})",
             "-" if target is None else f"≥ {target:g}",
             "-" if target is None else _met(ratio >= target),
-            f"{peer.cpu_ms / ours.cpu_ms:.3g}",
-            f"{ours.cpu_ms:.3f} {ours.busy:.0%} / {peer.cpu_ms:.3f} {peer.busy:.0%}",
+            f"{peer.cpu_ms / own.cpu_ms:.3g}",
+            f"{own.cpu_ms:.3f} {own.busy:.0%} / {peer.cpu_ms:.3f} {peer.busy:.0%}",
         )
 
     @classmethod

@@ -1,4 +1,4 @@
-"""How long a user waits for nothing: `make bench-start`, or `python -m benchmarks.start [--runs N]`.
+"""Start-up time of the commands: `make bench-start`, or `python -m benchmarks.start [--runs N]`.
 
 Each in a fresh process and in turn with `python -c pass`, whose time is part of all: medians, so that a process that
 was not scheduled at once does not count. Of a stage that is done, what a run that is continued or reused pays for each:
@@ -57,14 +57,14 @@ def main() -> None:
         commands = {**_COMMANDS, "a stage that is done": (stage_of_four_images(Path(place)), None)}
         for arguments, _ in commands.values():
             seconds(arguments)  # byte code is written, files come into memory, the stage is made
-        taken: dict[str, list[float]] = {name: [] for name in commands}
+        times_of: dict[str, list[float]] = {name: [] for name in commands}
         for _ in range(runs):
             for name, (arguments, _) in commands.items():
-                taken[name].append(seconds(arguments))
+                times_of[name].append(seconds(arguments))
 
     late = False
     print(f"{'seconds, ' + str(runs) + ' runs each':<24} {'median':>8} {'fastest':>8} {'target':>8}")
-    for name, times in taken.items():
+    for name, times in times_of.items():
         target = commands[name][1]
         median = statistics.median(times)
         late |= target is not None and median > target

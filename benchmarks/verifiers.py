@@ -37,13 +37,13 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--quick", action="store_true", help="a fifth of the calls")
     options.add_argument("--rounds", type=int, default=5)
-    chosen = options.parse_args()
-    part = 0.2 if chosen.quick else 1.0
+    arguments = options.parse_args()
+    part = 0.2 if arguments.quick else 1.0
 
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     print(Row.HEAD)
-    rows = [*expressions(chosen.rounds, round(1500 * part)), *others(chosen.rounds, round(10_000 * part))]
+    rows = [*expressions(arguments.rounds, round(1500 * part)), *others(arguments.rounds, round(10_000 * part))]
     sys.exit("a target is missed" if any(row.met == "MISSED" for row in rows) else 0)
 
 
@@ -51,7 +51,7 @@ def expressions(rounds: int, number: int) -> list[Row]:
     logging.getLogger("math_verify").setLevel(logging.CRITICAL)
     seeds, rows = count(), []
     expr_verify("1/2", target=r"\int_0^1 x \, dx")  # starts the worker
-    _ours(pairs(-1, 300))
+    _expr_verify(pairs(-1, 300))
     _math_verify(pairs(-1, 300))
     kinds = (None, "letters and numbers", "fractions and units", "LaTeX")
     for kind in kinds:
@@ -59,29 +59,29 @@ def expressions(rounds: int, number: int) -> list[Row]:
         right = {"ours": 0, "math-verify": 0}
         for _ in range(rounds):
             many = pairs(next(seeds), number if kind is None else 12 * number)
-            made = [pair for pair in many if kind in (None, pair.kind)][:number]
-            for name, verifier in (("ours", _ours), ("math-verify", _math_verify)):
+            selection = [pair for pair in many if kind in (None, pair.kind)][:number]
+            for name, verifier in (("ours", _expr_verify), ("math-verify", _math_verify)):
                 watch = Watch()
-                outcomes = verifier(made)
-                laps[name].append(watch.lap(len(made)))
-                right[name] += sum(outcome == pair.equal for outcome, pair in zip(outcomes, made, strict=True))
-        ours, peer = Laps(tuple(laps["ours"])), Laps(tuple(laps["math-verify"]))
+                outcomes = verifier(selection)
+                laps[name].append(watch.lap(len(selection)))
+                right[name] += sum(outcome == pair.equal for outcome, pair in zip(outcomes, selection, strict=True))
+        own, peer = Laps(tuple(laps["ours"])), Laps(tuple(laps["math-verify"]))
         total = rounds * number
         shares = ", ".join(f"{of_one / total:.2%}" for of_one in right.values())
         what = f"expr, {kind or 'mix'} ÷ math-verify; right: {shares}"
-        rows.append(Row.beside(what, ours, peer, _BESIDE_MATH_VERIFY if kind is None else None))
+        rows.append(Row.compare(what, own, peer, _BESIDE_MATH_VERIFY if kind is None else None))
         print(rows[-1], flush=True)
     return rows
 
 
-def _ours(made: Sequence[Pair]) -> list[bool]:
-    return [expr_verify(pair.answer, target=pair.target) == 1 for pair in made]
+def _expr_verify(batch: Sequence[Pair]) -> list[bool]:
+    return [expr_verify(pair.answer, target=pair.target) == 1 for pair in batch]
 
 
-def _math_verify(made: Sequence[Pair]) -> list[bool]:
+def _math_verify(batch: Sequence[Pair]) -> list[bool]:
     from math_verify import parse, verify
 
-    return [bool(verify(parse(pair.target), parse(pair.answer))) for pair in made]
+    return [bool(verify(parse(pair.target), parse(pair.answer))) for pair in batch]
 
 
 def others(rounds: int, number: int) -> list[Row]:
