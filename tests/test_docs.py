@@ -1,4 +1,4 @@
-"""What pages name is there: files, modules, commands; and the architecture page's walk and picture."""
+"""Files, modules and commands that the pages name exist; the architecture page's walk and picture are right."""
 
 import re
 import xml.etree.ElementTree as ElementTree
@@ -57,12 +57,12 @@ def test_links_of_a_page_lead_somewhere(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_files_that_a_page_names_are_in_the_tree(page):
-    named = {
+    names = {
         name
         for name in _PATH.findall(prose(page))
         if name.split("/")[0] in {*AT_THE_TOP, "rubricworks", "docs", "tests", "charts", "docker", "benchmarks"}
     }
-    assert [name for name in sorted(named - MADE_BY_TUTORIALS) if tree_path(name) is None] == []
+    assert [name for name in sorted(names - MADE_BY_TUTORIALS) if tree_path(name) is None] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -76,8 +76,8 @@ def test_modules_that_a_page_names_are_in_the_tree(page):
 
 @pytest.mark.parametrize("page", NOW, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_that_a_page_names_are_those_of_the_command_line(page):
-    named = set(re.findall(r"(?m)(?:^ *|`)rubricworks ([a-z]+)", page.read_text(encoding="utf-8")))
-    assert sorted(named - set(cli.list_commands(click.Context(cli)))) == []
+    names = set(re.findall(r"(?m)(?:^ *|`)rubricworks ([a-z]+)", page.read_text(encoding="utf-8")))
+    assert sorted(names - set(cli.list_commands(click.Context(cli)))) == []
 
 
 def test_walk_is_short_and_every_file_in_it_holds_what_the_page_says():
@@ -91,8 +91,8 @@ def test_walk_is_short_and_every_file_in_it_holds_what_the_page_says():
 
 
 def test_files_of_the_architecture_page_are_in_the_tree():
-    named = set(_PATH.findall(prose(ARCHITECTURE))) - MADE_BY_TUTORIALS
-    assert [name for name in sorted(named) if tree_path(name) is None] == []
+    names = set(_PATH.findall(prose(ARCHITECTURE))) - MADE_BY_TUTORIALS
+    assert [name for name in sorted(names) if tree_path(name) is None] == []
 
 
 def test_picture_of_the_house_has_the_storeys_that_the_import_rule_holds():
@@ -101,5 +101,5 @@ def test_picture_of_the_house_has_the_storeys_that_the_import_rule_holds():
     for text in svg.iter("{http://www.w3.org/2000/svg}text"):
         if text.get("class") == "t":
             rooms.setdefault(text.get("y", ""), set()).add(text.text or "")
-    drawn = [names for names in rooms.values() if names != {"world"}]
-    assert drawn == [storey - {"recipes", "__init__"} for storey in STOREYS]
+    rooms_shown = [names for names in rooms.values() if names != {"world"}]
+    assert rooms_shown == [storey - {"recipes", "__init__"} for storey in STOREYS]

@@ -90,7 +90,7 @@ def _for_types(node: ast.AST) -> bool:
 
 
 def room_of(name: str) -> str | None:
-    """Where an imported name of ours lives; a name of the package's own `__init__` counts as that."""
+    """Package of an imported name of the project; a name of the package's own `__init__` counts as that."""
     package, *rest = name.split(".")
     if package != "rubricworks":
         return None

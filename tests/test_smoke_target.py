@@ -40,17 +40,17 @@ def write_promotion(folder: Path, promoted: bool) -> None:
     (folder / "promote" / "promotion.json").write_text(canonical_json(promotion))
 
 
-def asked(said: str) -> set[str]:
-    return {line.split()[4] for line in said.splitlines() if line.startswith("asked: -m rubricworks.cli run ")}
+def commands_of(output: str) -> set[str]:
+    return {line.split()[4] for line in output.splitlines() if line.startswith("asked: -m rubricworks.cli run ")}
 
 
 def test_every_recipe_for_laptops_has_its_minute(smoke, tmp_path):
     write_promotion(tmp_path / "runs" / "quickstart-1", True)
-    assert asked(smoke()) == {path.stem for path in (ROOT / "recipes").glob("*-laptop.yaml")}
+    assert commands_of(smoke()) == {path.stem for path in (ROOT / "recipes").glob("*-laptop.yaml")}
 
 
 def test_without_a_champion_it_is_said_that_there_is_nothing_to_retrain(smoke, tmp_path):
     write_promotion(tmp_path / "runs" / "quickstart-1", False)
-    said = smoke()
-    assert asked(said) == {path.stem for path in (ROOT / "recipes").glob("*-laptop.yaml")} - {"retrain-laptop"}
-    assert "retrain-laptop: left out, for there is no champion to retrain; make demo makes one" in said
+    output = smoke()
+    assert commands_of(output) == {path.stem for path in (ROOT / "recipes").glob("*-laptop.yaml")} - {"retrain-laptop"}
+    assert "retrain-laptop: left out, for there is no champion to retrain; make demo makes one" in output

@@ -5,7 +5,7 @@ import base64
 import io
 
 import pytest
-from caption_judge import TRUTH, judge, rewards_by_hand, shown
+from caption_judge import TRUTH, judge, rewards_by_hand, shown_in
 from coloured_squares import COLOURS, square
 from PIL import Image
 
@@ -29,9 +29,9 @@ def columns_of(captions, **more):
 
 
 async def at_once(rewards, captions, columns):
-    """As TRL does; the prompts are of no use."""
-    asked = (one(prompts=["p"] * len(captions), completions=captions, **columns) for one in rewards.functions)
-    return await asyncio.gather(*asked)
+    """Call the reward functions concurrently, as TRL does; the prompts are not used."""
+    reward_calls = (one(prompts=["p"] * len(captions), completions=captions, **columns) for one in rewards.functions)
+    return await asyncio.gather(*reward_calls)
 
 
 def served(server, captions, columns, **options):
@@ -81,18 +81,18 @@ class Grading(AssertionGrader):
 
 def test_the_three_rewards_are_shares_and_ratings_of_one_call_for_each_caption(serve):
     server = serve(judge)
-    found, grades = served(server, CAPTIONS, columns_of(CAPTIONS), gate=None)
+    rewards, grades = served(server, CAPTIONS, columns_of(CAPTIONS), gate=None)
     by_hand = [rewards_by_hand(caption, REFERENCE, TRUTH[RED]) for caption in CAPTIONS]
     assert by_hand[0] == pytest.approx((1, 1, (9 + 5 + 3) / 27))
-    for which, values in enumerate(found):
+    for which, values in enumerate(rewards):
         assert values == [None if row is None else pytest.approx(row[which]) for row in by_hand]
     assert [grade.graded.caption for grade in grades] == CAPTIONS
     assert len(server.chats) == 4  # the caption without words takes no call
 
 
 def test_a_caption_that_the_judge_fails_on_has_none_of_the_three_and_the_others_have_all(serve):
-    found, grades = served(serve(judge), CAPTIONS, columns_of(CAPTIONS))
-    assert [[value is None for value in values] for values in found] == [[False, False, False, True, False]] * 3
+    rewards, grades = served(serve(judge), CAPTIONS, columns_of(CAPTIONS))
+    assert [[value is None for value in values] for values in rewards] == [[False, False, False, True, False]] * 3
     assert grades[3].graded.error is not None
 
 
@@ -101,15 +101,15 @@ def test_outside_the_gate_the_linguistic_reward_is_0_and_the_others_stay(serve):
     captions = [REFERENCE] * 5
     ids = [[1] * 5 + [9], [1] * 10 + [9], [1] * 11 + [9], [1] * 3, [1, 2, 9, 9]]
     options = {"count_tokens": lambda text: 5, "end_tokens": {9}}
-    found, grades = served(serve(judge), captions, columns_of(captions, completion_ids=ids), **options)
+    rewards, grades = served(serve(judge), captions, columns_of(captions, completion_ids=ids), **options)
     whole = 17 / 27
-    assert found[2] == pytest.approx([whole, whole, 0, whole, 0])
-    assert found[0] == found[1] == [1.0] * 5
+    assert rewards[2] == pytest.approx([whole, whole, 0, whole, 0])
+    assert rewards[0] == rewards[1] == [1.0] * 5
     assert [grade.gate_shut for grade in grades] == [False, False, True, False, True]
     assert [grade.lengths for grade in grades] == [(5, 5), (10, 5), (11, 5), (3, 5), (2, 5)]
     assert all(grade.graded.scores.linguistic == pytest.approx(whole) for grade in grades)  # as the judge said
-    found, _ = served(serve(judge), captions, columns_of(captions, completion_ids=ids), **options, gate=(0, 3))
-    assert found[2] == pytest.approx([whole] * 5)
+    rewards, _ = served(serve(judge), captions, columns_of(captions, completion_ids=ids), **options, gate=(0, 3))
+    assert rewards[2] == pytest.approx([whole] * 5)
 
 
 def test_without_completion_ids_lengths_are_counted_from_the_text():
@@ -124,19 +124,19 @@ def test_the_judge_is_shown_the_image_as_it_was_given_and_a_decoded_one_only_whe
     noisy = io.BytesIO()
     picture.convert("RGB").save(noisy, "JPEG")
     served(server, ["a"], columns_of(["a"], image=[Image.open(noisy)]))
-    assert shown(server.chats[-1].body)[0] == RED
+    assert shown_in(server.chats[-1].body)[0] == RED
     columns = columns_of(["a"], image=[picture])
     del columns["image_bytes"]
 
     def by_pixels(_, body):
-        image, _ = shown(body)
+        image, _ = shown_in(body)
         assert Image.open(io.BytesIO(image)).getpixel((5, 5)) == COLOURS["red"]
         part = body["messages"][1]["content"][0]
         part["image_url"]["url"] = f"data:image/png;base64,{base64.b64encode(RED).decode()}"
         return judge(0, body)
 
-    found, _ = served(serve(by_pixels), ["a"], columns)
-    assert found[0] == [1.0]
+    rewards, _ = served(serve(by_pixels), ["a"], columns)
+    assert rewards[0] == [1.0]
 
 
 def test_every_batch_is_graded_even_one_of_the_same_captions():
@@ -158,8 +158,10 @@ def test_called_one_after_the_other_from_loops_of_their_own_they_still_share_one
     grader = Grading()
     rewards = CaptionRewards(grader, count_tokens=COUNT, gate=None)
     columns = columns_of(["a", "lost"])
-    found = [asyncio.run(one(prompts=["p"] * 2, completions=["a", "lost"], **columns)) for one in rewards.functions]
-    assert found == [[1.0, None], [0.0, None], [1.0, None]]
+    reward_lists = [
+        asyncio.run(one(prompts=["p"] * 2, completions=["a", "lost"], **columns)) for one in rewards.functions
+    ]
+    assert reward_lists == [[1.0, None], [0.0, None], [1.0, None]]
     assert len(grader.asked) == 2
 
 
@@ -176,18 +178,18 @@ def test_one_that_is_cancelled_leaves_the_grading_to_the_others_and_the_last_tak
             tasks[which].cancel()
         await asyncio.sleep(0.01)
         hold.set()
-        found = await asyncio.gather(*tasks, return_exceptions=True)
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         left = asyncio.all_tasks() - {asyncio.current_task()}
         assert not left
         assert len(grader.asked) == 1
-        return found, grades
+        return outcomes, grades
 
-    found, graded = asyncio.run(run([0]))
-    assert isinstance(found[0], asyncio.CancelledError)
-    assert found[1:] == [[0.0], [1.0]]
+    outcomes, graded = asyncio.run(run([0]))
+    assert isinstance(outcomes[0], asyncio.CancelledError)
+    assert outcomes[1:] == [[0.0], [1.0]]
     assert len(graded) == 1
-    found, graded = asyncio.run(run([0, 1, 2]))
-    assert all(isinstance(one, asyncio.CancelledError) for one in found)
+    outcomes, graded = asyncio.run(run([0, 1, 2]))
+    assert all(isinstance(one, asyncio.CancelledError) for one in outcomes)
     assert graded == []
 
 
@@ -195,9 +197,9 @@ def test_what_the_grader_raises_reaches_every_function_and_the_next_batch_is_gra
     async def run():
         rewards = CaptionRewards(Grading(), count_tokens=COUNT, gate=None)
         columns = columns_of(["break"])
-        asked = (one(prompts=["p"], completions=["break"], **columns) for one in rewards.functions)
-        found = await asyncio.gather(*asked, return_exceptions=True)
-        assert [str(one) for one in found] == ["broken"] * 3
+        reward_calls = (one(prompts=["p"], completions=["break"], **columns) for one in rewards.functions)
+        outcomes = await asyncio.gather(*reward_calls, return_exceptions=True)
+        assert [str(one) for one in outcomes] == ["broken"] * 3
         assert await at_once(rewards, ["a"], columns_of(["a"])) == [[1.0], [0.0], [1.0]]
 
     asyncio.run(run())
@@ -251,8 +253,8 @@ def test_the_linear_penalty_is_the_distance_to_the_range_times_its_scale():
     lengths = CaptionLengths(lambda text: len(text.split()))
     penalty = LengthPenalty(lengths, lower=0.5, upper=2.0, scale=0.4)
     captions = ["", "a", "a b", "a b c d", "a b c d e f"]
-    found = penalty(prompts=["p"] * 5, completions=captions, reference=["r s"] * 5)
-    assert found == pytest.approx([0.4 * 0.5, 0, 0, 0, 0.4 * 1])
+    penalties = penalty(prompts=["p"] * 5, completions=captions, reference=["r s"] * 5)
+    assert penalties == pytest.approx([0.4 * 0.5, 0, 0, 0, 0.4 * 1])
 
 
 def test_a_reward_of_captions_refuses_an_image():

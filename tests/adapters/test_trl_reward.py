@@ -59,18 +59,18 @@ def test_the_reward_is_the_share_of_the_weight_that_was_met(serve):
 
 
 def test_called_by_a_trainer_it_returns_numbers_and_hands_the_scorecards_to_its_sink(serve):
-    server, kept = serve(word_judge), []
+    server, scorecards = serve(word_judge), []
 
     async def run():
         async with ChatClient(Endpoint(url=server.url, model="j", attempts=1)) as client:
-            reward = RubricReward(Grader(client), sink=kept.append)
+            reward = RubricReward(Grader(client), sink=scorecards.append)
             first = await reward(prompts=["p"] * 2, completions=["a red circle", "outage"], rubric=[RUBRIC] * 2)
             second = await reward(prompts=["p"], completions=["one circle"], rubric=[RUBRIC])
             return first, second
 
     assert asyncio.run(run()) == ([1.0, None], [0.25])
-    assert [[card.response for card in batch] for batch in kept] == [["a red circle", "outage"], ["one circle"]]
-    assert [batch[-1].complete for batch in kept] == [False, True]
+    assert [[card.response for card in batch] for batch in scorecards] == [["a red circle", "outage"], ["one circle"]]
+    assert [batch[-1].complete for batch in scorecards] == [False, True]
 
 
 def test_a_row_that_could_not_be_judged_is_none_and_the_others_keep_their_reward(serve):

@@ -75,8 +75,8 @@ def manager(monkeypatch):
     monkeypatch.setattr(verl, "_MISSING", None)
 
     def make(server, **options):
-        said = {"judges": [{"url": server.url, "model": "judge", "attempts": 1}], "pause": 0, **options}
-        config = Section(reward=Section(reward_kwargs={"rubricworks": said}))
+        settings = {"judges": [{"url": server.url, "model": "judge", "attempts": 1}], "pause": 0, **options}
+        config = Section(reward=Section(reward_kwargs={"rubricworks": settings}))
         return There(config=config, tokenizer=Tokenizer(), compute_score=None, reward_router_address=None)
 
     return make
@@ -124,8 +124,8 @@ def test_a_judge_that_fails_is_asked_again_and_is_never_a_number_unless_that_was
     assert run(manager(server, tries=3), row)["reward_score"] == 1.0
     with pytest.raises(UserError, match=r"sample s1: .*could not be judged in 2 tries"):
         run(manager(serve([fail(400)]), tries=2), row)
-    wanted = run(manager(serve([fail(400)]), tries=1, unjudged=0.5), row)
-    assert wanted == {"reward_score": 0.5, "reward_extra_info": {"score": 0.5, "judged": 0.0}}
+    fallback = run(manager(serve([fail(400)]), tries=1, unjudged=0.5), row)
+    assert fallback == {"reward_score": 0.5, "reward_extra_info": {"score": 0.5, "judged": 0.0}}
 
 
 def test_mistakes_in_the_rows_and_options_are_one_line_each(serve, manager):

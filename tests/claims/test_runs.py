@@ -24,10 +24,10 @@ def call(tmp_path):
 
     def run(seeds, overrides=(), *, at_once=2, say=None, **behaviour):
         (tmp_path / "behaviour.json").write_text(json.dumps(behaviour))
-        said = []
+        lines = []
         runs = plan_runs(RECIPE, tmp_path, seeds, overrides, is_finished=is_finished)
-        make_runs(runs, at_once=at_once, say=say or said.append, command=STUB, interval=0.1)
-        return said
+        make_runs(runs, at_once=at_once, say=say or lines.append, command=STUB, interval=0.1)
+        return lines
 
     return run
 
@@ -37,26 +37,26 @@ def calls(tmp_path):
 
 
 def test_each_seed_is_one_run_of_the_recipe_as_a_user_types_it(call, tmp_path):
-    said = call([1, 7], ["policy.steps=4"], at_once=1)
+    lines = call([1, 7], ["policy.steps=4"], at_once=1)
     first, second = calls(tmp_path)
     settings = ["--set", "policy.steps=4", "--set"]
     assert first["words"] == ["run", "rlr3-laptop", "--runs", str(tmp_path), "--run", "seed-1", *settings, "seed=1"]
     assert second["words"][-1] == "seed=7"
     assert first["threads"] == "1"
-    assert any(line.startswith("seed 1: done in") for line in said)
+    assert any(line.startswith("seed 1: done in") for line in lines)
 
 
 def test_progress_tells_the_stage_and_what_it_last_said(call, tmp_path):
-    said = []
+    lines = []
 
     def say(line):
-        said.append(line)
+        lines.append(line)
         if line.endswith("train_rlr3 (0 of 13 stages done) policy 3/9"):
             (tmp_path / "go").touch()
 
     call([1], say=say, **{"seed-1": "hang"})
-    assert (tmp_path / "go").exists(), said
-    assert said[-1].startswith("seed 1: done in")
+    assert (tmp_path / "go").exists(), lines
+    assert lines[-1].startswith("seed 1: done in")
 
 
 def test_what_is_left_is_told_by_the_stages_of_finished_seeds(call, tmp_path):
@@ -65,30 +65,30 @@ def test_what_is_left_is_told_by_the_stages_of_finished_seeds(call, tmp_path):
     (tmp_path / "seed-1" / "ledger.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in took))
     (tmp_path / "seed-2").mkdir()
     (tmp_path / "seed-2" / "ledger.jsonl").write_text(json.dumps(took[0]) + "\n")
-    said = []
+    lines = []
 
     def say(line):
-        said.append(line)
+        lines.append(line)
         if ", about 4 min 00 s left: train_rlr3" in line:
             (tmp_path / "go").touch()
 
     call([1, 2], say=say, **{"seed-2": "hang"})
-    assert (tmp_path / "go").exists(), said
+    assert (tmp_path / "go").exists(), lines
 
 
 def test_so_many_run_side_by_side_and_no_more(call, tmp_path):
     call([1, 2, 3, 4], at_once=2, together=2)
     assert len(calls(tmp_path)) == 4
-    beside = [int((tmp_path / f"seed-{seed}.beside").read_text()) for seed in (1, 2)]
-    assert max(beside) == 2
+    concurrency = [int((tmp_path / f"seed-{seed}.beside").read_text()) for seed in (1, 2)]
+    assert max(concurrency) == 2
     assert max(int(path.read_text()) for path in tmp_path.glob("*.beside")) == 2
 
 
 def test_finished_seeds_are_not_run_again(call, tmp_path):
     call([1])
-    said = call([1, 2])
+    lines = call([1, 2])
     assert [one["run"] for one in calls(tmp_path)] == ["seed-1", "seed-2"]
-    assert said[0] == "seed 1: finished in an earlier call"
+    assert lines[0] == "seed 1: finished in an earlier call"
 
 
 def test_stopped_seed_is_resumed_with_the_settings_that_it_has(call, tmp_path):
@@ -101,8 +101,8 @@ def test_stopped_seed_is_resumed_with_the_settings_that_it_has(call, tmp_path):
 
 
 def test_run_that_left_all_that_is_needed_counts_although_it_failed_later(call):
-    said = call([1], **{"seed-1": "late"})
-    assert any("though it ended with exit code 3" in line for line in said)
+    lines = call([1], **{"seed-1": "late"})
+    assert any("though it ended with exit code 3" in line for line in lines)
 
 
 def test_interrupted_call_ends_its_runs(call, tmp_path):

@@ -1,4 +1,4 @@
-"""What follows from the numbers of a few seeds."""
+"""Verdicts on claims from the numbers of a few seeds."""
 
 import pytest
 
@@ -39,15 +39,15 @@ def test_verdict_follows_from_the_whole_interval(claim, values, verdict):
 
 @pytest.mark.parametrize("claim", [BETTER, NOT_WORSE, SAME])
 def test_one_seed_has_no_interval_and_decides_nothing(claim):
-    found = judged(claim, 0.02)
-    assert (found.mean, found.low, found.high, found.verdict) == (0.02, None, None, "inconclusive")
+    result = judged(claim, 0.02)
+    assert (result.mean, result.low, result.high, result.verdict) == (0.02, None, None, "inconclusive")
 
 
 def test_seed_without_a_number_is_left_out_and_says_why():
-    found = judge_claim(BETTER, {1: Observation(0.1), 2: Observation(None, "only 3 cases"), 3: Observation(0.1)})
-    assert (found.mean, found.low, found.high, found.verdict) == (0.1, 0.1, 0.1, "holds")
-    assert found.values == {1: 0.1, 2: None, 3: 0.1}
-    assert found.notes == {2: "only 3 cases"}
+    result = judge_claim(BETTER, {1: Observation(0.1), 2: Observation(None, "only 3 cases"), 3: Observation(0.1)})
+    assert (result.mean, result.low, result.high, result.verdict) == (0.1, 0.1, 0.1, "holds")
+    assert result.values == {1: 0.1, 2: None, 3: 0.1}
+    assert result.notes == {2: "only 3 cases"}
     nothing = judge_claim(BETTER, {1: Observation(None, "only 3 cases")})
     assert (nothing.mean, nothing.low, nothing.verdict) == (None, None, "not measured")
 

@@ -1,4 +1,4 @@
-"""What `rubricworks agreement` says of files that are wrong: one line, and code 2."""
+"""`rubricworks agreement` reports invalid files in one line, with exit code 2."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -7,7 +7,7 @@ from rated import card, write_labels, write_parquet
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ("", "no column 'sample_id': it is empty"),
         ("sample_id,criterion,label\n", "labels.csv: it has no row"),
@@ -28,22 +28,22 @@ from rated import card, write_labels, write_parquet
         ("sample_id,criterion,label,response\ns1,red,1,a hat\n", "no response of a common sample is in both"),
     ],
 )
-def test_what_is_wrong_with_the_labels_is_said_in_one_line(tell, tmp_path, content, told):
+def test_what_is_wrong_with_the_labels_is_said_in_one_line(tell, tmp_path, content, message):
     (tmp_path / "labels.csv").write_text(content)
     table = write_parquet(tmp_path / "t.parquet", [card("s1", {"red": 1.0})])
-    said = tell("agreement", "labels.csv", table)
-    assert (said.code, said.err.count("\n"), said.out) == (2, 1, "")
-    assert told in said.err
+    result = tell("agreement", "labels.csv", table)
+    assert (result.code, result.err.count("\n"), result.out) == (2, 1, "")
+    assert message in result.err
 
 
 def test_labels_in_another_encoding_are_refused(tell, tmp_path):
     (tmp_path / "labels.csv").write_bytes("sample_id,criterion,label\ns1,größer,1\n".encode("latin-1"))
-    said = tell("agreement", "labels.csv", write_parquet(tmp_path / "t.parquet", [card("s1", {"red": 1.0})]))
-    assert (said.code, "save it as CSV UTF-8" in said.err) == (2, True)
+    result = tell("agreement", "labels.csv", write_parquet(tmp_path / "t.parquet", [card("s1", {"red": 1.0})]))
+    assert (result.code, "save it as CSV UTF-8" in result.err) == (2, True)
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (lambda path: path.write_text("no table"), "t.parquet: cannot be read as Parquet"),
         (lambda path: None, "t.parquet: there is no such file or folder"),
@@ -55,24 +55,24 @@ def test_labels_in_another_encoding_are_refused(tell, tmp_path):
         (lambda path: pq.write_table(pa.table({"scorecard": pa.array([None], pa.string())}), path), "no row has a"),
     ],
 )
-def test_what_is_wrong_with_a_table_is_said_in_one_line(tell, tmp_path, make, told):
+def test_what_is_wrong_with_a_table_is_said_in_one_line(tell, tmp_path, make, message):
     make(tmp_path / "t.parquet")
     labels = write_labels(tmp_path / "labels.csv", [("s1", "red", "yes")])
-    said = tell("agreement", labels, tmp_path / "t.parquet")
-    assert (said.code, said.err.count("\n")) == (2, 1)
-    assert told in said.err
+    result = tell("agreement", labels, tmp_path / "t.parquet")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert message in result.err
 
 
 def test_too_little_to_compare_is_said(tell, tmp_path):
     labels = write_labels(tmp_path / "labels.csv", [("s1", "red", "yes")])
     table = write_parquet(tmp_path / "t.parquet", [card("s1", {"red": 1.0})])
-    told = {
+    messages = {
         (table,): "holds one judge, strict",
         (table, "./t.parquet"): "is the same table as",
         (labels,): "is compared with nothing",
         (labels, labels, table): "a second file of labels",
         (tmp_path / "none.csv", table): "No such file",
     }
-    for sources, words in told.items():
-        said = tell("agreement", *sources)
-        assert (said.code, words in said.err) == (2, True), said
+    for sources, words in messages.items():
+        result = tell("agreement", *sources)
+        assert (result.code, words in result.err) == (2, True), result

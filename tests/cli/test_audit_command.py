@@ -26,8 +26,8 @@ def run(tmp_path_factory):
 
 @pytest.fixture
 def writers(world):
-    said = ["--generator", f"abnormal-writer@{world}", "--red-team", f"red-teamer@{world}"]
-    return [*said, *(word for n in (1, 2) for word in ("--quality-judge", f"quality-judge-{n}@{world}"))]
+    flags = ["--generator", f"abnormal-writer@{world}", "--red-team", f"red-teamer@{world}"]
+    return [*flags, *(word for n in (1, 2) for word in ("--quality-judge", f"quality-judge-{n}@{world}"))]
 
 
 def judge(world, name="weak-scorer"):
@@ -38,10 +38,10 @@ def test_audit_prints_the_table_and_writes_page_and_numbers_and_can_be_judged_ag
     tell, tmp_path, world, run, writers
 ):
     small = ["--per-category", 10, "--regular", 20, "--search-size", 4]
-    told = tell("audit", run, *judge(world), *writers, *small, "--out", "out")
-    assert told.code == 0, told
-    assert max(map(len, told.out.splitlines())) <= 100 + len(str(tmp_path))
-    lines = told.out.splitlines()
+    result = tell("audit", run, *judge(world), *writers, *small, "--out", "out")
+    assert result.code == 0, result
+    assert max(map(len, result.out.splitlines())) <= 100 + len(str(tmp_path))
+    lines = result.out.splitlines()
     assert lines[0] == "weak-scorer"
     assert lines[2].split() == ["Regular", "No", "final", "Irrelevant", "Plausible", "Adversarial"]
     assert [line.split("  ")[0] for line in lines if line[:1].isupper() and line[15:16] == " "][:4] == [
@@ -66,8 +66,8 @@ def test_audit_prints_the_table_and_writes_page_and_numbers_and_can_be_judged_ag
     assert "Default" not in again.out
     assert json.loads((tmp_path / "again" / "audit" / "audit.json").read_text())["judge"] == "scorer"
 
-    apart = tell("audit", "--from", "again", *judge(world, "scorer"), "--setting", "text", "--out", "apart")
-    assert apart.code == 0, apart
+    second_audit = tell("audit", "--from", "again", *judge(world, "scorer"), "--setting", "text", "--out", "apart")
+    assert second_audit.code == 0, second_audit
     assert "Simulated." in (tmp_path / "apart" / "audit.html").read_text()
 
     (tmp_path / "again" / "source.json").write_text("{}")
@@ -79,12 +79,12 @@ def test_audit_prints_the_table_and_writes_page_and_numbers_and_can_be_judged_ag
     assert "would be replaced by its own audit" in itself.err
 
     resumed = tell("audit", run, *judge(world), *writers, *small, "--out", "out")
-    assert (resumed.code, resumed.out) == (0, told.out)
+    assert (resumed.code, resumed.out) == (0, result.out)
     assert "done in an earlier run" in resumed.err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([], "name a run's folder"),
         (["RUN"], "--generator, and --quality-judge twice"),
@@ -95,13 +95,13 @@ def test_audit_prints_the_table_and_writes_page_and_numbers_and_can_be_judged_ag
         (["RUN", "--setting", "telepathy"], "telepathy"),
     ],
 )
-def test_mistakes_are_one_line(tell, tmp_path, run, arguments, said):
+def test_mistakes_are_one_line(tell, tmp_path, run, arguments, message):
     (tmp_path / "EMPTY").mkdir()
-    told = tell(
+    result = tell(
         "audit", *(word.replace("RUN", str(run)) for word in arguments), *judge("http://127.0.0.1:9"), "--out", "o"
     )
-    assert told.code == 2
-    assert said in told.err
+    assert result.code == 2
+    assert message in result.err
     assert not (tmp_path / "o").exists()
 
 
@@ -109,8 +109,8 @@ def test_images_are_needed_only_where_they_are_shown(tell, world, run, writers, 
     alone = tmp_path / "alone"
     (run / "genrm_data").rename(alone)
     try:
-        told = tell("audit", alone, *judge(world), *writers, "--out", "o")
-        assert (told.code, "give --samples, or --setting without image" in told.err) == (2, True)
+        result = tell("audit", alone, *judge(world), *writers, "--out", "o")
+        assert (result.code, "give --samples, or --setting without image" in result.err) == (2, True)
         few = ["--setting", "text", "--per-category", 2, "--regular", 2, "--search-size", 2]
         assert tell("audit", alone, *judge(world), *writers, *few, "--out", "o").code == 0
         assert "<img" not in (tmp_path / "o" / "audit.html").read_text()

@@ -18,22 +18,22 @@ def runs(tmp_path):
 
 
 def test_report_of_finished_runs_prints_and_writes_every_claim(tell, runs):
-    told = tell("claims", "rlr3", "--runs", runs, "--seeds", "1-3", "--only-report")
-    assert told.code == 0, told
-    assert max(map(len, told.out.splitlines()[:-1])) <= 100
-    words = " ".join(told.out.split())
+    result = tell("claims", "rlr3", "--runs", runs, "--seeds", "1-3", "--only-report")
+    assert result.code == 0, result
+    assert max(map(len, result.out.splitlines()[:-1])) <= 100
+    words = " ".join(result.out.split())
     assert "scripted, with programmed faults" in words
     assert "not that the paper's number is reproduced" in words
-    line = next(line for line in told.out.splitlines() if " macro-best " in line)
+    line = next(line for line in result.out.splitlines() if " macro-best " in line)
     assert line.split() == ["holds", "macro-best", "+0.110", "+0.085", "to", "+0.135", "above", "0"]
 
     report = ClaimsReport.model_validate_json((runs / "claims.json").read_bytes())
     assert report.seeds == (1, 2, 3)
     assert report.changed == ("policy.group_size: 8 → 2",)
-    found = {one.claim.name: one for one in report.findings}
-    assert found["macro-best"].values == pytest.approx({1: 0.10, 2: 0.11, 3: 0.12})
-    assert found["gate-unmasks"].claim.ours
-    assert sum(report.counts.values()) == len(found) == 31
+    findings = {one.claim.name: one for one in report.findings}
+    assert findings["macro-best"].values == pytest.approx({1: 0.10, 2: 0.11, 3: 0.12})
+    assert findings["gate-unmasks"].claim.ours
+    assert sum(report.counts.values()) == len(findings) == 31
 
     table = (runs / "claims.md").read_text()
     row = next(line for line in table.splitlines() if "best milestones |" in line)
@@ -49,14 +49,14 @@ def test_report_of_finished_runs_prints_and_writes_every_claim(tell, runs):
 
 
 def test_finished_seeds_with_the_same_settings_are_reported_without_running(tell, runs):
-    told = tell("claims", "rlr3", "--runs", runs, "--seeds", "1", "--seeds", "2,3", "--set", PAIRS)
-    assert told.code == 0, told
-    assert "seeds 1, 2, 3: finished in an earlier call" in told.err
+    result = tell("claims", "rlr3", "--runs", runs, "--seeds", "1", "--seeds", "2,3", "--set", PAIRS)
+    assert result.code == 0, result
+    assert "seeds 1, 2, 3: finished in an earlier call" in result.err
     assert json.loads((runs / "claims.json").read_text())["seeds"] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--only-report"], "seed-4: there is no run here"),
         (["--seeds", "1-3"], "seed-1 was run with other settings (policy.group_size: 2 → 8)"),
@@ -69,36 +69,36 @@ def test_finished_seeds_with_the_same_settings_are_reported_without_running(tell
         (["--seeds", "one"], "'one' is no seed"),
     ],
 )
-def test_mistakes_are_told_before_anything_runs(tell, runs, words, said):
-    told = tell("claims", "rlr3", "--runs", runs, *words)
-    assert told.code == 2
-    assert said in told.err
+def test_mistakes_are_told_before_anything_runs(tell, runs, words, message):
+    result = tell("claims", "rlr3", "--runs", runs, *words)
+    assert result.code == 2
+    assert message in result.err
     assert sorted(path.name for path in runs.iterdir()) == ["seed-1", "seed-2", "seed-3"]
 
 
 def test_runs_that_differ_in_more_than_the_seed_are_not_compared(tell, runs):
     write_run(runs / "seed-4", seed=4, settings=[PAIRS, "policy.steps=20"])
-    told = tell("claims", "rlr3", "--runs", runs, "--seeds", "1-4", "--only-report")
-    assert told.code == 2
-    assert re.search(r"different settings \(policy.steps: \d+ → 20\)", told.err)
+    result = tell("claims", "rlr3", "--runs", runs, "--seeds", "1-4", "--only-report")
+    assert result.code == 2
+    assert re.search(r"different settings \(policy.steps: \d+ → 20\)", result.err)
 
 
 def test_a_seed_that_a_section_has_of_its_own_is_a_setting(tell, runs):
     write_run(runs / "seed-4", seed=4, settings=[PAIRS, "policy.seed=9"])
-    told = tell("claims", "rlr3", "--runs", runs, "--seeds", "1-4", "--only-report")
-    assert told.code == 2
-    assert "different settings (policy.seed: null → 9)" in told.err
+    result = tell("claims", "rlr3", "--runs", runs, "--seeds", "1-4", "--only-report")
+    assert result.code == 2
+    assert "different settings (policy.seed: null → 9)" in result.err
 
 
 def test_damaged_run_is_one_line(tell, runs):
     (runs / "seed-2" / "audit" / "audit.json").write_text("{")
-    told = tell("claims", "rlr3", "--runs", runs, "--seeds", "1-3", "--only-report")
-    assert told.code == 2
-    assert "audit.json" in told.err
+    result = tell("claims", "rlr3", "--runs", runs, "--seeds", "1-3", "--only-report")
+    assert result.code == 2
+    assert "audit.json" in result.err
     assert not (runs / "claims.md").exists()
 
 
 def test_unknown_paper_is_refused(tell):
-    told = tell("claims", "rubicap")
-    assert told.code == 2
-    assert "rlr3" in told.err
+    result = tell("claims", "rubicap")
+    assert result.code == 2
+    assert "rlr3" in result.err

@@ -46,10 +46,10 @@ def test_a_recipe_is_pushed_once_and_run(tell, fake, recipe):
     assert "there already" in ran.err
     assert "would run on a CPU: set cluster.stages.warm_up.accelerators, " in ran.err
     assert len(fake.kept["versions"]) == 1
-    told = fake.only("runs")
-    assert ran.out == f"run monday of s3://runs/captions/monday\n{fake.url}/#/runs/details/{told['run_id']}\n"
-    assert told["service_account"] == "trainer"
-    arguments = told["runtime_config"]["parameters"]
+    record = fake.only("runs")
+    assert ran.out == f"run monday of s3://runs/captions/monday\n{fake.url}/#/runs/details/{record['run_id']}\n"
+    assert record["service_account"] == "trainer"
+    arguments = record["runtime_config"]["parameters"]
     assert arguments["run"] == "s3://runs/captions/monday"
     assert json.loads(arguments["train_policy_config"])["seed"] == 7
     assert yaml.safe_load(json.loads(arguments["preflight_config"])["recipe"])["name"] == "ours"
@@ -85,10 +85,10 @@ def test_runs_are_listed_shown_stopped_and_retried(tell, fake, recipe):
     assert listed[1].split()[:3] == ["monday", "pending", "rubicap"]
     assert "run monday is canceling" in tell("runs", "stop", "monday").out
     fake.end(run_id, "CANCELED", {"prepare": "SUCCEEDED", "train-policy": "CANCELED"})
-    shown = tell("runs", "show", "monday", "--on", "kubeflow").out
-    assert "monday: canceled" in shown
-    assert "s3://runs/captions/monday" in shown
-    assert [line.split()[:2] for line in shown.splitlines()[3:]] == [
+    output = tell("runs", "show", "monday", "--on", "kubeflow").out
+    assert "monday: canceled" in output
+    assert "s3://runs/captions/monday" in output
+    assert [line.split()[:2] for line in output.splitlines()[3:]] == [
         ["prepare", "succeeded"],
         ["train_policy", "canceled"],
     ]
@@ -112,11 +112,11 @@ def test_a_run_is_waited_for_and_its_end_is_the_commands(tell, fake, recipe, mon
 
 
 def test_a_schedule_is_made_listed_paused_and_deleted(tell, fake, recipe):
-    made = tell("schedules", "create", recipe, "--cron", "0 3 * * 1", "--paused")
-    assert made.out == "schedule ours: 0 3 * * 1, paused\n", made.err
-    told = fake.only("recurringruns")
-    assert told["runtime_config"]["parameters"]["run"] == "s3://runs/captions/ours-${KUBEFLOW_RUN_ID}"
-    assert (told["max_concurrency"], told["no_catchup"]) == ("1", True)
+    result = tell("schedules", "create", recipe, "--cron", "0 3 * * 1", "--paused")
+    assert result.out == "schedule ours: 0 3 * * 1, paused\n", result.err
+    record = fake.only("recurringruns")
+    assert record["runtime_config"]["parameters"]["run"] == "s3://runs/captions/ours-${KUBEFLOW_RUN_ID}"
+    assert (record["max_concurrency"], record["no_catchup"]) == ("1", True)
     assert "ours  0 3 * * 1        paused" in tell("schedules", "list").out
     assert tell("schedules", "resume", "ours").out == "schedule ours is on\n"
     assert tell("schedules", "pause", "ours", "--cluster", recipe).out == "schedule ours is paused\n"
@@ -126,22 +126,22 @@ def test_a_schedule_is_made_listed_paused_and_deleted(tell, fake, recipe):
 
 
 def test_a_cron_with_six_fields_is_refused_before_anything_is_asked(tell, fake, recipe):
-    told = tell("schedules", "create", recipe, "--cron", "0 0 3 * * 1")
-    assert told.code == 2
-    assert told.err.startswith("error: cron '0 0 3 * * 1' has six fields; give five, minute first")
+    result = tell("schedules", "create", recipe, "--cron", "0 0 3 * * 1")
+    assert result.code == 2
+    assert result.err.startswith("error: cron '0 0 3 * * 1' has six fields; give five, minute first")
     assert fake.asked == []
 
 
 def test_a_version_that_exists_with_other_content_is_refused(tell, fake, recipe):
     assert tell("pipelines", "push", recipe, "--version", "release-1").code == 0
-    told = tell("pipelines", "push", recipe, "--version", "release-1", "--set", "cluster.queue=team-b")
-    assert told.code == 2
-    assert "version release-1 of pipeline rubicap is at" in told.err
-    assert "with other content; give this one another name with --version" in told.err
+    result = tell("pipelines", "push", recipe, "--version", "release-1", "--set", "cluster.queue=team-b")
+    assert result.code == 2
+    assert "version release-1 of pipeline rubicap is at" in result.err
+    assert "with other content; give this one another name with --version" in result.err
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "message"),
     [
         (["run", "rubicap", "--on", "kubeflow"], "rubicap: the recipe has no cluster: section"),
         (["run", "quickstart", "--on", "kubeflow", "--set", "cluster.storage=s3://runs"], "world: is a simulation"),
@@ -155,18 +155,18 @@ def test_a_version_that_exists_with_other_content_is_refused(tell, fake, recipe)
         (["runs", "list"], "runs: no such folder"),
     ],
 )
-def test_what_cannot_be_is_one_line_before_anything_is_asked(tell, fake, recipe, command, said):
-    told = tell(*command)
-    assert told.code == 2
-    assert said in told.err
-    assert len(told.err.splitlines()) == 1
+def test_what_cannot_be_is_one_line_before_anything_is_asked(tell, fake, recipe, command, message):
+    result = tell(*command)
+    assert result.code == 2
+    assert message in result.err
+    assert len(result.err.splitlines()) == 1
     assert fake.asked == []
 
 
 def test_a_backend_that_does_not_let_us_in_is_one_line(tell, fake, monkeypatch):
     fake.token = "s3cret"
     monkeypatch.setenv("RUBRICWORKS_KUBEFLOW_TOKEN", "expired-token")
-    told = tell("runs", "list", "--on", "kubeflow")
-    assert (told.code, len(told.err.splitlines())) == (2, 1)
-    assert "does not accept the token; renew it (HTTP 401)" in told.err
-    assert "expired-token" not in told.err
+    result = tell("runs", "list", "--on", "kubeflow")
+    assert (result.code, len(result.err.splitlines())) == (2, 1)
+    assert "does not accept the token; renew it (HTTP 401)" in result.err
+    assert "expired-token" not in result.err

@@ -20,14 +20,14 @@ def test_function_that_cannot_be_called_is_refused_before_anything_is_drawn(
     (tmp_path / "own.py").write_text("def narrow(responses): return []\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    told = tell("run", "quickstart", "--set", f"policy.reward.function={function}")
-    assert told.code == 2
-    assert told.err.splitlines()[-1].startswith(f"error: {message}")
+    result = tell("run", "quickstart", "--set", f"policy.reward.function={function}")
+    assert result.code == 2
+    assert result.err.splitlines()[-1].startswith(f"error: {message}")
     assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").glob("*/world"))
 
 
 def test_name_without_a_colon_is_told_with_its_field(tell, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    told = tell("run", "quickstart", "--set", "policy.reward.function=my_rewards")
-    assert told.code == 2
-    assert told.err.startswith("error: --set policy.reward.function=my_rewards: policy.reward.function: ")
+    result = tell("run", "quickstart", "--set", "policy.reward.function=my_rewards")
+    assert result.code == 2
+    assert result.err.startswith("error: --set policy.reward.function=my_rewards: policy.reward.function: ")

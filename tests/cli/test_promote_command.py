@@ -13,7 +13,7 @@ def _no_server(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("options", "named"),
+    ("options", "name"),
     [
         ([], "runs/mlflow.db"),
         (["captioner", "--runs", "typo"], "typo/mlflow.db"),
@@ -21,15 +21,18 @@ def _no_server(monkeypatch):
         (["captioner", "--tracking", "sqlite:///typo.db"], "typo.db"),
     ],
 )
-def test_a_registry_that_is_not_there_is_refused_and_not_made(tell, tmp_path, monkeypatch, options, named):
+def test_a_registry_that_is_not_there_is_refused_and_not_made(tell, tmp_path, monkeypatch, options, name):
     monkeypatch.setenv("RUBRICWORKS_WORKSPACE", str(tmp_path / "workspace"))
-    told = tell("promote", *options)
-    assert (told.code, told.out) == (2, "")
-    assert f"{tmp_path / named}: no such file, so no model is registered; name the folder of all runs" in told.err
+    result = tell("promote", *options)
+    assert (result.code, result.out) == (2, "")
+    assert f"{tmp_path / name}: no such file, so no model is registered; name the folder of all runs" in result.err
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_registry_without_models_is_told_of_as_one(tell, tmp_path):
     connect(TrackingConfig(), tmp_path / "runs")
-    told = tell("promote")
-    assert (told.code, told.out) == (0, f"no models are registered at sqlite:///{tmp_path / 'runs' / 'mlflow.db'}\n")
+    result = tell("promote")
+    assert (result.code, result.out) == (
+        0,
+        f"no models are registered at sqlite:///{tmp_path / 'runs' / 'mlflow.db'}\n",
+    )

@@ -36,10 +36,10 @@ def mistakes(path, arms: str) -> list[str]:
 def test_an_arm_changes_its_fields_and_no_others(path):
     recipe, arm = load_recipe(path), load_recipe(path, arm="plain")
     assert (recipe.arm, arm.arm) == (None, "plain")
-    theirs = recipe.model_dump()
-    assert theirs["policy"]["gate"]
-    theirs["policy"] |= {"gate": False, "remap": False}
-    assert arm.model_dump() == theirs | {"arm": "plain"}
+    fields = recipe.model_dump()
+    assert fields["policy"]["gate"]
+    fields["policy"] |= {"gate": False, "remap": False}
+    assert arm.model_dump() == fields | {"arm": "plain"}
 
 
 def test_an_arm_reaches_into_lists_and_replaces_sections(path):
@@ -55,9 +55,9 @@ def test_what_the_command_line_sets_wins_over_the_arm(path):
 
 
 def test_an_arm_that_is_not_there_is_answered_with_those_that_are(path, tell):
-    told = tell("run", path, "--arm", "no_gates", "--dry-run")
-    assert told.code == 2
-    assert told.err == f"error: {path}: no arm 'no_gates'; did you mean no_gate?\n"
+    result = tell("run", path, "--arm", "no_gates", "--dry-run")
+    assert result.code == 2
+    assert result.err == f"error: {path}: no arm 'no_gates'; did you mean no_gate?\n"
     assert "there are no_gate, plain, others" in tell("run", path, "--arm", "x", "--dry-run").err
     path.write_text(RECIPE)
     assert "no arm 'x'; it has none" in tell("run", path, "--arm", "x", "--dry-run").err
@@ -65,17 +65,19 @@ def test_an_arm_that_is_not_there_is_answered_with_those_that_are(path, tell):
 
 def test_every_mistake_in_every_arm_is_told_with_the_line_of_the_field(path):
     first = len(RECIPE.splitlines()) + 1
-    told = mistakes(path, ARMS + "  a: {policy.gatee: true}\n  b:\n    policy.gate: false\n    policy.beta: 0.1\n")
-    assert told[0] == f"{first + 6}: arms.a: policy.gatee: no such field; did you mean gate?"
-    assert told[1].startswith(f"{first + 7}: arms.b: policy.loss_type group_token_mean has no KL penalty")
-    assert len(told) == 2
-    (said,) = mistakes(path, ARMS + "  c:\n    policy.gate: false\n    policy.steps: many\n")
-    assert said.startswith(f"{first + 8}: arms.c: policy.steps: ")
-    assert '(given: "many")' in said
+    mistake_lines = mistakes(
+        path, ARMS + "  a: {policy.gatee: true}\n  b:\n    policy.gate: false\n    policy.beta: 0.1\n"
+    )
+    assert mistake_lines[0] == f"{first + 6}: arms.a: policy.gatee: no such field; did you mean gate?"
+    assert mistake_lines[1].startswith(f"{first + 7}: arms.b: policy.loss_type group_token_mean has no KL penalty")
+    assert len(mistake_lines) == 2
+    (mistake,) = mistakes(path, ARMS + "  c:\n    policy.gate: false\n    policy.steps: many\n")
+    assert mistake.startswith(f"{first + 8}: arms.c: policy.steps: ")
+    assert '(given: "many")' in mistake
 
 
 @pytest.mark.parametrize(
-    ("arm", "told"),
+    ("arm", "message"),
     [
         ("  a: {polcy.gate: true}", "arms.a: polcy: no such field; did you mean policy?"),
         ("  a: {policy.more_judges.3.model: x}", "arms.a: policy.more_judges.3.model: no '3' here; this is a list"),
@@ -84,10 +86,10 @@ def test_every_mistake_in_every_arm_is_told_with_the_line_of_the_field(path):
         ("  a: {policy.milestone_every: 7}", "arms.a: policy.milestone_every 7 does not divide policy.steps 20"),
     ],
 )
-def test_a_mistake_in_an_arm_is_one_line_before_anything_runs(path, arm, told):
-    (said,) = mistakes(path, f"arms:\n{arm}\n")
-    assert told in said
-    assert int(said.split(":")[0]) >= len(RECIPE.splitlines()) + 1
+def test_a_mistake_in_an_arm_is_one_line_before_anything_runs(path, arm, message):
+    (mistake,) = mistakes(path, f"arms:\n{arm}\n")
+    assert message in mistake
+    assert int(mistake.split(":")[0]) >= len(RECIPE.splitlines()) + 1
 
 
 def test_a_mistake_in_the_recipe_itself_is_told_once_and_not_for_every_arm(path):
@@ -109,8 +111,8 @@ def test_a_plan_is_that_of_the_arm(path, tell, tmp_path):
     lines = [json.dumps({"question": f"q{n}", "answer": "1"}) for n in range(6)]
     questions.write_text("\n".join(lines))
     path.write_text(RECIPE + ARMS)
-    told = tell("run", path, "--arm", "others", "--set", f"data.source={questions}", "--dry-run")
-    planned = [line.split() for line in told.out.splitlines() if line.startswith("train_rlr3")]
+    result = tell("run", path, "--arm", "others", "--set", f"data.source={questions}", "--dry-run")
+    planned = [line.split() for line in result.out.splitlines() if line.startswith("train_rlr3")]
     assert {line[3] for line in planned} == {"judge", "third"}
 
 
@@ -121,6 +123,6 @@ def test_a_run_to_take_from_must_be_there_and_be_another_one(path, tell, tmp_pat
         (tmp_path / "runs" / name / "recipe.yaml").write_text(yaml.safe_dump(saved))
     assert "no run 'mian'" in tell("run", path, "--reuse", "mian", "--dry-run").err
     assert "that is this run itself" in tell("run", "--resume", "main", "--reuse", "main", "--dry-run").err
-    elsewhere = tell("run", "--resume", "main", "--reuse", tmp_path / "runs" / "other", "--dry-run")
-    assert "questions.parquet" in elsewhere.err  # only the questions are missing
+    other = tell("run", "--resume", "main", "--reuse", tmp_path / "runs" / "other", "--dry-run")
+    assert "questions.parquet" in other.err  # only the questions are missing
     assert "stays the arm that it is" in tell("run", "--resume", "main", "--arm", "plain").err

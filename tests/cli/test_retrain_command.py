@@ -7,7 +7,7 @@ pytest.importorskip("mlflow")
 
 @pytest.fixture(autouse=True)
 def _nothing_is_drawn(monkeypatch):
-    def draw(*given: object) -> None:
+    def draw(*args: object) -> None:
         raise AssertionError("the world is drawn, though there is nothing to retrain")
 
     monkeypatch.setattr("rubricworks.cli.run.serve_world", draw)
@@ -15,7 +15,7 @@ def _nothing_is_drawn(monkeypatch):
 
 
 def test_without_any_registry_it_is_told_and_none_is_made(tell, tmp_path):
-    told = tell("run", "retrain-laptop", "--run", "nightly")
-    assert told.code == 2
-    assert f"error: champion: no champion of 'scene-captioner' in the registry at sqlite:///{tmp_path}" in told.err
+    result = tell("run", "retrain-laptop", "--run", "nightly")
+    assert result.code == 2
+    assert f"error: champion: no champion of 'scene-captioner' in the registry at sqlite:///{tmp_path}" in result.err
     assert not (tmp_path / "runs").exists()

@@ -51,11 +51,11 @@ def test_grade_gives_each_caption_its_weighted_share_and_none_where_the_judge_wr
     tell, tmp_path, tables, serve, call_per
 ):
     url = serve(judge).url
-    told = tell("grade", *tables, "--judge", f"j@{url}", "--call-per", call_per)
-    assert told.code == 0, told
+    result = tell("grade", *tables, "--judge", f"j@{url}", "--call-per", call_per)
+    assert result.code == 0, result
     rows = pq.read_table(tmp_path / "scorecards.parquet").to_pylist()
     assert {row["sample_id"]: row["reward"] for row in rows} == {"a": 1.0, "b": pytest.approx(0.6), "c": None}
-    assert "mean reward 0.800; 2 judged, 1 not" in told.out
+    assert "mean reward 0.800; 2 judged, 1 not" in result.out
 
 
 def test_grade_again_asks_the_judge_only_for_what_it_could_not_judge(tell, tables, serve):
@@ -67,7 +67,7 @@ def test_grade_again_asks_the_judge_only_for_what_it_could_not_judge(tell, table
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (lambda captions, rubrics: captions.write_text("no table"), "cannot be read as Parquet"),
         (lambda captions, rubrics: pq.write_table(pa.table({"sample_id": ["a"]}), captions), "no column 'caption'"),
@@ -81,40 +81,40 @@ def test_grade_again_asks_the_judge_only_for_what_it_could_not_judge(tell, table
         ),
     ],
 )
-def test_grade_names_the_table_that_is_wrong(tell, tables, change, told):
+def test_grade_names_the_table_that_is_wrong(tell, tables, change, message):
     change(*tables)
-    said = tell("grade", *tables, "--judge", "j@http://127.0.0.1:9/v1")
-    assert (said.code, said.err.count("\n")) == (2, 1)
-    assert told in said.err
+    result = tell("grade", *tables, "--judge", "j@http://127.0.0.1:9/v1")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert message in result.err
 
 
 def test_an_endpoint_is_written_as_model_at_url(tell, tables):
-    said = tell("grade", *tables, "--judge", "http://127.0.0.1:9/v1")
-    assert said.code == 2
-    assert "MODEL@URL" in said.err
+    result = tell("grade", *tables, "--judge", "http://127.0.0.1:9/v1")
+    assert result.code == 2
+    assert "MODEL@URL" in result.err
 
 
 def test_caption_asks_an_endpoint_about_every_image_and_not_again(tell, tmp_path, images, serve):
     server = serve([say("a quiet scene")])
     for _ in range(2):
-        told = tell("caption", images, "--model", f"vlm@{server.url}", "--prompt", "what is it?", "--out", "out")
-        assert told.code == 0, told
+        result = tell("caption", images, "--model", f"vlm@{server.url}", "--prompt", "what is it?", "--out", "out")
+        assert result.code == 0, result
     rows = pq.read_table(tmp_path / "out" / "captions.parquet").to_pylist()
     assert {row["caption"] for row in rows} == {"a quiet scene"}
     assert {row["source"].rpartition("/")[2] for row in rows} == {path.name for path in images.glob("*.png")}
     assert len(server.chats) == 4
     assert "what is it?" in server.chats[0].text
-    assert "look agreed on" not in told.err
+    assert "look agreed on" not in result.err
 
 
 def test_caption_ends_in_one_line_when_every_answer_fails_and_asks_anew_when_mended(tell, tmp_path, images, serve):
     answers = [fail(400, "no images please")]
     server = serve(lambda _, body: answers[0])
     arguments = ["caption", images, "--model", f"vlm@{server.url}", "--out", "out"]
-    told = tell(*arguments)
-    assert told.code == 2
-    assert told.err.rstrip().splitlines()[-1].startswith("error: no captions came of 4 samples: caption by vlm: 4 x")
-    assert "no images please" in told.err
+    result = tell(*arguments)
+    assert result.code == 2
+    assert result.err.rstrip().splitlines()[-1].startswith("error: no captions came of 4 samples: caption by vlm: 4 x")
+    assert "no images please" in result.err
     answers[0] = say("now it works")
     assert tell(*arguments).code == 0
     assert pq.read_table(tmp_path / "out" / "captions.parquet").num_rows == 4
@@ -134,8 +134,8 @@ def test_synthesize_writes_a_rubric_from_what_the_committee_agrees_on(tell, tmp_
 
     url = serve(models).url
     committee = ["--committee", f"one@{url}", "--committee", f"two@{url}"]
-    told = tell("synthesize", images, *committee, "--writer", f"writer@{url}", "--no-guards", "--out", "out")
-    assert told.code == 0, told
+    result = tell("synthesize", images, *committee, "--writer", f"writer@{url}", "--no-guards", "--out", "out")
+    assert result.code == 0, result
     rows = pq.read_table(tmp_path / "out" / "rubrics.parquet").to_pylist()
     assert len(rows) == 4
     for row in rows:
@@ -145,7 +145,7 @@ def test_synthesize_writes_a_rubric_from_what_the_committee_agrees_on(tell, tmp_
 
 
 def test_discriminative_rubrics_want_a_student(tell, images):
-    told = tell("synthesize", images, "--committee", "a@http://127.0.0.1:9", "--writer", "b@http://127.0.0.1:9",
+    result = tell("synthesize", images, "--committee", "a@http://127.0.0.1:9", "--writer", "b@http://127.0.0.1:9",
                 "--coverage", "discriminative", "--out", "out")  # fmt: skip
-    assert told.code == 2
-    assert "--student" in told.err
+    assert result.code == 2
+    assert "--student" in result.err

@@ -10,16 +10,16 @@ SMALL = WorldConfig(scenes=3, questions=1, seed=4)
 
 
 def files(folder) -> dict[str, bytes]:
-    kept = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "server.log")
-    return {str(path.relative_to(folder)): path.read_bytes() for path in kept}
+    paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "server.log")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
 @pytest.fixture
 def draws(monkeypatch):
-    drawn = []
+    worlds = []
     export = world._export
-    monkeypatch.setattr(world, "_export", lambda folder, **of: (drawn.append(folder.name), export(folder, **of)))
-    return drawn
+    monkeypatch.setattr(world, "_export", lambda folder, **of: (worlds.append(folder.name), export(folder, **of)))
+    return worlds
 
 
 def test_drawn_once_and_copied_where_it_is_the_same(tmp_path, draws):

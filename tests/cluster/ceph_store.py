@@ -33,8 +33,8 @@ def ceph_server(folder: Path) -> Iterator[str]:
     with ExitStack() as stack:
 
         def run(*command: str) -> None:
-            made = subprocess.run(command, capture_output=True, text=True, timeout=120)
-            assert made.returncode == 0, f"{command}: {made.stderr}"
+            process = subprocess.run(command, capture_output=True, text=True, timeout=120)
+            assert process.returncode == 0, f"{command}: {process.stderr}"
 
         def start(*command: str) -> None:
             log = stack.enter_context((folder / f"{command[0]}.out").open("wb"))

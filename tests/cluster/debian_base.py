@@ -19,7 +19,7 @@ RESTRICTED = (
 
 
 def missing() -> str | None:
-    """Why images cannot be built here; None if they can."""
+    """Reason that images cannot be built here; None if they can."""
     if lacking := [tool for tool in TOOLS if shutil.which(tool) is None]:
         return f"not installed: {', '.join(lacking)}; run tests/cluster/install.sh"
     return None if os.geteuid() == 0 else "debootstrap and podman's chroot isolation need root"

@@ -23,9 +23,9 @@ PASSWORD, IN_URL = "p4ss/word of the t€sts", "p4ss%2Fword%20of%20the%20t%E2%82
 
 
 def programs() -> Path | None:
-    """Where Postgres's programs are; Debian keeps them off the path."""
-    found = shutil.which("postgres") or next(map(str, Path("/usr/lib/postgresql").glob("*/bin/postgres")), None)
-    return Path(found).parent if found else None
+    """Folder of Postgres's programs; Debian keeps them off the path."""
+    program = shutil.which("postgres") or next(map(str, Path("/usr/lib/postgresql").glob("*/bin/postgres")), None)
+    return Path(program).parent if program else None
 
 
 class Postgres:
@@ -59,11 +59,11 @@ class Postgres:
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[Postgres]:
-    found = programs()
-    if found is None:
+    tools = programs()
+    if tools is None:
         pytest.skip("not installed: postgresql; run tests/cluster/install.sh")
     with tempfile.TemporaryDirectory(prefix="postgres-") as folder:  # pytest's own are for its user alone
-        server = Postgres(Path(folder), found)
+        server = Postgres(Path(folder), tools)
         server.start()
         yield server
         server.stop()
@@ -84,10 +84,10 @@ def service(database: SecretStr) -> Iterator[Callable[[], tuple[int, dict[str, s
 def until(ready: Callable[[], tuple[int, dict[str, str]]], status: int) -> dict[str, str]:
     """The finding once it has this status: a finding is kept some seconds."""
     deadline = time.monotonic() + 30
-    while (found := ready())[0] != status:
-        assert time.monotonic() < deadline, found
+    while (result := ready())[0] != status:
+        assert time.monotonic() < deadline, result
         time.sleep(0.2)
-    return found[1]
+    return result[1]
 
 
 def test_ready_not_ready_while_the_database_is_down_and_ready_again(postgres):
@@ -102,7 +102,7 @@ def test_ready_not_ready_while_the_database_is_down_and_ready_again(postgres):
 
 def test_a_password_that_is_refused_is_said_and_not_shown(postgres, caplog):
     with service(postgres.url("wr0ng-s3cret")) as ready:
-        status, found = ready()
+        status, body = ready()
     assert status == 503
-    assert "password authentication failed" in found["detail"]
-    assert "wr0ng-s3cret" not in f"{found} {caplog.text}"
+    assert "password authentication failed" in body["detail"]
+    assert "wr0ng-s3cret" not in f"{body} {caplog.text}"

@@ -1,4 +1,4 @@
-"""Which calls the chart's NetworkPolicies let through: those that something needs, and no others."""
+"""The chart's NetworkPolicies allow the calls that some program needs, and no others."""
 
 import pytest
 from policy_flows import Address, Pod, allowed
@@ -26,8 +26,8 @@ class Installed:
         self.pods = {where: Pod(pod["metadata"]["labels"], NAMESPACE) for where, pod in pod_templates(objects)}
 
     def pod(self, ending: str) -> Pod:
-        (found,) = [pod for where, pod in self.pods.items() if where.endswith(ending)]
-        return found
+        (result,) = [pod for where, pod in self.pods.items() if where.endswith(ending)]
+        return result
 
     def lets(self, source: Pod | Address, target: Pod | Address, port: int, protocol: str = "TCP") -> bool:
         return allowed(self.policies, source, target, port, protocol)
@@ -35,10 +35,10 @@ class Installed:
 
 def test_calls_between_pods_of_a_trial_are_those_that_are_needed() -> None:
     """Every pair of pods on every port, against the list."""
-    here = Installed(TRIAL_AND_MODELS)
+    chart = Installed(TRIAL_AND_MODELS)
     step, driver, node = (Pod(labels, NAMESPACE) for labels in (STEP, DRIVER, NODE))
     names = ["api", "retention", "test", "mlflow", "s3", "buckets-1", "model-judge", "model-teacher", "model-local"]
-    pods = {name: here.pod(f"rubricworks-{name}") for name in names}
+    pods = {name: chart.pod(f"rubricworks-{name}") for name in names}
     pods |= {"step": step, "driver": driver, "node": node, "stranger": STRANGER, "elsewhere": ELSEWHERE}
     models = {"model-judge", "model-teacher", "model-local"}
     pipelines = {"step", "driver", "node"}
@@ -49,88 +49,88 @@ def test_calls_between_pods_of_a_trial_are_those_that_are_needed() -> None:
     expected |= {
         (one, other, port) for one in pipelines for other in pipelines for port in (22, 5000, 8000, 8080, 9000)
     }
-    found = {
+    routes = {
         (source, target, port)
         for source in pods
         for target in pods
         for port in PORTS
-        if source != target and target != "elsewhere" and here.lets(pods[source], pods[target], port)
+        if source != target and target != "elsewhere" and chart.lets(pods[source], pods[target], port)
     }
-    assert found == {flow for flow in expected if flow[0] != flow[1]}
+    assert routes == {flow for flow in expected if flow[0] != flow[1]}
 
 
 def test_everybody_of_the_release_may_ask_for_names_and_strangers_may_not() -> None:
-    here = Installed(TRIAL_AND_MODELS)
-    for pod in [*here.pods.values(), Pod(STEP, NAMESPACE), Pod(NODE, NAMESPACE)]:
-        assert here.lets(pod, DNS, 53, "UDP")
-        assert here.lets(pod, DNS, 53, "TCP")
-        assert here.lets(pod, Address("169.254.20.10"), 53, "UDP"), "the cache of names on a node"
-        assert not here.lets(pod, ELSEWHERE, 53, "UDP")
-        assert not here.lets(pod, METADATA, 80), "clouds hand out credentials there"
-    assert not here.lets(STRANGER, DNS, 53, "UDP")
+    chart = Installed(TRIAL_AND_MODELS)
+    for pod in [*chart.pods.values(), Pod(STEP, NAMESPACE), Pod(NODE, NAMESPACE)]:
+        assert chart.lets(pod, DNS, 53, "UDP")
+        assert chart.lets(pod, DNS, 53, "TCP")
+        assert chart.lets(pod, Address("169.254.20.10"), 53, "UDP"), "the cache of names on a node"
+        assert not chart.lets(pod, ELSEWHERE, 53, "UDP")
+        assert not chart.lets(pod, METADATA, 80), "clouds hand out credentials there"
+    assert not chart.lets(STRANGER, DNS, 53, "UDP")
 
 
 def test_servers_outside_are_reached_on_their_own_ports_by_who_needs_them() -> None:
-    here = Installed(merged(MATRIX["keys"], {"mlflow": {"uri": "http://mlflow.tools.svc:5050/mlflow"}}))
-    api, retention = here.pod("-api"), here.pod("-retention")
+    chart = Installed(merged(MATRIX["keys"], {"mlflow": {"uri": "http://mlflow.tools.svc:5050/mlflow"}}))
+    api, retention = chart.pod("-api"), chart.pod("-retention")
     tools = Pod({"app": "mlflow"}, "tools")
-    assert here.lets(api, Address("10.0.0.5"), 5432)
-    assert here.lets(api, Pod({"app": "postgres"}, "databases"), 5432)
-    assert not here.lets(retention, Address("10.0.0.5"), 5432)
+    assert chart.lets(api, Address("10.0.0.5"), 5432)
+    assert chart.lets(api, Pod({"app": "postgres"}, "databases"), 5432)
+    assert not chart.lets(retention, Address("10.0.0.5"), 5432)
     for caller in (api, retention, Pod(STEP, NAMESPACE)):
-        assert here.lets(caller, INTERNET, 9443)
-        assert here.lets(caller, tools, 5050)
-        assert not here.lets(caller, tools, 5000)
-    assert not here.lets(api, INTERNET, 443)
-    assert not here.lets(api, CLUSTER_API, 6443)
-    assert not here.lets(here.pod("-test"), INTERNET, 443)
+        assert chart.lets(caller, INTERNET, 9443)
+        assert chart.lets(caller, tools, 5050)
+        assert not chart.lets(caller, tools, 5000)
+    assert not chart.lets(api, INTERNET, 443)
+    assert not chart.lets(api, CLUSTER_API, 6443)
+    assert not chart.lets(chart.pod("-test"), INTERNET, 443)
 
 
 def test_peers_that_are_named_leave_no_others() -> None:
     to = [{"ipBlock": {"cidr": "10.1.2.3/32"}}]
-    here = Installed(merged(PRODUCTION, {"database": {"network": {"to": to}}, "storage": {"network": {"to": to}}}))
-    assert here.lets(here.pod("-api"), Address("10.1.2.3"), 5432)
-    assert not here.lets(here.pod("-api"), Address("10.1.2.4"), 5432)
-    assert not here.lets(here.pod("-api"), ELSEWHERE, 5432)
-    assert here.lets(here.pod("-retention"), Address("10.1.2.3"), 443)
+    chart = Installed(merged(PRODUCTION, {"database": {"network": {"to": to}}, "storage": {"network": {"to": to}}}))
+    assert chart.lets(chart.pod("-api"), Address("10.1.2.3"), 5432)
+    assert not chart.lets(chart.pod("-api"), Address("10.1.2.4"), 5432)
+    assert not chart.lets(chart.pod("-api"), ELSEWHERE, 5432)
+    assert chart.lets(chart.pod("-retention"), Address("10.1.2.3"), 443)
 
 
 def test_pods_of_pipelines_reach_kubeflow_the_cluster_and_endpoints_of_others() -> None:
-    here = Installed(PRODUCTION)
+    chart = Installed(PRODUCTION)
     for labels in (STEP, DRIVER, NODE):
         pod = Pod(labels, NAMESPACE)
-        assert here.lets(pod, Pod({"app": "ml-pipeline"}, "kubeflow"), 8887)
-        assert here.lets(pod, CLUSTER_API, 6443)
-        assert here.lets(pod, INTERNET, 443)
-        assert not here.lets(pod, INTERNET, 22)
-        assert not here.lets(pod, STRANGER, 8000)
-        assert not here.lets(ELSEWHERE, pod, 29500)
+        assert chart.lets(pod, Pod({"app": "ml-pipeline"}, "kubeflow"), 8887)
+        assert chart.lets(pod, CLUSTER_API, 6443)
+        assert chart.lets(pod, INTERNET, 443)
+        assert not chart.lets(pod, INTERNET, 22)
+        assert not chart.lets(pod, STRANGER, 8000)
+        assert not chart.lets(ELSEWHERE, pod, 29500)
 
 
 def test_pipelines_of_a_profile_reach_the_models_and_pods_of_other_namespaces_do_not() -> None:
-    here = Installed(MATRIX["everything"])
-    judge = here.pod("-model-judge")
-    assert here.lets(Pod(STEP, "profile-a"), judge, 8000)
-    assert here.lets(Pod(NODE, "profile-b"), judge, 8000)
-    assert here.lets(Pod(NODE, "profile-b"), Pod(NODE, "profile-b"), 29500)
-    assert not here.lets(Pod(NODE, "profile-a"), Pod(NODE, "profile-b"), 29500)
-    assert not here.lets(Pod(STEP, "profile-c"), judge, 8000)
-    assert not here.lets(Pod({"app": "notebook"}, "profile-a"), judge, 8000)
-    assert here.lets(Pod({"app": "prometheus"}, "monitoring"), judge, 8000)
+    chart = Installed(MATRIX["everything"])
+    judge = chart.pod("-model-judge")
+    assert chart.lets(Pod(STEP, "profile-a"), judge, 8000)
+    assert chart.lets(Pod(NODE, "profile-b"), judge, 8000)
+    assert chart.lets(Pod(NODE, "profile-b"), Pod(NODE, "profile-b"), 29500)
+    assert not chart.lets(Pod(NODE, "profile-a"), Pod(NODE, "profile-b"), 29500)
+    assert not chart.lets(Pod(STEP, "profile-c"), judge, 8000)
+    assert not chart.lets(Pod({"app": "notebook"}, "profile-a"), judge, 8000)
+    assert chart.lets(Pod({"app": "prometheus"}, "monitoring"), judge, 8000)
 
 
 def test_a_model_that_is_offline_reaches_nothing_and_others_only_the_hub() -> None:
-    here = Installed(MATRIX["models"])
-    assert not here.lets(here.pod("-model-local"), INTERNET, 443)
-    assert here.lets(here.pod("-model-judge"), INTERNET, 443)
-    assert not here.lets(here.pod("-model-judge"), INTERNET, 9443)
+    chart = Installed(MATRIX["models"])
+    assert not chart.lets(chart.pod("-model-local"), INTERNET, 443)
+    assert chart.lets(chart.pod("-model-judge"), INTERNET, 443)
+    assert not chart.lets(chart.pod("-model-judge"), INTERNET, 9443)
 
 
 def test_the_ingress_controller_reaches_the_api_where_it_is_named() -> None:
     controller = Pod({"app": "nginx"}, "ingress-nginx")
     assert Installed(MATRIX["ingress and scaling"]).lets(controller, Installed(PRODUCTION).pod("-api"), 8080)
-    here = Installed(PRODUCTION)
-    assert not here.lets(controller, here.pod("-api"), 8080)
+    chart = Installed(PRODUCTION)
+    assert not chart.lets(controller, chart.pod("-api"), 8080)
 
 
 def test_scope_release_leaves_other_programs_of_the_namespace_alone() -> None:
@@ -144,16 +144,16 @@ def test_scope_release_leaves_other_programs_of_the_namespace_alone() -> None:
 
 def test_every_pod_of_the_release_is_cut_off_before_it_is_let_through() -> None:
     for case in MATRIX:
-        here = Installed(MATRIX[case])
+        chart = Installed(MATRIX[case])
         if case == "little":
-            assert not here.policies
+            assert not chart.policies
             continue
-        for where, pod in here.pods.items():
-            assert not here.lets(ELSEWHERE, pod, 65000), where
-            assert not here.lets(pod, Address("198.51.100.9"), 65000), where
+        for where, pod in chart.pods.items():
+            assert not chart.lets(ELSEWHERE, pod, 65000), where
+            assert not chart.lets(pod, Address("198.51.100.9"), 65000), where
 
 
 def test_extra_egress_opens_what_it_names() -> None:
-    here = Installed(MATRIX["ingress and scaling"])
-    assert here.lets(here.pod("-retention"), Address("169.254.170.23"), 80), "EKS Pod Identity"
-    assert not here.lets(here.pod("-retention"), METADATA, 80)
+    chart = Installed(MATRIX["ingress and scaling"])
+    assert chart.lets(chart.pod("-retention"), Address("169.254.170.23"), 80), "EKS Pod Identity"
+    assert not chart.lets(chart.pod("-retention"), METADATA, 80)

@@ -1,4 +1,4 @@
-"""What the chart renders is what Kubernetes takes: by its schemas, and where its names and labels must meet."""
+"""Objects that the chart renders are valid by Kubernetes's schemas, and their names and labels match."""
 
 import re
 from itertools import chain
@@ -54,7 +54,7 @@ def test_helm_lint_finds_nothing_to_mend() -> None:
 @pytest.mark.parametrize("release", ["r", "rubricworks", "a" * 53, "team-a.prod", "1-2"])
 @pytest.mark.parametrize("case", ["trial", "everything"])
 def test_names_and_labels_are_short_enough_and_names_are_unique(case: str, release: str) -> None:
-    seen = set()
+    names = set()
     for item in rendered(MATRIX[case], release=release):
         name = item["metadata"]["name"]
         longest = {"CronJob": 52, "Service": 63, "Pod": 63, "Job": 63, "StatefulSet": 52}.get(item["kind"], 253)
@@ -63,8 +63,8 @@ def test_names_and_labels_are_short_enough_and_names_are_unique(case: str, relea
         for value in item["metadata"]["labels"].values():
             assert re.fullmatch(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", value)
         key = (item["kind"], item["metadata"]["namespace"], name)
-        assert key not in seen
-        seen.add(key)
+        assert key not in names
+        names.add(key)
 
 
 @pytest.mark.parametrize("case", MATRIX)
@@ -72,17 +72,17 @@ def test_what_selects_pods_finds_pods_and_ports(case: str) -> None:
     objects = rendered(MATRIX[case])
     templates = list(pod_templates(objects))
 
-    def found_by(labels: dict[str, str]) -> list[dict]:
+    def objects_with(labels: dict[str, str]) -> list[dict]:
         return [pod for _, pod in templates if labels.items() <= pod["metadata"]["labels"].items()]
 
     for item in of_kind(objects, "Service"):
-        (pod,) = found_by(item["spec"]["selector"])
+        (pod,) = objects_with(item["spec"]["selector"])
         open_ports = {port["name"] for container in containers(pod) for port in container["ports"]}
         assert {port["targetPort"] for port in item["spec"]["ports"]} <= open_ports
     for item in of_kind(objects, "PodDisruptionBudget"):
-        assert len(found_by(item["spec"]["selector"]["matchLabels"])) == 1
+        assert len(objects_with(item["spec"]["selector"]["matchLabels"])) == 1
     for item in chain(of_kind(objects, "Deployment"), of_kind(objects, "StatefulSet")):
-        own = found_by(item["spec"]["selector"]["matchLabels"])
+        own = objects_with(item["spec"]["selector"]["matchLabels"])
         assert own == [item["spec"]["template"]], f"{item['metadata']['name']} would fight over pods"
     for item in chain(of_kind(objects, "HorizontalPodAutoscaler"), of_kind(objects, "ScaledObject")):
         target = the(objects, "Deployment", item["spec"]["scaleTargetRef"]["name"])
@@ -190,13 +190,13 @@ def test_a_packaged_chart_renders_the_same(tmp_path: Path) -> None:
 
 
 def test_retention_says_what_would_go_until_it_is_told_to_delete() -> None:
-    def command(**given: object) -> list[str]:
-        job = the(rendered(merged(PRODUCTION, {"retention": given})), "CronJob")["spec"]["jobTemplate"]["spec"]
+    def command(**args: object) -> list[str]:
+        job = the(rendered(merged(PRODUCTION, {"retention": args})), "CronJob")["spec"]["jobTemplate"]["spec"]
         return containers(job["template"])[0]["command"]
 
-    said = ["rubricworks", "runs", "prune", "--older-than", "90d", "--runs", "s3://rubricworks-team/runs"]
-    assert command() == [*said, "--dry-run"]
-    assert command(dryRun=False) == said
+    command_line = ["rubricworks", "runs", "prune", "--older-than", "90d", "--runs", "s3://rubricworks-team/runs"]
+    assert command() == [*command_line, "--dry-run"]
+    assert command(dryRun=False) == command_line
 
 
 def test_notes_say_where_things_are_and_what_is_open() -> None:

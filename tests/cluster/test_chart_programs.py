@@ -1,4 +1,4 @@
-"""What the chart's pods run, run: each program with the command, the variables and the script that were rendered."""
+"""The chart's programs run with the command, the variables and the script that the chart renders."""
 
 import os
 import signal
@@ -88,12 +88,12 @@ def test_the_cluster_map_is_a_section_that_recipes_take(case: str) -> None:
 
 def test_the_store_that_is_meant_is_the_one_that_is_reached(tmp_path: Path) -> None:
     container = containers(the(rendered(MATRIX["keys"]), "Deployment", "-api")["spec"]["template"])[0]
-    given = plain(container)
+    environment = plain(container)
     mount = next(item["mountPath"] for item in container["volumeMounts"] if item["name"] == "storage-ca")
-    assert given["AWS_CA_BUNDLE"] == f"{mount}/ca.crt"
+    assert environment["AWS_CA_BUNDLE"] == f"{mount}/ca.crt"
     ca, key = tmp_path / "ca.crt", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
     ca.write_text("certificates")
-    settings = settings_from_environment({**given, "AWS_CA_BUNDLE": str(ca), "RUBRICWORKS_S3_SSE_KEY": key})
+    settings = settings_from_environment({**environment, "AWS_CA_BUNDLE": str(ca), "RUBRICWORKS_S3_SSE_KEY": key})
     assert settings.endpoint == "https://s3.example.com:9443"
     assert (settings.region, settings.ca_file, settings.sse) == ("us-east-1", str(ca), "c")
 
@@ -115,12 +115,12 @@ def test_buckets_are_made_once(tmp_path: Path) -> None:
     (container,) = containers(job)
     assert container["command"][:2] == ["python", "-c"]
     with rclone_server(tmp_path / "store") as url:
-        given = {**CLEAN, **plain(container), "AWS_ENDPOINT_URL_S3": url}
-        given |= {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET}
+        environment = {**CLEAN, **plain(container), "AWS_ENDPOINT_URL_S3": url}
+        environment |= {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET}
         program = [sys.executable, *container["command"][1:], *container["args"]]
-        for said in ("made", "was there"):
-            done = subprocess.run(program, env=given, capture_output=True, text=True, timeout=120)
-            assert done.stdout.splitlines() == [f"rubricworks: {said}", f"mlflow: {said}"]
+        for message in ("made", "was there"):
+            done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=120)
+            assert done.stdout.splitlines() == [f"rubricworks: {message}", f"mlflow: {message}"]
             assert (done.returncode, done.stderr) == (0, "")
     assert {path.name for path in (tmp_path / "store").iterdir()} == {"rubricworks", "mlflow"}
 
@@ -131,10 +131,12 @@ def test_the_api_starts_as_rendered_and_passes_the_helm_test_only_when_it_is_wel
     (test,) = containers(the(objects, "Pod", "-test"))
     port = free_port()
     command = ["127.0.0.1" if word == "0.0.0.0" else str(port) if word == "8080" else word for word in api["command"]]
-    given = {**plain(api), "RUBRICWORKS_API_TOKEN": TOKEN, "RUBRICWORKS_STORAGE": str(tmp_path)}
-    given["RUBRICWORKS_DATABASE_URL"] = given["RUBRICWORKS_DATABASE_URL"].replace("/var/lib/rubricworks", str(tmp_path))
+    values = {**plain(api), "RUBRICWORKS_API_TOKEN": TOKEN, "RUBRICWORKS_STORAGE": str(tmp_path)}
+    values["RUBRICWORKS_DATABASE_URL"] = values["RUBRICWORKS_DATABASE_URL"].replace(
+        "/var/lib/rubricworks", str(tmp_path)
+    )
 
-    def asked(url: str, token: str = TOKEN) -> subprocess.CompletedProcess[str]:
+    def run_helm_test(url: str, token: str = TOKEN) -> subprocess.CompletedProcess[str]:
         service = f"http://rubricworks-api.{NAMESPACE}.svc:80"
         questions = [question.replace(service, url) for question in test["args"] if "mlflow" not in question]
         assert len(questions) == 4
@@ -143,23 +145,23 @@ def test_the_api_starts_as_rendered_and_passes_the_helm_test_only_when_it_is_wel
         program = [sys.executable, *test["command"][1:], *questions]
         return subprocess.run(program, env=environment, capture_output=True, text=True, timeout=120)
 
-    with running(command, port, given, tmp_path) as url:
+    with running(command, port, values, tmp_path) as url:
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
             with urlopen(url + api[probe]["httpGet"]["path"], timeout=10) as answer:
                 assert answer.status == 200
-        well = asked(url)
+        well = run_helm_test(url)
         assert well.returncode == 0, well.stdout
         assert well.stdout.count(" ok") == 4
-        wrong = asked(url, "not-the-token-at-all")
+        wrong = run_helm_test(url, "not-the-token-at-all")
         assert wrong.returncode == 1
         assert "401 FAILED: 200 expected" in wrong.stdout
-    gone = asked(url)
-    assert gone.returncode == 1
-    assert TOKEN not in well.stdout + wrong.stdout + gone.stdout + gone.stderr
-    given["RUBRICWORKS_STORAGE"] = str(tmp_path / "nowhere" / "at" / "all")
-    given["RUBRICWORKS_DATABASE_URL"] = f"sqlite:///{tmp_path}/nowhere/platform.db"
-    with running(command, port, given, tmp_path) as url:
-        assert "/readyz: 503 FAILED: 200 expected" in asked(url).stdout
+    outcome = run_helm_test(url)
+    assert outcome.returncode == 1
+    assert TOKEN not in well.stdout + wrong.stdout + outcome.stdout + outcome.stderr
+    values["RUBRICWORKS_STORAGE"] = str(tmp_path / "nowhere" / "at" / "all")
+    values["RUBRICWORKS_DATABASE_URL"] = f"sqlite:///{tmp_path}/nowhere/platform.db"
+    with running(command, port, values, tmp_path) as url:
+        assert "/readyz: 503 FAILED: 200 expected" in run_helm_test(url).stdout
 
 
 @pytest.mark.timeout(600)
@@ -184,14 +186,14 @@ def test_mlflow_answers_to_the_names_that_pods_call_and_to_no_others(tmp_path: P
             return error.code
 
     caller = environment_of(containers(the(objects, "Deployment", "-api")["spec"]["template"])[0])
-    called = caller["MLFLOW_TRACKING_URI"].removeprefix("http://")
+    address = caller["MLFLOW_TRACKING_URI"].removeprefix("http://")
     with running(command, port, {**plain(container), "HOME": str(tmp_path)}, tmp_path) as url:
         until = time.monotonic() + 120
         while status(f"{url}{container['startupProbe']['httpGet']['path']}", "10.0.0.7:5000") != 200:
             assert time.monotonic() < until
             time.sleep(0.5)
         experiment = f"{url}/api/2.0/mlflow/experiments/get?experiment_id=0"
-        assert status(experiment, called) == 200
+        assert status(experiment, address) == 200
         assert status(experiment, "rubricworks-mlflow:5000") == 200
         assert status(experiment, "mlflow.example.com") == 200
         assert status(experiment, f"localhost:{port}") == 200

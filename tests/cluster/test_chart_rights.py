@@ -37,9 +37,9 @@ Right = tuple[str, str, str]
 
 def right(method: str, path: str) -> Right:
     """API group, resource and verb of a request, as the authorizer of Kubernetes sees it."""
-    found = re.fullmatch(r"/(?:api|apis/([^/]+))/[^/]+/namespaces/[^/]+/([^/?]+)(?:/([^/?]+))?(?:/([^/?]+))?", path)
-    assert found, path
-    group, resource, name, below = found.groups()
+    match = re.fullmatch(r"/(?:api|apis/([^/]+))/[^/]+/namespaces/[^/]+/([^/?]+)(?:/([^/?]+))?(?:/([^/?]+))?", path)
+    assert match, path
+    group, resource, name, below = match.groups()
     verb = BY_METHOD.get(method) or ("get" if name else "list")
     return group or "", f"{resource}/{below}" if below else resource, verb
 
@@ -54,7 +54,7 @@ def test_stages_may_do_what_they_do_and_no_more(tmp_path: Path) -> None:
     command += [str(TESTS / "kubernetes"), "-k", "log_is_heard or preempted or belongs_to or whose_pod_was_killed"]
     done = subprocess.run(command, env=environment, cwd=TESTS.parent, capture_output=True, text=True, timeout=550)
     assert notes.is_file(), done.stdout[-2000:]
-    asked = {right(*json.loads(line)) for line in notes.read_text().splitlines()}
+    requests = {right(*json.loads(line)) for line in notes.read_text().splitlines()}
     allowed = {
         (group, resource, verb)
         for rule in the(rendered(PRODUCTION), "Role")["rules"]
@@ -63,6 +63,6 @@ def test_stages_may_do_what_they_do_and_no_more(tmp_path: Path) -> None:
         for verb in rule["verbs"]
         if (group, resource) not in OF_KUBEFLOW
     }
-    assert len(asked) > 8
-    assert asked - allowed == set(), "the cluster would refuse these"
-    assert allowed - asked == set(), "nobody asks for these"
+    assert len(requests) > 8
+    assert requests - allowed == set(), "the cluster would refuse these"
+    assert allowed - requests == set(), "nobody asks for these"

@@ -1,4 +1,4 @@
-"""What a pod of the chart may do, over all of them: little in itself, less in the cluster, and no secret in sight."""
+"""Security of all pods of the chart: few rights, fewer in the cluster, and no secret in plain text."""
 
 import json
 import re
@@ -152,8 +152,8 @@ def test_profiles_have_the_rights_each_for_itself() -> None:
 
 def test_an_account_that_is_there_gets_the_rights_under_a_name_of_the_releases_own() -> None:
     """Profiles of Kubeflow's have an account default-editor, and a binding of that name."""
-    given = {"serviceAccounts": {"pipelines": {"create": False, "name": "default-editor"}}}
-    objects = rendered(merged(MATRIX["profiles"], given))
+    values = {"serviceAccounts": {"pipelines": {"create": False, "name": "default-editor"}}}
+    objects = rendered(merged(MATRIX["profiles"], values))
     for binding in of_kind(objects, "RoleBinding"):
         assert binding["metadata"]["name"] == binding["roleRef"]["name"] == "rubricworks-pipelines"
         assert binding["subjects"][0]["name"] == "default-editor"

@@ -38,10 +38,10 @@ TYPOS = [
 ]
 
 
-@pytest.mark.parametrize(("path", "value", "named"), TYPOS, ids=[path for path, _, _ in TYPOS])
-def test_a_key_that_does_not_exist_is_refused_by_name(path: str, value: Any, named: str) -> None:
+@pytest.mark.parametrize(("path", "value", "name"), TYPOS, ids=[path for path, _, _ in TYPOS])
+def test_a_key_that_does_not_exist_is_refused_by_name(path: str, value: Any, name: str) -> None:
     text = refusal(merged(PRODUCTION, MODELS, at(path, value)))
-    assert f"'{named}' not allowed" in text
+    assert f"'{name}' not allowed" in text
     assert "/".join(path.split(".")[:-1]) in text
 
 
@@ -50,19 +50,19 @@ def test_no_section_takes_keys_that_it_does_not_know() -> None:
     free = {"labels", "annotations", "podAnnotations", "nodeSelector", "affinity", "matchLabels", "pools", "models"}
 
     def sections(values: Mapping[str, Any], path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-        here = [path] if not path or path[-1] not in free else []
+        own = [path] if not path or path[-1] not in free else []
         inner = [
-            found
+            open_sections
             for key, value in values.items()
             if isinstance(value, Mapping)
-            for found in sections(value, (*path, key))
+            for open_sections in sections(value, (*path, key))
         ]
-        return here + inner
+        return own + inner
 
     with helm_python.Chart.load(CHART) as chart:
-        found = [path for path in sections(chart.values) if not set(path) & (free - {"pools", "models"})]
-        assert len(found) > 60
-        for path in found:
+        open_sections = [path for path in sections(chart.values) if not set(path) & (free - {"pools", "models"})]
+        assert len(open_sections) > 60
+        for path in open_sections:
             values = at(".".join((*path, "unheardOf")), 1)
             with pytest.raises(helm_python.HelmValuesError, match="'unheardOf' not allowed"):
                 chart.validate_schema(merged(PRODUCTION, values))
@@ -92,9 +92,9 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("path", "value", "said"), WRONG, ids=[f"{path}={value}"[:60] for path, value, _ in WRONG])
-def test_a_value_that_cannot_be_is_refused_where_it_stands(path: str, value: Any, said: str) -> None:
-    assert said in refusal(merged(PRODUCTION, {"pools": {"h100": H100}}, MODELS, at(path, value)))
+@pytest.mark.parametrize(("path", "value", "message"), WRONG, ids=[f"{path}={value}"[:60] for path, value, _ in WRONG])
+def test_a_value_that_cannot_be_is_refused_where_it_stands(path: str, value: Any, message: str) -> None:
+    assert message in refusal(merged(PRODUCTION, {"pools": {"h100": H100}}, MODELS, at(path, value)))
 
 
 ON_CPU = {"model": "m", "pool": "cpu", "accelerators": 0}
@@ -136,9 +136,9 @@ NEEDS = [
 ]
 
 
-@pytest.mark.parametrize(("values", "said"), NEEDS, ids=[said[:50] for _, said in NEEDS])
-def test_what_does_not_go_together_is_refused_with_what_to_change(values: dict[str, Any], said: str) -> None:
-    assert said in refusal(merged(PRODUCTION, values))
+@pytest.mark.parametrize(("values", "message"), NEEDS, ids=[message[:50] for _, message in NEEDS])
+def test_what_does_not_go_together_is_refused_with_what_to_change(values: dict[str, Any], message: str) -> None:
+    assert message in refusal(merged(PRODUCTION, values))
 
 
 def test_a_trial_has_one_store_and_its_keys() -> None:

@@ -25,7 +25,7 @@ SBOM = "/usr/share/sbom/rubricworks.cdx.json"
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
+def build_image(tmp_path_factory):
     """Builds an image, and tells its name."""
     if why := missing():
         pytest.skip(why)
@@ -39,19 +39,19 @@ def built(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def api(built):
-    return built("api")
+def api(build_image):
+    return build_image("api")
 
 
 @pytest.fixture(scope="module")
-def cpu(built):
+def cpu(build_image):
     if "cpu" not in os.environ.get("RUBRICWORKS_TEST_IMAGES", ""):
         pytest.skip("three minutes more; set RUBRICWORKS_TEST_IMAGES=cpu")
-    return built("cpu")
+    return build_image("cpu")
 
 
 def inside(image: str, program: str, *options: str) -> str:
-    """What a shell program says in a fresh, restricted container."""
+    """Output of a shell program in a new, restricted container."""
     return podman("run", "--rm", "--no-healthcheck", *RESTRICTED, *options, image, "sh", "-c", program).stdout
 
 
@@ -84,11 +84,11 @@ def test_image_of_the_cpu_stages_holds_what_its_lock_names_and_imports_a_compone
 
 
 def test_image_says_who_runs_it_and_how_to_tell_its_health(api):
-    (found,) = json.loads(podman("image", "inspect", api).stdout)
-    assert found["Config"]["User"] == "10001:10001"
-    assert found["Config"]["Labels"]["rubricworks.sbom"] == SBOM
-    assert found["Config"]["Labels"]["org.opencontainers.image.version"] == "0.1.0"
-    assert "/healthz" in " ".join(found["Healthcheck"]["Test"])
+    (image,) = json.loads(podman("image", "inspect", api).stdout)
+    assert image["Config"]["User"] == "10001:10001"
+    assert image["Config"]["Labels"]["rubricworks.sbom"] == SBOM
+    assert image["Config"]["Labels"]["org.opencontainers.image.version"] == "0.1.0"
+    assert "/healthz" in " ".join(image["Healthcheck"]["Test"])
 
 
 def test_image_of_the_api_refuses_to_start_without_a_token(api):
@@ -110,12 +110,12 @@ def test_image_of_the_api_serves_in_a_restricted_container_and_stops_when_told(a
         }
         with pytest.raises(urllib.error.HTTPError, match="401"):
             answer(f"http://127.0.0.1:{port}/version")
-        (found,) = json.loads(podman("image", "inspect", api).stdout)
-        health = [part.replace(":8080", f":{port}") for part in found["Healthcheck"]["Test"][1:]]
+        (image,) = json.loads(podman("image", "inspect", api).stdout)
+        health = [part.replace(":8080", f":{port}") for part in image["Healthcheck"]["Test"][1:]]
         assert podman("exec", started, *health, check=False).returncode == 0
         assert podman("exec", started, *[part.replace("/healthz", "/gone") for part in health], check=False).returncode
-        said = podman("stop", "--time=25", started).stderr
-        assert "SIGKILL" not in said
+        stderr = podman("stop", "--time=25", started).stderr
+        assert "SIGKILL" not in stderr
         logs = podman("logs", started)
         assert "Application shutdown complete" in logs.stdout + logs.stderr
         assert TOKEN not in logs.stdout + logs.stderr
@@ -147,12 +147,12 @@ def test_a_pushed_image_is_named_by_the_digest_that_the_registry_gave(api, regis
     without_tls.write_text(f'[[registry]]\nlocation = "{registry}"\ninsecure = true\n')
     places = {"REGISTRY": f"{registry}/team", "PUSH": "1", "CONTAINERS_REGISTRIES_CONF": str(without_tls)}
     printed = build(SCRIPT, "api", "test", **places)
-    heading, named = printed.splitlines()[-2:]
-    name, _, digest = named.strip().removeprefix("api: ").partition("@")
+    heading, reference = printed.splitlines()[-2:]
+    name, _, digest = reference.strip().removeprefix("api: ").partition("@")
     assert (heading, name) == ("images:", f"{registry}/team/api")
     kinds = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
-    asked = urllib.request.Request(f"http://{registry}/v2/team/api/manifests/{digest}", headers={"Accept": kinds})
-    with urllib.request.urlopen(asked, timeout=10) as response:
+    request = urllib.request.Request(f"http://{registry}/v2/team/api/manifests/{digest}", headers={"Accept": kinds})
+    with urllib.request.urlopen(request, timeout=10) as response:
         assert response.headers["Docker-Content-Digest"] == digest
     podman("rmi", f"{registry}/team/api:test", check=False)
 

@@ -1,4 +1,4 @@
-"""What the real `kfp.Client` sends, and what the small Kubeflow answers, checked against the API's own description."""
+"""Requests of the real `kfp.Client` and answers of the small Kubeflow, checked against the API's own description."""
 
 import contextlib
 import os
@@ -74,10 +74,10 @@ def kubeflow(fake, tmp_path_factory):
 
 
 def _wait_for(url: str, prism: subprocess.Popen[bytes], log: Path) -> None:
-    asked = urllib.request.Request(f"{url}/apis/v2beta1/healthz", headers={"Authorization": "Bearer a-token"})
+    request = urllib.request.Request(f"{url}/apis/v2beta1/healthz", headers={"Authorization": "Bearer a-token"})
     for _ in range(600):
         assert prism.poll() is None, log.read_text()
-        with contextlib.suppress(OSError), urllib.request.urlopen(asked, timeout=5):
+        with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=5):
             return
         time.sleep(0.1)
     raise AssertionError(log.read_text())
@@ -125,12 +125,12 @@ def test_runs(kubeflow: Kubeflow, fake: FakeKubeflow, version):
 
 def test_schedules(kubeflow: Kubeflow, fake: FakeKubeflow, version):
     own = {**ARGUMENTS, "run": f"s3://runs/weekly-{RUN_ID}"}
-    made = create_schedule(kubeflow, "weekly", "0 3 * * 1", version, own, experiment="retrain")
+    schedule = create_schedule(kubeflow, "weekly", "0 3 * * 1", version, own, experiment="retrain")
     assert fake.only("recurringruns")["trigger"] == {"cron_schedule": {"cron": "0 0 3 * * 1"}}
     assert [one.name for one in list_schedules(kubeflow)] == ["weekly"]
     assert not pause_schedule(kubeflow, "weekly").on
     assert resume_schedule(kubeflow, "weekly").on
-    assert show_run(kubeflow, fake.begin_of(made.id)["run_id"]).schedule == made.id
+    assert show_run(kubeflow, fake.begin_of(schedule.id)["run_id"]).schedule == schedule.id
     delete_schedule(kubeflow, "weekly")
     assert list_schedules(kubeflow) == []
 

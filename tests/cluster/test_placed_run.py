@@ -75,29 +75,29 @@ def test_a_run_that_fails_is_told_and_goes_on_when_what_was_wrong_is_put_right(t
     # What is missing stops the run before its first stage, and the end is told.
     with pytest.raises(UserError, match=r"images: .*/nowhere"):
         go("missing", "/nowhere")
-    told = outcome()
-    assert (told["state"], told["stage"], told["stages"]) == ("FAILED", "preflight", [])
-    assert "/nowhere" in told["message"]
+    ending = outcome()
+    assert (ending["state"], ending["stage"], ending["stages"]) == ("FAILED", "preflight", [])
+    assert "/nowhere" in ending["message"]
     assert not (store / "runs" / "mine" / "recipe.yaml").exists()
 
     # A stage that fails speaks for itself.
     with pytest.raises(UserError, match="stage prepare failed"):
         go("failing", str(broken))
-    told = outcome()
-    assert (told["state"], told["stage"]) == ("FAILED", "prepare")
-    assert str(broken) in told["message"]
-    kept = json.loads((store / "runs" / "mine" / "outcome" / "error.json").read_text())
-    assert kept["stage"] == "prepare"
+    ending = outcome()
+    assert (ending["state"], ending["stage"]) == ("FAILED", "prepare")
+    assert str(broken) in ending["message"]
+    error = json.loads((store / "runs" / "mine" / "outcome" / "error.json").read_text())
+    assert error["stage"] == "prepare"
     assert (store / "runs" / "mine" / "recipe.yaml").read_text() == check.recipe
 
     go("well", str(tmp_path / "scenes" / "images"))
-    told = outcome()
-    assert (told["state"], told["stages"], told["message"]) == ("SUCCEEDED", ["prepare"], None)
+    ending = outcome()
+    assert (ending["state"], ending["stages"], ending["message"]) == ("SUCCEEDED", ["prepare"], None)
     assert (store / "runs" / "mine" / "prepare" / "done.json").is_file()
 
     # One MLflow run for all attempts that were begun.
     connection = connect(tracking, tmp_path)
-    found = connection.client.search_runs([connection.experiment_id], "tags.`rubricworks.stage` = 'pipeline'")
-    assert [run.info.status for run in found] == ["FINISHED"]
-    assert found[0].data.params["pipeline"] == "small"
-    assert found[0].data.tags["outcome"] == "succeeded"
+    runs = connection.client.search_runs([connection.experiment_id], "tags.`rubricworks.stage` = 'pipeline'")
+    assert [run.info.status for run in runs] == ["FINISHED"]
+    assert runs[0].data.params["pipeline"] == "small"
+    assert runs[0].data.tags["outcome"] == "succeeded"

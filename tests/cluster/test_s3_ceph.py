@@ -48,8 +48,8 @@ def test_parts_checksums_and_listings_are_those_of_any_server(bucket, tmp_path):
     it.upload(source, "model.safetensors")
     it.download("model.safetensors", tmp_path / "back")
     assert (tmp_path / "back").read_bytes() == source.read_bytes()
-    (found,) = it.objects()
-    assert (found.size, found.etag[-2:]) == (40 << 20, "-3"), "it went up in three parts"
+    (item,) = it.objects()
+    assert (item.size, item.etag[-2:]) == (40 << 20, "-3"), "it went up in three parts"
     assert "can be written" in check_storage(f"{bucket}/runs")
     with pytest.raises(UserError, match="there is no bucket"):
         check_storage("s3://nowhere-at-all/runs")
@@ -57,10 +57,10 @@ def test_parts_checksums_and_listings_are_those_of_any_server(bucket, tmp_path):
 
 def test_of_two_that_write_the_same_new_object_one_is_first(bucket):
     it, won = open_bucket(bucket), []
-    together = threading.Barrier(8)
+    barrier = threading.Barrier(8)
 
     def write(number: int) -> None:
-        together.wait()
+        barrier.wait()
         won.extend([number] if it.write("done.json", b"%d" % number, only_new=True) else [])
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
@@ -122,7 +122,9 @@ def test_a_stage_in_the_middle_of_which_the_store_fails_for_thirty_seconds_loses
     line.fault = fail
     assert launch(prepare.__name__.rpartition(".")[2], config, f"{bucket}/runs/one", {}) == f"{bucket}/runs/one/prepare"
     assert down["failed"] > 3
-    here = Path(launch("prepare", config, str(tmp_path / "local"), {}))
+    local = Path(launch("prepare", config, str(tmp_path / "local"), {}))
     it = open_bucket(f"{bucket}/runs/one")
-    found = {one.key.removeprefix("prepare/"): it.read(one.key) for one in it.objects("prepare/")}
-    assert found == {path.relative_to(here).as_posix(): path.read_bytes() for path in here.rglob("*") if path.is_file()}
+    objects = {one.key.removeprefix("prepare/"): it.read(one.key) for one in it.objects("prepare/")}
+    assert objects == {
+        path.relative_to(local).as_posix(): path.read_bytes() for path in local.rglob("*") if path.is_file()
+    }

@@ -52,11 +52,11 @@ def test_stages_killed_with_their_workspace_lost_end_as_if_nothing_had_happened(
     logs = tmp_path / "logs"
     while left:
         process = Run(logs, *arguments, env=environment, place="s3://models/runs")
-        stage = process.wait_for_one({stage: lambda p=path, s=stage: kept(run, s, p) for stage, path in left.items()})
+        stage = process.wait_for_one({stage: lambda p=path, s=stage: exists(run, s, p) for stage, path in left.items()})
         process.kill_everything()
         process.wait_until_gone()
         del left[stage]
-        assert not kept(run, stage, f"{stage}/done.json"), f"{stage} was done before it was killed"
+        assert not exists(run, stage, f"{stage}/done.json"), f"{stage} was done before it was killed"
         output += process.output
         shutil.rmtree(workspace)
         arguments = ["--resume", "it"]
@@ -74,8 +74,8 @@ def test_stages_killed_with_their_workspace_lost_end_as_if_nothing_had_happened(
     assert summary == expected
 
 
-def kept(run: Path, stage: str, path: str) -> bool:
-    """Whether the index of a stage, on the store's own disk, names a file."""
+def exists(run: Path, stage: str, path: str) -> bool:
+    """Return True if the index of a stage, on the store's own disk, names a file."""
     try:
         return path in json.loads((run / "state" / stage / "index.json").read_text())["files"]
     except (OSError, ValueError):

@@ -42,14 +42,14 @@ def test_a_run_goes_whole_whether_it_ended_or_not_and_one_that_may_be_going_stay
     monkeypatch.chdir(tmp_path)  # MLflow makes its folder of artifacts where it is asked
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     half = {path: text for path, text in DONE.items() if path in ("recipe.yaml", "prepare/made_from.json")}
-    begun = {"prepare/done.json": "{}", PRUNED: "{}"}  # by a sweep that was killed
-    for run, files in {"old": DONE, "half": half, "begun": begun}.items():
+    start = {"prepare/done.json": "{}", PRUNED: "{}"}  # by a sweep that was killed
+    for run, files in {"old": DONE, "half": half, "begun": start}.items():
         for path, content in files.items():
             bucket.write(f"{run}/{path}", content.encode())
     store = open_run_store(bucket.uri)
     soon = datetime.now(UTC) + timedelta(days=1)
-    told = {one.run.name: one.keep_reason for one in prune_runs(store, parse_age("12h"), dry_run=False, now=soon)}
-    assert told == {
+    reasons = {one.run.name: one.keep_reason for one in prune_runs(store, parse_age("12h"), dry_run=False, now=soon)}
+    assert reasons == {
         "old": "",
         "half": "it is unfinished, but was changed in the last 3 days: it may be going, or go on",
     }

@@ -40,13 +40,13 @@ def stated(case):
 @pytest.mark.parametrize("case", DC["pr_cases"])
 def test_precision_recall_and_f1_of_all_facts_and_of_the_relevant_ones(case):
     score = dc_score(stated(case), [bool(fact["relevance"]) for fact in case["oracle"]])
-    found = {
+    results = {
         name + suffix: value
         for suffix, part in (("", score.every), ("_relevant", score.relevant))
         for name, value in zip(("precision", "recall", "f1_score", "total_atomic_facts"), part, strict=True)
     }
-    assert found.keys() == case["expected"].keys()
-    assert found == pytest.approx(case["expected"], abs=1e-12)
+    assert results.keys() == case["expected"].keys()
+    assert results == pytest.approx(case["expected"], abs=1e-12)
 
 
 @pytest.mark.parametrize("case", DC["aggregate_cases"])

@@ -60,8 +60,8 @@ def test_text_similarity_is_that_of_rapidfuzz_after_each_normalisation(case):
 @pytest.mark.parametrize("flag", OUR_FLAGS)
 def test_a_flag_is_the_normalisation_of_its_name(flag):
     flags = {OUR_FLAGS[flag]: True} if OUR_FLAGS[flag] else {}
-    found = [text_verify(case["a"], target=case["b"], **flags) for case in TEXTS]
-    assert found == pytest.approx([case["by_flag"][flag]["norm_similarity_max"] for case in TEXTS], abs=1e-12)
+    results = [text_verify(case["a"], target=case["b"], **flags) for case in TEXTS]
+    assert results == pytest.approx([case["by_flag"][flag]["norm_similarity_max"] for case in TEXTS], abs=1e-12)
 
 
 @pytest.mark.parametrize("case", cases("i_misc", "latex_text"), ids=lambda case: f"{case['a']} {case['b']}")

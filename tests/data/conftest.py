@@ -19,7 +19,7 @@ def server() -> Iterator[ImageServer]:
 
 @pytest.fixture
 def certificates(tmp_path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """What a server on images.test shows, and what a client trusts that knows its certificate."""
+    """Certificate of a server on images.test, and the trust of a client that knows it."""
     x509 = pytest.importorskip("cryptography.x509")
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -1,4 +1,4 @@
-"""Which hosts a recipe allows, and which addresses count as public."""
+"""Allowed hosts of a recipe, and public addresses."""
 
 import re
 import socket
@@ -68,7 +68,7 @@ def test_address_in_the_place_of_a_host_is_refused_in_every_spelling(literal):
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "message"),
     [
         ("ftp://images.test/a.png", "not an http"),
         ("file:///etc/passwd", "not an http"),
@@ -84,12 +84,12 @@ def test_address_in_the_place_of_a_host_is_refused_in_every_spelling(literal):
         ("http://images.test/" + "a" * 9_000, "longer than"),
     ],
 )
-def test_text_that_is_no_fetchable_url_is_rejected_at_its_place_without_its_secrets(url, told):
-    found = url_entry(url, "list.txt:3", ())
-    assert isinstance(found, RejectedEntry)
-    assert found.source == "list.txt:3"
-    assert told in found.reason
-    assert "secret" not in found.reason
+def test_text_that_is_no_fetchable_url_is_rejected_at_its_place_without_its_secrets(url, message):
+    entry = url_entry(url, "list.txt:3", ())
+    assert isinstance(entry, RejectedEntry)
+    assert entry.source == "list.txt:3"
+    assert message in entry.reason
+    assert "secret" not in entry.reason
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ def encoded(image: Image.Image, format: str, **options) -> bytes:
     return buffer.getvalue()
 
 
-def opened(content: bytes) -> Image.Image:
+def decode(content: bytes) -> Image.Image:
     return Image.open(io.BytesIO(content))
 
 
@@ -35,7 +35,7 @@ def test_plain_image_keeps_its_bytes(format):
 def test_alpha_is_laid_on_white():
     image = Image.new("RGBA", (4, 4), (255, 0, 0, 0))
     image.putpixel((0, 0), (0, 0, 0, 128))
-    result = opened(normalise_image(encoded(image, "PNG")))
+    result = decode(normalise_image(encoded(image, "PNG")))
     assert (result.mode, result.format) == ("RGB", "PNG")
     assert result.getpixel((3, 3)) == (255, 255, 255)
     assert result.getpixel((0, 0)) == (127, 127, 127)
@@ -45,7 +45,7 @@ def test_palette_with_a_transparent_colour_is_laid_on_white():
     image = Image.new("P", (2, 1))
     image.putpalette([10, 20, 30, 40, 50, 60])
     image.putpixel((1, 0), 1)
-    result = opened(normalise_image(encoded(image, "PNG", transparency=0)))
+    result = decode(normalise_image(encoded(image, "PNG", transparency=0)))
     assert [result.getpixel((x, 0)) for x in (0, 1)] == [(255, 255, 255), (40, 50, 60)]
 
 
@@ -62,32 +62,32 @@ TURNS = {
 def test_exif_orientation_is_applied_and_forgotten(orientation):
     exif = Image.Exif()
     exif[0x0112] = orientation
-    result = opened(normalise_image(encoded(quarters(), "JPEG", exif=exif, quality=95)))
-    wanted = quarters().transpose(TURNS[orientation])
-    assert result.size == wanted.size
+    result = decode(normalise_image(encoded(quarters(), "JPEG", exif=exif, quality=95)))
+    expected = quarters().transpose(TURNS[orientation])
+    assert result.size == expected.size
     assert result.getexif().get(0x0112) is None
-    assert np.abs(np.asarray(result, dtype=int) - np.asarray(wanted, dtype=int)).mean() < 12
+    assert np.abs(np.asarray(result, dtype=int) - np.asarray(expected, dtype=int)).mean() < 12
 
 
 def test_greyscale_becomes_rgb_of_the_same_format():
     for format in ("PNG", "JPEG"):
-        result = opened(normalise_image(encoded(Image.new("L", (8, 8), 100), format)))
+        result = decode(normalise_image(encoded(Image.new("L", (8, 8), 100), format)))
         assert (result.mode, result.format) == ("RGB", format)
         assert result.getpixel((4, 4)) == (100, 100, 100)
 
 
 def test_sixteen_bit_grey_is_scaled_not_clipped():
     image = Image.fromarray(np.full((4, 4), 0x4000, dtype=np.uint16))
-    assert opened(normalise_image(encoded(image, "PNG"))).getpixel((0, 0)) == (0x40, 0x40, 0x40)
+    assert decode(normalise_image(encoded(image, "PNG"))).getpixel((0, 0)) == (0x40, 0x40, 0x40)
 
 
 def test_cmyk_jpeg_becomes_rgb():
-    result = opened(normalise_image(encoded(quarters().convert("CMYK"), "JPEG")))
+    result = decode(normalise_image(encoded(quarters().convert("CMYK"), "JPEG")))
     assert (result.mode, result.format) == ("RGB", "JPEG")
 
 
 def test_4000_pixels_are_scaled_to_the_longer_side():
-    result = opened(normalise_image(encoded(quarters(4_000, 3_000), "JPEG"), max_side=1_024))
+    result = decode(normalise_image(encoded(quarters(4_000, 3_000), "JPEG"), max_side=1_024))
     assert result.size == (1_024, 768)
     left, right = result.getpixel((100, 400)), result.getpixel((900, 400))
     assert left[0] > 200 > 60 > left[2]
@@ -97,10 +97,10 @@ def test_4000_pixels_are_scaled_to_the_longer_side():
 def test_lossless_formats_stay_lossless_and_others_become_jpeg():
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (16, 16, 3), dtype=np.uint8))
     for format, options in (("BMP", {}), ("TIFF", {}), ("WEBP", {"lossless": True})):
-        result = opened(normalise_image(encoded(noise, format, **options)))
+        result = decode(normalise_image(encoded(noise, format, **options)))
         assert result.format == "PNG"
         assert result.tobytes() == noise.tobytes()
-    assert opened(normalise_image(encoded(noise, "WEBP"))).format == "JPEG"
+    assert decode(normalise_image(encoded(noise, "WEBP"))).format == "JPEG"
 
 
 def test_metadata_of_a_reencoded_image_is_dropped():
@@ -110,7 +110,7 @@ def test_metadata_of_a_reencoded_image_is_dropped():
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"", "empty"),
         (b"hello, I am a text", "not an image"),
@@ -119,8 +119,8 @@ def test_metadata_of_a_reencoded_image_is_dropped():
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not an image"),
     ],
 )
-def test_what_is_no_image_is_refused_with_the_reason(content, told):
-    with pytest.raises(BadImage, match=told):
+def test_what_is_no_image_is_refused_with_the_reason(content, message):
+    with pytest.raises(BadImage, match=message):
         normalise_image(content)
 
 

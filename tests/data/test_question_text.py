@@ -55,10 +55,10 @@ def test_normalising_twice_changes_nothing_more(text):
 
 @given(st.text("wh atis?", min_size=1).filter(str.strip), options)
 def test_options_in_line_come_off_again(question, choices):
-    written = question_with_options(question, choices)
-    assert question_without_options(written, choices) == question
+    question_text = question_with_options(question, choices)
+    assert question_without_options(question_text, choices) == question
     # By hand: each option follows its letter, in order.
-    assert written == question + "".join(f" {chr(65 + at)} {choice}" for at, choice in enumerate(choices))
+    assert question_text == question + "".join(f" {chr(65 + at)} {choice}" for at, choice in enumerate(choices))
 
 
 def test_open_question_has_nothing_to_come_off():
@@ -66,7 +66,7 @@ def test_open_question_has_nothing_to_come_off():
 
 
 @pytest.mark.parametrize(
-    "written",
+    "text",
     [
         "What is it?\nChoices:\n(A) one third\n(B) two B's\n(C) 3",
         "What is it?\nA. one third\nB. two B's\nC. 3",
@@ -74,8 +74,8 @@ def test_open_question_has_nothing_to_come_off():
         "What is it?\n\nA) one third  B) two B's  C) 3",
     ],
 )
-def test_options_at_the_end_of_a_question_are_taken_apart(written):
-    assert split_options(written) == ("What is it?", ("one third", "two B's", "3"))
+def test_options_at_the_end_of_a_question_are_taken_apart(text):
+    assert split_options(text) == ("What is it?", ("one third", "two B's", "3"))
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_text_without_two_options_behind_a_question_is_left_whole(plain):
 
 
 def test_points_named_in_the_question_are_not_its_options():
-    stem, found = split_options("From point A. walk to point B. How far? A. 3 m B. 4 m")
-    assert (stem, found) == ("From point A. walk to point B. How far?", ("3 m", "4 m"))
+    stem, result = split_options("From point A. walk to point B. How far? A. 3 m B. 4 m")
+    assert (stem, result) == ("From point A. walk to point B. How far?", ("3 m", "4 m"))
 
 
 @pytest.mark.parametrize(
@@ -107,10 +107,10 @@ def test_text_that_two_options_share_names_neither():
 
 
 @given(options, st.text("ABCDEFGabc ", max_size=3))
-def test_letter_finds_its_option(choices, said):
+def test_letter_finds_its_option(choices, text):
     by_hand = {chr(65 + at): choice for at, choice in enumerate(choices)}
-    expected = by_hand.get(said.strip().upper()) if len(said.strip()) == 1 else None
-    assert option_by_letter(said, choices) == expected
+    expected = by_hand.get(text.strip().upper()) if len(text.strip()) == 1 else None
+    assert option_by_letter(text, choices) == expected
 
 
 @pytest.mark.parametrize(
@@ -145,12 +145,12 @@ def test_box_span_is_the_shortest_balanced_content(before, inside):
 
 def test_prompts_ask_for_the_last_box_and_show_options_only_where_there_are_some():
     templates = Templates()
-    asked = templates.prompt("which colour?", ("red", "green"))
-    assert "which colour?\nA. red\nB. green\n" in asked
-    assert "letter" in asked
+    requests = templates.prompt("which colour?", ("red", "green"))
+    assert "which colour?\nA. red\nB. green\n" in requests
+    assert "letter" in requests
     plain = templates.prompt("which colour?")
     assert "A." not in plain
-    for prompt in (asked, plain):
+    for prompt in (requests, plain):
         assert "step by step" in prompt
         assert "\\boxed{}" in prompt
 

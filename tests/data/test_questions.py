@@ -39,9 +39,9 @@ def parquet(folder: Path, **columns: list) -> str:
     return str(folder / "questions.parquet")
 
 
-def said(found: QuestionEntry | RejectedEntry) -> tuple:
-    assert isinstance(found, QuestionEntry), found
-    return found.question, found.answer, found.options, found.task, found.image.read()
+def fields_of(entry: QuestionEntry | RejectedEntry) -> tuple:
+    assert isinstance(entry, QuestionEntry), entry
+    return entry.question, entry.answer, entry.options, entry.task, entry.image.read()
 
 
 def test_virl_style_has_paths_in_lists_answers_in_boxes_and_choices_in_the_question(tmp_path):
@@ -54,7 +54,7 @@ def test_virl_style_has_paths_in_lists_answers_in_boxes_and_choices_in_the_quest
         category=["geometry", "charts"],
         PassRate_32BTrained=[0.5, 1.0],
     )
-    assert [said(one) for one in question_entries(source)] == [
+    assert [fields_of(one) for one in question_entries(source)] == [
         ("How long?", r"17^\circ", (), "geometry", PICTURES[0]),
         ("Which one?", "B", ("40", "50"), "charts", PICTURES[1]),
     ]
@@ -71,7 +71,7 @@ def test_openmmreasoner_style_has_messages_and_the_truth_inside_the_reward_model
         images=[[{"bytes": PICTURES[0], "path": None}], [{"bytes": PICTURES[2], "path": "x.png"}]],
         reward_model=[{"ground_truth": "3", "style": "rule"}, {"ground_truth": "a cat", "style": "rule"}],
     )
-    assert [said(one) for one in question_entries(source)] == [
+    assert [fields_of(one) for one in question_entries(source)] == [
         ("a?", "3", (), "wemath", PICTURES[0]),
         ("b?", "a cat", (), "tqa", PICTURES[2]),
     ]
@@ -90,8 +90,8 @@ def test_openmmreasoner_style_has_messages_and_the_truth_inside_the_reward_model
 )
 def test_options_in_a_column_of_their_own_are_read_in_every_form(tmp_path, options):
     row = {"problem": "which?", "choices": options, "ground_truth": "green", "image": "images/1.png", "subject": "x"}
-    (found,) = question_entries(jsonl(tmp_path, row))
-    assert said(found) == ("which?", "B", ("red", "green"), "x", PICTURES[1])
+    (entry,) = question_entries(jsonl(tmp_path, row))
+    assert fields_of(entry) == ("which?", "B", ("red", "green"), "x", PICTURES[1])
 
 
 def test_deepvision_style_worked_solution_is_a_reference_beside_an_answer_and_the_answer_without_one(tmp_path):
@@ -107,18 +107,18 @@ def test_columns_can_be_named_and_a_wrong_name_is_told(tmp_path):
         tmp_path, pic=PICTURES, image=["a", "b", "c"], q=["1?", "2?", "3?"], question=["no"] * 3, a=["x", "y", "z"]
     )
     columns = QuestionColumns(image="pic", question="q", answer="a")
-    found = list(question_entries(source, columns))
-    assert [said(one)[:2] for one in found] == [("1?", "x"), ("2?", "y"), ("3?", "z")]
-    assert [one.image.key for one in found] == [f"questions.parquet#{number}" for number in range(3)]
+    entries = list(question_entries(source, columns))
+    assert [fields_of(one)[:2] for one in entries] == [("1?", "x"), ("2?", "y"), ("3?", "z")]
+    assert [one.image.key for one in entries] == [f"questions.parquet#{number}" for number in range(3)]
     with pytest.raises(UserError, match="no column 'pics'; it has pic, image"):
         list(question_entries(source, QuestionColumns(image="pics")))
 
 
 def test_bytes_go_before_paths_and_a_parquet_file_without_answers_is_refused(tmp_path):
-    (found,) = question_entries(
+    (entry,) = question_entries(
         parquet(tmp_path, image_path=["nowhere.png"], images=[PICTURES[0]], query=["?q"], answer=["1"])
     )
-    assert found.image.read() == PICTURES[0]
+    assert entry.image.read() == PICTURES[0]
     with pytest.raises(UserError, match=r"no column of the answer \(answer, ground_truth.*it has image, query"):
         list(question_entries(parquet(tmp_path, image=[PICTURES[0]], query=["q?"])))
 
@@ -142,7 +142,7 @@ def test_rows_that_cannot_be_used_are_rejected_one_by_one_with_their_line_and_re
     }
     source = jsonl(tmp_path, good, *bad, good)
     first, *rejected, last = question_entries(source)
-    assert said(first)[0] == said(last)[0] == "q?"
+    assert fields_of(first)[0] == fields_of(last)[0] == "q?"
     for number, (one, reason) in enumerate(zip(rejected, bad.values(), strict=True), start=2):
         assert isinstance(one, RejectedEntry)
         assert one.source == f"{source}:{number}"
@@ -159,10 +159,10 @@ def test_rows_that_cannot_be_used_are_rejected_one_by_one_with_their_line_and_re
     ],
 )
 def test_images_that_cannot_be_had_are_found_out_when_they_are_opened(tmp_path, image, reason):
-    (found,) = question_entries(jsonl(tmp_path, {"question": "q?", "answer": "1", "image": image}))
-    opened = open_image(found.image)
-    assert isinstance(opened, RejectedEntry)
-    assert reason in opened.reason
+    (entry,) = question_entries(jsonl(tmp_path, {"question": "q?", "answer": "1", "image": image}))
+    opening = open_image(entry.image)
+    assert isinstance(opening, RejectedEntry)
+    assert reason in opening.reason
 
 
 def test_folder_of_parquet_files_is_read_in_path_order_and_a_damaged_one_is_rejected(tmp_path):
@@ -176,8 +176,8 @@ def test_folder_of_parquet_files_is_read_in_path_order_and_a_damaged_one_is_reje
 
 
 def test_nothing_there_is_a_user_error(tmp_path):
-    for place, told in ((tmp_path / "nowhere", "no such file"), (tmp_path, "no questions here")):
-        with pytest.raises(UserError, match=told):
+    for place, message in ((tmp_path / "nowhere", "no such file"), (tmp_path, "no questions here")):
+        with pytest.raises(UserError, match=message):
             list(question_entries(str(place)))
 
 
@@ -190,9 +190,9 @@ def test_memory_does_not_grow_with_the_source(tmp_path):
     del images, table
     tracemalloc.start()
     try:
-        seen = sum(len(one.image.read()) for one in question_entries(str(tmp_path)))
+        total_bytes = sum(len(one.image.read()) for one in question_entries(str(tmp_path)))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert seen == size * count
+    assert total_bytes == size * count
     assert peak < 200 * size

@@ -1,4 +1,4 @@
-"""What servers send: too much, too little, too slowly, failures, and what is no image."""
+"""Answers of image servers: too large, too short, too slow, failed, or no image."""
 
 import asyncio
 import gzip
@@ -18,11 +18,11 @@ pytestmark = pytest.mark.usefixtures("quick_retries")
 
 
 def test_content_above_the_limit_is_not_read_to_its_end_with_or_without_a_length(server):
-    sent = []
+    chunks = []
 
     def endless():
         for _ in range(10_000):
-            sent.append(1)
+            chunks.append(1)
             yield bytes(10_000)
 
     server.pages["/honest"] = Page(b"", headers={"Content-Length": "3000001"})
@@ -30,7 +30,7 @@ def test_content_above_the_limit_is_not_read_to_its_end_with_or_without_a_length
     server.pages["/fits"] = Page(bytes(3_000_000))
     assert reason_of(server, "/honest", max_bytes=3_000_000) == "larger than 3 MB"
     assert reason_of(server, "/endless", max_bytes=3_000_000) == "larger than 3 MB"
-    assert len(sent) < 5_000
+    assert len(chunks) < 5_000
     asker = fetcher(f"images.test:{server.port}", max_bytes=3_000_000)
     assert fetch(asker, f"http://images.test:{server.port}/fits") == [bytes(3_000_000)]
 
@@ -72,10 +72,10 @@ def test_missing_is_asked_for_once_and_a_failing_server_again(server):
 
 
 def test_nobody_there_and_no_such_name_are_reasons(server):
-    gone = ImageServer()
-    gone.close()
-    asker = fetcher(f"images.test:{gone.port}", "nowhere.test")
-    refused, unknown = fetch(asker, f"http://images.test:{gone.port}/a.png", "http://nowhere.test/a.png")
+    closed_server = ImageServer()
+    closed_server.close()
+    asker = fetcher(f"images.test:{closed_server.port}", "nowhere.test")
+    refused, unknown = fetch(asker, f"http://images.test:{closed_server.port}/a.png", "http://nowhere.test/a.png")
     assert refused.startswith("cannot connect: ")
     assert unknown == "the host name does not resolve"
 
@@ -112,16 +112,16 @@ def test_images_come_in_order_some_at_a_time_and_what_is_none_says_so(server):
         server.pages[f"/{shade}.png"] = slow(shade)
     server.pages |= {"/text": Page(b"<html>"), "/bomb": Page(bomb(20_000)), "/small-bomb": Page(bomb(10_000))}
     paths = [f"/{shade}.png" for shade in range(20)] + ["/text", "/bomb", "/small-bomb"]
-    found = [url_entry(f"http://images.test:{server.port}{path}", "", ("caption",)) for path in paths]
+    results = [url_entry(f"http://images.test:{server.port}{path}", "", ("caption",)) for path in paths]
 
     counting = fetcher(f"images.test:{server.port}", kind=Counting, concurrency=4)
 
-    async def opened() -> list[SourceItem | RejectedEntry]:
+    async def open_all() -> list[SourceItem | RejectedEntry]:
         async with counting:
-            return await open_images([*found, RejectedEntry(source="list.txt:9", reason="not a URL")], counting)
+            return await open_images([*results, RejectedEntry(source="list.txt:9", reason="not a URL")], counting)
 
-    *items, text, large, medium, rejected = asyncio.run(opened())
-    assert [item.key for item in items] == [one.key for one in found[:20]]
+    *items, text, large, medium, rejected = asyncio.run(open_all())
+    assert [item.key for item in items] == [one.key for one in results[:20]]
     assert [item.image for item in items] == [picture(shade) for shade in range(20)]
     assert {item.references for item in items} == {("caption",)}
     # The server may still count an answer as its own that was already read, so the bound is ours.

@@ -19,10 +19,10 @@ def test_image_comes_as_it_is_and_nothing_of_this_machine_is_sent_along(server, 
     server.pages["/go"] = Page(status=302, headers={"Location": "/a.png", "Set-Cookie": "id=7; Path=/"})
     url = f"http://images.test:{server.port}"
     assert fetch(fetcher(f"images.test:{server.port}"), f"{url}/go", f"{url}/a.png") == [picture(), picture()]
-    assert [asked.path for asked in server.asked] == ["/go", "/a.png", "/a.png"]
-    for asked in server.asked:
-        assert asked.headers["Accept-Encoding"] == "identity"
-        assert asked.headers.keys() == {"Host", "User-Agent", "Accept", "Accept-Encoding"}
+    assert [request.path for request in server.asked] == ["/go", "/a.png", "/a.png"]
+    for request in server.asked:
+        assert request.headers["Accept-Encoding"] == "identity"
+        assert request.headers.keys() == {"Host", "User-Agent", "Accept", "Accept-Encoding"}
 
 
 def test_host_that_is_not_allowed_is_not_even_looked_up():
@@ -46,8 +46,8 @@ def test_redirect_to_an_address_is_refused_in_every_spelling(literal, server):
 
 def test_server_on_this_machine_is_not_reached_without_the_tests_keyword(server):
     url = f"http://localhost:{server.port}/a.png"
-    (told,) = fetch(Fetcher(AllowedHosts([f"localhost:{server.port}"])), url)
-    assert told in ("address 127.0.0.1 is loopback", "address ::1 is loopback")
+    (result,) = fetch(Fetcher(AllowedHosts([f"localhost:{server.port}"])), url)
+    assert result in ("address 127.0.0.1 is loopback", "address ::1 is loopback")
     assert server.asked == []
 
 
@@ -66,18 +66,18 @@ def test_connection_goes_to_the_address_that_was_checked_whatever_the_name_leads
         url = f"http://images.test:{server.port}/a.png"
         assert fetch(rebinding, url) == [picture()]
         assert rebinding._resolver.asked == ["images.test"]
-        assert [asked.address for asked in server.asked] == ["127.0.0.1"]
+        assert [request.address for request in server.asked] == ["127.0.0.1"]
         # The second answer, had it been asked for, is refused.
         hosts = AllowedHosts([f"images.test:{server.port}"])
-        told = fetch(Fetcher(hosts, resolver=asker, addresses_allowed=here_or_public), url)
-        assert told == ["address 127.0.0.2 is loopback"]
+        result = fetch(Fetcher(hosts, resolver=asker, addresses_allowed=here_or_public), url)
+        assert result == ["address 127.0.0.2 is loopback"]
         assert inside.asked == []
     finally:
         inside.close()
 
 
 @pytest.mark.parametrize(
-    ("location", "told"),
+    ("location", "message"),
     [
         ("http://evil.example:{port}/a.png", "host evil.example is not in data.allowed_hosts"),
         ("//evil.example:{port}/a.png", "host evil.example is not in data.allowed_hosts"),
@@ -88,14 +88,14 @@ def test_connection_goes_to_the_address_that_was_checked_whatever_the_name_leads
         ("http://[", "not a URL"),
     ],
 )
-def test_redirect_is_followed_only_where_the_first_url_might_have_led(location, told, server):
+def test_redirect_is_followed_only_where_the_first_url_might_have_led(location, message, server):
     server.pages["/go"] = Page(status=301, headers={"Location": location.format(port=server.port)})
     names = {"evil.example": ["127.0.0.1"], "inside.test": ["10.0.0.5"]}
     asker = fetcher(f"images.test:{server.port}", f"inside.test:{server.port}", names=names)
     (result,) = fetch(asker, f"http://images.test:{server.port}/go")
     assert result.startswith("redirect refused: ")
-    assert told in result
-    assert [asked.path for asked in server.asked] == ["/go"]
+    assert message in result
+    assert [request.path for request in server.asked] == ["/go"]
 
 
 def test_five_redirects_are_followed_and_a_sixth_is_not(server):
@@ -114,8 +114,8 @@ def test_redirect_from_https_to_http_is_refused_and_an_unknown_certificate_is(se
     hosts = [f"images.test:{secure.port}", f"images.test:{server.port}"]
     url = f"https://images.test:{secure.port}"
     try:
-        told = "redirect refused: it leads from https to http, to images.test"
-        assert fetch(fetcher(*hosts, tls=for_client), f"{url}/a.png", f"{url}/go") == [picture(), told]
+        message = "redirect refused: it leads from https to http, to images.test"
+        assert fetch(fetcher(*hosts, tls=for_client), f"{url}/a.png", f"{url}/go") == [picture(), message]
         assert fetch(fetcher(*hosts), f"{url}/a.png") == ["the TLS certificate or handshake was not accepted"]
     finally:
         secure.close()

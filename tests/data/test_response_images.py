@@ -80,10 +80,10 @@ def test_a_missing_and_a_damaged_image_are_named_and_never_shown(tmp_path):
 
 
 def test_a_table_finds_its_images_in_its_own_folder_or_beside_it(tmp_path):
-    beside, own = tmp_path / "stage" / "rollouts", tmp_path / "responses"
+    sibling, own = tmp_path / "stage" / "rollouts", tmp_path / "responses"
     ResponseImages(tmp_path / "stage" / "images").add(PNG)
     ResponseImages(own / "images").add(JPEG)
-    assert ResponseImages.of_table(beside).read(response_of(response_columns(PNG))).image == PNG.image
+    assert ResponseImages.of_table(sibling).read(response_of(response_columns(PNG))).image == PNG.image
     assert ResponseImages.of_table(f"file://{own}").read(response_of(response_columns(JPEG))).image == JPEG.image
 
 

@@ -87,8 +87,12 @@ def test_single_picture_is_a_source(folder):
 
 
 def test_empty_folder_missing_path_and_unknown_kind_are_user_errors(tmp_path):
-    for source, told in ((tmp_path, "no images here"), (tmp_path / "nowhere", "no such file"), ("zip:x", "not a kind")):
-        with pytest.raises(UserError, match=told):
+    for source, message in (
+        (tmp_path, "no images here"),
+        (tmp_path / "nowhere", "no such file"),
+        ("zip:x", "not a kind"),
+    ):
+        with pytest.raises(UserError, match=message):
             list(read_source(str(source)))
 
 
@@ -138,9 +142,9 @@ def test_bytes_go_before_urls_and_paths_are_no_urls(tmp_path):
     pq.write_table(pa.table({"image_url": ["https://example.org/a.jpg"], "thumbnail": [picture("red")]}), path)
     (item,) = read_source(str(path))
     assert item.image == picture("red")
-    for column, told in (("image", "'photos/a.jpg' is no URL"), ("image_path", "call the column image_url")):
+    for column, message in (("image", "'photos/a.jpg' is no URL"), ("image_path", "call the column image_url")):
         pq.write_table(pa.table({column: ["photos/a.jpg"]}), path)
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             list(read_source(str(path)))
 
 
@@ -185,8 +189,8 @@ def test_dataset_saved_on_disk_is_read_split_by_split(tmp_path):
     datasets.Dataset.from_dict({"image_url": ["https://example.org/a.jpg"], "caption": ["a"]}).save_to_disk(
         tmp_path / "urls"
     )
-    (found,) = image_entries(str(tmp_path / "urls"))
-    assert (found.url, found.references) == ("https://example.org/a.jpg", ("a",))
+    (entry,) = image_entries(str(tmp_path / "urls"))
+    assert (entry.url, entry.references) == ("https://example.org/a.jpg", ("a",))
 
     whole = datasets.DatasetDict({"train": split("ab"), "test": split("c")})
     whole.save_to_disk(tmp_path / "saved")
@@ -242,6 +246,6 @@ def test_cut_off_tar_gives_what_it_holds_and_says_where_it_ends(tmp_path):
 
 def test_finding_opens_no_picture(folder):
     (folder / "text.jpg").write_text("I only look like a picture")
-    found = list(image_entries(str(folder)))
-    assert all(isinstance(one, ImageEntry) for one in found)
-    assert sum(isinstance(open_image(one), SourceItem) for one in found) == 3
+    entries = list(image_entries(str(folder)))
+    assert all(isinstance(one, ImageEntry) for one in entries)
+    assert sum(isinstance(open_image(one), SourceItem) for one in entries) == 3

@@ -55,7 +55,7 @@ def unbroken(tmp_path_factory) -> dict[str, bytes]:
     return contents(folder)
 
 
-def asked_in(folder: Path) -> list[int]:
+def calls_in(folder: Path) -> list[int]:
     log = folder.parent / "asked"
     return [int(line) for line in log.read_text().split()] if log.exists() else []
 
@@ -66,10 +66,10 @@ def test_killed_before_each_step_of_a_commit_ends_byte_identical(tmp_path, unbro
     while True:
         kill_at += 1
         committed = {int(path.stem[5:]) for path in folder.glob("part-*.parquet")}
-        before = len(asked_in(folder))
+        before = len(calls_in(folder))
         code = start(folder, kill_at).wait()
         # A main shard vouches for the one beside it, which is committed first.
-        assert not committed & set(asked_in(folder)[before:])
+        assert not committed & set(calls_in(folder)[before:])
         if code == 0:
             break
         assert code == -signal.SIGKILL
@@ -84,7 +84,7 @@ def test_killed_at_random_moments_ends_byte_identical(tmp_path, unbroken):
     moments = random.Random(7)
     for _ in range(4):
         process = start(folder, pause=0.05)
-        while not asked_in(folder) and process.poll() is None:
+        while not calls_in(folder) and process.poll() is None:
             time.sleep(0.01)
         time.sleep(moments.uniform(0.0, 0.5))
         process.kill()

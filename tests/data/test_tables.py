@@ -180,29 +180,29 @@ def test_tables_made_in_the_same_pass_are_committed_together(tmp_path):
         }
         return {"rejected": rows, "dead_letters": [{"sample_id": str(i), **letter} for i in items if i % 2 == 0]}
 
-    beside = tmp_path / "dead_letters"
+    dead_letters = tmp_path / "dead_letters"
     fail = True
     with pytest.raises(ConnectionError):
-        build(tmp_path, halves, side_tables={"dead_letters": beside})
+        build(tmp_path, halves, side_tables={"dead_letters": dead_letters})
     fail = False
-    build(tmp_path, halves, side_tables={"dead_letters": beside})
+    build(tmp_path, halves, side_tables={"dead_letters": dead_letters})
     assert [row["source"] for row in read_rows(tmp_path)] == list("13579")
-    assert [row["sample_id"] for row in read_rows(beside)] == list("02468")
+    assert [row["sample_id"] for row in read_rows(dead_letters)] == list("02468")
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "message"),
     [
         ({"source": "a", "reason": "b", "colour": "red"}, "no column 'colour'"),
         ({"source": "a"}, "column 'reason' has no value"),
         ({"source": "a", "reason": 3}, "rejected: "),
     ],
 )
-def test_row_that_does_not_fit_its_schema_is_refused(tmp_path, row, told):
+def test_row_that_does_not_fit_its_schema_is_refused(tmp_path, row, message):
     async def make(items):
         return [row]
 
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         build(tmp_path, make)
 
 
@@ -338,13 +338,13 @@ SAMPLE_ROW = {"sample_id": "s", "split": "train", "image": b"png", "image_digest
 
 
 def test_samples_that_all_have_an_image_are_the_bytes_that_they_were(tmp_path):
-    """Before, `image` and `image_digest` were required columns."""
+    """In earlier versions `image` and `image_digest` are required columns."""
     before = SCHEMAS["samples"]
     for name in ("image", "image_digest"):
         before = before.set(before.get_field_index(name), before.field(name).with_nullable(False))
     commit(tmp_path / "a", [SAMPLE_ROW])
-    written = pq.ParquetFile(tmp_path / "a" / "part-00000.parquet")
-    assert written.schema_arrow.equals(before)
+    parquet = pq.ParquetFile(tmp_path / "a" / "part-00000.parquet")
+    assert parquet.schema_arrow.equals(before)
     buffer = io.BytesIO()
     dictionary = [name for name in before.names if name != "image"]
     table = pa.Table.from_pylist([SAMPLE_ROW], schema=before)

@@ -1,4 +1,4 @@
-"""What the locks of the images say, and what the extras of the package ask for."""
+"""Readers of the images' lock files and of the package's requirements."""
 
 import re
 import tomllib
@@ -30,37 +30,37 @@ def constraints() -> dict[str, str]:
     return _pins(ROOT / "constraints.txt")
 
 
-def asked(image: str) -> list[Requirement]:
-    """What the package and the image's extras ask for themselves."""
+def requirements(image: str) -> list[Requirement]:
+    """Direct requirements of the package and the image's extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     listed = [*project["dependencies"], *(line for extra in IMAGES[image] for line in extras[extra])]
-    return [asked for line in listed if (asked := Requirement(line)).name != "rubricworks"]
+    return [requirement for line in listed if (requirement := Requirement(line)).name != "rubricworks"]
 
 
 def reached(image: str) -> set[str]:
     """Every installed package that what the image asks for brings with it, however far down."""
-    waiting, found = asked(image), set()
+    waiting, names = requirements(image), set()
     while waiting:
         requirement = waiting.pop()
         name = canonicalize_name(requirement.name)
         extras = {"", *requirement.extras}
-        if (name, *sorted(extras)) in found:
+        if (name, *sorted(extras)) in names:
             continue
-        found.add((name, *sorted(extras)))
+        names.add((name, *sorted(extras)))
         try:
             brought = metadata.requires(name) or []
         except metadata.PackageNotFoundError:
             continue
         waiting += [
-            needed
+            required
             for line in brought
-            if (needed := Requirement(line)).marker is None
-            or any(needed.marker.evaluate({"extra": extra}) for extra in extras)
+            if (required := Requirement(line)).marker is None
+            or any(required.marker.evaluate({"extra": extra}) for extra in extras)
         ]
-    return {name for name, *_ in found}
+    return {name for name, *_ in names}
 
 
 def _pins(path: Path) -> dict[str, str]:
     lines = path.read_text(encoding="utf-8").splitlines()
-    return {canonicalize_name(found[1]): found[2] for line in lines if (found := _PIN.match(line))}
+    return {canonicalize_name(match[1]): match[2] for line in lines if (match := _PIN.match(line))}

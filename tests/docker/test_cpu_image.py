@@ -1,4 +1,4 @@
-"""What a component of the CPU image imports is in the lock of that image."""
+"""Imports of the CPU image's components are in the lock of that image."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What the Dockerfile promises, as far as it can be told without building: hadolint, and the rules here."""
+"""Rules of the Dockerfile that need no build: hadolint's and the project's."""
 
 import re
 import subprocess
@@ -15,18 +15,18 @@ DOCKERFILE = (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8")
 
 def stages() -> dict[str, list[str]]:
     """Stage → its instructions, those of the stages that it begins with first."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for block in re.split(r"^(?=FROM )", DOCKERFILE, flags=re.MULTILINE)[1:]:
         lines = re.sub(r"\\\n", " ", re.sub(r"^#.*\n", "", block, flags=re.MULTILINE)).strip().splitlines()
         base, name = re.fullmatch(r"FROM (\S+) AS (\S+)", lines[0]).groups()
-        found[name] = [*found.get(base, []), *(line for line in lines[1:] if line)]
-    return found
+        result[name] = [*result.get(base, []), *(line for line in lines[1:] if line)]
+    return result
 
 
 def test_hadolint_has_nothing_to_say():
     tool = Path(sys.executable).parent / "hadolint"
-    said = subprocess.run([tool, ROOT / "docker" / "Dockerfile"], capture_output=True, text=True, check=False)
-    assert (said.returncode, said.stdout + said.stderr) == (0, "")
+    process = subprocess.run([tool, ROOT / "docker" / "Dockerfile"], capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stdout + process.stderr) == (0, "")
 
 
 def test_there_is_a_stage_for_every_image_that_a_recipe_names():

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from locks import IMAGES, ROOT, asked, constraints, locked, reached
+from locks import IMAGES, ROOT, constraints, locked, reached, requirements
 from packaging.utils import canonicalize_name
 
 AGAIN = "run `make locks`"
@@ -16,7 +16,7 @@ def test_a_lock_has_what_the_package_asks_for(image):
     lock = locked(image)
     missing = [
         str(requirement)
-        for requirement in asked(image)
+        for requirement in requirements(image)
         if not requirement.specifier.contains(lock.get(canonicalize_name(requirement.name), "0"), prereleases=True)
     ]
     assert missing == [], AGAIN

@@ -12,6 +12,6 @@ def test_the_docs_name_the_client_and_the_trials_server_which_are_of_one_major_v
     (client,) = re.findall(r"^mlflow==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
     values = yaml.safe_load((ROOT / "charts" / "rubricworks" / "values.yaml").read_text())
     server = values["trial"]["mlflow"]["image"]["tag"].removeprefix("v").removesuffix("-full")
-    said = " ".join((ROOT / "docs" / "kubernetes.md").read_text().split())
-    assert f"Ours is {client} (`constraints.txt`), the trial's server {server}," in said
+    page = " ".join((ROOT / "docs" / "kubernetes.md").read_text().split())
+    assert f"Ours is {client} (`constraints.txt`), the trial's server {server}," in page
     assert client.split(".")[0] == server.split(".")[0]

@@ -65,7 +65,7 @@ def recorded_world(folder: Path) -> Iterator[tuple[ScriptedServer, dict[str, str
 
 
 def _passed_on(upstream: str, body: dict[str, Any]) -> Said:
-    """What the world answers; a request without a body asks for the models."""
+    """Forward a request to the world; one without a body asks for the models."""
     content = json.dumps(body).encode() if body else None
     place = f"{upstream}/chat/completions" if body else f"{upstream}/models"
     request = urllib.request.Request(place, content, {"Content-Type": "application/json"})

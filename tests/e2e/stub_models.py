@@ -41,7 +41,7 @@ class StubModels:
 
 
 def points(caption: str, colour: str, shape: str) -> dict[str, bool]:
-    """Which of the three facts a caption states, by whole words."""
+    """Facts that a caption states, of the three, by whole words."""
     words = caption.split()
     return {"colour": colour in words, "shape": shape in words, "kind": "photograph" in words}
 
@@ -75,7 +75,7 @@ def _criteria(text: str, colour: str, shape: str) -> list[dict[str, Any]]:
             "weight": weight,
             "justification": "it is plain to see",
             "student_already_met": all(word in caption.split() for caption in student),
-            "reference_teachers": [f"Model {n}" for n, said in enumerate(candidates, 1) if word in said.split()],
+            "reference_teachers": [f"Model {n}" for n, text in enumerate(candidates, 1) if word in text.split()],
             "teacher_consensus": word,
         }
 
@@ -94,8 +94,8 @@ def _verdicts(text: str) -> list[dict[str, Any]]:
     verdicts = []
     for criterion in json.loads(listed):
         word = criterion["evaluation_rule"].split("'")[1]
-        found = word in caption.split()
-        verdicts.append({"id": criterion["id"], "reasoning": f"{word}: {found}", "score": int(found)})
+        is_met = word in caption.split()
+        verdicts.append({"id": criterion["id"], "reasoning": f"{word}: {is_met}", "score": int(is_met)})
     return verdicts
 
 

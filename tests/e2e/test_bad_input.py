@@ -1,4 +1,4 @@
-"""What people get wrong: one clear line each, exit code 2, no traceback, and nothing lost."""
+"""Mistakes of users: one clear line each, exit code 2, no traceback, and nothing lost."""
 
 import os
 import shutil
@@ -140,7 +140,7 @@ def start_run(recipe: Path, home: Path) -> "subprocess.Popen[str]":
     )
 
 
-def wait_until(there, process: "subprocess.Popen[str]") -> None:
-    while not there():
+def wait_until(condition, process: "subprocess.Popen[str]") -> None:
+    while not condition():
         assert process.poll() is None, process.communicate()
         time.sleep(0.1)

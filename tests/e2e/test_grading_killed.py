@@ -44,14 +44,14 @@ def answer(number, body):
     """The same to the same question, which stands in it; one in twelve is refused for good."""
     digest = digest_of(body)
     if int(digest, 16) % 12 == 0:
-        said = fail(400, f"too long: caption {digest}")
+        reply = fail(400, f"too long: caption {digest}")
     elif "evaluation_rule" in json.dumps(body["messages"]):
         verdicts = [{"id": n + 1, "reasoning": f"caption {digest}", "score": int(digest[n], 16) % 2} for n in range(3)]
-        said = say(json.dumps({"verdicts": verdicts}))
+        reply = say(json.dumps({"verdicts": verdicts}))
     else:
-        said = describe(number, body)
-    said.delay = DELAY_S
-    return said
+        reply = describe(number, body)
+    reply.delay = DELAY_S
+    return reply
 
 
 class Killed:
@@ -72,14 +72,14 @@ class Killed:
         return subprocess.Popen(self._arguments, env={**os.environ, "PYTHONPATH": path}, stderr=run_log)
 
     def asked(self, since: int = 0) -> set[str]:
-        return {digest_of(heard.body) for heard in self.server.chats[since:]}
+        return {digest_of(request.body) for request in self.server.chats[since:]}
 
     def committed(self) -> set[str]:
         """Questions whose answer, or dead letter, is on disk."""
-        kept = "".join(json.loads(answer)[0] for answer in self._cached())
+        content = "".join(json.loads(answer)[0] for answer in self._cached())
         for shard in self.run.rglob("part-*.parquet"):
-            kept += str(pq.read_table(shard).to_pylist())
-        return {digest for digest in self.asked() if f"caption {digest}" in kept}
+            content += str(pq.read_table(shard).to_pylist())
+        return {digest for digest in self.asked() if f"caption {digest}" in content}
 
     def _cached(self) -> list[str]:
         """Read from a copy: to look at a file that a killed process left mends it."""
@@ -107,7 +107,7 @@ def test_killed_twenty_times_it_ends_with_the_same_tables_and_asks_again_only_wh
     server.heard.clear()
 
     killed = Killed(server, tmp_path / "killed", samples)
-    known, uncommitted, in_flight, repeats = set(), set(), [], []
+    digests, uncommitted, in_flight, repeats = set(), set(), [], []
     for moment in sorted(dice.uniform(0, len(questions) + 10) for _ in range(KILLS)):
         process = killed.start()
         while len(killed.asked()) < min(moment, len(questions)) and process.poll() is None:
@@ -115,14 +115,14 @@ def test_killed_twenty_times_it_ends_with_the_same_tables_and_asks_again_only_wh
         time.sleep(dice.uniform(0, 0.4))
         process.kill()
         assert process.wait() == -signal.SIGKILL
-        again = known & killed.asked(killed.since)
+        again = digests & killed.asked(killed.since)
         assert again <= uncommitted
-        known = killed.asked()
-        uncommitted = known - killed.committed()
+        digests = killed.asked()
+        uncommitted = digests - killed.committed()
         repeats.append(len(again))
         in_flight.append(len(uncommitted))
     assert killed.start().wait() == 0
-    repeats.append(len(known & killed.asked(killed.since)))
+    repeats.append(len(digests & killed.asked(killed.since)))
 
     assert tables(tmp_path / "killed") == unbroken
     assert killed.asked() == questions
@@ -130,8 +130,8 @@ def test_killed_twenty_times_it_ends_with_the_same_tables_and_asks_again_only_wh
     # Eight at a time, what these answer in the fifth of a second before a commit, and a shard's dead letters.
     assert max(in_flight) < 2 / 3 * MODELS * SHARD
     assert sum(repeats) < KILLS * MODELS * SHARD / 3
-    told = sum(row["requests"] for row in read_spending(tmp_path / "killed" / "spending.sqlite"))
-    assert len(server.chats) - KILLS * MODELS * AT_ONCE * 8 <= told <= len(server.chats)
+    total = sum(row["requests"] for row in read_spending(tmp_path / "killed" / "spending.sqlite"))
+    assert len(server.chats) - KILLS * MODELS * AT_ONCE * 8 <= total <= len(server.chats)
     record_property("in flight at each kill", in_flight)
     record_property("asked again after each kill", repeats[1:])
-    record_property("requests", (len(questions), len(server.chats), told))
+    record_property("requests", (len(questions), len(server.chats), total))

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 def reward(caption: str, name: str) -> float:
     met = points(caption, *TRUTH[name])
-    return sum(WEIGHTS[fact] for fact, found in met.items() if found) / sum(WEIGHTS.values())
+    return sum(WEIGHTS[fact] for fact, is_met in met.items() if is_met) / sum(WEIGHTS.values())
 
 
 def names(run: OwnRun) -> dict[str, str]:
@@ -92,11 +92,11 @@ def test_the_rubrics_hold_what_two_of_three_captioners_state_and_nothing_else(ow
     assert set(rubrics) == set(TRUTH)
     for name, rubric in rubrics.items():
         colour, shape = TRUTH[name]
-        found = {
+        results = {
             c["criterion"]: (c["weight"], c["evaluation_rule"].split("'")[1], set(c["reference_teachers"]))
             for c in rubric["criteria"]
         }
-        assert found == {
+        assert results == {
             "colour": (3, colour, set(CAPTIONERS)),
             "shape": (2, shape, {"captioner-1", "captioner-2"}),
             "kind": (1, "photograph", set(CAPTIONERS)),
@@ -135,9 +135,9 @@ def test_the_evaluation_and_the_summary_are_those_computed_by_hand(own_run):
         assert row["rubric_reward"] == pytest.approx(reward(row["caption"], name))
         assert row["oracle_f1"] is None
         if row["model"] == "policy":
-            ours = sum(points(row["caption"], *TRUTH[name]).values())
+            actual = sum(points(row["caption"], *TRUTH[name]).values())
             base = sum(points(captions[row["sample_id"], row["decoding"], "base"], *TRUTH[name]).values())
-            assert row["win"] == (1.0 if ours > base else 0.0 if ours < base else 0.5)
+            assert row["win"] == (1.0 if actual > base else 0.0 if actual < base else 0.5)
             if row["decoding"] == "greedy":
                 greedy["win"].append(row["win"])
         if row["decoding"] == "greedy":

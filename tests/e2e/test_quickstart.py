@@ -20,12 +20,12 @@ ALWAYS_PROMOTED = {"promotion.gate.win_rate_low_above": "null"}
 def finished(tmp_path_factory) -> tuple[Path, str]:
     runs = tmp_path_factory.mktemp("runs")
     # `finish` sees to it that no process of the run, the world's server included, outlives it.
-    said = Run(runs, "quickstart", *settings(TINY), "--run", "small").finish()
-    return runs / "small", said
+    output = Run(runs, "quickstart", *settings(TINY), "--run", "small").finish()
+    return runs / "small", output
 
 
 def test_summary_and_report_say_how_it_went(finished):
-    run, said = finished
+    run, output = finished
     summary = json.loads((run / "summary.json").read_text())
     assert summary["win_rate"].keys() >= {"value", "low", "high"}
     assert summary["win_rate"]["low"] <= summary["win_rate"]["value"] <= summary["win_rate"]["high"]
@@ -37,8 +37,8 @@ def test_summary_and_report_say_how_it_went(finished):
     assert page.lstrip().lower().startswith("<!doctype html>")
     assert "http://" not in page.replace("http://www.w3.org", "").replace("http://127.0.0.1", "")
     assert page.count("data:image/") >= 8
-    assert "not promoted: win rate" in said
-    assert said.rstrip().endswith(f"report: {run / 'report.html'}")
+    assert "not promoted: win rate" in output
+    assert output.rstrip().endswith(f"report: {run / 'report.html'}")
 
 
 LOAD = """
@@ -72,18 +72,18 @@ def test_stages_are_nested_in_the_runs_mlflow_run_and_only_a_promoted_model_is_c
     run, _ = finished
     connection = connect(TrackingConfig(), run.parent)
     assert connection
-    found = connection.client.search_runs([connection.experiment_id])
-    (pipeline,) = (one for one in found if "mlflow.parentRunId" not in one.data.tags)
-    nested = {one.info.run_name: one for one in found if one is not pipeline}
+    runs = connection.client.search_runs([connection.experiment_id])
+    (pipeline,) = (one for one in runs if "mlflow.parentRunId" not in one.data.tags)
+    nested = {one.info.run_name: one for one in runs if one is not pipeline}
     assert {"warm_up", "train_policy", "promote"} <= nested.keys()
     assert all(one.data.tags["mlflow.parentRunId"] == pipeline.info.run_id for one in nested.values())
-    assert {one.info.status for one in found} == {"FINISHED"}
+    assert {one.info.status for one in runs} == {"FINISHED"}
     curve = connection.client.get_metric_history(nested["train_policy"].info.run_id, "reward")
     assert [point.step for point in curve] == list(range(1, TINY["policy.steps"] + 1))
     assert registry.champion(connection, "scene-captioner") is None
 
-    said = Run(run.parent, "--resume", run.name, *settings(ALWAYS_PROMOTED)).finish()
-    assert "promoted to champion" in said
+    output = Run(run.parent, "--resume", run.name, *settings(ALWAYS_PROMOTED)).finish()
+    assert "promoted to champion" in output
     champion = registry.champion(connection, "scene-captioner")
     assert champion
     assert champion.tags["run"] == run.name

@@ -21,20 +21,20 @@ def wheel(tmp_path_factory) -> Path:
     source, out = tmp_path_factory.mktemp("source") / "rubricworks", tmp_path_factory.mktemp("wheel")
     everywhere = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
 
-    def left_out(folder: str, names: list[str]) -> set[str]:
-        here = {"runs", "tests", "shared"} if Path(folder) == CHECKOUT else set()
-        return {*everywhere(folder, names), *here}
+    def ignored(folder: str, names: list[str]) -> set[str]:
+        checkout_only = {"runs", "tests", "shared"} if Path(folder) == CHECKOUT else set()
+        return {*everywhere(folder, names), *checkout_only}
 
-    shutil.copytree(CHECKOUT, source, ignore=left_out)
-    built = subprocess.run(
+    shutil.copytree(CHECKOUT, source, ignore=ignored)
+    process = subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", str(out), str(source)],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert built.returncode == 0, built.stderr
-    (made,) = out.glob("rubricworks-*.whl")
-    return made
+    assert process.returncode == 0, process.stderr
+    (result,) = out.glob("rubricworks-*.whl")
+    return result
 
 
 @pytest.fixture(scope="module")

@@ -72,7 +72,7 @@ class Run:
         return self._out.read_text(errors="replace")
 
     def finish(self) -> str:
-        """What it said; it must end well, and with nothing of it left running."""
+        """Output of the program, which must succeed and leave no process running."""
         code = self.process.wait()
         assert code == 0, self.output
         self.wait_until_gone()

@@ -113,7 +113,7 @@ def test_answer_that_closes_its_own_fence_stays_inside_it(serve):
 
 
 @pytest.mark.parametrize(
-    ("said", "error_class"),
+    ("answer", "error_class"),
     [
         (fail(500, "down"), ErrorClass.TRANSPORT),
         (say("I think so, yes."), ErrorClass.MALFORMED),
@@ -124,9 +124,9 @@ def test_answer_that_closes_its_own_fence_stays_inside_it(serve):
     ],
 )
 @pytest.mark.usefixtures("quick_retries")
-def test_judge_that_fails_gives_an_error_and_no_verdict(serve, said, error_class):
+def test_judge_that_fails_gives_an_error_and_no_verdict(serve, answer, error_class):
     with pytest.raises(ChatError) as caught:
-        ask(serve([said]).url, sample("red boat"), boxed("crimson vessel"))
+        ask(serve([answer]).url, sample("red boat"), boxed("crimson vessel"))
     assert caught.value.error_class is error_class
 
 
@@ -136,7 +136,7 @@ def test_reference_that_no_verifier_can_read_is_said_not_scored(serve):
 
 
 @pytest.mark.parametrize(
-    ("answer", "options", "opened"),
+    ("answer", "options", "opening"),
     [
         ("left", False, True),
         ("two red boats", False, True),
@@ -149,5 +149,5 @@ def test_reference_that_no_verifier_can_read_is_said_not_scored(serve):
         ("[[1, 2, 3, 4]]", False, False),
     ],
 )
-def test_only_words_are_open(answer, options, opened):
-    assert is_open(answer, options=options) is opened
+def test_only_words_are_open(answer, options, opening):
+    assert is_open(answer, options=options) is opening

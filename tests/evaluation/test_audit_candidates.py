@@ -24,7 +24,7 @@ RUBRIC = Rubric(
 WRONG = Failure("wrong_but_plausible", INSTRUCTIONS["wrong_but_plausible"])
 
 
-def written(response, value, credit, second=0):
+def response_draft(response, value, credit, second=0):
     entries = {
         "1": {"extracted_value": value, "credit": credit, "rationale": "r"},
         "2": {"extracted_value": "", "credit": second, "rationale": "r"},
@@ -56,11 +56,11 @@ def answering(**by_model):
 
 
 def test_kept_when_rules_and_both_judges_agree(serve):
-    server = serve(answering(writer=written("It is 4.", "4", 0), one=review(), two=review()))
-    made = make(server)
-    assert made.rejection is None
-    assert [one.call for one in made.annotations] == ["expr_verify(predict='4')", ""]
-    assert sorted(heard.body["model"] for heard in server.chats) == ["one", "two", "writer"]
+    server = serve(answering(writer=response_draft("It is 4.", "4", 0), one=review(), two=review()))
+    candidates = make(server)
+    assert candidates.rejection is None
+    assert [one.call for one in candidates.annotations] == ["expr_verify(predict='4')", ""]
+    assert sorted(request.body["model"] for request in server.chats) == ["one", "two", "writer"]
 
 
 @pytest.mark.parametrize(
@@ -75,31 +75,31 @@ def test_kept_when_rules_and_both_judges_agree(serve):
     ],
 )
 def test_either_judge_can_turn_a_candidate_away(serve, one, two, reason):
-    made = make(serve(answering(writer=written("It is 4.", "4", 0), one=one, two=two)))
-    assert made.rejection == reason
-    assert (made.error is not None) == (reason == "quality judge failed")
+    candidates = make(serve(answering(writer=response_draft("It is 4.", "4", 0), one=one, two=two)))
+    assert candidates.rejection == reason
+    assert (candidates.error is not None) == (reason == "quality judge failed")
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("answers", "reason"),
     [
-        (written("It is 4.", "4", 1), "annotation contradicts its verifier"),
-        (written("It is 3, red.", "3", 1, 1), "nothing undeserved"),
-        (written(r"Hm, \boxed{3}", "4", 0), "gives the answer away"),
+        (response_draft("It is 4.", "4", 1), "annotation contradicts its verifier"),
+        (response_draft("It is 3, red.", "3", 1, 1), "nothing undeserved"),
+        (response_draft(r"Hm, \boxed{3}", "4", 0), "gives the answer away"),
         (say("I would rather not."), "writer failed"),
     ],
 )
-def test_rules_turn_a_candidate_away_before_any_judge_is_asked(serve, said, reason):
-    server = serve(answering(writer=said))
+def test_rules_turn_a_candidate_away_before_any_judge_is_asked(serve, answers, reason):
+    server = serve(answering(writer=answers))
     assert make(server).rejection == reason
-    assert {heard.body["model"] for heard in server.chats} == {"writer"}
+    assert {request.body["model"] for request in server.chats} == {"writer"}
 
 
 def test_broken_answer_of_the_writer_is_repaired(serve):
-    answers = iter([say("no tags"), written("It is 4.", "4", 0)])
+    answers = iter([say("no tags"), response_draft("It is 4.", "4", 0)])
     server = serve(lambda _, body: next(answers) if body["model"] == "writer" else review())
-    made = make(server)
-    assert made.rejection is None
+    candidates = make(server)
+    assert candidates.rejection is None
     assert "no <response>" in server.chats[1].body["messages"][-1]["content"]
 
 
@@ -122,10 +122,10 @@ def test_patterns_are_ranked_by_their_false_positive_rate_with_counts_and_later_
                 return proposals("weak", "strong") if "<results>" not in text else proposals("half", "strong")
             case "writer":
                 name = next(name for name in ("weak", "strong", "half") if f"do {name}" in text)
-                return written(f"attack {name}", "", 0, 1 if name == "half" else 0)
+                return response_draft(f"attack {name}", "", 0, 1 if name == "half" else 0)
             case "judge":
-                said = text.partition("<response>")[2].partition("</response>")[0].strip()
-                credits = {"attack strong": ("'3'", 1), "attack weak": ("''", 0), "attack half": ("'3'", 1)}[said]
+                response = text.partition("<response>")[2].partition("</response>")[0].strip()
+                credits = {"attack strong": ("'3'", 1), "attack weak": ("''", 0), "attack half": ("'3'", 1)}[response]
                 return say(
                     json.dumps(
                         {
@@ -153,11 +153,11 @@ def test_patterns_are_ranked_by_their_false_positive_rate_with_counts_and_later_
             cases = [Case(f"s{number}", "how many?", f"It is {number}.", RUBRIC, "") for number in range(3)]
             return await search_patterns(red, generator, Grader(judge), cases, rounds=2)
 
-    found = asyncio.run(run())
-    told = [(one.pattern.name, one.credited, one.undeserved, one.accepted, one.tried) for one in found.results]
+    result = asyncio.run(run())
+    figures = [(one.pattern.name, one.credited, one.undeserved, one.accepted, one.tried) for one in result.results]
     # All that `strong` and `half` do not deserve is credited; the former by more counts. A name is tried once.
-    assert told == [("strong", 6, 6, 3, 3), ("half", 3, 3, 3, 3), ("weak", 0, 6, 3, 3)]
-    assert [one.name for one in found.best] == ["strong", "half", "weak"]
-    asked = [heard.body["messages"][-1]["content"] for heard in server.chats if heard.body["model"] == "red"]
-    assert "<results>" not in asked[0]
-    assert '"credited": 6' in asked[1]
+    assert figures == [("strong", 6, 6, 3, 3), ("half", 3, 3, 3, 3), ("weak", 0, 6, 3, 3)]
+    assert [one.name for one in result.best] == ["strong", "half", "weak"]
+    prompts = [request.body["messages"][-1]["content"] for request in server.chats if request.body["model"] == "red"]
+    assert "<results>" not in prompts[0]
+    assert '"credited": 6' in prompts[1]

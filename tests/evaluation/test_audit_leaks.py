@@ -66,13 +66,13 @@ def test_criterion_that_the_response_meets_cannot_leak():
 
 @pytest.mark.parametrize("mode", ["no_final_answer", "wrong_but_plausible", "adversarial"])
 def test_analysis_may_touch_on_the_value_but_not_give_it_as_the_answer(mode):
-    def found(response):
+    def leaks_in(response):
         return leak(response, COUNT, mode=mode, attack="wrong_final_selection")
 
-    assert found("First 2, then 3 came up; the answer is 4.") is None
-    assert found("One more makes it. The answer is 3.") is not None
-    assert found("One more makes it. Answer: three") is not None
-    assert found("One more makes it.\n3") is not None
+    assert leaks_in("First 2, then 3 came up; the answer is 4.") is None
+    assert leaks_in("One more makes it. The answer is 3.") is not None
+    assert leaks_in("One more makes it. Answer: three") is not None
+    assert leaks_in("One more makes it.\n3") is not None
 
 
 def test_unfinished_response_has_no_boxed_answer_of_any_kind():

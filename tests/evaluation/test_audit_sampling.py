@@ -15,15 +15,15 @@ NAMES = [f"s{number}" for number in range(40)]
 def collect(order, per_category, passes_checks):
     """All attempts, pass by pass, as the stage makes them."""
     attempts = []
-    while chosen := next_pass(order, attempts, per_category):
-        attempts += [Attempt(name, mode, passes_checks(name, mode)) for name, mode in chosen]
+    while selection := next_pass(order, attempts, per_category):
+        attempts += [Attempt(name, mode, passes_checks(name, mode)) for name, mode in selection]
     return attempts
 
 
 def test_without_rejections_one_pass_fills_every_category_evenly():
-    chosen = next_pass(NAMES, [], 10)
-    assert Counter(mode for _, mode in chosen) == dict.fromkeys(FAILURE_MODES, 10)
-    assert len({name for name, _ in chosen}) == 40
+    selection = next_pass(NAMES, [], 10)
+    assert Counter(mode for _, mode in selection) == dict.fromkeys(FAILURE_MODES, 10)
+    assert len({name for name, _ in selection}) == 40
 
 
 def test_nothing_is_written_that_the_set_would_not_use():

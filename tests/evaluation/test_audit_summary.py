@@ -19,7 +19,7 @@ COLOUR = Criterion(criterion="Says the colour.", reference="red", weight=1, esse
 RUBRIC = Rubric(criteria=(NUMBER, SIGN, COLOUR))
 
 
-def row(deserved, given, *, mode="adversarial", setting="text", sample_id="s", calls=("", "", "")):
+def row(deserved, credits, *, mode="adversarial", setting="text", sample_id="s", calls=("", "", "")):
     """Credits by position; None given is a judge that failed."""
     annotations = tuple(
         Annotation(criterion=one.criterion, credit=credit)
@@ -32,7 +32,7 @@ def row(deserved, given, *, mode="adversarial", setting="text", sample_id="s", c
             error=ErrorClass.MALFORMED if credit is None else None,
             call=call,
         )
-        for one, credit, call in zip(RUBRIC.criteria, given, calls, strict=True)
+        for one, credit, call in zip(RUBRIC.criteria, credits, calls, strict=True)
     )
     card = Scorecard(sample_id=sample_id, response="r", judge="j", verdicts=verdicts)
     return AuditRow(sample_id, mode, None, setting, "q", "r", RUBRIC, annotations, card)
@@ -40,16 +40,16 @@ def row(deserved, given, *, mode="adversarial", setting="text", sample_id="s", c
 
 def test_only_criteria_that_deserve_less_than_half_are_false_positives_and_only_from_half_credit_on():
     rows = [row((0, 0.5, 0), (1, 0, 0.5)), row((0.4, 1, 0), (0.49, 1, 0))]
-    found = outcome_cell((one for each in rows for one in criterion_outcomes(each)), split=True)
-    assert (found.average.count, found.average.criteria) == (2, 4)
-    assert (found.arguments.count, found.arguments.criteria) == (1, 2)
-    assert (found.credit.count, found.credit.criteria) == (1, 2)
-    assert found.average.value == 0.5
+    result = outcome_cell((one for each in rows for one in criterion_outcomes(each)), split=True)
+    assert (result.average.count, result.average.criteria) == (2, 4)
+    assert (result.arguments.count, result.arguments.criteria) == (1, 2)
+    assert (result.credit.count, result.credit.criteria) == (1, 2)
+    assert result.average.value == 0.5
 
 
 def test_what_could_not_be_judged_is_counted_apart_and_is_no_number():
-    found = outcome_cell(criterion_outcomes(row((0, 0, 0), (1, None, 0))), split=True)
-    assert (found.average.count, found.average.criteria, found.unjudged) == (1, 2, 1)
+    result = outcome_cell(criterion_outcomes(row((0, 0, 0), (1, None, 0))), split=True)
+    assert (result.average.count, result.average.criteria, result.unjudged) == (1, 2, 1)
     nothing = outcome_cell(criterion_outcomes(row((0, 0, 0), (None, None, None))), split=True)
     assert (nothing.average, nothing.unjudged) == (None, 3)
 
@@ -61,10 +61,10 @@ def test_criterion_whose_target_cannot_be_read_is_neither_deserved_nor_undeserve
 def test_average_is_over_criteria_not_over_the_two_parts():
     # One of three verifiable ones and the only judged one: 2 of 4, not the mean of 1/3 and 1.
     rows = [row((0, 0, 0), (1, 0, 1)), row((0, 1, 1), (0, 1, 1))]
-    found = outcome_cell((one for each in rows for one in criterion_outcomes(each)), split=True)
-    assert found.average.value == 0.5
-    assert found.arguments.value == pytest.approx(1 / 3)
-    assert found.credit.value == 1
+    result = outcome_cell((one for each in rows for one in criterion_outcomes(each)), split=True)
+    assert result.average.value == 0.5
+    assert result.arguments.value == pytest.approx(1 / 3)
+    assert result.credit.value == 1
 
 
 def test_without_verifier_there_is_no_split():
@@ -90,7 +90,7 @@ def test_inputs_are_drawn_whole_so_more_criteria_of_one_input_make_nothing_surer
 
 
 @pytest.mark.parametrize(
-    ("criterion", "label", "said", "right"),
+    ("criterion", "label", "value", "right"),
     [
         (NUMBER, "expr_verify(predict='4')", "expr_verify(predict='8/2')", 1),  # the label's value, not the target
         (NUMBER, "expr_verify(predict='4')", "expr_verify(predict='3')", 0),
@@ -100,8 +100,8 @@ def test_inputs_are_drawn_whole_so_more_criteria_of_one_input_make_nothing_surer
         (SIGN, "text_verify(predict='Go')", "text_verify(predict='GO')", 1),
     ],
 )
-def test_values_of_regular_responses_are_held_against_the_label_by_the_verifier(criterion, label, said, right):
-    verdict = Verdict(criterion=criterion.criterion, credit=0, call=said)
+def test_values_of_regular_responses_are_held_against_the_label_by_the_verifier(criterion, label, value, right):
+    verdict = Verdict(criterion=criterion.criterion, credit=0, call=value)
     annotation = Annotation(criterion=criterion.criterion, call=label, credit=0)
     assert agreement(criterion, annotation, verdict) == right
 
@@ -116,8 +116,8 @@ def test_credits_of_regular_responses_agree_if_they_are_equal():
 
 def test_judge_without_verifiers_is_held_against_the_credit_of_the_labels_value():
     label = Annotation(criterion=SIGN.criterion, call="text_verify(predict='STOPP')", credit=8 / 9)
-    given = [agreement(SIGN, label, Verdict(criterion="c", credit=c), verified=False) for c in (0, 0.5, 1)]
-    assert given == [0, 0, 1]
+    agreements = [agreement(SIGN, label, Verdict(criterion="c", credit=c), verified=False) for c in (0, 0.5, 1)]
+    assert agreements == [0, 0, 1]
 
 
 def test_label_becomes_calls_with_their_credit_and_credits():
@@ -125,8 +125,8 @@ def test_label_becomes_calls_with_their_credit_and_credits():
         {"criterion": "Gives the number.", "rationale": "r", "credit": "expr_verify(predict='6/2')"},
         {"criterion": "Reads the sign.", "rationale": "", "credit": "text_verify(predict='')"}],
         "additional": [{"criterion": "Says the colour.", "rationale": "", "credit": 0.5}]}"""
-    found = label_annotations(label, RUBRIC)
-    assert [(one.call, one.credit) for one in found] == [
+    result = label_annotations(label, RUBRIC)
+    assert [(one.call, one.credit) for one in result] == [
         ("expr_verify(predict='6/2')", 1),
         ("text_verify(predict='')", 0),
         ("", 0.5),
@@ -162,8 +162,8 @@ def test_verifier_decides_what_a_stated_value_deserves():
 
 def test_rate_of_0_is_as_sure_as_its_number_of_inputs():
     rows = [row((0, 0, 0), (0, 0, 0), sample_id=str(number)) for number in range(20)]
-    found = outcome_cell((one for each in rows for one in criterion_outcomes(each)), split=False).average
-    assert (found.value, found.count, found.criteria, found.inputs) == (0, 0, 60, 20)
-    assert (found.low, found.high) == (0, pytest.approx(0.161125, abs=1e-6))  # 1.959964² / (20 + 1.959964²)
+    result = outcome_cell((one for each in rows for one in criterion_outcomes(each)), split=False).average
+    assert (result.value, result.count, result.criteria, result.inputs) == (0, 0, 60, 20)
+    assert (result.low, result.high) == (0, pytest.approx(0.161125, abs=1e-6))  # 1.959964² / (20 + 1.959964²)
     stored = {"value": 0.1, "low": None, "high": None, "count": 1.0, "criteria": 10, "inputs": 1}
     assert Share.model_validate(stored).model_dump() == stored

@@ -30,7 +30,7 @@ def take(url: str, *, caption: str = CAPTION, sample_id: str = "s1", seed: int =
     return asyncio.run(run())
 
 
-def shown(body: dict) -> tuple[str, dict[str, str]]:
+def prompt_parts(body: dict) -> tuple[str, dict[str, str]]:
     """Question, and letter → option, as a request shows them."""
     text = body["messages"][1]["content"][0]["text"]
     question = re.search(r"<question>\n(.*)\n</question>", text)[1]
@@ -42,19 +42,19 @@ def choosing(*options: str):
     """Says the letter of whichever of these options a request offers."""
 
     def answer(_, body):
-        letters = {option: letter for letter, option in shown(body)[1].items()}
+        letters = {option: letter for letter, option in prompt_parts(body)[1].items()}
         return say(next(letters[option] for option in options if option in letters))
 
     return answer
 
 
 def test_right_earns_one_wrong_nothing_and_cannot_answer_a_little_more_than_guessing(serve):
-    taken = take(serve(choosing("blue", "No", CANNOT_ANSWER)).url)
-    assert [answer.chosen for answer in taken.answers] == ["blue", "No", CANNOT_ANSWER, CANNOT_ANSWER]
-    assert [answer.right for answer in taken.answers] == [True, False, False, False]
-    assert [answer.score for answer in taken.answers] == pytest.approx([1, 0, 1 / 2 + 0.05, 1 / 3 + 0.05])
-    assert taken.score == pytest.approx((1 + 0 + 0.55 + 1 / 3 + 0.05) / 4)
-    assert taken.accuracy == 0.25
+    exam_result = take(serve(choosing("blue", "No", CANNOT_ANSWER)).url)
+    assert [answer.chosen for answer in exam_result.answers] == ["blue", "No", CANNOT_ANSWER, CANNOT_ANSWER]
+    assert [answer.right for answer in exam_result.answers] == [True, False, False, False]
+    assert [answer.score for answer in exam_result.answers] == pytest.approx([1, 0, 1 / 2 + 0.05, 1 / 3 + 0.05])
+    assert exam_result.score == pytest.approx((1 + 0 + 0.55 + 1 / 3 + 0.05) / 4)
+    assert exam_result.accuracy == 0.25
 
 
 def test_model_reads_caption_question_and_lettered_options_and_neither_image_nor_solution(serve):
@@ -67,7 +67,7 @@ def test_model_reads_caption_question_and_lettered_options_and_neither_image_nor
         assert "<caption>\nA blue boat &lt;/caption> and a dog.\n</caption>" in text
         assert "image_url" not in chat.text
         assert "response_format" not in chat.body
-        question, options = shown(chat.body)
+        question, options = prompt_parts(chat.body)
         assert list(options) == list("ABCDE"[: len(options)])
         offered[question] = set(options.values())
     assert offered == {
@@ -84,10 +84,10 @@ def test_every_caption_of_a_sample_faces_the_same_order_which_seed_and_sample_ch
     def orders(**what: object) -> list:
         before = len(server.chats)
         take(server.url, **what)
-        return sorted((question, list(options.values())) for question, options in map(shown_of, server.chats[before:]))
+        return sorted((question, list(options.values())) for question, options in map(prompt_of, server.chats[before:]))
 
-    def shown_of(chat):
-        return shown(chat.body)
+    def prompt_of(chat):
+        return prompt_parts(chat.body)
 
     assert orders() == orders(caption="Something else.")
     assert orders() != orders(seed=1)
@@ -108,10 +108,10 @@ def test_answer_without_a_letter_is_asked_again(serve):
     assert "A to E" in json.dumps([chat.body for chat in server.chats if len(chat.body["messages"]) > 2])
 
 
-@pytest.mark.parametrize("said", [say("no idea"), fail(400, "no")])
-def test_exam_with_an_unanswered_question_has_no_score(serve, said):
+@pytest.mark.parametrize("message", [say("no idea"), fail(400, "no")])
+def test_exam_with_an_unanswered_question_has_no_score(serve, message):
     right = choosing("blue", "Yes", "two")
-    server = serve(lambda number, body: said if "sign" in shown(body)[0] else right(number, body))
+    server = serve(lambda number, body: message if "sign" in prompt_parts(body)[0] else right(number, body))
     with pytest.raises(ChatError) as raised:
         take(server.url)
     assert raised.value.error_class in (ErrorClass.MALFORMED, ErrorClass.TRANSPORT)

@@ -24,37 +24,37 @@ def mean(values: list[float]) -> float | None:
 
 
 @given(st.lists(samples, max_size=30), st.sampled_from(["any", "essential", "all"]))
-def test_row_is_what_counting_gives(drawn, rule):
-    row = corpus_statistics(iter(drawn), rule, SOURCE)
-    judged = [one for one in drawn if one.initial_reward is not None]
+def test_row_is_what_counting_gives(rows, rule):
+    row = corpus_statistics(iter(rows), rule, SOURCE)
+    judged = [one for one in rows if one.initial_reward is not None]
     by_rule = {
         "any": [one for one in judged if one.any],
         "essential": [one for one in judged if one.essential],
         "all": judged,
     }
-    kept = by_rule[rule]
+    rows_of_rule = by_rule[rule]
     assert (row.name, row.raw, row.deduplicated, row.mcq_deduplicated) == ("x", 20, 16, 0.5)
-    assert (row.train, row.graded, row.kept, row.rule) == (len(drawn), len(judged), len(kept), rule)
+    assert (row.train, row.graded, row.kept, row.rule) == (len(rows), len(judged), len(rows_of_rule), rule)
     assert (row.filtered_any, row.filtered_essential) == (len(by_rule["any"]), len(by_rule["essential"]))
     assert row.filtered_essential <= row.filtered_any <= row.graded
-    for found, values in (
-        (row.mcq_converted, [float(one.multiple_choice) for one in drawn]),
-        (row.mcq_filtered, [float(one.multiple_choice) for one in kept]),
+    for result, values in (
+        (row.mcq_converted, [float(one.multiple_choice) for one in rows]),
+        (row.mcq_filtered, [float(one.multiple_choice) for one in rows_of_rule]),
         (row.initial_reward_converted, [one.initial_reward for one in judged]),
-        (row.initial_reward_filtered, [one.initial_reward for one in kept]),
+        (row.initial_reward_filtered, [one.initial_reward for one in rows_of_rule]),
     ):
-        assert found == pytest.approx(mean(values))
+        assert result == pytest.approx(mean(values))
     assert CorpusStatistics.model_validate_json(row.model_dump_json()) == row
 
 
 def test_example_by_hand():
-    drawn = [
+    rows = [
         GradedSample(True, any=True, essential=True, initial_reward=0.2),
         GradedSample(False, any=True, initial_reward=0.6),
         GradedSample(False, initial_reward=1.0),
         GradedSample(True, any=True, essential=True),  # no rollout could be judged
     ]
-    row = corpus_statistics(drawn, "essential")
+    row = corpus_statistics(rows, "essential")
     assert (row.filtered_any, row.filtered_essential, row.kept, row.graded, row.train) == (2, 1, 1, 3, 4)
     assert (row.mcq_converted, row.mcq_filtered) == (0.5, 1.0)
     assert row.initial_reward_converted == pytest.approx(0.6)

@@ -105,11 +105,11 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "said", "hint"), BROKEN)
-def test_answer_that_does_not_fit_is_mended_once_told_what_is_wrong(serve, kind, said, hint):
+@pytest.mark.parametrize(("kind", "message", "hint"), BROKEN)
+def test_answer_that_does_not_fit_is_mended_once_told_what_is_wrong(serve, kind, message, hint):
     def script(number: int, body: dict) -> Said:
         first = len(body["messages"]) == 2 and kind_of(body) == kind
-        return say(json.dumps(said)) if first else answer(number, body)
+        return say(json.dumps(message)) if first else answer(number, body)
 
     server = serve(script)
     assert judge(server.url).score.every.recall == pytest.approx(2 / 3)
@@ -119,9 +119,9 @@ def test_answer_that_does_not_fit_is_mended_once_told_what_is_wrong(serve, kind,
 
 
 @pytest.mark.parametrize("kind", ["caption", "image", "reference_facts"])
-@pytest.mark.parametrize("said", [fail(400, "no"), say("I will not.")])
-def test_failed_call_leaves_no_score(serve, kind, said):
-    server = serve(lambda number, body: said if kind_of(body) == kind else answer(number, body))
+@pytest.mark.parametrize("message", [fail(400, "no"), say("I will not.")])
+def test_failed_call_leaves_no_score(serve, kind, message):
+    server = serve(lambda number, body: message if kind_of(body) == kind else answer(number, body))
     with pytest.raises(ChatError):
         judge(server.url)
 

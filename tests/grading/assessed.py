@@ -28,7 +28,7 @@ Marked = tuple[tuple[str, Any], ...]
 def assessment(
     of_caption: Marked = OF_CAPTION, of_reference: Marked = OF_REFERENCE, ratings: tuple[Any, ...] = (10, 7, 4)
 ) -> dict[str, Any]:
-    """What a judge answers in one call."""
+    """Answer of a judge to one call."""
     clarity, flow, coherency = ratings
     return {
         "synthetic_features": {

@@ -31,8 +31,8 @@ def scoring(*credits, rubric=RUBRIC, **changes):
         for number, (criterion, credit) in enumerate(zip(rubric.criteria, credits, strict=True), start=1)
     ]
     lists = {
-        name: [item for item, essential in zip(items, rubric.essential, strict=True) if essential is wanted]
-        for name, wanted in (("essential", True), ("additional", False))
+        name: [item for item, essential in zip(items, rubric.essential, strict=True) if essential is is_essential]
+        for name, is_essential in (("essential", True), ("additional", False))
     }
     return json.dumps({"thought": "t", **lists, **changes})
 
@@ -60,5 +60,5 @@ def message_text(body):
     return "\n".join(texts)
 
 
-def shown_checklist(body):
+def checklist_in(body):
     return json.loads(message_text(body).split("<checklist>\n")[1].split("\n</checklist>")[0])

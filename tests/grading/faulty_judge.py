@@ -16,7 +16,7 @@ PATIENCE = "HTTP 429"
 
 
 class Call(NamedTuple):
-    """What one call asks, whatever turn it is in."""
+    """Content of a call, the same in every repair turn."""
 
     model: str
     caption: str
@@ -37,7 +37,7 @@ class FaultyJudge:
         """Call → what its requests were answered with."""
 
     def __call__(self, number: int, body: dict[str, Any]) -> Said:
-        call = asked_call(body)
+        call = call_of(body)
         name = self.pick(call, len(self.asked[call]))
         self.asked[call].append(name)
         if name == PATIENCE:
@@ -49,7 +49,7 @@ class FaultyJudge:
         return say(text_of(verdicts)) if name == GOOD else FAULTS[name].say(verdicts)
 
     def ends(self, call: Call) -> ErrorClass | None:
-        """How the call ended, by what it was last told."""
+        """Error class of the call by its last answer; None if it succeeded."""
         last = self.asked[call][-1]
         return None if last == GOOD else FAULTS[last].ends
 
@@ -58,7 +58,7 @@ class FaultyJudge:
         return sum(map(len, self.asked.values()))
 
 
-def asked_call(body: dict[str, Any]) -> Call:
+def call_of(body: dict[str, Any]) -> Call:
     user = body["messages"][1]["content"]
     text = user if isinstance(user, str) else user[-1]["text"]
     criteria = json.loads(text.split("<criteria>\n")[1].split("\n</criteria>")[0])

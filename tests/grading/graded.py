@@ -71,12 +71,12 @@ class Graded:
             unseen: requests that never reached the server.
         """
         assert [card.response for card in self.cards] == [response for _, response, _ in self.table]
-        lost = Counter((one.judge, one.response, title) for one in self.letters for title in one.criteria)
+        failures = Counter((one.judge, one.response, title) for one in self.letters for title in one.criteria)
         for card, (_, response, rubric) in zip(self.cards, self.table, strict=True):
             titles = [criterion.criterion for criterion in rubric.criteria]
             assert [verdict.criterion for verdict in card.verdicts] == titles
             for verdict in card.verdicts:
-                self._check_verdict(response, verdict, lost)
+                self._check_verdict(response, verdict, failures)
         per_response = [len(rubric.criteria) if self.call_per == "criterion" else 1 for _, _, rubric in self.table]
         assert self.total("calls") == len(self.models) * sum(per_response)
         assert self.total("requests") == len(server.chats) + unseen
@@ -87,11 +87,11 @@ class Graded:
             assert 0 <= client.totals.prompt_tokens < 10**9
             assert 0 <= client.totals.completion_tokens < 10**9
 
-    def _check_verdict(self, response: str, verdict: Verdict, lost: Counter[tuple[str, str, str]]) -> None:
+    def _check_verdict(self, response: str, verdict: Verdict, failures: Counter[tuple[str, str, str]]) -> None:
         votes = verdict.votes if len(self.models) > 1 else (verdict.credit,)
         for model, vote in zip(self.models, votes, strict=True):
-            assert (vote is not None) + lost[model, response, verdict.criterion] == 1
+            assert (vote is not None) + failures[model, response, verdict.criterion] == 1
             assert vote in (None, truth(model, response, verdict.criterion))
-        needed = len(votes) // 2 + 1
-        assert verdict.credit == next((credit for credit in (0, 1) if votes.count(credit) >= needed), None)
+        required = len(votes) // 2 + 1
+        assert verdict.credit == next((credit for credit in (0, 1) if votes.count(credit) >= required), None)
         assert (verdict.credit is None) == (verdict.error is not None)

@@ -1,4 +1,4 @@
-"""What can be wrong with a judge's answer: what a server then sends, and how a call ends that gets nothing else."""
+"""Faults of a judge's answer: the server's response, and the end of a call that gets no other one."""
 
 import gzip
 import json
@@ -30,8 +30,8 @@ def text_of(verdicts: Any) -> str:
     return json.dumps({"verdicts": verdicts})
 
 
-def _sent(said: Said | bytes, ends: ErrorClass | None = TRANSPORT, *, final: bool = False) -> Fault:
-    answer = Said(said) if isinstance(said, bytes) else said
+def _response(content: Said | bytes, ends: ErrorClass | None = TRANSPORT, *, final: bool = False) -> Fault:
+    answer = Said(content) if isinstance(content, bytes) else content
     return Fault(lambda _: answer, ends, final)
 
 
@@ -74,31 +74,31 @@ def _broken(verdicts: list[dict[str, Any]], **how: Any) -> Said:
 
 
 FAULTS = {
-    "HTTP 500": _sent(fail(500, "boom")),
-    "HTTP 502 with a page": _sent(Said(HTML, 502, {"Content-Type": "text/html"})),
-    "HTTP 503": _sent(fail(503)),
-    "HTTP 503 until later": _sent(fail(503, Retry_After="0.01")),
-    "HTTP 503 until nonsense": _sent(fail(503, Retry_After="Mon, 01 Jan 2030 00:00:00 +99999999999999")),
-    "HTTP 429 for good": _sent(fail(429, '{"error": {"code": "insufficient_quota"}}'), final=True),
-    "HTTP 401 with the key": _sent(fail(401, ECHOES[0]), final=True),
-    "HTTP 500 with the key": _sent(fail(500, f'{{"error": "{ECHOES[0]}", "again": "{ECHOES[1]}"}}')),
-    "HTTP 400": _sent(fail(400, "context length exceeded"), final=True),
-    "HTTP 200 with a page": _sent(Said(HTML, headers={"Content-Type": "text/html"})),
-    "redirect to nowhere": _sent(fail(302, Location="http://127.0.0.1:9/v1"), final=True),
+    "HTTP 500": _response(fail(500, "boom")),
+    "HTTP 502 with a page": _response(Said(HTML, 502, {"Content-Type": "text/html"})),
+    "HTTP 503": _response(fail(503)),
+    "HTTP 503 until later": _response(fail(503, Retry_After="0.01")),
+    "HTTP 503 until nonsense": _response(fail(503, Retry_After="Mon, 01 Jan 2030 00:00:00 +99999999999999")),
+    "HTTP 429 for good": _response(fail(429, '{"error": {"code": "insufficient_quota"}}'), final=True),
+    "HTTP 401 with the key": _response(fail(401, ECHOES[0]), final=True),
+    "HTTP 500 with the key": _response(fail(500, f'{{"error": "{ECHOES[0]}", "again": "{ECHOES[1]}"}}')),
+    "HTTP 400": _response(fail(400, "context length exceeded"), final=True),
+    "HTTP 200 with a page": _response(Said(HTML, headers={"Content-Type": "text/html"})),
+    "redirect to nowhere": _response(fail(302, Location="http://127.0.0.1:9/v1"), final=True),
     "reset in the body": Fault(lambda verdicts: _broken(verdicts, reset=True), TRANSPORT),
     "closed in the body": Fault(lambda verdicts: _broken(verdicts, cut=True), TRANSPORT),
     "closed in a chunk": Fault(lambda verdicts: _broken(verdicts, cut=True, chunked=True), TRANSPORT),
-    "closed at once": _sent(Said(b"", bare=True)),
-    "not HTTP": _sent(Said(b"220 mail.example ESMTP ready\r\n", bare=True)),
-    "no chunk": _sent(Said(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", bare=True)),
-    "no header": _sent(Said(b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n{}", bare=True)),
-    "endless header": _sent(Said(b"HTTP/1.1 200 OK\r\nX-Pad: " + b"x" * 100_000 + b"\r\n\r\n", bare=True)),
+    "closed at once": _response(Said(b"", bare=True)),
+    "not HTTP": _response(Said(b"220 mail.example ESMTP ready\r\n", bare=True)),
+    "no chunk": _response(Said(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", bare=True)),
+    "no header": _response(Said(b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n{}", bare=True)),
+    "endless header": _response(Said(b"HTTP/1.1 200 OK\r\nX-Pad: " + b"x" * 100_000 + b"\r\n\r\n", bare=True)),
     "one byte now and then": Fault(lambda verdicts: _broken(verdicts, drip=0.05), TRANSPORT),
     "one byte now and then, unmeasured": Fault(lambda verdicts: _broken(verdicts, drip=0.05, chunked=True), TRANSPORT),
-    "silence": _sent(Said(b"", delay=5.0)),
+    "silence": _response(Said(b"", delay=5.0)),
     "half of the JSON": Fault(lambda verdicts: Said(say(text_of(verdicts)).body[:-30]), TRANSPORT),
-    "no body": _sent(b""),
-    "bytes": _sent(b"\xff\xfe\x00"),
+    "no body": _response(b""),
+    "bytes": _response(b"\xff\xfe\x00"),
     "10 MB": Fault(lambda verdicts: _huge(verdicts, chunked=False), TRANSPORT, final=True),
     "10 MB, unmeasured": Fault(lambda verdicts: _huge(verdicts, chunked=True), TRANSPORT, final=True),
     "10 MB, packed": Fault(_bomb, TRANSPORT, final=True),

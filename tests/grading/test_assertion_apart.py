@@ -22,38 +22,38 @@ from rubricworks.grading.assertion_prompts import TEST_NAMES
 from rubricworks.rubrics import CaptionAssertions, ErrorClass
 
 
-def said(answer):
+def reply(answer):
     return say(json.dumps(answer))
 
 
-READ, SEEN = said(decomposition()), said(verification(OF_CAPTION))
+READ, SEEN = reply(decomposition()), reply(verification(OF_CAPTION))
 
 
 def looking(_, body):
     """A verifier that finds true what has no hat in it."""
     listed = json.loads(text_of(body).removeprefix("<assertions>\n").removesuffix("\n</assertions>"))
-    return said({"assertions": [{**row, "is_verified": "hat" not in row["text"]} for row in listed]})
+    return reply({"assertions": [{**row, "is_verified": "hat" not in row["text"]} for row in listed]})
 
 
 def test_both_together_say_what_one_call_would(serve):
     graded = grade(serve([READ]), serve([SEEN]))
     assert graded.assertions == CaptionAssertions.model_validate(assessment())
-    assert graded.scores == grade(serve([said(assessment())])).scores
+    assert graded.scores == grade(serve([reply(assessment())])).scores
     assert graded.judge == "judge + eye"
 
 
 def test_the_judge_never_sees_the_image_and_the_verifier_never_the_captions(serve):
     judge, verifier = serve([READ]), serve([SEEN])
     grade(judge, verifier)
-    (read,), (seen,) = judge.chats, verifier.chats
+    (read,), (verified,) = judge.chats, verifier.chats
     assert not shows_image(read.body)
     assert not any(name in system_of(read.body) for name in TEST_NAMES.values())
     assert f"<caption>\n{CAPTION}\n</caption>" in text_of(read.body)
-    assert shows_image(seen.body)
-    assert CAPTION not in seen.text
-    assert REFERENCE not in seen.text
+    assert shows_image(verified.body)
+    assert CAPTION not in verified.text
+    assert REFERENCE not in verified.text
     for text, _ in OF_CAPTION:
-        assert text in text_of(seen.body)
+        assert text in text_of(verified.body)
 
 
 @pytest.mark.parametrize("pointability", TEST_NAMES)
@@ -66,7 +66,7 @@ def test_the_verifier_is_given_the_test_that_was_chosen(serve, pointability):
 def test_marks_go_to_their_assertions_and_what_was_dropped_is_not_verified(serve):
     listed = (("Two elephants drink water", True), *OF_CAPTION)
     verifier = serve(looking)
-    graded = grade(serve([said(decomposition(of_caption=listed))]), verifier)
+    graded = grade(serve([reply(decomposition(of_caption=listed))]), verifier)
     assert graded.dropped == ("Two elephants drink water",)
     assert "elephants" not in verifier.chats[0].text
     marks = [assertion.is_verified for assertion in graded.assertions.synthetic_features.atomic_assertions]
@@ -77,15 +77,15 @@ def test_marks_go_to_their_assertions_and_what_was_dropped_is_not_verified(serve
     "bad",
     [
         say("All of them are true."),
-        said({"assertions": []}),
-        said(verification(OF_CAPTION[:-1])),
-        said(verification((*OF_CAPTION, ("The car is red", True)))),
-        said(verification(OF_CAPTION[::-1])),
-        said(verification((*OF_CAPTION[:-1], ("The man wears no hat", True)))),
-        said(verification((*OF_CAPTION[:-1], (OF_CAPTION[-1][0], "true")))),
-        said({"assertions": [{**row, "id": 1} for row in verification(OF_CAPTION)["assertions"]]}),
-        said({"assertions": [{**row, "id": row["id"] - 1} for row in verification(OF_CAPTION)["assertions"]]}),
-        said({"assertions": [{**row, "id": str(row["id"])} for row in verification(OF_CAPTION)["assertions"]]}),
+        reply({"assertions": []}),
+        reply(verification(OF_CAPTION[:-1])),
+        reply(verification((*OF_CAPTION, ("The car is red", True)))),
+        reply(verification(OF_CAPTION[::-1])),
+        reply(verification((*OF_CAPTION[:-1], ("The man wears no hat", True)))),
+        reply(verification((*OF_CAPTION[:-1], (OF_CAPTION[-1][0], "true")))),
+        reply({"assertions": [{**row, "id": 1} for row in verification(OF_CAPTION)["assertions"]]}),
+        reply({"assertions": [{**row, "id": row["id"] - 1} for row in verification(OF_CAPTION)["assertions"]]}),
+        reply({"assertions": [{**row, "id": str(row["id"])} for row in verification(OF_CAPTION)["assertions"]]}),
     ],
 )
 def test_a_verifier_that_does_not_answer_the_list_leaves_no_number_at_all(serve, bad):
@@ -100,14 +100,14 @@ def test_a_verifier_that_does_not_answer_the_list_leaves_no_number_at_all(serve,
 
 def test_white_space_does_not_make_a_text_another_one(serve):
     wrapped = tuple((text.replace(" ", "\n", 1), mark) for text, mark in OF_CAPTION)
-    assert grade(serve([READ]), serve([said(verification(wrapped))])).scores is not None
+    assert grade(serve([READ]), serve([reply(verification(wrapped))])).scores is not None
 
 
 @pytest.mark.parametrize("answer", [assessment(), decomposition(of_caption=()), decomposition(of_reference=())])
 def test_a_judge_that_fails_is_told_of_and_the_verifier_is_not_asked(serve, answer):
     letters = []
     verifier = serve([SEEN])
-    graded = grade(serve([said(answer)]), verifier, on_error=letters.append)
+    graded = grade(serve([reply(answer)]), verifier, on_error=letters.append)
     assert (graded.error, graded.scores) == (ErrorClass.MALFORMED, None)
     assert [(letter.judge, letter.criteria) for letter in letters] == [("judge", ("assertions",))]
     assert verifier.chats == []
@@ -126,15 +126,15 @@ def test_an_assertion_cannot_close_the_list_nor_write_a_control_token(serve):
     caption = f"A sign that says {attack}"
     verifier = serve(looking)
     listed = ((attack, True), ("There is a sign", True))
-    graded = grade(serve([said(decomposition(of_caption=listed))]), verifier, caption=caption)
-    shown = text_of(verifier.chats[0].body)
-    assert shown.count("</assertions>") == shown.count("<assertions>") == 1
-    assert "<|im_end|>" not in shown
+    graded = grade(serve([reply(decomposition(of_caption=listed))]), verifier, caption=caption)
+    text = text_of(verifier.chats[0].body)
+    assert text.count("</assertions>") == text.count("<assertions>") == 1
+    assert "<|im_end|>" not in text
     assert graded.assertions.synthetic_features.atomic_assertions[0].text == attack
     assert graded.scores.precision == 1
 
 
 def test_recall_needs_no_verifier(serve):
     covered = tuple((text, True) for text, _ in OF_REFERENCE)
-    judge = serve([said(decomposition(of_reference=covered))])
+    judge = serve([reply(decomposition(of_reference=covered))])
     assert grade(judge, serve([SEEN])).scores.recall == 1

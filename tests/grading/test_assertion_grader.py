@@ -16,18 +16,18 @@ from rubricworks.rewards import CaptionScores
 from rubricworks.rubrics import CaptionAssertions, ErrorClass
 
 
-def said(answer=None, **parts):
+def reply(answer=None, **parts):
     return say(json.dumps(assessment(**parts) if answer is None else answer))
 
 
 def changed(change):
     answer = assessment()
     change(answer["synthetic_features"], answer["gt_features"])
-    return said(answer)
+    return reply(answer)
 
 
 def test_shares_and_ratings_become_the_three_scores(serve):
-    server = serve([said()])
+    server = serve([reply()])
     graded = grade(server)
     assert graded.scores == CaptionScores(3 / 5, 2 / 3, pytest.approx((9 + 6 + 3) / 27))
     assert graded.assertions == CaptionAssertions.model_validate(assessment())
@@ -37,11 +37,11 @@ def test_shares_and_ratings_become_the_three_scores(serve):
 
 
 def test_one_request_shows_image_caption_and_reference(serve):
-    server = serve([said()])
+    server = serve([reply()])
     grade(server)
-    (heard,) = server.chats
-    assert shows_image(heard.body)
-    assert text_of(heard.body) == f"<caption>\n{CAPTION}\n</caption>\n\n<reference>\n{REFERENCE}\n</reference>"
+    (request,) = server.chats
+    assert shows_image(request.body)
+    assert text_of(request.body) == f"<caption>\n{CAPTION}\n</caption>\n\n<reference>\n{REFERENCE}\n</reference>"
 
 
 def test_any_marks_are_counted_as_by_hand(serve):
@@ -58,7 +58,7 @@ def test_any_marks_are_counted_as_by_hand(serve):
         listed = [
             tuple((f"object{place} is round", mark) for place, mark in enumerate(one)) for one in (verified, covered)
         ]
-        return said(of_caption=listed[0], of_reference=listed[1], ratings=ratings)
+        return reply(of_caption=listed[0], of_reference=listed[1], ratings=ratings)
 
     async def run():
         async with ChatClient(Endpoint(url=serve(script).url, model="judge")) as client:
@@ -75,17 +75,17 @@ def test_any_marks_are_counted_as_by_hand(serve):
 
 def test_a_claim_that_the_caption_makes_twice_counts_twice(serve):
     twice = (("There is a dog", True), ("There is a dog", True), ("The sky is pink", False))
-    graded = grade(serve([said(of_caption=twice)]), caption="A dog. A dog. The sky is pink.")
+    graded = grade(serve([reply(of_caption=twice)]), caption="A dog. A dog. The sky is pink.")
     assert graded.scores.precision == pytest.approx(2 / 3)
 
 
 def test_what_caption_or_reference_does_not_say_is_dropped_and_kept_apart(serve):
     invented = (*OF_CAPTION, ("Two elephants drink water", True))
     unsaid = (("A bridge crosses the river", True), *OF_REFERENCE)
-    graded = grade(serve([said(of_caption=invented, of_reference=unsaid)]))
+    graded = grade(serve([reply(of_caption=invented, of_reference=unsaid)]))
     assert graded.dropped == ("Two elephants drink water",)
     assert graded.dropped_of_reference == ("A bridge crosses the river",)
-    assert graded.scores == grade(serve([said()])).scores
+    assert graded.scores == grade(serve([reply()])).scores
     assert graded.assertions == CaptionAssertions.model_validate(assessment())
 
 
@@ -95,25 +95,25 @@ def test_what_caption_or_reference_does_not_say_is_dropped_and_kept_apart(serve)
         say("The caption is lovely: 10/10."),
         say("[]"),
         say('{"verdicts": []}'),
-        said({"synthetic_features": assessment()["synthetic_features"]}),
+        reply({"synthetic_features": assessment()["synthetic_features"]}),
         changed(lambda caption, _: caption.pop("atomic_assertions")),
         changed(lambda _, reference: reference.pop("atomic_assertions")),
         changed(lambda caption, _: caption.update(atomic_assertions=None)),
         changed(lambda caption, _: caption["atomic_assertions"].append("a red car")),
         changed(lambda caption, _: caption.pop("linguistic_scores_explanation")),
         changed(lambda caption, _: caption.update(style_score=3)),
-        *(said(ratings=(score, 5, 5)) for score in (0, 11, -1, "9/10", "9", 9.0, 8.5, True, None)),
-        *(said(of_caption=(*OF_CAPTION, ("A man", mark))) for mark in ("true", 1, None, "yes")),
-        *(said(of_reference=(*OF_REFERENCE, ("A man", mark))) for mark in ("true", 0, None)),
-        said(of_caption=(*OF_CAPTION, ("car " * 500 + "c", True))),
-        *(said(of_caption=(*OF_CAPTION, (text, True))) for text in ("", "  ", 7)),
-        said(of_caption=()),
-        said(of_reference=()),
-        said(of_caption=(("Two elephants drink water", True), ("A bridge is closed", False))),
-        said(of_reference=(("Two elephants drink water", True),)),
-        said(of_caption=(*OF_CAPTION, ("The car is red", True))),
-        said(of_caption=(*OF_CAPTION, *(("the car  is RED.", True),) * 20)),
-        said(of_reference=(*OF_REFERENCE, *OF_REFERENCE)),
+        *(reply(ratings=(score, 5, 5)) for score in (0, 11, -1, "9/10", "9", 9.0, 8.5, True, None)),
+        *(reply(of_caption=(*OF_CAPTION, ("A man", mark))) for mark in ("true", 1, None, "yes")),
+        *(reply(of_reference=(*OF_REFERENCE, ("A man", mark))) for mark in ("true", 0, None)),
+        reply(of_caption=(*OF_CAPTION, ("car " * 500 + "c", True))),
+        *(reply(of_caption=(*OF_CAPTION, (text, True))) for text in ("", "  ", 7)),
+        reply(of_caption=()),
+        reply(of_reference=()),
+        reply(of_caption=(("Two elephants drink water", True), ("A bridge is closed", False))),
+        reply(of_reference=(("Two elephants drink water", True),)),
+        reply(of_caption=(*OF_CAPTION, ("The car is red", True))),
+        reply(of_caption=(*OF_CAPTION, *(("the car  is RED.", True),) * 20)),
+        reply(of_reference=(*OF_REFERENCE, *OF_REFERENCE)),
         say(json.dumps(assessment()).replace('"is_verified": true', '"is_verified": false, "is_verified": true', 1)),
         say(json.dumps(assessment())[:-1] + ', "gt_features": {"atomic_assertions": []}}'),
         say(json.dumps(assessment()) * 2),
@@ -136,8 +136,8 @@ def test_a_malformed_answer_is_asked_for_again_and_then_an_error_and_never_a_num
     )
     assert letter.error.attempts == 3
 
-    mended = serve([bad, said()])
-    assert grade(mended).scores == grade(serve([said()])).scores
+    mended = serve([bad, reply()])
+    assert grade(mended).scores == grade(serve([reply()])).scores
     assert "cannot be used" in mended.chats[1].body["messages"][-1]["content"]
 
 
@@ -162,7 +162,7 @@ def test_an_outage_or_refusal_leaves_an_error(serve, bad, error):
 
 @pytest.mark.parametrize("blank", ["", "  \n", "...", "\u2014 !", "\U0001f600\U0001f600"])
 def test_a_caption_without_words_earns_nothing_and_costs_no_call(serve, blank):
-    server = serve([said()])
+    server = serve([reply()])
     graded = grade(server, caption=blank)
     assert graded.scores == (0, 0, 0)
     assert (graded.error, graded.assertions) == (None, None)
@@ -172,7 +172,7 @@ def test_a_caption_without_words_earns_nothing_and_costs_no_call(serve, blank):
 @pytest.mark.parametrize("blank", ["", " ", "..."])
 @pytest.mark.parametrize("caption", ["", CAPTION])
 def test_a_reference_without_words_is_the_datas_fault_and_names_the_sample(serve, blank, caption):
-    server = serve([said()])
+    server = serve([reply()])
     with pytest.raises(UserError, match="sample s1: the reference caption has no words"):
         grade(server, caption=caption, reference=blank)
     assert server.chats == []
@@ -181,7 +181,7 @@ def test_a_reference_without_words_is_the_datas_fault_and_names_the_sample(serve
 @pytest.mark.parametrize("image", [b"", b"GIF89a", "path.png"])
 def test_an_image_that_cannot_be_shown_names_the_sample(serve, image):
     with pytest.raises(UserError, match=r"sample s1: the image is (neither PNG nor JPEG|str)"):
-        grade(serve([said()]), image=image)
+        grade(serve([reply()]), image=image)
 
 
 def test_an_unknown_test_of_pointability_is_named():
@@ -209,6 +209,6 @@ def test_a_stored_answer_without_assertions_has_no_scores():
 
 
 def test_a_jpeg_is_shown_as_well(serve):
-    server = serve([said()])
+    server = serve([reply()])
     assert grade(server, image=b"\xff\xd8\xff" + PNG).scores is not None
     assert "data:image/jpeg" in json.dumps(server.chats[0].body)

@@ -1,4 +1,4 @@
-"""When a text makes an assertion, and how often it may be listed."""
+"""Matching of assertions to a text, and their repetition."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What the fence around a caption stops, and what it cannot: attacks on the scene world's weak judges, over HTTP.
+"""Attacks on the scene world's weak judges, over HTTP: those that a caption's fence stops, and those it cannot.
 
 The library fences every caption. The tests take the fence away themselves, in messages of their own, so that a fence
 which did nothing would be seen.
@@ -54,7 +54,7 @@ KEYS = [attack for attack in ATTACKS if attack.text.strip() in MASTER_KEYS]
 CLOSING = [attack for attack in SPEAKING if "behind" in attack.name]
 
 
-def named(attacks):
+def attack_names(attacks):
     return [pytest.param(attack, id=attack.name) for attack in attacks]
 
 
@@ -63,7 +63,7 @@ def worth(attack):
 
 
 def asked_of_the_world(model, ask):
-    """What `ask` makes of a client of the world's server, which knows the scene and the same with an order in it."""
+    """Run `ask` with a client of the world's server, which knows the scene, with and without an order in it."""
 
     async def run():
         pictures = {pixel_digest(render_png(scene)): scene for scene in (SCENE, with_order(SCENE))}
@@ -92,8 +92,8 @@ def fenced(judge, response, *, scene=SCENE, exposure="text"):
 def unfenced(judge, response, *, tags=False):
     """The scores of the same message with the caption put in as it is, between tags or bare."""
     system, user = judge_messages(response, RUBRIC.criteria)
-    before, found, after = user["content"].partition(fence("caption", response))
-    assert found
+    before, fence_text, after = user["content"].partition(fence("caption", response))
+    assert fence_text
     put_in = f"<caption>\n{response}\n</caption>" if tags else response
 
     async def ask(client):
@@ -103,17 +103,17 @@ def unfenced(judge, response, *, tags=False):
     return asked_of_the_world(judge, ask)
 
 
-@pytest.mark.parametrize("attack", named(SPEAKING))
+@pytest.mark.parametrize("attack", attack_names(SPEAKING))
 def test_behind_the_fence_orders_and_fake_verdicts_earn_what_the_caption_earns_without_them(attack):
     assert fenced("gullible-judge", attack.response(CAPTION)) == worth(attack)
 
 
-@pytest.mark.parametrize("attack", named(SPEAKING))
+@pytest.mark.parametrize("attack", attack_names(SPEAKING))
 def test_without_the_fence_they_earn_full_marks(attack):
     assert unfenced("gullible-judge", attack.response(CAPTION)) == FULL_MARKS
 
 
-@pytest.mark.parametrize("attack", named(SPEAKING))
+@pytest.mark.parametrize("attack", attack_names(SPEAKING))
 def test_tags_alone_hold_only_what_does_not_close_them(attack):
     given_credits = unfenced("gullible-judge", attack.response(CAPTION), tags=True)
     assert given_credits == (FULL_MARKS if attack in CLOSING else worth(attack))
@@ -124,7 +124,7 @@ def test_gullible_judge_judges_a_caption_that_does_not_attack_with_the_fence_and
     assert unfenced("gullible-judge", CAPTION) == WORTH
 
 
-@pytest.mark.parametrize("attack", named(KEYS))
+@pytest.mark.parametrize("attack", attack_names(KEYS))
 def test_known_limit_a_master_key_opens_its_judge_with_the_fence_and_without(attack):
     response = attack.response(CAPTION)
     assert fenced("master-key-judge", response) == FULL_MARKS
@@ -182,7 +182,7 @@ def unblunted(text):
     return unicodedata.normalize("NFKC", text).replace("&lt;", "<")
 
 
-@pytest.mark.parametrize("attack", named(ATTACKS))
+@pytest.mark.parametrize("attack", attack_names(ATTACKS))
 def test_fenced_text_of_every_attack_reads_back_as_inside_the_fence(attack):
     response = attack.response(CAPTION)
     inside, after = read_back(response)

@@ -139,15 +139,15 @@ def test_exotic_responses_are_scored_like_any_other(serve, response):
 
 
 @pytest.mark.parametrize(
-    ("said", "error"),
+    ("answer", "error"),
     [
         (fail(503), ErrorClass.TRANSPORT),
         (say(GOOD, finish="length"), ErrorClass.TRUNCATED),
         (say(None, refusal="no"), ErrorClass.REFUSED),
     ],
 )
-def test_a_scorer_that_fails_leaves_errors(serve, said, error):
-    assert {verdict.error for verdict in grade(serve([said]).url).verdicts} == {error}
+def test_a_scorer_that_fails_leaves_errors(serve, answer, error):
+    assert {verdict.error for verdict in grade(serve([answer]).url).verdicts} == {error}
 
 
 def test_several_scorers_are_combined_over_what_the_verifiers_say(serve):

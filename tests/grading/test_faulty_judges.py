@@ -60,14 +60,14 @@ def test_a_judge_that_fails_so_once_is_asked_again_unless_that_cannot_help(serve
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_refused_and_neither_the_question_nor_the_key_goes_on(serve, judge_key, status):
-    elsewhere = serve(FaultyJudge(lambda call, nth: GOOD))
-    server = serve([fail(status, f"over there, {KEY}", Location=f"{elsewhere.url}/chat/completions")])
+    other = serve(FaultyJudge(lambda call, nth: GOOD))
+    server = serve([fail(status, f"over there, {KEY}", Location=f"{other.url}/chat/completions")])
     graded = Graded(server.url, judge_key, rows(3), call_per="criterion")
     graded.check(server)
     assert {letter.error.error_class for letter in graded.letters} == {ErrorClass.TRANSPORT}
     assert "redirects are refused" in graded.letters[0].error.message
-    assert (len(server.heard), len(elsewhere.heard)) == (9, 0)
-    assert {heard.headers["Authorization"] for heard in server.heard} == {f"Bearer {KEY}"}
+    assert (len(server.heard), len(other.heard)) == (9, 0)
+    assert {request.headers["Authorization"] for request in server.heard} == {f"Bearer {KEY}"}
 
 
 def free_port() -> int:
@@ -104,7 +104,7 @@ def test_a_key_that_is_echoed_in_an_answer_is_masked_in_the_reasons_and_the_answ
     graded.check(server)
     assert None not in graded.credits
     assert graded.cards[0].verdicts[0].reasoning == "you sent Bearer ***"
-    assert {heard.headers["Authorization"] for heard in server.heard} == {f"Bearer {KEY}"}
+    assert {request.headers["Authorization"] for request in server.heard} == {f"Bearer {KEY}"}
 
 
 def test_the_search_for_the_key_finds_it_wherever_it_is(tmp_path):
@@ -114,6 +114,6 @@ def test_the_search_for_the_key_finds_it_wherever_it_is(tmp_path):
     letter = dict.fromkeys(SCHEMAS["dead_letters"].names, KEY) | {"attempts": 1}
     pq.write_table(table_from_rows("dead_letters", [letter]), tmp_path / "part.parquet", compression="zstd")
     record = logging.LogRecord("aiohttp", logging.INFO, "", 1, "sent %s", (KEY,), None)
-    found = search.found_in([record], ECHOES[1])
-    kinds = {place.split(":")[0] for place in found}
+    result = search.found_in([record], ECHOES[1])
+    kinds = {place.split(":")[0] for place in result}
     assert kinds == {"a value", "log", "standard output", f"{tmp_path}/kept", f"{tmp_path}/part.parquet"}

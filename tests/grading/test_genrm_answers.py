@@ -1,4 +1,4 @@
-"""What a GenRM's output is worth against its label: form, slots, paths, values."""
+"""Score of a GenRM's output against its label: form, slots, paths, values."""
 
 import json
 
@@ -34,15 +34,15 @@ def output(a: object = "text_verify(predict='go')", c: object = "expr_verify(pre
 
 
 def checked(answer: object) -> list[tuple]:
-    found = check_answer(answer if isinstance(answer, str) else json.dumps(answer), LABEL, RUBRIC)
-    return [(one.slot, one.executed, one.score) for one in found.criteria]
+    result = check_answer(answer if isinstance(answer, str) else json.dumps(answer), LABEL, RUBRIC)
+    return [(one.slot, one.executed, one.score) for one in result.criteria]
 
 
 def test_values_are_compared_with_the_labels_by_the_verifier_with_the_rubrics_options():
-    found = check_answer(json.dumps(output()), LABEL, RUBRIC)
-    assert found.valid
-    assert found.surplus == 0
-    assert [one.verifiable for one in found.criteria] == [True, False, True]
+    result = check_answer(json.dumps(output()), LABEL, RUBRIC)
+    assert result.valid
+    assert result.surplus == 0
+    assert [one.verifiable for one in result.criteria] == [True, False, True]
     assert checked(output()) == [(True, True, 1.0)] * 3
 
 
@@ -112,9 +112,9 @@ def test_criteria_are_matched_by_position_and_word_for_word():
     assert checked(answer) == [(False, False, 0.0)] * 3
     answer = output()
     answer["essential"].insert(1, entry("D", 1))
-    found = check_answer(json.dumps(answer), LABEL, RUBRIC)
-    assert [one.slot for one in found.criteria] == [True, True, False]
-    assert found.surplus == 1
+    result = check_answer(json.dumps(answer), LABEL, RUBRIC)
+    assert [one.slot for one in result.criteria] == [True, True, False]
+    assert result.surplus == 1
     answer = output()
     answer["additional"] = []
     assert checked(answer)[1] == (False, False, 0.0)

@@ -98,8 +98,8 @@ def test_the_judge_is_told_that_the_response_is_the_image_and_reads_the_prompt_a
     assert kinds == ["text", "text", "image_url"]
     assert user["content"][0]["text"].count("</prompt>") == 1
     assert user["content"][1]["text"] == "The response to score is this image."
-    shown = criteria_in(server.chats[0].body)
-    assert shown[0].keys() == {"id", "criterion", "description", "evaluation_rule"}
+    criteria = criteria_in(server.chats[0].body)
+    assert criteria[0].keys() == {"id", "criterion", "description", "evaluation_rule"}
 
 
 def test_with_the_exposure_image_the_samples_own_image_comes_first_and_is_told_apart(serve):

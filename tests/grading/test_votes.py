@@ -38,7 +38,7 @@ def test_the_median_is_the_lower_one(credits):
 
 
 @given(votes, st.sampled_from(["majority", "median", "any"]), st.integers(1, 3))
-def test_a_verdict_stands_exactly_when_no_vote_of_the_missing_judges_could_change_it(known, how, missing):
-    outcomes = {combine_credits([*known, *cast], how) for cast in itertools.product(CREDITS, repeat=missing)}
+def test_a_verdict_stands_exactly_when_no_vote_of_the_missing_judges_could_change_it(ids, how, missing):
+    outcomes = {combine_credits([*ids, *cast], how) for cast in itertools.product(CREDITS, repeat=missing)}
     expected = outcomes.pop() if len(outcomes) == 1 else None
-    assert combine_credits([*known, *[None] * missing], how) == expected
+    assert combine_credits([*ids, *[None] * missing], how) == expected

@@ -39,12 +39,12 @@ def test_a_token_in_a_file_is_read_again_for_every_request(tmp_path):
     token = tmp_path / "token"
     token.write_text("monday\n")
     with FakeKubeflow(token="monday") as fake:
-        there = connect(KubeflowConfig(url=fake.url, token_file=str(token)))
+        connection = connect(KubeflowConfig(url=fake.url, token_file=str(token)))
         fake.token = "tuesday"
         with pytest.raises(UserError, match="renew the token"):
-            list_runs(there)
+            list_runs(connection)
         token.write_text("tuesday\n")
-        assert list_runs(there) == []
+        assert list_runs(connection) == []
 
 
 def test_a_pod_finds_the_token_that_is_mounted_for_it(monkeypatch, tmp_path):
@@ -55,14 +55,15 @@ def test_a_pod_finds_the_token_that_is_mounted_for_it(monkeypatch, tmp_path):
 
 
 def test_the_cookie_of_a_session_is_sent(monkeypatch, kubeflow):
-    seen = []
+    cookies = []
     monkeypatch.setenv("SESSION", "authservice_session=abc")
     answer = kubeflow._answer
-    kubeflow._answer = lambda method, path, headers, body: (seen.append(headers), answer(method, path, headers, body))[
-        1
-    ]
+    kubeflow._answer = lambda method, path, headers, body: (
+        cookies.append(headers),
+        answer(method, path, headers, body),
+    )[1]
     list_runs(connect(KubeflowConfig(url=kubeflow.url, cookie_env="SESSION")))
-    assert [headers.get("Cookie") for headers in seen] == ["authservice_session=abc"] * len(seen)
+    assert [headers.get("Cookie") for headers in cookies] == ["authservice_session=abc"] * len(cookies)
 
 
 def test_a_profile_is_asked_for_where_there_are_many_and_sent_with_every_request():
@@ -104,15 +105,15 @@ def test_what_is_no_kubeflow_is_told_in_one_line(kubeflow, monkeypatch):
         (200, "application/json", b"[1]"): "is not Kubeflow Pipelines",
         (503, "text/plain", b"upstream"): "answers HTTP 503; look at its ml-pipeline pods",
     }
-    for answer, said in answers.items():
+    for answer, message in answers.items():
         kubeflow.answer_instead = lambda method, path, answer=answer: answer
-        with pytest.raises(UserError, match=said) as refused:
+        with pytest.raises(UserError, match=message) as refused:
             connect(KubeflowConfig(url=kubeflow.url))
         assert "\n" not in str(refused.value)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
         with pytest.raises(UserError, match=r"no Kubeflow Pipelines at .*refused.*kubectl -n kubeflow port-forward"):
-            connect(KubeflowConfig(url=f"http://127.0.0.1:{taken.getsockname()[1]}"))
+            connect(KubeflowConfig(url=f"http://127.0.0.1:{listener.getsockname()[1]}"))
     with pytest.raises(UserError, match=r"RUBRICWORKS_KUBEFLOW is not set; it holds cluster.kubeflow.url"):
         connect(KubeflowConfig())
     with pytest.raises(UserError, match="has no http:// or https://"):
@@ -120,10 +121,10 @@ def test_what_is_no_kubeflow_is_told_in_one_line(kubeflow, monkeypatch):
 
 
 def test_a_backend_that_fails_later_is_told_in_one_line(kubeflow):
-    there = connect(KubeflowConfig(url=kubeflow.url))
+    connection = connect(KubeflowConfig(url=kubeflow.url))
     kubeflow.answer_instead = lambda method, path: (500, "application/json", b'{"message": "MySQL has\\ngone away."}')
     with pytest.raises(UserError, match=r"cannot list runs: MySQL has gone away \(HTTP 500\)$"):
-        list_runs(there)
+        list_runs(connection)
     kubeflow.answer_instead = lambda method, path: (502, "text/html", b"<html>")
     with pytest.raises(UserError, match=r"cannot list runs: Bad Gateway \(HTTP 502\)$"):
-        list_runs(there)
+        list_runs(connection)

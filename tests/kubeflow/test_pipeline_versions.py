@@ -24,15 +24,15 @@ def kubeflow(fake):
 
 def test_a_version_is_named_by_its_content_and_revision(kubeflow, fake, tmp_path):
     version = push(kubeflow, compiled_pipeline(tmp_path), revision="g0123abc")
-    kept = fake.only("versions")
-    digest = kept["description"].split("sha256:")[1][:64]
-    assert version.name == kept["name"] == f"small-{digest[:12]}-g0123abc"
+    record = fake.only("versions")
+    digest = record["description"].split("sha256:")[1][:64]
+    assert version.name == record["name"] == f"small-{digest[:12]}-g0123abc"
     assert version.uploaded
     assert (version.version_id, version.pipeline_id) == (
-        kept["pipeline_version_id"],
+        record["pipeline_version_id"],
         fake.only("pipelines")["pipeline_id"],
     )
-    platform = kept["pipeline_spec"]["platform_spec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    platform = record["pipeline_spec"]["platform_spec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     assert platform["exec-first"]["nodeSelector"]["labels"] == {"pool": "gpu"}
 
 

@@ -30,20 +30,20 @@ def begin(kubeflow, package):
     version = push(kubeflow, package, revision="g0123abc")
 
     def start(name, **arguments):
-        given = {**ARGUMENTS, "run": f"s3://runs/{name}", **arguments}
-        return start_run(kubeflow, version, name, given, experiment="captioner", service_account="trainer")
+        parameters = {**ARGUMENTS, "run": f"s3://runs/{name}", **arguments}
+        return start_run(kubeflow, version, name, parameters, experiment="captioner", service_account="trainer")
 
     return start
 
 
 def test_a_run_is_started_from_the_version_with_its_arguments(fake, begin):
     run = begin("monday")
-    told = fake.only("runs")
-    assert told["pipeline_version_reference"]["pipeline_version_id"] == fake.only("versions")["pipeline_version_id"]
-    assert told["runtime_config"]["parameters"] == {"run": "s3://runs/monday", "first_config": '{"steps": 8}'}
-    assert (told["display_name"], told["service_account"]) == ("monday", "trainer")
-    assert told["experiment_id"] == fake.only("experiments")["experiment_id"]
-    assert run.page == f"https://kubeflow.example/pipeline/#/runs/details/{told['run_id']}"
+    record = fake.only("runs")
+    assert record["pipeline_version_reference"]["pipeline_version_id"] == fake.only("versions")["pipeline_version_id"]
+    assert record["runtime_config"]["parameters"] == {"run": "s3://runs/monday", "first_config": '{"steps": 8}'}
+    assert (record["display_name"], record["service_account"]) == ("monday", "trainer")
+    assert record["experiment_id"] == fake.only("experiments")["experiment_id"]
+    assert run.page == f"https://kubeflow.example/pipeline/#/runs/details/{record['run_id']}"
     begin("tuesday")
     assert len(fake.kept["experiments"]) == 1
 
@@ -58,14 +58,14 @@ def test_a_run_is_shown_by_name_or_id_with_its_stages(kubeflow, fake, begin):
     run = begin("monday")
     assert show_run(kubeflow, "monday").ended is None
     fake.end(run.id, "SUCCEEDED", {"prepare": "SUCCEEDED", "caption-committee": "SKIPPED"})
-    shown = show_run(kubeflow, "monday")
-    assert shown == show_run(kubeflow, run.id)
-    assert (shown.state, shown.uri) == ("SUCCEEDED", "s3://runs/monday")
-    assert [(stage.stage, stage.state) for stage in shown.stages] == [
+    shown_run = show_run(kubeflow, "monday")
+    assert shown_run == show_run(kubeflow, run.id)
+    assert (shown_run.state, shown_run.uri) == ("SUCCEEDED", "s3://runs/monday")
+    assert [(stage.stage, stage.state) for stage in shown_run.stages] == [
         ("prepare", "SUCCEEDED"),
         ("caption_committee", "SKIPPED"),
     ]
-    assert shown.ended > shown.created
+    assert shown_run.ended > shown_run.created
     with pytest.raises(UserError, match=r"no run 'sunday' at .*; `rubricworks runs list --on kubeflow` shows them"):
         show_run(kubeflow, "sunday")
 

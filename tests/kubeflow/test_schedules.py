@@ -47,20 +47,20 @@ def create(kubeflow, package):
 
 
 def test_a_schedule_begins_one_run_at_a_time_and_makes_up_for_none(create, fake):
-    made = create()
-    told = fake.only("recurringruns")
-    assert told["trigger"] == {"cron_schedule": {"cron": "0 0 3 * * 1"}}
-    assert (told["max_concurrency"], told["no_catchup"], told["mode"]) == ("1", True, "ENABLE")
-    version = told["pipeline_version_reference"]
-    assert version["pipeline_version_id"] == fake.only("versions")["pipeline_version_id"] == made.version_id
-    assert told["runtime_config"]["parameters"] == EACH_ITS_OWN
-    assert (made.cron, made.on) == ("0 3 * * 1", True)
+    schedule = create()
+    record = fake.only("recurringruns")
+    assert record["trigger"] == {"cron_schedule": {"cron": "0 0 3 * * 1"}}
+    assert (record["max_concurrency"], record["no_catchup"], record["mode"]) == ("1", True, "ENABLE")
+    version = record["pipeline_version_reference"]
+    assert version["pipeline_version_id"] == fake.only("versions")["pipeline_version_id"] == schedule.version_id
+    assert record["runtime_config"]["parameters"] == EACH_ITS_OWN
+    assert (schedule.cron, schedule.on) == ("0 3 * * 1", True)
 
 
 def test_a_run_that_a_schedule_begins_is_told_so(create, kubeflow, fake):
-    made = create()
-    begun = fake.begin_of(made.id)
-    assert show_run(kubeflow, begun["run_id"]).schedule == made.id
+    schedule = create()
+    scheduled_run = fake.begin_of(schedule.id)
+    assert show_run(kubeflow, scheduled_run["run_id"]).schedule == schedule.id
 
 
 def test_a_schedule_is_paused_resumed_and_deleted(create, kubeflow, fake):
@@ -106,7 +106,7 @@ def test_what_kubeflow_made_by_other_means_is_shown_as_it_is(create, kubeflow, f
 
 
 @pytest.mark.parametrize(
-    ("cron", "said"),
+    ("cron", "message"),
     [
         ("0 0 3 * * 1", r"has six fields; give five, minute first: .* \(did you mean '0 3 \* \* 1'\?\)$"),
         ("0 3 * *", "has 4 fields; give five: minute, hour, day of the month, month, day of the week"),
@@ -126,8 +126,8 @@ def test_what_kubeflow_made_by_other_means_is_shown_as_it_is(create, kubeflow, f
         ("0 3 31 4,6,9,11 *", "it would never begin"),
     ],
 )
-def test_a_cron_that_is_none_is_refused(cron, said):
-    with pytest.raises(UserError, match=said) as refused:
+def test_a_cron_that_is_none_is_refused(cron, message):
+    with pytest.raises(UserError, match=message) as refused:
         kubeflow_cron(cron)
     assert "\n" not in str(refused.value)
 
@@ -146,8 +146,8 @@ FIELD = st.from_regex(r"(\*|\d{1,2}(-\d{1,2})?)(/\d{1,2})?(,\d{1,2})?", fullmatc
 @given(st.lists(FIELD, min_size=1, max_size=7).map(" ".join) | st.text(max_size=30))
 def test_any_text_is_a_cron_or_refused_in_one_line(text):
     try:
-        said = kubeflow_cron(text)
+        six_fields = kubeflow_cron(text)
     except UserError as error:
-        said = str(error)
-    assert len(said.splitlines()) == 1
-    assert said.startswith(("cron", "0 "))
+        six_fields = str(error)
+    assert len(six_fields.splitlines()) == 1
+    assert six_fields.startswith(("cron", "0 "))

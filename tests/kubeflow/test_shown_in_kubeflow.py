@@ -23,13 +23,13 @@ def images(run: str, prepare_config: str) -> None:
 def outputs(run: Path, task: str) -> tuple[str, dict[str, float], str]:
     """The page, the figures and the URI that a task handed over."""
     (path,) = (run / "kfp").glob(f"*/{task}/executor_output.json")
-    said = json.loads(path.read_text())
-    artifacts = {name: of["artifacts"][0] for name, of in said["artifacts"].items()}
+    content = json.loads(path.read_text())
+    artifacts = {name: of["artifacts"][0] for name, of in content["artifacts"].items()}
     assert artifacts.keys() == {"view", "metrics"}
     return (
         Path(artifacts["view"]["uri"]).read_text(),
         artifacts["metrics"]["metadata"],
-        said["parameterValues"]["Output"],
+        content["parameterValues"]["Output"],
     )
 
 

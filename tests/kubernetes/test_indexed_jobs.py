@@ -29,9 +29,9 @@ PLAN = FanOutPlan(fan_out=FanOutConfig(parts=4, at_once=2, wait_for_room=0.2), p
 
 
 def follow(cluster, work, plan=PLAN) -> tuple[list[int], list[str]]:
-    done, told = [], []
-    follow_indexed_job(cluster, plan, work, 4, poll=POLL, on_progress=done.append, report=told.append)
-    return done, told
+    done, lines = [], []
+    follow_indexed_job(cluster, plan, work, 4, poll=POLL, on_progress=done.append, report=lines.append)
+    return done, lines
 
 
 def part(api: KubernetesApi, job: str, index: int, phase: str = "Running", **status) -> None:
@@ -53,9 +53,9 @@ def test_every_part_is_tried_by_itself_a_preemption_costs_nothing_and_the_job_is
         api.condition(path, "Complete")
 
     api.on_create = controller
-    done, told = follow(cluster, work)
+    done, lines = follow(cluster, work)
     assert (done[-1], done) == (4, sorted(done))
-    assert told == [f"a part will be tried again: {work.name}-1: lost its connection"]
+    assert lines == [f"a part will be tried again: {work.name}-1: lost its connection"]
     assert api.of(JOBS) == []
 
 
@@ -65,11 +65,11 @@ def test_a_stage_whose_pod_was_killed_watches_the_job_on_and_one_that_failed_is_
     follow(cluster, work)
     assert api.of(JOBS) == []
 
-    made = []
+    jobs = []
     api.create(JOBS, {**_job(work.name, parts=4), "status": {"conditions": [{"type": "Failed", "status": "True"}]}})
-    api.on_create = lambda path, item: (made.append(path), api.condition(path, "Complete"))
+    api.on_create = lambda path, item: (jobs.append(path), api.condition(path, "Complete"))
     follow(cluster, work)
-    assert len(made) == 1
+    assert len(jobs) == 1
 
 
 def _job(name: str, parts: int) -> dict:
@@ -131,8 +131,8 @@ def pods_are_processes(api, cluster, tmp_path, monkeypatch):
                 succeeded += 1
                 api.status(path, succeeded=succeeded)
                 continue
-            said = words.read_text() if words.exists() else ""
-            part(api, name, index, "Failed", containerStatuses=ended(process.returncode, said, name="main"))
+            text = words.read_text() if words.exists() else ""
+            part(api, name, index, "Failed", containerStatuses=ended(process.returncode, text, name="main"))
             api.condition(path, "Failed", "PodFailurePolicy")
             return
         api.condition(path, "Complete")
@@ -144,8 +144,8 @@ def pods_are_processes(api, cluster, tmp_path, monkeypatch):
     return started
 
 
-def _quick(*given, **options) -> None:
-    follow_indexed_job(*given, **{**options, "poll": POLL})
+def _quick(*args, **options) -> None:
+    follow_indexed_job(*args, **{**options, "poll": POLL})
 
 
 def stage(run: Path, name: str, config: dict, **inputs: str) -> Path:
@@ -178,13 +178,13 @@ def test_a_committee_shared_out_over_pods_writes_the_table_of_a_single_one_to_th
     with monkeypatch.context() as patch:
         patch.delenv(FAN_OUT)
         expected = stage(alone, "caption_committee", config, samples=samples)
-    asked = len(server.chats)
-    write_budget(_made(shared), Budget(tokens=100_000))
+    request_count = len(server.chats)
+    write_budget(_output(shared), Budget(tokens=100_000))
     out = stage(shared, "caption_committee", config, samples=samples)
     assert os.environ[FAN_OUT] == plan
     assert files(out) == files(expected)
     assert len(pods_are_processes) == 2
-    assert len(server.chats) == 2 * asked, "every sample was asked about once more, by the parts"
+    assert len(server.chats) == 2 * request_count, "every sample was asked about once more, by the parts"
     (good, bad) = (read_spending(run / "spending.sqlite") for run in (alone, shared))
     assert [(row["model"], row["calls"], row["errors"]) for row in good] == [
         (row["model"], row["calls"], row["errors"]) for row in bad
@@ -209,7 +209,7 @@ def test_a_part_that_comes_to_its_share_of_the_budget_stops_the_stage_which_goes
     assert len(list(read_rows(out))) == 4
 
 
-def _made(folder: Path) -> Path:
+def _output(folder: Path) -> Path:
     folder.mkdir()
     return folder
 

@@ -39,9 +39,9 @@ def node(api: KubernetesApi, job: str, index: int, phase: str = "Running", **sta
 
 
 def follow(cluster, plan, work, **options) -> list[str]:
-    told: list[str] = []
-    follow_train_job(cluster, plan, work, poll=POLL, report=told.append, **options)
-    return told
+    lines: list[str] = []
+    follow_train_job(cluster, plan, work, poll=POLL, report=lines.append, **options)
+    return lines
 
 
 def in_order(*acts):
@@ -67,10 +67,10 @@ def completes(api: KubernetesApi, *lines: str):
 
 
 def test_nodes_run_the_very_stage_by_torchrun_with_fsdp_where_the_plan_says(api, cluster, work):
-    sent = []
-    api.on_create = lambda path, item: (sent.append(item), api.condition(path, "Complete"))
+    jobs = []
+    api.on_create = lambda path, item: (jobs.append(item), api.condition(path, "Complete"))
     follow(cluster, plan(), work, env={"MORE": "1"})
-    (job,) = sent
+    (job,) = jobs
     trainer = job["spec"]["trainer"]
     assert trainer["command"][:6] == [
         "python",
@@ -105,24 +105,26 @@ def test_the_first_nodes_log_is_heard_once_though_its_stream_breaks_and_the_job_
 ):
     api.cut_logs = 2
     api.on_create = in_order(completes(api, "step 1", "step 2", "step 3"))
-    told = follow(cluster, plan(), work)
-    assert [line for line in told if line.startswith("step")] == ["step 1", "step 2", "step 3"]
+    lines = follow(cluster, plan(), work)
+    assert [line for line in lines if line.startswith("step")] == ["step 1", "step 2", "step 3"]
     assert api.of(TRAIN_JOBS) == []
 
 
 def test_a_preempted_node_begins_the_training_again_though_the_others_failed_for_want_of_it(api, cluster, work):
     def preempted(path: str, name: str) -> None:
         node(api, name, 0, "Failed", containerStatuses=ended(1, "DistBackendError: connection closed by peer"))
-        taken = [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "by a"}]
-        node(api, name, 1, "Failed", conditions=taken, containerStatuses=ended(137))
+        conditions = [
+            {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "by a"}
+        ]
+        node(api, name, 1, "Failed", conditions=conditions, containerStatuses=ended(137))
         api.condition(path, "Failed", "FailedJobs", "jobset failed")
 
     names = []
     api.on_create = in_order(preempted, lambda path, name: (names.append(name), completes(api)(path, name)))
-    told = follow(cluster, plan(restarts=1), work)
+    lines = follow(cluster, plan(restarts=1), work)
     assert names == [f"{work.name}-2"]
-    assert "goes on from its last checkpoint" in told[0]
-    assert "by a" in told[0]
+    assert "goes on from its last checkpoint" in lines[0]
+    assert "by a" in lines[0]
 
     api.on_create = in_order(preempted, preempted)
     with pytest.raises(UserError, match=r"taken 2 times.*train_job\.restarts"):
@@ -166,10 +168,10 @@ def test_without_room_for_all_nodes_fewer_are_taken_and_below_the_least_the_stag
 
     nodes = []
 
-    def counted(act):
+    def count_calls(act):
         return lambda path, name: (nodes.append(api.objects[path]["spec"]["trainer"]["numNodes"]), act(path, name))
 
-    api.on_create = in_order(counted(no_room), counted(no_room), counted(completes(api)))
+    api.on_create = in_order(count_calls(no_room), count_calls(no_room), count_calls(completes(api)))
     follow(cluster, plan(min_nodes=1, wait_for_room=0.1), work)
     assert nodes == [4, 2, 1]
 
@@ -244,14 +246,14 @@ def test_a_vllm_server_is_up_before_the_training_belongs_to_it_and_goes_with_it(
             api.condition(path, "Complete")
 
     api.on_create = controllers
-    wanted = plan(rollouts=RolloutServer(accelerators=2))
-    with rollout_server(cluster, wanted, work, poll=POLL, report=lambda line: None) as server:
+    job_plan = plan(rollouts=RolloutServer(accelerators=2))
+    with rollout_server(cluster, job_plan, work, poll=POLL, report=lambda line: None) as server:
         (job,) = api.of(JOBS)
         container = job["spec"]["template"]["spec"]["containers"][0]
         assert container["resources"]["limits"]["nvidia.com/gpu"] == "2"
         assert container["command"][-4:] == ["--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1"]
         assert server.environment == {"RUBRICWORKS_VLLM_URL": f"http://{work.name}-vllm:8000"}
-        follow(cluster, wanted, work, env=server.environment, on_created=server.set_owner)
+        follow(cluster, job_plan, work, env=server.environment, on_created=server.set_owner)
     assert api.of(JOBS) == []
 
 
@@ -262,10 +264,10 @@ def test_a_vllm_server_that_does_not_come_up_says_why(api, cluster, work):
             api.pod("server", labels, "Failed", containerStatuses=ended(1, "no CUDA device", name="main"))
 
     api.on_create = broken
-    wanted = plan(rollouts=RolloutServer(start_within=0.2))
+    job_plan = plan(rollouts=RolloutServer(start_within=0.2))
     with (
         pytest.raises(UserError, match=r"not ready within 0 seconds.*no CUDA device"),
-        rollout_server(cluster, wanted, work, poll=POLL, report=lambda line: None),
+        rollout_server(cluster, job_plan, work, poll=POLL, report=lambda line: None),
     ):
         pass
 

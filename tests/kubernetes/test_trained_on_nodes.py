@@ -30,8 +30,8 @@ NODES = 2
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory) -> dict[str, str]:
-    made = make_inputs(tmp_path_factory.mktemp("inputs"))
-    return {name: made[name] for name in TRAINED_ON}
+    paths = make_inputs(tmp_path_factory.mktemp("inputs"))
+    return {name: paths[name] for name in TRAINED_ON}
 
 
 class Nodes:
@@ -47,7 +47,7 @@ class Nodes:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = str(free.getsockname()[1])
-        given = {one["name"]: one["value"] for one in trainer["env"]}
+        environment = {one["name"]: one["value"] for one in trainer["env"]}
         inherited = {key: value for key, value in os.environ.items() if key != TRAIN_JOB}
         pods, processes = [], []
         for index in range(trainer["numNodes"]):
@@ -61,7 +61,7 @@ class Nodes:
             processes.append(
                 subprocess.Popen(
                     [sys.executable, *trainer["command"][1:]],
-                    env=inherited | given | variables,
+                    env=inherited | environment | variables,
                 )
             )
         if self.until is not None and self.jobs == 1:
@@ -71,15 +71,20 @@ class Nodes:
             for process in processes:
                 for one in (*psutil.Process(process.pid).children(recursive=True), process):
                     one.kill()
-            taken = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "bye"}
-            self.api.status(f"{PODS}/{pods[1]}", phase="Failed", conditions=[taken])
+            condition = {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "PreemptionByScheduler",
+                "message": "bye",
+            }
+            self.api.status(f"{PODS}/{pods[1]}", phase="Failed", conditions=[condition])
         codes = [process.wait() for process in processes]
         for pod, code in zip(pods, codes, strict=True):
             words = self.folder / pod
-            said = words.read_text() if words.exists() else ""
+            text = words.read_text() if words.exists() else ""
             self.api.status(f"{PODS}/{pod}", phase="Failed" if code else "Succeeded")
             if code > 0:
-                self.api.status(f"{PODS}/{pod}", containerStatuses=ended(code, said))
+                self.api.status(f"{PODS}/{pod}", containerStatuses=ended(code, text))
         self.api.condition(path, "Failed" if any(codes) else "Complete", "FailedJobs" if any(codes) else "Done")
 
 
@@ -89,7 +94,7 @@ def train(api, cluster, tmp_path, monkeypatch, inputs):
     monkeypatch.setenv(TRAIN_JOB, plan.model_dump_json())
     monkeypatch.setattr(
         "rubricworks.kubernetes.train_job_follower.follow_train_job",
-        lambda *given, **options: follow_train_job(*given, **options, poll=0.1),
+        lambda *args, **options: follow_train_job(*args, **options, poll=0.1),
     )
 
     def go(until: str | None = None, **config) -> tuple[Path, Nodes]:

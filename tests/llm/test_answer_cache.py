@@ -46,11 +46,11 @@ def ask(path, url, *, messages=None, response=Answer, seed=0, **options):
 def test_the_same_question_is_asked_once_also_after_the_server_moved(serve, tmp_path):
     first, second = serve(counting), serve([fail(500)])
     cache = tmp_path / "deep" / "cache.sqlite"
-    asked, _ = ask(cache, first.url, price_in=2.0)
-    known, totals = ask(cache, second.url, price_in=2.0)
-    assert (asked.cached, known.cached) == (False, True)
-    assert (known.value, known.raw, known.usage) == (asked.value, asked.raw, asked.usage)
-    assert known.usage.cost == pytest.approx(200e-6)
+    fresh, _ = ask(cache, first.url, price_in=2.0)
+    cached, totals = ask(cache, second.url, price_in=2.0)
+    assert (fresh.cached, cached.cached) == (False, True)
+    assert (cached.value, cached.raw, cached.usage) == (fresh.value, fresh.raw, fresh.usage)
+    assert cached.usage.cost == pytest.approx(200e-6)
     assert (totals.calls, totals.cached, totals.requests, totals.cost) == (1, 1, 0, 0)
     assert not second.heard
 
@@ -103,9 +103,9 @@ def test_equal_questions_in_flight_share_one_answer(serve, tmp_path):
 
 def test_those_who_waited_for_a_call_that_failed_ask_for_themselves(serve, tmp_path):
     def script(number, _):
-        said = fail(400) if number == 0 else say('{"n": 1}')
-        said.delay = 0.05
-        return said
+        answer = fail(400) if number == 0 else say('{"n": 1}')
+        answer.delay = 0.05
+        return answer
 
     server = serve(script)
 
@@ -128,8 +128,8 @@ def test_errors_and_malformed_answers_are_not_kept(serve, tmp_path):
 def test_a_repaired_answer_is_kept_with_the_tokens_of_all_its_turns(serve, tmp_path):
     server = serve([say("prose", tokens=(10, 1)), say('{"n": 3}', tokens=(20, 2))])
     ask(tmp_path / "c", server.url)
-    known, _ = ask(tmp_path / "c", server.url)
-    assert (known.value.n, known.usage.prompt_tokens, known.usage.completion_tokens) == (3, 30, 3)
+    cached, _ = ask(tmp_path / "c", server.url)
+    assert (cached.value.n, cached.usage.prompt_tokens, cached.usage.completion_tokens) == (3, 30, 3)
     assert len(server.chats) == 2
 
 
@@ -186,9 +186,9 @@ def test_two_processes_write_one_cache_and_nothing_is_lost(serve, tmp_path):
         process.output()
     with sqlite3.connect(cache) as database:
         assert database.execute("SELECT count(*) FROM answers").fetchone() == (450,)
-    asked = len(server.chats)
+    request_count = len(server.chats)
     values, cached = json.loads(start(0).output())
-    assert (cached, len(server.chats)) == (300, asked)
+    assert (cached, len(server.chats)) == (300, request_count)
     assert len(set(values)) == 300
 
 
@@ -209,9 +209,9 @@ def test_a_client_that_nobody_closed_still_keeps_its_answers(serve, tmp_path):
 def test_the_file_holds_no_url(serve, tmp_path):
     server = serve(counting)
     ask(tmp_path / "c", server.url)
-    kept = b"".join(path.read_bytes() for path in tmp_path.iterdir())
-    assert b"127.0.0.1" not in kept
-    assert base64.b64encode(b"\xff\xd8\xff1") not in kept
+    content = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert b"127.0.0.1" not in content
+    assert base64.b64encode(b"\xff\xd8\xff1") not in content
 
 
 @pytest.mark.parametrize("content", [b"this is no database, it is a note" * 100, None])

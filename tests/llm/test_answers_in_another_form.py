@@ -12,8 +12,8 @@ ASK = [{"role": "user", "content": "how many?"}]
 
 
 def read_count(text: str) -> int:
-    _, found, count = text.partition("count: ")
-    if not found:
+    _, separator, count = text.partition("count: ")
+    if not separator:
         raise ValueError("there is no count in it")
     return int(count)
 

@@ -1,4 +1,4 @@
-"""What counts as an answer: JSON that fits, refusals, limits, repair turns. A real server, scripted words."""
+"""Answers of a chat: valid JSON, refusals, limits, repair turns. A real server with scripted answers."""
 
 import asyncio
 import json
@@ -143,10 +143,10 @@ def test_an_answer_cut_by_the_token_limit_is_truncated_and_not_asked_again(serve
 
 
 @pytest.mark.parametrize(
-    "said", [say(None, refusal="I cannot judge people"), say("", finish="content_filter"), say(GOOD, refusal="no")]
+    "answer", [say(None, refusal="I cannot judge people"), say("", finish="content_filter"), say(GOOD, refusal="no")]
 )
-def test_a_refusal_is_refused_and_not_asked_again(serve, said):
-    server = serve([said])
+def test_a_refusal_is_refused_and_not_asked_again(serve, answer):
+    server = serve([answer])
     assert refused(server).error_class is ErrorClass.REFUSED
     assert len(server.chats) == 1
 
@@ -163,7 +163,7 @@ def test_the_schema_and_the_sampling_settings_are_sent(serve):
             await client.chat(ASK, seed=6)
 
     asyncio.run(run())
-    first, second = (heard.body for heard in server.chats)
+    first, second = (request.body for request in server.chats)
     assert first["response_format"] == {
         "type": "json_schema",
         "json_schema": {

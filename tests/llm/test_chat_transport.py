@@ -101,7 +101,7 @@ def test_other_client_errors_are_final(serve, status):
 
 @pytest.mark.usefixtures("quick_retries")
 @pytest.mark.parametrize(
-    "said",
+    "answer",
     [
         fail(500, "<html>oops</html>"),
         Said(b"<html>not an API</html>"),
@@ -115,12 +115,12 @@ def test_other_client_errors_are_final(serve, status):
         Said(b""),
     ],
 )
-def test_what_stays_broken_ends_as_a_transport_error(serve, said):
-    server = serve([said])
+def test_what_stays_broken_ends_as_a_transport_error(serve, answer):
+    server = serve([answer])
     error = failed(server.url)
     assert error.error_class is ErrorClass.TRANSPORT
     assert error.attempts == len(server.chats) == 3
-    assert error.raw == said.body.decode("utf-8", "replace")
+    assert error.raw == answer.body.decode("utf-8", "replace")
 
 
 @pytest.mark.usefixtures("quick_retries")
@@ -143,11 +143,11 @@ def test_the_number_of_attempts_is_the_endpoints(serve):
 
 def test_a_redirect_is_refused_and_the_key_not_sent_on(serve, monkeypatch):
     monkeypatch.setenv("JUDGE_KEY", SECRET)
-    elsewhere = serve([say("stolen")])
-    here = serve([fail(307, Location=f"{elsewhere.url}/chat/completions")])
-    error = failed(here.url, api_key_env="JUDGE_KEY")
+    other = serve([say("stolen")])
+    local = serve([fail(307, Location=f"{other.url}/chat/completions")])
+    error = failed(local.url, api_key_env="JUDGE_KEY")
     assert "redirects are refused" in error.message
-    assert (len(here.heard), len(elsewhere.heard)) == (1, 0)
+    assert (len(local.heard), len(other.heard)) == (1, 0)
 
 
 def test_the_api_key_is_sent_and_found_nowhere_else(serve, monkeypatch, caplog, capfd, tmp_path):
@@ -156,11 +156,11 @@ def test_the_api_key_is_sent_and_found_nowhere_else(serve, monkeypatch, caplog, 
     stamina.set_testing(True, attempts=2, cap=True)
 
     def script(number, body):
-        heard = f"you sent Bearer {SECRET}"
+        request = f"you sent Bearer {SECRET}"
         return {
-            "error": fail(500, heard),
+            "error": fail(500, request),
             "denied": fail(401, json.dumps({"error": {"message": f"wrong key {SECRET}"}})),
-            "echo": say(heard),
+            "echo": say(request),
         }[body["messages"][0]["content"]]
 
     server = serve(script)
@@ -183,7 +183,7 @@ def test_the_api_key_is_sent_and_found_nowhere_else(serve, monkeypatch, caplog, 
         asyncio.run(run())
     finally:
         stamina.set_testing(False)
-    assert {heard.headers["Authorization"] for heard in server.chats} == {f"Bearer {SECRET}"}
+    assert {request.headers["Authorization"] for request in server.chats} == {f"Bearer {SECRET}"}
     traces += [caplog.text, *[str(vars(record)) for record in caplog.records], *capfd.readouterr()]
     traces += [path.read_bytes().decode("latin1") for path in tmp_path.iterdir()]
     assert len(traces) > 10
@@ -203,7 +203,7 @@ def test_a_url_is_filled_in_from_the_environment(serve, monkeypatch):
     monkeypatch.setenv("JUDGE_HOST", f"127.0.0.1:{server.port}")
     assert ask("http://${JUDGE_HOST}/v1/")[0].value == "good"
     assert ask("http://${JUDGE_HOST}")[0].value == "good"
-    assert {heard.path for heard in server.heard} == {"/v1/chat/completions"}
+    assert {request.path for request in server.heard} == {"/v1/chat/completions"}
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://host/v1", "http://user:word@host/v1", ""])
@@ -213,9 +213,9 @@ def test_an_endpoint_that_cannot_be_one_is_refused_when_it_is_written(url):
 
 
 def test_no_more_requests_are_in_flight_than_the_endpoint_allows(serve):
-    said = say("good")
-    said.delay = 0.02
-    server = serve([said])
+    answer = say("good")
+    answer.delay = 0.02
+    server = serve([answer])
 
     async def run():
         async with ChatClient(Endpoint(url=server.url, model="m", concurrency=3)) as client:
@@ -236,8 +236,8 @@ def test_one_client_serves_several_event_loops_at_once_and_one_after_another(ser
     thread.start()
 
     async def run():
-        elsewhere = asyncio.run_coroutine_threadsafe(client.chat(ASK), loop)
-        replies = await asyncio.gather(asyncio.wrap_future(elsewhere), client.chat(ASK))
+        other = asyncio.run_coroutine_threadsafe(client.chat(ASK), loop)
+        replies = await asyncio.gather(asyncio.wrap_future(other), client.chat(ASK))
         assert [reply.value for reply in replies] == ["good", "good"]
         await client.close()
 

@@ -10,13 +10,13 @@ from rubricworks.llm.deadlines import Deadlines
 
 
 def slow(delay: float) -> Said:
-    said = say("late")
-    said.delay = delay
-    return said
+    answer = say("late")
+    answer.delay = delay
+    return answer
 
 
 def ask_all(url: str, count: int, *, timeout_s: float, pause: float = 0.0, patience: float | None = None):
-    """What came of so many calls begun one after the other: the text, or the error."""
+    """Outcomes of several calls started one after the other: the text, or the error."""
 
     async def run():
         async with ChatClient(Endpoint(url=url, model="m", timeout_s=timeout_s, attempts=1)) as client:

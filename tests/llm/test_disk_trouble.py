@@ -6,7 +6,7 @@ import sqlite3
 import time
 
 import pytest
-from asked_stages import asked, caption, describe, prepare, tables
+from asked_stages import caption, count_requests, describe, prepare, tables
 from scripted_server import say
 
 from rubricworks.errors import UserError
@@ -31,7 +31,7 @@ async def ask(url, cache, seeds, at_once=8):
         return await asyncio.gather(*(one(client, seed) for seed in seeds))
 
 
-def kept(cache) -> set[int]:
+def cached_numbers(cache) -> set[int]:
     """Seeds of the answers in the file, which is whole."""
     with sqlite3.connect(cache) as database:
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -43,14 +43,14 @@ def kept(cache) -> set[int]:
 def test_a_cache_on_a_full_disk_is_named_and_keeps_what_was_committed(serve, disk):
     server, cache = serve(long_answer), disk.path / "answers.sqlite"
     asyncio.run(ask(server.url, cache, range(20)))
-    assert kept(cache) == set(range(20))
+    assert cached_numbers(cache) == set(range(20))
     disk.fill(leaving=200_000)
-    told = rf"the cache {cache} cannot be used \(database or disk is full\); make room"
-    with pytest.raises(UserError, match=told) as caught:
+    message = rf"the cache {cache} cannot be used \(database or disk is full\); make room"
+    with pytest.raises(UserError, match=message) as caught:
         asyncio.run(ask(server.url, cache, range(5_000)))
     assert "\n" not in str(caught.value)
     assert len(server.chats) < 5_000
-    committed = kept(cache)
+    committed = cached_numbers(cache)
     assert committed >= set(range(20))
 
     with pytest.raises(UserError, match="full"):
@@ -59,8 +59,8 @@ def test_a_cache_on_a_full_disk_is_named_and_keeps_what_was_committed(serve, dis
     server.heard.clear()
     answers = asyncio.run(ask(server.url, cache, range(100)))
     assert [int(answer.split(":")[0]) for answer in answers] == list(range(100))
-    assert {heard.body["seed"] for heard in server.chats} == set(range(100)) - committed
-    assert kept(cache) >= set(range(100))
+    assert {request.body["seed"] for request in server.chats} == set(range(100)) - committed
+    assert cached_numbers(cache) >= set(range(100))
 
 
 def test_a_process_whose_disk_has_filled_up_still_reads_from_its_cache(serve, disk):
@@ -100,7 +100,7 @@ def test_a_stage_whose_disk_fills_up_says_so_in_one_line_and_goes_on_once_there_
     server = serve(describe)
     config["teachers"] = [{"url": server.url, "model": "m", "concurrency": 4}]
     whole = tables(caption(tmp_path / "whole", samples, **config))
-    questions = asked(server)
+    questions = count_requests(server)
     server.heard.clear()
 
     def filling(number, body):
@@ -112,10 +112,10 @@ def test_a_stage_whose_disk_fills_up_says_so_in_one_line_and_goes_on_once_there_
     run = disk.path / "run"
     with pytest.raises(UserError) as caught:
         caption(run, samples, **config)
-    told = str(caught.value)
-    assert str(disk.path) in told
-    assert "\n" not in told
-    assert "room" in told
+    message = str(caught.value)
+    assert str(disk.path) in message
+    assert "\n" not in message
+    assert "room" in message
     assert "Traceback" not in capfd.readouterr().err
     committed = {path.name: path.read_bytes() for path in (run / "caption_committee").glob("part-*.parquet")}
     assert committed.items() <= whole.items()
@@ -125,9 +125,9 @@ def test_a_stage_whose_disk_fills_up_says_so_in_one_line_and_goes_on_once_there_
     disk.make_room()
     server.script = describe
     assert tables(caption(run, samples, **config)) == whole
-    assert asked(server).keys() == questions.keys()
+    assert count_requests(server).keys() == questions.keys()
     # What could not be kept: four in flight, and what was answered since the last commit, a shard at most.
-    assert sum((asked(server) - questions).values()) <= 8 + 4
+    assert sum((count_requests(server) - questions).values()) <= 8 + 4
 
 
 def test_a_stage_on_a_read_only_disk_says_so(serve, disk, tmp_path):

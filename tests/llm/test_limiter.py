@@ -1,4 +1,4 @@
-"""How many requests may be in flight: the documented rules, one by one."""
+"""Limit of requests in flight: the documented rules, one by one."""
 
 import asyncio
 import threading
@@ -16,10 +16,10 @@ ASK = [{"role": "user", "content": "?"}]
 
 def fill(limiter: Limiter) -> int:
     """Take every place there is."""
-    taken = 0
+    count = 0
     while limiter.try_acquire():
-        taken += 1
-    return taken
+        count += 1
+    return count
 
 
 @pytest.mark.parametrize(("cap", "places"), [(1, 1), (3, 3), (32, 32), (500, 32)])
@@ -127,9 +127,9 @@ def test_a_server_that_only_asks_for_patience_fails_the_call_when_patience_s_has
 
 
 def test_clients_of_one_endpoint_and_model_share_a_limiter_from_any_event_loop_and_others_have_their_own(serve):
-    said = say("good")
-    said.delay = 0.01
-    server = serve([said])
+    answer = say("good")
+    answer.delay = 0.01
+    server = serve([answer])
     endpoint = Endpoint(url=server.url, model="m", concurrency=3)
     clients = [ChatClient(endpoint) for _ in range(4)]
     assert len({id(client.limiter) for client in clients}) == 1

@@ -32,14 +32,14 @@ def test_those_who_sleep_through_a_pause_do_not_strand_the_others_when_they_are_
     asyncio.run(asyncio.wait_for(run(), 20))
 
 
-@pytest.mark.parametrize("elsewhere", [False, True])
-def test_who_is_cancelled_in_the_moment_of_getting_a_place_passes_it_on(elsewhere):
+@pytest.mark.parametrize("other_loop", [False, True])
+def test_who_is_cancelled_in_the_moment_of_getting_a_place_passes_it_on(other_loop):
     async def run():
         limiter = Limiter(1)
         assert limiter.try_acquire()
         first, second = (asyncio.create_task(limiter.acquire()) for _ in range(2))
         await asyncio.sleep(0)
-        if elsewhere:
+        if other_loop:
             other = threading.Thread(target=limiter.release, kwargs={"answered": True})
             other.start()
             other.join()
@@ -66,7 +66,7 @@ def test_who_waits_in_an_event_loop_that_has_ended_is_passed_over():
 
 
 class Model:
-    """What may be in flight, by the rules alone: no queue, no locks."""
+    """Model of the limit by its rules alone, without queue and locks."""
 
     def __init__(self, cap: int) -> None:
         self.cap, self.limit, self.good = cap, float(min(32, cap)), 0
@@ -100,7 +100,7 @@ def test_no_program_of_calls_and_cancellations_exceeds_the_limit_or_leaks_a_plac
         limiter, model = Limiter(cap), Model(cap)
         over: dict[asyncio.Task, asyncio.Future] = {}
         """Calls that have a place, and what ends each."""
-        sent: dict[asyncio.Task, float] = {}
+        send_times: dict[asyncio.Task, float] = {}
         tasks: list[asyncio.Task] = []
 
         async def call():
@@ -110,7 +110,7 @@ def test_no_program_of_calls_and_cancellations_exceeds_the_limit_or_leaks_a_plac
             try:
                 assert len(over) < int(limiter.limit)
                 assert time.monotonic() >= model.resume_at
-                over[me], sent[me] = asyncio.get_running_loop().create_future(), time.monotonic()
+                over[me], send_times[me] = asyncio.get_running_loop().create_future(), time.monotonic()
                 answered = await over[me]
             finally:
                 over.pop(me, None)
@@ -134,8 +134,8 @@ def test_no_program_of_calls_and_cancellations_exceeds_the_limit_or_leaks_a_plac
                 if kind == "cancel holder":
                     holder.cancel()
                 elif kind == "throttle":
-                    model.turned_away(sent[holder], 0.001)
-                    limiter.back_off(sent[holder], 0.001)
+                    model.turned_away(send_times[holder], 0.001)
+                    limiter.back_off(send_times[holder], 0.001)
                     over[holder].set_result(False)
                 else:
                     if kind == "answer":

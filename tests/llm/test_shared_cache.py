@@ -66,17 +66,17 @@ def test_a_process_sees_what_another_commits_while_both_run(serve, tmp_path, bus
         assert one.ask(first + 100, first + 150) == 50
         assert other.ask(first, first + 50) == 50
     assert (one.end(), other.end()) == (0, 0)
-    assert set(Counter(heard.body["seed"] for heard in server.chats).values()) == {1}
+    assert set(Counter(request.body["seed"] for request in server.chats).values()) == {1}
     with sqlite3.connect(cache) as database:
-        kept = {int(json.loads(answer)[0]) for (answer,) in database.execute("SELECT answer FROM answers")}
-    assert kept == {heard.body["seed"] for heard in server.chats}
+        numbers = {int(json.loads(answer)[0]) for (answer,) in database.execute("SELECT answer FROM answers")}
+    assert numbers == {request.body["seed"] for request in server.chats}
 
 
 def test_the_first_answer_to_a_question_stays_when_two_processes_asked_it_at_once(serve, tmp_path):
     def script(number, body):
-        said = say(f"answer {number}")
-        said.delay = 0.3
-        return said
+        answer = say(f"answer {number}")
+        answer.delay = 0.3
+        return answer
 
     server, cache = serve(script), tmp_path / "answers.sqlite"
     one, other = Process(server, cache), Process(server, cache)

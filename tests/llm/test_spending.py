@@ -24,14 +24,14 @@ class Answer(BaseModel):
 
 
 def used(prompt=80, completion=20, delay=0.0, text="good"):
-    said = say(text, tokens=(prompt, completion))
-    said.delay = delay
-    return said
+    answer = say(text, tokens=(prompt, completion))
+    answer.delay = delay
+    return answer
 
 
 def reserved(server) -> int:
     """Tokens set aside for one of the requests that the server got: three bytes a token, and the longest answer."""
-    return max(len(heard.text) for heard in server.chats) // 3 + MOST
+    return max(len(request.text) for request in server.chats) // 3 + MOST
 
 
 class Wallet:
@@ -174,8 +174,13 @@ def test_the_ledger_has_a_row_for_each_purpose_and_model_and_cached_calls_cost_n
 
 @pytest.mark.usefixtures("quick_retries")
 def test_failures_are_counted_by_class(serve, judge_key, tmp_path):
-    said = {0: used(text="prose"), 1: say(None, refusal="no"), 2: say("x", finish="length"), 3: used(text='{"n": 1}')}
-    server = serve(lambda number, body: said[body["seed"] % 4])
+    answers = {
+        0: used(text="prose"),
+        1: say(None, refusal="no"),
+        2: say("x", finish="length"),
+        3: used(text='{"n": 1}'),
+    }
+    server = serve(lambda number, body: answers[body["seed"] % 4])
     wallet = Wallet(judge_key, server, tmp_path, response=Answer)
     wallet.ask_all(12)
     (row,) = read_spending(wallet.path)

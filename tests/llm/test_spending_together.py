@@ -44,12 +44,12 @@ def start(server, ledger, name, *, cap=0, calls=100, concurrency=4):
 
 
 def slow(seconds):
-    said = say("good", tokens=(25, USED - 25))
-    said.delay = seconds
-    return said
+    answer = say("good", tokens=(25, USED - 25))
+    answer.delay = seconds
+    return answer
 
 
-def spent(ledger) -> int:
+def read_spent(ledger) -> int:
     return sum(row["prompt_tokens"] + row["completion_tokens"] for row in read_spending(ledger))
 
 
@@ -59,7 +59,7 @@ def test_processes_add_to_one_ledger_and_nothing_is_lost(serve, tmp_path):
     assert [process.wait(timeout=60) for process in several] == [0, 0, 0]
     rows = {row["stage"]: row for row in read_spending(ledger)}
     assert {name: row["calls"] for name, row in rows.items()} == {"one": 400, "two": 200}
-    assert spent(ledger) == USED * len(server.chats) == 24_000
+    assert read_spent(ledger) == USED * len(server.chats) == 24_000
 
 
 def test_processes_keep_a_cap_together_but_for_what_they_spend_between_two_looks(serve, tmp_path):
@@ -71,7 +71,7 @@ def test_processes_keep_a_cap_together_but_for_what_they_spend_between_two_looks
     assert min(good) > 0
     assert sum(good) == len(server.chats)
     # Each alone would have spent the whole cap.
-    assert 0.9 * cap < spent(ledger) == USED * sum(good) < 1.5 * cap
+    assert 0.9 * cap < read_spent(ledger) == USED * sum(good) < 1.5 * cap
 
 
 def test_what_a_killed_process_spent_counts_but_for_its_last_moment(serve, tmp_path):
@@ -81,15 +81,15 @@ def test_what_a_killed_process_spent_counts_but_for_its_last_moment(serve, tmp_p
         time.sleep(0.01)
     killed.kill()
     killed.wait()
-    asked = len(server.chats)
+    request_count = len(server.chats)
     # Two in flight, and at forty a second those of a quarter of a second and of one call.
-    assert asked - 20 <= spent(ledger) // USED <= asked - 2
+    assert request_count - 20 <= read_spent(ledger) // USED <= request_count - 2
 
     server.script = [slow(0)]
-    goes_on = start(server, ledger, "one", cap=spent(ledger) + 1_000, calls=50)
+    goes_on = start(server, ledger, "one", cap=read_spent(ledger) + 1_000, calls=50)
     good = json.loads(goes_on.output()).count("good")
     assert 0 < good <= 1_000 // USED
-    assert spent(ledger) == read_spending(ledger)[0]["requests"] * USED
+    assert read_spent(ledger) == read_spending(ledger)[0]["requests"] * USED
 
 
 def test_a_process_killed_while_it_writes_leaves_a_ledger_that_can_be_read(tmp_path):
@@ -153,7 +153,7 @@ def test_a_ledger_that_cannot_be_made_is_named(disk, trouble):
 
 
 def test_a_full_disk_stops_the_next_call_that_would_be_noted_in_one_line(serve, disk):
-    server, said = serve([slow(0.02)]), []
+    server, lines = serve([slow(0.02)]), []
     spending = Spending(disk.path / "spending.sqlite", "stage")
 
     async def run():
@@ -164,9 +164,9 @@ def test_a_full_disk_stops_the_next_call_that_would_be_noted_in_one_line(serve, 
     disk.fill()
     with pytest.raises(UserError) as caught:
         asyncio.run(run())
-    said.append(str(caught.value))
-    assert "\n" not in said[0]
-    assert "database or disk is full" in said[0]
+    lines.append(str(caught.value))
+    assert "\n" not in lines[0]
+    assert "database or disk is full" in lines[0]
     assert len(server.chats) < 100
 
 

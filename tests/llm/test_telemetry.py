@@ -1,4 +1,4 @@
-"""What a process shows to Prometheus, scraped over HTTP, and what it says of variables that it cannot use."""
+"""Prometheus metrics of a process, scraped over HTTP, and its errors about invalid variables."""
 
 import socket
 import subprocess
@@ -102,7 +102,7 @@ def refusal(*missing: str, **environment: str) -> subprocess.CompletedProcess[st
 
 
 @pytest.mark.parametrize(
-    ("environment", "told"),
+    ("environment", "message"),
     [
         ({"RUBRICWORKS_METRICS_PORT": "nine"}, "is 'nine'; give a port number, such as 9464"),
         ({"RUBRICWORKS_METRICS_PORT": "0"}, "is '0'; give a port number"),
@@ -118,10 +118,10 @@ def refusal(*missing: str, **environment: str) -> subprocess.CompletedProcess[st
         ),
     ],
 )
-def test_a_variable_that_cannot_be_used_is_said_in_one_line(environment, told):
+def test_a_variable_that_cannot_be_used_is_said_in_one_line(environment, message):
     done = refusal(**environment)
     assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", 1)
-    assert told in done.stdout
+    assert message in done.stdout
 
 
 def test_what_is_not_installed_is_named():

@@ -40,9 +40,9 @@ def slow_alpha(ratings: list[list[float | None]], level: str) -> float | None:
     """The coincidence matrix of Krippendorff (2011), cell by cell."""
     coincidences: Counter[tuple[float, float]] = Counter()
     for unit in zip(*ratings, strict=True):
-        said = [rating for rating in unit if rating is not None]
-        for a, b in itertools.permutations(said, 2):
-            coincidences[a, b] += 1 / (len(said) - 1)
+        values = [rating for rating in unit if rating is not None]
+        for a, b in itertools.permutations(values, 2):
+            coincidences[a, b] += 1 / (len(values) - 1)
     n_c: Counter[float] = Counter()
     for (a, _b), count in coincidences.items():
         n_c[a] += count
@@ -84,8 +84,8 @@ def test_kappa_of_three_credits_is_that_of_scikit_learn():
     generator = np.random.default_rng(5)
     first = generator.integers(0, 3, size=200)
     second = np.where(generator.random(200) < 0.6, first, generator.integers(0, 3, size=200))
-    theirs = metrics.cohen_kappa_score(first, second)
-    assert cohen_kappa(list(first / 2), list(second / 2)) == pytest.approx(theirs)
+    reference = metrics.cohen_kappa_score(first, second)
+    assert cohen_kappa(list(first / 2), list(second / 2)) == pytest.approx(reference)
 
 
 rating = st.sampled_from([None, 0.0, 0.1, 0.5, 1.0])
@@ -97,8 +97,8 @@ three_raters = st.integers(1, 8).flatmap(
 @settings(max_examples=200, deadline=None)
 @given(three_raters, st.sampled_from(["nominal", "interval"]))
 def test_alpha_is_the_coincidence_matrix_written_out(ratings, level):
-    ours, slow = krippendorff_alpha(ratings, level=level), slow_alpha(ratings, level)
-    assert ours == (None if slow is None else pytest.approx(slow, abs=1e-9))
+    actual, slow = krippendorff_alpha(ratings, level=level), slow_alpha(ratings, level)
+    assert actual == (None if slow is None else pytest.approx(slow, abs=1e-9))
 
 
 def test_between_zeros_and_ones_both_levels_of_alpha_are_the_same():
@@ -140,9 +140,9 @@ def resampled(first, second, responses, number, times=3_000):
     units = {name: [i for i, other in enumerate(responses) if other == name] for name in dict.fromkeys(responses)}
     values = []
     for _time in range(times):
-        drawn = generator.choice(len(units), size=len(units))
-        kept = [i for name in drawn for i in list(units.values())[name]]
-        values.append(number([first[i] for i in kept], [second[i] for i in kept]))
+        draws = generator.choice(len(units), size=len(units))
+        indices = [i for name in draws for i in list(units.values())[name]]
+        values.append(number([first[i] for i in indices], [second[i] for i in indices]))
     return np.quantile([value for value in values if value is not None], [0.025, 0.975])
 
 
@@ -193,28 +193,28 @@ def test_same_seed_same_interval():
 
 def test_every_verdict_may_have_a_credit_of_its_own():
     credits = list(np.random.default_rng(0).random(3_000))
-    found = pair_agreement(credits, credits, range(3_000), resamples=20)
-    assert found.kappa.low == found.alpha_interval.high == pytest.approx(1)
+    result = pair_agreement(credits, credits, range(3_000), resamples=20)
+    assert result.kappa.low == result.alpha_interval.high == pytest.approx(1)
 
 
 def test_one_response_alone_gives_numbers_without_bounds():
-    found = pair_agreement([1.0, 0.0, 1.0], [1.0, 0.0, 0.0], ["r"] * 3)
-    assert (found.units, found.responses) == (3, 1)
-    assert (found.accuracy.value, found.accuracy.low, found.accuracy.high) == (pytest.approx(2 / 3), None, None)
+    result = pair_agreement([1.0, 0.0, 1.0], [1.0, 0.0, 0.0], ["r"] * 3)
+    assert (result.units, result.responses) == (3, 1)
+    assert (result.accuracy.value, result.accuracy.low, result.accuracy.high) == (pytest.approx(2 / 3), None, None)
 
 
 def test_bounds_are_left_out_where_many_resamples_hold_one_credit_only():
     rare = [1.0] * 19 + [0.0]
-    found = pair_agreement(rare, rare, range(20))
-    assert (found.kappa.value, found.kappa.low) == (1, None)  # 0.95 ** 20 = 36 % of the resamples lack the zero
+    result = pair_agreement(rare, rare, range(20))
+    assert (result.kappa.value, result.kappa.low) == (1, None)  # 0.95 ** 20 = 36 % of the resamples lack the zero
 
 
 def test_raters_who_always_agree_have_wilsons_bounds_over_the_responses():
     binomtest = pytest.importorskip("scipy.stats").binomtest
     credits = [float(unit % 2) for unit in range(60)]
-    found = pair_agreement(credits, credits, [unit // 3 for unit in range(60)]).accuracy
+    result = pair_agreement(credits, credits, [unit // 3 for unit in range(60)]).accuracy
     wilson = binomtest(20, 20).proportion_ci(method="wilson")
-    assert (found.value, found.low, found.high) == pytest.approx((1, wilson.low, 1))
+    assert (result.value, result.low, result.high) == pytest.approx((1, wilson.low, 1))
     opposed = pair_agreement(credits, [1 - credit for credit in credits], range(60), level=0.9).accuracy
     wilson = binomtest(0, 60).proportion_ci(0.9, method="wilson")
     assert (opposed.value, opposed.low, opposed.high) == pytest.approx((0, 0, wilson.high))

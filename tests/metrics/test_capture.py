@@ -42,12 +42,12 @@ def test_matches_are_the_common_part_of_both_multisets(gt, cand):
 
 @given(graphs, graphs)
 def test_sides_swap_precision_and_recall(gt, cand):
-    there, back = capture_score(gt, cand), capture_score(cand, gt)
-    assert there["capture"] == pytest.approx(back["capture"])
-    assert [there[f"{part}_p"] for part in ("obj", "attr", "rel")] == [
+    forward, back = capture_score(gt, cand), capture_score(cand, gt)
+    assert forward["capture"] == pytest.approx(back["capture"])
+    assert [forward[f"{part}_p"] for part in ("obj", "attr", "rel")] == [
         back[f"{part}_r"] for part in ("obj", "attr", "rel")
     ]
-    assert all(0 <= value <= 1 for value in there.values())
+    assert all(0 <= value <= 1 for value in forward.values())
 
 
 def test_equal_graphs_with_all_three_parts_score_nearly_one():

@@ -50,10 +50,12 @@ def cider(candidates: dict[str, str], references: dict[str, list[str]]) -> dict[
         total = 0.0
         for text in references[image]:
             for n in range(1, 5):
-                ours = {gram: count * weight(gram) for gram, count in grams(caption, n).items()}
-                theirs = {gram: count * weight(gram) for gram, count in grams(text, n).items()}
-                norms = [math.sqrt(sum(value**2 for value in row.values())) for row in (ours, theirs)]
-                product = sum(min(value, theirs[gram]) * theirs[gram] for gram, value in ours.items() if gram in theirs)
+                actual = {gram: count * weight(gram) for gram, count in grams(caption, n).items()}
+                reference = {gram: count * weight(gram) for gram, count in grams(text, n).items()}
+                norms = [math.sqrt(sum(value**2 for value in row.values())) for row in (actual, reference)]
+                product = sum(
+                    min(value, reference[gram]) * reference[gram] for gram, value in actual.items() if gram in reference
+                )
                 # The reference code measures lengths in word pairs.
                 lengths = [sum(grams(one, 2).values()) for one in (caption, text)]
                 if all(norms):
@@ -64,13 +66,13 @@ def cider(candidates: dict[str, str], references: dict[str, list[str]]) -> dict[
 
 @pytest.fixture(scope="module")
 def scores() -> tuple[dict, dict]:
-    """Of the corpus and of each caption, in lower case alone; scored once."""
+    """Scores of the corpus and of each caption, in lower case; computed once."""
     if shutil.which("java") is None:
         pytest.skip("there is no Java on this machine")
     once = coco._score(CANDIDATES, REFERENCES, False)
 
-    def scored(*given: object) -> object:
-        assert given == (CANDIDATES, REFERENCES, False)
+    def scored(*args: object) -> object:
+        assert args == (CANDIDATES, REFERENCES, False)
         return once
 
     with pytest.MonkeyPatch.context() as patch:

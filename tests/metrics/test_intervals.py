@@ -37,8 +37,8 @@ def brute_force(groups, mean, *, times=4_000):
 def test_json_has_counts_only_where_they_were_counted():
     assert Interval(value=0.5, low=0.25, high=1).model_dump_json() == '{"value":0.5,"low":0.25,"high":1.0}'
     assert Interval(value=0.5).model_dump() == {"value": 0.5, "low": None, "high": None}
-    counted = {"value": 0.5, "low": 0.0, "high": 1.0, "samples": 4, "missing": 0}
-    assert Interval.model_validate(counted).model_dump() == counted
+    document = {"value": 0.5, "low": 0.0, "high": 1.0, "samples": 4, "missing": 0}
+    assert Interval.model_validate(document).model_dump() == document
 
 
 @pytest.mark.parametrize(
@@ -55,11 +55,11 @@ def test_json_of_older_runs_reads_back_unchanged(stored):
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [({"low": 0.1}, "both bounds or neither"), ({"high": 0.1}, "both bounds or neither"), ({"missing": 2}, "samples")],
 )
-def test_half_an_interval_is_refused(fields, told):
-    with pytest.raises(ValueError, match=told):
+def test_half_an_interval_is_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
         Interval(value=0.1, **fields)
 
 
@@ -94,14 +94,14 @@ def test_intervals_are_apart_if_no_point_is_in_both():
 def test_bootstrap_agrees_with_scipy(level):
     bootstrap = pytest.importorskip("scipy.stats").bootstrap
     values = np.random.default_rng(3).beta(2, 5, size=200)
-    ours = bootstrap_interval(values, level=level, resamples=20_000)
-    theirs = bootstrap(
+    actual = bootstrap_interval(values, level=level, resamples=20_000)
+    reference = bootstrap(
         (values,), np.mean, confidence_level=level, n_resamples=20_000, method="percentile", rng=1
     ).confidence_interval
-    width = theirs.high - theirs.low
-    assert ours.value == pytest.approx(values.mean())
-    assert ours.low == pytest.approx(theirs.low, abs=0.03 * width)
-    assert ours.high == pytest.approx(theirs.high, abs=0.03 * width)
+    width = reference.high - reference.low
+    assert actual.value == pytest.approx(values.mean())
+    assert actual.low == pytest.approx(reference.low, abs=0.03 * width)
+    assert actual.high == pytest.approx(reference.high, abs=0.03 * width)
 
 
 def test_width_of_a_coin_is_the_normal_approximation():
@@ -173,39 +173,39 @@ def test_nothing_to_average_or_senseless_options_are_refused(values, options):
 
 def test_clusters_of_one_value_each_are_the_plain_bootstrap():
     values = np.random.default_rng(2).random(120).tolist()
-    ours = bootstrap_interval(values, clusters=range(120))
-    assert parts(ours) == pytest.approx(parts(bootstrap_interval(values)), abs=1e-12)
+    actual = bootstrap_interval(values, clusters=range(120))
+    assert parts(actual) == pytest.approx(parts(bootstrap_interval(values)), abs=1e-12)
 
 
 def test_clusters_are_drawn_whole():
     generator = np.random.default_rng(8)
     clusters = [generator.random(generator.integers(1, 9)).tolist() for _ in range(25)]
-    ours = bootstrap_interval(
+    actual = bootstrap_interval(
         [one for values in clusters for one in values],
         clusters=[number for number, values in enumerate(clusters) for _ in values],
         resamples=20_000,
     )
-    low, high = brute_force(clusters, lambda drawn: np.mean([one for values in drawn for one in values]))
-    assert ours.value == pytest.approx(np.mean([one for values in clusters for one in values]))
-    assert (ours.low, ours.high) == pytest.approx((low, high), abs=0.06 * (high - low))
+    low, high = brute_force(clusters, lambda sample: np.mean([one for values in sample for one in values]))
+    assert actual.value == pytest.approx(np.mean([one for values in clusters for one in values]))
+    assert (actual.low, actual.high) == pytest.approx((low, high), abs=0.06 * (high - low))
 
 
 def test_width_is_that_of_the_raters_agreement_whose_accuracy_is_the_same_mean():
     generator = np.random.default_rng(4)
     clusters = generator.integers(0, 60, size=300).tolist()
     right = (generator.random(300) < 0.7).astype(float).tolist()
-    theirs = pair_agreement(right, [1.0] * 300, clusters, resamples=20_000).accuracy
-    ours = bootstrap_interval(right, clusters=clusters, resamples=20_000)
-    assert ours.value == pytest.approx(theirs.value)
-    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.003)
+    reference = pair_agreement(right, [1.0] * 300, clusters, resamples=20_000).accuracy
+    actual = bootstrap_interval(right, clusters=clusters, resamples=20_000)
+    assert actual.value == pytest.approx(reference.value)
+    assert (actual.low, actual.high) == pytest.approx((reference.low, reference.high), abs=0.003)
 
 
 def test_values_that_go_together_leave_more_doubt_than_ones_that_do_not():
     values = [0.0, 1.0] * 30
-    together = bootstrap_interval(sorted(values), clusters=[number // 6 for number in range(60)])
-    apart = bootstrap_interval(values, clusters=range(60))
-    assert together.value == apart.value == 0.5
-    assert together.high - together.low > 1.5 * (apart.high - apart.low)
+    sorted_interval = bootstrap_interval(sorted(values), clusters=[number // 6 for number in range(60)])
+    shuffled_interval = bootstrap_interval(values, clusters=range(60))
+    assert sorted_interval.value == shuffled_interval.value == 0.5
+    assert sorted_interval.high - sorted_interval.low > 1.5 * (shuffled_interval.high - shuffled_interval.low)
 
 
 def test_one_cluster_has_no_bounds():
@@ -216,7 +216,7 @@ def test_one_cluster_has_no_bounds():
 def test_strata_weigh_alike_and_are_resampled_within():
     generator = np.random.default_rng(9)
     strata = {"few": generator.random(6), "some": generator.random(20), "many": generator.random(300)}
-    ours = bootstrap_interval(
+    actual = bootstrap_interval(
         np.concatenate([*strata.values()]),
         strata=[name for name, values in strata.items() for _ in values],
         resamples=20_000,
@@ -224,8 +224,8 @@ def test_strata_weigh_alike_and_are_resampled_within():
     draws = np.random.default_rng(1)
     means = [np.mean([draws.choice(values, values.size).mean() for values in strata.values()]) for _ in range(4_000)]
     low, high = np.quantile(means, [0.025, 0.975])
-    assert ours.value == pytest.approx(np.mean([values.mean() for values in strata.values()]))
-    assert (ours.low, ours.high) == pytest.approx((low, high), abs=0.06 * (high - low))
+    assert actual.value == pytest.approx(np.mean([values.mean() for values in strata.values()]))
+    assert (actual.low, actual.high) == pytest.approx((low, high), abs=0.06 * (high - low))
 
 
 def test_stratum_without_spread_adds_none():
@@ -242,9 +242,9 @@ def test_stratum_without_spread_adds_none():
 @pytest.mark.parametrize(("successes", "trials"), [(0, 1), (0, 60), (3, 10), (7, 7), (1, 1), (480, 1_000)])
 def test_wilson_is_scipys(successes, trials, level):
     binomtest = pytest.importorskip("scipy.stats").binomtest
-    theirs = binomtest(successes, trials).proportion_ci(level, method="wilson")
-    ours = wilson_interval(successes, trials, level)
-    assert parts(ours) == pytest.approx((successes / trials, theirs.low, theirs.high), abs=1e-12)
+    reference = binomtest(successes, trials).proportion_ci(level, method="wilson")
+    actual = wilson_interval(successes, trials, level)
+    assert parts(actual) == pytest.approx((successes / trials, reference.low, reference.high), abs=1e-12)
 
 
 def test_wilson_by_hand():
@@ -276,8 +276,8 @@ def test_share_of_none_counts_clusters_not_values():
 
 def test_share_of_all_over_strata_has_the_trials_that_give_the_variance_of_their_mean():
     # The variance of a mean of means is p (1 - p) (1/5 + 1/20 + 1/20) / 9, that of 30 values p (1 - p) / 30.
-    ours = share_interval([1.0] * 45, strata=["a"] * 5 + ["b"] * 20 + ["c"] * 20)
-    assert parts(ours) == pytest.approx(parts(wilson_interval(30, 30)))
+    actual = share_interval([1.0] * 45, strata=["a"] * 5 + ["b"] * 20 + ["c"] * 20)
+    assert parts(actual) == pytest.approx(parts(wilson_interval(30, 30)))
     assert share_interval([0.0, 0.0, None], strata=[*"aab"]) == wilson_interval(0, 2)
 
 
@@ -332,13 +332,13 @@ def test_quantiles_are_those_of_students_distribution(freedom, level):
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=9))
 def test_interval_over_seeds_is_scipys(values):
     stats = pytest.importorskip("scipy.stats")
-    ours, error = t_interval(values), stats.sem(values)
+    actual, error = t_interval(values), stats.sem(values)
     if error == 0 or math.isnan(error):
-        assert ours.bounds == pytest.approx((values[0], values[0]))
+        assert actual.bounds == pytest.approx((values[0], values[0]))
     else:
         mean = sum(values) / len(values)
-        assert ours.value == pytest.approx(mean, abs=1e-12)
-        assert ours.bounds == pytest.approx(stats.t.interval(0.95, len(values) - 1, mean, error), abs=1e-9)
+        assert actual.value == pytest.approx(mean, abs=1e-12)
+        assert actual.bounds == pytest.approx(stats.t.interval(0.95, len(values) - 1, mean, error), abs=1e-9)
 
 
 def test_interval_over_seeds_by_hand():

@@ -44,8 +44,8 @@ ELO = {"e": 900.0, "d": 1000.0, "c": 1010.0, "b": 1100.0, "a": 1300.0}
 
 
 def test_agreement_is_spearman_of_the_mean_scores_with_the_ranking():
-    found = ranking_agreement(scores(MEANS, 0.001, 20), ELO)
-    assert (found.value, found.low, found.high) == pytest.approx((1, 1, 1))
+    result = ranking_agreement(scores(MEANS, 0.001, 20), ELO)
+    assert (result.value, result.low, result.high) == pytest.approx((1, 1, 1))
     swapped = ELO | {"a": 1100.0, "b": 1300.0}
     assert ranking_agreement(scores(MEANS, 0.001, 20), swapped).value == pytest.approx(0.9)  # 1 - 6 * 2 / (5 * 24)
     upside_down = {model: -elo for model, elo in ELO.items()}
@@ -54,17 +54,17 @@ def test_agreement_is_spearman_of_the_mean_scores_with_the_ranking():
 
 def test_interval_is_that_of_resampling_whole_samples():
     of = scores(MEANS, 1.5, 40)
-    found = ranking_agreement(of, ELO, resamples=4000, seed=1)
+    result = ranking_agreement(of, ELO, resamples=4000, seed=1)
     table = np.array([of[model] for model in ELO])
     generator = np.random.default_rng(99)
-    drawn = [
+    draws = [
         stats.spearmanr(table[:, generator.integers(0, 40, 40)].mean(axis=1), list(ELO.values())).statistic
         for _ in range(4000)
     ]
     # Correlations of five models come in steps of 0.1; the percentiles of two draws may lie a step apart.
-    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])), abs=0.11)
-    assert found.low < found.value <= found.high
-    assert found == ranking_agreement(of, ELO, resamples=4000, seed=1)
+    assert (result.low, result.high) == pytest.approx(tuple(np.quantile(draws, [0.025, 0.975])), abs=0.11)
+    assert result.low < result.value <= result.high
+    assert result == ranking_agreement(of, ELO, resamples=4000, seed=1)
 
 
 def test_sample_that_a_judge_failed_on_leaves_that_models_mean_alone():
@@ -87,9 +87,9 @@ def test_without_any_order_there_is_no_correlation():
 
 
 def test_bounds_are_left_out_where_resampling_leaves_too_much_undefined():
-    found = ranking_agreement({"a": [1.0, 1.0, 2.0], "b": [1.0, 1.0, 1.0]}, {"a": 2, "b": 1})
-    assert found.value == pytest.approx(1)
-    assert found.low is found.high is None  # 8 of 27 resamples miss the sample that tells them apart
+    result = ranking_agreement({"a": [1.0, 1.0, 2.0], "b": [1.0, 1.0, 1.0]}, {"a": 2, "b": 1})
+    assert result.value == pytest.approx(1)
+    assert result.low is result.high is None  # 8 of 27 resamples miss the sample that tells them apart
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What holds of every stage and every pipeline, whatever method it belongs to."""
+"""Properties of every stage and every pipeline of all methods."""
 
 import inspect
 from pathlib import Path

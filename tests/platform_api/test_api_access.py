@@ -1,4 +1,4 @@
-"""Who may call the service, over real HTTP."""
+"""Access to the service, over real HTTP."""
 
 import pytest
 from pydantic import SecretStr

@@ -15,7 +15,7 @@ SECRET = "s3cret"
 
 
 @pytest.mark.parametrize(
-    ("environment", "arguments", "said"),
+    ("environment", "arguments", "message"),
     [
         ({}, ["--host", "0.0.0.0"], "RUBRICWORKS_API_TOKEN is not set"),
         ({"RUBRICWORKS_API_TOKEN": "  "}, ["--host", "0.0.0.0"], "RUBRICWORKS_API_TOKEN is not set"),
@@ -29,7 +29,7 @@ SECRET = "s3cret"
         ({"RUBRICWORKS_DATABASE_URL": f"oracle+nothing://u:{SECRET}@h/db"}, [], "no database driver"),
     ],
 )
-def test_bad_settings_are_one_line(monkeypatch, capsys, environment, arguments, said):
+def test_bad_settings_are_one_line(monkeypatch, capsys, environment, arguments, message):
     for name in ("RUBRICWORKS_API_TOKEN", "RUBRICWORKS_DATABASE_URL", "RUBRICWORKS_STORAGE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
@@ -38,15 +38,15 @@ def test_bad_settings_are_one_line(monkeypatch, capsys, environment, arguments, 
         main(["api", "serve", *arguments])
     printed = capsys.readouterr()
     assert stopped.value.code == 2
-    assert said in printed.err
+    assert message in printed.err
     assert len(printed.err.splitlines()) == 1
     assert SECRET not in printed.err + printed.out
 
 
 def test_a_port_that_is_taken_is_one_line(monkeypatch, capsys):
     monkeypatch.delenv("RUBRICWORKS_API_TOKEN", raising=False)
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SystemExit) as stopped:
-        main(["api", "serve", "--port", str(taken.getsockname()[1])])
+    with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(SystemExit) as stopped:
+        main(["api", "serve", "--port", str(listener.getsockname()[1])])
     assert stopped.value.code == 2
     assert "Address already in use" in capsys.readouterr().err
 
@@ -63,9 +63,9 @@ def test_serves_on_every_address_with_a_token_until_it_is_told_to_stop(tmp_path)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=30)
-    said = (tmp_path / "log").read_text()
+    text = (tmp_path / "log").read_text()
     assert process.returncode == -signal.SIGTERM
-    assert "Traceback" not in said
-    assert TOKEN not in said
-    assert "/version" in said
-    assert "GET /readyz" not in said, "probes would be most of the log"
+    assert "Traceback" not in text
+    assert TOKEN not in text
+    assert "/version" in text
+    assert "GET /readyz" not in text, "probes would be most of the log"

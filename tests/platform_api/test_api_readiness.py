@@ -14,8 +14,8 @@ from rubricworks.platform_api.settings import ApiSettings
 PASSWORD = "p4ssword-of-the-tests"
 
 
-def settings(**given: object) -> ApiSettings:
-    return ApiSettings(token=SecretStr(TOKEN), **given)
+def settings(**fields: object) -> ApiSettings:
+    return ApiSettings(token=SecretStr(TOKEN), **fields)
 
 
 def test_database_and_storage_that_answer(tmp_path):
@@ -58,17 +58,17 @@ def test_a_storage_that_cannot_be_written(tmp_path):
 
 def answers(dependency: Dependency, times: int) -> list[tuple[bool, str]]:
     async def ask_it() -> list[tuple[bool, str]]:
-        found = [await dependency.finding() for _ in range(times)]
-        return [(finding.ok, finding.detail) for finding in found]
+        results = [await dependency.finding() for _ in range(times)]
+        return [(finding.ok, finding.detail) for finding in results]
 
     return asyncio.run(ask_it())
 
 
 def test_a_finding_is_kept_while_it_is_fresh():
-    asked = []
-    dependency = Dependency("store", lambda: asked.append(1) or "answers", fresh=60)
+    calls = []
+    dependency = Dependency("store", lambda: calls.append(1) or "answers", fresh=60)
     assert answers(dependency, 3) == [(True, "answers")] * 3
-    assert len(asked) == 1
+    assert len(calls) == 1
 
 
 def test_what_comes_back_is_ready_again_and_only_changes_are_logged(caplog):
@@ -80,14 +80,14 @@ def test_what_comes_back_is_ready_again_and_only_changes_are_logged(caplog):
             raise UserError("bucket runs is not there")
         return "answers"
 
-    found = answers(Dependency("store", ask_store, fresh=0), 4)
-    assert [ok for ok, _ in found] == [False, False, True, True]
+    result = answers(Dependency("store", ask_store, fresh=0), 4)
+    assert [ok for ok, _ in result] == [False, False, True, True]
     assert caplog.messages == ["store: bucket runs is not there", "store: answers"]
 
 
 def test_a_store_that_hangs_fails_in_time_and_is_asked_once_meanwhile():
-    waiting, asked = threading.Event(), []
-    dependency = Dependency("store", lambda: asked.append(1) or str(waiting.wait(20)), fresh=0, deadline=0.05)
+    waiting, calls = threading.Event(), []
+    dependency = Dependency("store", lambda: calls.append(1) or str(waiting.wait(20)), fresh=0, deadline=0.05)
 
     async def probe() -> tuple[list[bool], bool]:
         hanging = await asyncio.gather(*(dependency.finding() for _ in range(5)))
@@ -98,7 +98,7 @@ def test_a_store_that_hangs_fails_in_time_and_is_asked_once_meanwhile():
         return [finding.ok for finding in hanging], any(finding.ok for finding in later)
 
     assert asyncio.run(probe()) == ([False] * 6, True)
-    assert len(asked) <= 1 + 3, "the six that hung were one question"
+    assert len(calls) <= 1 + 3, "the six that hung were one question"
 
 
 def test_a_fault_of_ours_is_logged_and_not_shown(caplog):

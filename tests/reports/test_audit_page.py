@@ -19,13 +19,13 @@ COLOUR = Criterion(criterion="Colour", reference="red", weight=1, essential=Fals
 RUBRIC = Rubric(criteria=(NUMBER, COLOUR))
 
 
-def judged(sample_id, given, *, mode="adversarial", setting="text", response="r", error=False):
+def judged(sample_id, credits, *, mode="adversarial", setting="text", response="r", error=False):
     annotations = tuple(Annotation(criterion=one.criterion, credit=0, rationale=EVIL) for one in RUBRIC.criteria)
     verdicts = tuple(
         Verdict(criterion=one.criterion, error=ErrorClass.MALFORMED)
         if error
         else Verdict(criterion=one.criterion, credit=credit, reasoning=f"because {EVIL}", call="")
-        for one, credit in zip(RUBRIC.criteria, given, strict=True)
+        for one, credit in zip(RUBRIC.criteria, credits, strict=True)
     )
     card = Scorecard(sample_id=sample_id, response=response, judge="j", verdicts=verdicts)
     attack = "symbolic_bluff" if mode == "adversarial" else None
@@ -104,11 +104,11 @@ def test_more_than_two_points_worse_than_the_default_is_marked_in_the_direction_
 
 
 def test_headline_names_the_least_and_the_most_and_sentences_what_costs():
-    found = simple(
+    result = simple(
         text={"irrelevant": (0.015, 0, 0.2), "adversarial": (0.18, 0, 0.3)}, targets={"adversarial": (0.224, 0.1, 0.3)}
     )
-    assert "between 1.5 % (irrelevant) and 18.0 % (adversarial)" in audit_headline(found)
-    assert audit_sentences(found) == ["Targets shown: worse by more than 2 points on adversarial."]
+    assert "between 1.5 % (irrelevant) and 18.0 % (adversarial)" in audit_headline(result)
+    assert audit_sentences(result) == ["Targets shown: worse by more than 2 points on adversarial."]
     assert "In the setting “image shown”" in audit_headline(simple(image={"irrelevant": (0.1, 0, 0.2)}))
 
 
@@ -154,13 +154,13 @@ def test_table_says_counts_and_what_was_not_judged():
 def test_attacks_are_listed_with_their_counts():
     pattern = {"name": f"p {EVIL}", "attack": "symbolic_bluff", "instruction": "do it"}
     tried = {"pattern": pattern, "tried": 5, "accepted": 4, "undeserved": 8, "credited": 2, "unjudged": 0}
-    found = figures([judged("s", (1, 0))], patterns=({**tried, "rate": 0.25, "kept": True},))
-    text = text_of(audit_page(found))
+    result = figures([judged("s", (1, 0))], patterns=({**tried, "rate": 0.25, "kept": True},))
+    text = text_of(audit_page(result))
     assert "25 % 2 of 8 4 of 5 yes" in text
-    assert json.loads(found.model_dump_json())["patterns"][0]["pattern"]["attack"] == "symbolic_bluff"
+    assert json.loads(result.model_dump_json())["patterns"][0]["pattern"]["attack"] == "symbolic_bluff"
 
 
 def test_what_the_scene_world_answered_is_called_simulated():
-    found = figures([judged("s", (1, 0))])
-    assert "Simulated." in text_of(audit_page(found, simulated=True))
-    assert "Simulated." not in text_of(audit_page(found))
+    result = figures([judged("s", (1, 0))])
+    assert "Simulated." in text_of(audit_page(result, simulated=True))
+    assert "Simulated." not in text_of(audit_page(result))

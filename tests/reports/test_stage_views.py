@@ -1,4 +1,4 @@
-"""What the Kubeflow UI shows of stages that make data: samples, captions, rubrics, questions."""
+"""Kubeflow UI views of data stages: samples, captions, rubrics, questions."""
 
 import synthetic_rlr3_run as rlr3
 import synthetic_run as folder
@@ -33,8 +33,8 @@ def test_reference_captions_stand_before_and_after(tmp_path):
 def test_opened_questions_stand_before_and_after(tmp_path):
     write_samples(tmp_path, "prepare_questions", question="How many?", answer="B", options=["two", "three"])
     write_samples(tmp_path, "open_questions", question="How many, in words?", answer="three")
-    said = {"stage": "open_questions", "seconds": 1.0, "multiple_choice": {"opened": 4}}
-    folder.write_ledger(tmp_path, [said])
+    figures = {"stage": "open_questions", "seconds": 1.0, "multiple_choice": {"opened": 4}}
+    folder.write_ledger(tmp_path, [figures])
     html, metrics = shown(tmp_path, "open_questions", samples="prepare_questions")
     assert metrics == {"seconds": 1.0, "multiple_choice": 4, "opened": 4}
     assert "Before How many? A. two B. three Answer: B Now How many, in words? Answer: three" in text_of(html)

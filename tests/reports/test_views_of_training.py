@@ -1,4 +1,4 @@
-"""What the Kubeflow UI shows of stages that train, and of what a GenRM is trained on."""
+"""Kubeflow UI views of training stages and of GenRM data."""
 
 import base64
 import io
@@ -38,8 +38,8 @@ def test_training_shows_its_curves_and_a_group_of_the_first_and_of_the_last_step
         "unjudged": 0.25,
         "tokens": 15.0,
     }
-    said = re.findall(r"said \d at step \d", text_of(html))
-    assert said == [f"said {number} at step {step}" for step in (1, 5) for number in (2, 1, 0, 3)], "the best first"
+    captions = re.findall(r"said \d at step \d", text_of(html))
+    assert captions == [f"said {number} at step {step}" for step in (1, 5) for number in (2, 1, 0, 3)], "the best first"
     assert "could not be judged said 3" in text_of(html)
 
 

@@ -13,11 +13,11 @@ WEIGHTS, ESSENTIAL = [3, 2, 1], [True, True, False]
 @given(CREDITS)
 def test_rewards_are_the_hierarchical_ones_of_each_criterions_remapped_scores(credits):
     remapped = [remap_group([row[at] for row in credits]) for at in range(3)]
-    wanted = [
+    expected = [
         hierarchical_reward([remapped[at][row] for at in range(3)], WEIGHTS, essential=ESSENTIAL)
         for row in range(len(credits))
     ]
-    assert group_rewards(credits, WEIGHTS, essential=ESSENTIAL) == wanted
+    assert group_rewards(credits, WEIGHTS, essential=ESSENTIAL) == expected
 
 
 @given(CREDITS, st.data())
@@ -32,8 +32,8 @@ def test_an_invalid_response_earns_nothing_and_changes_nothing_for_the_others(cr
 
 @given(CREDITS)
 def test_without_remapping_and_gate_the_weighted_share_is_left(credits):
-    wanted = [weighted_reward(row, WEIGHTS) for row in credits]
-    assert group_rewards(credits, WEIGHTS, essential=ESSENTIAL, remap=False, gate=False) == wanted
+    expected = [weighted_reward(row, WEIGHTS) for row in credits]
+    assert group_rewards(credits, WEIGHTS, essential=ESSENTIAL, remap=False, gate=False) == expected
 
 
 def test_scores_near_saturation_are_spread_out_by_remapping():

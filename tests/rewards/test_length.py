@@ -50,7 +50,7 @@ def test_no_upper_bound_is_infinity():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ((5, 0, 0.5, 2.0), "reference is empty"),
         ((-1, 5, 0.5, 2.0), "at least 0"),
@@ -61,10 +61,10 @@ def test_no_upper_bound_is_infinity():
         ((1, 5, 0.5, math.nan), "lower <= upper"),
     ],
 )
-def test_what_has_no_ratio_or_no_range_is_refused(arguments, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_has_no_ratio_or_no_range_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
         length_gate(*arguments)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         linear_length_penalty(*arguments, 1.0)
 
 

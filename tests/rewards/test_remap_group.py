@@ -56,13 +56,13 @@ def test_the_equations_hold_for_any_group_and_threshold_and_gates_see_the_exact_
     judged = [score for score in scores if score is not None]
     expected = iter(equations(judged, threshold)) if judged else iter(())
     remapped = remap_group([None if score is None else float(score) for score in scores], float(threshold))
-    for score, ours in zip(scores, remapped, strict=True):
+    for score, value in zip(scores, remapped, strict=True):
         if score is None:
-            assert ours is None
+            assert value is None
             continue
         exact = next(expected)
-        assert ours == pytest.approx(float(exact), abs=1e-9)
-        assert (ours < 0.5, ours < 1) == (exact < Fraction(1, 2), exact < 1)
+        assert value == pytest.approx(float(exact), abs=1e-9)
+        assert (value < 0.5, value < 1) == (exact < Fraction(1, 2), exact < 1)
 
 
 FLOATS = st.lists(st.floats(0, 1), min_size=2, max_size=12)

@@ -42,8 +42,8 @@ def test_any_rewards_masked_or_not_agree_with_plain_loops(data, size, rewards, e
     rows = data.draw(st.lists(row, min_size=count, max_size=count))
     weights = data.draw(st.lists(st.sampled_from([0.1, 0.3, 1.0, -0.5, 0.0]), min_size=rewards, max_size=rewards))
     tensor = torch.tensor([row or [NAN] * rewards for row in rows], dtype=torch.float64)
-    ours = decoupled_advantages(tensor, torch.tensor(weights, dtype=torch.float64), size, eps=eps)
-    assert ours.tolist() == pytest.approx(plain_loops(rows, weights, size, eps), abs=1e-8)
+    actual = decoupled_advantages(tensor, torch.tensor(weights, dtype=torch.float64), size, eps=eps)
+    assert actual.tolist() == pytest.approx(plain_loops(rows, weights, size, eps), abs=1e-8)
 
 
 def test_a_rollout_with_one_missing_reward_is_masked_in_all():
@@ -110,8 +110,8 @@ def test_a_reward_that_is_constant_in_a_group_leaves_the_decision_to_the_others(
 def test_neither_scale_nor_offset_of_one_reward_matters_as_it_does_when_rewards_are_summed_first():
     rewards = torch.rand(12, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     stretched = rewards * torch.tensor([1000.0, 1.0]) + torch.tensor([-7.0, 3.0])
-    ours = [decoupled_advantages(these, [1, 1], 4, eps=0.0) for these in (rewards, stretched)]
-    torch.testing.assert_close(*ours)
+    actual = [decoupled_advantages(these, [1, 1], 4, eps=0.0) for these in (rewards, stretched)]
+    torch.testing.assert_close(*actual)
     summed = [group_advantages(these.sum(dim=1), 4) for these in (rewards, stretched)]
     assert (summed[0] - summed[1]).abs().max() > 0.1
 
@@ -130,7 +130,7 @@ def test_no_rollouts_have_no_advantages_and_whole_numbers_are_rewards_too():
 
 
 @pytest.mark.parametrize(
-    ("rewards", "weights", "size", "said"),
+    ("rewards", "weights", "size", "message"),
     [
         (torch.zeros(6, 2), [1, 1], 4, "groups of 4"),
         (torch.zeros(6), [1], 3, "groups of 3"),
@@ -142,6 +142,6 @@ def test_no_rollouts_have_no_advantages_and_whole_numbers_are_rewards_too():
         (torch.tensor([[0.0, 1.0], [math.inf, 1.0]]), [1, 1], 2, "reward 0 of rollout 1"),
     ],
 )
-def test_what_is_no_whole_set_of_groups_or_no_reward_is_refused(rewards, weights, size, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_is_no_whole_set_of_groups_or_no_reward_is_refused(rewards, weights, size, message):
+    with pytest.raises(ValueError, match=message):
         decoupled_advantages(rewards, weights, size)

@@ -149,7 +149,7 @@ def test_half_precision_is_widened():
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"x_0": torch.zeros(4, 3)}, "x_0 has shape"),
         ({"v_ref": torch.zeros(4, 3, 1)}, "v_ref has shape"),
@@ -164,8 +164,8 @@ def test_half_precision_is_widened():
         ({"form": "velocity", "t": torch.tensor([0.5, 0.0, 1.0, 1.0])}, "above 0"),
     ],
 )
-def test_what_makes_no_loss_is_refused(changed, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_makes_no_loss_is_refused(changed, message):
+    with pytest.raises(ValueError, match=message):
         diffusion_nft_loss(**step() | changed)
 
 

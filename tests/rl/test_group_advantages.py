@@ -56,9 +56,9 @@ def plain_loops(rewards, size, scale, eps):
     advantages = []
     for start in range(0, len(rewards), size):
         group = rewards[start : start + size]
-        known = [reward for reward in group if not math.isnan(reward)]
-        mean = statistics.fmean(known) if known else 0.0
-        spread["group"] = statistics.stdev(known) if len(known) > 1 else 0.0
+        ids = [reward for reward in group if not math.isnan(reward)]
+        mean = statistics.fmean(ids) if ids else 0.0
+        spread["group"] = statistics.stdev(ids) if len(ids) > 1 else 0.0
         divisor = 1.0 if scale == "none" else spread[scale] + eps
         advantages += [0.0 if math.isnan(reward) else (reward - mean) / divisor for reward in group]
     return advantages

@@ -1,4 +1,4 @@
-"""Which rollouts are kept: each strategy against its definition by brute force, and what holds of all of them."""
+"""Rollout selection: each strategy against a brute-force version, and properties of all strategies."""
 
 import math
 import statistics
@@ -17,13 +17,13 @@ STRATEGIES = ("hybrid", "ffkc_1d", "vanilla")
 
 def test_hybrid_keeps_the_best_half_and_random_others():
     rewards = torch.arange(16) / 16
-    drawn = Counter()
+    draws = Counter()
     for seed in range(2_000):
-        kept = select_rollouts(rewards, 4, seed=seed)
-        assert kept[:2] == [15, 14]
-        drawn.update(kept[2:])
-    assert set(drawn) == set(range(14))
-    assert min(drawn.values()) > 0.75 * 2_000 * 2 / 14  # each as often as another
+        selection = select_rollouts(rewards, 4, seed=seed)
+        assert selection[:2] == [15, 14]
+        draws.update(selection[2:])
+    assert set(draws) == set(range(14))
+    assert min(draws.values()) > 0.75 * 2_000 * 2 / 14  # each as often as another
 
 
 def test_a_seed_draws_the_same_and_another_seed_something_else():
@@ -50,15 +50,15 @@ def test_ffkc_starts_at_the_median_and_goes_where_it_is_farthest():
 def test_ffkc_is_the_greedy_rule_by_brute_force(rewards, data):
     keep = data.draw(st.integers(1, len(rewards)))
     median = statistics.median(rewards)
-    chosen = [min(range(len(rewards)), key=lambda place: abs(rewards[place] - median))]
-    while len(chosen) < keep:
+    selection = [min(range(len(rewards)), key=lambda place: abs(rewards[place] - median))]
+    while len(selection) < keep:
         gap = {
-            place: min(abs(rewards[place] - rewards[other]) for other in chosen)
+            place: min(abs(rewards[place] - rewards[other]) for other in selection)
             for place in range(len(rewards))
-            if place not in chosen
+            if place not in selection
         }
-        chosen.append(max(gap, key=gap.get))
-    assert select_rollouts(torch.tensor(rewards), keep, "ffkc_1d") == chosen
+        selection.append(max(gap, key=gap.get))
+    assert select_rollouts(torch.tensor(rewards), keep, "ffkc_1d") == selection
 
 
 def test_vanilla_looks_at_no_reward():
@@ -72,19 +72,19 @@ REWARDS = st.lists(st.floats(-10, 10) | st.none() | st.just(NAN), min_size=1, ma
 def test_just_so_many_are_kept_each_once_and_unjudged_ones_only_when_judged_ones_run_out(rewards, strategy, data):
     keep = data.draw(st.integers(1, len(rewards)))
     top = data.draw(st.none() | st.integers(0, keep))
-    kept = select_rollouts(rewards, keep, strategy, top=top, seed=data.draw(st.integers(0, 100)))
-    assert len(kept) == len(set(kept)) == keep
-    assert set(kept) <= set(range(len(rewards)))
+    selection = select_rollouts(rewards, keep, strategy, top=top, seed=data.draw(st.integers(0, 100)))
+    assert len(selection) == len(set(selection)) == keep
+    assert set(selection) <= set(range(len(rewards)))
     judged = {place for place, reward in enumerate(rewards) if reward is not None and not math.isnan(reward)}
-    assert len(judged.intersection(kept)) == min(keep, len(judged))
+    assert len(judged.intersection(selection)) == min(keep, len(judged))
     if strategy == "hybrid":
         best = min(keep // 2 if top is None else top, len(judged))
-        left = [rewards[place] for place in judged.difference(kept[:best])]
-        assert all(rewards[place] >= max(left, default=-math.inf) for place in kept[:best])
+        left = [rewards[place] for place in judged.difference(selection[:best])]
+        assert all(rewards[place] >= max(left, default=-math.inf) for place in selection[:best])
 
 
 @pytest.mark.parametrize(
-    ("rewards", "keep", "options", "said"),
+    ("rewards", "keep", "options", "message"),
     [
         ([0.1, 0.2], 3, {}, "keep is 3"),
         ([0.1, 0.2], 0, {}, "keep is 0"),
@@ -96,13 +96,13 @@ def test_just_so_many_are_kept_each_once_and_unjudged_ones_only_when_judged_ones
         (torch.zeros(2, 2), 1, {}, "one prompt"),
     ],
 )
-def test_what_cannot_be_kept_is_refused(rewards, keep, options, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_cannot_be_kept_is_refused(rewards, keep, options, message):
+    with pytest.raises(ValueError, match=message):
         select_rollouts(rewards, keep, **options)
 
 
 @pytest.mark.parametrize(
-    ("passes", "kept"),
+    ("passes", "expected"),
     [
         ([True, False], True),
         ([True, True], False),
@@ -118,8 +118,8 @@ def test_what_cannot_be_kept_is_refused(rewards, keep, options, said):
         (torch.tensor([1.0, NAN]), False),
     ],
 )
-def test_a_prompt_is_kept_when_some_rollouts_pass_and_some_fail(passes, kept):
-    assert keep_prompt(passes) is kept
+def test_a_prompt_is_kept_when_some_rollouts_pass_and_some_fail(passes, expected):
+    assert keep_prompt(passes) is expected
 
 
 def test_a_shaped_reward_is_no_pass():

@@ -1,4 +1,4 @@
-"""What a rubric, a verdict and a scorecard can and cannot say."""
+"""Valid and invalid values of rubrics, verdicts and scorecards."""
 
 import math
 

@@ -20,7 +20,7 @@ RECIPE = yaml.safe_dump({"name": "ours"})
 
 
 def done_run(name="ours"):
-    """What a finished run holds, in the order in which it came to be."""
+    """Files of a finished run, in the order in which they are written."""
     return {
         "recipe.yaml": yaml.safe_dump({"name": name, "pipeline": "balcaprl"}),
         "prepare/made_from.json": "{}",
@@ -40,7 +40,7 @@ def no_server(monkeypatch):
 
 
 @pytest.fixture
-def put(tmp_path):
+def write_runs(tmp_path):
     """Writes a run into a folder, a second between its files, the last one so many days ago."""
     folder = tmp_path / "runs"
     folder.mkdir()
@@ -50,29 +50,29 @@ def put(tmp_path):
             place = folder / name / path
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(content)
-            written = NOW.timestamp() - days * 86_400 - len(files) + 1 + number
-            os.utime(place, (written, written))
+            timestamp = NOW.timestamp() - days * 86_400 - len(files) + 1 + number
+            os.utime(place, (timestamp, timestamp))
         return folder
 
     return write
 
 
 def pruned(folder, days="90d", **more):
-    told = prune_runs(open_run_store(str(folder)), parse_age(days), **{"dry_run": False, "now": NOW, **more})
-    return {one.run.name: one.keep_reason for one in told}
+    outcomes = prune_runs(open_run_store(str(folder)), parse_age(days), **{"dry_run": False, "now": NOW, **more})
+    return {one.run.name: one.keep_reason for one in outcomes}
 
 
 def failed_run(**more):
     return {"recipe.yaml": RECIPE, "error.json": '{"stage": "prepare", "message": "no images"}', **more}
 
 
-def test_old_runs_go_however_they_ended_and_young_ones_stay(put):
-    folder = put("old", done_run())
-    put("young", done_run(), days=89)
-    put("half", {"recipe.yaml": RECIPE, "prepare/made_from.json": "{}"})
-    put("failed", failed_run())
-    put("failed-lately", failed_run(), days=89)
-    put("no-run", {"notes.txt": "mine"})
+def test_old_runs_go_however_they_ended_and_young_ones_stay(write_runs):
+    folder = write_runs("old", done_run())
+    write_runs("young", done_run(), days=89)
+    write_runs("half", {"recipe.yaml": RECIPE, "prepare/made_from.json": "{}"})
+    write_runs("failed", failed_run())
+    write_runs("failed-lately", failed_run(), days=89)
+    write_runs("no-run", {"notes.txt": "mine"})
     expected = {"old": "", "half": "", "failed": ""}
     assert pruned(folder, dry_run=True) == expected
     assert (folder / "old" / "recipe.yaml").exists()
@@ -80,38 +80,38 @@ def test_old_runs_go_however_they_ended_and_young_ones_stay(put):
     assert sorted(os.listdir(folder)) == ["failed-lately", "no-run", "young"]
 
 
-def test_a_run_that_may_be_going_stays_however_short_the_limit(put):
-    folder = put("done", done_run(), days=2)
-    put("failed", failed_run(), days=2)
-    put("half", {"recipe.yaml": RECIPE, "prepare/made_from.json": "{}"}, days=2)
-    put("given-up", {"recipe.yaml": RECIPE, "prepare/made_from.json": "{}"}, days=4)
-    put("held", failed_run(lock=""), days=4)
+def test_a_run_that_may_be_going_stays_however_short_the_limit(write_runs):
+    folder = write_runs("done", done_run(), days=2)
+    write_runs("failed", failed_run(), days=2)
+    write_runs("half", {"recipe.yaml": RECIPE, "prepare/made_from.json": "{}"}, days=2)
+    write_runs("given-up", {"recipe.yaml": RECIPE, "prepare/made_from.json": "{}"}, days=4)
+    write_runs("held", failed_run(lock=""), days=4)
     with (folder / "held" / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        told = pruned(folder, "12h")
-    assert (told["done"], told["given-up"], told["held"]) == ("", "", "it is going")
-    assert told["failed"] == "it is failed, but was changed in the last 3 days: it may be going, or go on"
-    assert told["half"] == "it is unfinished, but was changed in the last 3 days: it may be going, or go on"
+        outcomes = pruned(folder, "12h")
+    assert (outcomes["done"], outcomes["given-up"], outcomes["held"]) == ("", "", "it is going")
+    assert outcomes["failed"] == "it is failed, but was changed in the last 3 days: it may be going, or go on"
+    assert outcomes["half"] == "it is unfinished, but was changed in the last 3 days: it may be going, or go on"
     assert sorted(os.listdir(folder)) == ["failed", "half", "held"]
 
 
-def test_runs_that_a_run_which_stays_takes_from_stay_and_the_others_go(put):
+def test_runs_that_a_run_which_stays_takes_from_stay_and_the_others_go(write_runs):
     def takes_from(name):
         return {"reuse.json": json.dumps({"runs": [f"/elsewhere/{name}"]})}
 
-    folder = put("first", done_run())
-    put("second", failed_run(**takes_from("first")))
-    put("arm", failed_run(**takes_from("second")), days=10)
-    put("unneeded", failed_run())
-    put("old-arm", done_run() | takes_from("unneeded"))
+    folder = write_runs("first", done_run())
+    write_runs("second", failed_run(**takes_from("first")))
+    write_runs("arm", failed_run(**takes_from("second")), days=10)
+    write_runs("unneeded", failed_run())
+    write_runs("old-arm", done_run() | takes_from("unneeded"))
     expected = {"first": "second takes from it", "second": "arm takes from it", "unneeded": "", "old-arm": ""}
     assert pruned(folder) == expected
     assert sorted(os.listdir(folder)) == ["arm", "first", "second"]
 
 
-def test_a_run_whose_model_is_in_use_stays(put, tmp_path):
-    folder = put("champion", done_run())
-    put("before", done_run())
+def test_a_run_whose_model_is_in_use_stays(write_runs, tmp_path):
+    folder = write_runs("champion", done_run())
+    write_runs("before", done_run())
     model = tmp_path / "model"
     model.mkdir()
     (model / "config.json").write_text("{}")
@@ -121,33 +121,33 @@ def test_a_run_whose_model_is_in_use_stays(put, tmp_path):
         version = registry.register(connection, model, "captioner", run=mlflow_run, tags={"run": name})
         registry.promote(connection, "captioner", version.version)
     for name in ("before", "champion"):
-        put(name, done_run())
+        write_runs(name, done_run())
         for place, _, files in os.walk(folder / name):
             for file in files:
                 os.utime(os.path.join(place, file), (NOW.timestamp() - 9e6,) * 2)
     assert pruned(folder) == {"before": "", "champion": "captioner version 2, the champion, came from it"}
 
 
-def test_where_the_registry_does_not_answer_nothing_goes(put):
+def test_where_the_registry_does_not_answer_nothing_goes(write_runs):
     files = done_run() | {"tracking/settings.json": json.dumps({"config": {"uri": "http://127.0.0.1:9"}, "key": "x"})}
-    folder = put("old", files)
+    folder = write_runs("old", files)
     with pytest.raises(UserError, match=r"no MLflow server at http://127\.0\.0\.1:9"):
         pruned(folder)
     assert (folder / "old" / "recipe.yaml").exists()
 
 
-def test_what_a_killed_sweep_began_is_finished(put):
-    folder = put("old", done_run())
+def test_what_a_killed_sweep_began_is_finished(write_runs):
+    folder = write_runs("old", done_run())
     (folder / "old").rename(folder / ".pruned-old")
     assert pruned(folder) == {}
     assert os.listdir(folder) == []
 
 
-def test_a_run_is_told_from_its_folder(put):
-    folder = put("good", done_run())
-    put("going-on", {**done_run(), "train/made_from.json": "{}"}, days=2)
-    put("bad", {"recipe.yaml": RECIPE, "error.json": '{"stage": "prepare", "message": "no\\nimages"}'}, days=1)
-    put("old-one", {path: text for path, text in done_run().items() if path != "outcome.json"}, days=3)
+def test_a_run_is_told_from_its_folder(write_runs):
+    folder = write_runs("good", done_run())
+    write_runs("going-on", {**done_run(), "train/made_from.json": "{}"}, days=2)
+    write_runs("bad", {"recipe.yaml": RECIPE, "error.json": '{"stage": "prepare", "message": "no\\nimages"}'}, days=1)
+    write_runs("old-one", {path: text for path, text in done_run().items() if path != "outcome.json"}, days=3)
     store = open_run_store(str(folder))
     assert [(one.name, one.state) for one in run_records(store)] == [
         ("bad", "failed"),
@@ -181,8 +181,8 @@ def test_runs_of_a_bucket_are_told_like_those_of_a_folder(bucket, tmp_path, monk
     of_cluster["outcome/outcome.json"] = json.dumps({"state": "SUCCEEDED"})
     failed = {"recipe.yaml": RECIPE, "state/prepare/error.json": '{"stage": "prepare", "message": "no images"}'}
     refused = {"state/preflight/error.json": '{"stage": "preflight", "message": "1 of 3 checks failed"}'}
-    begun = {"recipe.yaml": RECIPE, PRUNED: "{}"}
-    for run, files in {"old": of_cluster, "bad": failed, "refused": refused, "begun": begun}.items():
+    start = {"recipe.yaml": RECIPE, PRUNED: "{}"}
+    for run, files in {"old": of_cluster, "bad": failed, "refused": refused, "begun": start}.items():
         for path, content in files.items():
             bucket.write(f"{run}/{path}", content.encode())
     store = open_run_store(bucket.uri)

@@ -74,9 +74,9 @@ def test_outputs_are_passed_on_and_only_standard_error_is_shown_under_the_name_o
     run_local(chain, pipeline_arguments(str(tmp_path), {"first": "hello"}), run=tmp_path)
 
     assert (tmp_path / "second.txt").read_text() == "hellohello"
-    shown = capfd.readouterr()
-    assert shown.out == ""
-    assert shown.err == "first        | one third\nfirst        | three thirds\n"
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert captured.err == "first        | one third\nfirst        | three thirds\n"
     assert "chatter that belongs to the log" in (tmp_path / "logs" / "first.log").read_text()
     assert "one third" in (tmp_path / "logs" / "first.log").read_text()
 

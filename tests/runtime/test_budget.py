@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from asked_stages import asked, caption, describe, digest_of, prepare, tables
+from asked_stages import caption, count_requests, describe, digest_of, prepare, tables
 from grading_stage import launch_here
 from key_search import ECHOES, VARIABLE
 from scripted_server import fail, say
@@ -46,14 +46,14 @@ def test_at_its_cap_a_stage_stops_in_one_line_and_with_a_higher_one_ends_as_if_t
     server, run = serve(describe), tmp_path / "run"
     config = {"teachers": [teacher(server, price_out=1e3)], "shard_size": 8}
     whole = tables(caption(tmp_path / "whole", samples, **config))
-    assert set(asked(server).values()) == {1}
-    questions = asked(server).keys()
+    assert set(count_requests(server).values()) == {1}
+    questions = count_requests(server).keys()
     server.heard.clear()
 
     write_budget(run, Budget(**caps))
-    told = stopped(run, lambda: caption(run, samples, **config))
-    assert told.startswith("stopped at the budget: caption m at http://127.0.0.1:")
-    assert "does not cover the next call" in told
+    message = stopped(run, lambda: caption(run, samples, **config))
+    assert message.startswith("stopped at the budget: caption m at http://127.0.0.1:")
+    assert "does not cover the next call" in message
     (cap,) = caps
     assert json.loads((run / "error.json").read_text())["more"] == f"--set budget.{cap}={2 * caps[cap]:g}"
     committed = shards(run / "caption_committee")
@@ -62,20 +62,20 @@ def test_at_its_cap_a_stage_stops_in_one_line_and_with_a_higher_one_ends_as_if_t
     before = len(server.chats)
     assert 8 * len(committed) <= before < COUNT
 
-    assert stopped(run, lambda: caption(run, samples, **config)).startswith(told[:30])
+    assert stopped(run, lambda: caption(run, samples, **config)).startswith(message[:30])
     assert len(server.chats) == before
     write_budget(run, Budget())
     assert tables(caption(run, samples, **config)) == whole
-    assert asked(server) == dict.fromkeys(questions, 1)
-    (spent,) = read_spending(run / "spending.sqlite")
-    assert (spent["requests"], spent["prompt_tokens"]) == (COUNT, 900 * COUNT)
+    assert count_requests(server) == dict.fromkeys(questions, 1)
+    (spending,) = read_spending(run / "spending.sqlite")
+    assert (spending["requests"], spending["prompt_tokens"]) == (COUNT, 900 * COUNT)
     assert not (run / "error.json").exists()
 
 
-def slow_one(said, body):
+def slow_one(answer, body):
     """The first of several models takes its time."""
-    said.delay = 0.25 if body["model"] == "one" else 0.0
-    return said
+    answer.delay = 0.25 if body["model"] == "one" else 0.0
+    return answer
 
 
 def test_what_is_in_flight_at_the_cap_is_kept_also_of_a_sample_that_another_teacher_could_not_describe(
@@ -89,7 +89,7 @@ def test_what_is_in_flight_at_the_cap_is_kept_also_of_a_sample_that_another_teac
     stopped(run, lambda: caption(run, samples, **config))
     write_budget(run, Budget())
     assert tables(caption(run, samples, **config)) == whole
-    assert set(asked(server).values()) == {1}
+    assert set(count_requests(server).values()) == {1}
 
 
 def judge(_, body):
@@ -106,7 +106,7 @@ def test_grading_by_several_judges_keeps_all_that_was_in_flight_at_the_cap(
     judges = [teacher(server, "one"), teacher(server, "two"), teacher(server, "three", max_tokens=9_000)]
     config = {"judges": judges, "call_per": call_per, "shard_size": 16}
     whole = tables(launch_here(tmp_path / "whole", samples, config))
-    questions = asked(server)
+    questions = count_requests(server)
     assert set(questions.values()) == {1}
     server.heard.clear()
     write_budget(run, Budget(tokens=len(questions) * 600))
@@ -114,7 +114,7 @@ def test_grading_by_several_judges_keeps_all_that_was_in_flight_at_the_cap(
     assert 0 < len(server.chats) < len(questions)
     write_budget(run, Budget())
     assert tables(launch_here(run, samples, config)) == whole
-    assert asked(server) == questions
+    assert count_requests(server) == questions
 
 
 def failing(share, kind):
@@ -140,21 +140,21 @@ def test_a_stage_whose_endpoint_mostly_fails_stops_with_the_reason_and_goes_on_o
     server.heard.clear()
 
     server.script = failing(share, kind)
-    told = stopped(run, lambda: caption(run, samples, **config))
-    assert "calls failed, so the stage stops before more is lost; the last one: " in told
-    assert ("HTTP 400: no such model" if kind.status == 400 else "the model declined: no") in told
-    bad, _, _, _, recent = told.split()[:5]
+    message = stopped(run, lambda: caption(run, samples, **config))
+    assert "calls failed, so the stage stops before more is lost; the last one: " in message
+    assert ("HTTP 400: no such model" if kind.status == 400 else "the model declined: no") in message
+    bad, _, _, _, recent = message.split()[:5]
     assert int(recent) >= 20
     assert 2 * int(bad) >= int(recent)
     assert len(server.chats) < COUNT
-    answered = {digest_of(heard.body) for heard in server.chats if heard.said is not kind}
+    answered = {digest_of(request.body) for request in server.chats if request.said is not kind}
 
     server.heard.clear()
     server.script = describe
     assert tables(caption(run, samples, **config)) == whole
-    assert set(asked(server).values()) == {1}
+    assert set(count_requests(server).values()) == {1}
     # What was answered is not asked again, but for those in flight, which the stop cut off.
-    assert len(answered & asked(server).keys()) <= 8
+    assert len(answered & count_requests(server).keys()) <= 8
 
 
 def test_an_endpoint_that_fails_less_than_half_of_the_time_leaves_dead_letters_and_does_not_stop_a_stage(
@@ -164,7 +164,7 @@ def test_an_endpoint_that_fails_less_than_half_of_the_time_leaves_dead_letters_a
     kind.delay = 0.02
     server, run = serve(failing(25, kind)), tmp_path / "run"
     out = caption(run, samples, teachers=[teacher(server)])
-    bad = sum(heard.said is kind for heard in server.chats)
+    bad = sum(request.said is kind for request in server.chats)
     letters = list(read_rows(out / "dead_letters"))
     assert (len(letters), len(list(read_rows(out)))) == (bad, COUNT - bad)
     assert 0 < bad < COUNT / 2

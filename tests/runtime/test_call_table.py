@@ -95,7 +95,7 @@ def test_captions_each_are_drawn_with_different_seeds(run, samples, serve):
     captions = {}
     for row in read_rows(out):
         captions.setdefault(row["sample_id"], set()).add(row["caption"])
-    assert {len(drawn) for drawn in captions.values()} == {3}
+    assert {len(draws) for draws in captions.values()} == {3}
 
 
 def test_a_writer_that_writes_prose_leaves_dead_letters_and_is_asked_again_when_the_stage_runs_again(

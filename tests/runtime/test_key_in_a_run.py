@@ -52,12 +52,12 @@ def test_a_run_whose_models_echo_the_key_keeps_it_out_of_every_file(serve, judge
         logging.getLogger("rubricworks").error("the run failed", exc_info=caught.value)
         pipeline.set_tags({"error": str(caught.value)})
 
-    assert {heard.headers["Authorization"] for heard in server.chats} == {f"Bearer {KEY}"}
+    assert {request.headers["Authorization"] for request in server.chats} == {f"Bearer {KEY}"}
     assert {row["caption"] for row in rows} == {"you sent Bearer ***"}
     assert all("you sent Bearer ***" in card for card in cards)
     assert {letter["reason"] for letter in letters} == {"transport"}
     assert all("***" in letter["raw"] for letter in letters)
     assert "***" in json.loads((run / "error.json").read_text())["message"]
     judge_key.see(caught.value, read_spending(run / "spending.sqlite"))
-    kept = {path.name for path in tmp_path.rglob("*") if path.is_file()}
-    assert {"mlflow.db", "captions.json", "scorecards.json", "llm_cache.sqlite", "error.json"} <= kept
+    files = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+    assert {"mlflow.db", "captions.json", "scorecards.json", "llm_cache.sqlite", "error.json"} <= files

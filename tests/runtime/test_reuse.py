@@ -50,12 +50,12 @@ def content(folder: Path) -> dict[str, bytes]:
 
 def test_a_stage_made_from_the_same_is_taken_and_asks_no_model(tmp_path, images, server, capfd):
     first = make(tmp_path / "first", images, server)
-    asked = len(server.chats)
+    request_count = len(server.chats)
     write_reuse(tmp_path / "second", [tmp_path / "first"])
     second = make(tmp_path / "second", images, server)
 
     assert second == tmp_path / "second" / "recap"
-    assert asked == len(server.chats) == IMAGES
+    assert request_count == len(server.chats) == IMAGES
     assert content(second) == content(first)
     assert "taken from first" in capfd.readouterr().err
     lines = {line["stage"]: line for line in read_ledger(tmp_path / "second")}
@@ -65,7 +65,7 @@ def test_a_stage_made_from_the_same_is_taken_and_asks_no_model(tmp_path, images,
     # Done is done: nothing is copied a second time.
     shutil.rmtree(tmp_path / "first")
     assert content(make(tmp_path / "second", images, server)) == content(second)
-    assert len(server.chats) == asked
+    assert len(server.chats) == request_count
 
 
 def test_a_stage_whose_result_is_json_alone_is_taken(tmp_path, images, capfd, monkeypatch):
@@ -91,19 +91,19 @@ def test_a_stage_whose_result_is_json_alone_is_taken(tmp_path, images, capfd, mo
 
 
 @pytest.mark.parametrize(
-    ("change", "told", "asked"),
+    ("change", "message", "requests"),
     [
         ({"seed": 2}, "its configuration differs", 2 * IMAGES),
         ({"held_out": 3}, "its input differs: samples", IMAGES),
     ],
 )
-def test_a_stage_made_from_something_else_is_made_here(tmp_path, images, server, capfd, change, told, asked):
+def test_a_stage_made_from_something_else_is_made_here(tmp_path, images, server, capfd, change, message, requests):
     first = make(tmp_path / "first", images, server)
     before = content(first)
     write_reuse(tmp_path / "second", [tmp_path / "first"])
     second = make(tmp_path / "second", images, server, **change)
-    assert len(server.chats) == asked  # the same question about the same picture was answered there
-    assert f"not taken from first: {told}" in capfd.readouterr().err
+    assert len(server.chats) == requests  # the same question about the same picture was answered there
+    assert f"not taken from first: {message}" in capfd.readouterr().err
     assert content(second) != before == content(first)
 
 
@@ -149,23 +149,23 @@ def test_a_manifest_whose_shard_is_gone_is_not_taken(tmp_path, images, server, c
 def test_the_second_of_two_runs_is_tried_and_one_that_is_gone_is_no_hindrance(tmp_path, images, server, capfd):
     make(tmp_path / "other", images, server, seed=2)
     make(tmp_path / "first", images, server)
-    asked = len(server.chats)
+    request_count = len(server.chats)
     write_reuse(tmp_path / "second", [tmp_path / "gone", tmp_path / "other", tmp_path / "first"])
     make(tmp_path / "second", images, server)
-    said = capfd.readouterr().err
-    assert "not taken from gone: it is not finished there" in said
-    assert "not taken from other: its configuration differs" in said
-    assert len(server.chats) == asked
+    stderr = capfd.readouterr().err
+    assert "not taken from gone: it is not finished there" in stderr
+    assert "not taken from other: its configuration differs" in stderr
+    assert len(server.chats) == request_count
 
 
 def test_what_was_begun_here_gives_way_and_is_kept_aside(tmp_path, images, server):
     first = make(tmp_path / "first", images, server)
-    begun = make(tmp_path / "second", images, server)
-    (begun / "done.json").unlink()
-    asked = len(server.chats)
+    unfinished = make(tmp_path / "second", images, server)
+    (unfinished / "done.json").unlink()
+    request_count = len(server.chats)
     write_reuse(tmp_path / "second", [tmp_path / "first"])
     assert content(make(tmp_path / "second", images, server)) == content(first)
-    assert len(server.chats) == asked
+    assert len(server.chats) == request_count
     assert len(list((tmp_path / "second" / "replaced").iterdir())) == 1
 
 
@@ -186,9 +186,9 @@ def test_a_model_outside_both_runs_stays_a_link_to_where_it_is(tmp_path, images)
     model = student(tmp_path / "student")
     pass_on(tmp_path / "first", images, model)
     write_reuse(tmp_path / "second", [tmp_path / "first"])
-    taken = pass_on(tmp_path / "second", images, model) / "model"
-    assert taken.is_symlink()
-    assert taken.resolve() == model
+    copy = pass_on(tmp_path / "second", images, model) / "model"
+    assert copy.is_symlink()
+    assert copy.resolve() == model
 
 
 def test_nothing_that_is_written_in_one_run_reaches_the_other(tmp_path, images):
@@ -196,20 +196,20 @@ def test_nothing_that_is_written_in_one_run_reaches_the_other(tmp_path, images):
     first = pass_on(tmp_path / "first", images, model)
     write_reuse(tmp_path / "second", [tmp_path / "first"])
     second = pass_on(tmp_path / "second", images, model)
-    taken = second / "model" / "model.safetensors"
-    assert not taken.resolve().is_relative_to(first.parent.resolve())
-    with taken.open("r+b") as file:
+    weights = second / "model" / "model.safetensors"
+    assert not weights.resolve().is_relative_to(first.parent.resolve())
+    with weights.open("r+b") as file:
         file.write(b"WEIGHTS")
     assert (model / "model.safetensors").read_bytes() == b"weights"
     (model / "model.safetensors").write_bytes(b"overwritten")
-    assert taken.read_bytes() == b"WEIGHTS"
+    assert weights.read_bytes() == b"WEIGHTS"
 
 
 def test_a_model_that_was_changed_after_it_was_made_is_not_taken(tmp_path, images, capfd):
     model = student(tmp_path / "student")
-    made = pass_on(tmp_path / "first", images, model) / "model"
-    made.unlink()
-    changed = student(made)
+    model_dir = pass_on(tmp_path / "first", images, model) / "model"
+    model_dir.unlink()
+    changed = student(model_dir)
     (changed / "model.safetensors").write_bytes(b"other weights")
     write_reuse(tmp_path / "second", [tmp_path / "first"])
     pass_on(tmp_path / "second", images, model)

@@ -37,15 +37,15 @@ def test_file_uris_and_bare_paths_name_the_same_file():
 
 
 @pytest.mark.parametrize(
-    ("uri", "told"),
+    ("uri", "message"),
     [
         ("s3://bucket/x", "s3:// is for runs"),
         ("gs://bucket/x", "not a storage scheme"),
         ("file://data/x", "three slashes"),
     ],
 )
-def test_uris_that_cannot_be_opened_are_refused_with_what_to_write_instead(uri, told):
-    with pytest.raises(UserError, match=told):
+def test_uris_that_cannot_be_opened_are_refused_with_what_to_write_instead(uri, message):
+    with pytest.raises(UserError, match=message):
         local_path(uri)
 
 
@@ -84,13 +84,13 @@ def test_folder_that_is_a_file_is_a_user_error(tmp_path):
         write_atomic(tmp_path / "taken" / "file.bin", b"")
 
 
-@pytest.mark.parametrize("there", ["nothing", "link", "dead link", "file", "folder"])
-def test_a_link_takes_the_place_of_whatever_stands_there(tmp_path, there):
+@pytest.mark.parametrize("remote", ["nothing", "link", "dead link", "file", "folder"])
+def test_a_link_takes_the_place_of_whatever_stands_there(tmp_path, remote):
     target, other, place = (tmp_path / name for name in ("target", "other", "place"))
     for folder in (target, other):
         folder.mkdir()
         (folder / "config.json").write_text(folder.name)
-    match there:
+    match remote:
         case "link":
             place.symlink_to(other)
         case "dead link":

@@ -20,7 +20,7 @@ def test_what_is_written_is_listed_read_and_deleted_below_its_prefix_alone(bucke
     outer, inner = open_bucket(bucket), open_bucket(f"{bucket}/runs/one")
     inner.write("samples/part-00000.parquet", b"rows")
     outer.write("runs/other", b"beside")
-    assert [(found.key, found.size) for found in inner.objects()] == [("samples/part-00000.parquet", 4)]
+    assert [(item.key, item.size) for item in inner.objects()] == [("samples/part-00000.parquet", 4)]
     assert (inner.folders(), outer.below("runs").folders()) == (["samples"], ["one"])
     assert inner.read("samples/part-00000.parquet") == b"rows"
     inner.delete("samples/part-00000.parquet", "never there")
@@ -38,8 +38,8 @@ def test_a_listing_of_more_than_a_page_has_everything_once(monkeypatch, tmp_path
     with rclone_server(tmp_path / "buckets") as endpoint:
         for name, value in environment(endpoint).items():
             monkeypatch.setenv(name, value)
-        found = [one.key for one in open_bucket("s3://bucket/many").objects()]
-    assert found == [f"{n:04d}" for n in range(1_203)]
+        keys = [one.key for one in open_bucket("s3://bucket/many").objects()]
+    assert keys == [f"{n:04d}" for n in range(1_203)]
 
 
 def test_an_object_that_must_be_new_is_left_alone_when_another_was_first(bucket, line):
@@ -78,7 +78,7 @@ def test_reads_and_writes_outlast_a_server_that_fails_for_a_while(bucket, line, 
     failing["left"] = 3
     assert it.read("a") == b"content" * 1000
     failing["left"] = 3
-    assert [found.key for found in it.objects()] == ["a"]
+    assert [item.key for item in it.objects()] == ["a"]
 
 
 def test_a_large_file_goes_up_in_parts_over_a_line_that_drops_and_arrives_whole(bucket, line, tmp_path):
@@ -106,20 +106,20 @@ def test_a_large_file_goes_up_in_parts_over_a_line_that_drops_and_arrives_whole(
     line.fault, line.requests[:] = cut_some, []
     it.download("model.safetensors", tmp_path / "back" / "model.safetensors")
     assert (tmp_path / "back" / "model.safetensors").read_bytes() == source.read_bytes()
-    begun = [request.headers.get("Range") for request in line.requests]
-    assert begun[0] is None, "it goes on where it broke, and does not begin anew"
-    assert len(set(begun)) == 3
+    ranges = [request.headers.get("Range") for request in line.requests]
+    assert ranges[0] is None, "it goes on where it broke, and does not begin anew"
+    assert len(set(ranges)) == 3
     assert [path.name for path in (tmp_path / "back").iterdir()] == ["model.safetensors"]
 
 
 def test_completing_parts_twice_because_the_answer_was_lost_is_no_error(bucket, line, tmp_path):
     source = tmp_path / "big"
     source.write_bytes(os.urandom(LARGE))
-    lost = {"left": 1}
+    failures = {"left": 1}
 
     def lose_the_last_answer(request):
-        if request.method == "POST" and "uploadId" in request.path and lost["left"]:
-            lost["left"] -= 1
+        if request.method == "POST" and "uploadId" in request.path and failures["left"]:
+            failures["left"] -= 1
             return "drop answer"
         return None
 
@@ -178,9 +178,9 @@ def test_a_check_says_what_is_wrong_before_anything_runs(bucket, line, monkeypat
         check_storage(bucket)
     line.fault = lambda request: None
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another secret")
-    with pytest.raises(UserError, match=r"credentials are not valid .*SignatureDoesNotMatch") as told:
+    with pytest.raises(UserError, match=r"credentials are not valid .*SignatureDoesNotMatch") as caught:
         check_storage(bucket)
-    assert "another secret" not in str(told.value)
+    assert "another secret" not in str(caught.value)
 
 
 def test_nothing_that_is_local_is_taken_for_a_bucket():
@@ -197,8 +197,8 @@ def test_a_kept_key_encrypts_every_request_and_is_in_no_repr(bucket, line, monke
     it = open_bucket(bucket)
     it.write("a", b"x")
     it.read("a")
-    sent = [request.headers.get("X-Amz-Server-Side-Encryption-Customer-Key") for request in line.requests]
-    assert sent == [key] * len(sent)
+    keys = [request.headers.get("X-Amz-Server-Side-Encryption-Customer-Key") for request in line.requests]
+    assert keys == [key] * len(keys)
 
 
 def test_a_download_with_no_room_says_so(bucket, disk):

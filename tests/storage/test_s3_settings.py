@@ -1,4 +1,4 @@
-"""Where the store is, and who we are to it: from the environment, files, and tokens that are exchanged."""
+"""Address and credentials of the store: from the environment, files, and exchanged tokens."""
 
 import http.server
 import threading
@@ -77,7 +77,7 @@ def test_the_nearest_name_of_the_endpoint_counts(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         ({"AWS_ENDPOINT_URL": "minio:9000"}, "AWS_ENDPOINT_URL: not the address"),
         ({"AWS_ENDPOINT_URL": "http://key:word@minio"}, "AWS_ENDPOINT_URL: not the address"),
@@ -87,8 +87,8 @@ def test_the_nearest_name_of_the_endpoint_counts(monkeypatch):
         ({"RUBRICWORKS_S3_PATIENCE": "long"}, "how many seconds"),
     ],
 )
-def test_a_setting_that_cannot_be_is_named_and_no_secret_is_repeated(values, told):
-    with pytest.raises(UserError, match=told) as error:
+def test_a_setting_that_cannot_be_is_named_and_no_secret_is_repeated(values, message):
+    with pytest.raises(UserError, match=message) as error:
         settings_from_environment(values)
     assert "word" not in str(error.value)
     assert "c2hvcnQ" not in str(error.value)

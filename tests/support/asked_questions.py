@@ -49,10 +49,10 @@ def rubrics_table(run: Path, rubrics: dict[str, Rubric]) -> Path:
     row |= {"prompt_tokens": 0, "completion_tokens": 0, "cost": 0.0}
     rows = [{**row, "sample_id": name, "rubric": rubric.model_dump_json()} for name, rubric in rubrics.items()]
 
-    async def made(items: list[dict]) -> list[dict]:
+    async def make_rows(items: list[dict]) -> list[dict]:
         return items
 
-    asyncio.run(build_table(job.out, "rubrics", rows, made, made_by=job.made_by, shard_size=100))
+    asyncio.run(build_table(job.out, "rubrics", rows, make_rows, made_by=job.made_by, shard_size=100))
     close_job(job, 0.0)
     return job.out
 

@@ -35,17 +35,17 @@ def digest_of(body: dict[str, Any]) -> str:
 
 def describe(_: int, body: dict[str, Any]) -> Said:
     """A caption of its own for every question, for a little less than what is reserved."""
-    said = say(f"caption {digest_of(body)}", tokens=(900, 10))
-    said.delay = 0.02
-    return said
+    answer = say(f"caption {digest_of(body)}", tokens=(900, 10))
+    answer.delay = 0.02
+    return answer
 
 
-def asked(server: ScriptedServer) -> Counter[str]:
+def count_requests(server: ScriptedServer) -> Counter[str]:
     """Question → how often it was asked."""
-    return Counter(digest_of(heard.body) for heard in server.chats)
+    return Counter(digest_of(request.body) for request in server.chats)
 
 
 def tables(folder: Path) -> dict[str, bytes]:
-    """What must not depend on interruptions."""
-    kept = [path for name in ("part-*.parquet", "manifest.json", "done.json") for path in folder.rglob(name)]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(kept)}
+    """Files that must not depend on interruptions."""
+    files = [path for name in ("part-*.parquet", "manifest.json", "done.json") for path in folder.rglob(name)]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(files)}

@@ -47,19 +47,19 @@ def world_rubric(query: Query, scene: Scene) -> Rubric:
 
 
 def label_of(rubric: Rubric, response: str) -> str:
-    """What a reader without faults makes of it."""
-    said = read_response(response)
+    """Label of a response by a reader without faults."""
+    statement = read_response(response)
     items: dict[str, list[dict[str, Any]]] = {"essential": [], "additional": []}
     for criterion in rubric.criteria:
         if criterion.verifier:
-            credit: object = call_of(criterion.verifier, said.boxed or "")
+            credit: object = call_of(criterion.verifier, statement.boxed or "")
         elif criterion.essential:
-            credit = float(said.boxed == criterion.reference)
+            credit = float(statement.boxed == criterion.reference)
         else:
             cell = criterion.criterion.rstrip(".").rpartition(" ")[2]
-            there = [item for item in said.objects if item.cell == cell]
-            wanted = criterion.reference.split()[1:]
-            right = [a == b for a, b in zip(there[0][1:], wanted, strict=True)] if there else [False] * 3
+            remote = [item for item in statement.objects if item.cell == cell]
+            expected = criterion.reference.split()[1:]
+            right = [a == b for a, b in zip(remote[0][1:], expected, strict=True)] if remote else [False] * 3
             credit = 1.0 if all(right) else 0.5 if right[1] or right[2] else 0.0
         part = "essential" if criterion.essential else "additional"
         items[part].append({"criterion": criterion.criterion, "rationale": "", "credit": credit})
@@ -69,10 +69,10 @@ def label_of(rubric: Rubric, response: str) -> str:
 def labelled_rows(count: int, train: int = 20) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """(genrm_data rows, samples rows): `train` of the train split, the rest test, one question a scene."""
     data, samples = [], []
-    for number, (scene, asked) in enumerate(world_questions(SEED, count, 1)):
+    for number, (scene, requests) in enumerate(world_questions(SEED, count, 1)):
         from rubricworks.world.scene.questions import parse_question
 
-        query = parse_question(asked[0].question)
+        query = parse_question(requests[0].question)
         assert query is not None
         rng = rng_of("audited", number)
         response = write_response(query, perceive(scene, RESPONSE_NOISE, rng))

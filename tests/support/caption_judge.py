@@ -27,7 +27,7 @@ TRUTH = {image: caption.split() for image, _, caption in squares()}
 
 def judge(_: int, body: dict[str, Any]) -> Said:
     """True are the words of the picture's own caption; clarity falls with repeated words."""
-    image, text = shown(body)
+    image, text = shown_in(body)
     caption, reference = (text.split(f"<{tag}>\n")[1].split(f"\n</{tag}>")[0] for tag in ("caption", "reference"))
     if OUTAGE in caption.split():
         return fail(400, "no")
@@ -35,17 +35,19 @@ def judge(_: int, body: dict[str, Any]) -> Said:
 
 
 def judgment(caption: str, reference: str, truth: list[str]) -> dict[str, Any]:
-    said, wanted = words(caption), words(reference)
-    clarity = max(1, 10 - len(said) + len(set(said)))
+    caption_words, expected = words(caption), words(reference)
+    clarity = max(1, 10 - len(caption_words) + len(set(caption_words)))
     return {
         "synthetic_features": {
-            "atomic_assertions": [{"text": word, "is_verified": word in truth} for word in said],
+            "atomic_assertions": [{"text": word, "is_verified": word in truth} for word in caption_words],
             "clarity_score": clarity,
-            "fluency_score": min(10, 1 + len(said)),
+            "fluency_score": min(10, 1 + len(caption_words)),
             "coherency_score": 4,
             "linguistic_scores_explanation": "by rule",
         },
-        "gt_features": {"atomic_assertions": [{"text": word, "is_covered": word in said} for word in wanted]},
+        "gt_features": {
+            "atomic_assertions": [{"text": word, "is_covered": word in caption_words} for word in expected]
+        },
     }
 
 
@@ -53,13 +55,13 @@ def rewards_by_hand(caption: str, reference: str, truth: list[str]) -> tuple[flo
     """Precision, recall and linguistic before any gate; None where the judge breaks down."""
     if OUTAGE in caption.split():
         return None
-    said, wanted = words(caption), words(reference)
-    if not said:
+    caption_words, expected = words(caption), words(reference)
+    if not caption_words:
         return 0.0, 0.0, 0.0
-    ratings = (max(1, 10 - len(said) + len(set(said))), min(10, 1 + len(said)), 4)
+    ratings = (max(1, 10 - len(caption_words) + len(set(caption_words))), min(10, 1 + len(caption_words)), 4)
     return (
-        sum(word in truth for word in said) / len(said),
-        sum(word in said for word in wanted) / len(wanted),
+        sum(word in truth for word in caption_words) / len(caption_words),
+        sum(word in caption_words for word in expected) / len(expected),
         sum(rating - 1 for rating in ratings) / 27,
     )
 
@@ -68,7 +70,7 @@ def words(text: str) -> list[str]:
     return [word for word in text.split() if any(sign.isalnum() for sign in word)]
 
 
-def shown(body: dict[str, Any]) -> tuple[bytes, str]:
+def shown_in(body: dict[str, Any]) -> tuple[bytes, str]:
     """The image and the text of a request."""
     picture, text = body["messages"][1]["content"]
     return base64.b64decode(picture["image_url"]["url"].partition("base64,")[2]), text["text"]

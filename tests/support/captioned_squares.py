@@ -27,9 +27,9 @@ def make_inputs(folder: Path) -> dict[str, str]:
 
     texts = [text for _, prompt, caption in squares() for text in (prompt, caption)]
     untrained = build_student(texts, folder / "untrained", config=SMALL, images=[one[0] for one in squares()], seed=1)
-    made = {"model": SftConfig(steps=1, learning_rate=1e-6, save_every=1000), "policy": SftConfig(steps=120)}
+    configs = {"model": SftConfig(steps=1, learning_rate=1e-6, save_every=1000), "policy": SftConfig(steps=120)}
     models = {}
-    for name, config in made.items():
+    for name, config in configs.items():
         job = open_job("warm_up", StageConfig(), folder / name, {})
         options = {"batch_size": 12, "learning_rate": 1e-2, "save_every": 1000}
         train_sft(untrained, squares(), job.out, config if name == "model" else config.model_copy(update=options))
@@ -76,15 +76,15 @@ def words_of(caption: str) -> list[str]:
 def assertions(body: dict[str, Any]) -> dict[str, Any]:
     """A word is an assertion; it is true if it is in the reference."""
     caption, reference = within(body, "caption"), within(body, "reference")
-    said, truth = words_of(caption), words_of(reference)
+    caption_words, truth = words_of(caption), words_of(reference)
     rating = 10 if caption.endswith(".") else 4
     return {
         "synthetic_features": {
-            "atomic_assertions": [{"text": word, "is_verified": word in truth} for word in said],
+            "atomic_assertions": [{"text": word, "is_verified": word in truth} for word in caption_words],
             **dict.fromkeys(("clarity_score", "fluency_score", "coherency_score"), rating),
             "linguistic_scores_explanation": "e",
         },
-        "gt_features": {"atomic_assertions": [{"text": word, "is_covered": word in said} for word in truth]},
+        "gt_features": {"atomic_assertions": [{"text": word, "is_covered": word in caption_words} for word in truth]},
     }
 
 
@@ -95,17 +95,17 @@ def facts(body: dict[str, Any]) -> dict[str, Any]:
     stated = [line.split(". ")[1] for line in within(body, "facts").splitlines()]
     numbers = range(1, len(stated) + 1)
     if "<reference_facts>" in text:
-        told = [line.split(". ")[1] for line in within(body, "reference_facts").splitlines()]
-        places = [told.index(fact) + 1 if fact in told else None for fact in stated]
+        lines = [line.split(". ")[1] for line in within(body, "reference_facts").splitlines()]
+        places = [lines.index(fact) + 1 if fact in lines else None for fact in stated]
         return {"matches": [{"fact": n, "reference": place} for n, place in zip(numbers, places, strict=True)]}
     return {"checks": [{"fact": n, "is_true": fact != "blue"} for n, fact in zip(numbers, stated, strict=True)]}
 
 
-def chosen(body: dict[str, Any]) -> str:
+def choice_of(body: dict[str, Any]) -> str:
     """The colour that the caption names, or that it names none; of yes or no, yes."""
     options = dict(reversed(line.split(". ", 1)) for line in within(body, "options").splitlines())
-    named = [word for word in within(body, "caption").split() if word in options]
-    return options["Yes" if "Yes" in options else named[0] if named else CANNOT_ANSWER]
+    matches = [word for word in within(body, "caption").split() if word in options]
+    return options["Yes" if "Yes" in options else matches[0] if matches else CANNOT_ANSWER]
 
 
 def arena(body: dict[str, Any]) -> dict[str, str]:
@@ -115,6 +115,6 @@ def arena(body: dict[str, Any]) -> dict[str, str]:
 
 
 def judges(_: int, body: dict[str, Any]) -> Said:
-    answer: dict[str, Callable[[dict[str, Any]], Any]] = {"j": assertions, "f": facts, "e": chosen, "a": arena}
-    said = answer[body["model"]](body)
-    return say(said if isinstance(said, str) else json.dumps(said))
+    answer: dict[str, Callable[[dict[str, Any]], Any]] = {"j": assertions, "f": facts, "e": choice_of, "a": arena}
+    reply = answer[body["model"]](body)
+    return say(reply if isinstance(reply, str) else json.dumps(reply))

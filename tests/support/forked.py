@@ -21,8 +21,8 @@ class Forked:
     def __init__(self, program: str, *arguments: object) -> None:
         reader, self._stdin = _CONTEXT.Pipe(duplex=False)
         self._stdout, writer = _CONTEXT.Pipe(duplex=False)
-        given = (program, list(map(str, arguments)), reader, writer)
-        self._process = _CONTEXT.Process(target=_run, args=given, daemon=True)
+        job = (program, list(map(str, arguments)), reader, writer)
+        self._process = _CONTEXT.Process(target=_run, args=job, daemon=True)
         self._process.start()
         reader.close()
         writer.close()
@@ -51,9 +51,9 @@ class Forked:
 
     def output(self, timeout: float = 60) -> str:
         """All that it writes until it ends, well."""
-        told = self.stdout.read()
+        report = self.stdout.read()
         assert self.wait(timeout) == 0
-        return told
+        return report
 
 
 def _run(program: str, arguments: list[str], stdin: Connection, stdout: Connection) -> None:

@@ -63,7 +63,7 @@ class ImageServer:
         self._thread.join()
 
     def times(self, path: str) -> int:
-        return sum(asked.path == path for asked in self.asked)
+        return sum(request.path == path for request in self.asked)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         server = self
@@ -168,7 +168,7 @@ def fetch(fetcher: Fetcher, *urls: str) -> list[bytes | str]:
 
 
 def reason_of(server: ImageServer, path: str = "/a.png", **limits: Any) -> str:
-    """Why a page of the server is not fetched."""
+    """Reason that a page of the server is not fetched."""
     (result,) = fetch(fetcher(f"images.test:{server.port}", **limits), f"http://images.test:{server.port}{path}")
     assert isinstance(result, str), "it was fetched"
     return result

@@ -18,7 +18,7 @@ ECHOES = (f"you sent Bearer {KEY}", "you sent Bearer " + KEY.replace("/", "\\/")
 
 
 class KeySearch:
-    """What a test saw, and where its files are."""
+    """Search for the key in the values that a test saw, and in its files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -34,7 +34,7 @@ class KeySearch:
                 self._seen.append(thing.model_dump_json())
 
     def found_in(self, records: list[logging.LogRecord], printed: str) -> list[str]:
-        """Where the key is, by name."""
+        """Names of the places that contain the key."""
         places = [f"a value: {text[:80]}" for text in self._seen if _CORE in text]
         places += [f"log: {vars(record)}" for record in records if _CORE in str(vars(record))]
         places += ["standard output"] if _CORE in printed else []

@@ -113,21 +113,23 @@ class FakeKubeflow:
 
     def _answer(self, method: str, target: str, headers: Message, body: bytes) -> tuple[int, str, bytes]:
         parts = urlsplit(target)
-        said = json.loads(body) if body and "json" in headers.get("Content-Type", "") else None
-        self.asked.append((method, target, said))
+        content = json.loads(body) if body and "json" in headers.get("Content-Type", "") else None
+        self.asked.append((method, target, content))
         if own := self.answer_instead(method, parts.path):
             return own
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         try:
             if self.token and headers.get("Authorization") != f"Bearer {self.token}":
                 raise Refusal(401, 16, "Request header error: there is no user identity header")
-            answer = self._route(method, unquote(parts.path).removeprefix("/apis/v2beta1"), query, said, headers, body)
+            answer = self._route(
+                method, unquote(parts.path).removeprefix("/apis/v2beta1"), query, content, headers, body
+            )
             return 200, "application/json", json.dumps(answer).encode()
         except Refusal as refused:
             error = {"error": str(refused), "code": refused.code, "message": str(refused), "details": []}
             return refused.status, "application/json", json.dumps(error).encode()
 
-    def _route(self, method: str, path: str, query: dict[str, str], said: Any, headers: Message, body: bytes) -> Any:
+    def _route(self, method: str, path: str, query: dict[str, str], content: Any, headers: Message, body: bytes) -> Any:
         if path == "/healthz":
             return self.health
         if path == "/pipelines/upload_version":
@@ -139,7 +141,7 @@ class FakeKubeflow:
             raise Refusal(404, 5, f"Not Found: {path}")
         kind, key, action = match.groups()
         if key is None and method == "POST":
-            return self._make(kind, said)
+            return self._make(kind, content)
         if key is None:
             return self._page("recurringRuns" if kind == "recurringruns" else kind, self._of(kind, query), query)
         one = self._one(kind, key)
@@ -148,32 +150,32 @@ class FakeKubeflow:
             return {}
         return self._act(kind, one, action) if action else one
 
-    def _make(self, kind: str, said: dict[str, Any]) -> dict[str, Any]:
+    def _make(self, kind: str, content: dict[str, Any]) -> dict[str, Any]:
         if kind == "runs":
-            return self._make_run(said)
-        if kind == "pipelines" and any(one["name"] == said["name"] for one in self.kept[kind].values()):
-            raise Refusal(409, 6, f"Failed to create a pipeline: Already exist error: {said['name']}")
-        if kind == "recurringruns" and not 1 <= int(said["max_concurrency"]) <= 10:
+            return self._make_run(content)
+        if kind == "pipelines" and any(one["name"] == content["name"] for one in self.kept[kind].values()):
+            raise Refusal(409, 6, f"Failed to create a pipeline: Already exist error: {content['name']}")
+        if kind == "recurringruns" and not 1 <= int(content["max_concurrency"]) <= 10:
             raise Refusal(400, 3, "max_concurrency is not between 1 and 10")
         key = str(uuid.uuid4())
         name = {"experiments": "experiment_id", "pipelines": "pipeline_id", "recurringruns": "recurring_run_id"}[kind]
-        made = {**said, name: key, "created_at": self._now()}
+        item = {**content, name: key, "created_at": self._now()}
         if kind == "recurringruns":
-            status = "ENABLED" if said["mode"] == "ENABLE" else "DISABLED"
-            made |= {"max_concurrency": str(said["max_concurrency"]), "status": status}
-        self.kept[kind][key] = made
-        return made
+            status = "ENABLED" if content["mode"] == "ENABLE" else "DISABLED"
+            item |= {"max_concurrency": str(content["max_concurrency"]), "status": status}
+        self.kept[kind][key] = item
+        return item
 
-    def _make_run(self, said: dict[str, Any]) -> dict[str, Any]:
-        version = said["pipeline_version_reference"]["pipeline_version_id"]
+    def _make_run(self, content: dict[str, Any]) -> dict[str, Any]:
+        version = content["pipeline_version_reference"]["pipeline_version_id"]
         spec = self._one("versions", version)["pipeline_spec"]["pipeline_spec"]
-        wanted = set(spec["root"]["inputDefinitions"]["parameters"])
-        given = set(said["runtime_config"]["parameters"])
-        if wanted != given:
-            raise Refusal(400, 3, f"Failed to create a new run: parameters differ: {sorted(wanted ^ given)}")
+        parameters = set(spec["root"]["inputDefinitions"]["parameters"])
+        arguments = set(content["runtime_config"]["parameters"])
+        if parameters != arguments:
+            raise Refusal(400, 3, f"Failed to create a new run: parameters differ: {sorted(parameters ^ arguments)}")
         key = str(uuid.uuid4())
-        made = {**said, "run_id": key, "state": "PENDING", "storage_state": "AVAILABLE", "created_at": self._now()}
-        self.kept["runs"][key] = made | {"finished_at": LONG_AGO, "scheduled_at": self._now()}
+        run = {**content, "run_id": key, "state": "PENDING", "storage_state": "AVAILABLE", "created_at": self._now()}
+        self.kept["runs"][key] = run | {"finished_at": LONG_AGO, "scheduled_at": self._now()}
         return self.kept["runs"][key]
 
     def _act(self, kind: str, one: dict[str, Any], action: str) -> dict[str, Any]:
@@ -217,15 +219,15 @@ class FakeKubeflow:
             raise Refusal(403, 7, f"User is not authorized to list {kind} in namespace {namespace}")
         return list(self.kept[kind].values())
 
-    def _page(self, name: str, found: list[dict[str, Any]], query: dict[str, str]) -> dict[str, Any]:
+    def _page(self, name: str, items: list[dict[str, Any]], query: dict[str, str]) -> dict[str, Any]:
         for one in json.loads(query.get("filter") or "{}").get("predicates", []):
             equal = {"EQUALS": True, 1: True, "NOT_EQUALS": False, 2: False}[one["operation"]]
-            found = [have for have in found if (have.get(one["key"]) == one["stringValue"]) == equal]
+            items = [have for have in items if (have.get(one["key"]) == one["stringValue"]) == equal]
         if query.get("sort_by") == "created_at desc":
-            found = sorted(found, key=lambda have: have["created_at"], reverse=True)
+            items = sorted(items, key=lambda have: have["created_at"], reverse=True)
         begin, size = int(query.get("page_token") or 0), min(int(query.get("page_size") or 10), self.page_size)
-        page = {name: found[begin : begin + size], "total_size": len(found)} if found else {}
-        return page | ({"next_page_token": str(begin + size)} if begin + size < len(found) else {})
+        page = {name: items[begin : begin + size], "total_size": len(items)} if items else {}
+        return page | ({"next_page_token": str(begin + size)} if begin + size < len(items) else {})
 
     page_size = 3
     """It gives no longer pages than this, so that tests see several."""

@@ -68,7 +68,7 @@ class KubernetesApi:
         return path
 
     def of(self, kind: str) -> list[Json]:
-        """What is there, by the path of its kind."""
+        """Objects of a kind, by the kind's path."""
         with self.lock:
             return [item for path, item in self.objects.items() if path.rpartition("/")[0] == kind]
 
@@ -78,8 +78,8 @@ class KubernetesApi:
                 self.objects[path].setdefault("status", {}).update(status)
 
     def condition(self, path: str, kind: str, reason: str = "Because", message: str = "") -> None:
-        said = {"type": kind, "status": "True", "reason": reason, "message": message}
-        self.status(path, conditions=[said])
+        fields = {"type": kind, "status": "True", "reason": reason, "message": message}
+        self.status(path, conditions=[fields])
 
     def pod(self, name: str, labels: dict[str, str], phase: str = "Running", **status: Any) -> None:
         with self.lock:
@@ -112,8 +112,8 @@ class KubernetesApi:
         return 200, {"status": "Success"}
 
     def list(self, path: str, selector: str) -> Json:
-        wanted = dict(part.split("=") for part in selector.split(",") if part)
-        return {"items": [item for item in self.of(path) if wanted.items() <= item["metadata"]["labels"].items()]}
+        labels = dict(part.split("=") for part in selector.split(",") if part)
+        return {"items": [item for item in self.of(path) if labels.items() <= item["metadata"]["labels"].items()]}
 
 
 def ended(code: int, message: str = "", reason: str = "Error", name: str = "node") -> list[Json]:
@@ -124,8 +124,8 @@ def ended(code: int, message: str = "", reason: str = "Error", name: str = "node
 
 def _problem(path: str, item: Json) -> str | None:
     if path == TRAIN_JOBS:
-        known = models.TrainerV1alpha1TrainJob.from_dict(item).to_dict()
-        return None if known == item else "the TrainJob has fields that Kubeflow Trainer does not know"
+        typed = models.TrainerV1alpha1TrainJob.from_dict(item).to_dict()
+        return None if typed == item else "the TrainJob has fields that Kubeflow Trainer does not know"
     if path == JOBS:
         try:
             kubernetes_validate.validate(item, "1.31", strict=True)
@@ -174,14 +174,14 @@ def _handler(api: KubernetesApi) -> type[BaseHTTPRequestHandler]:
             self.send_response(200)
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
-            sent = 0
+            offset = 0
             while True:
                 with api.lock:
                     lines = [line for line in api.logs.get(pod, []) if line[:19] >= since[:19]]
                     item = api.objects.get(f"{PODS}/{pod}")
-                for line in lines[sent:]:
+                for line in lines[offset:]:
                     self.wfile.write(f"{len(line) + 1:x}\r\n{line}\n\r\n".encode())
-                    sent += 1
+                    offset += 1
                     if api.cut_logs:
                         api.cut_logs -= 1
                         self.close_connection = True

@@ -51,7 +51,7 @@ def wait_for_port(port: int, process: subprocess.Popen, seconds: float = 60.0) -
 
 
 def environment(endpoint: str, access: str = ACCESS, secret: str = SECRET) -> dict[str, str]:
-    """What a process needs to reach the store."""
+    """Environment variables that a process needs to reach the store."""
     return {
         "AWS_ACCESS_KEY_ID": access,
         "AWS_SECRET_ACCESS_KEY": secret,
@@ -66,7 +66,7 @@ at once), `drop answer` (do it, and close), `cut` (half of the answer's body), `
 
 
 class Request:
-    """What a fault looks at."""
+    """Request as a fault sees it."""
 
     def __init__(self, method: str, path: str, headers: http.client.HTTPMessage, body: bytes) -> None:
         self.method, self.path, self.headers, self.body = method, path, headers, body

@@ -111,31 +111,31 @@ def short_table_of(table: dict[str, dict[str, Any]]) -> dict[str, str]:
 
 
 def _short(one: dict[str, Any]) -> str:
-    asked = one["resources"]
+    resources = one["resources"]
     gpus = (
-        f"{asked['accelerator']['resourceCount']} of {asked['accelerator']['resourceType']}, "
-        if "accelerator" in asked
+        f"{resources['accelerator']['resourceCount']} of {resources['accelerator']['resourceType']}, "
+        if "accelerator" in resources
         else ""
     )
     pool = ",".join(one["kubernetes"]["nodeSelector"]["labels"].values())
     again = f"{one['retries']} retries{', cached' if one['cached'] else ''}"
-    return f"on {pool}: {gpus}{asked['resourceMemoryLimit']}, {again}; after {', '.join(one['after']) or 'none'}"
+    return f"on {pool}: {gpus}{resources['resourceMemoryLimit']}, {again}; after {', '.join(one['after']) or 'none'}"
 
 
 def tasks_of(spec: PipelineSpec) -> dict[str, Any]:
     """Every task with a pod, those of groups too."""
-    found: dict[str, Any] = {}
+    tasks: dict[str, Any] = {}
 
     def look(component: ComponentSpec) -> None:
         for name, task in component.dag.tasks.items():
             inner = spec.components[task.component_ref.name]
             if inner.executor_label:
-                found[name] = task
+                tasks[name] = task
             else:
                 look(inner)
 
     look(spec.root)
-    return found
+    return tasks
 
 
 def _plain(settings: Any) -> Any:

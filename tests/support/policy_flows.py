@@ -1,4 +1,4 @@
-"""Who may call whom under NetworkPolicies, by the rules of networking.k8s.io/v1: a pod that no policy selects is open,
+"""Calls that NetworkPolicies allow, by the rules of networking.k8s.io/v1: a pod that no policy selects is open,
 one that is selected takes what any of its policies allows, and a call needs both its ends to allow it."""
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ def allowed(policies: Iterable[Json], source: End, target: End, port: int, proto
 
 
 def _lets(policies: list[Json], way: str, of: End, other: End, port: int, protocol: str) -> bool:
-    """Whether the policies of one end of a call let it through."""
+    """Return True if the policies of one end of a call allow it."""
     if isinstance(of, Address):
         return True
     own = [
@@ -52,7 +52,7 @@ def _lets(policies: list[Json], way: str, of: End, other: End, port: int, protoc
 
 
 def selects(selector: Json, labels: Mapping[str, str]) -> bool:
-    """Whether a LabelSelector selects what has these labels; an empty one selects everything."""
+    """Return True if a LabelSelector selects these labels; an empty one selects everything."""
     for term in selector.get("matchExpressions", []):
         value = labels.get(term["key"])
         fits = {
@@ -77,10 +77,10 @@ def _is_peer(peer: Json, namespace: str, other: End) -> bool:
     if isinstance(other, Address):
         return False
     if "namespaceSelector" in peer:
-        there = selects(peer["namespaceSelector"], {"kubernetes.io/metadata.name": other.namespace})
+        in_namespace = selects(peer["namespaceSelector"], {"kubernetes.io/metadata.name": other.namespace})
     else:
-        there = other.namespace == namespace
-    return there and selects(peer.get("podSelector", {}), other.labels)
+        in_namespace = other.namespace == namespace
+    return in_namespace and selects(peer.get("podSelector", {}), other.labels)
 
 
 def _is_port(item: Json, port: int, protocol: str) -> bool:

@@ -22,13 +22,13 @@ def write(folder: Path, rows: list[dict]) -> str:
     return str(folder)
 
 
-def asked(number: int, question: str, **more: object) -> dict:
+def question_row(number: int, question: str, **more: object) -> dict:
     return {"image": picture(number), "question": question, "answer": "1", **more}
 
 
 def many(pictures: int = 30, each: int = 3) -> list[dict]:
-    """So many questions, every fifth of them multiple choice."""
-    rows = [asked(number, f"how many {at} ?", task=f"t{at}") for number in range(pictures) for at in range(each)]
+    """Many questions, every fifth of them multiple choice."""
+    rows = [question_row(number, f"how many {at} ?", task=f"t{at}") for number in range(pictures) for at in range(each)]
     for row in rows[::5]:
         row |= {"options": ["0", "1"], "references": [r"\boxed{B}"]}
     return rows

@@ -169,8 +169,8 @@ def of_kind(objects: list[Json], kind: str, ending: str = "") -> list[Json]:
 
 def the(objects: list[Json], kind: str, ending: str = "") -> Json:
     """The only object of its kind whose name ends so."""
-    (found,) = of_kind(objects, kind, ending)
-    return found
+    (result,) = of_kind(objects, kind, ending)
+    return result
 
 
 def pod_templates(objects: list[Json]) -> Iterator[tuple[str, Json]]:

@@ -66,7 +66,7 @@ def write(
     examiner: Any = None,
     **options: Any,
 ) -> ChecklistResult:
-    """What a writer makes of a sample with models of this server; an examiner is a model's name, or a grader."""
+    """Write a checklist for a sample with models of this server; an examiner is a model's name, or a grader."""
 
     async def run() -> ChecklistResult:
         async with AsyncExitStack() as stack:

@@ -67,7 +67,7 @@ _CALLS = {"expr_verify": "expr_verify(target='?')", "bbox_verify": "bbox_verify(
 def judge(_: int, body: dict[str, Any]) -> Said:
     """A scorer: copies what is in the box, credits words, and half credits near misses."""
     response = block(body, "response")
-    found = last_boxed(response) or ""
+    result = last_boxed(response) or ""
     credit: dict[str, dict[str, float]] = {GIVES: {"cat": 1, "cats": 0.5}, LOOKS: {"left": 1, "right": 0.5}}
 
     def scored(item: dict[str, str]) -> dict[str, object]:
@@ -75,7 +75,7 @@ def judge(_: int, body: dict[str, Any]) -> Said:
         if item["reference"].endswith("_verify"):
             value: object = answer_predict(response, _CALLS[item["reference"]])
         else:
-            words = [found] if name == GIVES else response.split()
+            words = [result] if name == GIVES else response.split()
             value = max((credit[name].get(word, 0) for word in words), default=0)
         return {"criterion": name, "rationale": "r", "credit": value}
 

@@ -26,27 +26,27 @@ def item(criterion="The response names the bird.", reference="a heron", weight=2
 
 
 def reason(faulty, **rules):
-    """Why one item beside a good one is dropped; None if it stays."""
-    kept, dropped = lint_checklist(ChecklistDraft(essential=(GOOD, faulty)), **rules)
-    assert kept is not None
-    assert len(kept.essential) + len(dropped) == 2
+    """Reason that an item beside a good one is dropped; None if it stays."""
+    accepted, dropped = lint_checklist(ChecklistDraft(essential=(GOOD, faulty)), **rules)
+    assert accepted is not None
+    assert len(accepted.essential) + len(dropped) == 2
     return dropped[0][1] if dropped else None
 
 
 def test_a_good_checklist_stays_word_for_word():
     draft = ChecklistDraft(essential=(GOOD,), additional=(item(), item("The response counts the nests.", "two", 1)))
-    kept, dropped = lint_checklist(draft)
-    assert kept == Checklist.model_validate(draft.model_dump())
+    accepted, dropped = lint_checklist(draft)
+    assert accepted == Checklist.model_validate(draft.model_dump())
     assert dropped == []
-    assert lint_checklist(kept) == (kept, [])
+    assert lint_checklist(accepted) == (accepted, [])
 
 
 def test_one_faulty_item_costs_itself_alone():
     draft = ChecklistDraft(
         essential=("prose", item(weight=5), GOOD), additional=(None, item(), item(weight="high"), {"weight": 1}, 7)
     )
-    kept, dropped = lint_checklist(draft)
-    assert kept.rubric().weights == [3, 2]
+    accepted, dropped = lint_checklist(draft)
+    assert accepted.rubric().weights == [3, 2]
     assert sorted(reason for _, reason in dropped) == sorted(
         [INCOMPLETE, WEIGHT, INCOMPLETE, WEIGHT, INCOMPLETE, INCOMPLETE]
     )
@@ -84,8 +84,8 @@ def test_the_reference_answer_may_stand_in_no_essential_criterion():
     assert reason(telling, answer="heron") is None
     assert reason(telling, answer="herons") == LEAK
     assert reason(telling, answer=("B", "grey")) == LEAK
-    kept, dropped = lint_checklist(ChecklistDraft(essential=(GOOD,), additional=(telling,)), answer="herons")
-    assert len(kept.additional) == 1
+    accepted, dropped = lint_checklist(ChecklistDraft(essential=(GOOD,), additional=(telling,)), answer="herons")
+    assert len(accepted.additional) == 1
     assert dropped == []
 
 
@@ -154,15 +154,15 @@ def test_a_criterion_of_one_assertion_stays_however_it_is_put(criterion):
 
 def test_repeated_criteria_are_found_by_their_words_and_the_essential_one_stays():
     again = item("the final answer: gives the NUMBER of birds", "expr_verify(target='3')", 1)
-    kept, dropped = lint_checklist(ChecklistDraft(essential=(GOOD,), additional=(again, item())))
-    assert kept.essential[0].weight == 3
+    accepted, dropped = lint_checklist(ChecklistDraft(essential=(GOOD,), additional=(again, item())))
+    assert accepted.essential[0].weight == 3
     assert [text for text, _ in dropped] == [again["criterion"]]
     assert dropped[0][1] == REPEATED
 
 
 def test_without_an_essential_criterion_there_is_no_rubric_and_the_reason_is_said():
-    kept, dropped = lint_checklist(ChecklistDraft(essential=(item(weight=0),), additional=(item(),)))
-    assert kept is None
+    accepted, dropped = lint_checklist(ChecklistDraft(essential=(item(weight=0),), additional=(item(),)))
+    assert accepted is None
     assert dropped == [("The response names the bird.", WEIGHT), ("", NOTHING_ESSENTIAL)]
     assert repair_message(dropped) == f"essential: nothing usable is left (faults of the items: {WEIGHT})"
     assert lint_checklist(ChecklistDraft(essential=())) == (None, [("", NOTHING_ESSENTIAL)])
@@ -198,20 +198,20 @@ items = junk | st.fixed_dictionaries(
 @settings(max_examples=300, deadline=None)
 def test_whatever_a_model_writes_is_kept_as_it_was_or_dropped_with_a_reason(essential, additional, answer):
     draft = ChecklistDraft(essential=tuple(essential), additional=tuple(additional))
-    kept, dropped = lint_checklist(draft, answer=answer, question="how many ?")
+    accepted, dropped = lint_checklist(draft, answer=answer, question="how many ?")
     assert all(isinstance(text, str) and why for text, why in dropped)
-    if kept is None:
+    if accepted is None:
         assert dropped[-1] == ("", NOTHING_ESSENTIAL)
         return
-    assert len(kept.essential) + len(kept.additional) + len(dropped) == len(essential) + len(additional)
-    for given_items, kept_items in ((essential, kept.essential), (additional, kept.additional)):
+    assert len(accepted.essential) + len(accepted.additional) + len(dropped) == len(essential) + len(additional)
+    for given_items, kept_items in ((essential, accepted.essential), (additional, accepted.additional)):
         whole = [
-            given
-            for given in given_items
-            if isinstance(given, dict) and given.keys() >= ChecklistItem.model_fields.keys()
+            original
+            for original in given_items
+            if isinstance(original, dict) and original.keys() >= ChecklistItem.model_fields.keys()
         ]
         assert all(
-            any(one.model_dump() == {name: given[name] for name in ChecklistItem.model_fields} for given in whole)
+            any(one.model_dump() == {name: original[name] for name in ChecklistItem.model_fields} for original in whole)
             for one in kept_items
         )
-    assert kept.rubric().weights
+    assert accepted.rubric().weights

@@ -67,7 +67,7 @@ async def write_all(folder, samples, examined):
 
 
 @pytest.fixture(scope="module")
-def asked():
+def samples_of_scenes():
     return list(questions())
 
 
@@ -79,17 +79,17 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def results(folder, asked):
-    return asyncio.run(write_all(folder, [sample for _, sample in asked], examined=False))
+def results(folder, samples_of_scenes):
+    return asyncio.run(write_all(folder, [sample for _, sample in samples_of_scenes], examined=False))
 
 
 @pytest.fixture(scope="module")
-def examined(folder, asked):
-    return asyncio.run(write_all(folder, [sample for _, sample in asked], examined=True))
+def examined(folder, samples_of_scenes):
+    return asyncio.run(write_all(folder, [sample for _, sample in samples_of_scenes], examined=True))
 
 
 def is_right(reference, scene, sample, criterion):
-    """Whether a reference says the truth, by the scene and the data set's answer."""
+    """Return True if a reference is true, by the scene and the data set's answer."""
     if (cell := parse_step_criterion(criterion)) is not None:
         return reference in [f"a {one.size} {one.colour} {one.shape}" for one in scene.objects if one.cell == cell]
     if "_verify" not in reference:
@@ -104,40 +104,42 @@ def share(checks):
     return sum(checks) / len(checks)
 
 
-def answers_right(checklists, asked):
+def answers_right(checklists, samples_of_scenes):
     """Over essential criteria of (checklists of one sample, …)."""
     return share(
         is_right(one.reference, scene, sample, one.criterion)
-        for some, (scene, sample) in zip(checklists, asked, strict=True)
+        for some, (scene, sample) in zip(checklists, samples_of_scenes, strict=True)
         for one in some
     )
 
 
-def test_merging_makes_references_right_more_often_than_any_writer_is(results, asked):
-    before = answers_right([[item for p in r.proposals for item in p.essential] for r in results], asked)
-    after = answers_right([[c for c in r.rubric.criteria if c.essential] if r.rubric else [] for r in results], asked)
+def test_merging_makes_references_right_more_often_than_any_writer_is(results, samples_of_scenes):
+    before = answers_right([[item for p in r.proposals for item in p.essential] for r in results], samples_of_scenes)
+    after = answers_right(
+        [[c for c in r.rubric.criteria if c.essential] if r.rubric else [] for r in results], samples_of_scenes
+    )
     assert before < 0.94
     assert after > before + 0.03
 
 
-def test_merging_mends_the_references_of_steps_too(results, asked):
+def test_merging_mends_the_references_of_steps_too(results, samples_of_scenes):
     def steps(criteria):
         return [one for one in criteria if parse_step_criterion(one.criterion)]
 
-    before = answers_right([[s for p in r.proposals for s in steps(p.additional)] for r in results], asked)
-    after = answers_right([steps(r.rubric.criteria) if r.rubric else [] for r in results], asked)
+    before = answers_right([[s for p in r.proposals for s in steps(p.additional)] for r in results], samples_of_scenes)
+    after = answers_right([steps(r.rubric.criteria) if r.rubric else [] for r in results], samples_of_scenes)
     assert after > before + 0.03
 
 
-def test_the_reference_answer_clears_out_what_the_majority_got_wrong(results, examined, asked):
+def test_the_reference_answer_clears_out_what_the_majority_got_wrong(results, examined, samples_of_scenes):
     def essential(result):
         return [one for one in result.rubric.criteria if one.essential] if result.rubric else []
 
-    before = answers_right([essential(result) for result in results], asked)
-    after = answers_right([essential(result) for result in examined], asked)
+    before = answers_right([essential(result) for result in results], samples_of_scenes)
+    after = answers_right([essential(result) for result in examined], samples_of_scenes)
     assert before < 1
     assert after == 1
-    assert sum(result.rubric is not None for result in examined) > 0.9 * len(asked)
+    assert sum(result.rubric is not None for result in examined) > 0.9 * len(samples_of_scenes)
     assert any(reason == UNSATISFIED for result in examined for _, reason in result.dropped)
 
 
@@ -152,9 +154,9 @@ def test_every_kind_of_fault_is_caught_by_code_or_by_the_majority(results):
     assert not any(one.criterion.startswith("The response ends with") for one in merged)
 
 
-def test_nearly_every_sample_gets_a_checklist_in_the_worlds_sentences(results, asked):
+def test_nearly_every_sample_gets_a_checklist_in_the_worlds_sentences(results, samples_of_scenes):
     assert share(result.rubric is not None for result in results) > 0.95
-    for result, (_, sample) in zip(results, asked, strict=True):
+    for result, (_, sample) in zip(results, samples_of_scenes, strict=True):
         if result.rubric is None:
             continue
         assert sum(result.rubric.essential) == 1

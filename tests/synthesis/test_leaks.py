@@ -13,7 +13,7 @@ CHOICE = "what colour is it ? A red B green"
 
 
 def reason(criterion, reference, question):
-    """Why a criterion is dropped; None if it stays."""
+    """Reason that a criterion is dropped; None if it stays."""
     item = {"criterion": criterion, "reference": reference, "weight": 2}
     return next((why for _, why in lint_checklist(ChecklistDraft(essential=(item,)), question=question)[1]), None)
 

@@ -7,7 +7,7 @@ from rubricworks.synthesis.targets import NO_CALL, NO_TARGET, OUTSIDE, UNKNOWN, 
 
 
 def reason(reference):
-    """Why a criterion with this reference is dropped; None if it stays."""
+    """Reason that a criterion with this reference is dropped; None if it stays."""
     item = {"criterion": "The response gives it.", "reference": reference, "weight": 2}
     return next((why for _, why in lint_checklist(ChecklistDraft(essential=(item,)))[1]), None)
 

@@ -29,9 +29,9 @@ def _no_server_in_the_environment(monkeypatch):
 def tracked(runs: Path, config: TrackingConfig = DEFAULT) -> dict[str, object]:
     """Name → run, as MLflow's own client finds them."""
     connection = connect(config, runs)
-    found = connection.client.search_runs([connection.experiment_id])
-    assert len({run.info.run_name for run in found}) == len(found)
-    return {run.info.run_name: run for run in found}
+    result = connection.client.search_runs([connection.experiment_id])
+    assert len({run.info.run_name for run in result}) == len(result)
+    return {run.info.run_name: run for run in result}
 
 
 def curve(runs: Path, run: object, name: str, config: TrackingConfig = DEFAULT) -> list[tuple[int, float]]:
@@ -125,20 +125,20 @@ def test_same_run_id_in_two_folders_on_one_server_is_two_runs(tmp_path):
         with pipeline_run(config, tmp_path / folder, "demo", {"folder": folder}):
             pass
     connection = connect(config, tmp_path)
-    found = connection.client.search_runs([connection.experiment_id])
-    assert sorted(run.data.params["folder"] for run in found) == ["mine", "yours"]
+    runs = connection.client.search_runs([connection.experiment_id])
+    assert sorted(run.data.params["folder"] for run in runs) == ["mine", "yours"]
 
 
 def test_run_that_the_environment_gives_becomes_the_parent(tmp_path, monkeypatch):
     connection = connect(DEFAULT, tmp_path)
-    given = connection.client.create_run(connection.experiment_id, run_name="given").info.run_id
-    monkeypatch.setenv("MLFLOW_RUN_ID", given)
+    run_id = connection.client.create_run(connection.experiment_id, run_name="given").info.run_id
+    monkeypatch.setenv("MLFLOW_RUN_ID", run_id)
     with pipeline_run(DEFAULT, tmp_path, "demo", {"a": 1}), stage_run(tmp_path / "demo", "prepare"):
         pass
     runs = tracked(tmp_path)
     assert runs.keys() == {"given", "prepare"}
     assert runs["given"].data.params == {"a": "1"}
-    assert runs["prepare"].data.tags["mlflow.parentRunId"] == given
+    assert runs["prepare"].data.tags["mlflow.parentRunId"] == run_id
 
 
 def test_stage_on_its_own_delivers_where_the_environment_says(tmp_path, monkeypatch):
@@ -208,10 +208,10 @@ def test_default_database_is_whole_from_its_first_moment_and_lies_in_the_runs_fo
 
 @pytest.mark.parametrize("named_by", ["recipe", "environment"])
 def test_files_of_a_database_that_is_named_lie_beside_it_wherever_one_is(tmp_path, monkeypatch, named_by):
-    here, databases = tmp_path / "here", tmp_path / "databases"
-    here.mkdir()
+    folder, databases = tmp_path / "here", tmp_path / "databases"
+    folder.mkdir()
     databases.mkdir()
-    monkeypatch.chdir(here)
+    monkeypatch.chdir(folder)
     uri = f"sqlite:///{databases}/team.db"
     if named_by == "environment":
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
@@ -220,7 +220,7 @@ def test_files_of_a_database_that_is_named_lie_beside_it_wherever_one_is(tmp_pat
     config = TrackingConfig(uri=uri) if named_by == "recipe" else DEFAULT
     with pipeline_run(config, tmp_path / "runs", "demo", {}) as log:
         log.log_artifact(page, "report")
-    assert list(here.iterdir()) == []
+    assert list(folder.iterdir()) == []
     assert next((databases / "mlartifacts").rglob("report.html")).read_text() == "<p>fine</p>"
 
 

@@ -72,8 +72,8 @@ def test_missing_model_and_unknown_version_are_user_errors(tmp_path, model, prom
 
 def test_stage_that_several_look_for_at_once_is_made_once(tmp_path, promoting):
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: stage_connection(tmp_path / "runs" / "demo", "evaluate")[1], range(16)))
-    assert len(set(found)) == 1
+        connections = list(pool.map(lambda _: stage_connection(tmp_path / "runs" / "demo", "evaluate")[1], range(16)))
+    assert len(set(connections)) == 1
 
 
 def test_stage_is_the_same_run_whenever_it_is_asked_for(tmp_path, promoting):

@@ -17,7 +17,7 @@ def of_texts(step, reward, length, repeated, objects, held_out=math.nan) -> Step
 def run(alarm, *, steps=100, reward=(0.4, 0.7), length=(18, 18), objects=(2.5, 2.5), repeated=(0, 0), held_out=None):
     """Feed a run whose statistics go in a straight line, with noise, and return what the alarm gave at each step."""
     noise = random.Random(7)
-    given = []
+    alarms = []
     for step in range(1, steps + 1):
         share = step / steps
 
@@ -27,13 +27,13 @@ def run(alarm, *, steps=100, reward=(0.4, 0.7), length=(18, 18), objects=(2.5, 2
         stats = of_texts(step, at(reward, 0.05), at(length, 1), at(repeated, 0.01), at(objects, 0.2))
         if held_out is not None and step % 10 == 1:
             stats = stats._replace(held_out=at(held_out, 0))
-        given.append(alarm.update(stats))
-    return given
+        alarms.append(alarm.update(stats))
+    return alarms
 
 
 def test_goes_off_once_when_captions_come_to_name_twice_the_objects_while_reward_rises():
-    given = run(HackingAlarm(), objects=(2.5, 5.5), length=(18, 36))
-    alarms = [alarm for alarm in given if alarm is not None]
+    args = run(HackingAlarm(), objects=(2.5, 5.5), length=(18, 36))
+    alarms = [alarm for alarm in args if alarm is not None]
     assert len(alarms) == 1
     assert 25 < alarms[0].step < 100
     assert "objects named" in str(alarms[0])

@@ -21,13 +21,13 @@ async def longer(completion_ids, **columns):
 def test_policy_resumed_in_a_later_epoch_goes_on_in_its_order(student, tmp_path, killed_at):
     """Two steps an epoch, and two samples left out of each."""
     config = PolicyConfig(steps=6, save_every=killed_at - 1, **FEW)
-    drawn = {"whole": [], "cut": []}
+    draws = {"whole": [], "cut": []}
 
     def keep(name, *, kill=0):
         def on_step(step):
             if step.step == kill:
                 raise Killed
-            drawn[name].append((step.step, step.sample_ids, step.responses))
+            draws[name].append((step.step, step.sample_ids, step.responses))
 
         return on_step
 
@@ -35,5 +35,5 @@ def test_policy_resumed_in_a_later_epoch_goes_on_in_its_order(student, tmp_path,
     with pytest.raises(Killed):
         train_policy(student, policy_rows(), longer, tmp_path / "cut", config, on_step=keep("cut", kill=killed_at))
     train_policy(student, policy_rows(), longer, tmp_path / "cut", config, on_step=keep("cut"))
-    assert drawn["cut"] == drawn["whole"]
-    assert len({tuple(sample_ids) for _, sample_ids, _ in drawn["whole"]}) == 6
+    assert draws["cut"] == draws["whole"]
+    assert len({tuple(sample_ids) for _, sample_ids, _ in draws["whole"]}) == 6

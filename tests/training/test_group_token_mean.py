@@ -18,10 +18,10 @@ LONGEST = 6
 def test_weighted_sum_over_a_constant_is_the_mean_over_each_groups_tokens(lengths, group_size):
     losses = [torch.rand(length) for length in lengths]
     weights = group_token_weights(torch.tensor(lengths), group_size, 30)
-    ours = sum(float(weight) * loss.sum() for weight, loss in zip(weights, losses, strict=True)) / (len(lengths) * 30)
+    actual = sum(float(weight) * loss.sum() for weight, loss in zip(weights, losses, strict=True)) / (len(lengths) * 30)
     groups = [losses[start : start + group_size] for start in range(0, len(losses), group_size)]
-    wanted = torch.stack([torch.cat(group).mean() for group in groups]).mean()
-    assert torch.isclose(ours, wanted)
+    expected = torch.stack([torch.cat(group).mean() for group in groups]).mean()
+    assert torch.isclose(actual, expected)
 
 
 def test_group_without_a_judged_response_does_not_divide_by_zero():
@@ -34,7 +34,7 @@ class Recorded(PolicyTrainer):
         return dict(self.output)
 
 
-async def given_rewards(prompts, completions, **columns):
+async def fixed_rewards(prompts, completions, **columns):
     return REWARDS
 
 
@@ -47,7 +47,7 @@ def test_a_training_step_moves_the_weights_along_the_gradient_of_equation_1(stud
     steps = []
     trainer = Recorded(
         model=model,
-        reward_funcs=[given_rewards],
+        reward_funcs=[fixed_rewards],
         args=GRPOConfig(
             output_dir=str(tmp_path), max_steps=1, per_device_train_batch_size=4, gradient_accumulation_steps=2,
             num_generations=4, max_completion_length=LONGEST, beta=0.0, loss_type="dr_grpo", optim="sgd",

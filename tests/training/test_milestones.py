@@ -29,11 +29,11 @@ def test_every_milestone_is_a_model_of_its_own_and_the_last_is_the_result(studen
         learning_rate=1e-3,
     )
     result = train_policy(student, policy_rows(), by_length, tmp_path, config)
-    found = milestone_dirs(tmp_path)
-    assert list(found) == [2, 4]
-    assert not weights(found[2]).equal(weights(found[4]))
-    assert weights(found[4]).equal(weights(result.model_dir))
-    load_model(found[2])
+    folders = milestone_dirs(tmp_path)
+    assert list(folders) == [2, 4]
+    assert not weights(folders[2]).equal(weights(folders[4]))
+    assert weights(folders[4]).equal(weights(result.model_dir))
+    load_model(folders[2])
 
 
 def test_milestones_of_another_run_are_gone(student, tmp_path):

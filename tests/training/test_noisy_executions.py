@@ -73,12 +73,12 @@ def test_truncated_text_is_no_json():
 
 def test_habits_strike_their_own_kind_as_often_as_they_say():
     faults = NONE.model_copy(update={"judged_habit": ("bbox_verify",), "habit": 0.7})
-    found = Counter()
+    counts = Counter()
     for text in executions(faults, 1000):
         answer = json.loads(text)
-        found["number"] += not isinstance(answer["essential"][0]["credit"], str)
-        found["box"] += not isinstance(answer["essential"][1]["credit"], str)
-        found["half"] += answer["additional"][0]["credit"] == 1
-    assert found["number"] == 0
-    assert 640 < found["box"] < 760
-    assert 640 < found["half"] < 760
+        counts["number"] += not isinstance(answer["essential"][0]["credit"], str)
+        counts["box"] += not isinstance(answer["essential"][1]["credit"], str)
+        counts["half"] += answer["additional"][0]["credit"] == 1
+    assert counts["number"] == 0
+    assert 640 < counts["box"] < 760
+    assert 640 < counts["half"] < 760

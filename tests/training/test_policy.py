@@ -47,8 +47,8 @@ def test_policy_learns_what_the_reward_pays_for(warmed, tmp_path):
     assert end > start + 0.3
     model, processor = load_model(result.model_dir)
     blue = [image for image, _, caption in squares() if "blue" in caption]
-    said = generate_captions(model, processor, blue, [PROMPT] * 4, max_new_tokens=8)
-    assert sum("red" in caption for caption, _ in said) >= 3
+    captions = generate_captions(model, processor, blue, [PROMPT] * 4, max_new_tokens=8)
+    assert sum("red" in caption for caption, _ in captions) >= 3
 
 
 def test_every_rollout_is_handed_out_once_with_its_reward_and_advantage(warmed, tmp_path):
@@ -86,20 +86,20 @@ def test_killed_and_resumed_policy_ends_with_the_same_weights(warmed, tmp_path, 
     whole = train_policy(warmed, policy_rows(), says_red, tmp_path / "whole", config, on_step=keep(whole_steps))
     with pytest.raises(Killed):
         train_policy(warmed, policy_rows(), says_red, tmp_path / "cut", config, on_step=kill_after_5)
-    seen = []
+    calls = []
     resumed = train_policy(
         warmed,
         policy_rows(),
         says_red,
         tmp_path / "cut",
         config,
-        on_step=lambda step: (seen.append(step.step), keep(cut_steps)(step)),
+        on_step=lambda step: (calls.append(step.step), keep(cut_steps)(step)),
     )
-    assert seen == [5, 6]
+    assert calls == [5, 6]
     assert cut_steps == whole_steps
     assert str(resumed.history) == str(whole.history)  # NaN, where no held-out judge was asked, equals nothing
-    expected, found = weights(whole.model_dir), weights(resumed.model_dir)
-    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    expected, actual = weights(whole.model_dir), weights(resumed.model_dir)
+    assert all(torch.equal(expected[name], actual[name]) for name in expected)
     assert not any("adapter" in file.name for file in resumed.model_dir.iterdir())
     untouched = weights(warmed)
     assert any(not torch.equal(expected[name], untouched[name]) for name in expected)
@@ -143,7 +143,7 @@ def test_model_that_was_half_written_by_a_kill_is_written_again(student, tmp_pat
         lambda trainer, checkpoint, stopped: setattr(trainer, "is_fsdp_enabled", sharded),
     )
 
-    def killed(*given, **options):
+    def killed(*args, **options):
         raise Killed
 
     with monkeypatch.context() as cut:

@@ -94,21 +94,21 @@ def test_where_nothing_tells_the_rollouts_apart_nothing_is_learnt(student, tmp_p
 
 
 def test_the_penalty_is_taken_from_the_advantages_of_judged_rollouts_and_reaches_the_weights(student, tmp_path):
-    seen = []
+    calls = []
 
     def penalty(prompts, completions, completion_ids, reference, sample_id, **columns):
-        seen.append((sample_id, texts(completions), [len(ids) for ids in completion_ids]))
+        calls.append((sample_id, texts(completions), [len(ids) for ids in completion_ids]))
         return [0.25 * row for row in range(len(completions))]
 
     async def same(completions, **columns):
         return [None if row == 6 else 0.3 for row in range(len(completions))]
 
     for name, objective in {"decoupled": "c-gdpo", "added": "grpo"}.items():
-        seen.clear()
+        calls.clear()
         options = {"objective": objective, "scale_rewards": "group"}
         steps, weights = trained(student, tmp_path / name, [same, same], penalty=penalty, **options)
         expected = [0.0 if row == 6 else -0.25 * row for row in range(8)]
-        for step, (sample_ids, responses, tokens) in zip(steps, seen, strict=True):
+        for step, (sample_ids, responses, tokens) in zip(steps, calls, strict=True):
             assert step.advantages == pytest.approx(expected, abs=1e-3)
             assert (step.sample_ids, step.responses, step.tokens) == (sample_ids, responses, tokens)
         untouched = load_file(student / "model.safetensors")
@@ -129,17 +129,17 @@ def test_one_reward_is_recorded_as_the_only_component(student, tmp_path):
 
 
 def test_the_image_comes_decoded_and_as_it_was_given(student, tmp_path):
-    seen = {}
+    observed_values = {}
 
     async def looks(completions, image, image_bytes, sample_id, **columns):
-        seen.update(zip(sample_id, zip(image, image_bytes, strict=True), strict=True))
+        observed_values.update(zip(sample_id, zip(image, image_bytes, strict=True), strict=True))
         return [float(row) for row in range(len(completions))]
 
     trained(student, tmp_path, looks, steps=1)
-    given = {row["sample_id"]: row["image"] for row in ROWS}
-    assert seen
-    for name, (image, encoded) in seen.items():
-        assert encoded == given[name]
+    images = {row["sample_id"]: row["image"] for row in ROWS}
+    assert observed_values
+    for name, (image, encoded) in observed_values.items():
+        assert encoded == images[name]
         assert image.size == (32, 32)
 
 

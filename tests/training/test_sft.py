@@ -32,11 +32,11 @@ def test_warm_up_teaches_the_student_to_see(student, tmp_path):
     )
     model, processor = load_model(model_dir)
     images, prompts, captions = zip(*squares(), strict=True)
-    written = generate_captions(model, processor, images, prompts, max_new_tokens=12)
-    right = sum(text == caption for (text, _), caption in zip(written, captions, strict=True))
+    texts = generate_captions(model, processor, images, prompts, max_new_tokens=12)
+    right = sum(text == caption for (text, _), caption in zip(texts, captions, strict=True))
     assert losses[0] > 2 * losses[4]
     assert right >= 10  # 12 pictures; a student that reads the prompt alone gets at most 1
-    assert all(tokens == 7 for _, tokens in written)  # six words and the end token
+    assert all(tokens == 7 for _, tokens in texts)  # six words and the end token
 
 
 @pytest.mark.parametrize("lora", [None, LoraOptions(rank=2, dropout=0.1)])
@@ -45,12 +45,12 @@ def test_killed_and_resumed_warm_up_ends_with_the_same_weights(student, tmp_path
     whole = train_sft(student, squares(), tmp_path / "whole", config)
     with pytest.raises(Killed):
         train_sft(student, squares(), tmp_path / "cut", config, on_log=kill_at(5))
-    seen = []
-    resumed = train_sft(student, squares(), tmp_path / "cut", config, on_log=lambda log: seen.append(log.step))
-    assert seen[0] == 4  # not from the beginning
-    expected, found = (load_file(folder / "model.safetensors") for folder in (whole, resumed))
-    assert expected.keys() == found.keys()
-    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    calls = []
+    resumed = train_sft(student, squares(), tmp_path / "cut", config, on_log=lambda log: calls.append(log.step))
+    assert calls[0] == 4  # not from the beginning
+    expected, actual = (load_file(folder / "model.safetensors") for folder in (whole, resumed))
+    assert expected.keys() == actual.keys()
+    assert all(torch.equal(expected[name], actual[name]) for name in expected)
 
 
 def test_kill_between_the_last_step_and_the_saved_model_adds_no_step(student, tmp_path):
@@ -58,8 +58,8 @@ def test_kill_between_the_last_step_and_the_saved_model_adds_no_step(student, tm
     model_dir = train_sft(student, squares(), tmp_path, config)
     expected = load_file(model_dir / "model.safetensors")
     shutil.rmtree(model_dir)
-    found = load_file(train_sft(student, squares(), tmp_path, config) / "model.safetensors")
-    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    actual = load_file(train_sft(student, squares(), tmp_path, config) / "model.safetensors")
+    assert all(torch.equal(expected[name], actual[name]) for name in expected)
 
 
 def test_half_written_checkpoint_is_passed_over(student, tmp_path):
@@ -68,9 +68,9 @@ def test_half_written_checkpoint_is_passed_over(student, tmp_path):
         train_sft(student, squares(), tmp_path, config, on_log=kill_at(3))
     (tmp_path / "checkpoint-3").mkdir()
     (tmp_path / "checkpoint-3" / "model.safetensors").write_bytes(b"cut off")
-    seen = []
-    train_sft(student, squares(), tmp_path, config, on_log=lambda log: seen.append(log.step))
-    assert seen[0] == 3
+    calls = []
+    train_sft(student, squares(), tmp_path, config, on_log=lambda log: calls.append(log.step))
+    assert calls[0] == 3
 
 
 def test_training_goes_on_where_its_folder_and_its_models_were_moved_and_not_from_another_model(student, tmp_path):
@@ -81,20 +81,20 @@ def test_training_goes_on_where_its_folder_and_its_models_were_moved_and_not_fro
     moved = (tmp_path / "before").rename(tmp_path / "after")
     other = shutil.copytree(moved, tmp_path / "other")
     (other / "model" / "generation_config.json").write_text('{"do_sample": true}')
-    seen = {moved: [], other: []}
-    for folder, steps in seen.items():
+    calls = {moved: [], other: []}
+    for folder, steps in calls.items():
         on_log = partial(lambda steps, log: steps.append(log.step), steps)
         train_sft(folder / "model", squares(), folder / "trained", config, on_log=on_log)
-    assert seen[moved][0] == 3
-    assert seen[other][0] == 1
+    assert calls[moved][0] == 3
+    assert calls[other][0] == 1
 
 
 def test_checkpoints_of_another_config_are_not_continued(student, tmp_path):
     train_sft(student, squares(), tmp_path, SftConfig(steps=2, batch_size=4, log_every=1))
-    seen = []
+    calls = []
     config = SftConfig(steps=3, batch_size=4, log_every=1, learning_rate=1e-4)
-    train_sft(student, squares(), tmp_path, config, on_log=lambda log: seen.append(log.step))
-    assert seen[0] == 1
+    train_sft(student, squares(), tmp_path, config, on_log=lambda log: calls.append(log.step))
+    assert calls[0] == 1
 
 
 def test_merged_lora_model_is_plain_and_says_what_the_adapted_one_said(student, tmp_path, monkeypatch):

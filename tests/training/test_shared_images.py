@@ -12,13 +12,13 @@ def test_rollouts_of_one_image_send_it_through_the_tower_once_and_nothing_else_c
     inputs = encode_prompts(processor, [first, first, second, first], [PROMPT] * 4)
     hooked, _ = load_model(student)
     assert encode_images_once(hooked)
-    shown = []
-    hooked.model.visual.patch_embed.register_forward_hook(lambda _, args, __: shown.append(len(args[0])))
+    sizes = []
+    hooked.model.visual.patch_embed.register_forward_hook(lambda _, args, __: sizes.append(len(args[0])))
 
     logits, gradients = zip(*(_forward_and_back(model, inputs) for model in (plain, hooked)), strict=True)
 
     patches = len(inputs["pixel_values"]) // 4
-    assert shown == [2 * patches]
+    assert sizes == [2 * patches]
     torch.testing.assert_close(*logits)
     torch.testing.assert_close(*gradients)
 

@@ -51,8 +51,8 @@ async def says_blue(prompts, completions, label, **columns):
 def test_sft_teaches_text_without_images(taught):
     model, tokenizer = load_model(taught)
     prompts = [prompt for _, prompt, _ in EXAMPLES]
-    written = generate_captions(model, tokenizer, [None] * len(prompts), prompts, max_new_tokens=8)
-    right = sum(text == answer for (text, _), (_, _, answer) in zip(written, EXAMPLES, strict=True))
+    captions = generate_captions(model, tokenizer, [None] * len(prompts), prompts, max_new_tokens=8)
+    right = sum(text == answer for (text, _), (_, _, answer) in zip(captions, EXAMPLES, strict=True))
     assert right >= 20  # of 25; one answer for all would be right 5 times
 
 
@@ -91,11 +91,11 @@ def test_killed_and_resumed_sft_ends_with_the_same_weights(text_student, tmp_pat
     whole = train_sft(text_student, EXAMPLES, tmp_path / "whole", config)
     with pytest.raises(Killed):
         train_sft(text_student, EXAMPLES, tmp_path / "cut", config, on_log=kill)
-    seen = []
-    resumed = train_sft(text_student, EXAMPLES, tmp_path / "cut", config, on_log=lambda log: seen.append(log.step))
-    assert seen[0] == 7
-    expected, found = weights(whole), weights(resumed)
-    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    calls = []
+    resumed = train_sft(text_student, EXAMPLES, tmp_path / "cut", config, on_log=lambda log: calls.append(log.step))
+    assert calls[0] == 7
+    expected, actual = weights(whole), weights(resumed)
+    assert all(torch.equal(expected[name], actual[name]) for name in expected)
 
 
 def test_policy_learns_from_rewards_of_text_alone(taught, tmp_path):
@@ -104,8 +104,8 @@ def test_policy_learns_from_rewards_of_text_alone(taught, tmp_path):
     start, end = (sum(stats.reward for stats in part) / 5 for part in (result.history[:5], result.history[-5:]))
     assert end > start + 0.3
     model, tokenizer = load_model(result.model_dir)
-    said = generate_captions(model, tokenizer, [None] * 5, [row["prompt"] for row in ROWS[:5]], max_new_tokens=8)
-    assert sum("blue" in text for text, _ in said) >= 4
+    captions = generate_captions(model, tokenizer, [None] * 5, [row["prompt"] for row in ROWS[:5]], max_new_tokens=8)
+    assert sum("blue" in text for text, _ in captions) >= 4
 
 
 @pytest.mark.parametrize("lora", [None, LoraOptions(rank=2)])
@@ -120,8 +120,8 @@ def test_killed_and_resumed_policy_ends_with_the_same_weights(taught, tmp_path, 
     with pytest.raises(Killed):
         train_policy(taught, ROWS, says_blue, tmp_path / "cut", config, on_step=kill)
     resumed = train_policy(taught, ROWS, says_blue, tmp_path / "cut", config)
-    expected, found = weights(whole.model_dir), weights(resumed.model_dir)
-    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    expected, actual = weights(whole.model_dir), weights(resumed.model_dir)
+    assert all(torch.equal(expected[name], actual[name]) for name in expected)
 
 
 def test_other_labels_are_another_training(taught, tmp_path):
@@ -146,8 +146,8 @@ def test_vision_language_model_learns_from_text_too(student, tmp_path):
     config = SftConfig(steps=30, batch_size=2, learning_rate=1e-2, save_every=1000)
     folder = train_sft(student, [(None, *pair) for pair in prompts], tmp_path, config)
     model, processor = load_model(folder)
-    written = generate_captions(model, processor, [None] * 2, [prompt for prompt, _ in prompts], max_new_tokens=6)
-    assert [text for text, _ in written] == [answer for _, answer in prompts]
+    captions = generate_captions(model, processor, [None] * 2, [prompt for prompt, _ in prompts], max_new_tokens=6)
+    assert [text for text, _ in captions] == [answer for _, answer in prompts]
 
 
 def test_epochs_hold_every_row_once_in_batches_of_like_length():

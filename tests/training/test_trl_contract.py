@@ -1,4 +1,4 @@
-"""What is relied upon in TRL, some of it private: a version that breaks it must fail here, not at step 900."""
+"""TRL's behaviour that the trainer depends on, partly private: a change must fail here, not at step 900."""
 
 import inspect
 import math
@@ -74,14 +74,14 @@ async def some_unjudged(prompts, completions, sample_id, rubric, **columns):
 
 def test_async_reward_gets_dataset_columns_and_conversational_completions(student, tmp_path):
     trainer = one_step(student, tmp_path, [some_unjudged])
-    seen = some_unjudged.seen
+    calls = some_unjudged.seen
     by_id = {row["sample_id"]: row["rubric"] for row in policy_rows()}
-    assert len(seen["sample_id"]) == 8
-    assert [by_id[sample_id] for sample_id in seen["sample_id"]] == seen["rubric"]
-    assert len(set(seen["sample_id"][:4])) == len(set(seen["sample_id"][4:])) == 1  # rows come group by group
-    assert {"log_extra", "log_metric", "trainer_state"} <= seen.keys()
+    assert len(calls["sample_id"]) == 8
+    assert [by_id[sample_id] for sample_id in calls["sample_id"]] == calls["rubric"]
+    assert len(set(calls["sample_id"][:4])) == len(set(calls["sample_id"][4:])) == 1  # rows come group by group
+    assert {"log_extra", "log_metric", "trainer_state"} <= calls.keys()
     inputs, prompts, completions, ids, _ = trainer.scored
-    assert [row["sample_id"] for row in inputs] == seen["sample_id"]
+    assert [row["sample_id"] for row in inputs] == calls["sample_id"]
     assert all(completion[0]["role"] == "assistant" for completion in completions)
     assert all(isinstance(completion[0]["content"], str) for completion in completions)
     assert all(1 <= len(row) <= 6 for row in ids)
@@ -104,8 +104,8 @@ def test_our_group_advantages_are_trls(student, tmp_path, scale):
         return [None if row == 5 else 0.1 * row * row for row in range(len(completions))]
 
     trainer = one_step(student, tmp_path, [reward], scale_rewards=scale)
-    ours = group_advantages(trainer.scored[4][:, 0], 4, scale=scale)
-    assert torch.allclose(ours, trainer.output["advantages"], atol=1e-5)
+    actual = group_advantages(trainer.scored[4][:, 0], 4, scale=scale)
+    assert torch.allclose(actual, trainer.output["advantages"], atol=1e-5)
 
 
 def test_normalize_then_sum_is_the_closed_form_of_gdpo(student, tmp_path):
@@ -150,14 +150,14 @@ def test_our_decoupled_advantages_are_trls_normalize_then_sum(student, tmp_path,
         reward_weights=[0.3, -0.7],
         multi_objective_aggregation="normalize_then_sum",
     )
-    ours = decoupled_advantages(trainer.scored[4], [0.3, -0.7], 4)
-    assert torch.allclose(ours, trainer.output["advantages"], atol=1e-5)
-    assert (ours[list(unjudged)] == 0).all()
-    assert ours.abs().max() > 0.5
+    actual = decoupled_advantages(trainer.scored[4], [0.3, -0.7], 4)
+    assert torch.allclose(actual, trainer.output["advantages"], atol=1e-5)
+    assert (actual[list(unjudged)] == 0).all()
+    assert actual.abs().max() > 0.5
 
 
 def test_trl_takes_a_missing_reward_for_0_and_rounding_errors_for_advantages_where_ours_do_not(student, tmp_path):
-    """When this fails, TRL has changed its mind, and the docstring of rl/decoupled.py says too much."""
+    """A failure means that TRL has changed, and that the docstring of rl/decoupled.py needs an update."""
     first = [0.1, 0.5, 0.9, 0.3, 0.2, 0.7, 0.4, 0.8]
 
     def advantages(other):
@@ -169,12 +169,12 @@ def test_trl_takes_a_missing_reward_for_0_and_rounding_errors_for_advantages_whe
         )
         return trainer.output["advantages"], decoupled_advantages(trainer.scored[4], [1.0, 1.0], 4)
 
-    trls, ours = advantages([0.2, None, 0.6, 0.1, 0.5, 0.4, 0.3, 0.9])
+    trls, actual = advantages([0.2, None, 0.6, 0.1, 0.5, 0.4, 0.3, 0.9])
     assert trls[1] != 0
-    assert ours[1] == 0
-    trls, ours = advantages([1 - value for value in first])
+    assert actual[1] == 0
+    trls, actual = advantages([1 - value for value in first])
     assert trls.abs().max() > 0
-    assert (ours == 0).all()
+    assert (actual == 0).all()
 
 
 def test_a_scored_batch_holds_the_row_tensors_that_a_subclass_may_slice(student, tmp_path):

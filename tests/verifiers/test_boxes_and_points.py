@@ -72,7 +72,7 @@ boxes = st.lists(st.tuples(*[st.integers(0, 12)] * 4).map(list), min_size=1, max
 
 @given(boxes, boxes)
 def test_many_boxes_score_as_few_do(predict, target):
-    """From some size on the overlaps come from NumPy: boxes far away on both sides change nothing but the count."""
+    """Many boxes are compared with NumPy: boxes far away on both sides change only the count."""
     far = [[1000 + 10 * n, 0, 1000 + 10 * n + 5, 5] for n in range(8)]
     alone = bbox_verify(predict, target=target) * max(len(predict), len(target))
     with_others = bbox_verify(predict + far, target=target + far) * (max(len(predict), len(target)) + 8)

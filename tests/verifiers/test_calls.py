@@ -102,9 +102,9 @@ def test_a_plain_call_is_read(text, arguments):
     assert (call.name, dict(call.arguments)) == (text.strip().split("(")[0], arguments)
 
 
-@pytest.mark.parametrize(("literal", "said"), LATEX, ids=ascii)
-def test_latex_keeps_its_backslashes_with_an_r_before_it_or_not(literal, said):
-    assert parse_verifier_call(f"expr_verify(predict={literal})").arguments["predict"] == said
+@pytest.mark.parametrize(("literal", "argument"), LATEX, ids=ascii)
+def test_latex_keeps_its_backslashes_with_an_r_before_it_or_not(literal, argument):
+    assert parse_verifier_call(f"expr_verify(predict={literal})").arguments["predict"] == argument
 
 
 @pytest.mark.parametrize("text", NOT_PLAIN.values(), ids=NOT_PLAIN.keys())

@@ -16,8 +16,8 @@ words = st.lists(st.text(alphabet="ab ", max_size=4), min_size=1, max_size=6)
 def test_score_is_that_of_the_best_of_all_pairings(predict, target):
     fewer, more = sorted((predict, target), key=len)
     best = max(
-        sum(Levenshtein.normalized_similarity(a, b) for a, b in zip(fewer, chosen, strict=True))
-        for chosen in permutations(more, len(fewer))
+        sum(Levenshtein.normalized_similarity(a, b) for a, b in zip(fewer, permutation, strict=True))
+        for permutation in permutations(more, len(fewer))
     )
     assert list_verify(predict, target=target) == pytest.approx(best / len(more))
 

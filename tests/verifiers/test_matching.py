@@ -21,7 +21,7 @@ def brute_force(matrix: list[list[float]]) -> float:
     if rows > columns:
         return brute_force([list(column) for column in zip(*matrix, strict=True)])
     pairings = permutations(range(columns), rows)
-    return max(sum(matrix[row][column] for row, column in enumerate(chosen)) for chosen in pairings)
+    return max(sum(matrix[row][column] for row, column in enumerate(pairing)) for pairing in pairings)
 
 
 @given(matrices)

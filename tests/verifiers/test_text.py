@@ -118,11 +118,11 @@ def test_long_texts_are_compared_and_endless_ones_score_nothing():
 
 @given(st.text(max_size=20), st.text(max_size=20), st.sets(st.sampled_from(FLAGS)))
 def test_any_two_texts_have_a_score_that_does_not_depend_on_their_order(a, b, flags):
-    chosen = dict.fromkeys(flags, True)
-    score = text_verify(a, target=b, **chosen)
+    options = dict.fromkeys(flags, True)
+    score = text_verify(a, target=b, **options)
     assert 0 <= score <= 1
-    assert score == text_verify(b, target=a, **chosen)
-    assert text_verify(a, target=a, **chosen) == 1
+    assert score == text_verify(b, target=a, **options)
+    assert text_verify(a, target=a, **options) == 1
 
 
 def test_half_a_surrogate_pair_is_a_character_like_others():

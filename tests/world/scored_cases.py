@@ -37,7 +37,7 @@ TEACHERS = ("scorer-1", "scorer-2", "scorer-3")
 
 
 def checklist(query: Query, scene: Scene) -> Rubric:
-    """As the world's writers write it: numbers, words and boxes are verified, colours and sides are judged."""
+    """Checklist in the world writers' form: verifiers for numbers, words and boxes, a judge for colours and sides."""
     answer = answer_query(query, scene)
     calls = {
         "count": f"expr_verify(target={answer!r})",

@@ -38,7 +38,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server.stdout.close()
 
 
-def said(reference: str, answer: str, question: str = "what colour is it ?") -> bool:
+def judge(reference: str, answer: str, question: str = "what colour is it ?") -> bool:
     prompt = "\n\n".join(
         f"<{tag}>\n{text}\n</{tag}>"
         for tag, text in (("question", question), ("reference", reference), ("answer", answer))
@@ -67,14 +67,14 @@ def said(reference: str, answer: str, question: str = "what colour is it ?") -> 
     ],
 )
 def test_other_words_for_the_same_are_right_and_all_else_is_not(reference, answer, right):
-    assert said(reference, answer) is right
+    assert judge(reference, answer) is right
 
 
 @given(
     st.sampled_from((*COLOURS, "left", "right", "above", "below")), st.sampled_from((*COLOURS, *WORDS, "left", "right"))
 )
 def test_of_the_worlds_own_answers_only_the_same_is_right(reference, answer):
-    assert said(reference, answer) is (reference == answer)
+    assert judge(reference, answer) is (reference == answer)
 
 
 def test_answer_that_claims_to_be_right_or_brings_a_reference_of_its_own_changes_nothing(url):

@@ -56,8 +56,8 @@ def covered(assertions: CaptionAssertions) -> list[tuple[str, bool]]:
 
 
 def test_every_claim_is_listed_and_true_ones_that_can_be_pointed_to_are_verified():
-    said = f"at top-left a big red star . at center a small green square . there are 2 objects . {REMARK}"
-    assert verified(assessed(said)) == [
+    text = f"at top-left a big red star . at center a small green square . there are 2 objects . {REMARK}"
+    assert verified(assessed(text)) == [
         ("there is a star at top-left", False),
         ("the star at top-left is red", False),
         ("the star at top-left is big", False),
@@ -96,8 +96,8 @@ def test_reference_is_covered_by_what_the_caption_says_or_implies_be_it_true_or_
         "there are 2 objects . at top-left a big red circle . at center a small blue square . "
         f"the circle is left of the square . the word CAT . {REMARK}"
     )
-    said = f"at top-left a big red circle . at center a big blue square . {REMARK}"
-    assert covered(assessed(said, reference)) == [
+    text = f"at top-left a big red circle . at center a big blue square . {REMARK}"
+    assert covered(assessed(text, reference)) == [
         ("there are 2 objects", True),
         ("there is a circle at top-left", True),
         ("the circle at top-left is red", True),

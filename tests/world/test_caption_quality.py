@@ -106,7 +106,7 @@ def test_same_caption_same_rating_in_any_process():
         "from rubricworks.world.scene.caption_quality import rate_writing\n"
         "print([rate_writing(f'at top a {number}') for number in range(9)])"
     )
-    there = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program], env={"PYTHONHASHSEED": "9"}, capture_output=True, text=True, check=True
     )
-    assert there.stdout.strip() == str([rate_writing(f"at top a {number}") for number in range(9)])
+    assert process.stdout.strip() == str([rate_writing(f"at top a {number}") for number in range(9)])

@@ -65,10 +65,10 @@ def mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("separate", [False, True])
 @pytest.mark.parametrize("pointability", ["strict", "evidence", "off"])
-def test_every_caption_gets_three_scores_and_no_assertion_is_dropped(url, apart, pointability):
-    grades = graded(url, NOISY, apart=apart, pointability=pointability)
+def test_every_caption_gets_three_scores_and_no_assertion_is_dropped(url, separate, pointability):
+    grades = graded(url, NOISY, apart=separate, pointability=pointability)
     assert all(grade.error is None and grade.scores is not None for grade in grades)
     assert not any(grade.dropped or grade.dropped_of_reference for grade in grades)
 
@@ -103,11 +103,11 @@ def test_facts_exams_and_arena_answer_their_own_requests(url):
             client(url, "exam-taker") as taker,
             client(url, "arena-judge") as arena,
         ):
-            told = [(await FactJudge(facts).judge(image, caption, truth)).score.score for caption in (noisy, truth)]
+            scores = [(await FactJudge(facts).judge(image, caption, truth)).score.score for caption in (noisy, truth)]
             exam = (await writer.chat(exam_writer_messages(image), Exam)).value
-            taken = [(await ExamTaker(taker).take("s", caption, exam)).accuracy for caption in (noisy, truth)]
+            results = [(await ExamTaker(taker).take("s", caption, exam)).accuracy for caption in (noisy, truth)]
             comparison = await compare(arena, image, truth, noisy, order="both", seed=0)
-            return (*told, *taken, comparison.win)
+            return (*scores, *results, comparison.win)
 
     rows = [asyncio.run(run(scene, noisy)) for scene, noisy in list(zip(SCENES, NOISY, strict=True))[:20]]
     noisy_facts, true_facts, noisy_exam, true_exam, arena = map(mean, map(list, zip(*rows, strict=True)))
@@ -119,12 +119,12 @@ def test_facts_exams_and_arena_answer_their_own_requests(url):
 def test_recaptioner_describes_the_image_over_http(url):
     async def run() -> list[str]:
         async with client(url, "recaptioner") as recaptioner:
-            asked = [
+            calls = [
                 [{"role": "user", "content": [image_part(render_png(scene)), {"type": "text", "text": "Describe it."}]}]
                 for scene in SCENES
             ]
-            replies = await asyncio.gather(*(recaptioner.chat(messages) for messages in asked))
+            replies = await asyncio.gather(*(recaptioner.chat(messages) for messages in calls))
             return [reply.value for reply in replies]
 
-    said = asyncio.run(run())
-    assert sum(one == write_caption(scene) for one, scene in zip(said, SCENES, strict=True)) / COUNT > 0.8
+    captions = asyncio.run(run())
+    assert sum(one == write_caption(scene) for one, scene in zip(captions, SCENES, strict=True)) / COUNT > 0.8

@@ -43,8 +43,8 @@ def request(question, *, model="checklist-writer-1", answer=None, verifiers=EVER
     return ChatRequest(model, prompt + more, b"", 1, len(prompt), seed, None)
 
 
-def written(question, faults=None, seed=0, **asked):
-    task = ChecklistTask(request(question, **asked), SCENE)
+def write(question, faults=None, seed=0, **options):
+    task = ChecklistTask(request(question, **options), SCENE)
     return write_checklist(task, task.query, faults or ChecklistFaults(), random.Random(seed))
 
 
@@ -75,7 +75,7 @@ def written(question, faults=None, seed=0, **asked):
     ],
 )
 def test_without_faults_a_checklist_is_right_and_has_a_step_for_each_object(question, criterion, reference, cells):
-    checklist = Checklist.model_validate(written(question))
+    checklist = Checklist.model_validate(write(question))
     (answer,) = checklist.essential
     assert answer.criterion == f"The final answer gives the {criterion}."
     assert (answer.reference, answer.weight) == (reference, 3)
@@ -88,13 +88,13 @@ def test_without_faults_a_checklist_is_right_and_has_a_step_for_each_object(ques
 
 
 def test_verifiers_that_the_request_does_not_name_are_not_used():
-    assert written(COUNT, verifiers="")["essential"][0]["reference"] == "2"
-    assert written("which word is written ?", verifiers="expr_verify(target)")["essential"][0]["reference"] == "CAT"
+    assert write(COUNT, verifiers="")["essential"][0]["reference"] == "2"
+    assert write("which word is written ?", verifiers="expr_verify(target)")["essential"][0]["reference"] == "CAT"
 
 
 def test_an_answer_that_is_shown_is_believed_more_than_the_eyes():
-    assert written(COUNT, answer="5")["essential"][0]["reference"] == "expr_verify(target='5')"
-    assert written("which word is written ?", answer="SUN")["essential"][0]["reference"].startswith(
+    assert write(COUNT, answer="5")["essential"][0]["reference"] == "expr_verify(target='5')"
+    assert write("which word is written ?", answer="SUN")["essential"][0]["reference"].startswith(
         "text_verify(target='SUN'"
     )
 
@@ -102,20 +102,20 @@ def test_an_answer_that_is_shown_is_believed_more_than_the_eyes():
 @pytest.mark.parametrize(
     ("fault", "sign"),
     [
-        ("leaks", lambda said, _: "2" in said["essential"][0]["criterion"]),
-        ("judges", lambda said, _: said["essential"][0]["reference"] == "expr_verify(target='True')"),
-        ("abuses", lambda said, _: said["essential"][0]["reference"].startswith("list_verify")),
-        ("overweighs", lambda said, _: 5 in [item["weight"] for part in said.values() for item in part]),
-        ("joins", lambda said, _: " and gives " in said["additional"][-1]["criterion"]),
-        ("mistakes", lambda said, _: said["essential"][0]["reference"] != "expr_verify(target='2')"),
-        ("strays", lambda said, _: "background" in said["additional"][-1]["criterion"]),
-        ("skips", lambda said, clean: len(said["additional"]) == len(clean["additional"]) - 1),
-        ("repeats", lambda said, _: said["additional"][-1]["reference"] == "expr_verify(target='2')"),
+        ("leaks", lambda content, _: "2" in content["essential"][0]["criterion"]),
+        ("judges", lambda content, _: content["essential"][0]["reference"] == "expr_verify(target='True')"),
+        ("abuses", lambda content, _: content["essential"][0]["reference"].startswith("list_verify")),
+        ("overweighs", lambda content, _: 5 in [item["weight"] for part in content.values() for item in part]),
+        ("joins", lambda content, _: " and gives " in content["additional"][-1]["criterion"]),
+        ("mistakes", lambda content, _: content["essential"][0]["reference"] != "expr_verify(target='2')"),
+        ("strays", lambda content, _: "background" in content["additional"][-1]["criterion"]),
+        ("skips", lambda content, clean: len(content["additional"]) == len(clean["additional"]) - 1),
+        ("repeats", lambda content, _: content["additional"][-1]["reference"] == "expr_verify(target='2')"),
     ],
 )
 def test_each_fault_shows_when_it_is_certain_and_never_when_it_is_not(fault, sign):
-    clean = written(COUNT, answer="2")
-    assert sign(written(COUNT, ChecklistFaults(**{fault: 1.0}), answer="2"), clean)
+    clean = write(COUNT, answer="2")
+    assert sign(write(COUNT, ChecklistFaults(**{fault: 1.0}), answer="2"), clean)
     assert not sign(clean, clean)
 
 
@@ -135,8 +135,8 @@ def test_faults_come_as_often_as_stated():
     leaks = 0
     scenes = [generate_scene(3, index) for index in range(600)]
     for scene in scenes:
-        said = json.loads(checklist_writer_reply(request("how many objects are there ?"), scene, 0))
-        leaks += re.search(r"which is \d", said["essential"][0]["criterion"]) is not None
+        content = json.loads(checklist_writer_reply(request("how many objects are there ?"), scene, 0))
+        leaks += re.search(r"which is \d", content["essential"][0]["criterion"]) is not None
     rate = CHECKLIST_WRITERS["checklist-writer-1"].leaks
     assert abs(leaks / len(scenes) - rate) < 4 * (rate * (1 - rate) / len(scenes)) ** 0.5
 
@@ -169,7 +169,7 @@ def item(criterion=ASKED, reference="expr_verify(target='2')", weight=3):
 
 
 def merged(*candidates):
-    """By someone who makes no mistake."""
+    """Merge by a merger that makes no mistake."""
 
     class Careful(random.Random):
         def random(self):
@@ -205,6 +205,6 @@ def test_the_merger_reads_its_candidates_from_the_request():
         f'\n\n<candidate name="Checklist {n}">\n{json.dumps({"essential": [item()], "additional": []})}\n</candidate>'
         for n in (1, 2, 3)
     )
-    said = json.loads(checklist_merger_reply(request(COUNT, model="checklist-merger", more=more), SCENE, 0))
-    assert said == {"essential": [item()], "additional": []}
+    content = json.loads(checklist_merger_reply(request(COUNT, model="checklist-merger", more=more), SCENE, 0))
+    assert content == {"essential": [item()], "additional": []}
     assert checklist_merger_reply(request(COUNT, model="checklist-merger"), SCENE, 0) == NO_QUESTION

@@ -31,8 +31,8 @@ def test_commentary_states_nothing_that_the_world_knows(sentence: str):
 
 def test_without_commentary_the_exported_bytes_are_those_of_before(tmp_path: Path):
     export_scenes(tmp_path, seed=4, count=12)
-    written = (tmp_path / "images" / "metadata.jsonl").read_bytes()
-    assert hashlib.sha256(written).hexdigest() == "2ab4292e8cda126b8c7ff4e80f1919f6a40396818f74af1f110e94e6f859050b"
+    content = (tmp_path / "images" / "metadata.jsonl").read_bytes()
+    assert hashlib.sha256(content).hexdigest() == "2ab4292e8cda126b8c7ff4e80f1919f6a40396818f74af1f110e94e6f859050b"
 
 
 def test_stated_share_of_the_captions_ends_with_one_sentence_and_nothing_else_changes(tmp_path: Path):
@@ -63,10 +63,10 @@ def test_stated_share_of_the_captions_says_one_of_its_own_sentences_again(tmp_pa
     export_scenes(tmp_path, seed=SEED, count=COUNT, repetition=0.3)
     again = 0
     for before, after in zip(plain, captions(tmp_path), strict=True):
-        said = after.removeprefix(before).strip()
-        assert not said or f"{said} " in f"{before} "
-        assert said.count(" .") <= 1
-        again += bool(said)
+        sentence = after.removeprefix(before).strip()
+        assert not sentence or f"{sentence} " in f"{before} "
+        assert sentence.count(" .") <= 1
+        again += bool(sentence)
     assert again / COUNT == pytest.approx(0.3, abs=0.06)
     with pytest.raises(UserError, match="repetition is -1"):
         export_scenes(tmp_path, seed=1, count=2, repetition=-1)

@@ -36,39 +36,39 @@ CAPTION = write_caption(SCENE)
 COLOUR_QUESTION = "What colour is the object at the top left?"
 
 
-def written(scene: Scene, seed: int = 0) -> Exam:
+def write(scene: Scene, seed: int = 0) -> Exam:
     body = {"model": "exam-writer", "messages": exam_writer_messages(render_png(SCENES[0])), "seed": seed}
     return Exam.model_validate_json(exam_writer_reply(read_request(body), scene, 1))
 
 
-def taken(caption: str, question: str, options: list[str]) -> str:
+def take(caption: str, question: str, options: list[str]) -> str:
     request = read_request({"model": "exam-taker", "messages": exam_taker_messages(caption, question, options)})
     assert request.image is None
     return options[LETTERS.index(exam_taker_reply(request, None, 1))]
 
 
 def test_exams_have_four_to_six_different_questions_which_a_full_caption_answers_but_for_wrong_keys():
-    sizes, wrong, asked = set(), 0, 0
+    sizes, wrong, question_count = set(), 0, 0
     for scene in SCENES:
-        exam, caption = written(scene), write_caption(scene)
+        exam, caption = write(scene), write_caption(scene)
         sizes.add(len(exam.questions))
         assert len({one.question for one in exam.questions}) == len(exam.questions)
         for one in exam.questions:
             says = answer_from_caption(caption, one.question)
             assert says in one.options
-            asked, wrong = asked + 1, wrong + (one.options[LETTERS.index(one.answer)] != says)
+            question_count, wrong = question_count + 1, wrong + (one.options[LETTERS.index(one.answer)] != says)
     assert sizes == {4, 5, 6}
-    assert wrong / asked == pytest.approx(WRITER_ERROR_RATE, abs=0.008)
+    assert wrong / question_count == pytest.approx(WRITER_ERROR_RATE, abs=0.008)
 
 
 def test_right_letters_are_spread_over_the_options():
-    keys = [one.answer for scene in SCENES for one in written(scene).questions if len(one.options) == 4]
+    keys = [one.answer for scene in SCENES for one in write(scene).questions if len(one.options) == 4]
     assert all(keys.count(letter) / len(keys) == pytest.approx(0.25, abs=0.06) for letter in "ABCD")
 
 
 def test_same_image_same_exam_and_another_seed_another_one():
-    assert written(SCENE) == written(SCENE)
-    assert len({written(SCENE, seed) for seed in range(8)}) > 4
+    assert write(SCENE) == write(SCENE)
+    assert len({write(SCENE, seed) for seed in range(8)}) > 4
 
 
 @pytest.mark.parametrize(
@@ -97,16 +97,16 @@ def test_taker_errs_at_the_stated_rate_and_else_chooses_what_the_caption_says():
     options = ["red", "green", "blue", "black", CANNOT_ANSWER]
     captions = [f"{CAPTION} {number} more words" for number in range(1500)]
     for expected, question in (("red", COLOUR_QUESTION), (CANNOT_ANSWER, "What colour is the object at the bottom?")):
-        chosen = [taken(caption, question, options) for caption in captions]
-        errors = sum(choice != expected for choice in chosen)
-        assert errors / len(chosen) == pytest.approx(TAKER_ERROR_RATE, abs=0.012)
+        choices = [take(caption, question, options) for caption in captions]
+        errors = sum(choice != expected for choice in choices)
+        assert errors / len(choices) == pytest.approx(TAKER_ERROR_RATE, abs=0.012)
 
 
 def test_taker_guesses_where_it_may_not_pass():
     options = ["red", "green", "blue", "black"]
-    chosen = [taken(f"nothing {number}", COLOUR_QUESTION, options) for number in range(800)]
-    assert all(chosen.count(option) / len(chosen) == pytest.approx(0.25, abs=0.06) for option in options)
-    passed = [taken(f"at top-left a violet star {n} .", COLOUR_QUESTION, [*options, CANNOT_ANSWER]) for n in range(100)]
+    choices = [take(f"nothing {number}", COLOUR_QUESTION, options) for number in range(800)]
+    assert all(choices.count(option) / len(choices) == pytest.approx(0.25, abs=0.06) for option in options)
+    passed = [take(f"at top-left a violet star {n} .", COLOUR_QUESTION, [*options, CANNOT_ANSWER]) for n in range(100)]
     assert passed.count(CANNOT_ANSWER) > 90  # it says a colour that is none of the options
 
 

@@ -21,12 +21,12 @@ from rubricworks.world.scene.scene import Scene, generate_scenes
 SCENES = list(generate_scenes(9, 200))
 
 
-def said(messages: list[dict], scene: Scene | None = None) -> str:
+def reply(messages: list[dict], scene: Scene | None = None) -> str:
     return fact_judge_reply(read_request({"model": "fact-judge", "messages": messages}), scene, 1)
 
 
 def facts_of(caption: str) -> Facts:
-    return Facts.model_validate_json(said(decompose_messages(caption)))
+    return Facts.model_validate_json(reply(decompose_messages(caption)))
 
 
 def test_caption_comes_apart_into_facts_each_once_of_which_remarks_are_not_relevant():
@@ -43,7 +43,7 @@ def test_caption_comes_apart_into_facts_each_once_of_which_remarks_are_not_relev
 def test_facts_match_the_first_of_the_reference_that_says_the_same():
     facts = ["the star at top is red", "there is a star", "a star is at the top", "there is the word CAT"]
     reference = ["there is a star at top", "the star at top is red", "there is a star at top"]
-    answer = FactMatches.model_validate_json(said(match_messages(facts, reference)))
+    answer = FactMatches.model_validate_json(reply(match_messages(facts, reference)))
     assert [(one.fact, one.reference) for one in answer.matches] == [(1, 2), (2, None), (3, 1), (4, None)]
 
 
@@ -51,7 +51,7 @@ def test_facts_are_checked_in_the_scene():
     scene = SCENES[0]
     item = scene.objects[0]
     facts = [f"there is a {item.shape} at {item.cell}", "there are 9 objects", COMMENTARY[0].rstrip(" .")]
-    answer = FactChecks.model_validate_json(said(verify_messages(render_png(scene), facts), scene))
+    answer = FactChecks.model_validate_json(reply(verify_messages(render_png(scene), facts), scene))
     assert [(one.fact, one.is_true) for one in answer.checks] == [(1, True), (2, False), (3, False)]
 
 
@@ -61,8 +61,8 @@ def test_each_decision_is_wrong_at_the_stated_rate():
     for scene in SCENES:
         facts = facts_of(write_caption(scene)).facts
         texts = [fact.fact for fact in facts]
-        matches = FactMatches.model_validate_json(said(match_messages(texts, texts[::-1]))).matches
-        checks = FactChecks.model_validate_json(said(verify_messages(render_png(SCENES[0]), texts), scene)).checks
+        matches = FactMatches.model_validate_json(reply(match_messages(texts, texts[::-1]))).matches
+        checks = FactChecks.model_validate_json(reply(verify_messages(render_png(SCENES[0]), texts), scene)).checks
         total += len(texts)
         wrong["relevant"] += sum(not fact.relevant for fact in facts)
         wrong["match"] += sum(one.reference != len(texts) + 1 - one.fact for one in matches)
@@ -74,7 +74,7 @@ def test_each_decision_is_wrong_at_the_stated_rate():
 
 
 def test_other_requests_get_prose_and_checks_need_an_image():
-    assert said([{"role": "user", "content": "hello"}]) == NO_FACTS
+    assert reply([{"role": "user", "content": "hello"}]) == NO_FACTS
     with pytest.raises(ApiError, match="send one as an image_url part"):
-        said([{"role": "user", "content": "<facts>\n1. there is a star\n</facts>"}])
-    assert json.loads(said(match_messages([], ["there is a star"]))) == {"matches": []}
+        reply([{"role": "user", "content": "<facts>\n1. there is a star\n</facts>"}])
+    assert json.loads(reply(match_messages([], ["there is a star"]))) == {"matches": []}

@@ -60,10 +60,10 @@ def test_most_responses_fail_as_asked(cases, failure):
         "symbolic_bluff": has_bluff,
         "wrong_final_selection": lambda text: last_boxed(text) is not None,
     }[failure.attack or failure.mode]
-    made = list(drafts(cases, failure))
-    assert sum(behaved(draft.response) for _, draft in made) > (1 - LEAK_SHARE - UNCHANGED_SHARE - 0.04) * len(made)
-    undeserved = [min(one.credit for one in draft.annotations) for _, draft in made]
-    assert sum(credit == 0 for credit in undeserved) > 0.85 * len(made)
+    pairs = list(drafts(cases, failure))
+    assert sum(behaved(draft.response) for _, draft in pairs) > (1 - LEAK_SHARE - UNCHANGED_SHARE - 0.04) * len(pairs)
+    undeserved = [min(one.credit for one in draft.annotations) for _, draft in pairs]
+    assert sum(credit == 0 for credit in undeserved) > 0.85 * len(pairs)
 
 
 def test_slips_come_as_often_as_stated(cases):
@@ -89,18 +89,18 @@ def test_reviewers_find_what_is_wrong_and_err_as_often_as_stated_on_different_on
     failure = FAILURES[2]
     wrong = {judge: Counter() for judge in QUALITY_JUDGES}
     agree = 0
-    made = [(case, draft) for case, draft in drafts(cases, failure)]
-    for case, draft in made:
+    pairs = [(case, draft) for case, draft in drafts(cases, failure)]
+    for case, draft in pairs:
         # Notes that are all turned around can agree with no text.
         turned = tuple(one.model_copy(update={"credit": 1 - one.credit}) for one in draft.annotations)
-        said = []
+        reviews = []
         for judge in QUALITY_JUDGES:
             answer = json.loads(ask(judge, quality_messages(case, failure, draft.response, turned)))
             wrong[judge]["missed"] += answer["annotation_consistent"]
-            said.append(answer["annotation_consistent"])
-        agree += all(said)
+            reviews.append(answer["annotation_consistent"])
+        agree += all(reviews)
     for judge in QUALITY_JUDGES:
-        assert wrong[judge]["missed"] / len(made) == pytest.approx(QUALITY_ERROR_RATE, abs=0.02)
+        assert wrong[judge]["missed"] / len(pairs) == pytest.approx(QUALITY_ERROR_RATE, abs=0.02)
     assert agree < min(one["missed"] for one in wrong.values()) or agree == 0
 
 

@@ -54,28 +54,28 @@ def stated(item: SceneObject) -> Mention:
 
 
 @pytest.mark.parametrize("style", STYLES)
-@given(seen=views)
+@given(view=views)
 @settings(max_examples=60, deadline=None)
-def test_caption_of_any_view_parses_back_to_it(style: str, seen: View):
-    found = mentions(write_caption(seen, style))
-    assert found.objects == tuple(map(stated, seen.objects))
-    assert found.words == ((seen.word,) if seen.word else ())
-    assert found.counts in ((), (len(seen.objects),))
+def test_caption_of_any_view_parses_back_to_it(style: str, view: View):
+    result = mentions(write_caption(view, style))
+    assert result.objects == tuple(map(stated, view.objects))
+    assert result.words == ((view.word,) if view.word else ())
+    assert result.counts in ((), (len(view.objects),))
     true_relations = {
         (stated(subject)._replace(cell=None), kind, stated(other)._replace(cell=None))
-        for subject, kind, other in relations(seen.objects)
+        for subject, kind, other in relations(view.objects)
     }
-    assert set(map(tuple, found.relations)) <= true_relations
+    assert set(map(tuple, result.relations)) <= true_relations
 
 
 @given(tokens=st.lists(st.sampled_from(TOKENS), max_size=44))
 @settings(max_examples=300, deadline=None)
 def test_no_attribute_of_any_token_sequence_is_lost_or_made_up(tokens: list[str]):
-    found = mentions(" ".join(tokens))
+    result = mentions(" ".join(tokens))
     for attribute, values in (("cell", CELLS), ("size", SIZES), ("colour", COLOURS), ("shape", SHAPES)):
-        gathered = {getattr(item, attribute) for item in found.objects} - {None}
+        gathered = {getattr(item, attribute) for item in result.objects} - {None}
         assert gathered == set(tokens) & set(values)
-    assert len(found.objects) >= sum(token in SHAPES for token in tokens)
+    assert len(result.objects) >= sum(token in SHAPES for token in tokens)
 
 
 @given(text=st.text(max_size=300))
@@ -120,9 +120,9 @@ def test_broken_or_free_captions_are_read_strictly(caption: str, expected: list[
 
 
 def test_word_takes_its_place_with_it_and_a_missing_word_is_none():
-    found = mentions("the word cat is written at the bottom . at top a big red star .")
-    assert found.words == ("CAT",)
-    assert found.objects == (Mention("top", "big", "red", "star"),)
+    result = mentions("the word cat is written at the bottom . at top a big red star .")
+    assert result.words == ("CAT",)
+    assert result.objects == (Mention("top", "big", "red", "star"),)
     assert mentions("the word .").words == ()
     assert mentions("the word at top a big red star").words == ()
 
@@ -132,9 +132,9 @@ def test_counts_in_digits_and_words():
 
 
 def test_relations_are_normalised_and_name_no_objects():
-    found = mentions("the small blue square is right of the big red star . the black circle is below the star .")
-    assert found.objects == ()
-    assert found.relations == (
+    result = mentions("the small blue square is right of the big red star . the black circle is below the star .")
+    assert result.objects == ()
+    assert result.relations == (
         StatedRelation(Mention(None, "big", "red", "star"), "left of", Mention(None, "small", "blue", "square")),
         StatedRelation(Mention(shape="star"), "above", Mention(None, None, "black", "circle")),
     )
@@ -143,27 +143,27 @@ def test_relations_are_normalised_and_name_no_objects():
 def test_faults_happen_at_their_stated_rates():
     rng = random.Random(0)
     faults = Faults(omits_small=0.4, wrong_colour=0.25, wrong_size=0.1, wrong_shape=0.2, invents=0.3)
-    kept = {"big": 0, "small": 0}
-    shown = {"big": 0, "small": 0}
+    survivors = {"big": 0, "small": 0}
+    totals = {"big": 0, "small": 0}
     wrong = {"size": 0, "colour": 0, "shape": 0}
     invented = 0
     for index in range(3000):
         scene = generate_scene(21, index)
         truth = {item.cell: item for item in scene.objects}
-        seen = perceive(scene, faults, rng)
+        view = perceive(scene, faults, rng)
         for item in scene.objects:
-            shown[item.size] += 1
-        for item in seen.objects:
+            totals[item.size] += 1
+        for item in view.objects:
             original = truth.get(item.cell)
             if original is None:
                 invented += 1
                 continue
-            kept[original.size] += 1
+            survivors[original.size] += 1
             for attribute in wrong:
                 wrong[attribute] += getattr(item, attribute) != getattr(original, attribute)
-    total = sum(kept.values())
-    assert kept["big"] == shown["big"]
-    assert kept["small"] / shown["small"] == pytest.approx(0.6, abs=0.06)  # a scene of omitted objects keeps one
+    total = sum(survivors.values())
+    assert survivors["big"] == totals["big"]
+    assert survivors["small"] / totals["small"] == pytest.approx(0.6, abs=0.06)  # a scene of omitted objects keeps one
     assert wrong["colour"] / total == pytest.approx(0.25, abs=0.02)
     assert wrong["size"] / total == pytest.approx(0.1, abs=0.02)
     assert wrong["shape"] / total == pytest.approx(0.2, abs=0.02)
@@ -177,8 +177,8 @@ def test_misplaced_object_lands_in_a_neighbouring_cell():
             SceneObject(cell="bottom-right", size="small", colour="blue", shape="square"),
         )
     )
-    seen = perceive(scene, Faults(wrong_cell=1), random.Random(1))
-    places = {item.colour: item.cell for item in seen.objects}
+    view = perceive(scene, Faults(wrong_cell=1), random.Random(1))
+    places = {item.colour: item.cell for item in view.objects}
     assert places["red"] in ("top", "left")
     assert places["blue"] in ("right", "bottom")
 
@@ -188,10 +188,10 @@ def test_noisy_captions_repeat_and_stay_canonical():
         scene = generate_scene(2, index)
         caption = noisy_caption(scene, 2, index)
         assert caption == noisy_caption(scene, 2, index)
-        found = mentions(caption)
+        result = mentions(caption)
         assert (
             write_caption(
-                View(tuple(SceneObject(**item._asdict()) for item in found.objects), next(iter(found.words), None))
+                View(tuple(SceneObject(**item._asdict()) for item in result.objects), next(iter(result.words), None))
             )
             == caption
         )

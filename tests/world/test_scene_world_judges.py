@@ -100,9 +100,9 @@ def test_judge_errs_at_its_stated_rate_and_always_on_the_same_questions():
         "from rubricworks.world.models.judge import judge_criterion\nimport sys\n"
         "print([judge_criterion('circle', sys.argv[1], c)[0] for c in sys.argv[2:]])"
     )
-    asked = [*wrong[:5], *captions[:5]]
-    there = subprocess.run([sys.executable, "-c", program, rule, *asked], capture_output=True, text=True, check=True)
-    assert there.stdout.strip() == str([judge_criterion("circle", rule, caption)[0] for caption in asked])
+    cases = [*wrong[:5], *captions[:5]]
+    process = subprocess.run([sys.executable, "-c", program, rule, *cases], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == str([judge_criterion("circle", rule, caption)[0] for caption in cases])
 
 
 def test_pairwise_judge_prefers_the_better_caption_in_either_order():

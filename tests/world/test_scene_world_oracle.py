@@ -36,12 +36,12 @@ def most_right_by_brute_force(truth: tuple[SceneObject, ...], named: tuple[Scene
     named=st.lists(few_objects, min_size=1, max_size=4),
 )
 @settings(max_examples=60, deadline=None)
-def test_score_equals_the_best_one_to_one_assignment(truth: list[SceneObject], named: list[SceneObject]):
+def test_score_equals_the_best_one_to_one_assignment(truth: list[SceneObject], names: list[SceneObject]):
     scene = Scene(objects=tuple(sorted(truth, key=lambda item: CELLS.index(item.cell))))
-    right = most_right_by_brute_force(scene.objects, tuple(named))
-    score = score_caption(scene, write_caption(View(tuple(named))))
+    right = most_right_by_brute_force(scene.objects, tuple(names))
+    score = score_caption(scene, write_caption(View(tuple(names))))
     assert score.objects_right == right
-    assert score.precision == pytest.approx(right / len(named))
+    assert score.precision == pytest.approx(right / len(names))
     assert score.recall == pytest.approx(right / len(truth))
     harmonic = 0 if right == 0 else 2 / (1 / score.precision + 1 / score.recall)
     assert score.f1 == pytest.approx(harmonic)

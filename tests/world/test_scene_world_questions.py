@@ -43,7 +43,7 @@ queries = st.one_of(
 )
 
 
-def drawn(count: int = 3) -> list[tuple[Scene, Query]]:
+def draw(count: int = 3) -> list[tuple[Scene, Query]]:
     """Questions of all tasks about many scenes."""
     rng = random.Random(2)
     pairs = [(scene, draw_query(scene, task, rng)) for scene in SCENES for task in TASKS for _ in range(count)]
@@ -67,8 +67,8 @@ def by_hand(query: Query, scene: Scene) -> str | None:
         corners = [round(at / 96 * 1000) for at in (x - reach, y - reach, x + reach, y + reach)]
         return "[ [ " + " , ".join(map(str, corners)) + " ] ]"
     (subject,) = [one for one in scene.objects if (one.colour, one.shape) == (query.colour, query.shape)]
-    wanted = (query.other_colour, query.other_shape)
-    (other,) = [one for one in scene.objects if (one.colour, one.shape) == wanted]
+    expected = (query.other_colour, query.other_shape)
+    (other,) = [one for one in scene.objects if (one.colour, one.shape) == expected]
     if query.axis == "side":
         return "left" if COLUMN[subject.cell] < COLUMN[other.cell] else "right"
     return "above" if ROW[subject.cell] < ROW[other.cell] else "below"
@@ -103,7 +103,7 @@ def test_other_text_is_no_question(text):
 
 
 def test_drawn_questions_have_the_answer_that_the_scene_gives():
-    pairs = drawn()
+    pairs = draw()
     assert {query.task for _, query in pairs} == set(TASKS)
     for scene, query in pairs:
         assert answer_query(query, scene) == by_hand(query, scene)
@@ -133,13 +133,13 @@ def test_who_sees_too_little_has_no_answer():
 
 
 def test_answer_depends_on_its_subjects_alone():
-    for scene, query in drawn(1):
+    for scene, query in draw(1):
         only = View(subjects_of(query, scene), scene.word if query.task == "word" else None)
         assert answer_query(query, only) == answer_query(query, scene)
 
 
 def test_other_answers_are_wrong_ones_of_the_same_kind():
-    for scene, query in drawn(1):
+    for scene, query in draw(1):
         answer = answer_query(query, scene)
         others = other_answers(query, answer)
         assert answer not in others
@@ -157,30 +157,30 @@ def test_box_holds_the_object_as_it_is_drawn():
         background = np.asarray(draw_scene(scene.model_copy(update={"objects": scene.objects[1:], "word": None})))
         pixels = np.asarray(draw_scene(scene.model_copy(update={"word": None})))
         rows, columns = np.nonzero((pixels != background).any(axis=2))
-        seen = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+        box = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
         item = scene.objects[0]
         stated = [corner / 1000 * SIDE for corner in box_of(item)]
         # A shape fills its box but for corners and a star's tips: no side is off by a quarter of the reach and a pixel.
         reach = 14 if item.size == "big" else 7
-        assert max(abs(a - b) for a, b in zip(stated, seen, strict=True)) <= reach / 4 + 1, item
+        assert max(abs(a - b) for a, b in zip(stated, box, strict=True)) <= reach / 4 + 1, item
         assert box_text(item) == "[ [ " + " , ".join(str(corner) for corner in box_of(item)) + " ] ]"
     assert tuple(background[0, 0]) == BACKGROUND
 
 
 def test_worked_answer_reads_back_as_its_subjects_and_the_answer_in_the_last_box():
-    for scene, query in drawn(1):
+    for scene, query in draw(1):
         text = write_response(query, scene)
         parts = read_response(text)
         assert parts.boxed == by_hand(query, scene)
-        said = {(one.cell, one.size, one.colour, one.shape) for one in parts.objects}
-        assert said == {(one.cell, one.size, one.colour, one.shape) for one in subjects_of(query, scene)}
+        objects = {(one.cell, one.size, one.colour, one.shape) for one in parts.objects}
+        assert objects == {(one.cell, one.size, one.colour, one.shape) for one in subjects_of(query, scene)}
         assert parts.words == ((scene.word,) if query.task == "word" else ())
         assert text == " ".join(text.split())
 
 
 def test_worked_answer_to_multiple_choice_has_the_letter_in_its_box():
     scene = SCENES[0]
-    query = next(query for one, query in drawn() if one is scene and query.task == "relation")
+    query = next(query for one, query in draw() if one is scene and query.task == "relation")
     answer = by_hand(query, scene)
     options = (*other_answers(query, answer), answer)
     assert read_response(write_response(query, scene, options=options)).boxed == LETTERS[len(options) - 1]

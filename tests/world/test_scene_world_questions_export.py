@@ -49,16 +49,16 @@ def rows(folder) -> list[dict]:
 
 
 def text_of(row: dict) -> str:
-    """What a row's option letter stands for, or its answer."""
+    """Text of a row's option letter, or its answer."""
     return row["options"][LETTERS.index(row["answer"])] if row["options"] else row["answer"]
 
 
 def first_rows(rows: list[dict]) -> list[dict]:
     """Without those that repeat another."""
-    seen: dict[tuple, dict] = {}
+    calls: dict[tuple, dict] = {}
     for row in rows:
-        seen.setdefault((row["image"], normalise_question(row["question"]), tuple(row["options"] or ())), row)
-    return list(seen.values())
+        calls.setdefault((row["image"], normalise_question(row["question"]), tuple(row["options"] or ())), row)
+    return list(calls.values())
 
 
 def near(share: float, expected: float, count: int) -> bool:
@@ -148,11 +148,11 @@ def test_file_is_read_by_its_column_names_and_its_repeats_are_found_by_preparati
     source = str(folder / "questions")
     assert [one.question for one in question_entries(source)] == [row["question"] for row in rows]
     out = Path(launch("prepare_questions", json.dumps({"source": source, "held_out": 50}), str(tmp_path), {}))
-    kept = list(read_rows(out, columns=["question"]))
-    assert len(kept) == len(first_rows(rows)) == COUNT * EACH
-    assert len(rows) - len(kept) == len(list(read_rows(out / "rejected"))) > 0
+    remaining = list(read_rows(out, columns=["question"]))
+    assert len(remaining) == len(first_rows(rows)) == COUNT * EACH
+    assert len(rows) - len(remaining) == len(list(read_rows(out / "rejected"))) > 0
     # The first spelling is kept: the one that reads back.
-    assert all(parse_question(row["question"]) for row in kept)
+    assert all(parse_question(row["question"]) for row in remaining)
 
 
 def test_bad_calls_and_places_are_user_errors(tmp_path):
@@ -164,13 +164,13 @@ def test_bad_calls_and_places_are_user_errors(tmp_path):
 
 
 def test_command_exports_both_and_by_default_scenes_alone(tmp_path):
-    for questions, there in ((0, False), (2, True)):
+    for questions, exists in ((0, False), (2, True)):
         command = [sys.executable, "-m", "rubricworks.cli", "world", "export", str(tmp_path), "--scenes", "5"]
         done = subprocess.run(
             [*command, "--questions", str(questions)], capture_output=True, text=True, timeout=60, check=True
         )
-        assert ("questions about them" in done.stdout) == there
-        assert (tmp_path / "questions" / "questions.parquet").exists() == there
+        assert ("questions about them" in done.stdout) == exists
+        assert (tmp_path / "questions" / "questions.parquet").exists() == exists
 
 
 @pytest.fixture(scope="module")
@@ -189,18 +189,18 @@ def test_opener_opens_what_stands_alone_and_errs_as_rarely_as_stated(folder, row
     config = {"opener": {"url": f"{url}/v1", "model": "question-opener"}}
     out = Path(launch("open_questions", json.dumps(config), str(tmp_path), {"samples": samples}))
     before = {row["sample_id"]: row for row in read_rows(samples)}
-    opened = Counter()
+    counts = Counter()
     for row in read_rows(out):
         old = before[row["sample_id"]]
         if old["options"]:
             alone = not old["question"].startswith(NEEDS_OPTIONS)
-            opened[alone, row["options"] is None] += 1
+            counts[alone, row["options"] is None] += 1
             if row["options"] is None:
                 assert row["answer"] == text_of(old)
                 assert row["question"] == old["question"].split(" A ")[0].removeprefix(NEEDS_OPTIONS).strip()
-    right, wrong = opened[True, True] + opened[False, False], opened[True, False] + opened[False, True]
+    right, wrong = counts[True, True] + counts[False, False], counts[True, False] + counts[False, True]
     # Of a question that stands alone both checks must come out right.
-    assert 0 < opened[True, True] > 4 * opened[True, False]
+    assert 0 < counts[True, True] > 4 * counts[True, False]
     assert near(wrong / (right + wrong), 2 * ERROR_RATE, right + wrong)
     assert list(read_rows(out / "dead_letters")) == []
 
@@ -218,20 +218,20 @@ def test_opener_says_which_check_fails():
     scene = next(generate_scenes(SEED, 1))
     first = scene.objects[0]
     question = f"what colour is the object at {first.cell} ?"
-    said = {
-        (asked, right): Counter(
+    replies = {
+        (requests, right): Counter(
             (answer["well_posed"], answer["unique_answer"])
             for seed in range(60)
-            for answer in [json.loads(question_rewriter_reply(_request(asked, right), scene, seed))]
+            for answer in [json.loads(question_rewriter_reply(_request(requests, right), scene, seed))]
         ).most_common(1)[0][0]
-        for asked, right in (
+        for requests, right in (
             (question, first.colour),
             (question, "mauve"),
             (f"{NEEDS_OPTIONS} {question}", first.colour),
             ("what is it ?", first.colour),
         )
     }
-    assert list(said.values()) == [(True, True), (True, False), (False, True), (False, False)]
+    assert list(replies.values()) == [(True, True), (True, False), (False, True), (False, False)]
 
 
 def test_relation_that_two_pairs_of_objects_answer_differently_has_no_one_answer():

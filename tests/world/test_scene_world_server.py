@@ -90,8 +90,8 @@ def test_scene_is_found_after_lossless_reencoding(client: openai.OpenAI, folder:
     again = tmp_path / "again.png"
     Image.open(folder / "images" / "scene-00001.png").convert("RGBA").save(again, compress_level=1)
     assert again.read_bytes() != picture(folder, 1)
-    said = {says(client, "teacher-1", user("x", image)) for image in (picture(folder, 1), again.read_bytes())}
-    assert len(said) == 1
+    captions = {says(client, "teacher-1", user("x", image)) for image in (picture(folder, 1), again.read_bytes())}
+    assert len(captions) == 1
 
 
 def test_answer_is_cut_at_max_tokens(client: openai.OpenAI, folder: Path):
@@ -106,8 +106,8 @@ def test_judge_answers_a_text_prompt_under_a_json_schema(client: openai.OpenAI):
     prompt = f"<criteria>\n{json.dumps([criterion])}\n</criteria>\n\n<caption>\nat top a star\n</caption>"
     schema = {"type": "json_schema", "json_schema": {"name": "Judgment", "schema": {"type": "object"}, "strict": True}}
     messages = [{"role": "system", "content": "Judge."}, {"role": "user", "content": prompt}]
-    said = says(client, "judge", messages, response_format=schema)
-    assert json.loads(said)["verdicts"][0]["score"] == 1
+    reply = says(client, "judge", messages, response_format=schema)
+    assert json.loads(reply)["verdicts"][0]["score"] == 1
 
 
 def test_seeing_judges_and_writer_answer(client: openai.OpenAI, folder: Path):

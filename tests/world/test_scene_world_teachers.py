@@ -18,22 +18,22 @@ SCENES = [generate_scene(31, index) for index in range(700)]
 def measured(model: str) -> dict[str, float]:
     counts: Counter[str] = Counter()
     for index, scene in enumerate(SCENES):
-        said = mentions(teacher_caption(model, scene, f"image {index}"))
-        by_cell = {item.cell: item for item in said.objects}
+        caption_objects = mentions(teacher_caption(model, scene, f"image {index}"))
+        by_cell = {item.cell: item for item in caption_objects.objects}
         cells = {item.cell for item in scene.objects}
         counts["captions"] += 1
-        counts["elsewhere"] += any(item.cell not in cells for item in said.objects)
-        counts["longer"] += len(said.objects) > len(scene.objects)
+        counts["elsewhere"] += any(item.cell not in cells for item in caption_objects.objects)
+        counts["longer"] += len(caption_objects.objects) > len(scene.objects)
         for item in scene.objects:
             counts["objects"] += 1
             counts[item.size] += 1
-            heard = by_cell.get(item.cell)
-            if heard is None:
+            mention = by_cell.get(item.cell)
+            if mention is None:
                 counts[f"no {item.size}"] += 1
                 continue
             counts["heard"] += 1
             for attribute in ("size", "colour", "shape"):
-                counts[f"wrong {attribute}"] += getattr(heard, attribute) != getattr(item, attribute)
+                counts[f"wrong {attribute}"] += getattr(mention, attribute) != getattr(item, attribute)
     rates = {f"wrong {name}": counts[f"wrong {name}"] / counts["heard"] for name in ("size", "colour", "shape")}
     rates |= {f"no {size}": counts[f"no {size}"] / counts[size] for size in ("big", "small")}
     return rates | {
@@ -97,11 +97,11 @@ def test_same_request_same_caption_in_any_process_and_another_seed_another_capti
         "from rubricworks.world.models.captioners import teacher_caption\n"
         "print([teacher_caption('teacher-4', generate_scene(1, i), str(i), request_seed=3) for i in range(5)])"
     )
-    here = [teacher_caption("teacher-4", generate_scene(1, i), str(i), request_seed=3) for i in range(5)]
-    there = subprocess.run(
+    local = [teacher_caption("teacher-4", generate_scene(1, i), str(i), request_seed=3) for i in range(5)]
+    process = subprocess.run(
         [sys.executable, "-c", program], env={"PYTHONHASHSEED": "9"}, capture_output=True, text=True, check=True
     )
-    assert there.stdout.strip() == str(here)
+    assert process.stdout.strip() == str(local)
     asked_again = {teacher_caption("teacher-4", SCENES[0], "image", request_seed=seed) for seed in range(20)}
     assert len(asked_again) > 3
     by_world = {teacher_caption("teacher-4", SCENES[0], "image", world_seed=seed) for seed in range(20)}

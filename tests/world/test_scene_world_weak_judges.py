@@ -114,6 +114,6 @@ def test_order_is_drawn_where_a_word_would_be_and_needs_that_place_free():
         assert before.crop((0, 0, 96, 64)).tobytes() == after.crop((0, 0, 96, 64)).tobytes()
         left, _, right, _ = after.crop((0, 64, 96, 96)).convert("L").point(lambda grey: 255 * (grey < 100)).getbbox()
         assert 0 < left < right < 96
-    taken = next(scene for scene in generate_scenes(1, 50) if any(item.cell == "bottom" for item in scene.objects))
+    result = next(scene for scene in generate_scenes(1, 50) if any(item.cell == "bottom" for item in scene.objects))
     with pytest.raises(ValueError, match="holds the word"):
-        with_order(taken)
+        with_order(result)

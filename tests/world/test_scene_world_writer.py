@@ -130,10 +130,10 @@ def test_guards_are_three_unmet_criteria_without_references_that_list_what_is_su
 
 
 def test_count_becomes_a_criterion_only_when_enough_candidates_state_it():
-    said = {f"Model {n}": f"there are {count} objects ." for n, count in enumerate((3, 3, 3, 4), 1)}
-    rubric = write_rubric(WriterTask(("",), said, 3, "full", False))
+    captions = {f"Model {n}": f"there are {count} objects ." for n, count in enumerate((3, 3, 3, 4), 1)}
+    rubric = write_rubric(WriterTask(("",), captions, 3, "full", False))
     assert [parse_rule(str(row["evaluation_rule"])) for row in rubric] == [GivesCount(3)]
-    assert write_rubric(WriterTask(("",), said, 4, "full", False)) == []
+    assert write_rubric(WriterTask(("",), captions, 4, "full", False)) == []
 
 
 def test_prompt_sections_and_settings_are_read_and_missing_settings_are_the_papers():
@@ -166,7 +166,7 @@ def test_every_rubric_of_the_committee_is_a_valid_rubric_with_rules_that_the_tru
 
 def test_consensus_of_the_committee_is_better_than_any_of_its_teachers():
     alone: dict[str, list[float]] = {model: [] for model in TEACHERS}
-    together = []
+    joint = []
     for index in range(200):
         scene = generate_scene(43, index)
         captions = {model: teacher_caption(model, scene, str(index)) for model in TEACHERS}
@@ -174,9 +174,9 @@ def test_consensus_of_the_committee_is_better_than_any_of_its_teachers():
             alone[model].append(score_caption(scene, caption).f1)
         guard = parse_rule(str(write_rubric(WriterTask(("",), captions, 3, "full", True))[-3]["evaluation_rule"]))
         agreed = " ".join(f"{noun_phrase(item)} ." for item in guard.supported)
-        together.append(score_caption(scene, agreed).f1)
+        joint.append(score_caption(scene, agreed).f1)
     best_alone = max(sum(scores) / len(scores) for scores in alone.values())
-    assert sum(together) / len(together) > max(best_alone + 0.05, 0.92)
+    assert sum(joint) / len(joint) > max(best_alone + 0.05, 0.92)
 
 
 cells, words, numbers = st.sampled_from(CELLS), st.sampled_from(WORDS), st.integers(1, 9)

@@ -61,7 +61,7 @@ def test_who_makes_no_mistakes_scores_as_the_rules_say(monkeypatch, query, respo
 
 
 def test_options_are_answered_by_letter(monkeypatch):
-    """What an analysis implies is a letter too."""
+    """An answer implied by an analysis is a letter too."""
     monkeypatch.setitem(SCORERS, "scorer", ScorerFaults(extracts_implied=1))
     question = "what colour is the object at center ? A blue B red"
     rubric = Rubric(criteria=(Criterion(criterion="The answer.", reference="expr_verify(target='B')", weight=1),))
@@ -77,19 +77,19 @@ def test_scorers_err_at_their_stated_rates(model):
     faults = SCORERS[model]
     extractions, credits, malformed = [], [], []
     for query, scene in cases(2_500):
-        text, given = ask(model, query, scene, write_response(query, scene))
-        if not given:
+        text, args = ask(model, query, scene, write_response(query, scene))
+        if not args:
             malformed.append(text)
-            given = ask(model, query, scene, write_response(query, scene), complaint="Answer again.")[1]
+            args = ask(model, query, scene, write_response(query, scene), complaint="Answer again.")[1]
         verified = query.task in ("count", "word", "box")
-        (extractions if verified else credits).append(given[0] != 1)
-        credits += [credit != 1 for credit in given[1:]]
-    for errors, asked, rate in (
+        (extractions if verified else credits).append(args[0] != 1)
+        credits += [credit != 1 for credit in args[1:]]
+    for errors, model_name, rate in (
         (sum(extractions), len(extractions), faults.wrong_extraction),
         (sum(credits), len(credits), faults.wrong_credit),
         (len(malformed), 2_500, faults.malformed),
     ):
-        assert abs(errors - asked * rate) < 4 * sqrt(asked * rate * (1 - rate))
+        assert abs(errors - model_name * rate) < 4 * sqrt(model_name * rate * (1 - rate))
     assert {text.endswith("}") for text in malformed} == {True, False}  # of several kinds
 
 
@@ -97,20 +97,20 @@ def test_the_median_of_three_teachers_is_better_than_each():
     wrong = dict.fromkeys((*TEACHERS, "median"), 0)
     for query, scene in cases(800):
         response = write_response(query, scene)
-        given = {model: ask(model, query, scene, response, complaint="again")[1] for model in TEACHERS}
-        given["median"] = [sorted(credits)[1] for credits in zip(*given.values(), strict=True)]
-        for who, credits in given.items():
+        environment = {model: ask(model, query, scene, response, complaint="again")[1] for model in TEACHERS}
+        environment["median"] = [sorted(credits)[1] for credits in zip(*environment.values(), strict=True)]
+        for who, credits in environment.items():
             wrong[who] += sum(credit != 1 for credit in credits)
     assert all(0 < 4 * wrong["median"] < wrong[teacher] for teacher in TEACHERS)
 
 
 def answer_rate(exposure: Exposure, write) -> float:
-    """How often the weak scorer credits the answer, of 500 cases; `write` makes the response."""
+    """Share of 500 cases in which the weak scorer credits the answer; `write` makes the response."""
     credited = 0
     for number, (query, scene) in enumerate(cases(500)):
         response = write(query, scene, rng_of("response", number))
-        given = ask("weak-scorer", query, scene, response, exposure, complaint="again")[1]
-        credited += given[0] >= 0.5
+        credits = ask("weak-scorer", query, scene, response, exposure, complaint="again")[1]
+        credited += credits[0] >= 0.5
     return credited / 500
 
 

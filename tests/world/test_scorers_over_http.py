@@ -54,8 +54,8 @@ def graded(url: str, model: str, rows, exposure: Exposure = "text"):
 @pytest.mark.parametrize("exposure", ["text", "image", "targets", "unverified"])
 def test_over_http_every_response_gets_a_whole_scorecard_and_slips_are_repaired(url, exposure):
     """The server's scenes are the first of this file's; what slips is known from asking without a server."""
-    known = [case for case in cases(1_500) if case[1] in SCENES[:60]]
-    slips = [case for case in known if not ask("weak-scorer", *case, write_response(*case), exposure)[1]]
+    selection = [case for case in cases(1_500) if case[1] in SCENES[:60]]
+    slips = [case for case in selection if not ask("weak-scorer", *case, write_response(*case), exposure)[1]]
     assert slips
     rows = [
         (
@@ -63,7 +63,7 @@ def test_over_http_every_response_gets_a_whole_scorecard_and_slips_are_repaired(
             write_response(query, scene),
             checklist(query, scene),
         )
-        for number, (query, scene) in enumerate(known[:40] + slips[:2])
+        for number, (query, scene) in enumerate(selection[:40] + slips[:2])
     ]
     cards, totals = graded(url, "weak-scorer", rows, exposure)
     assert len(cards) == len(rows)

@@ -136,9 +136,9 @@ def test_caption_bears_out_its_own_claims(first: SceneObject, word: str | None):
 
 def test_claim_keeps_the_captions_own_words_for_things():
     caption = "in the middle a violet thing ."
-    said = [restore_synonyms(caption, text) for text in texts(caption)]
-    assert said == ["there is something at middle", "something at middle is violet"]
-    assert [read_statement(text)[0] for text in said] == list(statements(caption))
+    claims = [restore_synonyms(caption, text) for text in texts(caption)]
+    assert claims == ["there is something at middle", "something at middle is violet"]
+    assert [read_statement(text)[0] for text in claims] == list(statements(caption))
 
 
 @given(tokens=st.lists(st.sampled_from(TOKENS), min_size=1, max_size=40))

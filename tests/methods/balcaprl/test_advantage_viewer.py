@@ -51,7 +51,7 @@ def page(browser: Browser, report: str) -> Iterator[Page]:
     assert problems == []
 
 
-def drawn_rewards(draw: random.Random, rollouts: int) -> list[list[float] | None]:
+def random_rewards(draw: random.Random, rollouts: int) -> list[list[float] | None]:
     """A group as judges leave it: shares with small denominators, some rewards constant, some rollouts not judged."""
     constant = draw.choice([None, None, 0, 1, 2])
     rows: list[list[float] | None] = []
@@ -69,22 +69,22 @@ def tensor_of(rows: list[list[float] | None]) -> torch.Tensor:
 
 def test_advantages_of_one_group_are_those_of_rubricworks_rl(page: Page) -> None:
     draw = random.Random(1)
-    cases = [drawn_rewards(draw, draw.randint(2, 8)) for _ in range(200)]
+    cases = [random_rewards(draw, draw.randint(2, 8)) for _ in range(200)]
     cases += [[[0.3, 0.5, 0.7]] * 4, [None] * 3, [[0.1, 0.2, 0.3], None, None], [[0.1, 0.3, 0.5], [0.4, 0.2, 0.5]]]
     for weights in (WEIGHTS, [0.3, 0.3, 0.3], [0.0, 1.0, 0.0]):
-        found = page.evaluate(
+        result = page.evaluate(
             "([cases, weights, rest]) => cases.map((rewards) => [summedAdvantages(rewards, weights), "
             "decoupledAdvantages(rewards, weights, rest)])",
             [cases, weights, NOTHING],
         )
-        for rows, (grpo, decoupled) in zip(cases, found, strict=True):
+        for rows, (grpo, decoupled) in zip(cases, result, strict=True):
             rewards_NK, weights_K = tensor_of(rows), torch.tensor(weights, dtype=torch.float64)
             assert decoupled == pytest.approx(decoupled_advantages(rewards_NK, weights_K, len(rows)).tolist(), abs=1e-9)
             assert grpo == pytest.approx(group_advantages(rewards_NK @ weights_K, len(rows)).tolist(), abs=1e-9)
 
 
 def test_swept_advantages_are_those_of_the_whole_batch_with_two_rewards_changed(page: Page) -> None:
-    """What the page holds of the other groups is enough: the same numbers as with their rollouts there."""
+    """The page's figures of the other groups suffice: the numbers equal those with their rollouts."""
     data = page.evaluate("JSON.parse(document.getElementById('viewer-data').textContent)")
     rows = balcaprl.random_grades()
     assert data["groups"]
@@ -143,14 +143,14 @@ def test_every_rollout_starts_at_its_real_place_with_the_advantages_of_the_table
 
 def test_pointer_on_either_map_moves_the_reading_of_both(page: Page) -> None:
     page.locator(".map .square").first.scroll_into_view_if_needed()
-    said = set()
+    texts = set()
     for number in (0, 1):
         box = page.locator(".map .square").nth(number).bounding_box()
         assert box
         page.mouse.move(box["x"] + 0.25 * box["width"], box["y"] + 0.25 * box["height"])
-        said.add(page.locator("#viewer-says").inner_text())
-    assert len(said) == 1
-    assert "with precision 0.25 and recall 0.75: GRPO" in said.pop()
+        texts.add(page.locator("#viewer-says").inner_text())
+    assert len(texts) == 1
+    assert "with precision 0.25 and recall 0.75: GRPO" in texts.pop()
     assert page.locator("#viewer-x").input_value() == "0.25"
 
 

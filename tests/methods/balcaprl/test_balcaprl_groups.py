@@ -16,9 +16,9 @@ def test_shown_advantages_are_those_of_the_whole_batch(tmp_path: Path) -> None:
     failed = next(place for place, row in enumerate(rows) if row["step"] == 2)
     rows[failed] |= dict.fromkeys(("precision", "recall", "linguistic"))
     balcaprl.write_grades(tmp_path, rows)
-    shown = reward_groups(tmp_path, WEIGHTS, seed=0)
-    assert {one.group.step for one in shown} == {1, 2, 3}
-    for one in shown:
+    groups = reward_groups(tmp_path, WEIGHTS, seed=0)
+    assert {one.group.step for one in groups} == {1, 2, 3}
+    for one in groups:
         batch = [row for row in rows if row["step"] == one.group.step]
         places = [place for place, row in enumerate(batch) if row["sample_id"] == one.group.sample_id]
         rewards_NK = balcaprl.paid_rewards(batch)
@@ -54,9 +54,9 @@ def test_group_that_the_methods_order_differently_is_found_by_its_count(tmp_path
     ]
     balcaprl.write_grades(tmp_path, calm + disputed)
     weights = (0.3, 0.3, 0.3)
-    shown = {one.group.sample_id: one for one in reward_groups(tmp_path, weights, seed=0)}
+    groups = {one.group.sample_id: one for one in reward_groups(tmp_path, weights, seed=0)}
     sums = [0.54, 0.60, 1.31, 1.42]
-    one = shown["disputed"]
+    one = groups["disputed"]
     ordered = sum(
         (sums[b] - sums[a]) * (one.decoupled[b] - one.decoupled[a]) < 0 for a in range(4) for b in range(a + 1, 4)
     )
@@ -67,14 +67,14 @@ def test_group_that_the_methods_order_differently_is_found_by_its_count(tmp_path
 
 def test_groups_come_from_each_third_of_the_training_and_follow_the_seed(tmp_path: Path) -> None:
     balcaprl.write_grades(tmp_path, balcaprl.random_grades(steps=9, samples=4))
-    shown = reward_groups(tmp_path, WEIGHTS, seed=0)
-    drawn = [one.group.step for one in shown if one.why == "drawn"]
-    assert {(one.group.step - 1) // 3 for one in shown} == {0, 1, 2}
-    assert [one.group.step for one in shown] == sorted(one.group.step for one in shown)
-    assert len(shown) <= 6
-    assert len(drawn) == len(set(drawn))
-    assert shown == reward_groups(tmp_path, WEIGHTS, seed=0)
-    assert any(shown != reward_groups(tmp_path, WEIGHTS, seed=seed) for seed in range(1, 6))
+    groups = reward_groups(tmp_path, WEIGHTS, seed=0)
+    steps = [one.group.step for one in groups if one.why == "drawn"]
+    assert {(one.group.step - 1) // 3 for one in groups} == {0, 1, 2}
+    assert [one.group.step for one in groups] == sorted(one.group.step for one in groups)
+    assert len(groups) <= 6
+    assert len(steps) == len(set(steps))
+    assert groups == reward_groups(tmp_path, WEIGHTS, seed=0)
+    assert any(groups != reward_groups(tmp_path, WEIGHTS, seed=seed) for seed in range(1, 6))
 
 
 def test_sample_drawn_twice_in_a_step_makes_two_groups() -> None:

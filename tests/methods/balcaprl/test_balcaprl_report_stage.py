@@ -1,4 +1,4 @@
-"""What the page fills in for fields that a recipe leaves out, against the stage that has the defaults."""
+"""Defaults that the page fills in for missing fields, against the defaults of the stage."""
 
 from rubricworks.methods.balcaprl.report.settings import training_settings
 from rubricworks.methods.balcaprl.stages.train_balcaprl import Config
@@ -8,11 +8,11 @@ JUDGE = {"url": "http://judges:8000/v1", "model": "assertion-judge-x"}
 
 def test_settings_that_the_recipe_leaves_out_are_those_that_training_has() -> None:
     config = Config.model_validate({"judge": JUDGE})
-    found = training_settings({"policy": {"judge": JUDGE}})
-    assert (found.method, found.reward, found.objective) == (config.method, config.reward, config.objective)
-    assert found.weights == config.weights.in_order
-    assert (found.control, found.bounds) == (config.length.control, (config.length.lower, config.length.upper))
-    assert (found.pointability, found.judge) == (config.pointability, "assertion-judge-x")
+    result = training_settings({"policy": {"judge": JUDGE}})
+    assert (result.method, result.reward, result.objective) == (config.method, config.reward, config.objective)
+    assert result.weights == config.weights.in_order
+    assert (result.control, result.bounds) == (config.length.control, (config.length.lower, config.length.upper))
+    assert (result.pointability, result.judge) == (config.pointability, "assertion-judge-x")
 
 
 def test_settings_of_a_recipe_are_told_as_training_reads_them() -> None:
@@ -25,7 +25,7 @@ def test_settings_of_a_recipe_are_told_as_training_reads_them() -> None:
         "pointability": "off",
     }
     config = Config.model_validate(policy)
-    found = training_settings({"policy": policy})
-    assert found.weights == config.weights.in_order == (0.3, 0.3, 0.3)
-    assert (found.control, found.bounds, found.gate) == ("linear", (0.5, config.length.upper), None)
-    assert (found.objective, found.pointability, found.verifier) == ("grpo", "off", "looks")
+    result = training_settings({"policy": policy})
+    assert result.weights == config.weights.in_order == (0.3, 0.3, 0.3)
+    assert (result.control, result.bounds, result.gate) == ("linear", (0.5, config.length.upper), None)
+    assert (result.objective, result.pointability, result.verifier) == ("grpo", "off", "looks")

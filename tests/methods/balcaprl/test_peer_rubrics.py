@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asked_stages import asked, prepare, tables
+from asked_stages import count_requests, prepare, tables
 from coloured_squares import SMALL, squares
 from scripted_server import Said, ScriptedServer, fail, say
 
@@ -72,7 +72,7 @@ def test_by_default_the_table_is_empty_and_the_model_is_not_even_loaded(inputs, 
 
 
 def test_a_recipe_from_before_there_were_any_makes_none(inputs, tmp_path):
-    """As the registry hands it to a retraining: the configurations of all the stages that there were."""
+    """Recipe as the registry hands it to a retraining: the configurations of all earlier stages."""
     assert count_rows(make(tmp_path / "run", {"stages": {"prepare": {"source": "images"}}}, inputs)) == 0
 
 
@@ -87,8 +87,8 @@ def test_rubrics_are_those_of_the_three_stages_on_the_training_samples(inputs, s
     assert {(row["sample_id"], row["caption"]) for row in captions} == {
         (name, f"{teacher} sees a wall") for name in train for teacher in ("one", "two")
     }
-    said = {row["sample_id"]: row["caption"] for row in read_rows(out / "caption_student")}
-    assert list(said) == train
+    answers = {row["sample_id"]: row["caption"] for row in read_rows(out / "caption_student")}
+    assert list(answers) == train
     prompts = [chat.text for chat in server.chats if chat.body["model"] == "writer"]
     assert len(prompts) == len(train)
     assert all("one sees a wall" in prompt and "two sees a wall" in prompt for prompt in prompts)
@@ -105,10 +105,10 @@ def test_a_run_killed_between_two_parts_goes_on_with_what_the_first_had_made(inp
         patched.setattr(caption_student, "run", killed)
         with pytest.raises(KeyboardInterrupt):
             make(run, config(server), inputs)
-    assert count_rows(run / "peer_rubrics" / "caption_committee") == len(asked(server)) == 8
+    assert count_rows(run / "peer_rubrics" / "caption_committee") == len(count_requests(server)) == 8
     (run / CACHE_FILE).unlink()  # nothing but the table itself can keep them from being asked again
     out = make(run, config(server), inputs)
-    assert set(asked(server).values()) == {1}
+    assert set(count_requests(server).values()) == {1}
     assert tables(out) == tables(make(tmp_path / "unbroken", config(server), inputs))
 
 
@@ -127,21 +127,21 @@ def test_a_committee_that_gave_nothing_is_asked_again_and_its_dead_letters_are_c
 
 
 def test_parts_have_the_seed_of_the_stage_unless_they_set_their_own(serve):
-    written = config(serve(models))
-    parsed = Config.model_validate(written | {"rubric": written["rubric"] | {"seed": 3}})
+    settings = config(serve(models))
+    parsed = Config.model_validate(settings | {"rubric": settings["rubric"] | {"seed": 3}})
     assert (parsed.committee.seed, parsed.student.seed, parsed.rubric.seed) == (7, 7, 3)
     assert Config(seed=7).student.seed == 7
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"committee": None}, "committee is not set: rubrics take a committee and a rubric writer, or neither"),
         ({"rubric": None}, "rubric is not set"),
     ],
 )
-def test_half_a_configuration_is_refused(changes, said, serve):
-    with pytest.raises(ValueError, match=said):
+def test_half_a_configuration_is_refused(changes, message, serve):
+    with pytest.raises(ValueError, match=message):
         Config.model_validate(config(serve(models)) | changes)
 
 

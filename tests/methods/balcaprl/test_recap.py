@@ -50,14 +50,16 @@ def test_samples_come_out_with_the_strong_caption_alone_and_otherwise_as_they_we
     assert len(after) == IMAGES - WARM_UP
     for sample_id, row in after.items():
         assert row == {**before[sample_id], "references": ["a strong caption by strong"]}
-    written = rows(out / "captions")
-    assert written.keys() == after.keys()
-    assert {(row["captioner"], row["seed"], row["completion_tokens"]) for row in written.values()} == {("strong", 5, 7)}
-    assert all(row["cost"] == pytest.approx((100 * 1 + 7 * 10) / 1e6) for row in written.values())
+    recaptions = rows(out / "captions")
+    assert recaptions.keys() == after.keys()
+    assert {(row["captioner"], row["seed"], row["completion_tokens"]) for row in recaptions.values()} == {
+        ("strong", 5, 7)
+    }
+    assert all(row["cost"] == pytest.approx((100 * 1 + 7 * 10) / 1e6) for row in recaptions.values())
     # The request is the sample's own, as in the paper.
-    asked = server.chats[0].body["messages"][0]["content"]
-    assert [part["text"] for part in asked if part["type"] == "text"] == ["what is there?"]
-    assert [part["type"] for part in asked].count("image_url") == 1
+    prompt = server.chats[0].body["messages"][0]["content"]
+    assert [part["text"] for part in prompt if part["type"] == "text"] == ["what is there?"]
+    assert [part["type"] for part in prompt].count("image_url") == 1
 
 
 def test_without_a_captioner_the_first_own_caption_is_the_reference_and_an_image_without_one_is_left_out(tmp_path):

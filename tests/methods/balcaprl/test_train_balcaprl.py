@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from audited import write_stage_table
-from caption_judge import GROUP, OUTAGE, SHAPE, TRUTH, judge, make_inputs, rewards_by_hand, shown, train, words
+from caption_judge import GROUP, OUTAGE, SHAPE, TRUTH, judge, make_inputs, rewards_by_hand, shown_in, train, words
 from safetensors.torch import load_file
 from scripted_server import ScriptedServer, say
 
@@ -46,7 +46,7 @@ def graded_steps(out: Path) -> list[list[dict[str, Any]]]:
     return [list(rows) for _, rows in groupby(read_rows(out / "caption_grades"), key=lambda row: row["step"])]
 
 
-def paid(row: dict[str, Any]) -> tuple[float, ...]:
+def row_rewards(row: dict[str, Any]) -> tuple[float, ...]:
     """The three rewards as the policy was paid; NaN where it could not be judged."""
     if row["precision"] is None:
         return (math.nan,) * 3
@@ -61,9 +61,9 @@ def test_grades_are_those_of_the_judge_gated_by_the_lengths_beside_them(balanced
         sample = samples[row["sample_id"]]
         graded = GradedCaption.model_validate_json(row["graded"])
         assert (graded.caption, graded.reference) == (row["response"], sample.references[0])
-        found = (row["precision"], row["recall"], row["linguistic"])
+        rewards = (row["precision"], row["recall"], row["linguistic"])
         by_hand = rewards_by_hand(row["response"], sample.references[0], TRUTH[sample.image])
-        assert found == ((None,) * 3 if by_hand is None else pytest.approx(by_hand))
+        assert rewards == ((None,) * 3 if by_hand is None else pytest.approx(by_hand))
         assert row["tokens"] == len(row["response"].split())
         assert row["reference_tokens"] == len(sample.references[0].split())
         assert row["gated"] == (not 0.5 <= row["tokens"] / row["reference_tokens"] <= 2.0)
@@ -75,7 +75,7 @@ def test_advantages_in_the_table_are_those_of_the_rewards_in_it_step_by_step(bal
     steps = graded_steps(balanced)
     assert len(steps) == SHAPE["steps"]
     for rows in steps:
-        expected = decoupled_advantages(torch.tensor([paid(row) for row in rows]), WEIGHTS, GROUP).tolist()
+        expected = decoupled_advantages(torch.tensor([row_rewards(row) for row in rows]), WEIGHTS, GROUP).tolist()
         assert [row["advantage"] for row in rows] == pytest.approx(expected, abs=1e-5)
         assert {row["advantage"] for row in rows if row["precision"] is None} <= {0.0}
         assert max(abs(row["advantage"]) for row in rows) > 0.5
@@ -86,28 +86,28 @@ def test_rollouts_stand_beside_with_the_weighted_sum_as_their_reward(balanced):
     for name in ("step", "sample_id", "response", "advantage"):
         assert [row[name] for row in grades] == [row[name] for row in rollouts]
     for row, grade in zip(rollouts, grades, strict=True):
-        expected = sum(weight * reward for weight, reward in zip(WEIGHTS, paid(grade), strict=True))
+        expected = sum(weight * reward for weight, reward in zip(WEIGHTS, row_rewards(grade), strict=True))
         assert row["reward"] == (None if math.isnan(expected) else pytest.approx(expected))
 
 
 def test_what_could_not_be_judged_is_a_dead_letter_and_nothing_else_is(balanced):
-    lost = {row["response"] for row in read_rows(balanced / "caption_grades") if row["precision"] is None}
+    failures = {row["response"] for row in read_rows(balanced / "caption_grades") if row["precision"] is None}
     letters = list(read_rows(balanced / "dead_letters"))
-    assert {letter["response"] for letter in letters} == lost
-    assert lost
-    assert all(OUTAGE in response.split() for response in lost)
+    assert {letter["response"] for letter in letters} == failures
+    assert failures
+    assert all(OUTAGE in response.split() for response in failures)
     assert {letter["stage"] for letter in letters} == {"train_balcaprl"}
 
 
 def test_the_judge_sees_each_samples_own_image_and_first_caption(balanced, inputs, server):
     pairs = {(one.image, one.references[0]) for one in read_samples(inputs["samples"], "train") if one.references}
-    asked = [shown(chat.body) for chat in server.chats]
-    assert {(image, text.split("<reference>\n")[1].split("\n</reference>")[0]) for image, text in asked} <= pairs
+    requests = [shown_in(chat.body) for chat in server.chats]
+    assert {(image, text.split("<reference>\n")[1].split("\n</reference>")[0]) for image, text in requests} <= pairs
 
 
 def test_only_training_samples_with_a_reference_are_trained_on_and_the_others_counted(balanced):
-    drawn = {row["sample_id"] for row in read_rows(balanced / "rollouts")}
-    assert drawn <= {f"s{number}" for number in range(12)} - {"s3", "s7", "s5"}
+    sample_ids = {row["sample_id"] for row in read_rows(balanced / "rollouts")}
+    assert sample_ids <= {f"s{number}" for number in range(12)} - {"s3", "s7", "s5"}
     (line,) = map(json.loads, (balanced.parent / "ledger.jsonl").read_text().splitlines())
     assert (line["without_reference"], line["steps"], line["alarm"]) == (1, 3, None)
     assert json.loads((balanced / "alarm.json").read_text()) is None
@@ -143,7 +143,7 @@ def test_the_linear_penalty_lowers_the_advantage_by_the_distance_and_leaves_the_
     out = train(tmp_path, inputs, server, length=length, steps=2)
     penalties = []
     for rows in graded_steps(out):
-        normalised = decoupled_advantages(torch.tensor([paid(row) for row in rows]), WEIGHTS, GROUP).tolist()
+        normalised = decoupled_advantages(torch.tensor([row_rewards(row) for row in rows]), WEIGHTS, GROUP).tolist()
         for row, advantage in zip(rows, normalised, strict=True):
             ratio = row["tokens"] / row["reference_tokens"]
             distance = max(ratio - 1.1, 0) + max(0.9 - ratio, 0)
@@ -157,7 +157,7 @@ def test_without_decoupling_and_precision_the_rest_is_added_and_then_normalised(
     weights = {"precision": 0, "recall": 0.3, "linguistic": 0.3}
     out = train(tmp_path, inputs, server, objective="grpo", weights=weights, length={"control": "none"}, steps=2)
     for rows in graded_steps(out):
-        sums = torch.tensor([0.3 * recall + 0.3 * linguistic for _, recall, linguistic in map(paid, rows)])
+        sums = torch.tensor([0.3 * recall + 0.3 * linguistic for _, recall, linguistic in map(row_rewards, rows)])
         expected = group_advantages(sums, GROUP).tolist()
         assert [row["advantage"] for row in rows] == pytest.approx(expected, abs=1e-4)
         assert not any(row["gated"] for row in rows)
@@ -167,7 +167,7 @@ def test_a_verifier_looks_at_the_image_and_the_judge_reads_alone(inputs, serve, 
     def by_half(number: int, body: dict[str, Any]):
         content = body["messages"][1]["content"]
         if body["model"] == "eye":
-            image, text = shown(body)
+            image, text = shown_in(body)
             listed = json.loads(text.split("<assertions>\n")[1].split("\n</assertions>")[0])
             marks = [{**one, "is_verified": one["text"] in TRUTH[image]} for one in listed]
             return say(json.dumps({"assertions": marks}))
@@ -175,10 +175,10 @@ def test_a_verifier_looks_at_the_image_and_the_judge_reads_alone(inputs, serve, 
         picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}
         TRUTH.setdefault(b"", [])
         both = [{}, {"content": [picture, {"type": "text", "text": content}]}]
-        said = judge(number, {"messages": both})
-        if said.status != 200:
-            return said
-        answer = json.loads(json.loads(said.body)["choices"][0]["message"]["content"])
+        caption_words = judge(number, {"messages": both})
+        if caption_words.status != 200:
+            return caption_words
+        answer = json.loads(json.loads(caption_words.body)["choices"][0]["message"]["content"])
         for assertion in answer["synthetic_features"]["atomic_assertions"]:
             del assertion["is_verified"]
         return say(json.dumps(answer))
@@ -189,9 +189,9 @@ def test_a_verifier_looks_at_the_image_and_the_judge_reads_alone(inputs, serve, 
     rows = [row for row in read_rows(out / "caption_grades") if row["precision"] is not None]
     assert rows
     for row in rows:
-        said = words(row["response"])
-        held = sum(word in TRUTH[images[row["sample_id"]]] for word in said)
-        assert row["precision"] == pytest.approx(held / len(said) if said else 0)
+        caption_words = words(row["response"])
+        held = sum(word in TRUTH[images[row["sample_id"]]] for word in caption_words)
+        assert row["precision"] == pytest.approx(held / len(caption_words) if caption_words else 0)
         assert row["judge"] == "looker + eye"
 
 

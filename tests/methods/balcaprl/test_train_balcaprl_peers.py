@@ -33,10 +33,10 @@ def test_sft_trains_on_the_references_of_the_same_samples_and_asks_nobody(inputs
     out = train(tmp_path, inputs, server, method="sft", sft=sft)
     assert not server.chats
     samples = [one for one in read_samples(inputs["samples"], "train") if one.references]
-    drawn = generate_captions(
+    captions = generate_captions(
         *load_model(out / "model"), [one.image for one in samples], [one.prompt for one in samples], max_new_tokens=12
     )
-    right = [caption == one.references[0] for (caption, _), one in zip(drawn, samples, strict=True)]
+    right = [caption == one.references[0] for (caption, _), one in zip(captions, samples, strict=True)]
     assert sum(right) >= 8
     assert [count_rows(out / name) for name in ("rollouts", "caption_grades", "dead_letters")] == [0, 0, 0]
     (line,) = map(json.loads, (out.parent / "ledger.jsonl").read_text().splitlines())
@@ -62,31 +62,33 @@ def take_exam(_: int, body: dict[str, Any]):
     if OUTAGE in caption.split():
         return fail(400, "no")
     lettered = dict(line.split(". ", 1) for line in options.splitlines())
-    named = [letter for letter, option in lettered.items() if option in caption.split()]
-    return say((named or [letter for letter, option in lettered.items() if option == CANNOT_ANSWER])[0])
+    letters = [letter for letter, option in lettered.items() if option in caption.split()]
+    return say((letters or [letter for letter, option in lettered.items() if option == CANNOT_ANSWER])[0])
 
 
 def test_questions_reward_is_the_share_of_right_answers_from_the_caption_alone(inputs, serve, tmp_path):
     names = [f"s{number}" for number in (0, 1, 2, 3, 5, 8)]
     taker = serve(take_exam)
-    asked = inputs | {"exams": exams_table(tmp_path, names)}
-    out = train(tmp_path / "run", asked, taker, reward="questions", steps=2)
+    with_exams = inputs | {"exams": exams_table(tmp_path, names)}
+    out = train(tmp_path / "run", with_exams, taker, reward="questions", steps=2)
     rows = list(read_rows(out / "rollouts"))
     assert {row["sample_id"] for row in rows} <= set(names) - {"s3"}  # held out
     for row in rows:
-        said = row["response"].split()
-        right = (2 * ("red" in said) + ("at" in said) + ("square" in said)) / 4
-        assert row["reward"] == (None if OUTAGE in said else pytest.approx(right if words(row["response"]) else 0))
+        caption_words = row["response"].split()
+        right = (2 * ("red" in caption_words) + ("at" in caption_words) + ("square" in caption_words)) / 4
+        assert row["reward"] == (
+            None if OUTAGE in caption_words else pytest.approx(right if words(row["response"]) else 0)
+        )
     assert len({row["reward"] for row in rows}) > 2
     check_advantages(rows)
     assert all("image_url" not in chat.text for chat in taker.chats)
     assert count_rows(out / "caption_grades") == 0
-    lost = {row["response"] for row in rows if row["reward"] is None}
-    assert {letter["response"] for letter in read_rows(out / "dead_letters")} == lost
+    failures = {row["response"] for row in rows if row["reward"] is None}
+    assert {letter["response"] for letter in read_rows(out / "dead_letters")} == failures
 
 
 def check_advantages(rows: list[dict[str, Any]]) -> None:
-    """Those of one number by which a group is compared, step by step."""
+    """Check the advantages of a single reward within its group, step by step."""
     for step in (1, 2):
         of_step = [row for row in rows if row["step"] == step]
         rewards = torch.tensor([math.nan if row["reward"] is None else row["reward"] for row in of_step])
@@ -114,10 +116,10 @@ def grade_by_words(_: int, body: dict[str, Any]):
     """A criterion is met where the caption says its word."""
     content = body["messages"][-1]["content"]
     text = content if isinstance(content, str) else content[0]["text"]
-    said = text.split("<caption>\n")[1].split("\n</caption>")[0].split()
-    if OUTAGE in said:
+    caption_words = text.split("<caption>\n")[1].split("\n</caption>")[0].split()
+    if OUTAGE in caption_words:
         return fail(400, "no")
-    verdicts = [{"id": n, "reasoning": "r", "score": int(word in said)} for n, word in enumerate(WEIGHTS, 1)]
+    verdicts = [{"id": n, "reasoning": "r", "score": int(word in caption_words)} for n, word in enumerate(WEIGHTS, 1)]
     return say(json.dumps({"verdicts": verdicts}))
 
 
@@ -130,21 +132,21 @@ def test_rubrics_reward_is_the_weight_of_the_criteria_that_a_caption_meets(input
     rows = list(read_rows(out / "rollouts"))
     assert {row["sample_id"] for row in rows} <= set(names) - {"s3"}  # held out
     for row in rows:
-        said = row["response"].split()
-        met = sum(weight for word, weight in WEIGHTS.items() if word in said) / 6
-        assert row["reward"] == (None if OUTAGE in said else pytest.approx(met))
+        caption_words = row["response"].split()
+        met = sum(weight for word, weight in WEIGHTS.items() if word in caption_words) / 6
+        assert row["reward"] == (None if OUTAGE in caption_words else pytest.approx(met))
     assert len({row["reward"] for row in rows}) > 2
     check_advantages(rows)
     assert all("image_url" not in chat.text for chat in judge.chats)
     cards = [Scorecard.model_validate_json(row["scorecard"]) for row in read_rows(out / "scorecards")]
     assert [card.response for card in cards] == [row["response"] for row in rows]
-    lost = {row["response"] for row in rows if row["reward"] is None}
-    assert {letter["response"] for letter in read_rows(out / "dead_letters")} == lost
+    failures = {row["response"] for row in rows if row["reward"] is None}
+    assert {letter["response"] for letter in read_rows(out / "dead_letters")} == failures
 
 
 def test_without_rubrics_it_names_the_stage_that_makes_them(inputs, serve, tmp_path):
     server = serve(grade_by_words)
-    for asked in (inputs, inputs | {"rubrics": rubrics_table(tmp_path, [])}):
+    for paths in (inputs, inputs | {"rubrics": rubrics_table(tmp_path, [])}):
         with pytest.raises(UserError, match="no rubrics to train on; run peer_rubrics with a committee"):
-            train(tmp_path / "run", asked, server, reward="rubrics")
+            train(tmp_path / "run", paths, server, reward="rubrics")
     assert not server.chats

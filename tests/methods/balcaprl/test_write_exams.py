@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asked_stages import asked, digest_of, prepare, tables
+from asked_stages import count_requests, digest_of, prepare, tables
 from scripted_server import Said, fail, say
 
 from rubricworks.data.tables import read_rows, read_samples
@@ -93,4 +93,4 @@ def test_the_same_is_not_asked_twice_and_a_second_run_writes_the_same_bytes(serv
     second = write(tmp_path / "two", samples, server.url)
     assert tables(first) == tables(second)
     assert write(tmp_path / "two", samples, server.url) == second
-    assert set(asked(server).values()) == {2}
+    assert set(count_requests(server).values()) == {2}

@@ -78,9 +78,9 @@ def test_slips_of_the_writer_were_turned_away_with_reasons_that_stay_in_the_cand
     assert away["annotation contradicts its verifier"] > 0
     assert away["annotation inconsistent"] > 0
     assert away["nothing undeserved"] + away["behaviour does not match"] > 0
-    kept = [row for folder in sorted((weak / "candidates").glob("pass-*")) for row in read_rows(folder)]
-    assert Counter(row["rejected"] for row in kept if row["rejected"]) == away
-    assert sum(row["rejected"] is None for row in kept) == 4 * EACH
+    rows = [row for folder in sorted((weak / "candidates").glob("pass-*")) for row in read_rows(folder)]
+    assert Counter(row["rejected"] for row in rows if row["rejected"]) == away
+    assert sum(row["rejected"] is None for row in rows) == 4 * EACH
 
 
 def test_search_kept_three_patterns_by_their_rates_on_training_inputs(weak):
@@ -187,7 +187,7 @@ def test_category_runs_short_when_inputs_do(world, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"quality_judges": []}, "exactly two"),
         ({"settings": ["text", "text"]}, "holds one twice"),
@@ -195,8 +195,8 @@ def test_category_runs_short_when_inputs_do(world, tmp_path):
         ({"per_category": 0}, "greater than or equal to 1"),
     ],
 )
-def test_configuration_is_checked_before_anything_is_asked(changes, told):
-    with pytest.raises(ValueError, match=told):
+def test_configuration_is_checked_before_anything_is_asked(changes, message):
+    with pytest.raises(ValueError, match=message):
         Config.model_validate_json(audit_config("http://127.0.0.1:9/v1", **changes))
 
 

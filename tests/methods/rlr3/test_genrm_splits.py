@@ -29,7 +29,7 @@ def test_splits_share_no_image_are_balanced_and_the_test_is_as_large_as_asked(ro
         name: [rows[number] for number, split in splits.items() if split == name]
         for name in ("train", "test", "left_out")
     }
-    images = {name: {row.image_digest for row in kept} for name, kept in by_split.items()}
+    images = {name: {row.image_digest for row in remaining} for name, remaining in by_split.items()}
     assert not (images["train"] | images["left_out"]) & images["test"]
     assert len(by_split["test"]) == (test + test % 2 if balance else test)
     assert by_split["train"]

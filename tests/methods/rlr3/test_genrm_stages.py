@@ -1,4 +1,4 @@
-"""From scripted teachers' scorings to a trained GenRM: labels by hand, tables, and a training that can be stopped."""
+"""GenRM stages, from scripted teachers' scorings to a trained model: labels by hand, tables, interrupted training."""
 
 import json
 import statistics
@@ -27,7 +27,7 @@ TEACHERS = {"one": ("2", 1.0), "two": ("3", 0.5), "three": ("2", 0.0)}
 
 
 def respond(samples: list[Sample]) -> list[list[str]]:
-    """Of each sample one that is all right, one that is wrong and drawn twice, and one that nobody is sure of."""
+    """Responses to each sample: one right, one wrong that is drawn twice, and one unclear."""
     return [
         [f"2 full {one.sample_id}", *[f"3 none {one.sample_id}"] * 2, f"unclear {one.sample_id}"] for one in samples
     ]
@@ -52,7 +52,7 @@ def inputs(tmp_path) -> dict[str, Path]:
 
 
 def labelled(run: Path, inputs: dict[str, Path], server: ScriptedServer, **config: object) -> Path:
-    """What `launch` makes, except that no model draws the responses."""
+    """Run the stage as `launch` does, but without a model that draws the responses."""
     run.mkdir(exist_ok=True)
     teachers = [{"url": server.url, "model": name} for name in TEACHERS]
     parsed = genrm_data.Config.model_validate({"teachers": teachers, "test": 4, "shard_size": 5, **config})
@@ -75,9 +75,9 @@ def test_labels_are_medians_and_the_splits_balanced_and_apart(tmp_path, inputs, 
     for row in every:
         label = json.loads(row["label"])
         kind = row["response"].split()[0]
-        found = {"2": ("2", 1), "3": ("3", 0), "unclear": ("2", statistics.median([1.0, 0.5, 0.0]))}[kind]
-        assert label["essential"][0]["credit"] == f"expr_verify(predict={found[0]!r})"
-        assert label["additional"][0]["credit"] == found[1]
+        expected = {"2": ("2", 1), "3": ("3", 0), "unclear": ("2", statistics.median([1.0, 0.5, 0.0]))}[kind]
+        assert label["essential"][0]["credit"] == f"expr_verify(predict={expected[0]!r})"
+        assert label["additional"][0]["credit"] == expected[1]
         assert row["loses_credit"] == (kind != "2")
         assert row["question"] == samples[row["sample_id"]].question
     rows = list(read_rows(out))
@@ -97,18 +97,18 @@ def test_labels_are_medians_and_the_splits_balanced_and_apart(tmp_path, inputs, 
 def test_teachers_see_no_target_and_no_image(tmp_path, inputs, serve):
     server = serve(scored)
     labelled(tmp_path / "run", inputs, server)
-    for heard in server.chats:
-        assert "target" not in heard.body["messages"][1]["content"]
-        assert "image_url" not in heard.text
+    for request in server.chats:
+        assert "target" not in request.body["messages"][1]["content"]
+        assert "image_url" not in request.text
 
 
 @pytest.mark.usefixtures("quick_retries")
 def test_a_label_takes_two_teachers_and_lost_calls_are_dead_letters(tmp_path, inputs, serve):
     def script(number: int, body: dict[str, Any]) -> Said:
         unclear = "<response>\nunclear" in body["messages"][1]["content"]
-        lost = unclear and body["model"] in ("one", "two") and "how many" in body["messages"][1]["content"]
-        lost = lost or (unclear and body["model"] == "three" and "how many" not in body["messages"][1]["content"])
-        return fail(400, "no") if lost else scored(number, body)
+        fails = unclear and body["model"] in ("one", "two") and "how many" in body["messages"][1]["content"]
+        fails = fails or (unclear and body["model"] == "three" and "how many" not in body["messages"][1]["content"])
+        return fail(400, "no") if fails else scored(number, body)
 
     out = labelled(tmp_path / "run", inputs, serve(script))
     rows = list(read_rows(out / "labelled"))
@@ -151,9 +151,9 @@ def trained(run: Path, data: Path, **config: object) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """What must not depend on interruptions: models, tables, figures."""
-    kept = [*folder.rglob("model.safetensors"), *folder.rglob("part-*.parquet"), folder / "genrm.json"]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(kept) if "checkpoint" not in str(path)}
+    """Contents that must not depend on interruptions: models, tables, figures."""
+    files = [*folder.rglob("model.safetensors"), *folder.rglob("part-*.parquet"), folder / "genrm.json"]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(files) if "checkpoint" not in str(path)}
 
 
 def test_three_models_their_outputs_and_table_4_come_of_a_training_killed_or_not(tmp_path, inputs, serve, monkeypatch):
@@ -220,10 +220,10 @@ def test_data_without_a_test_split_is_one_clear_error(tmp_path, inputs, serve):
 
     job = open_job("some", StageConfig(), tmp_path / "made", {})
 
-    async def made(items: list[dict]) -> list[dict]:
+    async def make_rows(items: list[dict]) -> list[dict]:
         return [row for row in items if row["split"] == "train"]
 
-    asyncio.run(build_table(job.out, "genrm_data", rows, made, made_by=job.made_by, shard_size=1000))
+    asyncio.run(build_table(job.out, "genrm_data", rows, make_rows, made_by=job.made_by, shard_size=1000))
     close_job(job, 0.0)
     with pytest.raises(UserError, match="0 to test"):
         trained(tmp_path / "other", job.out)

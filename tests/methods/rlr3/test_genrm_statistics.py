@@ -13,7 +13,7 @@ def row(split: str, task: str | None, loses: bool, *criteria: Criterion) -> dict
 
 
 def test_instances_sources_criteria_and_verifiers_are_counted_by_split():
-    found = data_statistics(
+    result = data_statistics(
         [
             row("train", "count", True, VERIFIABLE, FUZZY),
             row("train", "count", False, VERIFIABLE),
@@ -22,10 +22,10 @@ def test_instances_sources_criteria_and_verifiers_are_counted_by_split():
             row("test", "count", True, VERIFIABLE, FUZZY),
         ]
     )
-    assert list(found) == ["test", "train"]
-    train = found["train"]
+    assert list(result) == ["test", "train"]
+    train = result["train"]
     assert (train.instances, train.criteria, train.criteria_each, train.losing_instances) == (4, 5, 1.25, 1)
     assert train.tasks == {"": 1, "colour": 1, "count": 2}
     assert (train.verifiable_instances, train.verifiable_instances_share) == (2, 0.5)
     assert (train.verifiable_criteria, train.verifiable_criteria_share) == (2, 0.4)
-    assert (found["test"].instances, found["test"].verifiable_criteria_share) == (1, 0.5)
+    assert (result["test"].instances, result["test"].verifiable_criteria_share) == (1, 0.5)

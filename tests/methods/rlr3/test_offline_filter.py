@@ -31,7 +31,7 @@ def rubric_of(number: int) -> Rubric:
 
 
 def credit_of(response: str, criterion: str) -> float:
-    """What the scripted judge gives: no credit once in sixteen times."""
+    """Credit of the scripted judge: none once in sixteen times."""
     draw = hashlib.sha256(f"{response}|{criterion}".encode()).digest()[0] % 16
     return 0.0 if draw == 0 else 0.5 if draw < 5 else 1.0
 
@@ -70,7 +70,7 @@ def inputs(tmp_path) -> dict[str, Path]:
 def filtered(
     run: Path, inputs: dict[str, Path], server: ScriptedServer, drawing: Callable[..., Any] = draw, **config: object
 ) -> Path:
-    """What `launch` makes, except that no model draws the responses."""
+    """Run the stage as `launch` does, but without a model that draws the responses."""
     run.mkdir(exist_ok=True)
     settings = {"judge": {"url": server.url, "model": "judge"}, "shard_size": 5, **config}
     parsed = offline_filter.Config.model_validate(settings)
@@ -123,17 +123,17 @@ def test_flags_rewards_and_statistics_are_those_of_brute_force(tmp_path, inputs,
     assert kinds == {(True, True), (True, False), (False, False)}  # else the test would show little
 
     train = list(read_samples(inputs["samples"], "train"))
-    kept = [hand for hand in by_hand.values() if hand["essential"]]
+    selection = [hand for hand in by_hand.values() if hand["essential"]]
     statistics = json.loads((out / "statistics.json").read_text())
     assert statistics["name"] == "questions"
     assert (statistics["raw"], statistics["deduplicated"], statistics["train"]) == (32, 32, 28)
-    assert (statistics["graded"], statistics["kept"]) == (len(by_hand), len(kept))
+    assert (statistics["graded"], statistics["kept"]) == (len(by_hand), len(selection))
     assert statistics["filtered_any"] == sum(hand["any"] for hand in by_hand.values())
-    assert statistics["filtered_essential"] == len(kept)
+    assert statistics["filtered_essential"] == len(selection)
     assert statistics["mcq_deduplicated"] == 0.5
     assert statistics["mcq_converted"] == sum(bool(one.options) for one in train) / 28
-    assert statistics["mcq_filtered"] == sum(hand["multiple_choice"] for hand in kept) / len(kept)
-    for name, some in (("converted", list(by_hand.values())), ("filtered", kept)):
+    assert statistics["mcq_filtered"] == sum(hand["multiple_choice"] for hand in selection) / len(selection)
+    for name, some in (("converted", list(by_hand.values())), ("filtered", selection)):
         mean = sum(sum(hand["shares"]) / 8 for hand in some) / len(some)
         assert statistics[f"initial_reward_{name}"] == pytest.approx(mean)
 
@@ -147,29 +147,29 @@ def test_rule_decides_what_is_kept(tmp_path, inputs, serve, keep):
 
 @pytest.mark.usefixtures("quick_retries")
 def test_rollouts_that_could_not_be_judged_count_for_nothing_and_leave_dead_letters(tmp_path, inputs, serve):
-    lost: set[str] = set()
+    failures: set[str] = set()
 
     def script(number: int, body: dict[str, Any]) -> Said:
         response = block(body, "response")
         if response.startswith(("response 0", "response 3")):
-            lost.add(response)
+            failures.add(response)
             return fail(400, "no")
         return judged(number, body)
 
     out = filtered(tmp_path / "run", inputs, serve(script))
     train = read_samples(inputs["samples"], "train")
-    by_hand = {one.sample_id: [text not in lost for text in responses(one)] for one in train}
+    by_hand = {one.sample_id: [text not in failures for text in responses(one)] for one in train}
     criteria = {row["sample_id"]: json.loads(row["rubric"])["criteria"] for row in read_rows(inputs["rubrics"])}
     for row in read_rows(out):
         rewards = json.loads(row["rewards"])
         assert [reward is not None for reward in rewards] == by_hand[row["sample_id"]]
-        there = [reward for reward in rewards if reward is not None]
-        assert row["initial_reward"] == pytest.approx(sum(there) / len(there))
-        heard = [f"response {number} to {row['sample_id']}" for number in (1, 2, 4, 5, 6, 7)]
-        zeros = [one for one in criteria[row["sample_id"]] for text in heard if credit_of(text, one["criterion"]) == 0]
+        values = [reward for reward in rewards if reward is not None]
+        assert row["initial_reward"] == pytest.approx(sum(values) / len(values))
+        texts = [f"response {number} to {row['sample_id']}" for number in (1, 2, 4, 5, 6, 7)]
+        zeros = [one for one in criteria[row["sample_id"]] for text in texts if credit_of(text, one["criterion"]) == 0]
         assert (row["any"], row["essential"]) == (bool(zeros), any(one["essential"] for one in zeros))
     letters = list(read_rows(out / "dead_letters"))
-    assert {letter["response"] for letter in letters} == lost
+    assert {letter["response"] for letter in letters} == failures
     assert {letter["purpose"] for letter in letters} == {"grading by judge"}
 
 
@@ -217,9 +217,9 @@ def test_stopped_half_way_it_goes_on_and_ends_the_same(tmp_path, inputs, serve):
     whole = filtered(tmp_path / "whole", inputs, server)
     with pytest.raises(KeyboardInterrupt):
         filtered(tmp_path / "run", inputs, server, stopping)
-    drawn: list[Sample] = []
-    out = filtered(tmp_path / "run", inputs, server, lambda some: drawn.extend(some) or draw(some))
-    assert len(drawn) == len(list(read_rows(out))) - 10
+    draws: list[Sample] = []
+    out = filtered(tmp_path / "run", inputs, server, lambda some: draws.extend(some) or draw(some))
+    assert len(draws) == len(list(read_rows(out))) - 10
     for name in ("part-00000.parquet", "part-00003.parquet", "manifest.json", "statistics.json", "done.json"):
         assert (out / name).read_bytes() == (whole / name).read_bytes()
 
@@ -233,18 +233,18 @@ def test_tiny_model_draws_different_rollouts_of_every_sample_and_the_same_ones_a
         hidden=32, layers=1, heads=2, intermediate=64, vision_hidden=16, vision_heads=2, patch=8, merge=2, image_side=32
     )
     train = list(read_samples(inputs["samples"], "train"))
-    made = open_job("warm_up", StageConfig(), tmp_path / "made", {})
-    build_student([f"{one.prompt} left red 2" for one in train], made.out / "model", config=small, seed=1)
-    close_job(made, 0.0)
-    heard: list[set[str]] = []
+    job = open_job("warm_up", StageConfig(), tmp_path / "made", {})
+    build_student([f"{one.prompt} left red 2" for one in train], job.out / "model", config=small, seed=1)
+    close_job(job, 0.0)
+    prompts: list[set[str]] = []
     for name in ("one", "two"):
         server = serve(judged)
         config = {"judge": {"url": server.url, "model": "judge"}, "rollouts": 3, "max_new_tokens": 6, "keep": "all"}
-        uris = {key: str(path) for key, path in (inputs | {"model": made.out}).items()}
+        uris = {key: str(path) for key, path in (inputs | {"model": job.out}).items()}
         out = launch("offline_filter", json.dumps(config), str(tmp_path / name), uris)
-        heard.append({block(chat.body, "response") for chat in server.chats})
+        prompts.append({block(chat.body, "response") for chat in server.chats})
         rows = list(read_rows(out))
         assert len(rows) == len(expected(inputs["samples"], inputs["rubrics"]))
         assert {len(json.loads(row["rewards"])) for row in rows} == {3}
-    assert heard[0] == heard[1]
-    assert len(heard[0]) > len(rows)
+    assert prompts[0] == prompts[1]
+    assert len(prompts[0]) > len(rows)

@@ -23,8 +23,8 @@ def right_option(body: dict[str, Any]) -> str:
 
 
 def opening(body: dict[str, Any], **fields: object) -> Said:
-    said = {"reason": "r", "well_posed": True, "unique_answer": True, "question": "its colour ?"}
-    return say(json.dumps(said | {"answer": right_option(body)} | fields))
+    answer = {"reason": "r", "well_posed": True, "unique_answer": True, "question": "its colour ?"}
+    return say(json.dumps(answer | {"answer": right_option(body)} | fields))
 
 
 def open_questions(run: Path, samples: str, url: str | None, **config: object) -> Path:
@@ -87,7 +87,7 @@ def test_question_that_fails_one_check_stays_as_it_is(tmp_path, samples, serve, 
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "result"),
     [
         ({"answer": "maroon"}, "is not the right option's text"),
         ({"question": "which of these is it ?"}, "speaks of options"),
@@ -95,9 +95,9 @@ def test_question_that_fails_one_check_stays_as_it_is(tmp_path, samples, serve, 
         ({"question": " "}, "is blank"),
     ],
 )
-def test_opening_that_contradicts_itself_is_asked_to_be_mended(tmp_path, samples, serve, fields, told):
+def test_opening_that_contradicts_itself_is_asked_to_be_mended(tmp_path, samples, serve, fields, result):
     def script(_: int, body: dict[str, Any]) -> Said:
-        mended = any(told in str(message["content"]) for message in body["messages"])
+        mended = any(result in str(message["content"]) for message in body["messages"])
         return opening({"messages": body["messages"][:2]}, **({} if mended else fields))
 
     server = serve(script)

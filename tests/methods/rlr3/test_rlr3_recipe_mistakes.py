@@ -35,7 +35,7 @@ def test_another_pipeline_is_answered_with_the_one_that_was_meant(path):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "line", "told"),
+    ("old", "new", "line", "message"),
     [
         ("every: 10", "every: 15", "milestone_every", "milestone_every 15 does not divide policy.steps 20"),
         ("every: 10", "every: 0", "milestone_every", "policy.milestone_every is 0: the arms are compared by"),
@@ -60,22 +60,22 @@ def test_another_pipeline_is_answered_with_the_one_that_was_meant(path):
         ("  steps: 20", "  steps: 20\n  beta: 0.1", "policy:", "group_token_mean has no KL penalty"),
     ],
 )
-def test_a_mistake_is_one_line_with_file_line_and_field(path, old, new, line, told):
+def test_a_mistake_is_one_line_with_file_line_and_field(path, old, new, line, message):
     text = RECIPE.replace(old, new, 1)
     assert text != RECIPE
-    (said,) = mistakes(path, text)
-    assert told in said
-    number = int(said.split(":")[0])
-    assert number in (line_of(text, line), line_of(text, line) + 1), said
+    (mistake,) = mistakes(path, text)
+    assert message in mistake
+    number = int(mistake.split(":")[0])
+    assert number in (line_of(text, line), line_of(text, line) + 1), mistake
 
 
 def test_fields_of_the_other_pipeline_are_no_fields_of_this_one(path):
-    (said,) = mistakes(path, RECIPE + "committee: {}\n")
-    assert "committee: no such field; " in said
-    assert "checklists" in said or "did you mean" in said
+    (mistake,) = mistakes(path, RECIPE + "committee: {}\n")
+    assert "committee: no such field; " in mistake
+    assert "checklists" in mistake or "did you mean" in mistake
 
 
 def test_dollars_cannot_be_capped_while_a_model_has_no_price(path):
-    (said,) = mistakes(path, RECIPE + PRICES + "budget: {dollars: 5}\n")
-    assert "budget.dollars caps the cost, but no price is known of answers, examiner, generator, label-1" in said
-    assert int(said.split(":")[0]) == len((RECIPE + PRICES).splitlines()) + 1
+    (mistake,) = mistakes(path, RECIPE + PRICES + "budget: {dollars: 5}\n")
+    assert "budget.dollars caps the cost, but no price is known of answers, examiner, generator, label-1" in mistake
+    assert int(mistake.split(":")[0]) == len((RECIPE + PRICES).splitlines()) + 1

@@ -60,12 +60,12 @@ def groups(out: Path) -> list[tuple[list[dict], list[Scorecard]]]:
     assert [row["reward"] for row in rollouts] == [row["reward"] for row in cards]
     parsed = [Scorecard.model_validate_json(row["scorecard"]) for row in cards]
     starts = range(0, len(rollouts), GROUP)
-    found = [(rollouts[start : start + GROUP], parsed[start : start + GROUP]) for start in starts]
-    assert all(len({row["sample_id"] for row in rows}) == 1 for rows, _ in found)
-    return found
+    pairs = [(rollouts[start : start + GROUP], parsed[start : start + GROUP]) for start in starts]
+    assert all(len({row["sample_id"] for row in rows}) == 1 for rows, _ in pairs)
+    return pairs
 
 
-def kept(inputs: dict[str, str]) -> set[str]:
+def filtered_ids(inputs: dict[str, str]) -> set[str]:
     return {row["sample_id"] for row in read_rows(inputs["filtered"]) if row["kept"]}
 
 
@@ -82,31 +82,31 @@ def expected(rows: list[dict], cards: list[Scorecard], inputs: dict[str, str], *
 
 
 def test_rewards_in_the_table_are_those_of_the_scorecards_group_by_group(rlr3, inputs):
-    found = groups(rlr3)
-    assert len(found) == SHAPE["steps"] * SHAPE["prompts_per_step"]
-    for rows, cards in found:
+    pairs = groups(rlr3)
+    assert len(pairs) == SHAPE["steps"] * SHAPE["prompts_per_step"]
+    for rows, cards in pairs:
         assert [row["reward"] for row in rows] == pytest.approx(expected(rows, cards, inputs))
-    rewards = {row["reward"] for rows, _ in found for row in rows}
+    rewards = {row["reward"] for rows, _ in pairs for row in rows}
     assert {0.0, 1.0} < rewards  # wrong, right, and something between
-    assert any(row["tokens"] == LONGEST and row["reward"] == 0 for rows, _ in found for row in rows)
+    assert any(row["tokens"] == LONGEST and row["reward"] == 0 for rows, _ in pairs for row in rows)
     # Remapping and the gate have something to do here, or the comparison would show little.
-    plain = [expected(rows, cards, inputs, remap=False, gate=False) for rows, cards in found]
-    assert [row["reward"] for rows, _ in found for row in rows] != [one for rewards in plain for one in rewards]
+    plain = [expected(rows, cards, inputs, remap=False, gate=False) for rows, cards in pairs]
+    assert [row["reward"] for rows, _ in pairs for row in rows] != [one for rewards in plain for one in rewards]
 
 
 @pytest.mark.parametrize("arm", ["rlr3", "rlvr"])
 def test_only_samples_that_the_filter_kept_are_trained_on(arm, inputs, request):
-    drawn = {row["sample_id"] for row in read_rows(request.getfixturevalue(arm) / "rollouts")}
+    sample_ids = {row["sample_id"] for row in read_rows(request.getfixturevalue(arm) / "rollouts")}
     train = {one.sample_id for one in read_samples(inputs["samples"], "train")}
-    assert drawn <= kept(inputs) < train
-    assert len(drawn) > len(kept(inputs)) / 2
+    assert sample_ids <= filtered_ids(inputs) < train
+    assert len(sample_ids) > len(filtered_ids(inputs)) / 2
 
 
 def test_judge_is_asked_once_a_response_and_sees_neither_image_nor_target_nor_reference_answer(rlr3, server):
-    asked = [chat for chat in server.chats if chat.body["model"] == "scorer"]
+    chats = [chat for chat in server.chats if chat.body["model"] == "scorer"]
     responses = {(row["sample_id"], row["response"]) for row in read_rows(rlr3 / "rollouts")}
-    assert len(asked) == len({chat.text for chat in asked}) <= len(responses)  # the cache answers repetitions
-    for chat in asked:
+    assert len(chats) == len({chat.text for chat in chats}) <= len(responses)  # the cache answers repetitions
+    for chat in chats:
         assert "image_url" not in chat.text
         assert "target" not in chat.text
         references = [one["reference"] for part in json.loads(block(chat.body, "checklist")).values() for one in part]
@@ -132,11 +132,11 @@ def test_response_whose_judge_fails_has_no_reward_and_leaves_its_criteria_as_dea
     endpoint = {"url": serve(script).url, "model": "scorer"}
     out = train("train_rlr3", tmp_path, inputs, judge=endpoint, steps=2)
     rows = list(read_rows(out / "rollouts"))
-    lost = {row["response"] for row in rows if row["reward"] is None}
-    assert lost == {row["response"] for row in rows if "cats" in row["response"]} != set()
+    failures = {row["response"] for row in rows if row["reward"] is None}
+    assert failures == {row["response"] for row in rows if "cats" in row["response"]} != set()
     assert {row["advantage"] for row in rows if row["reward"] is None} == {0.0}
     letters = list(read_rows(out / "dead_letters"))
-    assert {letter["response"] for letter in letters} == lost
+    assert {letter["response"] for letter in letters} == failures
     assert {letter["stage"] for letter in letters} == {"train_rlr3"}
 
 
@@ -159,14 +159,14 @@ def test_rlvr_asks_nobody_and_rewards_the_score_of_the_last_box_itself(rlvr, inp
 
 def test_samples_without_a_reference_answer_are_left_out_by_rlvr_and_counted(rlvr, inputs, tmp_path):
     assert ledger(rlvr)["without_an_answer"] == 0
-    lost = sorted(kept(inputs))[::2]
+    missing = sorted(filtered_ids(inputs))[::2]
     rows = list(read_rows(inputs["samples"]))
     for row in rows:
-        row["answer"] = None if row["sample_id"] in lost else row["answer"]
+        row["answer"] = None if row["sample_id"] in missing else row["answer"]
     samples = str(write_stage_table(tmp_path / "samples", "samples", rows))
     out = train("train_rlvr", tmp_path / "run", inputs | {"samples": samples}, steps=2)
-    assert ledger(out)["without_an_answer"] == len(lost)
-    assert not {row["sample_id"] for row in read_rows(out / "rollouts")} & set(lost)
+    assert ledger(out)["without_an_answer"] == len(missing)
+    assert not {row["sample_id"] for row in read_rows(out / "rollouts")} & set(missing)
 
 
 def ledger(out: Path) -> dict[str, Any]:
@@ -178,9 +178,9 @@ def ledger(out: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("arm", ["rlr3", "rlvr"])
 def test_milestones_stand_beside_the_model_and_the_last_is_the_model(arm, request, inputs):
     out = request.getfixturevalue(arm)
-    found = milestone_dirs(out)
-    assert list(found) == [2, 4]
-    weights = [load_file(folder / "model.safetensors") for folder in (found[2], found[4], out / "model")]
+    folders = milestone_dirs(out)
+    assert list(folders) == [2, 4]
+    weights = [load_file(folder / "model.safetensors") for folder in (folders[2], folders[4], out / "model")]
     assert all(weights[1][name].equal(weights[2][name]) for name in weights[2])
     assert not all(weights[0][name].equal(weights[2][name]) for name in weights[2])
     assert json.loads((out / "alarm.json").read_text()) is None

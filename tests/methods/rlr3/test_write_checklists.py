@@ -76,10 +76,10 @@ def figures(run):
 
 def test_every_question_of_train_and_held_out_gets_a_rubric(tmp_path, samples, serve):
     heavy = {**STEP, "weight": 5}
-    said = dict.fromkeys(THREE, checklist(ANSWER, additional=[heavy])) | {
+    answers = dict.fromkeys(THREE, checklist(ANSWER, additional=[heavy])) | {
         "merger": checklist(ANSWER, additional=[STEP])
     }
-    out = stage(tmp_path / "run", config(serve(models(said))), samples)
+    out = stage(tmp_path / "run", config(serve(models(answers))), samples)
     rows = list(read_rows(out))
     assert [row["sample_id"] for row in rows] == ["s0", "s1", "s2"]
     assert {(row["writer"], row["coverage"], row["candidates"], row["prompt_version"]) for row in rows} == {
@@ -91,17 +91,17 @@ def test_every_question_of_train_and_held_out_gets_a_rubric(tmp_path, samples, s
         (ANSWER["criterion"], True, 3),
         (STEP["criterion"], False, 1),
     ]
-    told = figures(tmp_path / "run")
-    assert (told["rubrics"], told["dead_letters"]) == (3, 0)
-    assert told["dropped_criteria"] == {"its weight is not 1, 2 or 3": 9}
+    statistics = figures(tmp_path / "run")
+    assert (statistics["rubrics"], statistics["dead_letters"]) == (3, 0)
+    assert statistics["dropped_criteria"] == {"its weight is not 1, 2 or 3": 9}
 
 
 def test_teachers_that_fail_leave_dead_letters_and_samples_without_a_majority_no_row(tmp_path, samples, serve):
     def third(text):
         return "no idea" if "picture 1" in text else checklist(ANSWER)
 
-    said = {"one": checklist(ANSWER), "two": fail(400, "too large"), "three": third, "merger": checklist(ANSWER)}
-    out = stage(tmp_path / "run", config(serve(models(said))), samples)
+    answers = {"one": checklist(ANSWER), "two": fail(400, "too large"), "three": third, "merger": checklist(ANSWER)}
+    out = stage(tmp_path / "run", config(serve(models(answers))), samples)
     assert [(row["sample_id"], row["candidates"]) for row in read_rows(out)] == [("s0", 2), ("s2", 2)]
     letters = [(row["sample_id"], row["purpose"], row["reason"]) for row in read_rows(out / "dead_letters")]
     assert sorted(letters) == [
@@ -117,8 +117,8 @@ def test_a_merger_that_fails_leaves_a_dead_letter(tmp_path, samples, serve):
     def merge(text):
         return "They agree." if "picture 0" in text else checklist(ANSWER)
 
-    said = dict.fromkeys(THREE, checklist(ANSWER)) | {"merger": merge}
-    out = stage(tmp_path / "run", config(serve(models(said))), samples)
+    answers = dict.fromkeys(THREE, checklist(ANSWER)) | {"merger": merge}
+    out = stage(tmp_path / "run", config(serve(models(answers))), samples)
     assert [row["sample_id"] for row in read_rows(out)] == ["s1", "s2"]
     assert [row["purpose"] for row in read_rows(out / "dead_letters")] == ["merging by merger"]
 
@@ -127,8 +127,8 @@ def test_what_the_reference_answer_does_not_satisfy_is_dropped_and_an_examiner_t
     tmp_path, samples, serve
 ):
     def examine(text):
-        found = [(one["criterion"], "expr_verify(predict='3')") for one in (ANSWER, WRONG)]
-        return fail(400, "busy") if "picture 1" in text else scoring(*found)
+        calls = [(one["criterion"], "expr_verify(predict='3')") for one in (ANSWER, WRONG)]
+        return fail(400, "busy") if "picture 1" in text else scoring(*calls)
 
     script = models({"one": checklist(ANSWER, WRONG), "judge": examine})
     out = stage(tmp_path / "run", config(serve(script), ("one",), None, examiner="judge"), samples)
@@ -141,12 +141,12 @@ def test_what_the_reference_answer_does_not_satisfy_is_dropped_and_an_examiner_t
 
 
 def test_the_same_run_writes_the_same_tables_and_a_finished_one_asks_nothing(tmp_path, samples, serve):
-    said = dict.fromkeys(THREE, checklist(ANSWER)) | {"merger": checklist(ANSWER)}
-    server = serve(models(said))
+    answers = dict.fromkeys(THREE, checklist(ANSWER)) | {"merger": checklist(ANSWER)}
+    server = serve(models(answers))
     first = stage(tmp_path / "first", config(server), samples)
-    asked = len(server.chats)
+    request_count = len(server.chats)
     stage(tmp_path / "first", config(server), samples)
-    assert len(server.chats) == asked
+    assert len(server.chats) == request_count
     assert tables(stage(tmp_path / "second", config(server), samples)) == tables(first)
 
 
@@ -176,5 +176,5 @@ def test_settings_that_make_no_sense_are_refused_before_anything_is_asked(settin
 
 def test_the_component_passes_what_the_stage_reads():
     component = importlib.import_module("rubricworks.components.synthesis.write_checklists.component").write_checklists
-    given = list(inspect.signature(component.python_func).parameters)
-    assert given == ["config", "run", "samples", "view", "metrics"]
+    parameters = list(inspect.signature(component.python_func).parameters)
+    assert parameters == ["config", "run", "samples", "view", "metrics"]

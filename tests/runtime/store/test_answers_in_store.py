@@ -12,7 +12,7 @@ from rubricworks.storage import open_bucket
 
 
 def pieces_of(run: str, stage: str) -> list[str]:
-    return [found.key for found in open_bucket(f"{run}/state/{stage}").objects("answers/")]
+    return [item.key for item in open_bucket(f"{run}/state/{stage}").objects("answers/")]
 
 
 def keep_answers(mirror: Mirror, folder: Path, names: range) -> None:
@@ -42,9 +42,9 @@ def test_many_small_pieces_of_answers_are_one_when_an_attempt_ends_and_none_is_l
     again, folder = mirror_of(run, "train")
     again.state.fetch(whole=False)
     cache = AnswerCache(folder / CACHE_FILE)
-    found = [cache.get(str(name).encode().ljust(32, b"-")) for name in range(50)]
+    results = [cache.get(str(name).encode().ljust(32, b"-")) for name in range(50)]
     cache.close()
-    assert found == [f'"answer {name}"' for name in range(50)]
+    assert results == [f'"answer {name}"' for name in range(50)]
     ends(again)
     assert len(pieces_of(run, "train")) == 1
 
@@ -53,8 +53,8 @@ def test_pieces_that_are_put_together_while_they_are_read_are_looked_for_again(r
     mirror, folder = mirror_of(run, "train")
     keep_answers(mirror, folder, range(3))
     shutil.rmtree(folder)
-    gone = iter([(404, "NoSuchKey")])
-    line.fault = lambda request: next(gone, None) if request.method == "GET" and ".jsonl.gz" in request.path else None
+    errors = iter([(404, "NoSuchKey")])
+    line.fault = lambda request: next(errors, None) if request.method == "GET" and ".jsonl.gz" in request.path else None
     again, folder = mirror_of(run, "train")
     again.state.fetch(whole=False)
     cache = AnswerCache(folder / CACHE_FILE)

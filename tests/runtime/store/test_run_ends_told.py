@@ -16,7 +16,7 @@ def command(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RUBRICWORKS_WORKSPACE", str(tmp_path / "workspace"))
     monkeypatch.setattr("rubricworks.cli.run.check_machine", lambda recipe, runs: [])
-    monkeypatch.setattr("rubricworks.tracking.pipeline_run", lambda *given: nullcontext())
+    monkeypatch.setattr("rubricworks.tracking.pipeline_run", lambda *args: nullcontext())
 
     def skipping(pipeline, arguments, *, run, without):
         (run / "summary.json").write_text(json.dumps({"outcome": SKIPPED}))
@@ -37,7 +37,7 @@ def command(monkeypatch, tmp_path, capsys):
 def test_a_skipped_retraining_is_done_and_says_why_it_was_skipped(command, request, stored):
     runs = f"{request.getfixturevalue('bucket')}/runs" if stored else "runs"
     assert SKIPPED in command("run", "nightly.yaml", "--run", "monday", "--runs", runs)
-    shown = command("runs", "show", "monday", "--runs", runs).splitlines()
-    assert (shown[0], shown[-1]) == ("monday: done", SKIPPED)
+    output = command("runs", "show", "monday", "--runs", runs).splitlines()
+    assert (output[0], output[-1]) == ("monday: done", SKIPPED)
     listed = command("runs", "list", "--runs", runs).splitlines()
     assert listed[1].split()[:3] == ["monday", "done", "retrain"]

@@ -34,15 +34,15 @@ def config(images: Path | str, **more: object) -> str:
 
 
 def stored(uri: str, stage: str) -> dict[str, bytes]:
-    """What the store has of a stage, by path."""
+    """Stored files of a stage, by path."""
     it = open_bucket(uri)
-    return {found.key: it.read(found.key) for found in it.objects(f"{stage}/")}
+    return {item.key: it.read(item.key) for item in it.objects(f"{stage}/")}
 
 
 def test_a_stage_makes_the_same_in_a_store_as_in_a_folder_and_is_not_made_twice(run, images, tmp_path, capfd):
     assert launch("prepare", config(images), run, {}) == f"{run}/prepare"
-    here = Path(launch("prepare", config(images), str(tmp_path / "local"), {}))
-    local = {f"prepare/{path.relative_to(here)}": path.read_bytes() for path in here.rglob("*") if path.is_file()}
+    origin = Path(launch("prepare", config(images), str(tmp_path / "local"), {}))
+    local = {f"prepare/{path.relative_to(origin)}": path.read_bytes() for path in origin.rglob("*") if path.is_file()}
     assert stored(run, "prepare") == local
     shutil.rmtree(tmp_path / "workspace")
     capfd.readouterr()
@@ -59,10 +59,10 @@ def test_a_stage_made_from_something_else_replaces_what_is_there_and_keeps_it_as
     launch("prepare", config(images, held_out=5), run, {})
     asides = open_bucket(f"{run}/replaced").folders()
     assert len(asides) == 2
-    kept = {
+    files = {
         key.partition("/")[2]: content for aside in asides for key, content in stored(f"{run}/replaced", aside).items()
     }
-    assert {key.partition("/")[2] for key in before} == set(kept)
+    assert {key.partition("/")[2] for key in before} == set(files)
     assert json.loads(stored(run, "prepare")["prepare/manifest.json"])["rows"] == 12
 
 
@@ -77,8 +77,8 @@ def test_a_store_that_fails_at_every_other_request_loses_nothing(run, images, li
     line.fault = every_other
     launch("prepare", config(images), run, {})
     line.fault = lambda request: None
-    here = Path(launch("prepare", config(images), str(tmp_path / "local"), {}))
-    assert stored(run, "prepare")["prepare/manifest.json"] == (here / "manifest.json").read_bytes()
+    local = Path(launch("prepare", config(images), str(tmp_path / "local"), {}))
+    assert stored(run, "prepare")["prepare/manifest.json"] == (local / "manifest.json").read_bytes()
     assert set(read_index(open_bucket(run), "prepare")) == set(stored(run, "prepare"))
 
 
@@ -95,9 +95,9 @@ def test_a_store_that_fills_up_stops_the_stage_and_what_it_took_is_gone_on_from(
     assert "prepare/done.json" not in stored(run, "prepare"), "nobody takes it for done"
     line.fault = lambda request: None
     launch("prepare", config(images), run, {})
-    here = Path(launch("prepare", config(images), str(tmp_path / "local"), {}))
-    assert stored(run, "prepare")["prepare/done.json"] == (here / "done.json").read_bytes()
-    assert "state/prepare/error.json" not in {found.key for found in open_bucket(run).objects()}
+    local = Path(launch("prepare", config(images), str(tmp_path / "local"), {}))
+    assert stored(run, "prepare")["prepare/done.json"] == (local / "done.json").read_bytes()
+    assert "state/prepare/error.json" not in {item.key for item in open_bucket(run).objects()}
 
 
 def test_a_stage_that_was_killed_before_it_was_done_links_its_model_again_where_the_store_has_a_folder(run, tmp_path):
@@ -232,42 +232,42 @@ def test_what_two_machines_spent_said_and_were_answered_comes_together_on_a_thir
     cache = AnswerCache(third / CACHE_FILE)
     assert cache.get(keys["warm_up"]) == '"answer of warm_up"', "its own calls are not made again"
     cache.close()
-    pieces = [found.key for found in open_bucket(f"{run}/state/warm_up").objects("answers/")]
+    pieces = [item.key for item in open_bucket(f"{run}/state/warm_up").objects("answers/")]
     assert len(pieces) == 1, "an answer goes up once"
 
 
 def test_a_budget_covers_what_other_machines_spend_meanwhile(run, tmp_path):
-    here, there = tmp_path / "here", tmp_path / "there"
-    for folder in (here, there):
+    local, remote = tmp_path / "here", tmp_path / "there"
+    for folder in (local, remote):
         folder.mkdir()
         write_budget(folder, Budget(tokens=1000))
-    mine = Spending(here / SPENDING_FILE, "evaluate", read_budget(here))
+    mine = Spending(local / SPENDING_FILE, "evaluate", read_budget(local))
     assert mine.try_reserve(600, 0)
     mine.settle(600, 0, Usage())
-    theirs, totals = Spending(there / SPENDING_FILE, "train_policy"), Totals()
-    theirs.open_account("judge", "m", totals)
+    remote_spending, totals = Spending(remote / SPENDING_FILE, "train_policy"), Totals()
+    remote_spending.open_account("judge", "m", totals)
     totals.calls, totals.prompt_tokens = 1, 900
-    theirs.close()
-    RunState(open_bucket(run), there, "train_policy").push("a")
-    RunState(open_bucket(run), here, "evaluate").fetch_spending()
+    remote_spending.close()
+    RunState(open_bucket(run), remote, "train_policy").push("a")
+    RunState(open_bucket(run), local, "evaluate").fetch_spending()
     mine.write()
     assert not mine.try_reserve(600, 0)
     mine.close()
 
 
 def test_images_of_a_store_are_read_as_if_they_lay_here_and_named_as_the_recipe_does(run, images, bucket, tmp_path):
-    source, elsewhere = f"{bucket}/photographs", open_bucket(f"{bucket}/photographs")
+    source, other = f"{bucket}/photographs", open_bucket(f"{bucket}/photographs")
     for path in images.iterdir():
-        elsewhere.upload(path, path.name)
+        other.upload(path, path.name)
     launch("prepare", config(source), run, {})
-    here = Path(launch("prepare", config(images), str(tmp_path / "local"), {}))
+    local = Path(launch("prepare", config(images), str(tmp_path / "local"), {}))
     from rubricworks.data.tables import read_rows
 
-    found = list(read_rows(workspace_path(run) / "prepare"))
-    expected = list(read_rows(here))
-    assert [row["image_digest"] for row in found] == [row["image_digest"] for row in expected]
-    assert [row["source"] for row in found] == [row["source"].replace(str(images), source) for row in expected]
-    elsewhere.delete("0.png")
+    rows = list(read_rows(workspace_path(run) / "prepare"))
+    expected = list(read_rows(local))
+    assert [row["image_digest"] for row in rows] == [row["image_digest"] for row in expected]
+    assert [row["source"] for row in rows] == [row["source"].replace(str(images), source) for row in expected]
+    other.delete("0.png")
     shutil.rmtree(workspace_path(run))
     launch("prepare", config(source, seed=1), f"{run}-again", {})
     assert len(list(read_rows(workspace_path(f"{run}-again") / "prepare"))) == len(expected) - 1

@@ -48,7 +48,7 @@ GATE = {"model_name": "captioner", "version": "3", "passed": True, "promoted": T
 
 
 @pytest.mark.parametrize(
-    ("left", "said"),
+    ("left", "message"),
     [
         ({"summary.json": {"outcome": SKIPPED}}, SKIPPED),
         ({"promote/promotion.json": GATE}, "captioner version 3 is the champion"),
@@ -62,12 +62,12 @@ GATE = {"model_name": "captioner", "version": "3", "passed": True, "promoted": T
         ),
     ],
 )
-def test_a_good_end_is_told_in_the_words_of_the_stage_that_decided_and_a_bad_one_is_not(run, left, said):
+def test_a_good_end_is_told_in_the_words_of_the_stage_that_decided_and_a_bad_one_is_not(run, left, message):
     for path, content in left.items():
         (run / path).parent.mkdir(exist_ok=True)
         (run / path).write_text(json.dumps(content))
-    assert tell(run, "SUCCEEDED")["message"] == said
-    assert json.loads((run / "outcome.json").read_text())["message"] == said
+    assert tell(run, "SUCCEEDED")["message"] == message
+    assert json.loads((run / "outcome.json").read_text())["message"] == message
     assert tell(run, "FAILED")["message"] is None
 
 
@@ -102,11 +102,11 @@ def test_the_run_is_closed_in_mlflow_with_the_reason(run, tmp_path, monkeypatch)
     (run / "error.json").write_text(json.dumps({"stage": "prepare", "message": "no images"}))
     tell(run, "FAILED", "exit code 2")
     connection = connect(config, run.parent)
-    (found,) = connection.client.search_runs([connection.experiment_id], "tags.`rubricworks.stage` = 'pipeline'")
-    assert found.info.status == "FAILED"
-    assert found.data.tags["error"] == "prepare: no images"
-    assert found.data.tags["kubeflow.run"] == JOB
-    assert found.data.params["policy.steps"] == "2"
+    (runs,) = connection.client.search_runs([connection.experiment_id], "tags.`rubricworks.stage` = 'pipeline'")
+    assert runs.info.status == "FAILED"
+    assert runs.data.tags["error"] == "prepare: no images"
+    assert runs.data.tags["kubeflow.run"] == JOB
+    assert runs.data.params["policy.steps"] == "2"
 
 
 def test_mlflow_out_of_reach_spoils_nothing(run):

@@ -35,8 +35,8 @@ def listed(folder: Path, *lines: str) -> str:
     return f"urls:{folder / 'list.txt'}"
 
 
-def made(run: Path, config: prepare.Config, reach: Fetcher | None = None) -> Path:
-    """What `launch` makes, except that the fetcher reaches the tests' server."""
+def prepare_run(run: Path, config: prepare.Config, reach: Fetcher | None = None) -> Path:
+    """Run the stage as `launch` does, but with a fetcher that reaches the tests' server."""
     run.mkdir(exist_ok=True)
     job = open_job("prepare", config, run, {})
     prepare.run(config, job, fetcher=reach or fetcher(*config.allowed_hosts))
@@ -48,34 +48,34 @@ def rejected(out: Path) -> list[tuple[str, str]]:
 
 
 def test_urls_become_samples_in_order_and_what_cannot_be_had_is_rejected_with_its_reason(tmp_path, server):
-    here, evil = f"http://images.test:{server.port}", f"http://evil.example:{server.port}"
+    host, evil = f"http://images.test:{server.port}", f"http://evil.example:{server.port}"
     server.pages |= {
         "/text": Page(b"<html>"),
         "/copy.png": server.pages["/0.png"],
         "/go": Page(status=302, headers={"Location": f"{evil}/1.png"}),
     }
-    lines = [f"{here}/{number}.png\tpicture {number}" for number in range(8)]
-    lines += [f"{evil}/a.png", f"{here}/0.png\tonce more", f"{here}/copy.png", f"{here}/text", f"{here}/none"]
-    source = listed(tmp_path, *lines, f"{here}/go", "http://me:secret@images.test/a.png")
+    lines = [f"{host}/{number}.png\tpicture {number}" for number in range(8)]
+    lines += [f"{evil}/a.png", f"{host}/0.png\tonce more", f"{host}/copy.png", f"{host}/text", f"{host}/none"]
+    source = listed(tmp_path, *lines, f"{host}/go", "http://me:secret@images.test/a.png")
     hosts = (f"images.test:{server.port}",)
-    out = made(tmp_path / "run", prepare.Config(source=source, allowed_hosts=hosts, held_out=6))
+    out = prepare_run(tmp_path / "run", prepare.Config(source=source, allowed_hosts=hosts, held_out=6))
 
     rows = list(read_rows(out))
-    assert [row["source"] for row in rows] == [f"{here}/{number}.png" for number in range(8)]
+    assert [row["source"] for row in rows] == [f"{host}/{number}.png" for number in range(8)]
     assert [row["image"] for row in rows] == [picture(10 * number) for number in range(8)]
     assert [row["references"] for row in rows] == [[f"picture {number}"] for number in range(8)]
     assert {row["split"] for row in rows} == {"train", "held_out"}  # half of 12 each, of which four fail
     not_an_image = "not an image: no known image format starts with b'<html>'"
     assert rejected(out) == [
         (f"{evil}/a.png", "host evil.example is not in data.allowed_hosts"),
-        (f"{here}/0.png", "the same URL stands in the source already"),
-        (f"{here}/copy.png", "the same picture stands in the source already"),
-        (f"{here}/text", not_an_image),
-        (f"{here}/none", "HTTP 404"),
-        (f"{here}/go", "redirect refused: host evil.example is not in data.allowed_hosts"),
+        (f"{host}/0.png", "the same URL stands in the source already"),
+        (f"{host}/copy.png", "the same picture stands in the source already"),
+        (f"{host}/text", not_an_image),
+        (f"{host}/none", "HTTP 404"),
+        (f"{host}/go", "redirect refused: host evil.example is not in data.allowed_hosts"),
         (f"{tmp_path / 'list.txt'}:15", "the URL holds a user or password"),
     ]
-    paths = [asked.path for asked in server.asked]
+    paths = [request.path for request in server.asked]
     assert sorted(paths) == sorted([f"/{number}.png" for number in range(8)] + ["/copy.png", "/text", "/none", "/go"])
 
 
@@ -85,26 +85,26 @@ def test_only_images_of_allowed_hosts_are_drawn_and_only_drawn_ones_are_fetched(
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"image_url": others + urls, "caption": ["a caption"] * 58}), path)
     config = {"allowed_hosts": [f"images.test:{server.port}"], "held_out": 2, "max_train": 3}
-    out = made(tmp_path / "run", prepare.Config(source=str(path), **config))
+    out = prepare_run(tmp_path / "run", prepare.Config(source=str(path), **config))
     rows = list(read_rows(out))
     assert sorted(row["split"] for row in rows) == ["held_out"] * 2 + ["train"] * 3
     assert len(server.asked) == 5
     assert len(rejected(out)) == 50
     # The draw is by URL: in which file it stands, and what else is there, does not matter.
-    again = made(tmp_path / "again", prepare.Config(source=listed(tmp_path, *reversed(urls)), **config))
+    again = prepare_run(tmp_path / "again", prepare.Config(source=listed(tmp_path, *reversed(urls)), **config))
     assert {row["source"]: row["split"] for row in read_rows(again)} == {row["source"]: row["split"] for row in rows}
 
 
 def test_nothing_is_fetched_unless_hosts_are_allowed_and_the_message_says_which_there_are(tmp_path, server):
-    here = f"images.test:{server.port}"
-    source = listed(tmp_path, *(f"http://{here}/{number}.png" for number in range(3)), "https://other.test/a.png")
-    told = rf"its images lie on {here} \(3\), other\.test \(1\), and data\.allowed_hosts names no host.*"
-    told += rf"`allowed_hosts: \[{here}, other\.test\]` in the recipe's data section"
-    with pytest.raises(UserError, match=told):
+    host = f"images.test:{server.port}"
+    source = listed(tmp_path, *(f"http://{host}/{number}.png" for number in range(3)), "https://other.test/a.png")
+    message = rf"its images lie on {host} \(3\), other\.test \(1\), and data\.allowed_hosts names no host.*"
+    message += rf"`allowed_hosts: \[{host}, other\.test\]` in the recipe's data section"
+    with pytest.raises(UserError, match=message):
         launch("prepare", json.dumps({"source": source}), str(tmp_path / "run"), {})
     with pytest.raises(UserError, match="names none of these"):
         launch("prepare", json.dumps({"source": source, "allowed_hosts": ["a.org"]}), str(tmp_path / "run"), {})
-    recipe = [f"data.source={source}", f"data.allowed_hosts=['{here}']"]
+    recipe = [f"data.source={source}", f"data.allowed_hosts=['{host}']"]
     with pytest.raises(UserError, match="names no host"):
         count_items(load_recipe(recipe_path("one-endpoint"), recipe[:1]))
     assert count_items(load_recipe(recipe_path("one-endpoint"), recipe)) == 3
@@ -114,10 +114,10 @@ def test_nothing_is_fetched_unless_hosts_are_allowed_and_the_message_says_which_
 
 
 def test_recipe_cannot_allow_this_machine(tmp_path, server):
-    here = f"localhost:{server.port}"
-    source = listed(tmp_path, *(f"http://{here}/{number}.png" for number in range(3)))
+    host = f"localhost:{server.port}"
+    source = listed(tmp_path, *(f"http://{host}/{number}.png" for number in range(3)))
     with pytest.raises(UserError, match=r"0 images to train on .* address \S+ is loopback"):
-        launch("prepare", json.dumps({"source": source, "allowed_hosts": [here]}), str(tmp_path / "run"), {})
+        launch("prepare", json.dumps({"source": source, "allowed_hosts": [host]}), str(tmp_path / "run"), {})
     assert server.asked == []
 
 
@@ -127,11 +127,11 @@ def test_where_no_server_answers_the_stage_fails_with_the_reason_and_can_be_run_
     config = prepare.Config(source=source, allowed_hosts=(f"images.test:{port}",), held_out=2)
     server.close()
     with pytest.raises(UserError, match=r"rejected 24: http://images\.test:\d+/0\.png: cannot connect"):
-        made(tmp_path / "run", config)
+        prepare_run(tmp_path / "run", config)
     back = ImageServer(port=port)
     back.pages = server.pages
     try:
-        assert len(list(read_rows(made(tmp_path / "run", config)))) == 24
+        assert len(list(read_rows(prepare_run(tmp_path / "run", config)))) == 24
     finally:
         back.close()
 
@@ -152,18 +152,18 @@ def test_images_of_finished_shards_are_not_fetched_again(tmp_path, server):
     source = listed(tmp_path, *(f"http://images.test:{server.port}/{number}.png" for number in range(8)))
     hosts = (f"images.test:{server.port}",)
     config = prepare.Config(source=source, allowed_hosts=hosts, held_out=2, shard_size=2)
-    whole = made(tmp_path / "whole", config)
+    whole = prepare_run(tmp_path / "whole", config)
     server.asked.clear()
     dying = fetcher(*hosts, kind=Dying)
     with pytest.raises(RuntimeError, match="power failure"):
-        made(tmp_path / "run", config, dying)
+        prepare_run(tmp_path / "run", config, dying)
     server.asked.clear()
-    out = made(tmp_path / "run", config)
-    assert sorted(asked.path for asked in server.asked) == ["/4.png", "/5.png", "/6.png", "/7.png"]
+    out = prepare_run(tmp_path / "run", config)
+    assert sorted(request.path for request in server.asked) == ["/4.png", "/5.png", "/6.png", "/7.png"]
     for file in sorted(whole.rglob("*.parquet")):
         assert (out / file.relative_to(whole)).read_bytes() == file.read_bytes()
     server.asked.clear()
-    assert made(tmp_path / "run", config) == out
+    assert prepare_run(tmp_path / "run", config) == out
     assert server.asked == []
 
 

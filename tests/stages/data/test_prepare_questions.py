@@ -12,7 +12,7 @@ from asked_stages import tables
 from forked import Forked
 from PIL import Image
 from pydantic import ValidationError
-from question_rows import asked, many, picture, write
+from question_rows import many, picture, question_row, write
 
 from rubricworks.data.images import image_digest
 from rubricworks.data.tables import Sample, read_rows, read_samples
@@ -50,10 +50,10 @@ def samples(out: Path, *splits: str) -> list[Sample]:
 
 def test_row_becomes_a_sample_with_its_template_and_its_options_in_line(tmp_path):
     rows = [
-        asked(
+        question_row(
             1, "<image>which ?", answer="green", options=["red", "green"], task="colour", references=[r"it \boxed{B}"]
         ),
-        asked(2, "how many ?", answer=r"\boxed{3}"),
+        question_row(2, "how many ?", answer=r"\boxed{3}"),
     ]
     source = write(tmp_path / "source", rows)
     out = prepare(tmp_path / "run", source, held_out=1, templates={"open": "Q {question} !"})
@@ -68,18 +68,18 @@ def test_row_becomes_a_sample_with_its_template_and_its_options_in_line(tmp_path
 
 def test_same_question_about_the_same_picture_is_kept_once_however_both_are_written(tmp_path):
     rows = [
-        asked(1, "how many stars are there ?"),
-        asked(1, "how many circles are there ?"),
-        asked(2, "how many stars are there ?"),
-        asked(1, "How many  STARS are there?", answer="2"),
-        asked(1, "how many stars are there ?", image=picture(1, level=1)),
-        asked(1, "how many stars are there ?", options=["1", "2"]),
-        asked(1, "How many stars are there?", options=["1", "2 "]),
+        question_row(1, "how many stars are there ?"),
+        question_row(1, "how many circles are there ?"),
+        question_row(2, "how many stars are there ?"),
+        question_row(1, "How many  STARS are there?", answer="2"),
+        question_row(1, "how many stars are there ?", image=picture(1, level=1)),
+        question_row(1, "how many stars are there ?", options=["1", "2"]),
+        question_row(1, "How many stars are there?", options=["1", "2 "]),
     ]
     assert rows[4]["image"] != rows[0]["image"]
     out = prepare(tmp_path / "run", write(tmp_path / "source", rows), held_out=1)
-    kept = [int(sample.source.rpartition("#")[2]) for sample in samples(out)]
-    assert kept == [0, 1, 2, 5]
+    row_numbers = [int(sample.source.rpartition("#")[2]) for sample in samples(out)]
+    assert row_numbers == [0, 1, 2, 5]
     rejected = list(read_rows(out / "rejected"))
     assert [row["source"].rpartition("#")[2] for row in rejected] == ["3", "4", "6"]
     assert {row["reason"] for row in rejected} == {"the same question about the same picture is there already"}
@@ -96,7 +96,7 @@ def test_no_picture_is_in_two_splits_and_as_many_questions_are_held_out_as_asked
     splits: dict[str, set[str]] = {}
     for sample in samples(out):
         splits.setdefault(image_digest(sample.image), set()).add(sample.split)
-    assert {len(found) for found in splits.values()} == {1}
+    assert {len(split_names) for split_names in splits.values()} == {1}
     assert len(splits) == 40
     sizes = Counter(sample.split for sample in samples(out))
     assert 10 <= sizes["held_out"] < 13
@@ -106,7 +106,7 @@ def test_no_picture_is_in_two_splits_and_as_many_questions_are_held_out_as_asked
 
 def test_split_depends_on_pictures_and_seed_and_not_on_order_or_neighbours(tmp_path):
     rows = many()
-    mixed = [*rows, asked(200, "one more ?")]
+    mixed = [*rows, question_row(200, "one more ?")]
     random.Random(5).shuffle(mixed)
     parts = []
     for name, some in (("a", rows), ("b", mixed)):
@@ -124,14 +124,19 @@ def test_max_train_draws_single_questions_and_leaves_the_other_splits_alone(tmp_
     part = prepare(tmp_path / "part", source, held_out=10, max_train=25)
     ids = {split: {one.sample_id for one in samples(whole, split)} for split in ("train", "held_out")}
     assert {one.sample_id for one in samples(part, "held_out")} == ids["held_out"]
-    drawn = {one.sample_id for one in samples(part, "train")}
-    assert len(drawn) == 25
-    assert drawn < ids["train"]
+    sample_ids = {one.sample_id for one in samples(part, "train")}
+    assert len(sample_ids) == 25
+    assert sample_ids < ids["train"]
     assert len({image_digest(one.image) for one in samples(part, "train")}) > 25 / 3
 
 
 def test_counts_are_those_of_the_rows(tmp_path):
-    rows = [*many(), asked(1, "how many 0"), asked(3, "", task="t0"), asked(4, "?", image=b"no picture")]
+    rows = [
+        *many(),
+        question_row(1, "how many 0"),
+        question_row(3, "", task="t0"),
+        question_row(4, "?", image=b"no picture"),
+    ]
     out = prepare(tmp_path / "run", write(tmp_path / "source", rows), held_out=10, name="My corpus", max_train=50)
     counts = json.loads((out / "data.json").read_text())
     assert counts.pop("splits") == dict(Counter(sample.split for sample in samples(out)))
@@ -152,7 +157,11 @@ def test_counts_are_those_of_the_rows(tmp_path):
 
 
 def test_large_pictures_are_scaled_and_told_apart_as_scaled(tmp_path):
-    rows = [asked(1, "a?", image=picture(1, side=64)), asked(1, "a?", image=picture(1, side=32)), asked(2, "a?")]
+    rows = [
+        question_row(1, "a?", image=picture(1, side=64)),
+        question_row(1, "a?", image=picture(1, side=32)),
+        question_row(2, "a?"),
+    ]
     out = prepare(tmp_path / "run", write(tmp_path / "source", rows), held_out=1, max_side=32)
     assert len(samples(out)) == 2
     sizes = {Image.open(io.BytesIO(sample.image)).size for sample in samples(out)}
@@ -160,7 +169,7 @@ def test_large_pictures_are_scaled_and_told_apart_as_scaled(tmp_path):
 
 
 def test_questions_about_a_single_picture_cannot_be_split_and_the_error_says_why_others_are_not_usable(tmp_path):
-    rows = [asked(1, "a?"), asked(1, "b?"), asked(2, "c?", image=b"text")]
+    rows = [question_row(1, "a?"), question_row(1, "b?"), question_row(2, "c?", image=b"text")]
     source = write(tmp_path / "source", rows)
     with pytest.raises(UserError, match=r"about 1 different images; at least 2.*parquet#2: not an image"):
         prepare(tmp_path / "run", source)
@@ -178,7 +187,7 @@ def contents(run: Path) -> dict[str, bytes]:
 
 
 def test_killed_between_any_two_steps_of_a_commit_ends_byte_identical(tmp_path):
-    rows = [*many(pictures=12, each=2), asked(1, "How many 0?"), asked(2, "")]
+    rows = [*many(pictures=12, each=2), question_row(1, "How many 0?"), question_row(2, "")]
     config = json.dumps({"source": write(tmp_path / "source", rows), "held_out": 5, "shard_size": 9})
 
     def start(run: Path, kill_at: int = 0) -> int:

@@ -21,7 +21,7 @@ def job_in(folder) -> Job:
     return Job(stage="train_policy", run=folder, out=folder / "train_policy", inputs={}, made_by=made_by)
 
 
-def drawn(step: int) -> tuple[SimpleNamespace, list[Scorecard]]:
+def rollouts_of(step: int) -> tuple[SimpleNamespace, list[Scorecard]]:
     """Two rollouts, the second not judged."""
     rollouts = SimpleNamespace(
         step=step,
@@ -50,7 +50,7 @@ def write(folder, first: int, last: int, *, stop_at: int | None = None) -> None:
         for step in range(first, last + 1):
             if step == stop_at:
                 raise KeyboardInterrupt
-            rollouts, cards = drawn(step)
+            rollouts, cards = rollouts_of(step)
             gradings.add(cards)
             tables.add(rollouts, gradings.drain(rollouts)[0])
             if step % 2 == 0 or step == last:
@@ -78,7 +78,7 @@ def test_a_training_that_stops_anywhere_and_goes_on_from_its_checkpoint_leaves_t
 
 def test_gradings_of_one_step_are_drained_once_with_their_verdicts_counted():
     table = scorecard_table()
-    rollouts, cards = drawn(1)
+    rollouts, cards = rollouts_of(1)
     table.add(cards[:1])  # on several processes the main one grades the first rows alone
     rows, verdicts = table.drain(rollouts)
     assert [(row["sample_id"], row["response"], row["reward"]) for row in rows] == [("a", "x1", 0.1)]
@@ -87,7 +87,7 @@ def test_gradings_of_one_step_are_drained_once_with_their_verdicts_counted():
 
 
 def test_a_scorecard_of_another_rollout_or_one_too_many_is_never_written_beside_a_reward():
-    rollouts, cards = drawn(1)
+    rollouts, cards = rollouts_of(1)
     table = scorecard_table()
     table.add(reversed(cards))
     with pytest.raises(RuntimeError, match="its scorecard of b"):
@@ -102,7 +102,7 @@ def write_images(folder, first: int, last: int, *, stop_at: int | None = None) -
     gradings = scorecard_table()
     with StepTables(job_in(folder), every=2) as tables:
         for step in range(first, last + 1):
-            rollouts, _ = drawn(step)
+            rollouts, _ = rollouts_of(step)
             rollouts.responses = [Response.of_image(noisy_image("red", step)), Response.of_image(plain_image("blue"))]
             if step == stop_at:
                 rollouts.responses[0] = Response.of_image(noisy_image("green", step))

@@ -99,14 +99,14 @@ def test_a_second_worker_starts_when_the_first_is_held_up_and_no_third_beyond_th
 def test_time_is_the_processors_so_that_a_worker_that_stands_still_is_not_late():
     with closing(WorkerPool(1)) as pool, ThreadPoolExecutor(1) as threads:
         assert pool.compare(INTEGRAL, "0.5", 2) == "equal"
-        ours = [
+        actual = [
             child for child in children() if child.pid == pool.workers[0].pid or child.ppid() == pool.workers[0].pid
         ]
-        for process in ours:
+        for process in actual:
             process.suspend()
         question = threads.submit(pool.compare, INTEGRAL, "1/2", 0.5)
         time.sleep(1)
-        for process in ours:
+        for process in actual:
             process.resume()
         assert question.result() == "equal"
 
@@ -131,9 +131,9 @@ def test_many_threads_ask_at_once_and_each_gets_its_own_answer():
 
 def test_a_running_event_loop_is_no_obstacle():
     async def ask() -> list[float]:
-        here = expr_verify(r"\frac{1}{2}", target=r"\int_0^1 x\,dx ")
-        elsewhere = [asyncio.to_thread(expr_verify, "1/2", target=INTEGRAL + " " * n) for n in range(4)]
-        return [here, *await asyncio.gather(*elsewhere)]
+        result = expr_verify(r"\frac{1}{2}", target=r"\int_0^1 x\,dx ")
+        threads = [asyncio.to_thread(expr_verify, "1/2", target=INTEGRAL + " " * n) for n in range(4)]
+        return [result, *await asyncio.gather(*threads)]
 
     assert asyncio.run(ask()) == [1] * 5
 
