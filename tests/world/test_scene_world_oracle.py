@@ -26,22 +26,22 @@ SCENE = Scene(
 )
 
 
-def most_right_by_brute_force(truth: tuple[SceneObject, ...], named: tuple[SceneObject, ...]) -> int:
-    padded = [*truth, *[None] * len(named)]
-    return max(sum(a == b for a, b in zip(named, order, strict=False)) for order in permutations(padded, len(named)))
+def most_right_by_brute_force(truth: tuple[SceneObject, ...], claims: tuple[SceneObject, ...]) -> int:
+    padded = [*truth, *[None] * len(claims)]
+    return max(sum(a == b for a, b in zip(claims, order, strict=False)) for order in permutations(padded, len(claims)))
 
 
 @given(
     truth=st.lists(few_objects, min_size=2, max_size=3, unique_by=lambda item: item.cell),
-    named=st.lists(few_objects, min_size=1, max_size=4),
+    claims=st.lists(few_objects, min_size=1, max_size=4),
 )
 @settings(max_examples=60, deadline=None)
-def test_score_equals_the_best_one_to_one_assignment(truth: list[SceneObject], names: list[SceneObject]):
+def test_score_equals_the_best_one_to_one_assignment(truth: list[SceneObject], claims: list[SceneObject]):
     scene = Scene(objects=tuple(sorted(truth, key=lambda item: CELLS.index(item.cell))))
-    right = most_right_by_brute_force(scene.objects, tuple(names))
-    score = score_caption(scene, write_caption(View(tuple(names))))
+    right = most_right_by_brute_force(scene.objects, tuple(claims))
+    score = score_caption(scene, write_caption(View(tuple(claims))))
     assert score.objects_right == right
-    assert score.precision == pytest.approx(right / len(names))
+    assert score.precision == pytest.approx(right / len(claims))
     assert score.recall == pytest.approx(right / len(truth))
     harmonic = 0 if right == 0 else 2 / (1 / score.precision + 1 / score.recall)
     assert score.f1 == pytest.approx(harmonic)
