@@ -8,6 +8,7 @@ atomically and never again, and its digest is checked on every read.
 """
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -15,12 +16,12 @@ from typing import Any, Self
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Response
 from rubricworks.storage import local_path, write_atomic
-from rubricworks.storage.files import TEMPORARY_SUFFIX
 
 IMAGES = "images"
 _SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg"}
 _COLUMNS = ["response", "response_type"]
 _BATCH = 1_024
+_NAME = re.compile(r"[0-9a-f]{64}\.(?:png|jpg)")
 
 
 def response_columns(response: str | Response) -> dict[str, str | None]:
@@ -111,7 +112,7 @@ class ResponseImages:
         return self.folder / response.digest[:2] / f"{response.digest}{_SUFFIXES[response.media_type]}"
 
     def _files(self) -> Iterator[Path]:
-        return (path for path in self.folder.glob("??/*") if not path.name.endswith(TEMPORARY_SUFFIX))
+        return (path for path in self.folder.glob("??/*") if _NAME.fullmatch(path.name))
 
     def _named(self) -> Iterator[str]:
         """Digests that the committed shards of all tables beside the folder name."""

@@ -97,8 +97,13 @@ def test_pruning_keeps_what_any_shard_beside_the_folder_names(tmp_path):
     write_shard(tmp_path / "dead_letters", [of_letters])
     write_shard(tmp_path, [of_main])
     pq.write_table(pa.table({"sample_id": ["s"]}), tmp_path / "rollouts" / "part-00002.parquet")
+    others = tmp_path / "images" / "ab" / "notes.png", tmp_path / "images" / "notes.txt"
+    for path in others:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("another's")
     assert images.prune() == 1
-    assert {path.stem for path in (tmp_path / "images").rglob("*.png")} == {
+    assert all(path.is_file() for path in others)
+    assert {path.stem for path in (tmp_path / "images").rglob("*.png")} - {"notes"} == {
         one.digest for one in (of_rollouts, of_letters, of_main)
     }
     assert images.prune() == 0
