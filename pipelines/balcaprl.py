@@ -12,7 +12,7 @@ from kfp import dsl
 from kfp.dsl.pipeline_channel import PipelineChannel
 
 from rubricworks.components.data.prepare.component import prepare
-from rubricworks.components.evaluation.evaluate_captions.component import evaluate_captions
+from rubricworks.components.evaluation.score.component import score
 from rubricworks.components.release.balcaprl_report.component import balcaprl_report
 from rubricworks.components.release.promote.component import promote
 from rubricworks.components.synthesis.peer_rubrics.component import peer_rubrics
@@ -72,7 +72,7 @@ def balcaprl(
     write_exams_config: str,
     peer_rubrics_config: str,
     train_balcaprl_config: str,
-    evaluate_captions_config: str,
+    score_config: str,
     promote_config: str,
     balcaprl_report_config: str,
 ) -> None:
@@ -91,9 +91,9 @@ def balcaprl(
         peer_rubrics_config,
         train_balcaprl_config,
     )
-    evaluations = output_of(
-        evaluate_captions(
-            config=evaluate_captions_config,
+    scores = output_of(
+        score(
+            config=score_config,
             run=run,
             samples=outputs.samples,
             exams=outputs.exams,
@@ -102,6 +102,6 @@ def balcaprl(
         )
     )
     promotion = output_of(
-        promote(config=promote_config, run=run, evaluations=evaluations, policy=outputs.policy, samples=outputs.images)
+        promote(config=promote_config, run=run, scores=scores, policy=outputs.policy, samples=outputs.images)
     )
     balcaprl_report(config=balcaprl_report_config, run=run, promotion=promotion)

@@ -15,10 +15,8 @@ Which pipeline the champion came from is known only when it runs, so each has it
 from kfp import dsl
 
 from rubricworks.components.data.find_new_samples.component import find_new_samples
-from rubricworks.components.evaluation.evaluate.component import evaluate
-from rubricworks.components.evaluation.evaluate_answers.component import evaluate_answers
-from rubricworks.components.evaluation.evaluate_captions.component import evaluate_captions
 from rubricworks.components.evaluation.fetch_champion.component import fetch_champion
+from rubricworks.components.evaluation.score.component import score
 from rubricworks.components.release.challenge.component import challenge
 from rubricworks.kubeflow.arguments import output_of
 from rubricworks.pipelines.balcaprl import balcaprl_policy
@@ -40,7 +38,7 @@ def retrain(run: str, find_new_samples_config: str, fetch_champion_config: str, 
     with dsl.If(pipeline == "rubicap", name="rubicap"):
         champion = output_of(fetch_champion(config=fetch_champion_config, run=run, found=found))
         rubicap_outputs = rubicap_policy(run, *[configs] * 6)
-        evaluation = evaluate(
+        scores = score(
             config=configs,
             run=run,
             samples=rubicap_outputs.samples,
@@ -52,7 +50,7 @@ def retrain(run: str, find_new_samples_config: str, fetch_champion_config: str, 
             config=challenge_config,
             run=run,
             found=found,
-            evaluations=output_of(evaluation),
+            scores=output_of(scores),
             policy=rubicap_outputs.policy,
             samples=rubicap_outputs.samples,
         )
@@ -60,7 +58,7 @@ def retrain(run: str, find_new_samples_config: str, fetch_champion_config: str, 
     with dsl.If(pipeline == "balcaprl", name="balcaprl"):
         champion = output_of(fetch_champion(config=fetch_champion_config, run=run, found=found))
         balcaprl_outputs = balcaprl_policy(run, *[configs] * 6)
-        evaluation = evaluate_captions(
+        scores = score(
             config=configs,
             run=run,
             samples=balcaprl_outputs.samples,
@@ -72,7 +70,7 @@ def retrain(run: str, find_new_samples_config: str, fetch_champion_config: str, 
             config=challenge_config,
             run=run,
             found=found,
-            evaluations=output_of(evaluation),
+            scores=output_of(scores),
             policy=balcaprl_outputs.policy,
             samples=balcaprl_outputs.images,
         )
@@ -81,8 +79,12 @@ def retrain(run: str, find_new_samples_config: str, fetch_champion_config: str, 
         champion = output_of(fetch_champion(config=fetch_champion_config, run=run, found=found))
         rlr3_outputs = rlr3_policy(run, *[configs] * 6)
         answers = output_of(
-            evaluate_answers(
-                config=configs, run=run, samples=rlr3_outputs.samples, model=champion, rlvr="", rlr3=rlr3_outputs.policy
+            score(
+                config=configs,
+                run=run,
+                samples=rlr3_outputs.samples,
+                model=champion,
+                policy=rlr3_outputs.policy,
             )
         )
         # Its best milestone stands for the policy.
@@ -90,7 +92,7 @@ def retrain(run: str, find_new_samples_config: str, fetch_champion_config: str, 
             config=challenge_config,
             run=run,
             found=found,
-            evaluations=answers,
+            scores=answers,
             policy=answers,
             samples=rlr3_outputs.questions,
         )

@@ -14,7 +14,7 @@ from rubricworks.components.data.offline_filter.component import offline_filter
 from rubricworks.components.data.open_questions.component import open_questions
 from rubricworks.components.data.prepare_questions.component import prepare_questions
 from rubricworks.components.evaluation.audit.component import audit
-from rubricworks.components.evaluation.evaluate_answers.component import evaluate_answers
+from rubricworks.components.evaluation.score.component import score
 from rubricworks.components.release.promote.component import promote
 from rubricworks.components.release.rlr3_report.component import rlr3_report
 from rubricworks.components.synthesis.genrm_data.component import genrm_data
@@ -79,7 +79,7 @@ def rlr3(
     audit_config: str,
     train_rlvr_config: str,
     train_rlr3_config: str,
-    evaluate_answers_config: str,
+    score_config: str,
     promote_config: str,
     rlr3_report_config: str,
 ) -> None:
@@ -119,17 +119,17 @@ def rlr3(
             model=outputs.student,
         )
     )
-    answers = output_of(
-        evaluate_answers(
-            config=evaluate_answers_config,
+    scores = output_of(
+        score(
+            config=score_config,
             run=run,
             samples=outputs.samples,
             model=outputs.student,
-            rlvr=baseline,
-            rlr3=outputs.policy,
+            peer=baseline,
+            policy=outputs.policy,
         )
     )
     promotion = output_of(
-        promote(config=promote_config, run=run, evaluations=answers, policy=answers, samples=outputs.questions)
+        promote(config=promote_config, run=run, scores=scores, policy=scores, samples=outputs.questions)
     )
     rlr3_report(config=rlr3_report_config, run=run, promotion=promotion, audit=audited, genrm=genrm)

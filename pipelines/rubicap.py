@@ -11,7 +11,7 @@ from kfp import dsl
 from kfp.dsl.pipeline_channel import PipelineChannel
 
 from rubricworks.components.data.prepare.component import prepare
-from rubricworks.components.evaluation.evaluate.component import evaluate
+from rubricworks.components.evaluation.score.component import score
 from rubricworks.components.release.promote.component import promote
 from rubricworks.components.release.report.component import report
 from rubricworks.components.synthesis.caption_committee.component import caption_committee
@@ -78,7 +78,7 @@ def rubicap(
     caption_student_config: str,
     synthesize_rubrics_config: str,
     train_policy_config: str,
-    evaluate_config: str,
+    score_config: str,
     promote_config: str,
     report_config: str,
 ) -> None:
@@ -97,9 +97,9 @@ def rubicap(
         synthesize_rubrics_config,
         train_policy_config,
     )
-    evaluations = output_of(
-        evaluate(
-            config=evaluate_config,
+    scores = output_of(
+        score(
+            config=score_config,
             run=run,
             samples=outputs.samples,
             rubrics=outputs.rubrics,
@@ -108,6 +108,6 @@ def rubicap(
         )
     )
     promotion = output_of(
-        promote(config=promote_config, run=run, evaluations=evaluations, policy=outputs.policy, samples=outputs.samples)
+        promote(config=promote_config, run=run, scores=scores, policy=outputs.policy, samples=outputs.samples)
     )
     report(config=report_config, run=run, promotion=promotion)

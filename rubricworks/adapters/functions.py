@@ -8,12 +8,14 @@ columns of the rows: the dataset's, such as `rubric`, and `completion_ids`. A te
 an exception means None for the whole batch.
 """
 
+import hashlib
 import importlib
 import inspect
 import math
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from rubricworks.adapters.rows import completion_response, completion_text, image_bytes
@@ -39,7 +41,7 @@ class FunctionReward:
         Raises:
             UserError: the function does not exist or does not accept these arguments.
         """
-        self.function = load_function(function) if isinstance(function, str) else check_signature(function)
+        self.function = load_reward(function) if isinstance(function, str) else check_reward(function)
         self.name = function if isinstance(function, str) else getattr(function, "__name__", repr(function))
         self.__name__ = self.name.rpartition(":")[2]
         self._on_error = on_error
@@ -92,17 +94,35 @@ class FunctionReward:
             self._on_error(FailedCall(sample.sample_id, response, self.name, ("reward",), failure))
 
 
-def load_function(name: str) -> Callable[..., Any]:
-    """Import `module:name`, also from the working directory, and check its signature.
+def load_reward(name: str) -> Callable[..., Any]:
+    """Import a reward function.
 
     Raises:
-        UserError: the function does not exist or does not accept these arguments.
+        UserError: there is no such function, or it does not take responses, samples and any column.
+    """
+    return check_reward(import_function(name), name)
+
+
+def check_reward(function: Any, name: str = "") -> Callable[..., Any]:
+    """Return the function if it takes responses, samples and any column.
+
+    Raises:
+        UserError: it does not.
+    """
+    return check_signature(function, name, _SIGNATURE, [], [], sample_id=[], a_column_of_the_dataset=[])
+
+
+def import_function(name: str) -> Any:
+    """Import `module:name`, also from the working directory.
+
+    Raises:
+        UserError: there is no such module or name.
     """
     module_name, colon, attribute = name.partition(":")
     if not colon or not module_name or not attribute:
         raise UserError(f"function {name!r}: write it as module:name, such as my_rewards:short_and_true")
-    if (working_dir := os.getcwd()) not in sys.path:
-        sys.path.insert(0, working_dir)
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.insert(0, here)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -116,23 +136,30 @@ def load_function(name: str) -> Callable[..., Any]:
     function = getattr(module, attribute, None)
     if function is None:
         raise UserError(f"function {name}: the module {module_name} has no {attribute}")
-    return check_signature(function, name)
+    return function
 
 
-def check_signature(function: Any, name: str = "") -> Callable[..., Any]:
-    """Return the function if it accepts responses, samples and any column.
+def source_digest(function: Callable[..., Any]) -> str:
+    """Digest of the module that defines a function: its version, which changes with every edit."""
+    file = Path(getattr(sys.modules.get(function.__module__), "__file__", None) or "")
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:12] if file.is_file() else "unknown"
 
+
+def check_signature(function: Any, name: str, written: str, *arguments: Any, **keywords: Any) -> Callable[..., Any]:
+    """Return the function if it can be called with these arguments.
+
+    Args:
+        written: the signature in words, for the message.
     Raises:
-        UserError: the function does not accept them.
+        UserError: it cannot.
     """
     name = name or getattr(function, "__name__", repr(function))
     if not callable(function):
-        raise UserError(f"function {name}: it is {type(function).__name__}, not a function; write {_SIGNATURE}")
+        raise UserError(f"function {name}: it is {type(function).__name__}, not a function; write {written}")
     try:
-        signature = inspect.signature(function)
-        signature.bind([], [], sample_id=[], a_column_of_the_dataset=[])
+        inspect.signature(function).bind(*arguments, **keywords)
     except (TypeError, ValueError) as error:
-        raise UserError(f"function {name}: it must take {_SIGNATURE}; {error}") from error
+        raise UserError(f"function {name}: it must take {written}; {error}") from error
     checked: Callable[..., Any] = function
     return checked
 

@@ -1,16 +1,21 @@
-"""Rows of a command-line argument: a table's folder, or any Parquet file."""
+"""Rows of a command-line argument: a table's folder, or any file of Parquet or JSON lines."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rubricworks.data.tables import read_rows
+from rubricworks.data.tables import read_rows, shard_paths
 from rubricworks.errors import UserError
 from rubricworks.storage import local_path
 
 
-def iter_rows(place: str | Path, columns: list[str]) -> Iterator[dict[str, Any]]:
+def iter_rows(place: str | Path, columns: list[str], *, optional: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
     """Iterate over the rows in order, with the given columns, a few in memory at a time.
+
+    Args:
+        place: a table's folder, a Parquet file, or JSON lines.
+        optional: columns that are given where the file has them.
 
     Raises:
         UserError: the table or file is missing or damaged, or lacks a column.
@@ -23,17 +28,41 @@ def iter_rows(place: str | Path, columns: list[str]) -> Iterator[dict[str, Any]]
         raise UserError(f"{place}: there is no such file or folder")
     if path.is_dir():
         try:
-            yield from read_rows(path, columns=columns)
+            yield from read_rows(path, columns=[*columns, *(name for name in optional if name in _table_columns(path))])
         except UserError:
             raise
         except ValueError as error:
             raise UserError(f"{error}; it needs {', '.join(columns)}") from error
         return
+    if path.suffix == ".jsonl":
+        yield from _json_rows(path, columns, optional)
+        return
     try:
         with pq.ParquetFile(path) as file:
+            columns = [*columns, *(name for name in optional if name in file.schema_arrow.names)]
             if missing := [column for column in columns if column not in file.schema_arrow.names]:
                 raise UserError(f"{place}: no column {missing[0]!r}; it needs {', '.join(columns)}")
             for batch in file.iter_batches(columns=columns):
                 yield from batch.to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{place}: cannot be read as Parquet ({str(error).splitlines()[0]})") from error
+
+
+def _table_columns(folder: Path) -> list[str]:
+    import pyarrow.parquet as pq
+
+    return list(pq.read_schema(shard_paths(folder)[0]).names) if shard_paths(folder) else []
+
+
+def _json_rows(path: Path, columns: Sequence[str], optional: Sequence[str]) -> Iterator[dict[str, Any]]:
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise UserError(f"{path}:{number}: not JSON ({error}); write one object a line") from error
+            if missing := [name for name in columns if not isinstance(row, dict) or name not in row]:
+                raise UserError(f"{path}:{number}: no {missing[0]!r}; each line needs {', '.join(columns)}")
+            yield {name: row[name] for name in (*columns, *optional) if name in row}

@@ -20,6 +20,13 @@ _RESPONSE_TYPE = pa.field("response_type", _TEXT)
 """Media type of a response that is an image, whose digest is then in `response`; null for a text."""
 _CALL = (_required("prompt_tokens", _WHOLE), _required("completion_tokens", _WHOLE), _required("cost", _NUMBER))
 """Usage of the row's model call; the cost in dollars is that of the original call, also for a cached answer."""
+_MODEL = (
+    _required("model", _TEXT),
+    _required("revision", _TEXT),
+    pa.field("step", _WHOLE),
+    _required("decoding", _TEXT),
+)
+"""Model that responded; `step` is None unless it is a milestone of a training."""
 
 SCHEMAS: dict[str, pa.Schema] = {
     "samples": _schema(
@@ -130,6 +137,25 @@ SCHEMAS: dict[str, pa.Schema] = {
         _required("tokens", _WHOLE),
         pa.field("right", pa.bool_()),
     ),
+    "responses": _schema(
+        _SAMPLE_ID,
+        *_MODEL,
+        _required("response", _TEXT),
+        _RESPONSE_TYPE,
+        pa.field("tokens", _WHOLE),
+    ),
+    "scores": _schema(
+        pa.field("sample_id", _TEXT),
+        *_MODEL,
+        pa.field("against", _TEXT),
+        _required("scorer", _TEXT),
+        _required("version", _TEXT),
+        _required("judge", _TEXT),
+        _required("part", _TEXT),
+        pa.field("value", _NUMBER),
+        pa.field("reason", _TEXT),
+        pa.field("evidence", _TEXT),
+    ),
     "dead_letters": _schema(
         _SAMPLE_ID,
         _required("stage", _TEXT),
@@ -203,6 +229,8 @@ JSON values (rubric, scorecard) are strings, because Arrow structs would unify t
 A dead letter of grading has the response and the criterion that was not judged; `request` is the request's digest.
 In `caption_grades`, `linguistic` is the judge's rating; where `gated`, the policy's reward was 0 instead. Its `tokens`
 exclude end-of-response tokens, unlike those of `rollouts`; `graded` is a `GradedCaption`.
+A row of `scores` has no `sample_id` if it scores a corpus, and `against` is the opponent's model. Its value is None if
+the response could not be judged, with the reason; the evidence is JSON, in the row of a scorer's first part.
 A nullable column is None where the judge, the oracle or the comparison gave no value for the row. A sample without an
 image has neither `image` nor `image_digest`. Images of responses lie beside the table, see `response_images`.
 """

@@ -35,6 +35,11 @@ def has_words(text: str) -> bool:
     return _WORD.search(text) is not None
 
 
+def first_reference(references: Sequence[str]) -> str:
+    """Reference caption for recall: the first with words; empty if there is none."""
+    return next((text for text in references if has_words(text)), "")
+
+
 def text_states(text: str, assertions: Sequence[str]) -> list[bool]:
     """For each assertion, True if the text makes it; see the module."""
     stems = Counter(map(_stem, _words(text)))

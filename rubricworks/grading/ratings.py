@@ -1,7 +1,7 @@
 """Ratings of judges, read from tables of scorecards, by item.
 
-A table is a folder written by a stage (`scorecards`, `evaluations`) or a Parquet file of `rubricworks grade`. Only the
-column `scorecard` is read.
+A table is a folder written by a stage (`scorecards`, `scores`) or a Parquet file of `rubricworks grade`. Only the
+column `scorecard` is read, or the evidence of the scorer `rubric`.
 """
 
 import itertools
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from rubricworks.data.manifest import MANIFEST, read_manifest
 from rubricworks.data.rows import iter_rows
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Scorecard
@@ -74,9 +75,7 @@ def read_judges(uris: Iterable[str]) -> list[Ratings]:
 
 def _judges_of(uri: str) -> list[Ratings]:
     judges: dict[str, Ratings] = {}
-    for row_number, row in enumerate(iter_rows(uri, ["scorecard"])):
-        if (text := row["scorecard"]) is None:
-            continue
+    for row_number, text in _scorecard_texts(uri):
         card = _scorecard(text, f"{uri}: row {row_number}")
         judge = judges.setdefault(card.judge, Ratings(card.judge, uri))
         for verdict in card.verdicts:
@@ -93,6 +92,19 @@ def _judges_of(uri: str) -> list[Ratings]:
     if not judges:
         raise UserError(f"{uri}: no row has a scorecard; give a table that `rubricworks grade` or a run has written")
     return list(judges.values())
+
+
+def _scorecard_texts(uri: str) -> Iterator[tuple[int, Any]]:
+    """Number of a row and its scorecard; in a table of scores it is the evidence of the scorer `rubric`."""
+    folder = local_path(uri)
+    if (folder / MANIFEST).is_file() and read_manifest(folder).table == "scores":
+        for number, row in enumerate(iter_rows(uri, ["scorer", "evidence"])):
+            if row["scorer"] == "rubric" and row["evidence"] is not None:
+                yield number, row["evidence"]
+        return
+    for number, row in enumerate(iter_rows(uri, ["scorecard"])):
+        if row["scorecard"] is not None:
+            yield number, row["scorecard"]
 
 
 def _scorecard(text: Any, location: str) -> Scorecard:

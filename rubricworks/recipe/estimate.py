@@ -11,22 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rubricworks.errors import UserError
+from rubricworks.evaluation.scorers.scorer import Workload
 from rubricworks.llm import Budget, Endpoint
+from rubricworks.llm.token_estimates import CAPTION_TOKENS, CRITERIA_PER_RUBRIC, IMAGE_TOKENS, TOKENS_PER_CRITERION
 from rubricworks.recipe.methods import METHODS
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime import preflight_checks
+from rubricworks.stages.evaluation.score import Config as ScoreConfig
 from rubricworks.stages.synthesis.caption_committee import Config as CommitteeConfig
 from rubricworks.stages.synthesis.caption_student import Config as StudentConfig
 from rubricworks.stages.synthesis.synthesize_rubrics import Config as SynthesisConfig
 
-TOKENS_PER_CRITERION = 60
-CRITERIA_PER_RUBRIC = 8
-CAPTION_TOKENS = 300
-IMAGE_TOKENS = 1_000
-"""Rules of thumb for an estimate: a 1024-pixel image, a detailed caption, a rubric of the paper's kind."""
-GRADING_IN = 500 + CAPTION_TOKENS + CRITERIA_PER_RUBRIC * TOKENS_PER_CRITERION
-GRADING_OUT = CRITERIA_PER_RUBRIC * TOKENS_PER_CRITERION
-"""Tokens of one call that grades a caption by all criteria of its rubric."""
 BYTES_PER_PARAMETER = {"full": 18, "lora": 3}
 """Training memory without activations: bf16 weights and gradients, fp32 master weights and Adam; LoRA: weights."""
 
@@ -95,6 +90,21 @@ def rubric_calls(
     tokens_in = IMAGE_TOKENS + 1_000 + candidates * CAPTION_TOKENS
     tokens_out = CRITERIA_PER_RUBRIC * 3 * TOKENS_PER_CRITERION
     return [*caption_calls, CallEstimate(rubric_stage, "rubric", rubric.writer, samples, tokens_in, tokens_out)]
+
+
+def scoring_calls(config: ScoreConfig, samples: int, *, trained: int = 1) -> list[CallEstimate]:
+    """Estimate the calls of the stage `score`, as each scorer plans them.
+
+    Args:
+        trained: trained models with each decoding, besides the base; every milestone counts.
+    """
+    own = trained * len(config.decodings) + len(config.models)
+    work = Workload(samples * (own + len(config.decodings)), samples * own)
+    return [
+        CallEstimate("score", planned.purpose, planned.endpoint, planned.count, planned.tokens_in, planned.tokens_out)
+        for scorer in config.scorers
+        for planned in scorer.plan(work)
+    ]
 
 
 def budget_excess(budget: Budget, calls: Sequence[CallEstimate]) -> str:

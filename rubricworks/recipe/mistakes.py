@@ -10,6 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from rubricworks.recipe.recipe import Recipe
+from rubricworks.runtime.config import StageConfig
 
 
 def mistakes(error: ValidationError) -> list[Any]:
@@ -30,6 +31,8 @@ def explain_mistake(locate: Callable[[Sequence[Any]], str], recipe_class: type[R
     field = ".".join(map(str, loc)) or "recipe"
     where = locate(loc)
     if item["type"] == "extra_forbidden":
+        if place := _new_place(recipe_class, loc):
+            return f"{where}: {field}: no such field any more; write {place}"
         fields = _fields_at(recipe_class, loc[:-1])
         close = difflib.get_close_matches(str(loc[-1]), fields, 1)
         hint = f"did you mean {close[0]}?" if close else f"the fields there are {', '.join(fields)}"
@@ -43,6 +46,15 @@ def explain_mistake(locate: Callable[[Sequence[Any]], str], recipe_class: type[R
     value = item["input"]
     suffix = f" (given: {json.dumps(value)})" if isinstance(value, str | int | float | bool) else ""
     return f"{where}: {field}: {message}{suffix}"
+
+
+def _new_place(recipe: type[Recipe], loc: Sequence[Any]) -> str:
+    """Field that took the place of one that a stage's section had; empty if it never had it."""
+    section = recipe.model_fields[loc[0]].annotation if len(loc) == 2 and loc[0] in recipe.model_fields else None
+    if not (isinstance(section, type) and issubclass(section, StageConfig)):
+        return ""
+    places = section.moved.get(loc[1], "")
+    return " or ".join(f"{loc[0]}.{place}" for place in places.split(" or ") if place)
 
 
 def _is_union_member(part: Any) -> bool:

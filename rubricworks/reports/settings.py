@@ -50,7 +50,8 @@ def recipe_models(recipe: dict[str, Any]) -> list[RecipeModel]:
     genrm = (recipe.get("genrm") or {}).get("student")
     if genrm:
         models.append(RecipeModel("GenRM student", str(genrm), "trained in this run"))
-    oracle = (recipe.get("evaluation") or {}).get("oracle")
+    evaluation = recipe.get("evaluation") or {}
+    oracle = evaluation.get("oracle") or ((evaluation.get("scorers") or {}).get("oracle") or {}).get("url")
     if oracle:
         models.append(RecipeModel("evaluation oracle", "", _without_secrets(str(oracle))))
     return models

@@ -8,10 +8,12 @@ from functools import partial
 from pathlib import Path
 
 from rubricworks.errors import UserError
+from rubricworks.evaluation.scorers.functions import load_scorer
 from rubricworks.recipe import Recipe
 from rubricworks.recipe.cluster_configs import distinct_endpoints
 from rubricworks.recipe.estimate import count_items, training_bytes
 from rubricworks.runtime.preflight_checks import Check, require_endpoint, require_tracking, run_check
+from rubricworks.stages.evaluation.score import Config as ScoreConfig
 
 MIN_FREE_BYTES = 2 << 30
 """A run with the laptop student takes some 100 MB; models and samples of any real size need this much and more."""
@@ -31,6 +33,9 @@ def check_machine(recipe: Recipe, runs: Path) -> Iterator[Check]:
     if student := recipe.base_model:
         yield run_check("accelerator", lambda: _accelerator(student, lora=recipe.lora))
     yield run_check("tracking", lambda: require_tracking(recipe.tracking, runs))
+    if isinstance(evaluation := getattr(recipe, "evaluation", None), ScoreConfig):
+        for scorer in evaluation.scorers.functions:
+            yield run_check(f"scorer {scorer.name}", partial(_loads, scorer.function))
     yield from recipe.method_checks(runs)
 
 
@@ -40,6 +45,11 @@ def check_sources(recipe: Recipe) -> Iterator[Check]:
         yield run_check("images", lambda: f"{count_items(recipe)} {recipe.item_noun}s")
     for where, endpoint in distinct_endpoints(recipe):
         yield run_check(f"endpoint {where}", partial(require_endpoint, endpoint))
+
+
+def _loads(function: str) -> str:
+    load_scorer(function)
+    return f"{function} can be called"
 
 
 def _packages(recipe: Recipe) -> str:

@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,8 +16,15 @@ class StageConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    moved: ClassVar[Mapping[str, str]] = {}
+    """Former field → the one that took its place, for messages."""
+
     seed: int = Field(default=1, ge=0)
     """Seed of every random choice in the stage."""
+
+    def versions(self) -> dict[str, str]:
+        """Versions of what the output depends on besides the configuration, such as a user's own code."""
+        return {}
 
 
 def canonical_json(value: Any) -> str:

@@ -81,6 +81,8 @@ def open_job(stage: str, config: StageConfig, run: Path, inputs: dict[str, Path]
         "config": digest_of(config),
         "inputs": {name: output_digest(path) for name, path in sorted(inputs.items())},
     }
+    if versions := config.versions():
+        made_by["versions"] = versions
     out = run / stage
     made_from = out / "made_from.json"
     if made_from.exists() and json.loads(made_from.read_text()) != made_by:

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from rubricworks.adapters.functions import FunctionReward, load_function
+from rubricworks.adapters.functions import FunctionReward, load_reward
 from rubricworks.data import Sample
 from rubricworks.errors import UserError
 from rubricworks.grading import FailedCall
@@ -105,9 +105,9 @@ def test_function_that_cannot_be_used_is_told_in_one_line(name, message, tmp_pat
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(UserError, match=f"function .*{message}") as caught:
-        load_function(name)
+        load_reward(name)
     assert "\n" not in str(caught.value)
-    assert load_function("own_rewards:good")([1, 2], []) == [0.0, 0.0]
+    assert load_reward("own_rewards:good")([1, 2], []) == [0.0, 0.0]
 
 
 def test_function_gets_texts_as_str_and_images_as_responses():

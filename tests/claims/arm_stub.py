@@ -16,7 +16,7 @@ words = sys.argv[1:]
 place = Path(words[words.index("--runs") + 1])
 name = words[words.index("--resume" if "--resume" in words else "--run") + 1]
 source = words[words.index("--reuse") + 1] if "--reuse" in words else None
-ready = source is None or (place / source / "evaluate_captions" / "done.json").is_file()
+ready = source is None or (place / source / "score" / "done.json").is_file()
 with (place / "calls.jsonl").open("a") as calls:
     calls.write(json.dumps({"run": name, "words": words, "ready": ready}) + "\n")
 behaviour = place / "behaviour.json"
@@ -29,6 +29,6 @@ write_captions(place / name, arm[0] if arm else None, seed=int(seed), settings=s
 if kept is not None:  # a run that goes on keeps its settings
     recipe.write_text(kept)
 if name in told and "--resume" not in words:
-    (place / name / "evaluate_captions" / "done.json").unlink()
+    (place / name / "score" / "done.json").unlink()
     print("error: no room on /", file=sys.stderr)
     sys.exit(2)

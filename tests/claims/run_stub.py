@@ -40,9 +40,9 @@ if told.get(name) == "fail" and "--resume" not in words:
     print("error: no room on /", file=sys.stderr)
     (active / name).unlink()
     sys.exit(2)
-stages = ("write_checklists", "train_genrm", "audit", "train_rlvr", "train_rlr3", "evaluate_answers")
+stages = ("write_checklists", "train_genrm", "audit", "train_rlvr", "train_rlr3", "score")
 files = [f"{stage}/done.json" for stage in stages]
-files += ["train_genrm/genrm.json", "audit/audit.json", "evaluate_answers/answers.json"]
+files += ["train_genrm/genrm.json", "audit/audit.json", "score/scores.json"]
 for file in [*files, "train_rlr3/scorecards/manifest.json"]:
     (run / file).parent.mkdir(parents=True, exist_ok=True)
     (run / file).touch()

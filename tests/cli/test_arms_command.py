@@ -134,7 +134,7 @@ def test_only_captions_are_compared(tell, place):
 
 def test_arms_of_another_start_or_other_settings_are_not_compared(tell, place):
     write_captions(place / "seed-1")
-    write_captions(place / "seed-1-linear", "linear", base=BASE | {"tokens": 31.0})
+    write_captions(place / "seed-1-linear", "linear", base=BASE | {"length_tokens": 31.0})
     told = tell("arms", LAPTOP, "--arm", "linear", "--only-report")
     assert "its base model does not write what that of" in told.err
     write_captions(place / "seed-1-linear", "linear", settings=["policy.steps=20"])
@@ -150,7 +150,7 @@ def test_claims_of_balcaprl_run_every_arm_of_every_seed_once(tell, place):
     for seed in (1, 2):
         write_seed(runs, seed)
     for missing in ("seed-1-linear", "seed-2"):
-        (runs / missing / "evaluate_captions" / "done.json").unlink()
+        (runs / missing / "score" / "done.json").unlink()
     told = tell("claims", "balcaprl", "--runs", runs, "--seeds", "1-2")
     assert told.code == 0, told
     # Both are there and begun, so they go on.

@@ -26,7 +26,7 @@ def recipe(tell, tmp_path):
         "committee": {"teachers": [PRICED], "captions_each": 3},
         "rubric": {"writer": FREE},
         "policy": {"judge": FREE, "steps": 5, "prompts_per_step": 2, "group_size": 4},
-        "evaluation": {"judge": FREE, "pairwise_judge": FREE},
+        "evaluation": {"scorers": {"rubric": {"judge": FREE}, "arena": {"judge": FREE}}},
         "prices": {"ours": {"price_in": 0, "price_out": 0}},
     }
     path.write_text(yaml.safe_dump(content))

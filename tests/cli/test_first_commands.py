@@ -100,7 +100,12 @@ def test_init_writes_a_recipe_for_a_folder_and_the_only_model_of_an_endpoint(tel
     assert recipe.data.source == str(images)
     assert recipe.data.held_out == 2
     assert recipe.warm_up.student == "tiny-vl"
-    models = [*recipe.committee.teachers, recipe.rubric.writer, recipe.policy.judge, recipe.evaluation.pairwise_judge]
+    models = [
+        *recipe.committee.teachers,
+        recipe.rubric.writer,
+        recipe.policy.judge,
+        recipe.evaluation.scorers.arena.judge,
+    ]
     assert {(model.url, model.model) for model in models} == {(url, "our-model")}
     assert "rubricworks doctor my-recipe.yaml" in told.out
 
@@ -140,7 +145,10 @@ def recipe(tmp_path, images, serve):
         "committee": {"teachers": [{**endpoint, "price_in": 1.0, "price_out": 10.0}], "captions_each": 3},
         "rubric": {"writer": endpoint},
         "policy": {"judge": endpoint, "steps": 5, "prompts_per_step": 2, "group_size": 4},
-        "evaluation": {"judge": endpoint, "pairwise_judge": endpoint, "order": "both"},
+        "evaluation": {
+            "decodings": ["greedy", "sampled"],
+            "scorers": {"rubric": {"judge": endpoint}, "arena": {"judge": endpoint, "order": "both"}},
+        },
     }
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(content))
@@ -180,8 +188,8 @@ def test_a_dry_run_counts_the_calls_and_dollars_and_runs_nothing(tell, tmp_path,
         ("caption_committee", "caption"): 10 * 3,
         ("synthesize_rubrics", "rubric"): 10,
         ("train_policy", "judge"): 5 * 2 * 4,
-        ("evaluate", "judge"): 4 * 2 * 2,
-        ("evaluate", "pairwise"): 4 * 2 * 2,
+        ("score", "judge"): 4 * 2 * 2,
+        ("score", "arena"): 4 * 2 * 2,
     }
     # 30 captions of 1,000 tokens in and 300 out, at 1 and 10 dollars a million.
     assert "dollars in all: 0.12" in told.out

@@ -24,8 +24,7 @@ policy:
   judge: &judge {url: "http://127.0.0.1:9/v1", model: judge}
   steps: 2
 evaluation:
-  judge: *judge
-  pairwise_judge: *judge
+  scorers: {rubric: {judge: *judge}, arena: {judge: *judge}}
 """
 
 
@@ -62,7 +61,7 @@ def test_a_typo_within_a_list_and_one_at_the_top_are_found_at_once(tmp_path):
     text = RECIPE.replace("model: two}", "model: two, temprature: 1}") + "promotoin: {}\n"
     first, second = mistakes(tmp_path, text)
     assert first.startswith("11: committee.teachers.1.temprature: no such field; did you mean temperature?")
-    assert second == "20: promotoin: no such field; did you mean promotion?"
+    assert second == "19: promotoin: no such field; did you mean promotion?"
 
 
 def test_a_field_like_no_other_is_answered_with_the_fields_there_are(tmp_path):
@@ -119,6 +118,22 @@ def test_what_is_no_mapping_is_no_recipe(tmp_path, text):
     assert "a recipe is a mapping" in line
 
 
+def test_a_field_that_moved_is_answered_with_its_new_place(tmp_path):
+    text = RECIPE.replace("scorers: {rubric: {judge: *judge}, arena: {judge: *judge}}", "pairwise_judge: *judge")
+    assert mistakes(tmp_path, text) == [
+        "17: evaluation.scorers is missing; add it",
+        "18: evaluation.pairwise_judge: no such field any more; write evaluation.scorers.arena.judge",
+    ]
+
+
+def test_an_evaluation_without_scorers_and_an_unknown_one_are_refused(tmp_path):
+    scorers = "{rubric: {judge: *judge}, arena: {judge: *judge}}"
+    (line,) = mistakes(tmp_path, RECIPE.replace(scorers, "{}"))
+    assert line.startswith("18: evaluation.scorers: none is given; name at least one of rubric, arena")
+    (line,) = mistakes(tmp_path, RECIPE.replace("arena:", "arenas:"))
+    assert line == "18: evaluation.scorers.arenas: no such field; did you mean arena?"
+
+
 def test_overrides_reach_into_lists_and_are_read_as_yaml(tmp_path):
     path = tmp_path / "my.yaml"
     path.write_text(RECIPE)
@@ -131,7 +146,7 @@ def test_an_override_of_one_place_does_not_reach_its_aliases(tmp_path):
     path = tmp_path / "my.yaml"
     path.write_text(RECIPE)
     recipe = load_recipe(path, ["policy.judge.model=other"])
-    assert (recipe.policy.judge.model, recipe.evaluation.judge.model) == ("other", "judge")
+    assert (recipe.policy.judge.model, recipe.evaluation.scorers.rubric.judge.model) == ("other", "judge")
 
 
 def test_a_recipe_as_it_is_saved_with_a_run_says_the_same(tmp_path):

@@ -14,7 +14,7 @@ Kills = Mapping[str, Sequence[tuple[str, Moment]]]
 _PRODUCTS = [
     *("part-*.parquet", "manifest.json", "done.json", "model.safetensors", "tokenizer.json", "config.json"),
     *("steps.jsonl", "alarm.json", "summary.json", "promotion.json", "step-*.json", "statistics.json"),
-    *("answers.json", "captions.json", "audit.json", "genrm.json"),
+    *("scores.json", "audit.json", "genrm.json"),
 ]
 
 

@@ -45,7 +45,11 @@ def write_recipe(path: Path, images: Path, url: str, models: dict[str, str] | No
             "save_every": 1,
             "learning_rate": 0.01,
         },
-        "evaluation": {"judge": endpoint("judge"), "pairwise_judge": endpoint("pairwise"), "max_new_tokens": 8},
+        "evaluation": {
+            "decodings": ["greedy", "sampled"],
+            "max_new_tokens": 8,
+            "scorers": {"rubric": {"judge": endpoint("judge")}, "arena": {"judge": endpoint("pairwise")}},
+        },
     }
     for section, content in changes.items():
         recipe[section] = {**recipe.get(section, {}), **content}

@@ -31,7 +31,7 @@ KILLS = {
         ("stage", saved("train_balcaprl/checkpoint-2")),
         ("everything", saved("train_balcaprl/checkpoint-4")),
     ],
-    "evaluate_captions": [("run", there("evaluate_captions/part-00000.parquet"))],
+    "score": [("run", there("score/part-00000.parquet"))],
 }
 MADE = ["prepare", "warm_up", *KILLS]
 
@@ -39,7 +39,7 @@ MADE = ["prepare", "warm_up", *KILLS]
 def test_killed_in_each_of_its_stages_it_ends_as_if_it_had_never_stopped(tmp_path):
     Run(tmp_path / "unbroken", "balcaprl-laptop", *settings(SMALL), "--run", "whole").finish()
     whole = products(tmp_path / "unbroken" / "whole", MADE)
-    assert {"train_balcaprl/model/model.safetensors", "evaluate_captions/captions.json"} <= whole.keys()
+    assert {"train_balcaprl/model/model.safetensors", "score/scores.json"} <= whole.keys()
 
     folder = tmp_path / "runs" / "cut"
     output = run_with_kills(folder, ["balcaprl-laptop", *settings(SMALL), "--run", "cut"], KILLS)

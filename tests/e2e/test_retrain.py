@@ -54,7 +54,7 @@ def test_enough_new_makes_a_challenger_that_waits_and_then_is_the_champion(runs)
     run = runs / "enough"
     assert "passed and waits for approval: rubricworks promote scene-captioner" in said
     stages = {line["stage"] for line in read_ledger(run)}
-    assert stages >= {"find_new_samples", "fetch_champion", "prepare", "train_policy", "evaluate", "challenge"}
+    assert stages >= {"find_new_samples", "fetch_champion", "prepare", "train_policy", "score", "challenge"}
     assert not stages & {"promote", "report"}
     # The champion stands where the base would.
     first = (runs / "first" / "train_policy" / "model" / "model.safetensors").read_bytes()

@@ -14,9 +14,10 @@ from small_rlr3 import TINY_RLR3, WORLD, recorded_world
 from tiny_run import Run, settings
 
 from rubricworks.data.tables import count_rows, read_rows, read_samples
-from rubricworks.evaluation.answer_summary import AnswerSummary, summarise_answers
 from rubricworks.evaluation.audit.summary import AuditSummary
 from rubricworks.evaluation.audit.values import FAILURE_MODES, SETTINGS
+from rubricworks.evaluation.scoreboard import read_scoreboard, summarise_scores
+from rubricworks.methods.rlr3.accuracy import RIGHT, read_accuracies
 from rubricworks.recipe.files import load_recipe
 from rubricworks.rubrics import Rubric, Scorecard
 from rubricworks.training.checkpoints import milestone_dirs
@@ -107,23 +108,29 @@ def test_rlvr_rewards_the_box_and_rlr3_more_than_that(run):
 
 
 def test_evaluation_is_that_of_its_table_and_the_summary_and_the_promotion_say_the_same(run):
-    rows = list(read_rows(run / "evaluate_answers"))
-    held_out = {one.sample_id for one in read_samples(run / "open_questions", "held_out")}
-    models = {("base", 0), ("rlvr", 2), ("rlvr", 4), ("rlr3", 2), ("rlr3", 4)}
-    assert Counter((row["arm"], row["step"]) for row in rows) == dict.fromkeys(models, len(held_out))
-    assert {row["sample_id"] for row in rows} == held_out
-    answers = AnswerSummary.model_validate_json((run / "evaluate_answers" / "answers.json").read_bytes())
-    assert answers == summarise_answers(rows, seed=1)
+    rows = list(read_rows(run / "score"))
+    held_out = {one.sample_id: one.task for one in read_samples(run / "open_questions", "held_out")}
+    models = {("base", None), ("rlvr", 2), ("rlvr", 4), ("rlr3", 2), ("rlr3", 4)}
+    answered = [row for row in rows if row["scorer"] == "answers"]
+    assert Counter((row["model"], row["step"]) for row in answered) == dict.fromkeys(models, len(held_out))
+    assert {row["sample_id"] for row in answered} == held_out.keys()
+    assert count_rows(run / "score" / "responses") == len(answered)
+    board = read_scoreboard(run / "score")
+    again = summarise_scores(rows, tasks=held_out, by_task=(RIGHT,), select_by=RIGHT, seed=1)
+    assert (board.models, board.best, board.differences) == (again.models, again.best, again.differences)
+    answers = read_accuracies(board)
     assert set(answers.base.tasks) == {"box", "colour", "count", "relation", "word"}
     best = milestone_dirs(run / "train_rlr3")[answers.best["rlr3"]]
-    assert (run / "evaluate_answers" / "model").resolve() == best.resolve()
+    assert (run / "score" / "model").resolve() == best.resolve()
 
     summary = figures(run, "summary.json")
-    assert summary["macro"]["base"]["value"] == answers.base.macro.value
+    details = summary["details"]
+    assert details["macro"]["base"]["value"] == summary["scores"][RIGHT]["base"] == answers.base.macro.value
+    assert summary["scores"][RIGHT]["policy"] == answers.accuracy("rlr3").macro.value
     for arm in ("rlr3", "rlvr"):
-        assert summary["macro"][arm]["best"]["value"] == answers.accuracy(arm).macro.value
-        assert summary["macro"][arm]["best_step"] == answers.best[arm]
-        assert summary["gains"][arm] == answers.gains[arm].model_dump()
+        assert details["macro"][arm]["best"]["value"] == answers.accuracy(arm).macro.value
+        assert details["macro"][arm]["best_step"] == answers.best[arm]
+        assert details["gains"][arm] == answers.gains[arm].model_dump()
     promotion = figures(run, "promote/promotion.json")
     assert promotion["passed"] == (answers.gains["rlr3"].low > 0)
     assert summary["gate"] == "; ".join(promotion["reasons"])
@@ -149,7 +156,7 @@ def test_reward_model_is_measured_at_three_points_and_a_judge_in_every_setting(r
         assert sum(responses[setting, mode] for mode in FAILURE_MODES) == sum(
             one.found for mode, one in audit.responses.items() if mode in FAILURE_MODES
         )
-    summary = figures(run, "summary.json")
+    summary = figures(run, "summary.json")["details"]
     assert summary["genrm"]["rlvr"]["value"] == genrm["rlvr"]["criterion_level"]["value"]
     default = audit.settings["text"]
     assert default.keys() == {"regular", *FAILURE_MODES}
@@ -162,7 +169,7 @@ def test_report_and_last_lines_tell_the_figures_and_the_ledger_has_every_stage(f
     assert page.lstrip().lower().startswith("<!doctype html>")
     assert "http://" not in page.replace("http://www.w3.org", "").replace("http://127.0.0.1", "")
     summary = figures(run, "summary.json")
-    base = f"{100 * summary['macro']['base']['value']:.1f}"
+    base = f"{100 * summary['details']['macro']['base']['value']:.1f}"
     assert base in page
     assert re.search(rf"base {base}\b.*RLVR .*RLR³ ", said)
     assert said.rstrip().endswith(f"report: {run / 'report.html'}")
@@ -225,9 +232,7 @@ def test_killed_in_policy_and_audit_and_resumed_it_ends_as_the_run_that_was_neve
     output = run_with_kills(folder, ["rlr3-laptop", *settings(WORLD | TINY_RLR3), "--run", "cut"], KILLS)
     stages = [stage for stage in load_recipe(run / "recipe.yaml").stage_configs() if stage != "rlr3_report"]
     expected = products(run, stages)
-    assert {"train_rlr3/model/model.safetensors", "audit/part-00003.parquet", "evaluate_answers/answers.json"} <= (
-        expected.keys()
-    )
+    assert {"train_rlr3/model/model.safetensors", "audit/part-00003.parquet", "score/scores.json"} <= (expected.keys())
     assert differing(products(folder, stages), expected) == []
     assert continued_after("policy", output) == [1, 3]
     same = [

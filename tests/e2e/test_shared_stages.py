@@ -12,7 +12,7 @@ from rubricworks.reports.run_folder import read_ledger
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
 SHARED = ["warm_up", "caption_committee", "caption_student", "synthesize_rubrics", "train_policy"]
-ITS_OWN = ["prepare", "evaluate", "promote", "report"]
+ITS_OWN = ["prepare", "score", "promote", "report"]
 
 
 def everything(folder: Path) -> dict[str, bytes]:
@@ -28,7 +28,7 @@ def runs(tmp_path_factory) -> Path:
 
 def test_what_is_made_from_the_same_is_taken_and_the_rest_is_made(runs):
     before = everything(runs / "main")
-    other = ["--set", "evaluation.order=both", "--run", "other", "--reuse", "main"]
+    other = ["--set", "evaluation.scorers.arena.order=both", "--run", "other", "--reuse", "main"]
     said = Run(runs, "quickstart", *settings(TINY), *other).finish()
 
     lines = {line["stage"]: line for line in read_ledger(runs / "other")}

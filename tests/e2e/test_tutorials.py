@@ -78,6 +78,7 @@ class Copy(NamedTuple):
     method: set[str]
     stage: set[str]
     verifier: set[str]
+    scorer: set[str]
 
     def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run Python on the copy; it must end well."""
@@ -91,7 +92,7 @@ class Copy(NamedTuple):
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory) -> Copy:
-    """What git tracks, or would, with all three tutorials carried out one after the other."""
+    """What git tracks, or would, with all tutorials carried out one after the other."""
     root = tmp_path_factory.mktemp("tree") / "rubricworks"
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
@@ -104,7 +105,7 @@ def copy(tmp_path_factory) -> Copy:
     # What sits at the top is imported below `rubricworks`, as it is installed.
     for folder in ("components", "pipelines", "platform_api", "recipes"):
         (root / "rubricworks" / folder).symlink_to(root / folder, target_is_directory=True)
-    return Copy(root, *(changed_files(f"Add a {what}", root) for what in ("method", "stage", "verifier")))
+    return Copy(root, *(changed_files(f"Add a {what}", root) for what in ("method", "stage", "verifier", "scorer")))
 
 
 @pytest.fixture(scope="module")
@@ -130,8 +131,28 @@ def test_verifier_is_a_function_an_entry_and_a_test(copy):
     }  # fmt: skip
 
 
+def test_scorer_is_a_module_its_line_and_a_test(copy):
+    assert copy.scorer == {
+        "rubricworks/evaluation/scorers/variety.py", "rubricworks/evaluation/scorers/scorer_table.py",
+        "tests/evaluation/test_variety.py",
+    }  # fmt: skip
+
+
+def test_scorer_measures_the_captions_that_the_method_chose(copy, run):
+    responses = f"medoid={run / 'choose_captions'}"
+    options = ["--with", "variety", "--out", str(run / "scored")]
+    copy.python("-m", "rubricworks.cli", "evaluate", responses, "--on", str(run), *options)
+    held_out = {row["sample_id"] for row in read_rows(run / "prepare") if row["split"] == "held_out"}
+    words = [row["caption"].lower().split() for row in read_rows(run / "choose_captions")
+             if row["sample_id"] in held_out]  # fmt: skip
+    (scores,) = json.loads((run / "scored" / "score" / "scores.json").read_text())["models"]
+    assert scores["means"]["variety"]["value"] == pytest.approx(
+        sum(len(set(one)) / len(one) for one in words) / len(words)
+    )
+
+
 def test_code_of_the_tutorials_is_in_the_style_of_the_tree(copy):
-    files = sorted(path for path in copy.method | copy.stage | copy.verifier if path.endswith(".py"))
+    files = sorted(path for path in copy.method | copy.stage | copy.verifier | copy.scorer if path.endswith(".py"))
     copy.python("-m", "ruff", "check", *files)
     copy.python("-m", "ruff", "format", "--check", *files)
 
@@ -198,7 +219,13 @@ def test_models_are_told_of_the_verifier(copy):
 
 def test_tests_of_the_tree_hold_for_what_was_added(copy):
     """None of them keeps a list of its own of stages, components, packages or rooms."""
-    tests = ("verifiers/test_near.py", "test_import_rule.py", "test_packaging.py", "pipelines/test_every_pipeline.py")
+    tests = (
+        "verifiers/test_near.py",
+        "evaluation/test_variety.py",
+        "test_import_rule.py",
+        "test_packaging.py",
+        "pipelines/test_every_pipeline.py",
+    )
     done = copy.python(
         "-m", "pytest", "-q", "-p", "no:cacheprovider", *(f"tests/{name}" for name in tests), "-k", "not whole_pipeline"
     )  # fmt: skip

@@ -8,7 +8,7 @@ from rubricworks.recipe.files import load_recipe, recipe_path
 
 POOLS = {"cpu": {}, "h100": {"accelerator": "nvidia.com/gpu"}}
 ON_H100 = {"pool": "h100", "accelerators": 1}
-LOADING = ("warm_up", "caption_student", "train_policy", "evaluate")
+LOADING = ("warm_up", "caption_student", "train_policy", "score")
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def warned(tmp_path):
 def test_each_stage_is_named_with_its_field_and_the_pools_that_would_do(warned):
     assert warned(POOLS, {"default": {"pool": "cpu"}, "warm_up": ON_H100, "train_policy": ON_H100}) == (
         "stages that load a model ask for no accelerators and would run on a CPU: set "
-        "cluster.stages.caption_student.accelerators, cluster.stages.evaluate.accelerators, and their pool to one that "
+        "cluster.stages.caption_student.accelerators, cluster.stages.score.accelerators, and their pool to one that "
         "has accelerators: h100"
     )
 

@@ -67,9 +67,9 @@ def test_each_stage_gets_its_own_configuration_and_the_run(spec):
 
 def test_what_people_read_in_the_web_pages_is_there(pipeline, spec, compiled):
     what, stage, name = {
-        "rubicap": ("better captioner", "evaluate", "policy"),
-        "rlr3": ("better answerer", "evaluate-answers", "rlr3"),
-        "balcaprl": ("more balanced captioner", "evaluate-captions", "exams"),
+        "rubicap": ("better captioner", "score", "policy"),
+        "rlr3": ("better answerer", "score", "peer"),
+        "balcaprl": ("more balanced captioner", "score", "exams"),
     }[pipeline.name]
     assert what in compiled.read_text()
     described = spec.components[f"comp-{stage}"].input_definitions.parameters[name].description

@@ -83,7 +83,7 @@ def test_stages_wait_for_the_same_stages_as_on_this_machine(name, specs):
 
 def test_what_makes_data_may_be_cached_and_what_trains_decides_or_tells_may_not(name, specs):
     cached = {task.replace("-", "_") for task, one in table_of(*specs).items() if one["cached"]}
-    never = {stage for stage in DAGS[name] if stage.startswith(("train", "evaluate", "warm", "promote"))}
+    never = {stage for stage in DAGS[name] if stage.startswith(("train", "score", "warm", "promote"))}
     assert {"promote", TRAINED_LONGEST[name]} <= never
     assert cached
     assert not cached & (never | {"preflight", "outcome", "check_accelerators", "audit"})

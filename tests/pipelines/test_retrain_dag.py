@@ -17,9 +17,9 @@ HANDED = json.dumps({"stages": {"prepare": {"source": 'it\'s "here"', "sizes": [
 
 BRANCHES = {
     "rubicap": {
-        **{stage: inputs for stage, inputs in OF_RUBICAP.items() if stage not in ("promote", "report", "evaluate")},
-        "evaluate": {**OF_RUBICAP["evaluate"], "model": "fetch_champion"},
-        "challenge": {"evaluations": "evaluate", "policy": "train_policy", "samples": "prepare"},
+        **{stage: inputs for stage, inputs in OF_RUBICAP.items() if stage not in ("promote", "report", "score")},
+        "score": {**OF_RUBICAP["score"], "model": "fetch_champion"},
+        "challenge": {"scores": "score", "policy": "train_policy", "samples": "prepare"},
     },
     "balcaprl": {
         "prepare": {},
@@ -28,13 +28,13 @@ BRANCHES = {
         "write_exams": {"samples": "prepare"},
         "peer_rubrics": {"samples": "prepare", "model": "warm_up"},
         "train_balcaprl": {"samples": "recap", "model": "warm_up", "exams": "write_exams", "rubrics": "peer_rubrics"},
-        "evaluate_captions": {
+        "score": {
             "samples": "recap",
             "exams": "write_exams",
             "model": "fetch_champion",
             "policy": "train_balcaprl",
         },
-        "challenge": {"evaluations": "evaluate_captions", "policy": "train_balcaprl", "samples": "prepare"},
+        "challenge": {"scores": "score", "policy": "train_balcaprl", "samples": "prepare"},
     },
     "rlr3": {
         "prepare_questions": {},
@@ -53,10 +53,10 @@ BRANCHES = {
             "filtered": "offline_filter",
             "model": "warm_up",
         },
-        "evaluate_answers": {"samples": "open_questions", "model": "fetch_champion", "rlr3": "train_rlr3"},
+        "score": {"samples": "open_questions", "model": "fetch_champion", "policy": "train_rlr3"},
         "challenge": {
-            "evaluations": "evaluate_answers",
-            "policy": "evaluate_answers",
+            "scores": "score",
+            "policy": "score",
             "samples": "prepare_questions",
         },
     },

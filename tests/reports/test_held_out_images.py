@@ -12,7 +12,7 @@ def test_images_shown_are_as_many_as_asked_and_the_draw_follows_the_seed(tmp_pat
     names = [f"image-{number}" for number in range(30)]
     folder.write_table(tmp_path / "prepare", "samples", [folder.sample(name, folder.picture("red")) for name in names])
     rows = [folder.evaluation(name, model, "a cat", None) for name in names for model in ("base", "policy")]
-    folder.write_evaluation(tmp_path, rows, {})
+    folder.write_scores(tmp_path, "evaluate", rows)
 
     def shown(**config: int) -> list[str]:
         return re.findall(r"· (image-\d+)<", write_report(tmp_path, **config)[0])
@@ -28,7 +28,7 @@ def test_large_photograph_is_scaled_down_for_the_page(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     Image.frombytes("RGB", (900, 900), os.urandom(900 * 900 * 3)).save(buffer, "PNG")
     folder.write_table(tmp_path / "prepare", "samples", [folder.sample("a", buffer.getvalue())])
-    folder.write_evaluation(tmp_path, [folder.evaluation("a", m, "noise", None) for m in ("base", "policy")], {})
+    folder.write_scores(tmp_path, "evaluate", [folder.evaluation("a", m, "noise", None) for m in ("base", "policy")])
     html, _ = write_report(tmp_path)
     assert "data:image/jpeg;base64," in html
     assert len(html) < len(buffer.getvalue()) / 2
@@ -41,7 +41,7 @@ def test_verdicts_stand_side_by_side_with_what_could_not_be_judged(tmp_path: Pat
         folder.evaluation("a", "base", "a thing", 0.0, scorecard=folder.scorecard("a", "", [0, 0])),
         folder.evaluation("a", "policy", "a cat", None, scorecard=folder.scorecard("a", "", [1, None]), win=1.0),
     ]
-    folder.write_evaluation(tmp_path, rows, {"a": folder.RUBRIC})
+    folder.write_scores(tmp_path, "evaluate", rows)
     html, _ = write_report(tmp_path)
     labels = [
         a["aria-label"] for _, a in Page(html).tags if a.get("role") == "img" and "mark" in (a.get("class") or "")

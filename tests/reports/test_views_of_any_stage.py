@@ -50,7 +50,7 @@ def test_what_models_write_is_text_never_markup(tmp_path, hostile):
     folder.write_small_run(tmp_path, caption=hostile)
     rubric = Rubric(criteria=(Criterion(criterion=hostile, evaluation_rule=hostile, weight=3),))
     folder.write_table(tmp_path / "write_checklists", "rubrics", [folder.rubric_row("a", rubric)])
-    for stage in ("evaluate", "write_checklists"):
+    for stage in ("score", "write_checklists"):
         html, _ = shown(tmp_path, stage, samples="prepare")
         assert hostile in "".join(Page(html).words)
         tags = Page(html).tags

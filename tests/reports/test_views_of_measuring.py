@@ -1,5 +1,7 @@
 """What the Kubeflow UI shows of stages that measure and decide."""
 
+import re
+
 import pytest
 import synthetic_balcaprl_run as balcaprl
 import synthetic_rlr3_run as rlr3
@@ -23,33 +25,44 @@ def test_the_filter_shows_what_it_keeps_and_what_rollouts_earned(tmp_path):
 
 def test_an_evaluation_shows_captions_before_and_after_with_the_criteria_that_changed(tmp_path):
     folder.write_small_run(tmp_path)
-    html, metrics = shown(tmp_path, "evaluate", samples="prepare", rubrics="synthesize_rubrics")
-    assert metrics["greedy/win_rate"] == pytest.approx(0.75)
+    html, metrics = shown(tmp_path, "score", samples="prepare", rubrics="synthesize_rubrics")
+    assert metrics["greedy/policy/arena_win"] == pytest.approx(0.75)
     assert metrics["greedy/policy/rubric_reward"] == pytest.approx(0.8)
-    assert "Base model a black thing reward 0.40" in text_of(html)
-    assert "Trained policy preferred a black cat reward 1.00" in text_of(html)
+    assert "Base model a black thing Rubric reward 0.40" in text_of(html)
+    assert "Trained policy preferred a black cat Rubric reward 1.00" in text_of(html)
     assert html.count('<li class="gained">') == 2  # the cat is named now, on both images
     assert len(pictures(html)) == 2
 
 
 def test_scored_captions_show_the_scores_and_the_claims(tmp_path):
-    summary = balcaprl.write_whole_run(tmp_path)
-    html, metrics = shown(tmp_path, "evaluate_captions", samples="prepare")
-    assert metrics == pytest.approx(summary.metrics())
+    board = balcaprl.write_whole_run(tmp_path)
+    html, metrics = shown(tmp_path, "score", samples="prepare")
+    assert metrics == pytest.approx(board.metrics())
+    assert metrics["greedy/policy/arena_win"] == pytest.approx(22 / 30)
+    assert "What the trained policy claims, verified in the image or not" in text_of(html)
     assert "claim 0: the caption of policy" in text_of(html)
     assert len(pictures(html)) == 4
 
 
 def test_answers_show_accuracy_over_milestones_and_who_is_right(tmp_path):
     rlr3.write_whole_run(tmp_path)
-    html, metrics = shown(tmp_path, "evaluate_answers", samples="prepare_questions")
-    assert metrics == {
-        "base/macro": pytest.approx(0.4),
-        "rlr3/macro": pytest.approx(0.9),
-        "rlvr/macro": pytest.approx(0.6),
+    html, metrics = shown(tmp_path, "score", samples="prepare_questions")
+    means = {name: value for name, value in metrics.items() if name.endswith("answers_right")}
+    assert means == {
+        "greedy/base/answers_right": pytest.approx(0.4),
+        "greedy/rlr3/answers_right": pytest.approx(0.9),
+        "greedy/rlvr/answers_right": pytest.approx(0.6),
     }
-    assert "Macro average 40.0" in text_of(html)
-    assert "How many cats?" in text_of(html)
+    text = text_of(html)
+    assert "Right answers of rlr3: 0.40 → 0.90." in text
+    assert "rlr3 against rlvr, best milestones: +0.300" in text
+    assert "Macro average 0.400 0.600 0.900" in text
+    assert "Right answers, % over training steps: rlvr from 50.0 to 53.3, rlr3 from 53.3 to 90.0" in html
+    ids = re.findall(r"\b(?:colour|count|word)-\d+\b", text)
+    assert len(set(ids)) == len(ids) == 4  # each question once
+    assert text.count("How many cats? Answer: 3") == 4
+    assert "rlr3, step 30 right" in text
+    assert len(pictures(html)) == 4
 
 
 def test_an_audit_shows_its_figure(tmp_path):

@@ -1,22 +1,22 @@
 """Folders of BalCapRL runs and arms as their stages leave them, with figures chosen by hand."""
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
+from synthetic_run import write_table
 
-from rubricworks.data.tables import build_table
-from rubricworks.evaluation.caption_summary import CaptionSummary
+from rubricworks.evaluation.scoreboard import ModelScores, Scoreboard
 from rubricworks.methods.balcaprl.claims import SETTINGS
 from rubricworks.metrics import Interval
 from rubricworks.recipe.files import load_recipe, recipe_path
 
 BASE = {
-    **{"dc_score": 0.40, "caption_qa": 0.50, "tokens": 30.0, "b_capscore": 0.45},
-    **{"precision": 0.60, "recall": 0.40, "linguistic": 0.70, "oracle_f1": 0.55, "answered": 0.30},
+    **{"dc_score": 0.40, "caption_qa": 0.50, "length_tokens": 30.0, "b_capscore": 0.45},
+    **{"b_capscore_precision": 0.60, "b_capscore_recall": 0.40, "b_capscore_linguistic": 0.70},
+    **{"oracle_f1": 0.55, "visual_questions_right": 0.30},
 }
 REFERENCE = "at top a big red circle . the word CAT is written at the bottom ."
 PLAIN = "at top a small red circle ."
@@ -55,30 +55,25 @@ def write_captions(
     """A finished run.
 
     Args:
-        policy: its figures, `win` among them, where they differ from those in `RUNS`.
+        policy: its figures where they differ from those in `RUNS`.
         captions: the policy's on four held-out images; the base model remarks on none.
     """
     recipe = load_recipe(recipe_path("balcaprl-laptop"), [*settings, f"seed={seed}"], arm=arm)
     saved = recipe.model_dump(mode="json", exclude_defaults=True, exclude={"arms"})
     write(folder / "recipe.yaml", yaml.safe_dump(saved, allow_unicode=True))
-    names = ("dc_score", "caption_qa", "win", "tokens", "b_capscore", "oracle_f1")
-    told = dict(zip(names, RUNS.get(arm, RUNS[None]), strict=True))
-    told |= {"answered": 0.11 if arm == "sft" else 0.32} | dict(policy or {})
-    win = told.pop("win")
-    of_policy = {name: value for name, value in told.items() if value is not None}
-    summary = CaptionSummary(
-        models={"base": _figures(base), "policy": _figures(of_policy)},
-        gains={},
-        win_rate=None if win is None else _figure(win),
-    )
-    rows = [
-        _row(n, model, text)
-        for n, caption in enumerate(captions)
-        for model, text in (("base", PLAIN), ("policy", caption))
-    ]
-    asyncio.run(build_table(folder / "evaluate_captions", "caption_scores", rows, _same, made_by={}, shard_size=64))
-    write(folder / "evaluate_captions" / "captions.json", summary.model_dump_json())
-    write(folder / "evaluate_captions" / "done.json", "{}")
+    names = ("dc_score", "caption_qa", "arena_win", "length_tokens", "b_capscore", "oracle_f1")
+    figures = dict(zip(names, RUNS.get(arm, RUNS[None]), strict=True))
+    figures |= {"visual_questions_right": 0.11 if arm == "sft" else 0.32} | dict(policy or {})
+    board = Scoreboard(base="base", models=(_scores("base", base), _scores("policy", figures)))
+    pairs = [(f"s{n}", texts) for n, caption in enumerate(captions) for texts in (("base", PLAIN), ("policy", caption))]
+    scores = [_row(sample, *texts) for sample, texts in pairs]
+    responses = [_response(sample, *texts) for sample, texts in pairs]
+    # What was said to a visual question is no caption.
+    responses += [_response("a-question", model, REMARK) for model in ("base", "policy")]
+    write_table(folder / "score", "scores", scores)
+    write_table(folder / "score" / "responses", "responses", responses)
+    write(folder / "score" / "scores.json", board.model_dump_json())
+    write(folder / "score" / "done.json", "{}")
     return folder
 
 
@@ -103,18 +98,21 @@ def write(path: Path, content: str) -> None:
     path.write_text(content)
 
 
-async def _same(chunk: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return chunk
-
-
-def _figures(values: Mapping[str, float]) -> dict[str, Interval]:
-    return {name: _figure(value) for name, value in values.items()}
+def _scores(model: str, values: Mapping[str, float | None]) -> ModelScores:
+    means = {name: _figure(value) for name, value in values.items() if value is not None}
+    return ModelScores(model=model, decoding="greedy", means=means)
 
 
 def _figure(value: float) -> Interval:
     return Interval(value=value, low=value * 0.9, high=value * 1.1, samples=4)
 
 
-def _row(number: int, model: str, caption: str) -> dict[str, Any]:
-    graded = json.dumps({"reference": REFERENCE})
-    return {"sample_id": f"s{number}", "model": model, "caption": caption, "tokens": 9, "graded": graded}
+def _response(sample_id: str, model: str, caption: str) -> dict[str, Any]:
+    row = {"sample_id": sample_id, "model": model, "revision": "", "decoding": "greedy"}
+    return {**row, "response": caption, "tokens": 9}
+
+
+def _row(sample_id: str, model: str, caption: str) -> dict[str, Any]:
+    row = {"sample_id": sample_id, "model": model, "revision": "", "decoding": "greedy", "version": "1", "judge": "j"}
+    evidence = json.dumps({"caption": caption, "reference": REFERENCE})
+    return {**row, "scorer": "b_capscore", "part": "score", "value": 0.5, "evidence": evidence}

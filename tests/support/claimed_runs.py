@@ -9,8 +9,9 @@ from typing import Any
 import yaml
 
 from rubricworks.data.tables import build_table
-from rubricworks.evaluation.answer_summary import Accuracy, AnswerSummary
 from rubricworks.evaluation.audit.summary import AuditSummary, Cell, Share
+from rubricworks.evaluation.scoreboard import BASE, ModelScores, Scoreboard
+from rubricworks.methods.rlr3.accuracy import RIGHT
 from rubricworks.methods.rlr3.genrm_report import MEASURES, GenrmReport
 from rubricworks.metrics import Interval
 from rubricworks.recipe.files import load_recipe, recipe_path
@@ -63,13 +64,13 @@ def write_run(
     reports = {name: _report(figures).model_dump(mode="json") for name, figures in genrm.items()}
     write(folder / "train_genrm" / "genrm.json", json.dumps(reports))
     write(folder / "audit" / "audit.json", _audit(rates).model_dump_json())
-    write(folder / "evaluate_answers" / "answers.json", _answers(macros).model_dump_json())
+    write(folder / "score" / "scores.json", _board(macros).model_dump_json())
     rubrics = [{"sample_id": "s", "rubric": RUBRIC.model_dump_json(), "writer": "w", "prompt_version": "1"}]
     calls = {"coverage": "full", "candidates": 1, "prompt_tokens": 0, "completion_tokens": 0, "cost": 0.0}
     _table(folder / "write_checklists", "rubrics", [rubrics[0] | calls])
     cards = [_scorecard(step, credits) for step, pair in enumerate(pairs, 1) for credits in pair]
     _table(folder / "train_rlr3" / "scorecards", "scorecards", cards)
-    for stage in ("write_checklists", "train_genrm", "audit", "train_rlvr", "train_rlr3", "evaluate_answers"):
+    for stage in ("write_checklists", "train_genrm", "audit", "train_rlvr", "train_rlr3", "score"):
         write(folder / stage / "done.json", "{}")
     return folder
 
@@ -98,16 +99,18 @@ def _cell(rate: float | None) -> Cell:
     return Cell(average=share, arguments=None, credit=None, unjudged=0 if share else 10)
 
 
-def _answers(macros: Mapping[str, Any]) -> AnswerSummary:
-    def accuracy(step: int, value: float) -> Accuracy:
-        return Accuracy(step=step, tasks={}, macro=Interval(value=value, low=0, high=1, samples=50), tokens=9)
+def _board(macros: Mapping[str, Any]) -> Scoreboard:
+    def scores(model: str, step: int | None, value: float) -> ModelScores:
+        means = {RIGHT: Interval(value=value, low=0, high=1, samples=50)}
+        return ModelScores(model=model, step=step, decoding="greedy", means=means)
 
-    points = {arm: macros[arm] for arm in macros if arm != "base"}
-    return AnswerSummary(
-        base=accuracy(0, macros["base"]),
-        arms={arm: tuple(accuracy(*point) for point in sorted(steps.items())) for arm, steps in points.items()},
-        best={arm: max(steps, key=lambda step: (steps[step], -step)) for arm, steps in points.items()},
-        gains={},
+    arms = {arm: macros[arm] for arm in macros if arm != BASE}
+    milestones = [scores(arm, *point) for arm, steps in arms.items() for point in sorted(steps.items())]
+    return Scoreboard(
+        base=BASE,
+        models=(scores(BASE, None, macros[BASE]), *milestones),
+        headlines=(RIGHT,),
+        best={arm: max(steps, key=lambda step: (steps[step], -step)) for arm, steps in arms.items()},
     )
 
 

@@ -1,4 +1,4 @@
-"""A stage in small: every train sample's response graded by a judge, built into a table as `evaluate` builds its own.
+"""A stage in small: every train sample's response graded by a judge, built into a table.
 
 python -m grading_stage RUN SAMPLES CONFIG
 """

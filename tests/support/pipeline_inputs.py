@@ -16,13 +16,13 @@ RUBICAP = {
         "model": "warm_up",
         "captions": "caption_committee",
     },
-    "evaluate": {
+    "score": {
         "samples": "prepare",
         "rubrics": "synthesize_rubrics",
         "model": "warm_up",
         "policy": "train_policy",
     },
-    "promote": {"evaluations": "evaluate", "policy": "train_policy", "samples": "prepare"},
+    "promote": {"scores": "score", "policy": "train_policy", "samples": "prepare"},
     "report": {"promotion": "promote"},
 }
 
@@ -49,13 +49,13 @@ RLR3 = {
     # Both arms read the same: what differs is the reward.
     "train_rlvr": TRAINED_ON,
     "train_rlr3": TRAINED_ON,
-    "evaluate_answers": {
+    "score": {
         "samples": "open_questions",
         "model": "warm_up",
-        "rlvr": "train_rlvr",
-        "rlr3": "train_rlr3",
+        "peer": "train_rlvr",
+        "policy": "train_rlr3",
     },
-    "promote": {"evaluations": "evaluate_answers", "policy": "evaluate_answers", "samples": "prepare_questions"},
+    "promote": {"scores": "score", "policy": "score", "samples": "prepare_questions"},
     "rlr3_report": {"promotion": "promote", "audit": "audit", "genrm": "train_genrm"},
 }
 
@@ -68,12 +68,12 @@ BALCAPRL = {
     "write_exams": {"samples": "prepare"},
     "peer_rubrics": {"samples": "prepare", "model": "warm_up"},
     "train_balcaprl": {"samples": "recap", "model": "warm_up", "exams": "write_exams", "rubrics": "peer_rubrics"},
-    "evaluate_captions": {
+    "score": {
         "samples": "recap",
         "exams": "write_exams",
         "model": "warm_up",
         "policy": "train_balcaprl",
     },
-    "promote": {"evaluations": "evaluate_captions", "policy": "train_balcaprl", "samples": "prepare"},
+    "promote": {"scores": "score", "policy": "train_balcaprl", "samples": "prepare"},
     "balcaprl_report": {"promotion": "promote"},
 }

@@ -41,5 +41,6 @@ policy:
   steps: 20
   milestone_every: 10
 evaluation:
-  judge: {{url: "{URL}", model: answers}}
+  scorers:
+    answers: {{judge: {{url: "{URL}", model: answers}}}}
 """

@@ -8,8 +8,7 @@ from typing import Any
 import synthetic_run as folder
 import torch
 
-from rubricworks.data.tables import read_rows
-from rubricworks.evaluation.caption_summary import CaptionSummary, summarise_captions
+from rubricworks.evaluation.scoreboard import Scoreboard, read_scoreboard
 from rubricworks.grading import GradedCaption
 from rubricworks.metrics import b_capscore
 from rubricworks.rl import decoupled_advantages
@@ -91,12 +90,15 @@ def score_row(sample_id: str, model: str, **more: Any) -> dict[str, Any]:
     return {"b_capscore": None if None in parts else b_capscore(*parts), **row}
 
 
-def write_captions(run: Path, rows: list[dict[str, Any]]) -> CaptionSummary:
-    """The table and its summary, as evaluate_captions makes them."""
-    folder.write_table(run / "evaluate_captions", "caption_scores", rows)
-    summary = summarise_captions(read_rows(run / "evaluate_captions"))
-    (run / "evaluate_captions" / "captions.json").write_text(summary.model_dump_json())
-    return summary
+HEADLINES = ("arena_win", "b_capscore", "dc_score", "caption_qa", "oracle_f1")
+
+
+def write_captions(run: Path, rows: list[dict[str, Any]]) -> Scoreboard:
+    """The tables and the scoreboard, as the stage `score` makes them."""
+    folder.write_scores(run, "evaluate_captions", rows, headlines=HEADLINES)
+    board = read_scoreboard(run / "score")
+    assert board is not None
+    return board
 
 
 def scored(images: int = IMAGES, **gains: float) -> list[dict[str, Any]]:
@@ -170,7 +172,7 @@ def write_grades(run: Path, rows: list[dict[str, Any]]) -> None:
     folder.write_table(run / "train_balcaprl" / "caption_grades", "caption_grades", rows)
 
 
-def write_whole_run(run: Path) -> CaptionSummary:
+def write_whole_run(run: Path) -> Scoreboard:
     """Every piece that the report reads."""
     folder.write_recipe(run, RECIPE)
     samples = [folder.sample(f"image-{number}", folder.picture("red")) for number in range(IMAGES)]

@@ -6,13 +6,14 @@ from typing import Any
 
 import synthetic_run as folder
 
-from rubricworks.data.tables import read_rows
-from rubricworks.evaluation.answer_summary import AnswerSummary, summarise_answers
 from rubricworks.evaluation.audit.annotations import Annotation
 from rubricworks.evaluation.audit.summary import AuditRow, AuditSummary, ResponseCount, table_cells
 from rubricworks.evaluation.audit.values import FAILURE_MODES, MODE_NAMES, SETTINGS
 from rubricworks.evaluation.corpus_statistics import GradedSample, SourceCounts, corpus_statistics
+from rubricworks.evaluation.scoreboard import read_scoreboard
+from rubricworks.evaluation.scorers.answers import AnswerScorer
 from rubricworks.grading.scoring_answers import ScoredItem, Scoring
+from rubricworks.methods.rlr3.accuracy import RIGHT, Accuracies, read_accuracies
 from rubricworks.methods.rlr3.genrm_report import genrm_report
 from rubricworks.methods.rlr3.genrm_statistics import data_statistics
 from rubricworks.rubrics import Criterion, Rubric, Scorecard, Verdict
@@ -43,7 +44,7 @@ LABEL = Scoring(
     additional=(ScoredItem(criterion=RUBRIC.criteria[1].criterion, rationale="said", credit=1),),
 )
 TASKS = ("colour", "count", "word")
-RIGHT = {
+RIGHT_ANSWERS = {
     ("base", 0): 12,
     ("rlvr", 10): 15,
     ("rlvr", 20): 18,
@@ -58,19 +59,40 @@ QUESTIONS = 30
 
 def write_answers(
     run: Path,
-    right: Mapping[tuple[str, int], int] = RIGHT,
+    right: Mapping[tuple[str, int], int] = RIGHT_ANSWERS,
     *,
     questions: int = QUESTIONS,
     tasks: tuple[str, ...] = TASKS,
     said: str = "",
-) -> AnswerSummary:
-    """The table and its summary, as evaluate_answers makes them.
+) -> Accuracies:
+    """The tables and the scoreboard, as the stage `score` makes them.
 
     Args:
         right: who is right how often; the first questions of each task are the easy ones.
         said: what every response begins with.
     """
-    rows = [
+    return score_rows(run, answer_rows(right, questions=questions, tasks=tasks, said=said))
+
+
+def score_rows(run: Path, rows: list[dict[str, Any]]) -> Accuracies:
+    """The same from rows of the retired table `answers`."""
+    tasks = {row["sample_id"]: row["task"] for row in rows}
+    titles = AnswerScorer().titles()
+    folder.write_scores(run, "evaluate_answers", rows, tasks=tasks, titles=titles, by_task=(RIGHT,), select_by=RIGHT)
+    accuracies = read_accuracies(read_scoreboard(run / "score"))
+    assert accuracies is not None
+    return accuracies
+
+
+def answer_rows(
+    right: Mapping[tuple[str, int], int] = RIGHT_ANSWERS,
+    *,
+    questions: int = QUESTIONS,
+    tasks: tuple[str, ...] = TASKS,
+    said: str = "",
+) -> list[dict[str, Any]]:
+    """Rows of the retired table `answers`."""
+    return [
         {
             "sample_id": f"{task}-{number}",
             "arm": arm,
@@ -84,10 +106,6 @@ def write_answers(
         for task in tasks
         for number in range(questions)
     ]
-    folder.write_table(run / "evaluate_answers", "answers", rows)
-    summary = summarise_answers(read_rows(run / "evaluate_answers"))
-    (run / "evaluate_answers" / "answers.json").write_text(summary.model_dump_json())
-    return summary
 
 
 def write_questions(
@@ -197,7 +215,7 @@ def write_training(run: Path, steps: int = 30) -> None:
         folder.write_table(run / f"train_{arm}" / "rollouts", "rollouts", rollouts)
 
 
-def write_whole_run(run: Path) -> AnswerSummary:
+def write_whole_run(run: Path) -> Accuracies:
     """Every piece that the report reads."""
     folder.write_recipe(run, RECIPE)
     write_questions(run)

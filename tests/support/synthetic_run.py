@@ -11,7 +11,8 @@ import yaml
 from PIL import Image
 
 from rubricworks.data.tables import build_table, read_rows
-from rubricworks.evaluation.summary import summarise
+from rubricworks.evaluation.retired_tables import as_responses, as_scores
+from rubricworks.evaluation.scoreboard import summarise_scores
 from rubricworks.llm import Spending, Totals
 from rubricworks.rubrics import Criterion, ErrorClass, Rubric, Scorecard, Verdict
 
@@ -110,12 +111,13 @@ def evaluation(sample_id: str, model: str, caption: str, reward: float | None, *
     return row | more
 
 
-def write_evaluation(run: Path, rows: list[dict[str, Any]], rubrics: dict[str, Rubric]) -> None:
-    """The table and its summary, as the evaluate stage makes them."""
-    write_table(run / "evaluate", "evaluations", rows)
-    weights = {key: {c.criterion: c.weight for c in rubric.criteria} for key, rubric in rubrics.items()}
-    summary = summarise(read_rows(run / "evaluate"), weights)
-    (run / "evaluate" / "summary.json").write_text(summary.model_dump_json())
+def write_scores(run: Path, stage: str, rows: list[dict[str, Any]], **summarised: Any) -> None:
+    """The tables and the scoreboard of the stage `score`, from rows as a retired stage had them."""
+    columns = {column for row in rows for column, value in row.items() if value is not None}
+    write_table(run / "score", "scores", list(as_scores(stage, rows, columns)))
+    write_table(run / "score" / "responses", "responses", list(as_responses(stage, rows)))
+    board = summarise_scores(read_rows(run / "score"), **summarised)
+    (run / "score" / "scores.json").write_text(board.model_dump_json())
 
 
 def rubric_row(sample_id: str, rubric: Rubric = RUBRIC) -> dict[str, Any]:
@@ -149,25 +151,31 @@ def write_small_run(run: Path, *, oracle: bool = True, caption: str = "a black c
     write_table(run / "prepare", "samples", [sample("a", picture("red")), sample("b", picture("blue"))])
     write_table(run / "synthesize_rubrics", "rubrics", [rubric_row("a"), rubric_row("b")])
 
-    def truth(f1: float) -> dict[str, float]:
-        return {"oracle_precision": f1, "oracle_recall": f1, "oracle_f1": f1} if oracle else {}
+    rows = [row if oracle else {**row, **dict.fromkeys(_TRUTH)} for row in SMALL_EVALUATION]
+    rows[1] = {**rows[1], "caption": caption}
+    write_scores(run, "evaluate", rows)
 
-    rows = [
-        evaluation("a", "base", "a black thing", 0.4, scorecard=scorecard("a", "", [0, 1]), **truth(0.5)),
-        evaluation(
-            "a",
-            "policy",
-            caption,
-            1.0,
-            scorecard=scorecard("a", "", [1, 1]),
-            win=1.0,
-            judgment="names it",
-            **truth(0.9),
-        ),
-        evaluation("b", "base", "a thing", 0.0, scorecard=scorecard("b", "", [0, 0]), **truth(0.3)),
-        evaluation("b", "policy", "a cat", 0.6, scorecard=scorecard("b", "", [1, 0]), win=0.5, **truth(0.7)),
-    ]
-    write_evaluation(run, rows, {"a": RUBRIC, "b": RUBRIC})
+
+_TRUTH = ("oracle_precision", "oracle_recall", "oracle_f1")
+
+
+def _truth(f1: float) -> dict[str, float]:
+    return dict.fromkeys(_TRUTH, f1)
+
+
+SMALL_EVALUATION = [
+    evaluation("a", "base", "a black thing", 0.4, scorecard=scorecard("a", "", [0, 1]), **_truth(0.5)),
+    evaluation(
+        *("a", "policy", "a black cat", 1.0),
+        scorecard=scorecard("a", "", [1, 1]),
+        win=1.0,
+        judgment="names it",
+        **_truth(0.9),
+    ),
+    evaluation("b", "base", "a thing", 0.0, scorecard=scorecard("b", "", [0, 0]), **_truth(0.3)),
+    evaluation("b", "policy", "a cat", 0.6, scorecard=scorecard("b", "", [1, 0]), win=0.5, **_truth(0.7)),
+]
+"""Rows of the retired table `evaluations`."""
 
 
 def letter(stage: str, message: str) -> dict[str, object]:

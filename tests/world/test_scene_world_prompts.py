@@ -1,9 +1,8 @@
 """The library's own prompts, read by the scripted models, give answers that the library's own models accept."""
 
-from types import SimpleNamespace
-
 import pytest
 
+from rubricworks.data.tables import Sample
 from rubricworks.grading.prompts import Judgment, check_ids, judge_messages
 from rubricworks.rewards import weighted_reward
 from rubricworks.rubrics import Criterion
@@ -19,7 +18,7 @@ from rubricworks.world.scene.scene import CELLS, Scene, generate_scene
 
 
 def draft_for(scene: Scene, student: str, coverage: str, guards: bool) -> RubricDraft:
-    sample = SimpleNamespace(image=render_png(scene))
+    sample = Sample(sample_id="s", image=render_png(scene))
     candidates = [teacher_caption(model, scene, "image") for model in TEACHERS]
     messages = writer_messages(sample, [student], candidates, threshold=3, coverage=coverage, guards=guards)
     request = read_request({"model": "rubric-writer", "messages": messages})

@@ -8,7 +8,7 @@ def challenge(
     config: str,
     run: str,
     found: str,
-    evaluations: str,
+    scores: str,
     policy: str,
     samples: str,
     view: dsl.Output[dsl.HTML],
@@ -20,7 +20,7 @@ def challenge(
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
         found: URI of the found samples.
-        evaluations: URI of the evaluation of champion and challenger.
+        scores: URI of the scores of champion and challenger.
         policy: URI of the retrained policy.
         samples: URI of the samples table.
         view: the stage's page.
@@ -35,7 +35,7 @@ def challenge(
         "challenge",
         config,
         run,
-        {"found": found, "evaluations": evaluations, "policy": policy, "samples": samples},
+        {"found": found, "scores": scores, "policy": policy, "samples": samples},
         view=view.path,
         metrics=metrics.log_metric,
     )

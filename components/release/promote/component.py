@@ -7,7 +7,7 @@ from rubricworks.components.images import image_of
 def promote(
     config: str,
     run: str,
-    evaluations: str,
+    scores: str,
     policy: str,
     samples: str,
     view: dsl.Output[dsl.HTML],
@@ -18,7 +18,7 @@ def promote(
     Args:
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
-        evaluations: URI of the evaluations table.
+        scores: URI of the scores table.
         policy: URI of the trained policy.
         samples: URI of the samples table.
         view: the stage's page.
@@ -33,7 +33,7 @@ def promote(
         "promote",
         config,
         run,
-        {"evaluations": evaluations, "policy": policy, "samples": samples},
+        {"scores": scores, "policy": policy, "samples": samples},
         view=view.path,
         metrics=metrics.log_metric,
     )

@@ -13,16 +13,55 @@ CapRL's reward (`accuracy`) is the share of right answers.
 
 import hashlib
 import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
+from rubricworks.data.tables import read_rows
 from rubricworks.evaluation.scorers.caption_prompts import Exam, ExamQuestion, exam_taker_messages
 from rubricworks.evaluation.scorers.gather import gather_all
-from rubricworks.llm import ChatClient
+from rubricworks.evaluation.scorers.scorer import (
+    Item,
+    Need,
+    PlannedCalls,
+    Score,
+    ScoreItem,
+    Scorer,
+    ScoringContext,
+    Workload,
+)
+from rubricworks.llm import ChatClient, Endpoint
+from rubricworks.llm.token_estimates import CAPTION_TOKENS, QUESTIONS_PER_EXAM
 from rubricworks.metrics import CANNOT_ANSWER, LETTERS, extract_letter, offered_options
 
 _ABSTENTION_BONUS = 0.05
 """Credit above guessing for the option that the caption does not say."""
+
+
+class CaptionQAScorer(Scorer):
+    name: ClassVar[str] = "caption_qa"
+    title: ClassVar[str] = "CaptionQA"
+    needs: ClassVar[frozenset[Need]] = frozenset({"exam"})
+
+    judge: Endpoint
+    """A text model that answers the exams from captions."""
+
+    async def open(self, context: ScoringContext) -> ScoreItem:
+        taker = ExamTaker(await context.client(self.judge, "exam"), seed=context.seed)
+
+        async def grade(item: Item) -> list[Score]:
+            sample_id = item.sample.sample_id
+            if (exam := context.exams.get(sample_id)) is None:
+                return self._missing(item, "no exam")
+            result = await taker.take(sample_id, item.text, exam)
+            return self._scores(item, (result.score,), result.model_dump_json())
+
+        return grade
+
+    def plan(self, work: Workload) -> Iterator[PlannedCalls]:
+        yield PlannedCalls("exam", self.judge, work.responses * QUESTIONS_PER_EXAM, CAPTION_TOKENS + 150, 2)
 
 
 class ExamAnswer(BaseModel):
@@ -98,3 +137,9 @@ class ExamTaker:
 
         reply = await self.client.chat(exam_taker_messages(caption, question.question, options), read_letter)
         return score_choice(question, options[LETTERS.index(reply.value)])
+
+
+def read_exams(table: Path) -> dict[str, Exam]:
+    """Read a table of exams: sample_id → exam."""
+    rows = read_rows(table, columns=["sample_id", "questions"])
+    return {row["sample_id"]: Exam.model_validate_json(row["questions"]) for row in rows}

@@ -1,12 +1,13 @@
-"""DCScore's fact judge: a model splits captions into facts, matches them with the reference's and checks their truth.
+"""DCScore: a model splits captions into facts, matches them with the reference's and checks their truth.
 
 `metrics.caption_facts` computes the score from its answers. Differences from DeCapBench's code: each matching and
 verification is asked once, not three times and averaged, and the verifier sees only the image, not the reference
 caption, because a model may have written the reference.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import json
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, NamedTuple
 
 from rubricworks.evaluation.scorers.caption_prompts import (
     Fact,
@@ -20,10 +21,60 @@ from rubricworks.evaluation.scorers.caption_prompts import (
     verify_messages,
 )
 from rubricworks.evaluation.scorers.gather import gather_all
-from rubricworks.grading.assertion_texts import has_words
-from rubricworks.llm import ChatClient, ChatError, image_part
+from rubricworks.evaluation.scorers.scorer import (
+    Item,
+    Need,
+    PlannedCalls,
+    Score,
+    ScoreItem,
+    Scorer,
+    ScoringContext,
+    Workload,
+)
+from rubricworks.grading.assertion_texts import first_reference, has_words
+from rubricworks.llm import ChatClient, ChatError, Endpoint, image_part
+from rubricworks.llm.token_estimates import (
+    ASSERTION_TOKENS,
+    ASSERTIONS_PER_CAPTION,
+    CAPTION_TOKENS,
+    GUIDE_TOKENS,
+    IMAGE_TOKENS,
+)
 from rubricworks.metrics import NO_WORDS, DCScore, StatedFact, dc_score
 from rubricworks.rubrics import ErrorClass
+
+
+class DCScorer(Scorer):
+    name: ClassVar[str] = "dc_score"
+    title: ClassVar[str] = "DCScore"
+    parts: ClassVar[tuple[str, ...]] = ("score", "f1", "precision", "recall")
+    needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
+
+    judge: Endpoint
+    """Splits captions into facts, matches them, and checks them against the image."""
+
+    async def open(self, context: ScoringContext) -> ScoreItem:
+        judge = FactJudge(await context.client(self.judge, "facts"))
+
+        async def grade(item: Item) -> list[Score]:
+            if not (reference := first_reference(item.sample.references)):
+                return self._missing(item, "no reference")
+            judgment = await judge.judge(item.image, item.text, reference)
+            facts = {
+                "caption": [fact.model_dump() for fact in judgment.stated],
+                "reference": [fact.model_dump() for fact in judgment.reference],
+            }
+            every = judgment.score.every
+            values = (judgment.score.score, every.f1, every.precision, every.recall)
+            return self._scores(item, values, json.dumps(facts, sort_keys=True, ensure_ascii=False))
+
+        return grade
+
+    def plan(self, work: Workload) -> Iterator[PlannedCalls]:
+        """Four calls per caption: its facts, the reference's facts, their matching, the check against the image."""
+        listed = ASSERTIONS_PER_CAPTION * ASSERTION_TOKENS
+        prompt = GUIDE_TOKENS + (2 * CAPTION_TOKENS + 2 * listed + IMAGE_TOKENS) // 4
+        yield PlannedCalls("facts", self.judge, 4 * work.responses, prompt, listed)
 
 
 class FactJudgment(NamedTuple):

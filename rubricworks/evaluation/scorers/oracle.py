@@ -4,16 +4,40 @@ For evaluation only: no training uses it.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rubricworks.environment import fill
 from rubricworks.errors import UserError
+from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext
 from rubricworks.llm.messages import image_part
 
 if TYPE_CHECKING:
     import aiohttp
+
+_FIELD = "evaluation.scorers.oracle.url"
+
+
+class OracleScorer(Scorer):
+    name: ClassVar[str] = "oracle"
+    title: ClassVar[str] = "Oracle"
+    parts: ClassVar[tuple[str, ...]] = ("f1", "precision", "recall")
+
+    url: str
+    """Endpoint that knows the truth."""
+
+    def titles(self) -> dict[str, str]:
+        return {"oracle_f1": "Oracle F1", "oracle_precision": "Oracle precision", "oracle_recall": "Oracle recall"}
+
+    async def open(self, context: ScoringContext) -> ScoreItem:
+        oracle = await context.stack.enter_async_context(Oracle(self.url))
+
+        async def grade(item: Item) -> list[Score]:
+            (truth,) = await oracle.score(item.image, [item.text])
+            return self._scores(item, (truth.f1, truth.precision, truth.recall))
+
+        return grade
 
 
 class OracleScore(BaseModel):
@@ -56,21 +80,19 @@ class Oracle:
         import aiohttp
 
         assert self._session, "use `async with Oracle(...)`"
-        url = fill(self.url, "evaluation.oracle")
+        url = fill(self.url, _FIELD)
         request = {"image": image_part(image)["image_url"]["url"], "captions": list(captions)}
         try:
             async with self._session.post(url, json=request, allow_redirects=False) as answer:
                 body = await answer.text()
                 if answer.status != 200:
-                    raise UserError(f"evaluation.oracle {url} answered {answer.status}: {body[:200]}")
+                    raise UserError(f"{_FIELD} {url} answered {answer.status}: {body[:200]}")
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise UserError(
-                f"evaluation.oracle {url} cannot be reached ({type(error).__name__}); is it running?"
-            ) from error
+            raise UserError(f"{_FIELD} {url} cannot be reached ({type(error).__name__}); is it running?") from error
         try:
             scores = _Scores.model_validate_json(body).scores
         except ValidationError as error:
-            raise UserError(f"evaluation.oracle {url} answered something else than scores: {body[:200]}") from error
+            raise UserError(f"{_FIELD} {url} answered something else than scores: {body[:200]}") from error
         if len(scores) != len(captions):
-            raise UserError(f"evaluation.oracle {url} gave {len(scores)} scores for {len(captions)} captions")
+            raise UserError(f"{_FIELD} {url} gave {len(scores)} scores for {len(captions)} captions")
         return scores

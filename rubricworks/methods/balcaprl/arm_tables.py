@@ -11,11 +11,10 @@ from pydantic import BaseModel, ConfigDict
 
 from rubricworks.claims.arms import OWN
 from rubricworks.errors import UserError
-from rubricworks.evaluation.caption_summary import BASE, POLICY
-from rubricworks.methods.balcaprl.claim_results import read_summary
+from rubricworks.evaluation.scoreboard import BASE, LENGTH, POLICY, WIN, Scoreboard
+from rubricworks.methods.balcaprl.claim_results import read_scores
 from rubricworks.metrics import Interval
 
-WIN = "win_rate"
 TABLES: dict[str, tuple[str, ...]] = {
     "components": (
         *("full", "no_cgdpo", "no_precision", "no_recall", "no_linguistic", "no_pointability", "weak_references"),
@@ -53,10 +52,10 @@ COLUMNS = {
     "dc_score": "DCScore",
     "caption_qa": "CaptionQA",
     WIN: "Arena",
-    "tokens": "Length",
-    "precision": "Precision",
-    "recall": "Recall",
-    "linguistic": "Linguistic",
+    LENGTH: "Length",
+    "b_capscore_precision": "Precision",
+    "b_capscore_recall": "Recall",
+    "b_capscore_linguistic": "Linguistic",
     "b_capscore": "b-CapScore",
     "oracle_f1": "Oracle F1",
 }
@@ -76,7 +75,7 @@ class ArmRow(BaseModel):
     """`base`, `own` or the arm's name."""
     label: str
     figures: dict[str, Interval]
-    """Column → score; scores that were not measured are missing."""
+    """Figure → mean; figures that were not measured are missing."""
 
 
 class ArmTable(BaseModel):
@@ -114,20 +113,21 @@ def arm_rows(runs: Mapping[str, Path]) -> tuple[ArmRow, ...]:
     Raises:
         UserError: a run is not finished, is damaged, or started from another base model.
     """
-    summaries = {arm: read_summary(run) for arm, run in runs.items()}
-    base = summaries[OWN].models[BASE]
-    for arm, summary in summaries.items():
-        if summary.models[BASE].get("tokens") != base.get("tokens"):
+    boards = {arm: read_scores(run) for arm, run in runs.items()}
+    length = boards[OWN].mean(BASE, LENGTH)
+    for arm, board in boards.items():
+        if board.mean(BASE, LENGTH) != length:
             raise UserError(
                 f"{runs[arm]}: its base model does not write what that of {runs[OWN]} does; make the run again with "
                 f"--reuse {runs[OWN].name}"
             )
-    rows = [ArmRow(arm=BASE, label=LABELS[BASE], figures={name: base[name] for name in COLUMNS if name in base})]
-    for arm, summary in summaries.items():
-        scores = summary.models[POLICY] | ({WIN: summary.win_rate} if summary.win_rate else {})
-        columns = {name: scores[name] for name in COLUMNS if name in scores}
-        rows.append(ArmRow(arm=arm, label=arm_label(arm), figures=columns))
+    rows = [ArmRow(arm=BASE, label=LABELS[BASE], figures=_figures(boards[OWN], BASE))]
+    rows += [ArmRow(arm=arm, label=arm_label(arm), figures=_figures(board, POLICY)) for arm, board in boards.items()]
     return tuple(rows)
+
+
+def _figures(board: Scoreboard, model: str) -> dict[str, Interval]:
+    return {figure: mean for figure in COLUMNS if (mean := board.mean(model, figure))}
 
 
 def arm_label(arm: str) -> str:

@@ -8,60 +8,62 @@ from statistics import mean
 from typing import NamedTuple
 
 from rubricworks.claims.settings import read_settings
-from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
-from rubricworks.evaluation.caption_summary import BASE, CAPTIONS_FILE, POLICY, CaptionSummary
+from rubricworks.evaluation.scoreboard import BASE, POLICY, SCORES_FILE, Scoreboard, read_scoreboard
 from rubricworks.grading.assertion_texts import has_words, text_states
-from rubricworks.reports.run_folder import read_value
+from rubricworks.reports.scores import STAGE, response_rows, score_rows
 
 RECIPE = "balcaprl-laptop"
-STAGE = "evaluate_captions"
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
 class CaptionResults(NamedTuple):
     """Results of one run."""
 
-    summary: CaptionSummary
+    board: Scoreboard
     commentary: dict[str, float | None]
     """`base` and `policy` → share of captions with a sentence that names nothing visible; see `commentary_share`."""
 
 
 def is_finished(run: Path) -> bool:
     """Return True if the held-out captions are scored; the run's own page may still be missing."""
-    return all((run / STAGE / name).is_file() for name in ("done.json", CAPTIONS_FILE))
+    return (run / STAGE / "done.json").is_file()
 
 
-def read_summary(run: Path) -> CaptionSummary:
-    """Read the evaluation summary of a run.
+def read_scores(run: Path) -> Scoreboard:
+    """Read the scoreboard of a run.
 
     Raises:
         UserError: the run is not of BalCapRL's pipeline, is not finished, or a file is damaged.
     """
     read_settings(run, "balcaprl")
-    if not (run / STAGE / "done.json").is_file():
+    if not is_finished(run):
         raise UserError(f"{run}: the stage {STAGE} has not finished; run it to its end, or leave it out")
-    summary = read_value(run / STAGE / CAPTIONS_FILE, CaptionSummary)
-    if summary is None:
-        raise UserError(f"{run / STAGE / CAPTIONS_FILE}: missing or empty; run the stage {STAGE} again")
-    if missing := [model for model in (BASE, POLICY) if model not in summary.models]:
-        raise UserError(
-            f"{run / STAGE / CAPTIONS_FILE}: no figures of {', '.join(missing)}; run the stage {STAGE} again"
-        )
-    return summary
+    board = read_scoreboard(run / STAGE)
+    if board is None:
+        raise UserError(f"{run / STAGE / SCORES_FILE}: missing; run the stage {STAGE} again")
+    if missing := [model for model in (BASE, POLICY) if board.scores(model) is None]:
+        raise UserError(f"{run / STAGE / SCORES_FILE}: no figures of {', '.join(missing)}; run the stage {STAGE} again")
+    return board
 
 
 def read_results(run: Path) -> CaptionResults:
     """Read the results of a run.
 
     Raises:
-        UserError: as `read_summary`.
+        UserError: as `read_scores`.
     """
-    summary = read_summary(run)
-    rows = list(read_rows(run / STAGE, columns=["model", "caption", "graded"]))
-    references = [json.loads(row["graded"])["reference"] for row in rows if row["graded"] and row["model"] == BASE]
-    captions = {model: [row["caption"] for row in rows if row["model"] == model] for model in (BASE, POLICY)}
-    return CaptionResults(summary, {model: commentary_share(texts, references) for model, texts in captions.items()})
+    board, references = read_scores(run), []
+    samples: set[str] = set()
+    for row in score_rows(run, ["sample_id", "model", "scorer", "evidence"]):
+        samples.add(row["sample_id"])
+        if (row["scorer"], row["model"]) == ("b_capscore", BASE) and row["evidence"]:
+            references.append(json.loads(row["evidence"])["reference"])
+    captions: dict[str, list[str]] = {BASE: [], POLICY: []}
+    for row in response_rows(run):
+        if row["model"] in captions and row["decoding"] == board.decoding and row["sample_id"] in samples:
+            captions[row["model"]].append(row["response"])
+    return CaptionResults(board, {model: commentary_share(texts, references) for model, texts in captions.items()})
 
 
 def commentary_share(captions: Sequence[str], references: Sequence[str]) -> float | None:

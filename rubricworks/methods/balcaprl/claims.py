@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from rubricworks.claims.claim import Claim, Finding, Observation, Rule, judge_claim
 from rubricworks.claims.papers import Paper
-from rubricworks.evaluation.caption_summary import BASE, POLICY
+from rubricworks.evaluation.scoreboard import BASE, LENGTH, POLICY, WIN
 from rubricworks.methods.balcaprl.claim_results import RECIPE, CaptionResults, is_finished, read_results
 from rubricworks.metrics.rankings import spearman
 
 OWN = "own"
 """The recipe's own run. It weighs precision less than the arms of Tables 3 and 4, which are compared with `full`."""
-VIEWS = {"dc_score": "DCScore", "caption_qa": "CaptionQA", "win": "Arena"}
+VIEWS = {"dc_score": "DCScore", "caption_qa": "CaptionQA", WIN: "Arena"}
 JUDGES = {"judge_mini": "a weaker judge", "judge_strong": "a stronger judge"}
 ARMS = (
     *("full", "no_cgdpo", "no_precision", "no_recall", "no_linguistic", "no_pointability", "weak_references"),
@@ -85,9 +85,9 @@ def _table_1() -> Iterator[Check]:
 
 def _table_2() -> Iterator[Check]:
     text = "Supervised training on the same data forgets another task: questions answered right, base model minus SFT"
-    yield _more("sft-forgets", text, "Table 2", "answered", BASE, "sft")
+    yield _more("sft-forgets", text, "Table 2", "visual_questions_right", BASE, "sft")
     text = f"BalCapRL does not forget it, up to {_FORGET_MARGIN:g}: questions answered right, BalCapRL minus base model"
-    yield _more("balcaprl-keeps", text, "Table 2", "answered", OWN, BASE, "not_worse", _FORGET_MARGIN)
+    yield _more("balcaprl-keeps", text, "Table 2", "visual_questions_right", OWN, BASE, "not_worse", _FORGET_MARGIN)
 
 
 def _table_3() -> Iterator[Check]:
@@ -97,14 +97,14 @@ def _table_3() -> Iterator[Check]:
     text = "Without precision DCScore falls: full method minus w/o precision"
     yield _more("precision-dc", text, "Table 3", "dc_score", "full", "no_precision")
     text = f"Without precision Arena holds, up to {_ARENA_MARGIN:g}: w/o precision minus full method"
-    yield _more("precision-arena", text, "Table 3", "win", "no_precision", "full", "not_worse", _ARENA_MARGIN)
+    yield _more("precision-arena", text, "Table 3", WIN, "no_precision", "full", "not_worse", _ARENA_MARGIN)
     for score in ("dc_score", "caption_qa"):
         text = f"Without linguistic quality {VIEWS[score]} rises: w/o linguistic minus full method"
         yield _more(f"linguistic-{_short(score)}", text, "Table 3", score, "no_linguistic", "full")
     text = "Without linguistic quality captions grow (the paper: threefold): tokens, w/o linguistic minus full method"
-    yield _more("linguistic-length", text, "Table 3", "tokens", "no_linguistic", "full")
+    yield _more("linguistic-length", text, "Table 3", LENGTH, "no_linguistic", "full")
     text = "Without linguistic quality Arena falls: full method minus w/o linguistic"
-    yield _more("linguistic-arena", text, "Table 3", "win", "full", "no_linguistic")
+    yield _more("linguistic-arena", text, "Table 3", WIN, "full", "no_linguistic")
     for score, words in VIEWS.items():
         text = f"Without pointability {words} is lower: full method minus w/o pointability"
         yield _more(f"pointability-{_short(score)}", text, "Table 3", score, "full", "no_pointability")
@@ -121,15 +121,15 @@ def _table_3() -> Iterator[Check]:
 def _table_4() -> Iterator[Check]:
     source = "Table 4"
     text = "Without length control captions are shorter than the base model's: tokens, base minus w/o length penalty"
-    yield _more("no-length-is-short", text, source, "tokens", BASE, "no_length")
+    yield _more("no-length-is-short", text, source, LENGTH, BASE, "no_length")
     text = "Without length control DCScore is lower: full method minus w/o length penalty"
     yield _more("no-length-dc", text, source, "dc_score", "full", "no_length")
     text = "An upper bound alone does not keep captions from shrinking: tokens, gate 0.5 to 3 minus gate 0 to 3"
-    yield _more("lower-bound", text, source, "tokens", "gate_05_3", "gate_0_3")
+    yield _more("lower-bound", text, source, LENGTH, "gate_05_3", "gate_0_3")
     text = "A larger upper bound gives longer captions: tokens, gate 0.5 to 2 minus gate 0.5 to 1"
-    yield _more("upper-bound-2-1", text, source, "tokens", "full", "gate_05_1")
+    yield _more("upper-bound-2-1", text, source, LENGTH, "full", "gate_05_1")
     text = "A larger upper bound gives longer captions: tokens, gate 0.5 to 3 minus gate 0.5 to 2"
-    yield _more("upper-bound-3-2", text, source, "tokens", "gate_05_3", "full")
+    yield _more("upper-bound-3-2", text, source, LENGTH, "gate_05_3", "full")
     text = "The gate is more balanced than the linear penalty: b-CapScore, gate minus linear"
     yield _more("gate-over-linear", text, "Table 4, balance", "b_capscore", "full", "linear", ours=True)
 
@@ -170,17 +170,16 @@ def _difference(score: str, one: str, other: str, results: Mapping[str, CaptionR
     if missing := [name for name, value in values.items() if value is None]:
         return Observation(None, f"no caption of {' and '.join(missing)} was judged ({score})")
     first, second = (float(value or 0.0) for value in values.values())
-    places = 1 if score == "tokens" else 3
+    places = 1 if score == LENGTH else 3
     return Observation(first - second, f"{one} {first:.{places}f}, {other} {second:.{places}f}")
 
 
 def _value(score: str, name: str, results: Mapping[str, CaptionResults]) -> float | None:
     """Mean score of an arm's policy, or of the base model."""
-    if score == "win" and name == BASE:
+    if score == WIN and name == BASE:
         return 0.5
-    summary = results[OWN if name == BASE else name].summary
-    scores = summary.models[BASE if name == BASE else POLICY]
-    mean = summary.win_rate if score == "win" else scores.get(score)
+    board = results[OWN if name == BASE else name].board
+    mean = board.mean(BASE if name == BASE else POLICY, score)
     return None if mean is None else mean.value
 
 
@@ -210,7 +209,7 @@ def _rankings(results: Mapping[str, CaptionResults]) -> Observation:
 
 
 def _short(score: str) -> str:
-    return {"dc_score": "dc", "caption_qa": "qa", "win": "arena", "b_capscore": "balance"}[score]
+    return {"dc_score": "dc", "caption_qa": "qa", WIN: "arena", "b_capscore": "balance"}[score]
 
 
 PAPER = Paper("BalCapRL", RECIPE, ARMS, is_finished, balcaprl_findings, NOTES, SETTINGS)

@@ -3,25 +3,19 @@
 import math
 from collections.abc import Iterator
 
-from rubricworks.methods.balcaprl.recipe import BalcaprlRecipe
-from rubricworks.methods.balcaprl.stages.evaluate_captions import Config as EvaluateConfig
-from rubricworks.methods.balcaprl.stages.train_balcaprl import Config as TrainConfig
-from rubricworks.recipe.estimate import (
+from rubricworks.evaluation.scorers.b_capscore import BCapScorer
+from rubricworks.evaluation.scorers.scorer import Workload
+from rubricworks.llm.token_estimates import (
     CAPTION_TOKENS,
     GRADING_IN,
     GRADING_OUT,
     IMAGE_TOKENS,
-    CallEstimate,
-    rubric_calls,
+    QUESTIONS_PER_EXAM,
 )
+from rubricworks.methods.balcaprl.recipe import BalcaprlRecipe
+from rubricworks.recipe.estimate import CallEstimate, rubric_calls, scoring_calls
 
-QUESTIONS_PER_EXAM = 5
 EXAM_TOKENS = 600
-GUIDE_TOKENS = 900
-"""Tokens of the judge's instructions: two tests, with examples."""
-ASSERTION_TOKENS = 40
-"""Tokens of one assertion as JSON, with its reason."""
-ASSERTIONS_PER_CAPTION = 25
 
 
 def estimate_calls(recipe: BalcaprlRecipe, images: int) -> Iterator[CallEstimate]:
@@ -41,7 +35,7 @@ def estimate_calls(recipe: BalcaprlRecipe, images: int) -> Iterator[CallEstimate
             rubrics.committee, rubrics.student, rubrics.rubric, train, caption_stage=makes, rubric_stage=makes
         )
     yield from _training(recipe, train)
-    yield from _evaluation(recipe, held_out)
+    yield from scoring_calls(recipe.evaluation, held_out)
 
 
 def _training(recipe: BalcaprlRecipe, train: int) -> Iterator[CallEstimate]:
@@ -57,31 +51,8 @@ def _training(recipe: BalcaprlRecipe, train: int) -> Iterator[CallEstimate]:
     if policy.reward == "rubrics":
         yield CallEstimate("train_balcaprl", "judge", policy.judge, rollouts, GRADING_IN, GRADING_OUT)
         return
-    yield from _assertions("train_balcaprl", recipe.policy, rollouts)
-
-
-def _evaluation(recipe: BalcaprlRecipe, held_out: int) -> Iterator[CallEstimate]:
-    evaluation, captions = recipe.evaluation, 2 * held_out
-    yield from _assertions("evaluate_captions", evaluation, captions)
-    list_tokens = ASSERTIONS_PER_CAPTION * ASSERTION_TOKENS
-    if evaluation.fact_judge:
-        # Four calls: facts of the caption, facts of the reference, their matching, the check against the image.
-        prompt = GUIDE_TOKENS + (2 * CAPTION_TOKENS + 2 * list_tokens + IMAGE_TOKENS) // 4
-        yield CallEstimate("evaluate_captions", "facts", evaluation.fact_judge, 4 * captions, prompt, list_tokens)
-    if evaluation.exam_taker:
-        count = captions * QUESTIONS_PER_EXAM
-        yield CallEstimate("evaluate_captions", "exam", evaluation.exam_taker, count, CAPTION_TOKENS + 150, 2)
-    if evaluation.arena_judge:
-        comparisons = held_out * (2 if evaluation.order == "both" else 1)
-        prompt = IMAGE_TOKENS + 500 + 2 * CAPTION_TOKENS
-        yield CallEstimate("evaluate_captions", "arena", evaluation.arena_judge, comparisons, prompt, 150)
-
-
-def _assertions(stage: str, config: TrainConfig | EvaluateConfig, captions: int) -> Iterator[CallEstimate]:
-    """One judge call per caption, with the image unless a verifier checks it in a second call."""
-    list_tokens = 2 * ASSERTIONS_PER_CAPTION * ASSERTION_TOKENS
-    prompt = GUIDE_TOKENS + 2 * CAPTION_TOKENS + (0 if config.verifier else IMAGE_TOKENS)
-    yield CallEstimate(stage, "judge", config.judge, captions, prompt, list_tokens)
-    if config.verifier:
-        prompt = GUIDE_TOKENS + IMAGE_TOKENS + list_tokens // 2
-        yield CallEstimate(stage, "verifier", config.verifier, captions, prompt, list_tokens // 2)
+    assertions = BCapScorer(judge=policy.judge, verifier=policy.verifier)
+    for planned in assertions.plan(Workload(responses=rollouts, compared=0)):
+        yield CallEstimate(
+            "train_balcaprl", planned.purpose, planned.endpoint, planned.count, planned.tokens_in, planned.tokens_out
+        )

@@ -6,7 +6,6 @@ from typing import Literal
 from pydantic import model_validator
 
 from rubricworks.methods.balcaprl.stages.balcaprl_report import Config as ReportConfig
-from rubricworks.methods.balcaprl.stages.evaluate_captions import Config as EvaluateConfig
 from rubricworks.methods.balcaprl.stages.peer_rubrics import Config as RubricsConfig
 from rubricworks.methods.balcaprl.stages.recap import Config as RecapConfig
 from rubricworks.methods.balcaprl.stages.train_balcaprl import Config as TrainConfig
@@ -14,6 +13,7 @@ from rubricworks.methods.balcaprl.stages.write_exams import Config as ExamConfig
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime.config import StageConfig
 from rubricworks.stages.data.prepare import Config as PrepareConfig
+from rubricworks.stages.evaluation.score import Config as ScoreConfig
 from rubricworks.stages.release.promote import Config as PromoteConfig
 from rubricworks.stages.training.warm_up import Config as WarmUpConfig
 
@@ -30,7 +30,7 @@ class BalcaprlRecipe(Recipe):
     rubrics: RubricsConfig = RubricsConfig()
     """Rubrics for the peer with RubiCap's reward; `null` writes none."""
     policy: TrainConfig
-    evaluation: EvaluateConfig
+    evaluation: ScoreConfig
     promotion: PromoteConfig = PromoteConfig()
     report: ReportConfig = ReportConfig()
 
@@ -46,8 +46,10 @@ class BalcaprlRecipe(Recipe):
             raise ValueError("policy.reward is questions: training needs exams too; add train to exams.splits")
         if self.policy.reward == "rubrics" and self.rubrics.committee is None:
             raise ValueError("policy.reward is rubrics: training needs them; add rubrics.committee and rubrics.rubric")
-        if self.evaluation.exam_taker and "held_out" not in self.exams.splits:
-            raise ValueError("evaluation.exam_taker is set: held-out samples need exams; add held_out to exams.splits")
+        if self.evaluation.scorers.caption_qa and "held_out" not in self.exams.splits:
+            raise ValueError(
+                "evaluation.scorers.caption_qa is set: held-out samples need exams; add held_out to exams.splits"
+            )
         return self
 
     def stage_configs(self) -> dict[str, StageConfig]:
@@ -59,7 +61,7 @@ class BalcaprlRecipe(Recipe):
             "write_exams": self.exams,
             "peer_rubrics": self.rubrics,
             "train_balcaprl": self.policy,
-            "evaluate_captions": self.evaluation,
+            "score": self.evaluation,
             "promote": self.promotion,
             "balcaprl_report": self.report,
         }

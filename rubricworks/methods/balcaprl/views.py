@@ -4,15 +4,12 @@ from typing import Any
 
 from rubricworks.data.question_text import option_lines
 from rubricworks.evaluation.scorers.caption_prompts import Exam
-from rubricworks.reports.formats import share, whole
-from rubricworks.reports.run_folder import read_alarm, read_value, table_rows
+from rubricworks.reports.formats import whole
+from rubricworks.reports.run_folder import read_alarm, table_rows
 from rubricworks.reports.samples import sample_rows
 from rubricworks.reports.views.parts import (
-    CARD_COUNT,
     MAX_CHECKS,
-    SEED,
     Card,
-    Check,
     FinishedStage,
     Passage,
     View,
@@ -84,53 +81,6 @@ def _questions(exam: Exam) -> list[Passage]:
 
 
 _GRADES = ["step", "precision", "recall", "linguistic", "gated", "tokens", "reference_tokens"]
-_CHARTED = ("b_capscore", "precision", "recall", "linguistic", "dc_score", "caption_qa", "oracle_f1")
-
-
-def caption_scores(stage: FinishedStage) -> View:
-    """View of `evaluate_captions`: scores of base and policy, and their captions with the judge's verdicts."""
-    from rubricworks.evaluation.caption_summary import CaptionSummary
-    from rubricworks.methods.balcaprl.report.examples import read_caption_examples
-    from rubricworks.methods.balcaprl.report.headline import caption_headline
-    from rubricworks.methods.balcaprl.report.page import score_rows
-
-    summary = read_value(stage.out / "captions.json", CaptionSummary)
-    rows, headline = score_rows(summary), caption_headline(summary)
-    examples = read_caption_examples(stage.run, CARD_COUNT, seed=SEED)
-    pictures = stage.samples(one.sample_id for one in examples)
-    return View(
-        sentence=headline.text,
-        mood=headline.mood,
-        metrics=summary.metrics() if summary else {},
-        comparisons=[row.comparison for row in rows if row.score in _CHARTED],
-        win_rate=summary.win_rate if summary else None,
-        cards_title="Before and after: captions of held-out images",
-        cards=[
-            Card(
-                one.sample_id,
-                picture(pictures.get(one.sample_id)),
-                [
-                    Passage(
-                        caption.name,
-                        caption.row["caption"],
-                        f"b-CapScore {share(caption.row['b_capscore'])}, {caption.row['tokens']} tokens",
-                        caption.kind,
-                        "preferred" if one.preferred == caption.kind else "",
-                    )
-                    for caption in one.captions
-                ],
-                [
-                    Check("", claim.text, marks=[("verified", float(claim.holds))])
-                    for caption in one.captions
-                    if caption.kind == "policy"
-                    for claim in caption.claims[:MAX_CHECKS]
-                ],
-                checks_title="What the trained policy claims, verified in the image or not",
-                judgment=one.judgment,
-            )
-            for one in examples
-        ],
-    )
 
 
 def policy(stage: FinishedStage) -> View:

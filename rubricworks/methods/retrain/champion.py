@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rubricworks.errors import UserError
+from rubricworks.evaluation.retired_tables import RETIRED_STAGES
 from rubricworks.runtime.config import StageConfig, canonical_json, endpoints_in
 from rubricworks.runtime.job import Job
 from rubricworks.runtime.preflight_checks import require_endpoint, run_check
@@ -25,6 +26,7 @@ from rubricworks.tracking import (
     stage_connection,
     tracking_uri,
 )
+from rubricworks.tracking.lineage import Lineage, read_lineage
 
 REPORT_FILE = "found.json"
 SUMMARY_FILE = "summary.json"
@@ -89,17 +91,34 @@ def require_champion(connection: Connection, model_name: str) -> ModelVersion:
     return champion
 
 
+def require_evaluation(lineage: Lineage, champion: ModelVersion) -> None:
+    """Check that the champion's recipe evaluates by the stage `score`, as its challenger will be.
+
+    Raises:
+        UserError: it evaluates by a stage that is retired.
+    """
+    retired = [stage for stage in RETIRED_STAGES if stage in lineage.recipe.stages]
+    if retired and "score" not in lineage.recipe.stages:
+        raise UserError(
+            f"{champion.name} version {champion.version} was registered with the stage {retired[0]}, in place of which "
+            f"the stage score evaluates now, so it cannot be retrained; run its recipe {lineage.recipe.name} again, in "
+            "the form of this version, and have that model promoted"
+        )
+
+
 def check_champion(model_name: str, tracking: TrackingConfig, runs: Path) -> str:
     """Check before a run that its registry has a champion, without creating a registry; return the champion's label.
 
     Raises:
-        UserError: there is no champion.
+        UserError: there is no champion, or it cannot be retrained.
     """
     if missing_database(tracking, runs):
         raise _no_champion(model_name, tracking_uri(tracking, runs), [])
     if (connection := connect(tracking, runs)) is None:
         raise UserError(_NEEDS_MLFLOW)
-    return f"{model_name} version {require_champion(connection, model_name).version}"
+    champion = require_champion(connection, model_name)
+    require_evaluation(read_lineage(connection, champion), champion)
+    return f"{model_name} version {champion.version}"
 
 
 def _no_champion(model_name: str, uri: str, models: Sequence[str]) -> UserError:

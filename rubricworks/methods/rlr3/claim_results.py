@@ -10,18 +10,20 @@ from pydantic import BaseModel, RootModel
 from rubricworks.claims.settings import read_settings
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
-from rubricworks.evaluation.answer_summary import AnswerSummary
 from rubricworks.evaluation.audit.summary import AuditSummary
+from rubricworks.evaluation.scoreboard import SCORES_FILE
+from rubricworks.methods.rlr3.accuracy import ARMS, Accuracies, read_accuracies
 from rubricworks.methods.rlr3.genrm_report import GenrmReport
 from rubricworks.methods.rlr3.recipe import Rlr3Recipe
 from rubricworks.methods.rlr3.reward_rules import Group
 from rubricworks.reports.run_folder import read_value
+from rubricworks.reports.scores import read_board
 from rubricworks.rubrics import Rubric, Scorecard
 
 RECIPE = "rlr3-laptop"
-STAGES = ("write_checklists", "train_genrm", "audit", "train_rlvr", "train_rlr3", "evaluate_answers")
+STAGES = ("write_checklists", "train_genrm", "audit", "train_rlvr", "train_rlr3", "score")
 """Stages whose outputs are read."""
-_GENRM, _AUDIT, _ANSWERS = "train_genrm/genrm.json", "audit/audit.json", "evaluate_answers/answers.json"
+_GENRM, _AUDIT, _SCORES = "train_genrm/genrm.json", "audit/audit.json", f"score/{SCORES_FILE}"
 _RUBRICS, _SCORECARDS = "write_checklists", "train_rlr3/scorecards"
 _Value = TypeVar("_Value", bound=BaseModel)
 
@@ -32,7 +34,7 @@ class RunResults(NamedTuple):
     genrm: dict[str, GenrmReport]
     """Model (base, sft, rlvr) → its row of Table 4."""
     audit: AuditSummary
-    answers: AnswerSummary
+    answers: Accuracies
     groups: tuple[Group, ...]
     """Groups of RLR³'s training."""
 
@@ -43,7 +45,7 @@ class _Models(RootModel[dict[str, GenrmReport]]):
 
 def is_finished(run: Path) -> bool:
     """Return True if the run has all files that the claims need; its own report may still be missing."""
-    files = [run / name for name in (_GENRM, _AUDIT, _ANSWERS, f"{_SCORECARDS}/manifest.json")]
+    files = [run / name for name in (_GENRM, _AUDIT, _SCORES, f"{_SCORECARDS}/manifest.json")]
     return all(path.is_file() for path in (*files, *(run / stage / "done.json" for stage in STAGES)))
 
 
@@ -59,11 +61,11 @@ def read_results(run: Path) -> RunResults:
     genrm = _read(run / _GENRM, _Models).root
     if missing := [model for model in ("base", "sft", "rlvr") if model not in genrm]:
         raise UserError(f"{run / _GENRM}: no figures of {', '.join(missing)}; run the stage train_genrm again")
-    answers = _read(run / _ANSWERS, AnswerSummary)
-    if missing := [arm for arm in ("rlvr", "rlr3") if not answers.arms.get(arm)]:
-        raise UserError(
-            f"{run / _ANSWERS}: no milestones of {', '.join(missing)}; run the stage evaluate_answers again"
-        )
+    answers = read_accuracies(read_board(run))
+    if answers is None:
+        raise UserError(f"{run / _SCORES}: no scores of the base model's answers; run the stage score again")
+    if missing := [arm for arm in ARMS if not answers.arms.get(arm)]:
+        raise UserError(f"{run / _SCORES}: no milestones of {', '.join(missing)}; run the stage score again")
     return RunResults(genrm, _read(run / _AUDIT, AuditSummary), answers, tuple(_groups(run)))
 
 

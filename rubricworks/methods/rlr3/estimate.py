@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 
+from rubricworks.llm.token_estimates import CAPTION_TOKENS, GUIDE_TOKENS, IMAGE_TOKENS, TOKENS_PER_CRITERION
 from rubricworks.methods.rlr3.recipe import Rlr3Recipe
-from rubricworks.recipe.estimate import CAPTION_TOKENS, IMAGE_TOKENS, TOKENS_PER_CRITERION, CallEstimate
+from rubricworks.recipe.estimate import CallEstimate, scoring_calls
 
 CRITERIA_PER_CHECKLIST = 3
 """Table 3 of the paper: 3.19 on average."""
-GUIDE_TOKENS = 900
-"""Tokens of a prompt's principles, fields and verifier specifications."""
 MULTIPLE_CHOICE_SHARE = 0.35
 """Table 1 of the paper: 22 to 48 % of a corpus."""
 FILTER_SHARE = 0.4
@@ -59,6 +58,5 @@ def estimate_calls(recipe: Rlr3Recipe, questions: int) -> Iterator[CallEstimate]
     steps = policy.steps or round((policy.epochs or 0) * train * FILTER_SHARE / policy.prompts_per_step)
     for judge in (policy.judge, *policy.more_judges):
         yield CallEstimate("train_rlr3", "judge", judge, steps * per_step, *grading)
-    if recipe.evaluation.judge:
-        models = 1 + 2 * (steps // policy.milestone_every)
-        yield CallEstimate("evaluate_answers", "answers", recipe.evaluation.judge, models * held_out // 2, 300, 40)
+    milestones = 2 * (steps // policy.milestone_every)
+    yield from scoring_calls(recipe.evaluation, held_out, trained=milestones)

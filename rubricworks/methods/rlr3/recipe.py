@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
+from rubricworks.evaluation.scorers.answers import AnswerScorer
+from rubricworks.evaluation.scorers.scorer_table import Scorers
 from rubricworks.methods.rlr3.stages.audit import Config as AuditConfig
-from rubricworks.methods.rlr3.stages.evaluate_answers import Config as EvaluateConfig
 from rubricworks.methods.rlr3.stages.genrm_data import Config as GenrmDataConfig
 from rubricworks.methods.rlr3.stages.offline_filter import Config as FilterConfig
 from rubricworks.methods.rlr3.stages.open_questions import Config as OpenConfig
@@ -19,8 +20,19 @@ from rubricworks.methods.rlr3.stages.write_checklists import Config as Checklist
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime.config import StageConfig
 from rubricworks.stages.data.prepare_questions import Config as PrepareConfig
+from rubricworks.stages.evaluation.score import Config as ScoreConfig
 from rubricworks.stages.release.promote import Config as PromoteConfig
 from rubricworks.stages.training.warm_up import Config as WarmUpConfig
+
+
+class EvaluationSection(ScoreConfig):
+    """The stage `score` with both arms' milestones, by the answers to the held-out questions."""
+
+    scorers: Scorers = Scorers(answers=AnswerScorer())
+    max_new_tokens: int = Field(default=6144, ge=1)
+    policy: Literal["rlr3"] = "rlr3"
+    peer: Literal["rlvr"] = "rlvr"
+    milestones: Literal[True] = True
 
 
 class Rlr3Recipe(Recipe):
@@ -38,7 +50,7 @@ class Rlr3Recipe(Recipe):
     genrm: GenrmConfig
     audit: AuditConfig
     policy: TrainConfig
-    evaluation: EvaluateConfig = EvaluateConfig()
+    evaluation: EvaluationSection = EvaluationSection()
     promotion: PromoteConfig = PromoteConfig()
     report: ReportConfig = ReportConfig()
 
@@ -75,7 +87,7 @@ class Rlr3Recipe(Recipe):
             "audit": self.audit,
             "train_rlvr": BaselineConfig(**shared),
             "train_rlr3": self.policy,
-            "evaluate_answers": self.evaluation,
+            "score": self.evaluation,
             "promote": self.promotion,
             "rlr3_report": self.report,
         }

@@ -184,63 +184,6 @@ def genrm(stage: FinishedStage) -> View:
     )
 
 
-def answers(stage: FinishedStage) -> View:
-    """View of `evaluate_answers`: accuracy over milestones, and answers side by side."""
-    from rubricworks.evaluation.answer_summary import AnswerSummary
-    from rubricworks.methods.rlr3.report.curves import macro_chart
-    from rubricworks.methods.rlr3.report.examples import read_questions
-    from rubricworks.methods.rlr3.report.headline import rlr3_headline
-    from rubricworks.methods.rlr3.report.run_results import NAMES
-    from rubricworks.methods.rlr3.report.tables import answer_columns, task_rows
-
-    summary = read_value(stage.out / "answers.json", AnswerSummary)
-    headline, chart, columns = rlr3_headline(summary), macro_chart(summary), answer_columns(summary)
-    questions = read_questions(stage.run, summary, CARD_COUNT, seed=SEED)
-    samples = stage.samples(one.sample_id for one in questions)
-    best = {NAMES[arm]: summary.accuracy(arm) for arm in ("base", *summary.arms)} if summary else {}
-    return View(
-        sentence=headline.text,
-        mood=headline.mood,
-        metrics={f"{arm}/macro": summary.accuracy(arm).macro.value for arm in ("base", *summary.arms)}
-        if summary
-        else {},
-        tiles=[Tile(name, share(one.macro.value), f"macro average, %, step {one.step}") for name, one in best.items()],
-        series=[chart.chart] if chart else [],
-        tables=[
-            Table(
-                "Right answers, in percent",
-                ("Task", *(f"{column.name} {column.note}".strip() for column in columns)),
-                [
-                    (row.name, *(share(score.figure.value) if score.figure else None for score in row.scores))
-                    for row in task_rows(summary)
-                ],
-            )
-        ],
-        cards_title="Held-out questions",
-        cards=[
-            Card(
-                one.sample_id,
-                picture(samples.get(one.sample_id)),
-                [
-                    Passage("Question", one.question, f"right: {one.reference}"),
-                    *(
-                        Passage(
-                            answer.name,
-                            answer.response,
-                            f"{answer.tokens} tokens",
-                            "base" if answer.kind == "base" else "policy",
-                            {True: "right", False: "wrong", None: "not judged"}[answer.right],
-                        )
-                        for answer in one.answers
-                    ),
-                ],
-                note=one.task,
-            )
-            for one in questions
-        ],
-    )
-
-
 def audit(stage: FinishedStage) -> View:
     """View of `audit`: undeserved credit for abnormal responses, in each setting."""
     from rubricworks.evaluation.audit.summary import AuditSummary

@@ -4,17 +4,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rubricworks.methods.rubicap.recipe import RubicapRecipe
-from rubricworks.recipe.estimate import (
-    CAPTION_TOKENS,
+from rubricworks.llm.token_estimates import (
+    COMPARISON_IN,
+    COMPARISON_OUT,
     CRITERIA_PER_RUBRIC,
     GRADING_IN,
     GRADING_OUT,
-    IMAGE_TOKENS,
     TOKENS_PER_CRITERION,
-    CallEstimate,
-    rubric_calls,
 )
+from rubricworks.methods.rubicap.recipe import RubicapRecipe
+from rubricworks.recipe.estimate import CallEstimate, rubric_calls, scoring_calls
 
 
 def estimate_calls(recipe: RubicapRecipe, images: int) -> Iterator[CallEstimate]:
@@ -40,12 +39,7 @@ def estimate_calls(recipe: RubicapRecipe, images: int) -> Iterator[CallEstimate]
             train, recipe.rubric.refresh_every * policy.prompts_per_step
         )
         yield replace(synthesis[-1], stage="train_policy", count=rewrites)
-    pair_tokens = IMAGE_TOKENS + 500 + 2 * CAPTION_TOKENS
     if policy.probe and policy.probe_every:
         probes = (steps - 1) // policy.probe_every * min(policy.probe_samples, held_out)
-        yield CallEstimate("train_policy", "probe", policy.probe, probes, pair_tokens, 150)
-    evaluation = recipe.evaluation
-    gradings = held_out * 2 * len(evaluation.decodings)
-    yield CallEstimate("evaluate", "judge", evaluation.judge, gradings, GRADING_IN, GRADING_OUT)
-    comparisons = held_out * len(evaluation.decodings) * (2 if evaluation.order == "both" else 1)
-    yield CallEstimate("evaluate", "pairwise", evaluation.pairwise_judge, comparisons, pair_tokens, 150)
+        yield CallEstimate("train_policy", "probe", policy.probe, probes, COMPARISON_IN, COMPARISON_OUT)
+    yield from scoring_calls(recipe.evaluation, held_out)

@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from rubricworks.adapters.functions import load_function
-from rubricworks.methods.rubicap.stages.evaluate import Config as EvaluateConfig
+from rubricworks.adapters.functions import load_reward
 from rubricworks.methods.rubicap.stages.report import Config as ReportConfig
 from rubricworks.methods.rubicap.stages.rubric_refresh import Refresh
 from rubricworks.methods.rubicap.stages.train_policy import Config as TrainConfig
@@ -17,6 +16,7 @@ from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.preflight_checks import Check, run_check
 from rubricworks.stages.data.prepare import Config as PrepareConfig
+from rubricworks.stages.evaluation.score import Config as ScoreConfig
 from rubricworks.stages.release.promote import Config as PromoteConfig
 from rubricworks.stages.synthesis.caption_committee import Config as CommitteeConfig
 from rubricworks.stages.synthesis.caption_student import Config as StudentConfig
@@ -40,7 +40,7 @@ class RubicapRecipe(Recipe):
     student: StudentConfig = StudentConfig()
     rubric: RubricSection
     policy: PolicySection
-    evaluation: EvaluateConfig
+    evaluation: ScoreConfig
     promotion: PromoteConfig = PromoteConfig()
     report: ReportConfig = ReportConfig()
 
@@ -66,7 +66,7 @@ class RubicapRecipe(Recipe):
             "caption_student": self.student,
             "synthesize_rubrics": rubric,
             "train_policy": TrainConfig(**_fields(self.policy), refresh=refresh),
-            "evaluate": self.evaluation,
+            "score": self.evaluation,
             "promote": self.promotion,
             "report": self.report,
         }
@@ -82,7 +82,7 @@ class RubicapRecipe(Recipe):
 
 
 def _loads(function: str) -> str:
-    load_function(function)
+    load_reward(function)
     return f"{function} can be called"
 
 

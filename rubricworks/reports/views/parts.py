@@ -46,7 +46,7 @@ class FinishedStage:
         return sample_rows(table, set(sample_ids), SAMPLE_COLUMNS) if table else {}
 
 
-SAMPLE_COLUMNS = ["image", "split", "prompt", "references", "question", "answer", "options", "source"]
+SAMPLE_COLUMNS = ["image", "split", "prompt", "references", "question", "answer", "options", "task", "source"]
 
 
 class Tile(NamedTuple):

@@ -1,13 +1,11 @@
 """Visual question answering beside captioning: a skill that training on captions may degrade.
 
 BalCapRL measures it on general benchmarks (Table 2). A question belongs to its picture's split, so a student never
-warms up on questions about held-out pictures. Answers are checked by rules alone (`check_by_rules`).
+warms up on questions about held-out pictures. The stage `score` checks answers by rules alone.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from statistics import mean
 
 from pydantic import BaseModel, ConfigDict
 
@@ -18,11 +16,6 @@ from rubricworks.data.sources import open_image
 from rubricworks.data.tables import Sample, read_rows
 from rubricworks.environment import fill
 from rubricworks.errors import UserError
-from rubricworks.evaluation.scorers.answers import check_by_rules
-from rubricworks.verifiers import CannotVerify
-
-Respond = Callable[[list[Sample]], list[tuple[str, int]]]
-"""Samples → each response and its length in tokens."""
 
 
 class VisualQuestions(BaseModel):
@@ -75,24 +68,3 @@ def questions_about(pictures: Collection[str], task: VisualQuestions, field: str
         raise UserError(
             f"{field}: {source} asks nothing about the pictures of these samples; give questions about them"
         )
-
-
-def answer_accuracies(questions: dict[str, list[Sample]], chunk: list[Sample], respond: Respond) -> dict[str, float]:
-    """Ask the questions about the samples' pictures and return sample id → share of correct answers.
-
-    Questions whose reference no rule can read are left out.
-
-    Args:
-        questions: sample id → questions about its picture.
-        chunk: samples whose questions are asked.
-        respond: the model under test.
-    """
-    pairs = [(sample.sample_id, question) for sample in chunk for question in questions.get(sample.sample_id, ())]
-    responses = respond([question for _, question in pairs]) if pairs else []
-    correct: dict[str, list[bool]] = defaultdict(list)
-    for (sample_id, question), (response, _) in zip(pairs, responses, strict=True):
-        try:
-            correct[sample_id].append(check_by_rules(question, response))
-        except CannotVerify:  # the reference is at fault, not the model
-            continue
-    return {sample_id: mean(values) for sample_id, values in correct.items()}

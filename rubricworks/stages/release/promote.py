@@ -7,9 +7,8 @@ from typing import Any
 from pydantic import Field
 
 from rubricworks.data.tables import read_rows
-from rubricworks.evaluation.answer_summary import ANSWERS_FILE, AnswerSummary
-from rubricworks.evaluation.caption_summary import BASE, CAPTIONS_FILE, POLICY, CaptionSummary
-from rubricworks.evaluation.summary import EvaluationSummary, ModelScores
+from rubricworks.errors import UserError
+from rubricworks.evaluation.scoreboard import LENGTH, SCORES_FILE, WIN, Scoreboard, read_scoreboard
 from rubricworks.metrics import Interval
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.job import Job, model_dir
@@ -30,8 +29,8 @@ from rubricworks.tracking.lineage import lineage_tags, store_lineage
 Figures = dict[str, dict[str, Any]]
 """Name of a figure → its parts, as the gate reads them."""
 
-VIEWS = ("b_capscore", "dc_score", "caption_qa", "oracle_f1", "tokens")
-"""Caption scores that are reported for the base and the policy."""
+_NAMES = {WIN: "win_rate", "answers_right": "accuracy", LENGTH: "tokens"}
+"""Figure → name in the gate and in the registry, where it has another."""
 
 
 class Config(StageConfig):
@@ -44,7 +43,7 @@ class Config(StageConfig):
 
 
 def run(config: Config, job: Job) -> None:
-    figures = evaluation_figures(job.inputs["evaluations"])
+    figures = evaluation_figures(job.inputs["scores"])
     result = config.gate.check(figures)
     version = None
     with stage_run(job.run, job.stage) as log:
@@ -107,55 +106,32 @@ def register_policy(
     )
 
 
-def evaluation_figures(evaluations: Path) -> Figures:
-    """Read the figures of an evaluation: of answers, of captions by several scores, or of captions by rubrics."""
-    if (answers := evaluations / ANSWERS_FILE).is_file():
-        return answer_figures(AnswerSummary.model_validate_json(answers.read_bytes()))
-    if (captions := evaluations / CAPTIONS_FILE).is_file():
-        return caption_figures(CaptionSummary.model_validate_json(captions.read_bytes()))
-    return gate_figures(EvaluationSummary.model_validate_json((evaluations / "summary.json").read_bytes()))
+def evaluation_figures(scores: Path) -> Figures:
+    """Read the figures of an evaluation, as the gate and the registry name them.
+
+    Raises:
+        UserError: there is no scoreboard.
+    """
+    board = read_scoreboard(scores)
+    if board is None:
+        raise UserError(f"{scores}: no {SCORES_FILE}; run the stage score first")
+    return gate_figures(board)
 
 
-def answer_figures(summary: AnswerSummary) -> Figures:
-    """Return the macro average of the policy's best milestone and its gain over the base."""
-    arm = "rlr3" if "rlr3" in summary.arms else next(iter(summary.arms))
-    gain = summary.gains[arm]
-    return {
-        "accuracy": {"base": summary.base.macro.value, "policy": summary.accuracy(arm).macro.value},
-        "accuracy_gain": _interval(gain),
-    }
-
-
-def caption_figures(summary: CaptionSummary) -> Figures:
-    """Return the arena's win rate, the available scores and the policy's paired gain in b-CapScore."""
-    base, policy = (summary.models.get(model, {}) for model in (BASE, POLICY))
-    pairs = {name: {"base": base.get(name), "policy": policy.get(name)} for name in VIEWS}
-    return {
-        "win_rate": _interval(summary.win_rate),
-        "b_capscore_gain": _interval(summary.gains.get("b_capscore")),
-        **{
-            name: {model: figure.value if figure else None for model, figure in pair.items()}
-            for name, pair in pairs.items()
-            if any(pair.values())
-        },
-    }
-
-
-def gate_figures(summary: EvaluationSummary) -> Figures:
-    """Return the gate's figures for greedy decoding, or for the first decoding if there is no greedy one."""
-    decoding = "greedy" if "greedy" in summary.models else next(iter(summary.models), "greedy")
-    models = summary.models.get(decoding, {})
-    return {
-        "win_rate": _interval(summary.win_rate.get(decoding)),
-        "oracle_f1": _pair(models, "oracle_f1"),
-        "rubric_reward": _pair(models, "rubric_reward"),
-    }
+def gate_figures(board: Scoreboard) -> Figures:
+    """Return the first figure of each scorer for base and candidate, and the candidate's gains and win rate."""
+    candidate = board.candidate or ""
+    figures: Figures = {"win_rate": _interval(board.mean(candidate, WIN))}
+    for figure in (*board.headlines, LENGTH):
+        if figure == WIN:
+            continue
+        name = _NAMES.get(figure, figure)
+        means = {"base": board.mean(board.base, figure), "policy": board.mean(candidate, figure)}
+        figures[name] = {model: mean.value if mean else None for model, mean in means.items()}
+        if figure != LENGTH:
+            figures[f"{name}_gain"] = _interval(board.gain(candidate, figure))
+    return figures
 
 
 def _interval(figure: Interval | None) -> dict[str, float | None]:
     return {part: getattr(figure, part) if figure else None for part in ("value", "low", "high")}
-
-
-def _pair(models: dict[str, ModelScores], name: str) -> dict[str, float | None]:
-    values = {model: getattr(figures, name) for model, figures in models.items()}
-    return {model: figure.value if figure else None for model, figure in values.items()}

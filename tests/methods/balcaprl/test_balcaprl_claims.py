@@ -89,7 +89,7 @@ def test_each_claim_compares_runs_that_differ_in_one_thing():
 
 def test_verdicts_are_over_the_seeds(tmp_path):
     runs = {
-        seed: write_seed(tmp_path, seed, own={"dc_score": dc}, no_precision={"win": win})
+        seed: write_seed(tmp_path, seed, own={"dc_score": dc}, no_precision={"arena_win": win})
         for seed, dc, win in ((1, 0.50, 0.60), (2, 0.51, 0.62), (3, 0.52, 0.70))
     }
     found = {one.claim.name: one for one in balcaprl_findings(runs)}
@@ -103,10 +103,10 @@ def test_verdicts_are_over_the_seeds(tmp_path):
 
 
 def test_what_was_not_judged_has_no_number_and_says_so(tmp_path):
-    run = write_seed(tmp_path, full={"win": None, "b_capscore": None})
+    run = write_seed(tmp_path, full={"arena_win": None, "b_capscore": None})
     found = {one.claim.name: one for one in balcaprl_findings({1: run})}
     assert found["cgdpo-arena"].values[1] is None
-    assert "no caption of full was judged (win)" in found["cgdpo-arena"].notes[1]
+    assert "no caption of full was judged (arena_win)" in found["cgdpo-arena"].notes[1]
     assert found["ranks-models"].values[1] is None
     assert found["cgdpo-dc"].values[1] == pytest.approx(0.10)
 
@@ -132,9 +132,9 @@ def test_commentary_is_a_sentence_that_names_nothing_of_any_reference():
     ("how", "said"),
     [
         ("arm", r"seed-1-no_recall: there is no run here"),
-        ("unfinished", r"seed-1-linear: the stage evaluate_captions has not finished"),
-        ("empty", r"captions\.json: missing or empty; run the stage evaluate_captions again"),
-        ("other", r"captions\.json: .*run the stage evaluate_captions again"),
+        ("unfinished", r"seed-1-linear: the stage score has not finished"),
+        ("absent", r"scores\.json: missing; run the stage score again"),
+        ("other", r"scores\.json: base: Field required; delete .*score and run the stage score again"),
     ],
 )
 def test_damaged_run_is_refused_with_the_place(tmp_path, how, said):
@@ -142,10 +142,11 @@ def test_damaged_run_is_refused_with_the_place(tmp_path, how, said):
     if how == "arm":
         (tmp_path / "seed-1-no_recall" / "recipe.yaml").unlink()
     elif how == "unfinished":
-        (tmp_path / "seed-1-linear" / "evaluate_captions" / "done.json").unlink()
+        (tmp_path / "seed-1-linear" / "score" / "done.json").unlink()
+    elif how == "absent":
+        (tmp_path / "seed-1-full" / "score" / "scores.json").unlink()
     else:
-        text = "" if how == "empty" else '{"models": 3}'
-        (tmp_path / "seed-1-full" / "evaluate_captions" / "captions.json").write_text(text)
+        (tmp_path / "seed-1-full" / "score" / "scores.json").write_text('{"models": 3}')
     with pytest.raises(UserError, match=said):
         balcaprl_findings({1: run})
 

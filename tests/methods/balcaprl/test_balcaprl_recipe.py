@@ -21,7 +21,8 @@ policy:
   steps: 10
   epochs: null
 evaluation:
-  judge: {{url: "{URL}", model: strong}}
+  scorers:
+    b_capscore: {{judge: {{url: "{URL}", model: strong}}}}
 """
 
 
@@ -55,11 +56,11 @@ def test_a_dry_run_counts_every_call_of_the_laptop_recipe_and_runs_nothing(tell,
         ("recap", "recaptioner"): 150 + 20,
         ("write_exams", "exam-writer"): 150 + 20,
         ("train_balcaprl", "assertion-judge"): 5 * 3 * 4,
-        ("evaluate_captions", "assertion-judge-strong"): 2 * 20,
+        ("score", "assertion-judge-strong"): 2 * 20,
         # Both texts taken apart, matched, and checked against the image.
-        ("evaluate_captions", "fact-judge"): 2 * 20 * 4,
-        ("evaluate_captions", "exam-taker"): 2 * 20 * 5,
-        ("evaluate_captions", "arena-judge"): 20,
+        ("score", "fact-judge"): 2 * 20 * 4,
+        ("score", "exam-taker"): 2 * 20 * 5,
+        ("score", "arena-judge"): 20,
     }
     assert "balcaprl-laptop: balcaprl on 200 images, 20 of them held out" in told.out
     assert not (tmp_path / "runs").exists()
@@ -133,13 +134,13 @@ def test_the_papers_settings():
     assert (policy.objective, policy.pointability, policy.beta, policy.delta) == ("c-gdpo", "strict", 0.0, 3.0)
     assert (policy.group_size, policy.prompts_per_step, policy.epochs, policy.steps) == (8, 256, 1, None)
     assert (policy.learning_rate, policy.lr_schedule, policy.loss_type) == (5e-6, "cosine", "dr_grpo")
-    assert (policy.judge.model, recipe.recap.captioner.model, recipe.evaluation.judge.model) == (
+    assert (policy.judge.model, recipe.recap.captioner.model, recipe.evaluation.scorers.b_capscore.judge.model) == (
         "gpt-4o-mini",
         "gpt-5-mini",
         "gpt-5.4",
     )
     assert recipe.recap.prompt is None  # the original captioning prompts
-    assert recipe.evaluation.pointability == "evidence"
+    assert recipe.evaluation.scorers.b_capscore.pointability == "evidence"
 
 
 def test_without_a_recap_section_the_images_own_captions_are_the_references(path):
@@ -179,10 +180,36 @@ def test_a_mistake_is_one_line_with_file_line_and_field(path, old, new, told):
     assert said.split(":")[0].isdigit()
 
 
+def test_a_recipe_of_an_older_version_is_told_where_each_judge_belongs_now(path):
+    endpoint = f'{{url: "{URL}", model: one}}'
+    fields = {
+        "judge": "b_capscore.judge",
+        "verifier": "b_capscore.verifier",
+        "pointability": "b_capscore.pointability",
+        "fact_judge": "dc_score.judge",
+        "exam_taker": "caption_qa.judge",
+        "arena_judge": "arena.judge",
+        "order": "arena.order",
+        "oracle": "oracle.url",
+    }
+    values = {"pointability": "strict", "order": "both", "oracle": "http://127.0.0.1:9"}
+    lines = "".join(f"  {field}: {values.get(field, endpoint)}\n" for field in fields)
+    path.write_text(RECIPE[: RECIPE.index("evaluation:")] + "evaluation:\n" + lines)
+    with pytest.raises(UserError) as caught:
+        load_recipe(path)
+    told = str(caught.value).splitlines()
+    for field, place in fields.items():
+        (line,) = (one for one in told if f": evaluation.{field}: " in one)
+        assert f"evaluation.scorers.{place}" in line
+
+
 def test_exams_must_be_there_for_whoever_reads_them(path):
-    text = RECIPE.replace("model: strong}", f'model: strong}}\n  exam_taker: {{url: "{URL}", model: reader}}')
+    text = RECIPE.replace(
+        "model: strong}}", f'model: strong}}}}\n    caption_qa: {{judge: {{url: "{URL}", model: reader}}}}'
+    )
+    assert text != RECIPE
     said = mistake(path, text.replace("model: writer}", "model: writer}\n  splits: [train]"))
-    assert "evaluation.exam_taker is set: held-out samples need exams; add held_out to exams.splits" in said
+    assert "evaluation.scorers.caption_qa is set: held-out samples need exams; add held_out to exams.splits" in said
 
 
 def test_the_reward_of_rubrics_needs_a_committee_and_a_writer(path):

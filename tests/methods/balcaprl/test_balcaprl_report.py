@@ -1,5 +1,5 @@
-import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,8 @@ from report_page import Page, text_of, write_balcaprl_report
 
 from rubricworks.errors import UserError
 from rubricworks.methods.balcaprl.report.run_results import step_means
-from rubricworks.methods.balcaprl.report.summary import BalcaprlSummary, balcaprl_lines
+from rubricworks.methods.balcaprl.report.summary import balcaprl_lines
+from rubricworks.reports.run_summary import RunSummary
 
 
 def percent(value: float) -> str:
@@ -19,9 +20,18 @@ def percent(value: float) -> str:
 def test_headline_sorts_scores_by_what_their_intervals_carry(tmp_path: Path) -> None:
     captions = balcaprl.write_whole_run(tmp_path / "run-1")
     html, summary = write_balcaprl_report(tmp_path / "run-1")
-    text, gain = text_of(html), captions.gains["b_capscore"]
+    text, gain = text_of(html), captions.gain("policy", "b_capscore")
     assert (summary["run"], summary["simulated"]) == ("run-1", False)
-    assert summary["captions"] == json.loads(captions.model_dump_json())
+    assert list(summary["scores"]) == ["b_capscore", "dc_score", "caption_qa", "oracle_f1", "length_tokens"]
+    assert summary["scores"]["b_capscore"]["gain"] == gain.model_dump()
+    assert summary["oracle_f1"].items() < summary["scores"]["oracle_f1"].items()
+    assert summary["win_rate"]["value"] == pytest.approx(22 / 30)
+    training = summary["details"]["training"]
+    assert (training["steps"], training["unjudged"], list(training["rewards"])) == (
+        12,
+        0,
+        ["precision", "recall", "linguistic"],
+    )
     assert gain.low > 0
     said = f"+{percent(gain.value)} points ({percent(gain.low)} to {percent(gain.high)})."
     assert f"The policy writes better captions than its base model: b-CapScore 50.0 → 54.1, {said}" in text
@@ -61,8 +71,9 @@ def test_headline_claims_no_more_than_the_interval_carries(tmp_path: Path, gain:
 def test_table_has_both_models_and_paired_differences(tmp_path: Path) -> None:
     captions = balcaprl.write_whole_run(tmp_path)
     text = text_of(write_balcaprl_report(tmp_path)[0])
-    for name, label in (("recall", "Recall"), ("dc_score", "DCScore"), ("oracle_f1", "Oracle F1")):
-        base, policy, gain = captions.models["base"][name], captions.models["policy"][name], captions.gains[name]
+    for name, label in (("b_capscore_recall", "Recall"), ("dc_score", "DCScore"), ("oracle_f1", "Oracle F1")):
+        base, policy = captions.mean("base", name), captions.mean("policy", name)
+        gain = captions.gain("policy", name)
         row = f"{label} {percent(base.value)} {percent(base.low)} to {percent(base.high)} {percent(policy.value)} "
         row += f"{percent(policy.low)} to {percent(policy.high)} +{percent(gain.value)} {percent(gain.low)} to "
         assert f"{row}{percent(gain.high)} 30" in text
@@ -76,7 +87,7 @@ def test_score_that_was_not_measured_is_left_out(tmp_path: Path) -> None:
     hero = text_of(html[html.index("hero") : html.index('id="training"')])
     assert "b-CapScore 50.0 50.0 to 50.0" in hero
     assert not re.search(r"DCScore|CaptionQA|Oracle F1|Arena", hero)
-    assert summary["captions"]["win_rate"] is None
+    assert summary["win_rate"] is None
 
 
 def test_unjudged_captions_are_counted_not_scored(tmp_path: Path) -> None:
@@ -173,10 +184,10 @@ def test_method_tells_the_ablation_that_was_run(tmp_path: Path, policy: dict, sa
 def test_run_without_anything_says_what_is_missing(tmp_path: Path) -> None:
     html, summary = write_balcaprl_report(tmp_path / "empty")
     text = text_of(html)
-    assert (summary["captions"], summary["training"], summary["promoted"]) == (None, None, False)
+    assert (summary["scores"], summary["details"], summary["promoted"]) == ({}, {"training": None}, False)
     for said in (
         "have not been compared with those of its base model",
-        "the evaluate_captions stage has not finished",
+        "the score stage has not finished",
         "the train_balcaprl stage has not finished",
         "There is no group to show",
         "no held-out captions to show",
@@ -208,8 +219,8 @@ def test_lines_for_the_terminal_tell_scores_and_alarm(tmp_path: Path) -> None:
     captions = balcaprl.write_whole_run(tmp_path)
     folder.write_json(tmp_path / "train_balcaprl" / "alarm.json", {"step": 7, "reasons": ["length doubled"]})
     html, summary = write_balcaprl_report(tmp_path)
-    lines = balcaprl_lines(BalcaprlSummary.model_validate(summary))
-    gain = captions.gains["caption_qa"]
+    lines = balcaprl_lines(RunSummary.model_validate(summary))
+    gain = captions.gain("policy", "caption_qa")
     assert lines[0].startswith("b-CapScore: 50.0 → 54.1, +4.1 points [")
     assert (
         f"CaptionQA: 50.0 → 50.0, +0.0 points [{percent(gain.low)} to {percent(gain.high)}], not distinguishable"
@@ -220,6 +231,23 @@ def test_lines_for_the_terminal_tell_scores_and_alarm(tmp_path: Path) -> None:
 
 
 def test_damaged_figures_name_file_and_stage(tmp_path: Path) -> None:
-    folder.write_json(tmp_path / "evaluate_captions" / "captions.json", {"models": {}})
-    with pytest.raises(UserError, match=r"captions\.json: .* run the stage evaluate_captions again"):
+    folder.write_json(tmp_path / "score" / "scores.json", {"models": {}})
+    with pytest.raises(
+        UserError, match=r"scores\.json: base: Field required; delete .*score and run the stage score again"
+    ):
         write_balcaprl_report(tmp_path)
+
+
+def test_run_of_an_older_version_is_still_shown(tmp_path: Path) -> None:
+    """Its stage was `evaluate_captions`, with one wide table."""
+    board = balcaprl.write_whole_run(tmp_path / "new")
+    balcaprl.write_whole_run(tmp_path / "old")
+    shutil.rmtree(tmp_path / "old" / "score")
+    folder.write_table(tmp_path / "old" / "evaluate_captions", "caption_scores", balcaprl.scored())
+    pages = {name: text_of(write_balcaprl_report(tmp_path / name)[0]) for name in ("new", "old")}
+    results = {name: page[page.index("The policy writes") : page.index("Rewards")] for name, page in pages.items()}
+    assert results["old"] == results["new"]
+    assert f"b-CapScore {percent(board.mean('base', 'b_capscore').value)}" in results["old"]
+    for page in pages.values():
+        assert page.count("Claims of the caption: 2 of 3 verified") == 16
+        assert "reads better" in page

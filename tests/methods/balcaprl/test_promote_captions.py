@@ -7,7 +7,7 @@ import pytest
 from caption_summaries import summary
 
 from rubricworks.runtime.launch import launch
-from rubricworks.stages.release.promote import caption_figures
+from rubricworks.stages.release.promote import gate_figures
 from rubricworks.tracking import Gate, TrackingConfig, connect, registry
 
 
@@ -22,7 +22,7 @@ from rubricworks.tracking import Gate, TrackingConfig, connect, registry
     ],
 )
 def test_both_intervals_must_lie_above_their_bounds_and_what_was_not_measured_does_not_pass(gain, win, passed):
-    result = Gate(b_capscore_gain_low_above=0.0).check(caption_figures(summary(gain, win)))
+    result = Gate(b_capscore_gain_low_above=0.0).check(gate_figures(summary(gain, win)))
     assert result.passed is passed
     assert [reason.split(":")[0] for reason in result.reasons] == ["win rate, low end", "b-CapScore gain, low end"]
 
@@ -30,12 +30,12 @@ def test_both_intervals_must_lie_above_their_bounds_and_what_was_not_measured_do
 def test_a_policy_that_passes_is_registered_with_its_figures_and_becomes_champion(tmp_path, monkeypatch):
     pytest.importorskip("mlflow")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    inputs = {name: str(tmp_path / name) for name in ("evaluations", "policy", "samples")}
+    inputs = {name: str(tmp_path / name) for name in ("scores", "policy", "samples")}
     for name, folder in inputs.items():
         Path(folder).mkdir()
         (Path(folder) / "done.json").write_text(json.dumps({"digest": f"digest of {name}"}))
     passed = summary((0.2, 0.1, 0.3), (0.7, 0.6, 0.8))
-    (tmp_path / "evaluations" / "captions.json").write_text(passed.model_dump_json())
+    (tmp_path / "scores" / "scores.json").write_text(passed.model_dump_json())
     (tmp_path / "policy" / "model").mkdir()
     (tmp_path / "policy" / "model" / "config.json").write_text("{}")
     config = {"model_name": "captioner", "gate": {"b_capscore_gain_low_above": 0.05}}

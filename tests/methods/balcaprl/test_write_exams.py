@@ -11,7 +11,7 @@ from scripted_server import Said, fail, say
 from rubricworks.data.tables import read_rows, read_samples
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.caption_prompts import EXAM_PROMPT_VERSION, Exam
-from rubricworks.methods.balcaprl.stages.write_exams import read_exams
+from rubricworks.evaluation.scorers.caption_qa import read_exams
 from rubricworks.runtime.launch import launch
 
 

@@ -52,6 +52,8 @@ def test_new_questions_about_known_pictures_count_and_known_ones_in_other_words_
 
 def test_endpoints_of_the_champions_recipe_that_are_gone_stop_the_run_before_it_costs():
     judge = {"url": "http://127.0.0.1:9", "model": "judge"}
-    recipe = StagedRecipe(name="mine", pipeline="balcaprl", stages={"evaluate_captions": {"judge": judge}})
-    with pytest.raises(UserError, match=r"1 of 1 endpoints of mine fail: evaluate_captions.judge: "):
+    recipe = StagedRecipe(
+        name="mine", pipeline="balcaprl", stages={"score": {"scorers": {"answers": {"judge": judge}}}}
+    )
+    with pytest.raises(UserError, match=r"1 of 1 endpoints of mine fail: score.scorers.answers.judge: "):
         check_endpoints(recipe)

@@ -6,12 +6,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from caption_summaries import summary
 from growing_source import draw, prepare
 
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
+from rubricworks.evaluation.scoreboard import ModelScores, Scoreboard
 from rubricworks.methods.retrain.champion import check_champion
+from rubricworks.metrics import Interval
 from rubricworks.runtime.launch import launch
 from rubricworks.tracking import TrackingConfig, connect, registry
 from rubricworks.tracking.lineage import read_lineage
@@ -19,6 +20,7 @@ from rubricworks.tracking.lineage import read_lineage
 pytest.importorskip("mlflow")
 
 LOST, WON = ((-0.1, -0.2, 0.0), (0.3, 0.2, 0.4)), ((0.2, 0.1, 0.3), (0.7, 0.6, 0.8))
+"""Gain in b-CapScore and win rate, each with its interval."""
 GATE = {"b_capscore_gain_low_above": 0.0}
 
 
@@ -34,25 +36,38 @@ def policy(folder: Path, weights: str) -> str:
     return str(folder)
 
 
-def evaluation(folder: Path, measured) -> str:
+def scores(folder: Path, gain: tuple[float, float, float], win: tuple[float, float, float]) -> str:
     finished(folder, folder.name)
-    (folder / "captions.json").write_text(summary(*measured).model_dump_json())
+    policy = ModelScores(
+        model="policy",
+        decoding="greedy",
+        means={"b_capscore": interval(0.6, 0.55, 0.65), "arena_win": interval(*win)},
+        gains={"b_capscore": interval(*gain)},
+    )
+    base = ModelScores(model="base", decoding="greedy", means={"b_capscore": interval(0.4, 0.35, 0.45)})
+    board = Scoreboard(base="base", models=(base, policy), headlines=("b_capscore", "arena_win"))
+    (folder / "scores.json").write_text(board.model_dump_json())
     return str(folder)
 
 
-def make_champion(home: Path) -> None:
-    """Version 1 of `captioner`, of a run on 30 images."""
+def interval(value: float, low: float, high: float) -> Interval:
+    return Interval(value=value, low=low, high=high, samples=40)
+
+
+def make_champion(home: Path, **more: dict) -> None:
+    """Version 1 of `captioner`, of a run on 30 images by these further stages."""
     draw(home / "images", range(30))
     run = home / "runs" / "first"
     stages = {
         "prepare": {"source": str(home / "images"), "held_out": 4},
         "promote": {"model_name": "captioner", "gate": GATE},
+        **more,
     }
     config = {**stages["promote"], "recipe": {"name": "mine", "pipeline": "rubicap", "stages": stages}}
     inputs = {
         "samples": prepare(run, home / "images"),
         "policy": policy(home / "champion", "one"),
-        "evaluations": evaluation(home / "measured", WON),
+        "scores": scores(home / "measured", *WON),
     }
     launch("promote", json.dumps(config), str(run), inputs)
 
@@ -101,7 +116,7 @@ def answer(home: Path, looked: SimpleNamespace, measured, **settings) -> dict:
         "found": looked.out,
         "samples": prepare(looked.run, home / "images"),
         "policy": policy(looked.run / "trained", looked.run.name),
-        "evaluations": evaluation(looked.run / "measured", measured),
+        "scores": scores(looked.run / "measured", *measured),
     }
     launch("challenge", json.dumps(settings), str(looked.run), inputs)
     return json.loads((looked.run / "summary.json").read_text())
@@ -208,6 +223,21 @@ def test_before_a_run_the_champion_is_asked_for_in_the_words_of_the_stage(home):
     with pytest.raises(UserError) as said:
         launch("find_new_samples", json.dumps({"model_name": "other"}), str(home / "runs" / "x"), {})
     assert str(told.value) == str(said.value)
+
+
+@pytest.mark.parametrize("stage", ["evaluate", "evaluate_captions", "evaluate_answers"])
+def test_champion_of_a_retired_evaluation_is_refused_with_what_to_do(tmp_path, monkeypatch, stage):
+    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
+    make_champion(tmp_path, **{stage: {"max_new_tokens": 9}})
+    with pytest.raises(UserError) as told:
+        check_champion("captioner", TrackingConfig(), tmp_path / "runs")
+    with pytest.raises(UserError) as said:
+        launch("find_new_samples", json.dumps({"model_name": "captioner"}), str(tmp_path / "runs" / "x"), {})
+    assert str(told.value) == str(said.value)
+    assert "\n" not in str(told.value)
+    assert f"captioner version 1 was registered with the stage {stage}," in str(told.value)
+    assert "run its recipe mine again" in str(told.value)
 
 
 def test_the_champion_is_fetched_whole_and_what_was_changed_in_its_store_is_refused(home, template):

@@ -115,7 +115,7 @@ def damage(run, how):
     elif how == "empty":
         (run / "train_genrm" / "genrm.json").write_text("")
     elif how == "other":
-        (run / "evaluate_answers" / "answers.json").write_text('{"base": 3}')
+        (run / "score" / "scores.json").write_text('{"base": 3}')
     elif how == "recipe":
         (run / "recipe.yaml").unlink()
 
@@ -126,7 +126,7 @@ def damage(run, how):
         ("unfinished", "the stage audit has not finished"),
         ("missing", r"audit\.json: missing or empty; run the stage audit again"),
         ("empty", r"genrm\.json: missing or empty"),
-        ("other", r"answers\.json: .*run the stage evaluate_answers again"),
+        ("other", r"scores\.json: .*run the stage score again"),
         ("recipe", "no run here"),
     ],
 )

@@ -48,7 +48,7 @@ def test_a_dry_run_counts_every_call_of_the_laptop_recipe_and_runs_nothing(tell,
         ("audit", "weak-scorer"): 4 * (4 * 60 + 300) + 2 * 3 * 32,
         ("train_rlr3", "scorer"): 40 * 8 * 8,
         # The base, and both arms at steps 20 and 40; half of the questions are open.
-        ("evaluate_answers", "answer-judge"): 5 * 60 // 2,
+        ("score", "answer-judge"): 5 * 60 // 2,
     }
     stages = ["prepare_questions", "warm_up", "train_genrm", "train_rlvr", "promote", "rlr3_report"]
     assert all(any(line.split()[:2] == [stage, "-"] for line in told.out.splitlines()) for stage in stages)
@@ -125,10 +125,10 @@ def test_a_recipe_as_it_is_saved_with_a_run_says_the_same_and_takes_another_over
     recipe = load_recipe(path, ["policy.remap=false"])
     saved = save(recipe, tmp_path / "run")
     assert load_recipe(saved) == recipe
-    other = load_recipe(saved, ["evaluation.judge.model=other"])
+    other = load_recipe(saved, ["evaluation.scorers.answers.judge.model=other"])
     changed = {stage for stage, config in other.stage_json().items() if config != recipe.stage_json()[stage]}
     # All that is done before it stays; promotion tells the registry of all.
-    assert changed == {"evaluate_answers", "promote"}
+    assert changed == {"score", "promote"}
 
 
 def save(recipe: Recipe, run: Path) -> Path:

@@ -8,7 +8,8 @@ import synthetic_run as folder
 from report_page import Page, text_of, write_rlr3_report
 
 from rubricworks.errors import UserError
-from rubricworks.methods.rlr3.report.summary import Rlr3Summary, rlr3_lines
+from rubricworks.methods.rlr3.report.summary import rlr3_lines
+from rubricworks.reports.run_summary import RunSummary
 from rubricworks.rubrics import Criterion, Rubric
 
 
@@ -21,12 +22,15 @@ def test_headline_and_summary_hold_the_figures_of_the_evaluation(tmp_path: Path)
     html, summary = write_rlr3_report(tmp_path / "run-1")
     gain = answers.gains["rlr3 - rlvr"]
     assert (summary["run"], summary["simulated"]) == ("run-1", False)
-    assert summary["macro"]["base"]["value"] == pytest.approx(0.4)
-    assert summary["macro"]["rlvr"]["best"]["value"] == pytest.approx(0.6)
-    assert (summary["macro"]["rlvr"]["best_step"], summary["macro"]["rlvr"]["last_step"]) == (20, 30)
-    assert summary["macro"]["rlvr"]["last"]["value"] == pytest.approx(16 / 30)
-    assert summary["macro"]["rlr3"]["best"]["value"] == pytest.approx(0.9)
-    assert summary["gains"]["rlr3 - rlvr"] == gain.model_dump()
+    assert summary["details"]["macro"]["base"]["value"] == pytest.approx(0.4)
+    assert summary["details"]["macro"]["rlvr"]["best"]["value"] == pytest.approx(0.6)
+    assert (summary["details"]["macro"]["rlvr"]["best_step"], summary["details"]["macro"]["rlvr"]["last_step"]) == (
+        20,
+        30,
+    )
+    assert summary["details"]["macro"]["rlvr"]["last"]["value"] == pytest.approx(16 / 30)
+    assert summary["details"]["macro"]["rlr3"]["best"]["value"] == pytest.approx(0.9)
+    assert summary["details"]["gains"]["rlr3 - rlvr"] == gain.model_dump()
     said = f"RLR³ is better than RLVR: 90.0 % against 60.0 % (base 40.0 %) right on average over 3 tasks, +30.0 points ({percent(gain.low)} to {percent(gain.high)})."  # noqa: E501
     assert said in text_of(html)
 
@@ -60,8 +64,9 @@ def test_few_questions_prove_nothing(tmp_path: Path) -> None:
 
 def test_run_without_anything_says_what_is_missing(tmp_path: Path) -> None:
     html, summary = write_rlr3_report(tmp_path / "empty")
-    assert summary["macro"] == {"tasks": 0, "base": None, "rlvr": None, "rlr3": None}
-    assert (summary["gains"], summary["genrm"], summary["audit"], summary["alarm"]) == ({}, {}, {}, None)
+    nothing = {"tasks": 0, "base": None, "rlvr": None, "rlr3": None}
+    assert summary["details"] == {"macro": nothing, "gains": {}, "genrm": {}, "audit": {}}
+    assert summary["alarm"] is None
     for stage in ("prepare_questions", "offline_filter", "write_checklists", "genrm_data", "train_genrm", "audit"):
         assert f"the {stage} stage has not finished in this run" in text_of(html)
     for said in ("no held-out answers", "There are no rollouts", "No recipe.yaml", "ledger is empty"):
@@ -79,7 +84,7 @@ def test_run_without_anything_says_what_is_missing(tmp_path: Path) -> None:
         "audit",
         "train_rlvr",
         "train_rlr3",
-        "evaluate_answers",
+        "score",
     ],
 )
 def test_page_is_made_whatever_stage_is_missing(tmp_path: Path, stage: str) -> None:
@@ -90,9 +95,30 @@ def test_page_is_made_whatever_stage_is_missing(tmp_path: Path, stage: str) -> N
 
 
 def test_damaged_file_is_named_with_the_stage_to_run_again(tmp_path: Path) -> None:
-    folder.write_json(tmp_path / "evaluate_answers" / "answers.json", {"base": {}})
-    with pytest.raises(UserError, match=r"evaluate_answers/answers\.json: .* run the stage evaluate_answers again"):
+    folder.write_json(tmp_path / "score" / "scores.json", {"base": {}})
+    with pytest.raises(UserError, match=r"score/scores\.json: .* run the stage score again"):
         write_rlr3_report(tmp_path)
+
+
+def test_run_of_the_retired_stage_shows_the_same_figures(tmp_path: Path) -> None:
+    """A run of an older version: the table `answers`, and a seed of its own for the intervals."""
+    rlr3.write_whole_run(tmp_path)
+    html, summary = write_rlr3_report(tmp_path)
+    shutil.rmtree(tmp_path / "score")
+    folder.write_table(tmp_path / "evaluate_answers", "answers", rlr3.answer_rows())
+    folder.write_recipe(tmp_path, rlr3.RECIPE | {"evaluation": {"seed": 0}})
+    older_html, older = write_rlr3_report(tmp_path)
+    assert older == summary
+    assert _accuracy_section(older_html) == _accuracy_section(html)
+    folder.write_recipe(tmp_path, rlr3.RECIPE | {"evaluation": {"seed": 5}})
+    _, resampled = write_rlr3_report(tmp_path)
+    gain, other = (one["details"]["gains"]["rlr3"] for one in (summary, resampled))
+    assert other["value"] == gain["value"]
+    assert (other["low"], other["high"]) != (gain["low"], gain["high"])
+
+
+def _accuracy_section(html: str) -> str:
+    return text_of(html[html.index('<section id="accuracy">') : html.index('<section id="training">')])
 
 
 @pytest.mark.parametrize("hostile", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}"])
@@ -122,21 +148,24 @@ def test_page_asks_for_nothing_from_outside_and_hides_passwords(tmp_path: Path) 
 
 
 def test_answers_are_marked_right_wrong_or_not_judged(tmp_path: Path) -> None:
-    rlr3.write_questions(tmp_path, tasks=("count",), questions=1)
-    rlr3.write_questions(tmp_path, "open_questions", tasks=("count",), questions=1, question="How many cats, in words?")
+    rlr3.write_questions(tmp_path, tasks=("count",), questions=2)
+    rlr3.write_questions(tmp_path, "open_questions", tasks=("count",), questions=2, question="How many cats, in words?")
     said = {("base", 0): ("none", False), ("rlvr", 7): ("\\boxed{4}", None), ("rlr3", 7): ("\\boxed{3}", True)}
+    both = {"task": "count", "tokens": 1}
     rows = [
-        {"sample_id": "count-0", "arm": arm, "step": step, "task": "count", "response": text, "tokens": 1, "right": ok}
+        row
         for (arm, step), (text, ok) in said.items()
+        for row in (
+            {"sample_id": "count-0", "arm": arm, "step": step, "response": text, "right": ok, **both},
+            {"sample_id": "count-1", "arm": arm, "step": step, "response": "\\boxed{3}", "right": True, **both},
+        )
     ]
-    summary = rlr3.write_answers(tmp_path, {("base", 0): 0, ("rlvr", 7): 0, ("rlr3", 7): 1}, questions=1)
-    for shard in (tmp_path / "evaluate_answers").glob("*"):
-        shard.unlink()
-    folder.write_table(tmp_path / "evaluate_answers", "answers", rows)
-    (tmp_path / "evaluate_answers" / "answers.json").write_text(summary.model_dump_json())
+    rlr3.score_rows(tmp_path, rows)
     page = Page(write_rlr3_report(tmp_path)[0])
     labels = [a["aria-label"] for _, a in page.tags if (a.get("class") or "").startswith("mark ") and "role" in a]
-    assert labels == ["Base: wrong", "RLVR, step 7: could not be judged", "RLR³, step 7: right"]
+    first = ["Base: wrong", "RLVR, step 7: could not be judged", "RLR³, step 7: right"]
+    second = ["Base: right", "RLVR, step 7: right", "RLR³, step 7: right"]
+    assert labels in (first + second, second + first)  # by the draw
     text = text_of(" ".join(page.words))
     assert "How many cats, in words? Reference answer: 3" in text  # as it was asked, after opening
     assert "Base ✕ no box none" in text
@@ -176,12 +205,11 @@ def test_simulated_run_carries_the_banner_and_the_note(tmp_path: Path) -> None:
 
 def test_last_lines_tell_the_averages_the_gains_and_what_is_not_distinguishable(tmp_path: Path) -> None:
     rlr3.write_whole_run(tmp_path)
-    rlr3_answers = tmp_path / "evaluate_answers"
-    shutil.rmtree(rlr3_answers)
+    shutil.rmtree(tmp_path / "score")
     answers = rlr3.write_answers(tmp_path, {("base", 0): 3, ("rlvr", 5): 20, ("rlr3", 5): 20})
     _, summary = write_rlr3_report(tmp_path)
     over = answers.gains["rlr3"]
-    assert rlr3_lines(Rlr3Summary.model_validate(summary)) == [
+    assert rlr3_lines(RunSummary.model_validate(summary)) == [
         "right answers in %, average over 3 tasks: base 10.0, RLVR 66.7 (step 5), RLR³ 66.7 (step 5)",
         "RLR³ over RLVR: +0.0 points [0.0 to 0.0], not distinguishable",
         f"RLR³ over the base: +56.7 points [{percent(over.low)} to {percent(over.high)}]",

@@ -64,7 +64,7 @@ def test_counts_of_the_source_fill_table_1_before_the_filter_has_run(tmp_path: P
 def test_table_4_and_its_picture_hold_the_figures_of_all_three_models(tmp_path: Path) -> None:
     reports = rlr3.write_genrm(tmp_path)
     html, summary = write_rlr3_report(tmp_path)
-    assert {model: one["value"] for model, one in summary["genrm"].items()} == pytest.approx(
+    assert {model: one["value"] for model, one in summary["details"]["genrm"].items()} == pytest.approx(
         {"base": 0.5, "sft": 0.9, "rlvr": 0.95}
     )
     base = reports["base"]
@@ -78,7 +78,7 @@ def test_table_4_and_its_picture_hold_the_figures_of_all_three_models(tmp_path: 
 def test_table_5_stands_with_its_figure_and_marks_what_is_worse(tmp_path: Path) -> None:
     figures = rlr3.write_audit(tmp_path)
     html, summary = write_rlr3_report(tmp_path)
-    assert summary["audit"] == pytest.approx(
+    assert summary["details"]["audit"] == pytest.approx(
         {"no_final_answer": 0.2, "irrelevant": 0.3, "wrong_but_plausible": 0.4, "adversarial": 0.5}
     )
     share = figures.settings["image"]["adversarial"].average

@@ -1,4 +1,5 @@
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -29,11 +30,22 @@ def test_sampled_figures_stand_apart_from_greedy_ones(tmp_path: Path) -> None:
         for decoding, base, policy, win in (("greedy", 0.5, 0.6, 1.0), ("sampled", 0.1, 0.3, 0.0))
         for model, reward in (("base", base), ("policy", policy))
     ]
-    folder.write_evaluation(tmp_path, rows, {})
+    folder.write_scores(tmp_path, "evaluate", rows)
     _, summary = write_report(tmp_path)
     assert summary["rubric_reward"] == {"base": 0.5, "policy": 0.6}
-    assert summary["sampled"]["rubric_reward"] == {"base": 0.1, "policy": 0.3}
-    assert (summary["win_rate"]["value"], summary["sampled"]["win_rate"]["value"]) == (1.0, 0.0)
+    sampled = summary["decodings"]["sampled"]
+    assert sampled["scores"]["rubric_reward"].items() >= {"base": 0.1, "policy": 0.3}.items()
+    assert (summary["win_rate"]["value"], sampled["win_rate"]["value"]) == (1.0, 0.0)
+
+
+def test_page_of_an_older_run_shows_the_tables_of_its_retired_stage(tmp_path: Path) -> None:
+    folder.write_small_run(tmp_path / "new")
+    folder.write_small_run(tmp_path / "old")
+    shutil.rmtree(tmp_path / "old" / "score")
+    folder.write_table(tmp_path / "old" / "evaluate", "evaluations", folder.SMALL_EVALUATION)
+    (new, new_summary), (old, old_summary) = (write_report(tmp_path / name) for name in ("new", "old"))
+    assert {**new_summary, "run": ""} == {**old_summary, "run": ""}
+    assert text_of(new).replace("/new", "/old").replace("new", "old") == text_of(old).replace("new", "old")
 
 
 def test_time_and_cost_are_summed_over_attempts(tmp_path: Path) -> None:
@@ -42,16 +54,16 @@ def test_time_and_cost_are_summed_over_attempts(tmp_path: Path) -> None:
         tmp_path,
         [
             {"stage": "prepare", "seconds": 2.0, "calls": []},
-            {"stage": "evaluate", "seconds": 3.5, "calls": [call]},
-            {"stage": "evaluate", "seconds": 1.5, "calls": [call]},
+            {"stage": "score", "seconds": 3.5, "calls": [call]},
+            {"stage": "score", "seconds": 1.5, "calls": [call]},
         ],
     )
     with (tmp_path / "ledger.jsonl").open("a") as ledger:
         ledger.write('{"stage": "promote", "seco')  # a kill in the middle of the line
     html, summary = write_report(tmp_path)
-    assert summary["seconds"] == {"total": 7.0, "prepare": 2.0, "evaluate": 5.0}
+    assert summary["seconds"] == {"total": 7.0, "prepare": 2.0, "score": 5.0}
     assert summary["cost"] == pytest.approx(0.5)
-    assert "evaluate judge m 20 8 4" in text_of(html)
+    assert "score judge m 20 8 4" in text_of(html)
 
 
 @pytest.mark.parametrize("hostile", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}"])
@@ -65,11 +77,10 @@ def test_captions_criteria_and_errors_are_text_never_markup(tmp_path: Path, host
         )
         for model in ("base", "policy")
     ]
-    for stage in ("evaluate", "synthesize_rubrics"):
-        for file in (tmp_path / stage).iterdir():
-            file.unlink()
+    for stage in ("score", "synthesize_rubrics"):
+        shutil.rmtree(tmp_path / stage)
     folder.write_table(tmp_path / "synthesize_rubrics", "rubrics", [folder.rubric_row("a", rubric)])
-    folder.write_evaluation(tmp_path, rows, {"a": rubric})
+    folder.write_scores(tmp_path, "evaluate", rows)
     page = Page(write_report(tmp_path)[0])
     assert "".join(page.words).count(hostile) >= 6
     assert not [tag for tag, _ in page.tags if tag == "script"]
@@ -173,15 +184,13 @@ def test_gate_is_told_with_its_reasons(tmp_path: Path, promoted: bool, passed: b
 
 
 def test_dead_letters_are_counted_over_stages_with_where_to_look(tmp_path: Path) -> None:
-    folder.write_table(
-        tmp_path / "evaluate" / "dead_letters", "dead_letters", [folder.letter("evaluate", "bad JSON")] * 3
-    )
+    folder.write_table(tmp_path / "score" / "dead_letters", "dead_letters", [folder.letter("score", "bad JSON")] * 3)
     folder.write_table(
         tmp_path / "train_policy" / "dead_letters", "dead_letters", [folder.letter("train_policy", "late")]
     )
     html, summary = write_report(tmp_path)
     assert summary["dead_letters"] == 4
-    assert "evaluate judge malformed 3 bad JSON evaluate/dead_letters" in text_of(html)
+    assert "score judge malformed 3 bad JSON score/dead_letters" in text_of(html)
 
 
 def test_commands_can_be_pasted_also_when_the_folder_has_a_space(tmp_path: Path) -> None:
@@ -194,8 +203,8 @@ def test_commands_can_be_pasted_also_when_the_folder_has_a_space(tmp_path: Path)
 
 
 def test_damaged_summary_names_file_and_stage(tmp_path: Path) -> None:
-    folder.write_json(tmp_path / "evaluate" / "summary.json", {"models": {}})
-    with pytest.raises(UserError, match=r"evaluate/summary\.json: win_rate: .* run the stage evaluate again"):
+    folder.write_json(tmp_path / "score" / "scores.json", {"models": {}})
+    with pytest.raises(UserError, match=r"score/scores\.json: base: .* run the stage score again"):
         write_report(tmp_path)
 
 
@@ -214,5 +223,5 @@ def test_headline_claims_no_more_than_the_interval_carries(tmp_path: Path, wins:
         for number in range(wins + losses)
         for model in ("base", "policy")
     ]
-    folder.write_evaluation(tmp_path, rows, {})
+    folder.write_scores(tmp_path, "evaluate", rows)
     assert said in text_of(write_report(tmp_path)[0])

@@ -3,7 +3,8 @@
 import textwrap
 from pathlib import Path
 
-from rubricworks.methods.balcaprl.arm_tables import BASE, COLUMNS, LEGEND, WIN, ArmRow, ArmTable
+from rubricworks.evaluation.scoreboard import BASE, LENGTH, WIN
+from rubricworks.methods.balcaprl.arm_tables import COLUMNS, LEGEND, ArmRow, ArmTable
 from rubricworks.reports.formats import MISSING, number, share
 from rubricworks.reports.rendering import render
 
@@ -21,7 +22,7 @@ def cell_value(column: str, row: ArmRow) -> str:
     figure = row.figures.get(column)
     if figure is None:
         return MISSING
-    return number(figure.value, 1) if column == "tokens" else share(figure.value)
+    return number(figure.value, 1) if column == LENGTH else share(figure.value)
 
 
 def cell_interval(column: str, row: ArmRow, places: int = 1) -> str:
@@ -29,7 +30,7 @@ def cell_interval(column: str, row: ArmRow, places: int = 1) -> str:
     figure = row.figures.get(column)
     if figure is None or figure.bounds is None:
         return ""
-    low, high = (number(one if column == "tokens" else 100 * one, places) for one in figure.bounds)
+    low, high = (number(one if column == LENGTH else 100 * one, places) for one in figure.bounds)
     return f"{low}{MISSING}{high}"
 
 

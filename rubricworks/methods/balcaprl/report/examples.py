@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rubricworks.grading import GradedCaption
-from rubricworks.reports.run_folder import table_rows
 from rubricworks.reports.samples import data_uri, draw_samples, sample_rows
+from rubricworks.reports.scores import ScoredResponse, preferred, scored_ids, scored_responses
 
 MODELS = {"base": "Base model", "policy": "Trained policy"}
-_TABLE = "evaluate_captions"
 
 
 class Claim(NamedTuple):
@@ -25,8 +24,7 @@ class JudgedCaption(NamedTuple):
 
     kind: str
     name: str
-    row: dict[str, Any]
-    """Row of `caption_scores`."""
+    scored: ScoredResponse
     claims: list[Claim]
     reference_claims: list[Claim]
     ratings: tuple[int, int, int] | None
@@ -48,53 +46,52 @@ class CaptionExample(NamedTuple):
     captions: list[JudgedCaption]
 
     @property
-    def win(self) -> float | None:
-        return next((one.row["win"] for one in self.captions if one.kind == "policy"), None)
+    def policy(self) -> ScoredResponse | None:
+        return next((one.scored for one in self.captions if one.kind == "policy"), None)
 
     @property
     def preferred(self) -> str | None:
         """Preferred caption: "policy", "base" or "neither"; None without a comparison."""
-        win = self.win
-        return None if win is None else "neither" if win == 0.5 else "policy" if win > 0.5 else "base"
+        return preferred(self.policy)
 
     @property
     def judgment(self) -> str:
-        return next((one.row["judgment"] or "" for one in self.captions if one.kind == "policy"), "")
+        return self.policy.judgment if self.policy else ""
 
 
-def read_caption_examples(run: Path, count: int, *, seed: int) -> list[CaptionExample]:
+def read_caption_examples(run: Path, count: int, *, decoding: str, seed: int) -> list[CaptionExample]:
     """Read up to `count` evaluated samples, in the order of the draw."""
-    ids = draw_samples((row["sample_id"] for row in table_rows(run / _TABLE, ["sample_id"])), count, seed)
-    rows = {(row["sample_id"], row["model"]): row for row in table_rows(run / _TABLE) if row["sample_id"] in set(ids)}
+    ids = draw_samples(scored_ids(run), count, seed)
+    scored = scored_responses(run, ids, decoding=decoding)
     images = sample_rows(run / "prepare", set(ids), ["image", "source"])
-    return [_example(sample_id, rows, images.get(sample_id)) for sample_id in ids]
+    return [_example(sample_id, scored, images.get(sample_id)) for sample_id in ids]
 
 
 def _example(
-    sample_id: str, rows: dict[tuple[str, str], dict[str, Any]], image: dict[str, Any] | None
+    sample_id: str, scored: dict[tuple[str, str], ScoredResponse], image: dict[str, Any] | None
 ) -> CaptionExample:
     graded = {
-        model: GradedCaption.model_validate_json(row["graded"]) if row["graded"] else None
+        model: GradedCaption.model_validate_json(text) if (text := one.evidence.get("b_capscore")) else None
         for model in MODELS
-        if (row := rows.get((sample_id, model)))
+        if (one := scored.get((sample_id, model)))
     }
     return CaptionExample(
         sample_id=sample_id,
         image=data_uri(image["image"]) if image else None,
         source=image["source"] if image else "",
         reference=next((one.reference for one in graded.values() if one), ""),
-        captions=[_judged_caption(model, rows[sample_id, model], one) for model, one in graded.items()],
+        captions=[_judged_caption(model, scored[sample_id, model], one) for model, one in graded.items()],
     )
 
 
-def _judged_caption(model: str, row: dict[str, Any], graded: GradedCaption | None) -> JudgedCaption:
+def _judged_caption(model: str, scored: ScoredResponse, graded: GradedCaption | None) -> JudgedCaption:
     if graded is None or graded.assertions is None:
-        return JudgedCaption(model, MODELS[model], row, [], [], None, (), _why_not(graded))
+        return JudgedCaption(model, MODELS[model], scored, [], [], None, (), _why_not(graded))
     caption, reference = graded.assertions.synthetic_features, graded.assertions.gt_features
     return JudgedCaption(
         kind=model,
         name=MODELS[model],
-        row=row,
+        scored=scored,
         claims=[Claim(one.text, one.is_verified) for one in caption.atomic_assertions],
         reference_claims=[Claim(one.text, one.is_covered) for one in reference.atomic_assertions],
         ratings=(caption.clarity_score, caption.fluency_score, caption.coherency_score),

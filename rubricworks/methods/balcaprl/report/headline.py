@@ -1,13 +1,16 @@
 """Headline sentences of a BalCapRL run: b-CapScore first, then scores that rose, fell, or show no clear change."""
 
-from rubricworks.evaluation.caption_summary import CaptionSummary
+from rubricworks.evaluation.scoreboard import BASE, LENGTH, POLICY, WIN, Scoreboard
 from rubricworks.methods.balcaprl.report.run_results import SCORE_NAMES
 from rubricworks.metrics import Interval
 from rubricworks.reports.formats import number, percent, percent_interval, points, share, signed_interval, span
 from rubricworks.reports.headline import Headline, Mood, is_small
 
-LISTED_SCORES = ("precision", "recall", "linguistic", "dc_score", "caption_qa", "oracle_f1", "answered")
-"""Scores that `change_sentences` sorts, besides the arena and the length."""
+LISTED_SCORES = (
+    *("b_capscore_precision", "b_capscore_recall", "b_capscore_linguistic"),
+    *("dc_score", "caption_qa", "oracle_f1", "visual_questions_right"),
+)
+"""Figures that `change_sentences` sorts, besides the arena and the length."""
 
 
 def direction(gain: Interval, level: float = 0.0) -> Mood:
@@ -17,12 +20,12 @@ def direction(gain: Interval, level: float = 0.0) -> Mood:
     return "good" if gain.lies_above(level) else "bad" if gain.lies_below(level) else "open"
 
 
-def caption_headline(captions: CaptionSummary | None) -> Headline:
-    gain = captions.gains.get("b_capscore") if captions else None
-    if captions is None or gain is None:
+def caption_headline(board: Scoreboard | None) -> Headline:
+    gain = board.gain(POLICY, "b_capscore") if board else None
+    if board is None or gain is None:
         return Headline("Captions of the policy have not been compared with those of its base model.", "open")
-    base, policy = (captions.models[model]["b_capscore"] for model in ("base", "policy"))
-    scores = f"b-CapScore {share(base.value)} → {share(policy.value)}, {points(gain.value)} points ({span(gain)})"
+    base, policy = (mean.value for model in (BASE, POLICY) if (mean := board.mean(model, "b_capscore")))
+    scores = f"b-CapScore {share(base)} → {share(policy)}, {points(gain.value)} points ({span(gain)})"
     if is_small(gain):
         return Headline(f"Too few captions to tell: {scores}, over {gain.samples} images.", "open")
     mood = direction(gain)
@@ -34,20 +37,20 @@ def caption_headline(captions: CaptionSummary | None) -> Headline:
     return Headline(f"{openings[mood]}: {scores}.", mood)
 
 
-def change_sentences(captions: CaptionSummary | None) -> list[Headline]:
+def change_sentences(board: Scoreboard | None) -> list[Headline]:
     """Sentences of scores that are better, worse or not distinguishable, and of the length; only measured scores."""
-    if captions is None:
+    if board is None:
         return []
     changes: dict[str, list[str]] = {"Better": [], "Worse": [], "Not distinguishable": [], "Too few images to tell": []}
     for name in LISTED_SCORES:
-        if gain := captions.gains.get(name):
+        if gain := board.gain(POLICY, name):
             changes[_verdict(gain)].append(f"{_inside(SCORE_NAMES[name])} {points(gain.value)} ({span(gain)})")
-    if win := captions.win_rate:
+    if win := board.mean(POLICY, WIN):
         changes[_verdict(win, 0.5)].append(f"arena {percent(win.value)} won ({percent_interval(win)})")
     moods: dict[str, Mood] = {"Better": "good", "Worse": "bad"}
     sentences = [Headline(f"{word}: {'; '.join(of)}.", moods.get(word, "open")) for word, of in changes.items() if of]
-    if length := captions.gains.get("tokens"):
-        base, policy = (captions.models[model]["tokens"].value for model in ("base", "policy"))
+    if length := board.gain(POLICY, LENGTH):
+        base, policy = (mean.value for model in (BASE, POLICY) if (mean := board.mean(model, LENGTH)))
         words = {"Better": "longer", "Worse": "shorter", "Not distinguishable": "no clear change"}
         word = words.get(_verdict(length), "too few images to tell")
         tokens = f"{number(base, 1)} → {number(policy, 1)} tokens ({signed_interval(length, 1)})"

@@ -7,7 +7,7 @@ its inline styles and images and one script, by its digest: that of the advantag
 from pathlib import Path
 from typing import NamedTuple
 
-from rubricworks.evaluation.caption_summary import CaptionSummary
+from rubricworks.evaluation.scoreboard import BASE, LENGTH, POLICY, WIN, Scoreboard
 from rubricworks.llm.spending import SPENDING_FILE, read_spending
 from rubricworks.methods.balcaprl.report.curves import caption_charts, reward_charts
 from rubricworks.methods.balcaprl.report.examples import read_caption_examples
@@ -20,7 +20,7 @@ from rubricworks.methods.balcaprl.report.settings import (
     training_sentences,
     training_settings,
 )
-from rubricworks.methods.balcaprl.report.summary import BalcaprlSummary, balcaprl_lines, balcaprl_summary
+from rubricworks.methods.balcaprl.report.summary import training_summary
 from rubricworks.metrics import Interval
 from rubricworks.reports.comparison import Comparison
 from rubricworks.reports.costs import model_calls, stage_costs
@@ -34,13 +34,15 @@ from rubricworks.reports.run_folder import (
     read_promotion,
     read_recipe,
 )
+from rubricworks.reports.run_summary import RunSummary, run_summary
 from rubricworks.reports.settings import recipe_text
 from rubricworks.runtime.stage_table import REPORTS
 
-__all__ = ["BalcaprlSummary", "balcaprl_lines", "build_balcaprl_report"]
-
 _TILES = ("b_capscore", "dc_score", "caption_qa")
-_CHARTED = ("b_capscore", "precision", "recall", "linguistic", "dc_score", "caption_qa", "oracle_f1")
+_CHARTED = (
+    *("b_capscore", "b_capscore_precision", "b_capscore_recall", "b_capscore_linguistic"),
+    *("dc_score", "caption_qa", "oracle_f1"),
+)
 
 
 class ScoreRow(NamedTuple):
@@ -52,7 +54,7 @@ class ScoreRow(NamedTuple):
     mood: Mood
 
 
-def build_balcaprl_report(run: Path, *, examples: int, seed: int) -> tuple[str, BalcaprlSummary]:
+def build_balcaprl_report(run: Path, *, examples: int, seed: int) -> tuple[str, RunSummary]:
     """Build the page and the summary of a run's folder.
 
     Args:
@@ -63,9 +65,21 @@ def build_balcaprl_report(run: Path, *, examples: int, seed: int) -> tuple[str, 
     results, promotion = read_balcaprl_run(run), read_promotion(run)
     calls = model_calls(read_spending(run / SPENDING_FILE))
     costs, dead_letters = stage_costs(ledger, calls, exclude=REPORTS), read_dead_letters(run)
-    summary = balcaprl_summary(run, results, recipe=recipe, promotion=promotion, costs=costs, dead_letters=dead_letters)
+    training, board = training_summary(results.steps), results.board
+    summary = run_summary(
+        run,
+        recipe=recipe,
+        method="balcaprl",
+        board=board,
+        promotion=promotion,
+        alarm=str(results.alarm) if results.alarm else None,
+        costs=costs,
+        dead_letters=dead_letters,
+        details={"training": training.model_dump(mode="json") if training else None},
+    )
+    win = board.mean(POLICY, WIN) if board else None
     settings = training_settings(recipe)
-    rows = score_rows(results.captions)
+    rows = score_rows(board)
     curves = caption_charts(results.steps, settings.gate, results.alarm)
     rewards = [] if curves else read_steps(run, STAGE)
     groups = reward_groups(run, settings.weights, seed=seed)
@@ -78,18 +92,17 @@ def build_balcaprl_report(run: Path, *, examples: int, seed: int) -> tuple[str, 
         recipe=recipe,
         recipe_text=recipe_text(recipe),
         summary=summary,
-        headline=caption_headline(results.captions),
-        sentences=change_sentences(results.captions),
+        headline=caption_headline(board),
+        sentences=change_sentences(board),
         promotion=promotion,
         promotion_sentence=promotion_sentence(promotion),
         alarms=[("", results.alarm)] if results.alarm else [],
         responses="captions",
         is_small=is_small,
         tiles=[row for row in rows if row.score in _TILES],
-        win=results.captions.win_rate if results.captions else None,
-        win_mood=direction(results.captions.win_rate, 0.5)
-        if results.captions and results.captions.win_rate
-        else "open",
+        length=LENGTH,
+        win=win,
+        win_mood=direction(win, 0.5) if win else "open",
         charted=[row.comparison for row in rows if row.score in _CHARTED],
         rows=rows,
         settings=settings,
@@ -100,7 +113,7 @@ def build_balcaprl_report(run: Path, *, examples: int, seed: int) -> tuple[str, 
         rewards=REWARDS,
         groups=groups,
         viewer=_viewer_data(groups, settings.weights),
-        examples=read_caption_examples(run, examples, seed=seed),
+        examples=read_caption_examples(run, examples, decoding=board.decoding if board else "greedy", seed=seed),
         **record_values(run, recipe, calls=calls, costs=costs, dead_letters=dead_letters),
         tables=balcaprl_tables(run),
         commands=balcaprl_commands(run, recipe),
@@ -108,20 +121,23 @@ def build_balcaprl_report(run: Path, *, examples: int, seed: int) -> tuple[str, 
     return html, summary
 
 
-def score_rows(captions: CaptionSummary | None) -> list[ScoreRow]:
-    """Rows of the scores that either model has, in the order of `SCORE_NAMES`."""
-    if captions is None:
+def score_rows(board: Scoreboard | None) -> list[ScoreRow]:
+    """Rows of the figures that either model has, in the order of `SCORE_NAMES`."""
+    if board is None:
         return []
-    base, policy = captions.models["base"], captions.models["policy"]
+    comparisons = {
+        figure: Comparison(name, board.mean(BASE, figure), board.mean(POLICY, figure))
+        for figure, name in SCORE_NAMES.items()
+    }
     return [
         ScoreRow(
-            score=score,
-            comparison=Comparison(name, base.get(score), policy.get(score)),
-            gain=(gain := captions.gains.get(score)),
+            score=figure,
+            comparison=comparison,
+            gain=(gain := board.gain(POLICY, figure)),
             mood=direction(gain) if gain else "open",
         )
-        for score, name in SCORE_NAMES.items()
-        if score in base or score in policy
+        for figure, comparison in comparisons.items()
+        if comparison.base or comparison.policy
     ]
 
 

@@ -1,31 +1,32 @@
-"""Results in the folder of a BalCapRL run: the caption evaluation, and the means of each training step."""
+"""Results in the folder of a BalCapRL run: the scoreboard, and the means of each training step."""
 
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rubricworks.evaluation.caption_summary import CaptionSummary
+from rubricworks.evaluation.scoreboard import LENGTH, Scoreboard
 from rubricworks.methods.balcaprl.report.groups import REWARDS, gated_rewards
-from rubricworks.reports.run_folder import Alarm, read_alarm, read_value, table_rows
+from rubricworks.reports.run_folder import Alarm, read_alarm, table_rows
+from rubricworks.reports.scores import read_board
 
 STAGE = "train_balcaprl"
 SCORE_NAMES = {
     "b_capscore": "b-CapScore",
-    "precision": "Precision",
-    "recall": "Recall",
-    "linguistic": "Linguistic",
+    "b_capscore_precision": "Precision",
+    "b_capscore_recall": "Recall",
+    "b_capscore_linguistic": "Linguistic",
     "dc_score": "DCScore",
-    "dc_f1": "DCScore, F1",
-    "dc_precision": "DCScore, precision",
-    "dc_recall": "DCScore, recall",
+    "dc_score_f1": "DCScore, F1",
+    "dc_score_precision": "DCScore, precision",
+    "dc_score_recall": "DCScore, recall",
     "caption_qa": "CaptionQA",
     "oracle_f1": "Oracle F1",
     "oracle_precision": "Oracle precision",
     "oracle_recall": "Oracle recall",
-    "answered": "Questions answered",
-    "tokens": "Tokens per caption",
+    "visual_questions_right": "Questions answered",
+    LENGTH: "Tokens per caption",
 }
-"""Score → display name, in the order of the table."""
+"""Figure → display name, in the order of the table."""
 
 
 class StepMeans(NamedTuple):
@@ -44,7 +45,7 @@ class StepMeans(NamedTuple):
 
 
 class BalcaprlRun(NamedTuple):
-    captions: CaptionSummary | None
+    board: Scoreboard | None
     steps: list[StepMeans]
     alarm: Alarm | None
 
@@ -56,7 +57,7 @@ def read_balcaprl_run(run: Path) -> BalcaprlRun:
         UserError: a file has other contents than expected.
     """
     return BalcaprlRun(
-        captions=read_value(run / "evaluate_captions" / "captions.json", CaptionSummary),
+        board=read_board(run),
         steps=step_means(table_rows(run / STAGE / "caption_grades", _COLUMNS)),
         alarm=read_alarm(run, STAGE),
     )

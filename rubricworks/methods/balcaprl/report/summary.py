@@ -1,25 +1,23 @@
-"""Summary of a BalCapRL run (`summary.json`), for programs and for the last lines that `rubricworks run` prints."""
+"""What a BalCapRL run's summary tells of its training, and the last lines that `rubricworks run` prints."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from rubricworks.evaluation.caption_summary import CaptionSummary
+from rubricworks.evaluation.scoreboard import LENGTH
 from rubricworks.methods.balcaprl.report.headline import direction
-from rubricworks.methods.balcaprl.report.run_results import SCORE_NAMES, BalcaprlRun
+from rubricworks.methods.balcaprl.report.run_results import SCORE_NAMES, StepMeans
 from rubricworks.metrics import Interval
-from rubricworks.reports.costs import StageCost, seconds_by_stage
 from rubricworks.reports.formats import number, percent, percent_interval, points, share, signed, signed_interval, span
-from rubricworks.reports.headline import gate_sentence, is_small
-from rubricworks.reports.run_folder import DeadLetters, Promotion
+from rubricworks.reports.headline import is_small
+from rubricworks.reports.run_summary import RunSummary, last_lines, read_summary
 
-_LINES = ("b_capscore", "dc_score", "caption_qa", "oracle_f1", "tokens")
+_LINES = ("b_capscore", "dc_score", "caption_qa", "oracle_f1", LENGTH)
 
 
 class TrainingSummary(BaseModel):
-    """First and last training step."""
+    """First and last training step: `training` in the summary's details."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -30,92 +28,43 @@ class TrainingSummary(BaseModel):
     """Rollouts of all steps that no judge could grade."""
 
 
-class BalcaprlSummary(BaseModel):
-    """Results of a run."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    run: str
-    simulated: bool
-    """True if the scene world stood in for images, captioners and judges."""
-    captions: CaptionSummary | None
-    """Held-out scores; None if they were not measured."""
-    training: TrainingSummary | None
-    seconds: dict[str, float]
-    """`total`, and the time of each stage; concurrent stages both count in full."""
-    cost: float
-    """Dollars."""
-    promoted: bool
-    gate: str
-    """Result of the gate as a sentence."""
-    alarm: str | None
-    dead_letters: int
-
-
-def balcaprl_summary(
-    run: Path,
-    results: BalcaprlRun,
-    *,
-    recipe: Mapping[str, Any],
-    promotion: Promotion | None,
-    costs: list[StageCost],
-    dead_letters: list[DeadLetters],
-) -> BalcaprlSummary:
-    judged = [step.rewards for step in results.steps if step.rewards]
-    training = TrainingSummary(
-        steps=len(results.steps),
+def training_summary(steps: Sequence[StepMeans]) -> TrainingSummary | None:
+    """Summarise the steps of a training; None if it has none."""
+    if not steps:
+        return None
+    judged = [step.rewards for step in steps if step.rewards]
+    return TrainingSummary(
+        steps=len(steps),
         rewards={name: (judged[0][name], judged[-1][name]) for name in (judged[0] if judged else ())},
-        unjudged=sum(step.unjudged for step in results.steps),
-    )
-    return BalcaprlSummary(
-        run=run.name,
-        simulated=bool(recipe.get("world")),
-        captions=results.captions,
-        training=training if results.steps else None,
-        seconds=seconds_by_stage(costs),
-        cost=sum(cost.cost for cost in costs),
-        promoted=promotion is not None and promotion.promoted,
-        gate=gate_sentence(promotion),
-        alarm=str(results.alarm) if results.alarm else None,
-        dead_letters=sum(letters.count for letters in dead_letters),
+        unjudged=sum(step.unjudged for step in steps),
     )
 
 
 def success_lines(run: Path) -> list[str]:
     """Lines that `rubricworks run` prints at the end, one per measured result."""
-    return balcaprl_lines(BalcaprlSummary.model_validate_json((run / "summary.json").read_bytes()))
+    return balcaprl_lines(read_summary(run))
 
 
-def balcaprl_lines(summary: BalcaprlSummary) -> list[str]:
+def balcaprl_lines(summary: RunSummary) -> list[str]:
     lines = []
-    captions = summary.captions
     for name in _LINES:
-        if captions is None:
-            break
-        base, policy, gain = (
-            captions.models["base"].get(name),
-            captions.models["policy"].get(name),
-            captions.gains.get(name),
-        )
-        if base and policy and gain:
-            lines.append(f"{SCORE_NAMES[name]}: {_pair(name, base, policy)}, {_gain(name, gain)}")
-    if captions and captions.win_rate:
-        win = captions.win_rate
+        figure = summary.scores.get(name)
+        if figure and figure.base is not None and figure.policy is not None and figure.gain:
+            pair = _pair(name, figure.base, figure.policy)
+            lines.append(f"{SCORE_NAMES[name]}: {pair}, {_gain(name, figure.gain)}")
+    if win := summary.win_rate:
         lines.append(f"arena against the base: {percent(win.value)} won [{percent_interval(win)}]")
-    lines.append("promoted to champion" if summary.promoted else f"not promoted: {summary.gate}")
-    if summary.alarm:
-        lines.append(f"ALARM: {summary.alarm}")
-    return lines
+    return [*lines, *last_lines(summary)]
 
 
-def _pair(name: str, base: Interval, policy: Interval) -> str:
-    if name == "tokens":
-        return f"{number(base.value, 1)} → {number(policy.value, 1)}"
-    return f"{share(base.value)} → {share(policy.value)}"
+def _pair(name: str, base: float, policy: float) -> str:
+    if name == LENGTH:
+        return f"{number(base, 1)} → {number(policy, 1)}"
+    return f"{share(base)} → {share(policy)}"
 
 
 def _gain(name: str, gain: Interval) -> str:
     unclear = ", few images" if is_small(gain) else ", not distinguishable" if direction(gain) == "open" else ""
-    if name == "tokens":
+    if name == LENGTH:
         return f"{signed(gain.value, 1)} [{signed_interval(gain, 1)}]{unclear}"
     return f"{points(gain.value)} points [{span(gain)}]{unclear}"

@@ -15,12 +15,11 @@ from rubricworks.adapters.captions import CaptionGrade, CaptionRewards, LengthPe
 from rubricworks.adapters.trl import RubricReward
 from rubricworks.data.tables import read_rows, read_samples
 from rubricworks.errors import UserError
-from rubricworks.evaluation.scorers.caption_qa import ExamTaker
+from rubricworks.evaluation.scorers.caption_qa import ExamTaker, read_exams
 from rubricworks.grading import AssertionGrader, Grader, Pointability
 from rubricworks.grading.assertion_texts import has_words
 from rubricworks.llm import Endpoint
 from rubricworks.methods.balcaprl.stages.exam_reward import ExamReward
-from rubricworks.methods.balcaprl.stages.write_exams import read_exams
 from rubricworks.runtime.call_table import Row
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job, model_dir

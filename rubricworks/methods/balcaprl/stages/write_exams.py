@@ -5,12 +5,11 @@ training, and then the training samples need exams too (`splits`). A sample whos
 of a row.
 """
 
-from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
-from rubricworks.data.tables import Sample, count_samples, read_rows, read_samples
+from rubricworks.data.tables import Sample, count_samples, read_samples
 from rubricworks.evaluation.scorers.caption_prompts import EXAM_PROMPT_VERSION, Exam, exam_writer_messages
 from rubricworks.llm import ChatError, Endpoint
 from rubricworks.runtime.call_table import Answers, ask_all, dead_letter
@@ -56,9 +55,3 @@ def run(config: Config, job: Job) -> None:
         shard_size=config.shard_size,
         clients=[client],
     )
-
-
-def read_exams(table: Path) -> dict[str, Exam]:
-    """sample_id → exam."""
-    rows = read_rows(table, columns=["sample_id", "questions"])
-    return {row["sample_id"]: Exam.model_validate_json(row["questions"]) for row in rows}

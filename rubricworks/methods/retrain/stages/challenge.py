@@ -27,7 +27,7 @@ class Config(StageConfig):
 def run(config: Config, job: Job) -> None:
     report = read_report(job)
     gate = config.gate or Gate.model_validate(report.recipe.stages.get("promote", {}).get("gate", {}))
-    figures = evaluation_figures(job.inputs["evaluations"])
+    figures = evaluation_figures(job.inputs["scores"])
     result = gate.check(figures)
     connection, mlflow_run = open_registry(job)
     champion = registry.get_version(connection, report.model_name, report.champion)

@@ -21,6 +21,7 @@ from rubricworks.methods.retrain.champion import (
     check_endpoints,
     open_registry,
     require_champion,
+    require_evaluation,
     write_outcome,
 )
 from rubricworks.methods.retrain.stages.new_samples import count_new
@@ -49,6 +50,7 @@ def run(config: Config, job: Job) -> None:
     connection, _ = open_registry(job)
     champion = require_champion(connection, config.model_name)
     lineage = read_lineage(connection, champion)
+    require_evaluation(lineage, champion)
     recipe = apply_changes(lineage.recipe, config.changes)
     samples = [*lineage.samples]
     if challenger := _last_challenger(connection, champion):

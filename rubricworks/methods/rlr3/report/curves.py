@@ -3,16 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from rubricworks.evaluation.answer_summary import Accuracy, AnswerSummary
-from rubricworks.methods.rlr3.report.run_results import ARMS, NAMES
+from rubricworks.methods.rlr3.accuracy import ARMS, Accuracies, Accuracy
+from rubricworks.methods.rlr3.report.run_results import NAMES
 from rubricworks.metrics import Interval
 from rubricworks.reports.charts import value_bounds
 from rubricworks.reports.curves import Step
+from rubricworks.reports.milestone_charts import MilestoneCurve, milestone_chart
 from rubricworks.reports.run_folder import Alarm
 from rubricworks.reports.series_charts import Series, SeriesChart, series_chart
-
-_MIN_SPAN = 10.0
-"""Smallest range of a chart in percentage points, so that differences of one or two do not look large."""
 
 
 class AccuracyChart(NamedTuple):
@@ -23,12 +21,12 @@ class AccuracyChart(NamedTuple):
     """(kind, percent) for the base and for each arm's best milestone."""
 
 
-def macro_chart(answers: AnswerSummary | None) -> AccuracyChart | None:
+def macro_chart(answers: Accuracies | None) -> AccuracyChart | None:
     """Chart of the macro average with its intervals."""
     return _chart("Macro average", answers, lambda accuracy: accuracy.macro, intervals=True, gap=7.0)
 
 
-def task_charts(answers: AnswerSummary | None) -> list[AccuracyChart]:
+def task_charts(answers: Accuracies | None) -> list[AccuracyChart]:
     """Charts per task, in the order of the table."""
 
     def chart_of(task: str) -> AccuracyChart | None:
@@ -38,7 +36,7 @@ def task_charts(answers: AnswerSummary | None) -> list[AccuracyChart]:
     return [chart for chart in charts if chart]
 
 
-def task_names(answers: AnswerSummary) -> list[str]:
+def task_names(answers: Accuracies) -> list[str]:
     """Names of all tasks that any model answered."""
     models = [answers.base, *(one for points in answers.arms.values() for one in points)]
     return sorted({task for one in models for task in one.tasks})
@@ -63,7 +61,7 @@ def training_charts(steps: Mapping[str, Sequence[Step]], alarms: Mapping[str, Al
 
 def _chart(
     title: str,
-    answers: AnswerSummary | None,
+    answers: Accuracies | None,
     score_of: Callable[[Accuracy], Interval | None],
     *,
     intervals: bool,
@@ -72,44 +70,12 @@ def _chart(
     if answers is None:
         return None
     base = score_of(answers.base)
-    series, ends = [], [("base", 100 * base.value)] if base else []
+    curves, ends = [], [("base", 100 * base.value)] if base else []
     for arm in ARMS:
-        scores = [(float(one.step), of) for one in answers.arms.get(arm, ()) if (of := score_of(one)) is not None]
-        if not scores:
-            continue
-        best = float(answers.best[arm])
-        ends += [(arm, 100 * of.value) for step, of in scores if step == best]
-        series.append(
-            Series(
-                kind=arm,
-                label=NAMES[arm],
-                points=[(step, 100 * of.value) for step, of in scores],
-                intervals=[_percents(of) for _, of in scores] if intervals else (),
-                picked=best,
-            )
-        )
-    percents = [value for one in series for _, value in one.points] + ([100 * base.value] if base else [])
-    percents += [end for one in series for interval in one.intervals for end in interval]
-    chart = series_chart(
-        title,
-        series,
-        bounds=_bounds(percents),
-        start=0.0,
-        level=(100 * base.value, "base") if base else None,
-        gap=gap,
-    )
+        points = [(one.step, of) for one in answers.arms.get(arm, ()) if (of := score_of(one)) is not None]
+        if points:
+            best = answers.best[arm]
+            ends += [(arm, 100 * of.value) for step, of in points if step == best]
+            curves.append(MilestoneCurve(arm, NAMES[arm], points, best))
+    chart = milestone_chart(title, base, curves, intervals=intervals, gap=gap)
     return AccuracyChart(chart, ends) if chart else None
-
-
-def _percents(figure: Interval) -> tuple[float, float]:
-    """The bounds in percent; the value twice if there are none."""
-    low, high = figure.bounds or (figure.value, figure.value)
-    return 100 * low, 100 * high
-
-
-def _bounds(percents: Sequence[float]) -> tuple[float, float]:
-    low, high = min(percents, default=0.0), max(percents, default=100.0)
-    missing = max(0.0, _MIN_SPAN - (high - low)) / 2
-    low, high = max(0.0, low - missing), min(100.0, high + missing)
-    # At an edge the whole extension goes to the other side.
-    return max(0.0, min(low, high - _MIN_SPAN)), min(100.0, max(high, low + _MIN_SPAN))

@@ -6,10 +6,11 @@ The questions are drawn by a hash of their ids and the seed, not selected by the
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rubricworks.evaluation.answer_summary import BASE, AnswerSummary
-from rubricworks.methods.rlr3.report.run_results import ARMS, NAMES
-from rubricworks.reports.run_folder import table_rows
+from rubricworks.evaluation.scoreboard import BASE, Scoreboard
+from rubricworks.methods.rlr3.accuracy import ARMS, RIGHT
+from rubricworks.methods.rlr3.report.run_results import NAMES
 from rubricworks.reports.samples import data_uri, draw_samples, sample_rows
+from rubricworks.reports.scores import ScoredResponse, scored_ids, scored_responses
 from rubricworks.verifiers.boxed import last_boxed
 
 
@@ -19,7 +20,7 @@ class Answer(NamedTuple):
     kind: str
     name: str
     response: str
-    tokens: int
+    tokens: int | None
     final: str | None
     """Content of the last box; None without one."""
     right: bool | None
@@ -38,26 +39,20 @@ class Question(NamedTuple):
     answers: list[Answer]
 
 
-def read_questions(run: Path, answers: AnswerSummary | None, count: int, *, seed: int) -> list[Question]:
+def read_questions(run: Path, board: Scoreboard | None, count: int, *, seed: int) -> list[Question]:
     """Read up to `count` questions that the base model answered, in the order of the draw."""
-    if answers is None:
+    if board is None:
         return []
-    models = {(BASE, 0): BASE} | {(arm, answers.best[arm]): arm for arm in ARMS if arm in answers.best}
-    table = run / "evaluate_answers"
-    keys = table_rows(table, ["sample_id", "arm", "step"])
-    ids = draw_samples((row["sample_id"] for row in keys if (row["arm"], row["step"]) == (BASE, 0)), count, seed)
-    responses = {
-        (row["sample_id"], row["arm"]): row
-        for row in table_rows(table)
-        if row["sample_id"] in ids and (row["arm"], row["step"]) in models
-    }
+    steps = {arm: board.best[arm] for arm in ARMS if arm in board.best}
+    ids = draw_samples(scored_ids(run, BASE), count, seed)
+    responses = scored_responses(run, ids, decoding=board.decoding, steps=steps)
     samples = _samples(run, set(ids))
-    return [_question(sample_id, samples.get(sample_id, {}), responses, list(models.values())) for sample_id in ids]
+    return [_question(sample_id, samples.get(sample_id, {}), responses, steps) for sample_id in ids]
 
 
 def _samples(run: Path, sample_ids: set[str]) -> dict[str, dict[str, Any]]:
     """Read samples after the conversion of multiple-choice questions, or before it if that has not run."""
-    columns = ["image", "question", "prompt", "answer"]
+    columns = ["image", "question", "prompt", "answer", "task"]
     samples: dict[str, dict[str, Any]] = {}
     for stage in ("open_questions", "prepare_questions"):
         if missing := sample_ids - samples.keys():
@@ -66,24 +61,30 @@ def _samples(run: Path, sample_ids: set[str]) -> dict[str, dict[str, Any]]:
 
 
 def _question(
-    sample_id: str, sample: dict[str, Any], responses: dict[tuple[str, str], dict[str, Any]], models: list[str]
+    sample_id: str,
+    sample: dict[str, Any],
+    responses: dict[tuple[str, str], ScoredResponse],
+    steps: dict[str, int],
 ) -> Question:
-    rows = [row for model in models if (row := responses.get((sample_id, model)))]
+    answers = []
+    for model in (BASE, *steps):
+        if one := responses.get((sample_id, model)):
+            right = one.values.get(RIGHT)
+            answers.append(
+                Answer(
+                    kind=model,
+                    name=NAMES[model] + (f", step {steps[model]}" if model in steps else ""),
+                    response=one.text,
+                    tokens=one.tokens,
+                    final=last_boxed(one.text),
+                    right=None if right is None else right > 0,
+                )
+            )
     return Question(
         sample_id=sample_id,
-        image=data_uri(sample["image"]) if sample else None,
-        task=rows[0]["task"] if rows else "",
+        image=data_uri(sample["image"]) if sample.get("image") else None,
+        task=sample.get("task") or "",
         question=(sample.get("question") or sample.get("prompt") or ""),
         reference=sample.get("answer") or "",
-        answers=[
-            Answer(
-                kind=row["arm"],
-                name=NAMES[row["arm"]] + (f", step {row['step']}" if row["step"] else ""),
-                response=row["response"],
-                tokens=row["tokens"],
-                final=last_boxed(row["response"]),
-                right=row["right"],
-            )
-            for row in rows
-        ],
+        answers=answers,
     )

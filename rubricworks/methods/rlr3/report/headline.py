@@ -1,14 +1,13 @@
 """Headline of an RLR³ run: RLR³ against RLVR and the base model, claiming no more than the intervals support."""
 
-from rubricworks.evaluation.answer_summary import AnswerSummary
-from rubricworks.methods.rlr3.report.run_results import ARMS, NAMES
-from rubricworks.methods.rlr3.report.summary import ARM_GAIN
+from rubricworks.methods.rlr3.accuracy import ARM_GAIN, ARMS, Accuracies
+from rubricworks.methods.rlr3.report.run_results import NAMES
 from rubricworks.metrics import Interval
 from rubricworks.reports.formats import points, share, span
 from rubricworks.reports.headline import Headline, Mood, is_small
 
 
-def rlr3_headline(answers: AnswerSummary | None) -> Headline:
+def rlr3_headline(answers: Accuracies | None) -> Headline:
     """Compare the arms' best milestones, or a single arm with the base model."""
     arms = [arm for arm in ARMS if answers and answers.arms.get(arm)]
     if answers is None or not arms:
@@ -16,18 +15,14 @@ def rlr3_headline(answers: AnswerSummary | None) -> Headline:
     if is_small(answers.base.macro):
         count = answers.base.macro.samples
         return Headline(f"Too few questions to tell: {_averages(answers, arms)}, over {count} questions.", "open")
-    if len(arms) == 2:
-        mood, relation = _relation(answers.gains[ARM_GAIN])
-        return Headline(
-            f"RLR³ {relation} RLVR: {_averages(answers, arms)} right on average over {_tasks(answers)}, "
-            f"{_difference(answers.gains[ARM_GAIN])}.",
-            mood,
-        )
-    gain = answers.gains[arms[0]]
+    compared = "RLR³ {} RLVR" if len(arms) == 2 else f"{NAMES[arms[0]]} {{}} the base model"
+    gain = answers.gains.get(ARM_GAIN if len(arms) == 2 else arms[0])
+    if gain is None:
+        return Headline(f"No question was judged for both: {_averages(answers, arms)}.", "open")
     mood, relation = _relation(gain)
     return Headline(
-        f"{NAMES[arms[0]]} {relation} the base model: {_averages(answers, arms)} right on average over "
-        f"{_tasks(answers)}, {_difference(gain)}.",
+        f"{compared.format(relation)}: {_averages(answers, arms)} right on average over {_tasks(answers)}, "
+        f"{_difference(gain)}.",
         mood,
     )
 
@@ -40,7 +35,7 @@ def _relation(gain: Interval) -> tuple[Mood, str]:
     return "open", "is not distinguishable from"
 
 
-def _averages(answers: AnswerSummary, arms: list[str]) -> str:
+def _averages(answers: Accuracies, arms: list[str]) -> str:
     """Write the arms' macro averages, RLR³'s first, and the base model's last."""
     averages = [_percent(answers.accuracy(arm).macro.value) for arm in reversed(arms)]
     return f"{' against '.join(averages)} (base {_percent(answers.base.macro.value)})"
@@ -54,6 +49,6 @@ def _percent(value: float) -> str:
     return f"{share(value)}\N{NARROW NO-BREAK SPACE}%"
 
 
-def _tasks(answers: AnswerSummary) -> str:
+def _tasks(answers: Accuracies) -> str:
     count = len(answers.base.tasks)
     return f"{count} task{'s' if count != 1 else ''}"

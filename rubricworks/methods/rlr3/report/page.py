@@ -9,12 +9,13 @@ from typing import Any
 
 from rubricworks.evaluation.audit.values import MODE_NAMES
 from rubricworks.llm.spending import SPENDING_FILE, read_spending
+from rubricworks.methods.rlr3.accuracy import ARMS
 from rubricworks.methods.rlr3.report.curves import macro_chart, task_charts, training_charts
 from rubricworks.methods.rlr3.report.examples import read_questions
 from rubricworks.methods.rlr3.report.headline import rlr3_headline
-from rubricworks.methods.rlr3.report.run_results import ARMS, NAMES, Rlr3Run, read_rlr3_run
+from rubricworks.methods.rlr3.report.run_results import NAMES, Rlr3Run, read_rlr3_run
 from rubricworks.methods.rlr3.report.settings import reward_sentence, rlr3_commands, rlr3_tables
-from rubricworks.methods.rlr3.report.summary import Rlr3Summary, rlr3_lines, rlr3_summary
+from rubricworks.methods.rlr3.report.summary import alarm_sentence, rlr3_details
 from rubricworks.methods.rlr3.report.tables import (
     GENRM_COLUMNS,
     answer_columns,
@@ -36,13 +37,12 @@ from rubricworks.reports.run_folder import (
     read_promotion,
     read_recipe,
 )
+from rubricworks.reports.run_summary import RunSummary, run_summary
 from rubricworks.reports.settings import recipe_text
 from rubricworks.runtime.stage_table import REPORTS
 
-__all__ = ["Rlr3Summary", "build_rlr3_report", "rlr3_lines"]
 
-
-def build_rlr3_report(run: Path, *, examples: int, seed: int) -> tuple[str, Rlr3Summary]:
+def build_rlr3_report(run: Path, *, examples: int, seed: int) -> tuple[str, RunSummary]:
     """Build the page and the summary of a run's folder.
 
     Args:
@@ -53,7 +53,18 @@ def build_rlr3_report(run: Path, *, examples: int, seed: int) -> tuple[str, Rlr3
     results, promotion = read_rlr3_run(run, ledger), read_promotion(run)
     calls = model_calls(read_spending(run / SPENDING_FILE))
     costs, dead_letters = stage_costs(ledger, calls, exclude=REPORTS), read_dead_letters(run)
-    summary = rlr3_summary(run, results, recipe=recipe, promotion=promotion, costs=costs, dead_letters=dead_letters)
+    details = rlr3_details(results)
+    summary = run_summary(
+        run,
+        recipe=recipe,
+        method="rlr3",
+        board=results.board,
+        promotion=promotion,
+        alarm=alarm_sentence(results),
+        costs=costs,
+        dead_letters=dead_letters,
+        details=details.model_dump(mode="json"),
+    )
     steps = {arm: read_steps(run, f"train_{arm}") for arm in ARMS}
     lanes, axis = genrm_chart(results.genrm)
     html = render(
@@ -65,6 +76,7 @@ def build_rlr3_report(run: Path, *, examples: int, seed: int) -> tuple[str, Rlr3
         recipe_text=recipe_text(recipe),
         summary=summary,
         results=results,
+        genrm_right=details.genrm,
         names=NAMES,
         headline=rlr3_headline(results.answers),
         promotion=promotion,
@@ -84,7 +96,7 @@ def build_rlr3_report(run: Path, *, examples: int, seed: int) -> tuple[str, Rlr3
         lanes=lanes,
         axis=axis,
         **_audit(results),
-        questions=read_questions(run, results.answers, examples, seed=seed),
+        questions=read_questions(run, results.board, examples, seed=seed),
         reward_sentence=reward_sentence(recipe),
         **record_values(
             run, recipe, calls=calls, costs=costs, dead_letters=dead_letters, noun="question", stage="prepare_questions"

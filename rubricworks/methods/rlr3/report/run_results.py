@@ -7,15 +7,16 @@ from typing import Any, NamedTuple
 
 from pydantic import RootModel
 
-from rubricworks.evaluation.answer_summary import AnswerSummary
 from rubricworks.evaluation.audit.summary import AuditSummary
 from rubricworks.evaluation.corpus_statistics import CorpusStatistics, SourceCounts
+from rubricworks.evaluation.scoreboard import Scoreboard
+from rubricworks.methods.rlr3.accuracy import ARMS, Accuracies, read_accuracies
 from rubricworks.methods.rlr3.genrm_report import GenrmReport
 from rubricworks.methods.rlr3.genrm_statistics import DataStatistics
 from rubricworks.reports.run_folder import Alarm, read_alarm, read_value, table_rows
+from rubricworks.reports.scores import read_board
 from rubricworks.rubrics import Rubric
 
-ARMS = ("rlvr", "rlr3")
 NAMES = {"base": "Base", "sft": "SFT", "rlvr": "RLVR", "rlr3": "RLR³"}
 """Model → display name."""
 GENRM_MODELS = ("base", "sft", "rlvr")
@@ -61,7 +62,9 @@ class Rlr3Run(NamedTuple):
     genrm_data: dict[str, DataStatistics]
     genrm: dict[str, GenrmReport]
     audit: AuditSummary | None
-    answers: AnswerSummary | None
+    board: Scoreboard | None
+    answers: Accuracies | None
+    """The board by arm."""
     alarms: dict[str, Alarm]
     """Arm → hacking alarm, for arms that raised one."""
 
@@ -75,6 +78,7 @@ def read_rlr3_run(run: Path, ledger: Iterable[dict[str, Any]]) -> Rlr3Run:
     last = {str(entry["stage"]): entry for entry in ledger}
     splits = read_value(run / "genrm_data" / "statistics.json", _Splits)
     models = read_value(run / "train_genrm" / "genrm.json", _Models)
+    board = read_board(run)
     return Rlr3Run(
         source=read_value(run / "prepare_questions" / "data.json", SourceCounts),
         corpus=read_value(run / "offline_filter" / "statistics.json", CorpusStatistics),
@@ -83,7 +87,8 @@ def read_rlr3_run(run: Path, ledger: Iterable[dict[str, Any]]) -> Rlr3Run:
         genrm_data={split: splits.root[split] for split in _SPLITS if splits and split in splits.root},
         genrm={model: models.root[model] for model in GENRM_MODELS if models and model in models.root},
         audit=read_value(run / "audit" / "audit.json", AuditSummary),
-        answers=read_value(run / "evaluate_answers" / "answers.json", AnswerSummary),
+        board=board,
+        answers=read_accuracies(board),
         alarms={arm: alarm for arm in ARMS if (alarm := read_alarm(run, f"train_{arm}"))},
     )
 

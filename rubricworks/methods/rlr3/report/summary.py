@@ -1,22 +1,16 @@
-"""Summary of an RLR³ run (`summary.json`), for programs and for the last lines that `rubricworks run` prints."""
+"""Details of an RLR³ run in `summary.json`, and the last lines that `rubricworks run` prints about it."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from rubricworks.evaluation.answer_summary import AnswerSummary
 from rubricworks.evaluation.audit.values import FAILURE_MODES, MODE_NAMES
-from rubricworks.methods.rlr3.report.run_results import ARMS, NAMES, Rlr3Run
+from rubricworks.methods.rlr3.accuracy import ARM_GAIN, ARMS, Accuracies
+from rubricworks.methods.rlr3.report.run_results import NAMES, Rlr3Run
 from rubricworks.metrics import Interval
-from rubricworks.reports.costs import StageCost, seconds_by_stage
 from rubricworks.reports.formats import points, share, span
-from rubricworks.reports.headline import gate_sentence
-from rubricworks.reports.run_folder import DeadLetters, Promotion
+from rubricworks.reports.run_summary import RunSummary, last_lines, read_summary
 
-ARM_GAIN = "rlr3 - rlvr"
-"""Gain between the arms, which is reported first: best milestone against best milestone."""
 GAINS = (ARM_GAIN, "rlr3", "rlvr")
 
 
@@ -43,47 +37,24 @@ class Macro(BaseModel):
     rlr3: ArmMacro | None = None
 
 
-class Rlr3Summary(BaseModel):
-    """Results of a run."""
+class Details(BaseModel):
+    """Results that only this method measures, as `details` of `summary.json`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    run: str
-    simulated: bool
-    """True if the scene world stood in for images, teachers and judges."""
-    macro: Macro
-    gains: dict[str, Interval]
+    macro: Macro = Macro()
+    gains: dict[str, Interval] = {}
     """Best milestone minus base for each arm, and `rlr3 - rlvr`."""
-    genrm: dict[str, Interval]
+    genrm: dict[str, Interval] = {}
     """Model (base, sft, rlvr) → share of criteria that it executes right."""
-    audit: dict[str, float]
+    audit: dict[str, float] = {}
     """Failure mode → false-positive rate in the default setting."""
-    seconds: dict[str, float]
-    """`total`, and the time of each stage; concurrent stages both count in full."""
-    cost: float
-    """Dollars."""
-    promoted: bool
-    gate: str
-    """Result of the gate as a sentence."""
-    alarm: str | None
-    """Arm, step and reasons of the hacking alarms."""
-    dead_letters: int
 
 
-def rlr3_summary(
-    run: Path,
-    results: Rlr3Run,
-    *,
-    recipe: Mapping[str, Any],
-    promotion: Promotion | None,
-    costs: list[StageCost],
-    dead_letters: list[DeadLetters],
-) -> Rlr3Summary:
+def rlr3_details(results: Rlr3Run) -> Details:
     default = results.audit.settings.get("text", {}) if results.audit else {}
     gains = results.answers.gains if results.answers else {}
-    return Rlr3Summary(
-        run=run.name,
-        simulated=bool(recipe.get("world")),
+    return Details(
         macro=_macro(results.answers),
         gains={name: gains[name] for name in GAINS if name in gains},
         genrm={model: report.criterion_level for model, report in results.genrm.items() if report.criterion_level},
@@ -92,42 +63,39 @@ def rlr3_summary(
             for mode in FAILURE_MODES
             if (cell := default.get(mode)) is not None and cell.average is not None
         },
-        seconds=seconds_by_stage(costs),
-        cost=sum(cost.cost for cost in costs),
-        promoted=promotion is not None and promotion.promoted,
-        gate=gate_sentence(promotion),
-        alarm="; ".join(f"{NAMES[arm]}, {alarm}" for arm, alarm in results.alarms.items()) or None,
-        dead_letters=sum(letters.count for letters in dead_letters),
     )
+
+
+def alarm_sentence(results: Rlr3Run) -> str | None:
+    """Arm, step and reasons of the hacking alarms."""
+    return "; ".join(f"{NAMES[arm]}, {alarm}" for arm, alarm in results.alarms.items()) or None
 
 
 def success_lines(run: Path) -> list[str]:
     """Lines that `rubricworks run` prints at the end, one per measured result."""
-    return rlr3_lines(Rlr3Summary.model_validate_json((run / "summary.json").read_bytes()))
+    return rlr3_lines(read_summary(run))
 
 
-def rlr3_lines(summary: Rlr3Summary) -> list[str]:
+def rlr3_lines(summary: RunSummary) -> list[str]:
     lines = []
-    macro = summary.macro
+    details = Details.model_validate(summary.details)
+    macro = details.macro
     if macro.base:
         parts = [f"base {share(macro.base.value)}"]
         for arm in ARMS:
             if averages := getattr(macro, arm):
                 parts.append(f"{NAMES[arm]} {share(averages.best.value)} (step {averages.best_step})")
         lines.append(f"right answers in %, average over {macro.tasks} tasks: {', '.join(parts)}")
-    for name, gain in summary.gains.items():
+    for name, gain in details.gains.items():
         unclear = "" if gain.lies_above(0) or gain.lies_below(0) else ", not distinguishable"
         lines.append(f"{gain_name(name)}: {points(gain.value)} points [{span(gain)}]{unclear}")
-    if summary.genrm:
-        parts = [f"{NAMES.get(model, model)} {share(right.value)}" for model, right in summary.genrm.items()]
+    if details.genrm:
+        parts = [f"{NAMES.get(model, model)} {share(right.value)}" for model, right in details.genrm.items()]
         lines.append(f"criteria that the GenRM executes right, in %: {', '.join(parts)}")
-    if summary.audit:
-        parts = [f"{MODE_NAMES[mode].lower()} {share(rate)}" for mode, rate in summary.audit.items()]
+    if details.audit:
+        parts = [f"{MODE_NAMES[mode].lower()} {share(rate)}" for mode, rate in details.audit.items()]
         lines.append(f"undeserved credit in %: {', '.join(parts)}")
-    lines.append("promoted to champion" if summary.promoted else f"not promoted: {summary.gate}")
-    if summary.alarm:
-        lines.append(f"ALARM: {summary.alarm}")
-    return lines
+    return [*lines, *last_lines(summary)]
 
 
 def gain_name(name: str) -> str:
@@ -136,7 +104,7 @@ def gain_name(name: str) -> str:
     return f"{NAMES.get(arm, arm)} over {NAMES[other] if other in NAMES and other else 'the base'}"
 
 
-def _macro(answers: AnswerSummary | None) -> Macro:
+def _macro(answers: Accuracies | None) -> Macro:
     if answers is None:
         return Macro()
     arms = {

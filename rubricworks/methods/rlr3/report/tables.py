@@ -2,12 +2,13 @@
 
 from typing import NamedTuple
 
-from rubricworks.evaluation.answer_summary import BASE, Accuracy, AnswerSummary
 from rubricworks.evaluation.corpus_statistics import CorpusStatistics, SourceCounts
+from rubricworks.evaluation.scoreboard import BASE
+from rubricworks.methods.rlr3.accuracy import ARM_GAIN, ARMS, Accuracies, Accuracy
 from rubricworks.methods.rlr3.genrm_report import MEASURES, GenrmReport
 from rubricworks.methods.rlr3.report.curves import task_names
-from rubricworks.methods.rlr3.report.run_results import ARMS, NAMES, Rlr3Run
-from rubricworks.methods.rlr3.report.summary import ARM_GAIN, GAINS, gain_name
+from rubricworks.methods.rlr3.report.run_results import NAMES, Rlr3Run
+from rubricworks.methods.rlr3.report.summary import GAINS, gain_name
 from rubricworks.metrics import Interval
 from rubricworks.reports.charts import Tick, nice_ticks
 
@@ -106,7 +107,7 @@ def corpus_row(source: SourceCounts | None, corpus: CorpusStatistics | None) -> 
     )
 
 
-def answer_columns(answers: AnswerSummary | None) -> list[Column]:
+def answer_columns(answers: Accuracies | None) -> list[Column]:
     """Base, each arm's best milestone, each arm's last one."""
     if answers is None:
         return []
@@ -117,7 +118,7 @@ def answer_columns(answers: AnswerSummary | None) -> list[Column]:
     return [Column(BASE, NAMES[BASE], "", answers.base), *trained]
 
 
-def task_rows(answers: AnswerSummary | None) -> list[TaskRow]:
+def task_rows(answers: Accuracies | None) -> list[TaskRow]:
     """Table 2: a row per task, and the macro average."""
     columns = answer_columns(answers)
     if answers is None:
@@ -147,7 +148,7 @@ def _row(name: str, figures: list[Interval | None], columns: list[Column]) -> Ta
     )
 
 
-def gain_rows(answers: AnswerSummary | None) -> list[Gain]:
+def gain_rows(answers: Accuracies | None) -> list[Gain]:
     """Gains between arms and over the base model, in the order of `GAINS`."""
     gains = answers.gains if answers else {}
     return [Gain(gain_name(name), gains[name]) for name in GAINS if name in gains]

@@ -6,12 +6,14 @@ The images are drawn by a hash of their ids and the seed, not selected by their 
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rubricworks.evaluation.scoreboard import BASE, POLICY
 from rubricworks.reports.run_folder import table_rows
 from rubricworks.reports.samples import data_uri, draw_samples, sample_rows
+from rubricworks.reports.scores import ScoredResponse, preferred, scored_ids, scored_responses
 from rubricworks.rubrics import Rubric, Scorecard, Verdict
 
-Rows = dict[tuple[str, str], dict[str, Any]]
-"""(sample_id, model) → row of `evaluations`."""
+Responses = dict[tuple[str, str], ScoredResponse]
+"""(sample_id, model) → scored response."""
 
 
 class CriterionVerdicts(NamedTuple):
@@ -43,9 +45,8 @@ class Example(NamedTuple):
     image: str | None
     """Data URI."""
     source: str
-    base: dict[str, Any] | None
-    """Row of `evaluations`, as is `policy`."""
-    policy: dict[str, Any] | None
+    base: ScoredResponse | None
+    policy: ScoredResponse | None
     criteria: list[CriterionVerdicts]
 
     @property
@@ -60,31 +61,24 @@ class Example(NamedTuple):
     @property
     def preferred(self) -> str | None:
         """Preferred caption: "policy", "base" or "neither"; None without a comparison."""
-        win = self.policy["win"] if self.policy else None
-        if win is None:
-            return None
-        return "neither" if win == 0.5 else "policy" if win > 0.5 else "base"
+        return preferred(self.policy)
 
 
 def read_examples(run: Path, count: int, *, decoding: str, seed: int) -> list[Example]:
     """Read up to `count` evaluated samples, in the order of the draw."""
-    ids = draw_samples((row["sample_id"] for row in table_rows(run / "evaluate", ["sample_id"])), count, seed)
-    rows: Rows = {
-        (row["sample_id"], row["model"]): row
-        for row in table_rows(run / "evaluate")
-        if row["sample_id"] in ids and row["decoding"] == decoding
-    }
+    ids = draw_samples(scored_ids(run), count, seed)
+    responses = scored_responses(run, ids, decoding=decoding)
     rubrics = {
         row["sample_id"]: Rubric.model_validate_json(row["rubric"])
         for row in table_rows(run / "synthesize_rubrics", ["sample_id", "rubric"])
         if row["sample_id"] in ids
     }
     images = sample_rows(run / "prepare", set(ids), ["image", "source"])
-    return [_example(sample_id, rows, rubrics.get(sample_id), images.get(sample_id)) for sample_id in ids]
+    return [_example(sample_id, responses, rubrics.get(sample_id), images.get(sample_id)) for sample_id in ids]
 
 
-def _example(sample_id: str, rows: Rows, rubric: Rubric | None, image: dict[str, Any] | None) -> Example:
-    base, policy = rows.get((sample_id, "base")), rows.get((sample_id, "policy"))
+def _example(sample_id: str, responses: Responses, rubric: Rubric | None, image: dict[str, Any] | None) -> Example:
+    base, policy = responses.get((sample_id, BASE)), responses.get((sample_id, POLICY))
     before, after = _verdicts(base), _verdicts(policy)
     criteria = [
         CriterionVerdicts(
@@ -106,7 +100,8 @@ def _example(sample_id: str, rows: Rows, rubric: Rubric | None, image: dict[str,
     )
 
 
-def _verdicts(row: dict[str, Any] | None) -> dict[str, Verdict]:
-    if row is None or row["scorecard"] is None:
+def _verdicts(response: ScoredResponse | None) -> dict[str, Verdict]:
+    if response is None or "rubric" not in response.evidence:
         return {}
-    return {verdict.criterion: verdict for verdict in Scorecard.model_validate_json(row["scorecard"]).verdicts}
+    scorecard = Scorecard.model_validate_json(response.evidence["rubric"])
+    return {verdict.criterion: verdict for verdict in scorecard.verdicts}

@@ -8,16 +8,14 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from rubricworks.evaluation.scoreboard import POLICY, WIN
 from rubricworks.llm.spending import SPENDING_FILE, read_spending
 from rubricworks.methods.rubicap.report.examples import read_examples
 from rubricworks.methods.rubicap.report.results import (
     decoding_results,
     headline,
-    page_decoding,
-    read_evaluation,
     shared_criteria,
 )
-from rubricworks.methods.rubicap.report.summary import RunSummary, run_summary
 from rubricworks.reports.charts import LineChart, line_chart
 from rubricworks.reports.costs import model_calls, stage_costs
 from rubricworks.reports.curves import Step, read_steps
@@ -32,6 +30,8 @@ from rubricworks.reports.run_folder import (
     read_promotion,
     read_recipe,
 )
+from rubricworks.reports.run_summary import RunSummary, run_summary
+from rubricworks.reports.scores import read_board
 from rubricworks.reports.settings import (
     Command,
     CountedTable,
@@ -60,20 +60,21 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
         seed: seed of their draw.
     """
     recipe, ledger = read_recipe(run), read_ledger(run)
-    evaluation, promotion, alarm = read_evaluation(run), read_promotion(run), read_alarm(run)
+    board, promotion, alarm = read_board(run), read_promotion(run), read_alarm(run)
     calls = model_calls(read_spending(run / SPENDING_FILE))
     costs, dead_letters = stage_costs(ledger, calls, exclude=REPORTS), read_dead_letters(run)
     summary = run_summary(
         run,
         recipe=recipe,
-        evaluation=evaluation,
+        method="rubicap",
+        board=board,
         promotion=promotion,
-        alarm=alarm,
+        alarm=str(alarm) if alarm else None,
         costs=costs,
         dead_letters=dead_letters,
     )
-    decoding = page_decoding(evaluation)
-    results = decoding_results(evaluation)
+    decoding = board.decoding if board else "greedy"
+    results = decoding_results(run, board)
     steps = read_steps(run, statistics=TEXT_STATISTICS)
     html = render(
         "page.html",
@@ -84,7 +85,7 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
         decoding=decoding,
         results=results,
         shown=next((one for one in results if one.decoding == decoding), None),
-        headline=headline(evaluation.win_rate.get(decoding) if evaluation else None),
+        headline=headline(board.mean(POLICY, WIN) if board else None),
         promotion=promotion,
         promotion_sentence=promotion_sentence(promotion),
         alarms=[("", alarm)] if alarm else [],

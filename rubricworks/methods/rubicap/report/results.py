@@ -3,17 +3,20 @@
 The headline is what people read first, so it claims no more than the intervals support.
 """
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
-from rubricworks.evaluation.summary import EvaluationSummary, ModelScores
+from rubricworks.evaluation.scoreboard import BASE, LENGTH, POLICY, WIN, Scoreboard
 from rubricworks.metrics import Interval
 from rubricworks.reports.comparison import SEVERITY, Comparison
 from rubricworks.reports.formats import percent
 from rubricworks.reports.headline import Headline, is_small
-from rubricworks.reports.run_folder import read_value, table_rows
-from rubricworks.rubrics import Scorecard
+from rubricworks.reports.run_folder import table_rows
+from rubricworks.reports.scores import score_rows
+from rubricworks.rubrics import Rubric, Scorecard
 
 METRICS = {
     "rubric_reward": "Rubric reward",
@@ -52,53 +55,72 @@ class SharedCriterion(NamedTuple):
     policy: float
 
 
-def decoding_results(evaluation: EvaluationSummary | None) -> list[DecodingResults]:
+def decoding_results(run: Path, board: Scoreboard | None) -> list[DecodingResults]:
     """Results per decoding, without metrics that neither model has."""
+    weights = _criterion_weights(run) if board else {}
     results = []
-    for decoding, models in (evaluation.models if evaluation else {}).items():
-        comparisons = [_comparison(models, name, label) for name, label in METRICS.items()]
+    for decoding in board.decodings if board else ():
+        assert board is not None
+        comparisons = [_comparison(board, decoding, name, label) for name, label in METRICS.items()]
         results.append(
             DecodingResults(
                 decoding=decoding,
-                win_rate=evaluation.win_rate.get(decoding) if evaluation else None,
+                win_rate=board.mean(POLICY, WIN, decoding),
                 comparisons=[one for one in comparisons if one.base or one.policy],
-                length=_comparison(models, "tokens", "Tokens per caption"),
-                pass_rates=_pass_rates(models),
+                length=_comparison(board, decoding, LENGTH, "Tokens per caption"),
+                pass_rates=_pass_rates(run, decoding, weights),
             )
         )
     return results
 
 
-def _comparison(models: Mapping[str, ModelScores], name: str, label: str) -> Comparison:
-    means = {model: getattr(scores, name) for model, scores in models.items()}
-    return Comparison(label, means.get("base"), means.get("policy"))
+def _comparison(board: Scoreboard, decoding: str, figure: str, label: str) -> Comparison:
+    return Comparison(label, board.mean(BASE, figure, decoding), board.mean(POLICY, figure, decoding))
 
 
-def _pass_rates(models: Mapping[str, ModelScores]) -> list[PassRate]:
-    rates = {model: scores.criteria_passed for model, scores in models.items()}
-    base, policy = rates.get("base", {}), rates.get("policy", {})
+def _criterion_weights(run: Path) -> dict[tuple[str, str], float]:
+    """(sample, title of a criterion) → its weight."""
+    weights = {}
+    for row in table_rows(run / "synthesize_rubrics", ["sample_id", "rubric"]):
+        for criterion in Rubric.model_validate_json(row["rubric"]).criteria:
+            weights[row["sample_id"], criterion.criterion] = criterion.weight
+    return weights
+
+
+def _pass_rates(run: Path, decoding: str, weights: Mapping[tuple[str, str], float]) -> list[PassRate]:
+    credits: dict[float, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for model, scorecard in _scorecards(run, decoding):
+        for verdict in scorecard.verdicts:
+            weight = weights.get((scorecard.sample_id, verdict.criterion))
+            if verdict.credit is not None and weight is not None:
+                credits[weight][model].append(verdict.credit)
     return [
-        PassRate(weight, SEVERITY.get(weight, "other"), base.get(weight), policy.get(weight))
-        for weight in sorted({*base, *policy}, key=float, reverse=True)
+        PassRate(
+            f"{weight:g}",
+            SEVERITY.get(f"{weight:g}", "other"),
+            *(fmean(by_model[model]) if by_model[model] else None for model in (BASE, POLICY)),
+        )
+        for weight, by_model in sorted(credits.items(), reverse=True)
     ]
 
 
-def read_evaluation(run: Path) -> EvaluationSummary | None:
-    return read_value(run / "evaluate" / "summary.json", EvaluationSummary)
+def _scorecards(run: Path, decoding: str) -> Iterator[tuple[str, Scorecard]]:
+    """Model and scorecard of each graded response."""
+    for row in score_rows(run):
+        if row["scorer"] == "rubric" and row["decoding"] == decoding and row["evidence"]:
+            yield row["model"], Scorecard.model_validate_json(row["evidence"])
 
 
 def shared_criteria(run: Path, *, decoding: str, count: int = 6) -> list[SharedCriterion]:
     """Most frequent criteria of the held-out rubrics, with both models' pass rates."""
     tallies: dict[str, dict[str, list[float]]] = {}
     graded = 0
-    for row in table_rows(run / "evaluate", ["model", "decoding", "scorecard"]):
-        if row["decoding"] != decoding or not row["scorecard"]:
-            continue
-        graded += row["model"] == "policy"
-        for verdict in Scorecard.model_validate_json(row["scorecard"]).verdicts:
+    for model, scorecard in _scorecards(run, decoding):
+        graded += model == POLICY
+        for verdict in scorecard.verdicts:
             if verdict.criterion not in tallies and len(tallies) >= _MAX_TITLES:
                 continue
-            tally = tallies.setdefault(verdict.criterion, {}).setdefault(row["model"], [0.0, 0])
+            tally = tallies.setdefault(verdict.criterion, {}).setdefault(model, [0.0, 0])
             if verdict.credit is not None:
                 tally[0] += verdict.credit
                 tally[1] += 1
@@ -122,9 +144,3 @@ def headline(win: Interval | None) -> Headline:
     if win.lies_below(0.5):
         return Headline(f"The trained policy is worse than its base model: it wins only {share}.", "bad")
     return Headline(f"No clear winner: the trained policy wins {share}, which chance could explain.", "open")
-
-
-def page_decoding(evaluation: EvaluationSummary | None) -> str:
-    """Choose the decoding that the page shows: greedy if it was evaluated."""
-    decodings = list(evaluation.models) if evaluation else []
-    return "greedy" if "greedy" in decodings or not decodings else decodings[0]

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from rubricworks.adapters.functions import FunctionReward
+from rubricworks.adapters.functions import FunctionReward, load_reward, source_digest
 from rubricworks.adapters.trl import RubricReward
 from rubricworks.grading import CallPer, Combine, Grader
 from rubricworks.llm import Endpoint
@@ -49,6 +49,10 @@ class PolicySection(StageConfig, PolicyConfig):
 
 class Config(PolicySection):
     refresh: Refresh | None = None
+
+    def versions(self) -> dict[str, str]:
+        """Version of a user's reward: a training is not continued with an edited one."""
+        return {"reward": source_digest(load_reward(self.reward.function))} if self.reward else {}
 
 
 def run(config: Config, job: Job) -> None:

@@ -8,7 +8,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rubricworks.evaluation.answer_summary import AnswerSummary, summarise_answers
+from rubricworks.evaluation.retired_tables import as_scores
+from rubricworks.evaluation.scoreboard import Scoreboard, summarise_scores
+from rubricworks.methods.rlr3.accuracy import RIGHT, Accuracies, read_accuracies
+
+
+def board(table: list[dict], seed: int = 0) -> Scoreboard:
+    """The scoreboard of these answers, as the stage `score` makes it."""
+    table = sorted(table, key=lambda row: ("base", "rlvr", "rlr3").index(row["arm"]))
+    tasks = {row["sample_id"]: row["task"] for row in table}
+    scores = as_scores("evaluate_answers", table, {"right"})
+    return summarise_scores(scores, tasks=tasks, by_task=(RIGHT,), select_by=RIGHT, seed=seed)
+
+
+def summarise(table: list[dict], seed: int = 0) -> Accuracies:
+    accuracies = read_accuracies(board(table, seed))
+    assert accuracies is not None
+    return accuracies
 
 
 def rows(arm: str, step: int, *, tokens: int = 10, **tasks: str) -> list[dict]:
@@ -39,7 +55,7 @@ TABLE = [
 
 
 def test_figures_are_those_of_hand():
-    summary = summarise_answers(TABLE)
+    summary = summarise(TABLE)
     assert {task: figure.value for task, figure in summary.base.tasks.items()} == {"count": 0.25, "word": 0.5}
     assert summary.base.macro.value == pytest.approx((0.25 + 0.5) / 2)
     assert summary.base.tokens == 8
@@ -58,7 +74,7 @@ def test_figures_are_those_of_hand():
 
 def test_tasks_weigh_the_same_however_many_questions_they_have():
     table = rows("base", 0, many="+" * 99 + "-", few="-")
-    macro = summarise_answers(table).base.macro
+    macro = summarise(table).base.macro
     assert macro.value == pytest.approx(0.495)
     assert macro.samples == 101
 
@@ -67,7 +83,7 @@ def test_best_of_equals_is_the_earliest():
     table = rows("base", 0, count="----")
     for step in (30, 10, 20):
         table += rows("rlr3", step, count="++--")
-    summary = summarise_answers(table)
+    summary = summarise(table)
     assert summary.best == {"rlr3": 10}
     assert [one.step for one in summary.arms["rlr3"]] == [10, 20, 30]
     assert summary.gains.keys() == {"rlr3"}  # there is no other arm to compare it with
@@ -81,14 +97,12 @@ def test_equals_are_equal_though_their_tasks_sum_up_in_another_order():
         *rows("rlr3", 1, a=three, b=two, c=one),
         *rows("rlr3", 2, a=one, b=two, c=three),
     ]
-    assert summarise_answers(table).best == {"rlr3": 1}
-    assert summarise_answers([{**row, "step": 3 - row["step"]} if row["step"] else row for row in table]).best == {
-        "rlr3": 1
-    }
+    assert summarise(table).best == {"rlr3": 1}
+    assert summarise([{**row, "step": 3 - row["step"]} if row["step"] else row for row in table]).best == {"rlr3": 1}
 
 
 def test_what_could_not_be_judged_is_counted_and_weighs_nothing():
-    summary = summarise_answers([*rows("base", 0, count="+??-", word="?"), *rows("rlr3", 5, count="+++?", word="+")])
+    summary = summarise([*rows("base", 0, count="+??-", word="?"), *rows("rlr3", 5, count="+++?", word="+")])
     assert summary.base.macro.value == 0.5
     assert (summary.base.macro.samples, summary.base.macro.missing) == (2, 3)
     assert summary.base.tasks.keys() == {"count"}
@@ -100,7 +114,7 @@ def test_what_could_not_be_judged_is_counted_and_weighs_nothing():
 def test_difference_is_paired_so_it_is_certain_where_both_find_the_same_questions_hard():
     """The arm gains nothing on any question: the interval is a point, though each accuracy is uncertain."""
     signs = "+-" * 20
-    summary = summarise_answers([*rows("base", 0, count=signs), *rows("rlr3", 1, count=signs)])
+    summary = summarise([*rows("base", 0, count=signs), *rows("rlr3", 1, count=signs)])
     gain = summary.gains["rlr3"]
     assert (gain.value, gain.low, gain.high) == (0, 0, 0)
     assert summary.base.macro.high - summary.base.macro.low > 0.2
@@ -108,32 +122,30 @@ def test_difference_is_paired_so_it_is_certain_where_both_find_the_same_question
 
 def test_order_of_rows_does_not_matter_for_what_is_paired_with_what():
     base, arm = rows("base", 0, count="+-+--"), rows("rlr3", 1, count="+++--")
-    once, again = summarise_answers(base + arm), summarise_answers(arm[::-1] + base[::-1])
+    once, again = summarise(base + arm), summarise(arm[::-1] + base[::-1])
     assert once.gains["rlr3"].value == again.gains["rlr3"].value == pytest.approx(0.2)
     assert once.gains == again.gains
 
 
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ([], "no answers of the base model"),
-        (rows("rlr3", 1, count="+"), "no answers of the base model"),
-        (rows("base", 0, count="??"), "no answer could be judged"),
-    ],
-)
-def test_nothing_to_compare_with_is_refused(table, message):
-    with pytest.raises(ValueError, match=message):
-        summarise_answers(table)
+@pytest.mark.parametrize("table", [[], rows("rlr3", 1, count="+"), rows("base", 0, count="??")])
+def test_without_a_judged_answer_of_the_base_there_are_no_accuracies(table):
+    assert read_accuracies(board(table)) is None
 
 
-def test_summary_reads_back_from_its_json():
-    summary = summarise_answers(TABLE)
-    assert AnswerSummary.model_validate_json(summary.model_dump_json()) == summary
+def test_milestone_without_a_judged_answer_is_left_out():
+    summary = summarise([*rows("base", 0, count="+-"), *rows("rlr3", 1, count="??"), *rows("rlr3", 2, count="--")])
+    assert [one.step for one in summary.arms["rlr3"]] == [2]
+    assert summary.best == {"rlr3": 2}
+
+
+def test_board_reads_back_from_its_json():
+    scoreboard = board(TABLE)
+    assert Scoreboard.model_validate_json(scoreboard.model_dump_json()) == scoreboard
 
 
 def test_interval_of_one_task_is_that_of_resampling_its_questions():
     """With n questions of which k are right, a resampled mean is binomial(n, k/n) / n."""
-    macro = summarise_answers(rows("base", 0, count="+" * 30 + "-" * 70), resamples=20_000).base.macro
+    macro = summarise(rows("base", 0, count="+" * 30 + "-" * 70)).base.macro
     draws = np.random.default_rng(5).binomial(100, 0.3, size=200_000) / 100
     assert [macro.low, macro.high] == pytest.approx(np.quantile(draws, [0.025, 0.975]), abs=0.011)
 
@@ -157,12 +169,12 @@ def test_any_table_gives_the_means_of_brute_force(base, arms):
         if between is None:
             return
         expected_between = between
-    summary = summarise_answers(table, resamples=50)
+    summary = summarise(table)
     for (arm, step), macro in macros.items():
-        result = summary.accuracy(arm, step)
-        assert result.macro.value == pytest.approx(float(macro))
-        assert result.macro.low <= result.macro.high
-        assert result.macro.samples + result.macro.missing == sum(map(len, models[arm, step].values()))
+        found = summary.accuracy(arm, step)
+        assert found.macro.value == pytest.approx(float(macro))
+        assert found.macro.low <= found.macro.high
+        assert found.macro.samples + found.macro.missing == sum(map(len, models[arm, step].values()))
     by_arm = defaultdict(list)
     for arm, step in arms:
         by_arm[arm].append(step)
@@ -196,14 +208,14 @@ def _paired(of: dict[str, str], against: dict[str, str]) -> Fraction | None:
     )
 
 
-def _best(macros: dict[tuple[str, int], Fraction], expected: str) -> int:
-    steps = sorted(step for arm, step in macros if arm == expected)
-    return next(step for step in steps if macros[expected, step] == max(macros[expected, one] for one in steps))
+def _best(macros: dict[tuple[str, int], Fraction], wanted: str) -> int:
+    steps = sorted(step for arm, step in macros if arm == wanted)
+    return next(step for step in steps if macros[wanted, step] == max(macros[wanted, one] for one in steps))
 
 
 def test_accuracy_of_0_or_1_has_wilsons_bounds_and_its_gain_a_point():
     table = [*rows("base", 0, count="-" * 8, word="-" * 24), *rows("rlr3", 1, count="+" * 8, word="+" * 24)]
-    summary = summarise_answers(table)
+    summary = summarise(table)
     z = 3.841459
     count = summary.base.tasks["count"]
     assert (count.low, count.high) == (0, pytest.approx(z / (8 + z), abs=1e-6))

@@ -1,0 +1,52 @@
+from kfp import dsl
+
+from rubricworks.components.images import image_of
+
+
+@dsl.component(base_image=image_of("score"), install_kfp_package=False, packages_to_install=[])
+def score(
+    config: str,
+    run: str,
+    samples: str,
+    model: str,
+    policy: str,
+    view: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
+    peer: str = "",
+    rubrics: str = "",
+    exams: str = "",
+) -> str:
+    """Score the responses of the base model and of the trained ones to the held-out samples.
+
+    Args:
+        config: the stage's own configuration as JSON.
+        run: URI of the run's folder.
+        samples: URI of the samples table; only its held-out rows are used.
+        model: URI of the model before training: the base.
+        policy: URI of the trained policy.
+        view: the stage's page.
+        metrics: the stage's figures.
+        peer: URI of a training for comparison, if there is one.
+        rubrics: URI of the rubrics table, if a scorer needs rubrics.
+        exams: URI of the exams table, if a scorer needs exams.
+
+    Returns:
+        URI of the scores table.
+    """
+    from rubricworks.runtime.launch import launch
+
+    return launch(
+        "score",
+        config,
+        run,
+        {
+            "samples": samples,
+            "rubrics": rubrics,
+            "exams": exams,
+            "model": model,
+            "peer": peer,
+            "policy": policy,
+        },
+        view=view.path,
+        metrics=metrics.log_metric,
+    )

@@ -1,0 +1,52 @@
+"""Models under evaluation: a model directory, an endpoint, or a file of responses that were made elsewhere."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from rubricworks.llm import Endpoint
+
+Decoding = Literal["greedy", "sampled"]
+
+
+class ModelSource(BaseModel):
+    """Origin of a model's responses: one of `folder`, `endpoint` and `responses`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    folder: str | None = None
+    """Model directory, or a name on the Hub."""
+    endpoint: Endpoint | None = None
+    """It decodes as its own `temperature` says."""
+    responses: str | None = None
+    """JSON lines or Parquet with `sample_id` and `response`, or a `responses` table."""
+    model: str | None = None
+    """Model to take from a `responses` table of several."""
+    revision: str = ""
+    """Digest of its files; responses of another revision are not mixed in."""
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> "ModelSource":
+        if sum(field is not None for field in (self.folder, self.endpoint, self.responses)) != 1:
+            raise ValueError("give one of folder, endpoint and responses")
+        if self.model is not None and self.responses is None:
+            raise ValueError("model chooses among the models of a responses table; give responses too")
+        return self
+
+
+class EvaluatedModel(BaseModel):
+    """One row's worth of a scoreboard: a model, at one step of its training, with one decoding."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(min_length=1)
+    source: ModelSource
+    revision: str = ""
+    """Digest of its weights, or the endpoint's revision."""
+    step: int | None = None
+    decoding: Decoding = "greedy"
+
+    @property
+    def folder(self) -> Path | None:
+        return Path(self.source.folder) if self.source.folder else None

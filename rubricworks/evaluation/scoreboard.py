@@ -1,0 +1,268 @@
+"""Scoreboard: means of a `scores` table with 95 % intervals, per model, and gains over the base on the same samples.
+
+A figure is one part of a scorer, such as `oracle_f1`. A gain is the mean of paired differences, so that the difficulty
+of a sample cancels out. A scorer that averages by task weighs all tasks equally (macro average); its intervals resample
+each task's samples. As in RLR³ (Table 2), an arm's best milestone is the one with the highest mean on these same
+samples, which is biased: the last one is on the board too.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from rubricworks.errors import UserError
+from rubricworks.metrics import Interval, mean_interval, paired_differences
+
+SCORES_FILE = "scores.json"
+"""File of the board, next to the table that it summarises."""
+BASE, POLICY = "base", "policy"
+LENGTH = "length_tokens"
+WIN = "arena_win"
+_TITLES = {LENGTH: "Tokens per response", "visual_questions_right": "Questions answered"}
+_DIGITS = 12
+
+
+def figure_name(scorer: str, part: str) -> str:
+    """Name of a figure: `dc_score`, `oracle_f1`."""
+    return scorer if part == "score" else f"{scorer}_{part}"
+
+
+class ModelScores(BaseModel):
+    """Scores of one model with one decoding."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str
+    step: int | None = None
+    """Training step of a milestone."""
+    decoding: str
+    means: dict[str, Interval]
+    """Figure → mean over the samples that could be judged; a figure without any is missing."""
+    gains: dict[str, Interval] = {}
+    """Figure → this model minus the base, on the same samples."""
+    tasks: dict[str, dict[str, Interval]] = {}
+    """Figure → task → mean, of scorers that average by task."""
+
+
+class Scoreboard(BaseModel):
+    """Scores of all models of an evaluation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    base: str
+    models: tuple[ModelScores, ...]
+    """In the order of the evaluation: by model, step, decoding."""
+    titles: dict[str, str] = {}
+    """Figure → name on pages."""
+    headlines: tuple[str, ...] = ()
+    """Figures that are reported first: the first part of each scorer."""
+    best: dict[str, int] = {}
+    """Model with milestones → step of its best one."""
+    differences: dict[str, Interval] = {}
+    """`a - b` → best milestone of one model minus that of another, on the same samples."""
+
+    def title(self, figure: str) -> str:
+        """Name of a figure on pages."""
+        return self.titles.get(figure) or figure.replace("_", " ").capitalize()
+
+    @property
+    def decodings(self) -> list[str]:
+        return list(dict.fromkeys(scores.decoding for scores in self.models))
+
+    @property
+    def decoding(self) -> str:
+        """Decoding that is reported first: greedy if it was evaluated."""
+        return "greedy" if "greedy" in self.decodings else next(iter(self.decodings), "greedy")
+
+    @property
+    def candidate(self) -> str | None:
+        """Last model that is not the base: the one that may be promoted."""
+        return next((scores.model for scores in reversed(self.models) if scores.model != self.base), None)
+
+    def scores(self, model: str, decoding: str | None = None, step: int | None = None) -> ModelScores | None:
+        """Scores of a model, by default at its best milestone and with the decoding that is reported first."""
+        decoding = decoding or self.decoding
+        step = self.best.get(model) if step is None else step
+        found = (one for one in self.models if (one.model, one.decoding, one.step) == (model, decoding, step))
+        return next(found, None)
+
+    def milestones(self, model: str, decoding: str | None = None) -> list[ModelScores]:
+        """Scores of a model in the order of its steps."""
+        decoding = decoding or self.decoding
+        return [one for one in self.models if (one.model, one.decoding) == (model, decoding)]
+
+    def mean(self, model: str, figure: str, decoding: str | None = None) -> Interval | None:
+        scores = self.scores(model, decoding)
+        return scores.means.get(figure) if scores else None
+
+    def gain(self, model: str, figure: str, decoding: str | None = None) -> Interval | None:
+        scores = self.scores(model, decoding)
+        return scores.gains.get(figure) if scores else None
+
+    def metrics(self) -> dict[str, float]:
+        """Means by metric name, such as `greedy/policy/oracle_f1`; of milestones, the best one's."""
+        return {
+            f"{one.decoding}/{one.model}/{figure}": mean.value
+            for one in self.models
+            if one.step == self.best.get(one.model, one.step)
+            for figure, mean in one.means.items()
+        }
+
+
+class _Key(NamedTuple):
+    model: str
+    step: int | None
+    decoding: str
+
+
+Values = Mapping[str, float | None]
+"""Sample → value, None if it was not judged."""
+
+
+def read_scoreboard(folder: Path) -> Scoreboard | None:
+    """Read the board of a finished stage; None if there is none.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    path = folder / SCORES_FILE
+    if not path.is_file():
+        return None
+    try:
+        return Scoreboard.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        raise UserError(
+            f"{path}: {field}: {first['msg']}; delete {folder} and run the stage {folder.name} again"
+        ) from error
+
+
+def summarise_scores(
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    base: str = BASE,
+    tasks: Mapping[str, str] | None = None,
+    titles: Mapping[str, str] | None = None,
+    headlines: Collection[str] | None = None,
+    by_task: Collection[str] = (),
+    select_by: str | None = None,
+    seed: int = 0,
+) -> Scoreboard:
+    """Summarise a `scores` table.
+
+    Args:
+        rows: its rows.
+        base: model that gains are measured against.
+        tasks: sample → task.
+        titles: figure → name on pages.
+        headlines: figures that are reported first; by default each scorer's first in the table.
+        by_task: figures that are averaged by task.
+        select_by: figure that chooses the best milestone.
+        seed: of the bootstrap over tasks.
+    Raises:
+        ValueError: two rows have the same sample, model and figure, or a figure has two versions of its scorer.
+    """
+    values: dict[_Key, dict[str, dict[str, float | None]]] = defaultdict(lambda: defaultdict(dict))
+    corpus: dict[_Key, dict[str, float]] = defaultdict(dict)
+    versions: dict[str, str] = {}
+    first: dict[str, str] = {}
+    for row in rows:
+        key = _Key(row["model"], row["step"], row["decoding"])
+        figure = figure_name(row["scorer"], row["part"])
+        if row["against"] not in (None, base):
+            figure = f"{figure} against {row['against']}"
+        first.setdefault(row["scorer"], figure)
+        if versions.setdefault(row["scorer"], row["version"]) != row["version"]:
+            raise ValueError(
+                f"scores of {row['scorer']} by version {versions[row['scorer']]} and by {row['version']}; score again"
+            )
+        if row["sample_id"] is None:
+            if row["value"] is not None:
+                corpus[key][figure] = row["value"]
+        elif row["sample_id"] in values[key][figure]:
+            raise ValueError(f"two scores of sample {row['sample_id']} by {row['model']}: {figure}")
+        else:
+            values[key][figure][row["sample_id"]] = row["value"]
+    summary = _Summary(values, tasks or {}, frozenset(by_task), seed)
+    models = tuple(
+        ModelScores(
+            **key._asdict(),
+            means=summary.means(figures) | {name: Interval(value=value) for name, value in corpus[key].items()},
+            gains={} if key.model == base else summary.gains(key, _Key(base, None, key.decoding)),
+            tasks=summary.task_means(figures),
+        )
+        for key, figures in values.items()
+    )
+    figures = {figure for one in models for figure in one.means}
+    titles = {figure: title for figure, title in {**(titles or {}), **_TITLES}.items() if figure in figures}
+    heads = tuple(one for one in headlines or first.values() if one in figures and one != LENGTH)
+    board = Scoreboard(base=base, models=models, titles=titles, headlines=heads)
+    if select_by is None or not (arms := list(dict.fromkeys(one.model for one in models if one.step is not None))):
+        return board
+    best = {arm: step for arm in arms if (step := _best_step(board.milestones(arm), select_by)) is not None}
+    chosen = {arm: _Key(arm, step, board.decoding) for arm, step in best.items()}
+    differences = {
+        f"{arm} - {other}": difference
+        for place, arm in enumerate(chosen)
+        for other in list(chosen)[:place]
+        if (difference := summary.gains(chosen[arm], chosen[other]).get(select_by))
+    }
+    return board.model_copy(update={"best": best, "differences": differences})
+
+
+def _best_step(milestones: Sequence[ModelScores], figure: str) -> int | None:
+    """Step of the highest mean. Among equals the earliest, which needs the least training; rounding absorbs noise."""
+    judged = [one for one in milestones if figure in one.means]
+    if not judged:
+        return None
+    return max(judged, key=lambda one: (round(one.means[figure].value, _DIGITS), -(one.step or 0))).step
+
+
+class _Summary(NamedTuple):
+    """Means and differences of values by figure."""
+
+    values: Mapping[_Key, Mapping[str, Values]]
+    tasks: Mapping[str, str]
+    by_task: frozenset[str]
+    seed: int
+
+    def means(self, figures: Mapping[str, Values]) -> dict[str, Interval]:
+        means = {figure: self._mean(figure, values) for figure, values in figures.items()}
+        return {figure: mean for figure, mean in means.items() if mean}
+
+    def gains(self, key: _Key, other: _Key) -> dict[str, Interval]:
+        """Paired differences of all figures that both have."""
+        mine, theirs = self.values[key], self.values.get(other, {})
+        gains = {
+            figure: self._mean(
+                figure, dict(sorted(differences.items())) if figure in self.by_task else differences, share=False
+            )
+            for figure, values in mine.items()
+            if figure in theirs and (differences := paired_differences(values, theirs[figure]))
+        }
+        return {figure: gain for figure, gain in gains.items() if gain}
+
+    def task_means(self, figures: Mapping[str, Values]) -> dict[str, dict[str, Interval]]:
+        tasks: dict[str, dict[str, Interval]] = {}
+        for figure, values in figures.items():
+            if figure in self.by_task:
+                by_task: dict[str, list[float | None]] = defaultdict(list)
+                for sample, value in values.items():
+                    by_task[self._task(sample)].append(value)
+                means = {task: mean_interval(of_task) for task, of_task in sorted(by_task.items())}
+                tasks[figure] = {task: mean for task, mean in means.items() if mean}
+        return tasks
+
+    def _mean(self, figure: str, values: Values, *, share: bool = True) -> Interval | None:
+        if figure not in self.by_task:
+            return mean_interval(values.values(), share=share and figure != LENGTH)
+        by_task = dict(sorted(values.items(), key=lambda item: self._task(item[0])))
+        strata = [self._task(sample) for sample in by_task]
+        return mean_interval(by_task.values(), share=share, strata=strata, seed=self.seed)
+
+    def _task(self, sample: str) -> str:
+        return self.tasks.get(sample) or "all"

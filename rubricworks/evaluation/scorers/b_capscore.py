@@ -1,0 +1,74 @@
+"""b-CapScore: harmonic mean of a caption's precision, recall and linguistic quality (BalCapRL, appendix A.4).
+
+A judge lists and rates the assertions of the caption and of its reference; without a verifier it checks them against
+the image too. The linguistic score is ungated here: length is the policy's matter.
+"""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from rubricworks.evaluation.scorers.scorer import (
+    Item,
+    Need,
+    PlannedCalls,
+    Score,
+    ScoreItem,
+    Scorer,
+    ScoringContext,
+    Workload,
+)
+from rubricworks.grading import AssertionGrader, Pointability
+from rubricworks.grading.assertion_texts import first_reference
+from rubricworks.llm import Endpoint
+from rubricworks.llm.token_estimates import (
+    ASSERTION_TOKENS,
+    ASSERTIONS_PER_CAPTION,
+    CAPTION_TOKENS,
+    GUIDE_TOKENS,
+    IMAGE_TOKENS,
+)
+
+
+class BCapScorer(Scorer):
+    name: ClassVar[str] = "b_capscore"
+    title: ClassVar[str] = "b-CapScore"
+    parts: ClassVar[tuple[str, ...]] = ("score", "precision", "recall", "linguistic")
+    needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
+
+    judge: Endpoint
+    """Lists and rates assertions; without a verifier it sees the image too."""
+    verifier: Endpoint | None = None
+    """Checks the assertions against the image, separately from the judge."""
+    pointability: Pointability = "evidence"
+    """Accepts assertions that visible evidence justifies (appendix A.4); training is stricter."""
+
+    async def open(self, context: ScoringContext) -> ScoreItem:
+        from rubricworks.metrics import b_capscore
+
+        judge = await context.client(self.judge, "assertions")
+        verifier = await context.client(self.verifier, "verification") if self.verifier else None
+        grader = AssertionGrader(judge, verifier=verifier, pointability=self.pointability, on_error=context.on_failure)
+
+        async def grade(item: Item) -> list[Score]:
+            sample = item.sample
+            if not (reference := first_reference(sample.references)):
+                return self._missing(item, "no reference")
+            graded = await grader.grade(sample.sample_id, item.image, item.text, reference)
+            evidence = graded.model_dump_json()
+            scores = graded.scores
+            if scores is None or scores.precision is None or scores.recall is None:
+                reason = graded.error.value if graded.error else "no assertions"
+                first, *others = self._missing(item, reason)
+                return [first.model_copy(update={"evidence": evidence}), *others]
+            parts = (scores.precision, scores.recall, scores.linguistic)
+            return self._scores(item, (b_capscore(*parts), *parts), evidence)
+
+        return grade
+
+    def plan(self, work: Workload) -> Iterator[PlannedCalls]:
+        """One call per caption, with the image unless a verifier checks it in a second call."""
+        listed = ASSERTIONS_PER_CAPTION * ASSERTION_TOKENS
+        prompt = GUIDE_TOKENS + 2 * CAPTION_TOKENS + (0 if self.verifier else IMAGE_TOKENS)
+        yield PlannedCalls("judge", self.judge, work.responses, prompt, 2 * listed)
+        if self.verifier:
+            yield PlannedCalls("verifier", self.verifier, work.responses, GUIDE_TOKENS + IMAGE_TOKENS + listed, listed)

@@ -1,0 +1,204 @@
+"""Scorer: a protocol that measures responses, as its settings with a function from samples and responses to scores.
+
+Each scorer is a module here and a field of `scorer_table.Scorers`, by whose name recipes configure it. It has a name, a
+version, parts (the figures it gives), needs, and a plan of its calls. `Scorer.open` gives the function for the time of
+a stage. A response that cannot be judged gets a score without a value, and a failed call for the dead letters.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from rubricworks.data.tables import Sample
+from rubricworks.errors import UserError
+from rubricworks.evaluation.scoreboard import figure_name
+from rubricworks.evaluation.scorers.caption_prompts import Exam
+from rubricworks.grading import FailedCall
+from rubricworks.llm import ChatClient, ChatError, Endpoint
+from rubricworks.rubrics import Response, Rubric
+
+Need = Literal["rubric", "exam", "reference", "answer", "opponent"]
+"""What a scorer needs of a sample, or beside its response: the opponent's response."""
+
+
+class Score(BaseModel):
+    """Number of one part of a scorer for one response, or None with the reason."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    sample_id: str | None
+    """None for a score of all samples together, such as CIDEr."""
+    value: float | None
+    part: str = "score"
+    reason: str | None = None
+    """Why there is no value."""
+    evidence: str | None = None
+    """JSON of what the value was computed from; in the scorer's first part alone."""
+
+    @model_validator(mode="after")
+    def _value_or_reason(self) -> "Score":
+        if (self.value is None) == (self.reason is None):
+            raise ValueError(f"score of {self.sample_id}: give either a value or the reason why there is none")
+        return self
+
+
+class Item(NamedTuple):
+    """One response to score."""
+
+    sample: Sample
+    response: Response
+    opponent: Response | None = None
+    """The opponent's response to the same sample."""
+
+    @property
+    def text(self) -> str:
+        """Text of the response.
+
+        Raises:
+            UserError: the response is an image.
+        """
+        return self._text_of(self.response)
+
+    @property
+    def image(self) -> bytes:
+        """Image of the sample.
+
+        Raises:
+            UserError: the sample has none.
+        """
+        return self.sample.require_image("this scorer compares the response with it")
+
+    @property
+    def opponent_text(self) -> str:
+        """Text of the opponent's response; empty if there is none."""
+        return self._text_of(self.opponent) if self.opponent else ""
+
+    def _text_of(self, response: Response) -> str:
+        if response.text is None:
+            raise UserError(f"sample {self.sample.sample_id}: the response is an image, and this scorer reads texts")
+        return response.text
+
+
+ScoreItem = Callable[[Item], Coroutine[Any, Any, list[Score]]]
+"""Scores of one response, one per part; it raises `ChatError` if the response cannot be judged."""
+ScoreBatch = Callable[[Sequence[Item]], Coroutine[Any, Any, list[Score]]]
+"""Scores of a batch of one model's responses: any number per response, in any order."""
+
+
+@dataclass(frozen=True)
+class PlannedCalls:
+    """Calls of one kind that a scorer will make."""
+
+    purpose: str
+    endpoint: Endpoint
+    count: int
+    tokens_in: int
+    """Tokens per call, as `tokens_out`."""
+    tokens_out: int
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Number of responses that a plan is made for."""
+
+    responses: int
+    compared: int
+    """Responses of models other than the opponent."""
+
+
+@dataclass
+class ScoringContext:
+    """What a stage lends to its scorers."""
+
+    stack: AsyncExitStack
+    """Closes clients with the stage."""
+    make_client: Callable[[Endpoint, str], ChatClient]
+    gather: Callable[[Iterable[Coroutine[Any, Any, list[Score]]]], Awaitable[list[list[Score]]]]
+    """Run coroutines concurrently, with the stage's budget and early stop."""
+    on_failure: Callable[[FailedCall], None]
+    rubrics: Mapping[str, Rubric] = field(default_factory=dict)
+    """Sample → rubric."""
+    exams: Mapping[str, Exam] = field(default_factory=dict)
+    """Sample → exam."""
+    seed: int = 1
+
+    async def client(self, endpoint: Endpoint, purpose: str) -> ChatClient:
+        """Open a client for a purpose, as the ledger names it."""
+        return await self.stack.enter_async_context(self.make_client(endpoint, purpose))
+
+
+class Scorer(BaseModel, ABC):
+    """Settings of a scorer."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    name: ClassVar[str]
+    version: ClassVar[str] = "1"
+    """Changes with prompts and formulas: scores of two versions are not compared."""
+    title: ClassVar[str]
+    parts: ClassVar[tuple[str, ...]] = ("score",)
+    """Figures that it gives, the most important first."""
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    by_task: ClassVar[bool] = False
+    """Its mean is the mean over tasks (macro average), as benchmarks of several tasks report it."""
+
+    @abstractmethod
+    async def open(self, context: ScoringContext) -> ScoreItem:
+        """Open clients and return the function that scores one response."""
+
+    async def open_batch(self, context: ScoringContext) -> ScoreBatch:
+        """Open clients and return the function that scores a batch: all responses concurrently."""
+        score = await self.open(context)
+
+        async def score_batch(items: Sequence[Item]) -> list[Score]:
+            results = await context.gather(self._guarded(context, item, score) for item in items)
+            return [one for scores in results for one in scores]
+
+        return score_batch
+
+    def plan(self, work: Workload) -> Iterator[PlannedCalls]:
+        """Yield the calls that scoring needs; none for a scorer without a model."""
+        yield from ()
+
+    def titles(self) -> dict[str, str]:
+        """Figure → name on pages."""
+        return {
+            figure_name(self.name, part): self.title
+            if len(self.parts) == 1 or part == "score"
+            else f"{self.title}, {part}"
+            for part in self.parts
+        }
+
+    def judges(self) -> str:
+        """Names of the judging models, joined by ` + `; empty without any."""
+        models = [endpoint.model for endpoint in self._endpoints()]
+        return " + ".join(dict.fromkeys(models))
+
+    def _endpoints(self) -> Iterator[Endpoint]:
+        for name in type(self).model_fields:
+            if isinstance(value := getattr(self, name), Endpoint):
+                yield value
+
+    async def _guarded(self, context: ScoringContext, item: Item, score: ScoreItem) -> list[Score]:
+        """Score one response; if its call fails, its scores have no value."""
+        try:
+            return await score(item)
+        except ChatError as error:
+            judge = self.judges() or self.name
+            context.on_failure(FailedCall(item.sample.sample_id, item.response, judge, (self.name,), error))
+            return self._missing(item, error.error_class.value)
+
+    def _missing(self, item: Item, reason: str) -> list[Score]:
+        """Scores without a value, one per part."""
+        return [Score(sample_id=item.sample.sample_id, part=part, value=None, reason=reason) for part in self.parts]
+
+    def _scores(self, item: Item, values: Sequence[float], evidence: str | None = None) -> list[Score]:
+        """Scores of all parts, in their order; the first has the evidence."""
+        return [
+            Score(sample_id=item.sample.sample_id, part=part, value=value, evidence=None if number else evidence)
+            for number, (part, value) in enumerate(zip(self.parts, values, strict=True))
+        ]

@@ -1,0 +1,41 @@
+"""The scorers that a recipe can configure, each by its field: `evaluation: {scorers: {oracle: {url: …}}}`."""
+
+from collections.abc import Iterator
+
+from pydantic import BaseModel, ConfigDict
+
+from rubricworks.evaluation.scorers.answers import AnswerScorer
+from rubricworks.evaluation.scorers.b_capscore import BCapScorer
+from rubricworks.evaluation.scorers.caption_qa import CaptionQAScorer
+from rubricworks.evaluation.scorers.dc_score import DCScorer
+from rubricworks.evaluation.scorers.functions import FunctionScorer
+from rubricworks.evaluation.scorers.likert import LikertScorer
+from rubricworks.evaluation.scorers.oracle import OracleScorer
+from rubricworks.evaluation.scorers.pairwise import ArenaScorer
+from rubricworks.evaluation.scorers.rubric_reward import RubricScorer
+from rubricworks.evaluation.scorers.scorer import Scorer
+
+
+class Scorers(BaseModel):
+    """Scorers of an evaluation; one that is left out does not score."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rubric: RubricScorer | None = None
+    arena: ArenaScorer | None = None
+    b_capscore: BCapScorer | None = None
+    dc_score: DCScorer | None = None
+    caption_qa: CaptionQAScorer | None = None
+    answers: AnswerScorer | None = None
+    likert: LikertScorer | None = None
+    oracle: OracleScorer | None = None
+    """For evaluation only, like any truth."""
+    functions: tuple[FunctionScorer, ...] = ()
+    """A user's own scorers."""
+
+    def __iter__(self) -> Iterator[Scorer]:  # type: ignore[override]
+        """Iterate over the configured scorers, in the order of the fields."""
+        for field in type(self).model_fields:
+            if isinstance(value := getattr(self, field), Scorer):
+                yield value
+        yield from self.functions

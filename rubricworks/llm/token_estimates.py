@@ -1,0 +1,21 @@
+"""Rules of thumb for the tokens of a call, by which a run is estimated before it starts.
+
+They fit a 1024-pixel image, a detailed caption, and rubrics, checklists and assertions of the papers' kinds.
+"""
+
+CAPTION_TOKENS = 300
+IMAGE_TOKENS = 1_000
+TOKENS_PER_CRITERION = 60
+CRITERIA_PER_RUBRIC = 8
+GRADING_IN = 500 + CAPTION_TOKENS + CRITERIA_PER_RUBRIC * TOKENS_PER_CRITERION
+GRADING_OUT = CRITERIA_PER_RUBRIC * TOKENS_PER_CRITERION
+"""Tokens of one call that grades a caption by all criteria of its rubric."""
+GUIDE_TOKENS = 900
+"""Tokens of long instructions: principles, fields and examples."""
+COMPARISON_IN = IMAGE_TOKENS + 500 + 2 * CAPTION_TOKENS
+COMPARISON_OUT = 150
+"""Tokens of one pairwise comparison of captions."""
+ASSERTION_TOKENS = 40
+"""Tokens of one assertion as JSON, with its reason."""
+ASSERTIONS_PER_CAPTION = 25
+QUESTIONS_PER_EXAM = 5

@@ -1,0 +1,134 @@
+"""Summary of a run (`summary.json`), of one schema for all methods: for programs, and for the last lines of a run."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from rubricworks.evaluation.scoreboard import LENGTH, WIN, Scoreboard
+from rubricworks.metrics import Interval
+from rubricworks.reports.costs import StageCost, seconds_by_stage
+from rubricworks.reports.headline import gate_sentence
+from rubricworks.reports.run_folder import DeadLetters, Promotion
+
+SUMMARY_FILE = "summary.json"
+
+
+class Pair(BaseModel):
+    """One figure of the base and of the candidate for promotion; None where it was not measured."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    base: float | None = None
+    policy: float | None = None
+
+
+class FigureSummary(Pair):
+    """A pair with the candidate's gain."""
+
+    gain: Interval | None = None
+    """Candidate minus base, on the same samples."""
+
+
+class DecodingSummary(BaseModel):
+    """Held-out scores with one decoding."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    win_rate: Interval | None = None
+    """Candidate against the base in the arena; a tie counts one half."""
+    scores: dict[str, FigureSummary] = {}
+    """Figure → base and candidate, for the first figure of each scorer."""
+
+
+class RunSummary(DecodingSummary):
+    """Results of a run. The scores at the top level are of the decoding that is reported first: greedy."""
+
+    run: str
+    method: str
+    simulated: bool
+    """True if the scene world stood in for images and models."""
+    oracle_f1: Pair = Pair()
+    rubric_reward: Pair = Pair()
+    """As in `scores`."""
+    decodings: dict[str, DecodingSummary] = {}
+    """Other decodings, such as `sampled`."""
+    seconds: dict[str, float]
+    """`total`, and the time of each stage; concurrent stages both count in full."""
+    cost: float
+    """Dollars."""
+    promoted: bool
+    gate: str
+    """Result of the gate as a sentence."""
+    alarm: str | None
+    dead_letters: int
+    details: dict[str, JsonValue] = {}
+    """What only this method measures."""
+
+
+def run_summary(
+    run: Path,
+    *,
+    recipe: Mapping[str, Any],
+    method: str,
+    board: Scoreboard | None,
+    promotion: Promotion | None,
+    alarm: str | None,
+    costs: Sequence[StageCost],
+    dead_letters: Sequence[DeadLetters],
+    details: dict[str, JsonValue] | None = None,
+) -> RunSummary:
+    first = decoding_summary(board, board.decoding) if board else DecodingSummary()
+    others = [decoding for decoding in board.decodings if decoding != board.decoding] if board else []
+    return RunSummary(
+        **dict(first),
+        run=run.name,
+        method=method,
+        simulated=bool(recipe.get("world")),
+        oracle_f1=_pair(first, "oracle_f1"),
+        rubric_reward=_pair(first, "rubric_reward"),
+        decodings={decoding: decoding_summary(board, decoding) for decoding in others if board},
+        seconds=seconds_by_stage(list(costs)),
+        cost=sum(cost.cost for cost in costs),
+        promoted=promotion is not None and promotion.promoted,
+        gate=gate_sentence(promotion),
+        alarm=alarm,
+        dead_letters=sum(letters.count for letters in dead_letters),
+        details=details or {},
+    )
+
+
+def decoding_summary(board: Scoreboard, decoding: str) -> DecodingSummary:
+    candidate = board.candidate or ""
+    figures = {
+        figure: FigureSummary(
+            base=_value(board.mean(board.base, figure, decoding)),
+            policy=_value(board.mean(candidate, figure, decoding)),
+            gain=board.gain(candidate, figure, decoding),
+        )
+        for figure in (*board.headlines, LENGTH)
+        if figure != WIN
+    }
+    measured = {name: one for name, one in figures.items() if one.base is not None or one.policy is not None}
+    return DecodingSummary(win_rate=board.mean(candidate, WIN, decoding), scores=measured)
+
+
+def read_summary(run: Path) -> RunSummary:
+    """Read the summary that a run's report wrote."""
+    return RunSummary.model_validate_json((run / SUMMARY_FILE).read_bytes())
+
+
+def last_lines(summary: RunSummary) -> list[str]:
+    """Lines about the outcome that every method prints last."""
+    lines = ["promoted to champion" if summary.promoted else f"not promoted: {summary.gate}"]
+    return [*lines, f"ALARM: {summary.alarm}"] if summary.alarm else lines
+
+
+def _pair(summary: DecodingSummary, figure: str) -> Pair:
+    one = summary.scores.get(figure, Pair())
+    return Pair(base=one.base, policy=one.policy)
+
+
+def _value(mean: Interval | None) -> float | None:
+    return None if mean is None else mean.value

@@ -1,0 +1,198 @@
+"""Responses of every model under evaluation to the held-out samples, as the table `responses`.
+
+Models respond one after the other, so that one is in memory at a time; endpoints are asked concurrently. A response
+that an endpoint did not give is a dead letter.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rubricworks.data.rows import iter_rows
+from rubricworks.data.tables import Sample, build_table
+from rubricworks.errors import UserError
+from rubricworks.evaluation.models import EvaluatedModel
+from rubricworks.llm import ChatClient, ChatError, image_part, text_part
+from rubricworks.runtime.call_table import Row, dead_letter
+from rubricworks.runtime.job import Job
+
+RESPONSES = "responses"
+"""Folder and name of the table."""
+
+
+class Batch(NamedTuple):
+    """Samples for one model to respond to; a shard of the tables of responses and scores."""
+
+    model: EvaluatedModel
+    part: int
+    """Number of the batch among the model's own: the samples of a part are the same for every model."""
+    samples: list[Sample]
+    questions: list[Sample]
+    """Visual questions about the same pictures, which are answered and not scored as responses."""
+
+
+class Generation(NamedTuple):
+    """Limits of generated responses."""
+
+    max_new_tokens: int
+    temperature: float
+    """Of the sampled decoding."""
+    batch_size: int
+    seed: int
+
+
+class _Given(NamedTuple):
+    text: str
+    tokens: int | None
+
+
+def write_responses(
+    job: Job, batches: Callable[[], Iterator[Batch]], total: int, generation: Generation, **made_by: Any
+) -> None:
+    """Write the table `responses`, one shard per batch, with dead letters in `responses/dead_letters`."""
+    out = job.out / RESPONSES
+    asyncio.run(_write(job, out, batches(), total, _Responder(job, generation), {**job.made_by, **made_by}))
+
+
+async def _write(
+    job: Job, out: Path, batches: Iterator[Batch], total: int, responder: "_Responder", made_by: dict[str, Any]
+) -> None:
+    async def make_rows(chunk: list[Batch]) -> dict[str, list[Row]]:
+        rows: dict[str, list[Row]] = {RESPONSES: [], "dead_letters": []}
+        for batch in chunk:
+            samples = [*batch.samples, *batch.questions]
+            for sample, given in zip(samples, await responder.respond(batch.model, samples), strict=True):
+                if isinstance(given, ChatError):
+                    purpose = f"response by {batch.model.name}"
+                    rows["dead_letters"].append(dead_letter(sample.sample_id, job, purpose, given))
+                elif given is not None:
+                    rows[RESPONSES].append(_row(sample, batch.model, given))
+        return rows
+
+    async with responder:
+        await build_table(
+            out,
+            RESPONSES,
+            batches,
+            make_rows,
+            made_by=made_by,
+            shard_size=1,
+            side_tables={"dead_letters": out / "dead_letters"},
+            progress=job.progress(total, "batches of responses").at,
+        )
+
+
+def _row(sample: Sample, model: EvaluatedModel, given: _Given) -> Row:
+    return {
+        "sample_id": sample.sample_id,
+        "model": model.name,
+        "revision": model.revision,
+        "step": model.step,
+        "decoding": model.decoding,
+        "response": given.text,
+        "tokens": given.tokens,
+    }
+
+
+class _Responder:
+    """Responses of models of every kind."""
+
+    def __init__(self, job: Job, generation: Generation) -> None:
+        self.job, self.generation = job, generation
+        self._stack = AsyncExitStack()
+        self._loaded: dict[str, tuple[Any, Any]] = {}
+        self._clients: dict[str, ChatClient] = {}
+        self._files: dict[tuple[str, str | None, str], dict[str, _Given]] = {}
+
+    async def __aenter__(self) -> "_Responder":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def respond(self, model: EvaluatedModel, samples: list[Sample]) -> list[_Given | ChatError | None]:
+        """One entry per sample: the response, why there is none, or None where a file has none."""
+        source = model.source
+        if source.folder is not None:
+            return list(self._generate(source.folder, model, samples))
+        if source.endpoint is not None:
+            return await self._ask(model, samples)
+        responses = self._read(str(source.responses), source.model, model.decoding)
+        return [responses.get(sample.sample_id) or responses.get(Path(sample.source).name) for sample in samples]
+
+    def _generate(self, folder: str, model: EvaluatedModel, samples: list[Sample]) -> list[_Given]:
+        from rubricworks.training.generate import generate_captions, load_model
+
+        if folder not in self._loaded:  # one at a time in memory
+            self._loaded.clear()
+            self._loaded[folder] = load_model(folder)
+        if not samples:
+            return []
+        generation = self.generation
+        texts = generate_captions(
+            *self._loaded[folder],
+            [sample.image or None for sample in samples],
+            [sample.prompt for sample in samples],
+            max_new_tokens=generation.max_new_tokens,
+            temperature=generation.temperature if model.decoding == "sampled" else 0.0,
+            batch_size=generation.batch_size,
+            seed=generation.seed,
+        )
+        return [_Given(*text) for text in texts]
+
+    async def _ask(self, model: EvaluatedModel, samples: list[Sample]) -> list[_Given | ChatError | None]:
+        endpoint = model.source.endpoint
+        assert endpoint is not None
+        if model.name not in self._clients:
+            client = self.job.client(endpoint, "response")
+            self._clients[model.name] = await self._stack.enter_async_context(client)
+        client = self._clients[model.name]
+
+        async def ask(sample: Sample) -> _Given | ChatError | None:
+            image = [image_part(sample.image)] if sample.image else []
+            try:
+                reply = await client.chat(
+                    [{"role": "user", "content": [*image, text_part(sample.prompt)]}], seed=self.generation.seed
+                )
+            except ChatError as error:
+                return error
+            return _Given(reply.raw.strip(), reply.usage.completion_tokens)
+
+        return await self.job.calls.gather_all(map(ask, samples))
+
+    def _read(self, path: str, model: str | None, decoding: str) -> dict[str, _Given]:
+        key = (path, model, decoding)
+        if key not in self._files:
+            self._files[key] = read_responses(path, model, decoding)
+        return self._files[key]
+
+
+def read_responses(path: str, model: str | None = None, decoding: str | None = None) -> dict[str, _Given]:
+    """Read sample id or file name → response from JSON lines, Parquet or a `responses` table.
+
+    Args:
+        model, decoding: those to take from a table of several.
+    Raises:
+        UserError: the file is missing or damaged, has no column of names or of texts, or a sample twice.
+    """
+    responses: dict[str, _Given] = {}
+    for number, row in enumerate(iter_rows(path, [], optional=_COLUMNS)):
+        if model is not None and (row.get("model"), row.get("decoding", decoding)) != (model, decoding):
+            continue
+        name = next((row[column] for column in _NAMES if row.get(column) is not None), None)
+        text = next((row[column] for column in _TEXTS if row.get(column) is not None), None)
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise UserError(f"{path}: row {number}: give {' or '.join(_NAMES)}, and {' or '.join(_TEXTS)}, each a text")
+        name = name if "sample_id" in row else Path(name).name
+        if name in responses:
+            raise UserError(f"{path}: two responses to {name}; keep one, or choose one of several models")
+        responses[name] = _Given(text, row.get("tokens"))
+    if not responses:
+        raise UserError(f"{path}: no responses" + (f" of {model}, {decoding}" if model else ""))
+    return responses
+
+
+_NAMES, _TEXTS = ("sample_id", "file_name"), ("response", "caption", "text")
+_COLUMNS = (*_NAMES, *_TEXTS, "model", "decoding", "tokens")

@@ -1,0 +1,391 @@
+"""Score models on the held-out samples: the tables `responses` and `scores`, and the scoreboard in `scores.json`.
+
+The base comes first, and every other model is compared with it or with another opponent. A response that a scorer could
+not judge has a row without a value, and a dead letter with the failed call. With `questions` the models also answer
+visual questions, which measures what training on captions made them forget (BalCapRL, Table 2). `model` links to the
+candidate's best milestone where milestones were scored.
+"""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack
+from itertools import count, islice
+from pathlib import Path
+from statistics import mean
+from typing import Any, ClassVar, cast
+
+from pydantic import Field, model_validator
+
+from rubricworks.data.tables import Sample, build_table, count_rows, read_rows, read_rubrics, read_samples, read_shard
+from rubricworks.errors import UserError
+from rubricworks.evaluation.models import Decoding, EvaluatedModel, ModelSource
+from rubricworks.evaluation.scoreboard import BASE, POLICY, SCORES_FILE, Scoreboard, figure_name, summarise_scores
+from rubricworks.evaluation.scorers.answers import check_by_rules
+from rubricworks.evaluation.scorers.caption_qa import read_exams
+from rubricworks.evaluation.scorers.scorer import Item, Need, Score, ScoreBatch, Scorer, ScoringContext
+from rubricworks.evaluation.scorers.scorer_table import Scorers
+from rubricworks.grading import FailedCall
+from rubricworks.grading.assertion_texts import has_words
+from rubricworks.rubrics import Response
+from rubricworks.runtime.call_table import Row, grading_dead_letters
+from rubricworks.runtime.config import StageConfig, canonical_json
+from rubricworks.runtime.job import Job, model_dir
+from rubricworks.stages.data.visual_questions import VisualQuestions, questions_about, samples_by_digest
+from rubricworks.stages.evaluation.responses import RESPONSES, Batch, Generation, write_responses
+from rubricworks.storage import link, write_atomic
+from rubricworks.tracking import stage_run
+from rubricworks.training.checkpoints import milestone_dirs
+from rubricworks.verifiers import CannotVerify
+
+_TRACKED_ROWS = 48
+_NEEDS: dict[Need, str] = {
+    "rubric": "a rubric: run the stage that writes rubrics for held-out samples",
+    "exam": "an exam: run the stage write_exams for held-out samples",
+    "reference": ("a reference caption: give captions with the images, or have a model write them (stage recap)"),
+    "answer": "a reference answer: give answers with the questions",
+    "opponent": "an opponent: score a second model",
+}
+
+
+class Config(StageConfig):
+    moved: ClassVar[Mapping[str, str]] = {
+        "judge": "scorers.rubric.judge or scorers.b_capscore.judge or scorers.answers.judge",
+        "pairwise_judge": "scorers.arena.judge",
+        "arena_judge": "scorers.arena.judge",
+        "order": "scorers.arena.order",
+        "verifier": "scorers.b_capscore.verifier",
+        "pointability": "scorers.b_capscore.pointability",
+        "fact_judge": "scorers.dc_score.judge",
+        "exam_taker": "scorers.caption_qa.judge",
+        "oracle": "scorers.oracle.url",
+    }
+
+    scorers: Scorers
+    decodings: tuple[Decoding, ...] = Field(default=("greedy",), min_length=1)
+    temperature: float = Field(default=1.0, gt=0)
+    """Temperature of the sampled decoding."""
+    max_new_tokens: int = Field(default=1024, ge=1)
+    batch_size: int = Field(default=64, ge=1)
+    splits: tuple[str, ...] | None = ("held_out",)
+    """Splits to score; None scores all samples."""
+    opponent: str = BASE
+    """Model that comparisons and gains are against."""
+    policy: str = POLICY
+    """Name of the trained model, the candidate for promotion."""
+    peer: str = "peer"
+    """Name of the model that was trained for comparison."""
+    milestones: bool = False
+    """Score every milestone that the trainings kept, instead of their ends."""
+    select_by: str = "answers_right"
+    """Figure that chooses the best milestone."""
+    models: dict[str, ModelSource] = Field(default={})
+    """Further models: directories, endpoints, or files of responses."""
+    questions: VisualQuestions | None = None
+    """Visual questions about the held-out pictures for all models; none by default."""
+
+    @model_validator(mode="after")
+    def _some_scorer(self) -> "Config":
+        if not list(self.scorers):
+            raise ValueError(f"scorers: none is given; name at least one of {', '.join(Scorers.model_fields)}")
+        return self
+
+    def versions(self) -> dict[str, str]:
+        return {scorer.name: scorer.version for scorer in self.scorers}
+
+
+def run(config: Config, job: Job) -> None:
+    scoring = Scoring(config, job)
+    made_by = {"models": [model.model_dump(mode="json", exclude={"source"}) for model in scoring.models]}
+    generation = Generation(config.max_new_tokens, config.temperature, config.batch_size, config.seed)
+    write_responses(job, scoring.batches, scoring.batch_count, generation, **made_by)
+    asyncio.run(scoring.write_scores())
+    board = scoring.summarise()
+    write_atomic(job.out / SCORES_FILE, canonical_json(board).encode())
+    _link_best(job, scoring.models, board)
+    job.figures.update(scores=count_rows(job.out), dead_letters=count_rows(job.out / "dead_letters"))
+    with stage_run(job.run, job.stage) as log:
+        log.log_metrics(board.metrics())
+        for scores in board.models:
+            if scores.step is not None:
+                means = {f"{scores.model}/{figure}": mean.value for figure, mean in scores.means.items()}
+                log.log_metrics(means, step=scores.step)
+        log.log_table("held_out_responses", list(islice(read_rows(job.out / RESPONSES), _TRACKED_ROWS)))
+
+
+class Scoring:
+    """Samples, models and scorers of one evaluation."""
+
+    def __init__(self, config: Config, job: Job) -> None:
+        self.config, self.job = config, job
+        self.rubrics = read_rubrics(job.inputs["rubrics"]) if "rubrics" in job.inputs else {}
+        self.exams = read_exams(job.inputs["exams"]) if "exams" in job.inputs else {}
+        self.models = list(_models(config, job))
+        if repeated := [key for key, times in Counter(map(_key, self.models)).items() if times > 1]:
+            raise UserError(f"two models are called {repeated[0][0]!r}; give each its own name")
+        self.scorers = list(config.scorers)
+        self.sample_ids, self.tasks = self._scorable_samples()
+        self.questions = self._visual_questions()
+
+    @property
+    def batch_count(self) -> int:
+        return len(self.models) * -(-len(self.sample_ids) // self.config.batch_size)
+
+    def batches(self) -> Iterator[Batch]:
+        """Batches of all models, in the same order on every run; one is in memory at a time."""
+        for model in self.models:
+            samples = (one for one in self._samples() if one.sample_id in self.sample_ids)
+            for part in count():
+                if not (chunk := list(islice(samples, self.config.batch_size))):
+                    break
+                questions = [one for sample in chunk for one in self.questions.get(sample.sample_id, ())]
+                yield Batch(model, part, chunk, questions)
+
+    async def write_scores(self) -> None:
+        """Write the table `scores` and its dead letters."""
+        async with AsyncExitStack() as stack:
+            context = ScoringContext(
+                stack=stack,
+                make_client=self.job.client,
+                gather=self.job.calls.gather_all,
+                on_failure=self._add_failure,
+                rubrics=self.rubrics,
+                exams=self.exams,
+                seed=self.config.seed,
+            )
+            functions = [(scorer, await scorer.open_batch(context)) for scorer in self.scorers]
+
+            async def make_rows(chunk: list[tuple[int, Batch]]) -> dict[str, list[Row]]:
+                self._failures: list[FailedCall] = []
+                rows = [row for shard, batch in chunk for row in await self._score(functions, shard, batch)]
+                letters = [row for call in self._failures for row in grading_dead_letters(self.job, call)]
+                letters.sort(key=lambda row: tuple(str(row[name] or "") for name in _LETTER_ORDER))
+                return {"scores": rows, "dead_letters": letters}
+
+            await build_table(
+                self.job.out,
+                "scores",
+                enumerate(self.batches()),
+                make_rows,
+                made_by=self.job.made_by,
+                shard_size=1,
+                side_tables={"dead_letters": self.job.out / "dead_letters"},
+                progress=self.job.progress(self.batch_count, "batches of scores").at,
+            )
+
+    def summarise(self) -> Scoreboard:
+        """Summarise the scores.
+
+        Raises:
+            UserError: a scorer judged no response.
+        """
+        by_task = [figure_name(one.name, part) for one in self.scorers if one.by_task for part in one.parts]
+        board = summarise_scores(
+            read_rows(self.job.out),
+            base=self.config.opponent,
+            tasks=self.tasks,
+            titles={figure: title for scorer in self.scorers for figure, title in scorer.titles().items()},
+            headlines=[figure_name(one.name, one.parts[0]) for one in self.scorers],
+            by_task=by_task,
+            select_by=self.config.select_by if self.config.milestones else None,
+            seed=self.config.seed,
+        )
+        judged = {figure for scores in board.models for figure in scores.means}
+        for scorer in self.scorers:
+            if judged.isdisjoint({figure_name(scorer.name, part) for part in scorer.parts}):
+                if "opponent" in scorer.needs and {one.name for one in self.models} == {self.config.opponent}:
+                    continue
+                self.job.mark_unusable()
+                reasons = Counter(
+                    row["reason"] for row in read_rows(self.job.out) if row["scorer"] == scorer.name and row["reason"]
+                )
+                reason = ", ".join(f"{times} x {reason}" for reason, times in reasons.most_common(2))
+                raise UserError(
+                    f"{scorer.name} could judge no response ({reason}); see {self.job.out / 'dead_letters'}"
+                )
+        return board
+
+    async def _score(self, functions: list[tuple[Scorer, ScoreBatch]], shard: int, batch: Batch) -> list[Row]:
+        """Rows of one batch: by scorer in their order, then the length of the responses and the visual questions."""
+        rows = {row["sample_id"]: row for row in read_shard(self.job.out / RESPONSES, shard)}
+        opponents = self._opponents(batch)
+        items = [
+            Item(sample, _response(rows[sample.sample_id]), opponents.get(sample.sample_id))
+            for sample in batch.samples
+            if sample.sample_id in rows
+        ]
+        compared = batch.model.name != self.config.opponent
+        used = [(scorer, function) for scorer, function in functions if compared or "opponent" not in scorer.needs]
+        results = await self.job.calls.gather_all(function(items) for _, function in used)
+        scored: list[Row] = []
+        for (scorer, _), scores in zip(used, results, strict=True):
+            absent = [
+                Score(sample_id=sample.sample_id, part=part, value=None, reason="no response")
+                for sample in batch.samples
+                if sample.sample_id not in rows
+                for part in scorer.parts
+            ]
+            against = self.config.opponent if "opponent" in scorer.needs else None
+            scored += [self._row(batch.model, scorer, score, against) for score in [*scores, *absent]]
+        for item in items:
+            if (tokens := rows[item.sample.sample_id]["tokens"]) is not None:
+                scored.append(_plain_row(batch.model, item.sample.sample_id, "length", "tokens", float(tokens)))
+        for sample_id, share in self._answered(batch, rows).items():
+            scored.append(_plain_row(batch.model, sample_id, "visual_questions", "right", share))
+        return scored
+
+    def _opponents(self, batch: Batch) -> Mapping[str, Response]:
+        """The opponent's responses to a batch's samples, with the same decoding if it has it."""
+        if batch.model.name == self.config.opponent or not any("opponent" in one.needs for one in self.scorers):
+            return {}
+        candidates = [number for number, model in enumerate(self.models) if model.name == self.config.opponent]
+        if not candidates:
+            return {}
+        same = [number for number in candidates if self.models[number].decoding == batch.model.decoding]
+        parts = self.batch_count // len(self.models)
+        shard = (same or candidates)[0] * parts + batch.part
+        return {row["sample_id"]: _response(row) for row in read_shard(self.job.out / RESPONSES, shard)}
+
+    def _answered(self, batch: Batch, rows: Mapping[str, Row]) -> dict[str, float]:
+        """Sample → share of right answers to the questions about its picture; those no rule can check are left out."""
+        shares: dict[str, float] = {}
+        for sample in batch.samples:
+            right = []
+            for question in self.questions.get(sample.sample_id, ()):
+                try:
+                    right.append(check_by_rules(question, rows[question.sample_id]["response"]))
+                except (CannotVerify, KeyError):  # the reference is at fault, or an endpoint did not answer
+                    continue
+            if right:
+                shares[sample.sample_id] = mean(right)
+        return shares
+
+    def _row(self, model: EvaluatedModel, scorer: Scorer, score: Score, against: str | None) -> Row:
+        return {
+            "sample_id": score.sample_id,
+            "model": model.name,
+            "revision": model.revision,
+            "step": model.step,
+            "decoding": model.decoding,
+            "against": against,
+            "scorer": scorer.name,
+            "version": scorer.version,
+            "judge": scorer.judges(),
+            "part": score.part,
+            "value": score.value,
+            "reason": score.reason,
+            "evidence": score.evidence,
+        }
+
+    def _add_failure(self, call: FailedCall) -> None:
+        self._failures.append(call)
+
+    def _samples(self) -> Iterator[Sample]:
+        return read_samples(self.job.inputs["samples"], *(self.config.splits or ()))
+
+    def _scorable_samples(self) -> tuple[set[str], dict[str, str]]:
+        """Samples that at least one scorer can judge, and the task of each.
+
+        Raises:
+            UserError: a scorer can judge none of them.
+        """
+        columns = ["sample_id", "split", "references", "answer", "task"]
+        splits = self.config.splits
+        rows = [
+            row
+            for row in read_rows(self.job.inputs["samples"], columns=columns)
+            if splits is None or row["split"] in splits
+        ]
+        if not rows:
+            raise UserError(
+                f"{self.job.inputs['samples']}: no samples of {', '.join(splits or ('any split',))} to score"
+            )
+        available: dict[Need, set[str]] = {
+            "rubric": set(self.rubrics),
+            "exam": set(self.exams),
+            "reference": {row["sample_id"] for row in rows if any(has_words(text) for text in row["references"])},
+            "answer": {row["sample_id"] for row in rows if row["answer"]},
+        }
+        everything = {row["sample_id"] for row in rows}
+        scorable: set[str] = set()
+        for scorer in self.scorers:
+            usable = everything.intersection(*(available[need] for need in scorer.needs if need in available))
+            if not usable:
+                need = next(need for need in scorer.needs if need in available and not everything & available[need])
+                raise UserError(f"{scorer.name} scores none of the samples: none has {_NEEDS[need]}")
+            scorable |= usable
+        return scorable, {row["sample_id"]: row["task"] for row in rows if row["task"]}
+
+    def _visual_questions(self) -> dict[str, list[Sample]]:
+        """Held-out sample → questions about its picture."""
+        if self.config.questions is None:
+            return {}
+        questions: dict[str, list[Sample]] = defaultdict(list)
+        held_out = samples_by_digest(self.job.inputs["samples"], *(self.config.splits or ("held_out",)))
+        for digest, question in questions_about(held_out, self.config.questions, "evaluation.questions"):
+            questions[held_out[digest]].append(question)
+        return questions
+
+
+_LETTER_ORDER = ("sample_id", "purpose", "response", "criterion", "raw")
+
+
+def _models(config: Config, job: Job) -> Iterator[EvaluatedModel]:
+    """Models in the order of the board: base, peer, policy, then the further ones."""
+    for name, key in ((BASE, "model"), (config.peer, "peer"), (config.policy, "policy")):
+        if key not in job.inputs:
+            continue
+        revision, folder = job.made_by["inputs"][key], job.inputs[key]
+        steps: Mapping[int | None, Path] = {None: model_dir(folder)}
+        if config.milestones and name != BASE:
+            steps = cast(Mapping[int | None, Path], milestone_dirs(folder))
+            if not steps:
+                raise UserError(f"{folder} kept no milestones; set policy.milestone_every")
+        for step, path in steps.items():
+            for decoding in config.decodings:
+                source = ModelSource(folder=str(path))
+                yield EvaluatedModel(name=name, source=source, revision=revision, step=step, decoding=decoding)
+    for name, source in config.models.items():
+        endpoint = source.endpoint
+        decodings = (
+            config.decodings if source.folder else ("sampled" if endpoint and endpoint.temperature else "greedy",)
+        )
+        for decoding in decodings:
+            revision = source.revision or (endpoint.revision if endpoint else "")
+            yield EvaluatedModel(name=name, source=source, revision=revision, decoding=decoding)
+
+
+def _key(model: EvaluatedModel) -> tuple[str, int | None, str]:
+    return model.name, model.step, model.decoding
+
+
+def _response(row: Mapping[str, Any]) -> Response:
+    if row["response_type"] is None:
+        return Response(row["response"])
+    return Response(digest=row["response"], media_type=row["response_type"])
+
+
+def _plain_row(model: EvaluatedModel, sample_id: str, scorer: str, part: str, value: float) -> Row:
+    """Row of a figure that is counted or checked without a scorer."""
+    return {
+        "sample_id": sample_id,
+        "model": model.name,
+        "revision": model.revision,
+        "step": model.step,
+        "decoding": model.decoding,
+        "scorer": scorer,
+        "version": "1",
+        "judge": "",
+        "part": part,
+        "value": value,
+    }
+
+
+def _link_best(job: Job, models: list[EvaluatedModel], board: Scoreboard) -> None:
+    """Link `model` to the best milestone of the candidate."""
+    candidate = board.candidate
+    if candidate not in board.best:
+        return
+    folder = next(one.folder for one in models if (one.name, one.step) == (candidate, board.best[candidate]))
+    assert folder is not None
+    link(model_dir(job.out), folder.resolve())
