@@ -8,7 +8,7 @@ export GOMP_SPINCOUNT := 0
 # A run and the tests start many processes; without bytecode each compiles the library anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-fast test-cluster test-kind conformance lint smoke bench bench-start bench-reward bench-grading bench-attacks bench-verifiers coverage claims images locks clean help
+.PHONY: demo test test-fast test-cluster test-kind conformance lint docs smoke bench bench-start bench-reward bench-grading bench-attacks bench-verifiers coverage claims images locks clean help
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,6 +43,9 @@ lint: $(VENV)/installed  ## Style and types
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
 	$(RUN) mypy
+
+docs: $(VENV)/installed  ## The pages of docs/ and of the library's docstrings, as a site in build/site
+	NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --quiet --strict
 
 smoke: $(VENV)/installed  ## A minute of every other recipe for laptops
 	$(RUN) rubricworks.cli run rubicap-laptop --set world.scenes=400 --set data.held_out=32 --set data.warm_up=200 \

@@ -23,6 +23,7 @@ class DataUrl(str):
 
 
 def text_part(text: str) -> dict[str, object]:
+    """Message part of a text."""
     return {"type": "text", "text": text}
 
 
