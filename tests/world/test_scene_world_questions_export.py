@@ -94,7 +94,8 @@ def test_tasks_are_as_even_as_the_scenes_allow():
 
 
 def test_shares_are_as_stated():
-    rows = [row for _, some in world_questions(1, 2_000, 3) for row in some]
+    pairs = list(_pairs(1, 2_000, 3))
+    rows = [row for _, row in pairs]
     kinds = [row for row in rows if row.task in ("colour", "relation")]
     choice = [row for row in kinds if row.options]
     assert {row.task for row in rows if row.options} == {"colour", "relation"}
@@ -102,7 +103,7 @@ def test_shares_are_as_stated():
     needing = sum(normalise_question(row.question).startswith(NEEDS_OPTIONS) for row in choice)
     assert near(needing / len(choice), NEEDS_OPTIONS_SHARE, len(choice))
     assert 0.02 <= needing / len(rows) <= 0.03
-    keys = Counter((row.question.casefold().replace(" ", ""), row.options, scene) for scene, row in _pairs(1, 2_000, 3))
+    keys = Counter((row.question.casefold().replace(" ", ""), row.options, scene) for scene, row in pairs)
     repeats = len(rows) - len(keys)
     assert near(repeats / len(keys), DUPLICATE_SHARE, len(keys))
 

@@ -90,8 +90,8 @@ def test_a_second_worker_starts_when_the_first_is_held_up_and_no_third_beyond_th
     with closing(WorkerPool(2)) as pool, ThreadPoolExecutor(6) as threads:
         assert pool.compare(INTEGRAL, "0.5", 2) == "equal"
         before = len(children())
-        questions = [threads.submit(pool.compare, ENDLESS, str(n), 3) for n in range(2)]
-        questions += [threads.submit(pool.compare, rf"{INTEGRAL}+{n}", f"{n}.5", 3) for n in range(4)]
+        questions = [threads.submit(pool.compare, ENDLESS, str(n), 1) for n in range(2)]
+        questions += [threads.submit(pool.compare, rf"{INTEGRAL}+{n}", f"{n}.5", 1) for n in range(4)]
         assert [question.result() for question in questions] == ["target late"] * 2 + ["equal"] * 4
         assert len(children()) <= before + 2
 
