@@ -74,8 +74,8 @@ def test_every_public_name_is_in_the_reference(site):
 
 
 def test_link_to_a_file_outside_docs_leads_to_a_page_with_its_text(site):
-    assert 'href="repository/examples/trl_script.py.html"' in (site / "index.html").read_text(encoding="utf-8")
-    page = (site / "repository" / "examples" / "trl_script.py.html").read_text(encoding="utf-8")
+    assert 'href="repository/examples/one_screen.py.html"' in (site / "index.html").read_text(encoding="utf-8")
+    page = (site / "repository" / "examples" / "one_screen.py.html").read_text(encoding="utf-8")
     assert "GRPOTrainer" in page
     assert "repository/recipes" not in (site / "repository" / "index.html").read_text(encoding="utf-8")
 

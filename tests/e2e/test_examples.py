@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,9 +19,11 @@ from rubricworks.world.scene.export import export_scenes
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "trl_script.py"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SCRIPT, ONE_SCREEN = EXAMPLES / "trl_script.py", EXAMPLES / "one_screen.py"
 COMMAND = [sys.executable, "-m", "rubricworks.cli"]
 PROMPT = "describe the image"
+_FIGURES = re.compile(r"^(\w[\w ]*?) +([\d.]+) -> +([\d.]+)$", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -94,3 +97,27 @@ def test_a_script_of_ones_own_trains_on_rubric_rewards(dataset, student, world, 
 def test_the_example_is_as_short_as_the_documentation_says():
     code = SCRIPT.read_text().split('"""')[2]
     assert len([line for line in code.splitlines() if line.strip() and not line.startswith(("import", "from"))]) <= 22
+
+
+@pytest.mark.timeout(900)
+def test_whole_loop_on_one_screen_makes_a_better_captioner(tmp_path):
+    ran = subprocess.run(
+        [sys.executable, str(ONE_SCREEN), "--seed", "1"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("simulated images, teachers and judge; a real student")
+    figures = {name: (float(before), float(after)) for name, before, after in _FIGURES.findall(ran.stdout)}
+    assert figures.keys() == {"rubric reward", "oracle F1", "words"}
+    for name in ("rubric reward", "oracle F1"):
+        before, after = figures[name]
+        assert 0 < before < after < 1, ran.stdout
+    assert not any(tmp_path.iterdir())
+
+
+def test_one_screen_is_one_screen():
+    assert len(ONE_SCREEN.read_text().splitlines()) <= 120
