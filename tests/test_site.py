@@ -80,17 +80,17 @@ def test_link_to_a_file_outside_docs_leads_to_a_page_with_its_text(site):
     assert "repository/recipes" not in (site / "repository" / "index.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("link", ["nowhere.md", "../nowhere.py", "index.md#no-such-heading", "/absolute.md"])
-def test_link_that_leads_nowhere_fails_the_build(link, tmp_path):
+def test_link_that_leads_nowhere_fails_the_build(tmp_path):
     settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
-    settings |= {"nav": [{"Home": "index.md"}], "plugins": ["search"], "theme": "mkdocs"}
+    settings |= {"nav": [{"Home": "index.md"}], "plugins": ["search"], "theme": "mkdocs", "extra_css": []}
     (tmp_path / "mkdocs.yml").write_text(yaml.safe_dump(settings))
     (tmp_path / "docs").mkdir()
     shutil.copy(ROOT / "docs" / "repository_pages.py", tmp_path / "docs")
     page = tmp_path / "docs" / "index.md"
-    page.write_text("# Home\n\nNothing.\n")
+    page.write_text("# Home\n\n[Here](index.md#home)\n")
     assert build(tmp_path, tmp_path / "site").returncode == 0
-    page.write_text(f"# Home\n\n[Here]({link})\n")
+    links = ["nowhere.md", "../nowhere.py", "index.md#no-such-heading", "/absolute.md"]
+    page.write_text("# Home\n\n" + "".join(f"[Here]({link})\n" for link in links))
     broken = build(tmp_path, tmp_path / "site")
     assert broken.returncode != 0
-    assert link in broken.stderr
+    assert [link for link in links if f"'{link}'" not in broken.stderr] == []
