@@ -29,33 +29,33 @@ def calls(place):
 
 
 def test_arms_are_run_as_a_user_would_after_the_run_that_they_take_from(tell, place):
-    told = tell("arms", LAPTOP, "--arm", "no_recall", "--arm", "linear", "--seed", "3", "--set", "policy.steps=4")
-    assert told.code == 0, told
-    made = calls(place)
-    assert made[0]["words"] == [
+    result = tell("arms", LAPTOP, "--arm", "no_recall", "--arm", "linear", "--seed", "3", "--set", "policy.steps=4")
+    assert result.code == 0, result
+    runs = calls(place)
+    assert runs[0]["words"] == [
         *("run", LAPTOP, "--runs", str(place), "--run", "seed-3"),
         *("--set", "policy.steps=4", "--set", "seed=3"),
     ]
-    assert sorted((one["run"], one["words"][6:10], one["ready"]) for one in made[1:]) == [
+    assert sorted((one["run"], one["words"][6:10], one["ready"]) for one in runs[1:]) == [
         ("seed-3-linear", ["--arm", "linear", "--reuse", "seed-3"], True),
         ("seed-3-no_recall", ["--arm", "no_recall", "--reuse", "seed-3"], True),
     ]
-    assert "seed 3, linear: done in" in told.err
+    assert "seed 3, linear: done in" in result.err
     table = ArmTable.model_validate_json((place / "seed-3-table.json").read_bytes())
     assert (table.seed, table.changed, table.simulated) == (3, ("policy.steps: 120 → 4",), True)
     assert [row.arm for row in table.rows] == ["base", "own", "no_recall", "linear"]
 
     again = tell("arms", LAPTOP, "--arm", "no_recall", "--seed", "3", "--set", "policy.steps=4")
     assert "seed 3; seed 3, no_recall: finished in an earlier call" in again.err
-    assert len(calls(place)) == len(made)
+    assert len(calls(place)) == len(runs)
 
 
 def test_a_run_that_failed_goes_on_and_its_arms_wait_for_it(tell, place):
     place.mkdir(parents=True)
     (place / "behaviour.json").write_text('["seed-1"]')
-    told = tell("arms", LAPTOP, "--arm", "linear")
-    assert told.code == 2
-    assert "seed 1 failed: no room on /" in told.err
+    result = tell("arms", LAPTOP, "--arm", "linear")
+    assert result.code == 2
+    assert "seed 1 failed: no room on /" in result.err
     assert [one["run"] for one in calls(place)] == ["seed-1"]
     assert tell("arms", LAPTOP, "--arm", "linear").code == 0
     assert [one["run"] for one in calls(place)] == ["seed-1", "seed-1", "seed-1-linear"]
@@ -65,10 +65,10 @@ def test_a_run_that_failed_goes_on_and_its_arms_wait_for_it(tell, place):
 
 def test_the_table_has_the_papers_rows_and_each_figure_with_its_interval(tell, place):
     write_seed(place)
-    told = tell("arms", LAPTOP, "--table", "components", "--only-report")
-    assert told.code == 0, told
-    assert max(map(len, told.out.splitlines()[:-1])) <= 100
-    lines = told.out.splitlines()
+    result = tell("arms", LAPTOP, "--table", "components", "--only-report")
+    assert result.code == 0, result
+    assert max(map(len, result.out.splitlines()[:-1])) <= 100
+    lines = result.out.splitlines()
     at = next(n for n, line in enumerate(lines) if line.startswith("w/o linguistic"))
     # DCScore, CaptionQA, Arena, length; the rest was not measured, but b-CapScore and oracle F1.
     assert lines[at].split()[2:] == ["53.0", "58.0", "30.0", "60.0", "–", "–", "–", "44.0", "71.0"]  # noqa: RUF001
@@ -105,7 +105,7 @@ def test_tables_hold_the_rows_of_the_paper_that_a_recipe_has():
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ([], "choose with --table or --arm; balcaprl-laptop has full, no_cgdpo"),
         (["--arm", "no_recal"], "no arm 'no_recal'; did you mean no_recall?"),
@@ -120,29 +120,29 @@ def test_tables_hold_the_rows_of_the_paper_that_a_recipe_has():
         (["--table", "everything"], "'everything' is not one of"),
     ],
 )
-def test_mistakes_are_told_before_anything_runs(tell, place, words, said):
-    told = tell("arms", LAPTOP, *words)
-    assert told.code == 2
-    assert said in told.err
+def test_mistakes_are_told_before_anything_runs(tell, place, words, message):
+    result = tell("arms", LAPTOP, *words)
+    assert result.code == 2
+    assert message in result.err
     assert not place.exists()
 
 
 def test_only_captions_are_compared(tell, place):
-    told = tell("arms", "rlr3-laptop", "--arm", "x")
-    assert "a recipe of the pipeline rlr3; arms are compared of balcaprl only" in told.err
+    result = tell("arms", "rlr3-laptop", "--arm", "x")
+    assert "a recipe of the pipeline rlr3; arms are compared of balcaprl only" in result.err
 
 
 def test_arms_of_another_start_or_other_settings_are_not_compared(tell, place):
     write_captions(place / "seed-1")
     write_captions(place / "seed-1-linear", "linear", base=BASE | {"length_tokens": 31.0})
-    told = tell("arms", LAPTOP, "--arm", "linear", "--only-report")
-    assert "its base model does not write what that of" in told.err
+    result = tell("arms", LAPTOP, "--arm", "linear", "--only-report")
+    assert "its base model does not write what that of" in result.err
     write_captions(place / "seed-1-linear", "linear", settings=["policy.steps=20"])
-    told = tell("arms", LAPTOP, "--arm", "linear", "--only-report")
-    assert "different settings (policy.steps: 120 → 20)" in told.err
+    result = tell("arms", LAPTOP, "--arm", "linear", "--only-report")
+    assert "different settings (policy.steps: 120 → 20)" in result.err
     write_captions(place / "seed-1-linear", "no_length")
-    told = tell("arms", LAPTOP, "--arm", "linear", "--only-report")
-    assert 'different settings (arm: "linear" → "no_length"' in told.err
+    result = tell("arms", LAPTOP, "--arm", "linear", "--only-report")
+    assert 'different settings (arm: "linear" → "no_length"' in result.err
 
 
 def test_claims_of_balcaprl_run_every_arm_of_every_seed_once(tell, place):
@@ -151,21 +151,21 @@ def test_claims_of_balcaprl_run_every_arm_of_every_seed_once(tell, place):
         write_seed(runs, seed)
     for missing in ("seed-1-linear", "seed-2"):
         (runs / missing / "score" / "done.json").unlink()
-    told = tell("claims", "balcaprl", "--runs", runs, "--seeds", "1-2")
-    assert told.code == 0, told
+    result = tell("claims", "balcaprl", "--runs", runs, "--seeds", "1-2")
+    assert result.code == 0, result
     # Both are there and begun, so they go on.
     assert sorted(one["words"][-1] for one in calls(runs)) == ["seed-1-linear", "seed-2"]
-    assert f"{2 * (1 + len(ARMS)) - 2} runs: finished in an earlier call" in told.err
-    assert max(map(len, told.out.splitlines()[:-1])) <= 100
-    line = next(line for line in told.out.splitlines() if " improves-dc " in line)
+    assert f"{2 * (1 + len(ARMS)) - 2} runs: finished in an earlier call" in result.err
+    assert max(map(len, result.out.splitlines()[:-1])) <= 100
+    line = next(line for line in result.out.splitlines() if " improves-dc " in line)
     assert line.split() == ["holds", "improves-dc", "+0.100", "+0.100", "to", "+0.100", "above", "0"]
     report = ClaimsReport.model_validate_json((runs / "claims.json").read_bytes())
     assert (report.paper, report.seeds) == ("BalCapRL", (1, 2))
     changed = [line.partition(":")[0] for line in report.changed]
     assert changed == sorted(setting.partition("=")[0] for setting in SETTINGS)
     assert len(report.findings) == 34
-    for written in ("claims.md", "claims.html"):
-        assert "forgets another task" in (runs / written).read_text()
+    for page_name in ("claims.md", "claims.html"):
+        assert "forgets another task" in (runs / page_name).read_text()
     assert "Figure 2: the middle milestone" not in (runs / "claims.html").read_text()
     # The same runs, as a table of arms.
     assert tell("arms", LAPTOP, "--table", "judges", "--runs", runs, "--seed", "2", "--only-report").code == 0

@@ -37,14 +37,14 @@ def test_a_plan_above_a_cap_is_told_of_by_a_dry_run_and_before_a_run(tell, recip
     assert "warning" not in tell("run", recipe, "--dry-run", "--set", "budget.dollars=0.13").out
     assert DOLLARS in tell("run", recipe, "--dry-run", "--set", "budget.dollars=0.05").out
     # Nothing answers there, so it ends with that; the warning is the first that it says.
-    told = tell("run", recipe, "--set", "budget.dollars=0.05")
-    assert told.err.startswith(DOLLARS)
-    assert "\nerror: endpoint" in told.err
+    result = tell("run", recipe, "--set", "budget.dollars=0.05")
+    assert result.err.startswith(DOLLARS)
+    assert "\nerror: endpoint" in result.err
 
 
 def test_each_cap_that_is_exceeded_is_named_and_what_to_do(tell, recipe):
-    told = tell("run", recipe, "--dry-run", "--set", "budget.dollars=0.05", "--set", "budget.tokens=5000").out
-    (line,) = [line for line in told.splitlines() if line.startswith("warning")]
+    result = tell("run", recipe, "--dry-run", "--set", "budget.dollars=0.05", "--set", "budget.tokens=5000").out
+    (line,) = [line for line in result.splitlines() if line.startswith("warning")]
     assert "tokens, and budget.tokens is 5,000" in line
     assert "Raise budget.dollars and budget.tokens, or do less; --dry-run shows what each stage takes" in line
 
@@ -53,9 +53,11 @@ def test_what_is_pushed_to_kubeflow_is_held_against_its_budget(tell, recipe, mon
     monkeypatch.setenv("KF_PIPELINES_SA_TOKEN_PATH", str(tmp_path / "no-token"))
     with FakeKubeflow(version="2.17.0") as fake:
         monkeypatch.setenv("RUBRICWORKS_KUBEFLOW", fake.url)
-        told = tell("pipelines", "push", recipe, "--set", "budget.dollars=0.05", "--set", "cluster.storage=s3://runs/x")
-    assert told.code == 0, told.err
-    assert DOLLARS in told.err
+        result = tell(
+            "pipelines", "push", recipe, "--set", "budget.dollars=0.05", "--set", "cluster.storage=s3://runs/x"
+        )
+    assert result.code == 0, result.err
+    assert DOLLARS in result.err
 
 
 def test_where_the_samples_cannot_be_counted_it_says_that_nobody_knows(recipe):

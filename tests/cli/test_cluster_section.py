@@ -26,7 +26,7 @@ START = RECIPE.count("\n")
 
 
 @pytest.mark.parametrize(
-    ("written", "instead", "line", "said"),
+    ("original", "instead", "line", "message"),
     [
         ("pool: h100", "pool: b200", 8, "cluster.stages.train_policy.pool: no pool 'b200'; there are cpu, h100"),
         ("accelerators: 8", "accelerators: 16", 8, "cluster.stages.train_policy.accelerators is 16, a node of pool"),
@@ -50,12 +50,12 @@ START = RECIPE.count("\n")
     ],
 )  # fmt: skip
 def test_a_mistake_is_refused_before_anything_runs_with_its_line_and_what_to_change(
-    tmp_path, written, instead, line, said
+    tmp_path, original, instead, line, message
 ):
-    text = RECIPE + CLUSTER.replace(written, instead, 1)
-    (told,) = mistakes(tmp_path, text)
-    assert told.startswith(f"{START + line}: "), told
-    assert told.partition(": ")[2].startswith(said)
+    text = RECIPE + CLUSTER.replace(original, instead, 1)
+    (mistake,) = mistakes(tmp_path, text)
+    assert mistake.startswith(f"{START + line}: "), mistake
+    assert mistake.partition(": ")[2].startswith(message)
 
 
 def test_which_stages_can_have_several_pods_is_told_and_that_none_can():
@@ -70,8 +70,8 @@ def test_which_stages_can_have_several_pods_is_told_and_that_none_can():
 
 def test_production_refuses_a_tag_and_takes_digests(tmp_path):
     images = f"  production: true\n  images: {{cpu: 'registry/cpu:1.0', trainer: 'registry/trainer{DIGEST}'}}\n"
-    (told,) = mistakes(tmp_path, RECIPE + CLUSTER + images)
-    assert "cluster.images.cpu is 'registry/cpu:1.0'; production needs its digest" in told
+    (mistake,) = mistakes(tmp_path, RECIPE + CLUSTER + images)
+    assert "cluster.images.cpu is 'registry/cpu:1.0'; production needs its digest" in mistake
     path = tmp_path / "good.yaml"
     path.write_text(RECIPE + CLUSTER + images.replace(":1.0", DIGEST))
     assert load_recipe(path).cluster.images.cpu == f"registry/cpu{DIGEST}"
@@ -80,11 +80,11 @@ def test_production_refuses_a_tag_and_takes_digests(tmp_path):
 def test_where_a_stage_runs_changes_nothing_of_what_it_makes(tmp_path):
     path = tmp_path / "my.yaml"
     path.write_text(RECIPE)
-    here = load_recipe(path).stage_json()
+    stages = load_recipe(path).stage_json()
     path.write_text(RECIPE + CLUSTER)
-    there = load_recipe(path)
-    assert there.stage_json() == here
-    assert set(cluster_stage_json(there)) == {*here, "preflight", "outcome"}
+    placed_recipe = load_recipe(path)
+    assert placed_recipe.stage_json() == stages
+    assert set(cluster_stage_json(placed_recipe)) == {*stages, "preflight", "outcome"}
 
 
 def test_a_stage_takes_what_it_leaves_out_from_the_default_and_then_from_us(tmp_path):
@@ -107,11 +107,13 @@ def test_a_recipe_is_compiled_with_its_places_and_a_pipeline_without(tell, tmp_p
     assert "preflight" not in plain
 
 
-@pytest.mark.parametrize(("arguments", "said"), [(("quickstart",), "no cluster: section"), (("nothing",), "no recipe")])
-def test_what_cannot_be_compiled_is_refused_in_one_line(tell, arguments, said):
-    told = tell("pipelines", "compile", *arguments)
-    assert (told.code, told.err.count("\n")) == (2, 1)
-    assert said in told.err
+@pytest.mark.parametrize(
+    ("arguments", "message"), [(("quickstart",), "no cluster: section"), (("nothing",), "no recipe")]
+)
+def test_what_cannot_be_compiled_is_refused_in_one_line(tell, arguments, message):
+    result = tell("pipelines", "compile", *arguments)
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert message in result.err
 
 
 @pytest.mark.parametrize("name", ["rubicap", "rlr3", "balcaprl"])
@@ -121,13 +123,13 @@ def test_the_map_in_a_recipe_of_ours_can_be_used_and_gives_the_stages_every_addr
     start = text.index("# cluster:")
     path.write_text(text[:start] + re.sub(r"(?m)^# ?", "", text[start:]))
     recipe = load_recipe(path)
-    given = {
+    variables = {
         variable
         for kind in (recipe.cluster.secrets, recipe.cluster.config_maps)
         for keys in kind.values()
         for variable in keys.values()
     }
-    asked = {one.api_key_env for _, one in recipe.endpoints() if one.api_key_env}
+    variables_of_keys = {one.api_key_env for _, one in recipe.endpoints() if one.api_key_env}
     for _, one in recipe.endpoints():
-        asked |= set(names_in(one.url))
-    assert asked | set(names_in(recipe.data.source)) <= given
+        variables_of_keys |= set(names_in(one.url))
+    assert variables_of_keys | set(names_in(recipe.data.source)) <= variables

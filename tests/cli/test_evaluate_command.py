@@ -35,10 +35,10 @@ def means(out: Path) -> dict[str, dict[str, float]]:
 
 def test_files_and_endpoints_stand_in_one_table_with_a_page(tell, samples, captions, tmp_path):
     server = ScriptedServer([say("a big red thing")])
-    theirs = f"theirs=some/model@{server.url}"
+    other_model = f"theirs=some/model@{server.url}"
     out = tmp_path / "out"
     scorers = ["--with", "own_scorers:word_count"]
-    done = tell("evaluate", captions, theirs, "--on", samples, *scorers, "--out", out)
+    done = tell("evaluate", captions, other_model, "--on", samples, *scorers, "--out", out)
     assert done.code == 0, done.err
     assert means(out)["mine"]["word_count"] == 1
     assert means(out)["theirs"]["word_count"] == 4
@@ -46,14 +46,14 @@ def test_files_and_endpoints_stand_in_one_table_with_a_page(tell, samples, capti
     lines = done.out.splitlines()
     assert any(line.split()[:3] == ["mine", "greedy", "1.00"] for line in lines), done.out
     assert "a big red thing" in (out / "scores.html").read_text()
-    asked = len(server.chats)
+    request_count = len(server.chats)
 
-    again = tell("evaluate", captions, theirs, "--on", samples, *scorers, "--out", out)
-    other = tell("evaluate", captions, theirs, "--on", samples, "--with", "own_scorers:every_second", "--out",
+    again = tell("evaluate", captions, other_model, "--on", samples, *scorers, "--out", out)
+    other = tell("evaluate", captions, other_model, "--on", samples, "--with", "own_scorers:every_second", "--out",
                      tmp_path / "other", "--reuse", out)  # fmt: skip
     server.close()
     assert (again.code, other.code) == (0, 0), other.err
-    assert (asked, len(server.chats)) == (3, 3)
+    assert (request_count, len(server.chats)) == (3, 3)
     assert list(read_rows(tmp_path / "other" / "score" / "responses")) == list(read_rows(out / "score" / "responses"))
 
 
@@ -91,8 +91,8 @@ def test_a_folder_of_images_is_a_source(tell, captions, tmp_path):
     ],
 )
 def test_what_is_wrong_is_one_line(tell, samples, captions, tmp_path, arguments, message):
-    given = [argument.format(captions=captions) for argument in arguments]
-    done = tell("evaluate", *given, "--on", samples, "--out", tmp_path / "out")
+    args = [argument.format(captions=captions) for argument in arguments]
+    done = tell("evaluate", *args, "--on", samples, "--out", tmp_path / "out")
     assert done.code == 2
     assert message in done.err
     assert len([line for line in done.err.splitlines() if line.startswith("error: ")]) == 1

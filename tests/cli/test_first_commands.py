@@ -27,11 +27,11 @@ def server_of(serve, *names: str) -> str:
 
 
 def test_help_names_every_command_and_every_command_has_help(tell):
-    told = tell("--help")
-    assert told.code == 0
+    result = tell("--help")
+    assert result.code == 0
     commands = ["run", "recipes", "init", "doctor", "caption", "synthesize", "grade", "pipelines", "world"]
     for command in commands:
-        assert f"\n  {command} " in told.out
+        assert f"\n  {command} " in result.out
         assert tell(command, "--help").code == 0
 
 
@@ -45,17 +45,17 @@ def test_without_arguments_and_with_an_unknown_command_it_says_how_to_go_on(tell
 
 def test_run_wants_a_recipe_or_a_run(tell):
     for arguments in ([], ["quickstart", "--resume", "x"]):
-        told = tell("run", *arguments)
-        assert told.code == 2
-        assert told.err.count("\n") == 1
-        assert "give a recipe" in told.err
-        assert "--resume" in told.err
+        result = tell("run", *arguments)
+        assert result.code == 2
+        assert result.err.count("\n") == 1
+        assert "give a recipe" in result.err
+        assert "--resume" in result.err
 
 
 def test_a_recipe_that_is_not_there_is_answered_with_the_one_that_was_meant(tell):
-    told = tell("run", "quickstrat")
-    assert told.code == 2
-    assert "did you mean quickstart?" in told.err
+    result = tell("run", "quickstrat")
+    assert result.code == 2
+    assert "did you mean quickstart?" in result.err
     assert tell("doctor", "gone.yaml").err == (
         "error: gone.yaml: no such file; `rubricworks recipes list` shows the built-in ones\n"
     )
@@ -94,8 +94,8 @@ def followed(schema: dict, place: dict) -> dict:
 
 def test_init_writes_a_recipe_for_a_folder_and_the_only_model_of_an_endpoint(tell, tmp_path, images, serve):
     url = server_of(serve, "our-model")
-    told = tell("init", "--images", images, "--endpoint", url, "--student", "tiny-vl")
-    assert told.code == 0, told
+    result = tell("init", "--images", images, "--endpoint", url, "--student", "tiny-vl")
+    assert result.code == 0, result
     recipe = load_recipe(tmp_path / "my-recipe.yaml")
     assert recipe.data.source == str(images)
     assert recipe.data.held_out == 2
@@ -107,7 +107,7 @@ def test_init_writes_a_recipe_for_a_folder_and_the_only_model_of_an_endpoint(tel
         recipe.evaluation.scorers.arena.judge,
     ]
     assert {(model.url, model.model) for model in models} == {(url, "our-model")}
-    assert "rubricworks doctor my-recipe.yaml" in told.out
+    assert "rubricworks doctor my-recipe.yaml" in result.out
 
     again = tell("init", "--images", images, "--endpoint", url)
     assert again.code == 2
@@ -118,9 +118,9 @@ def test_init_asks_which_model_where_there_are_several_and_for_images_where_ther
     tell, tmp_path, images, serve
 ):
     url = server_of(serve, "one", "two")
-    told = tell("init", "--images", images, "--endpoint", url)
-    assert told.code == 2
-    assert "serves one, two; choose one with --model" in told.err
+    result = tell("init", "--images", images, "--endpoint", url)
+    assert result.code == 2
+    assert "serves one, two; choose one with --model" in result.err
     (tmp_path / "empty").mkdir()
     assert "no images here" in tell("init", "--images", "empty", "--endpoint", url).err
     assert "no such file or folder" in tell("init", "--images", "gone", "--endpoint", url).err
@@ -128,10 +128,10 @@ def test_init_asks_which_model_where_there_are_several_and_for_images_where_ther
 
 
 def test_init_where_nobody_serves_says_so(tell, images):
-    told = tell("init", "--images", images, "--endpoint", "http://127.0.0.1:9/v1")
-    assert (told.code, told.err.count("\n")) == (2, 1)
-    assert "http://127.0.0.1:9/v1" in told.err
-    assert "cannot connect" in told.err
+    result = tell("init", "--images", images, "--endpoint", "http://127.0.0.1:9/v1")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "http://127.0.0.1:9/v1" in result.err
+    assert "cannot connect" in result.err
 
 
 @pytest.fixture
@@ -156,13 +156,13 @@ def recipe(tmp_path, images, serve):
 
 
 def test_doctor_checks_everything_and_its_exit_code_says_whether_anything_is_to_fix(tell, recipe):
-    told = tell("doctor", recipe)
-    assert told.code == 0, told
-    assert "10 images" in told.out
-    assert "vlm at http://127.0.0.1" in told.out
-    assert told.out.splitlines()[-1] == f"ready: rubricworks run {recipe}"
+    result = tell("doctor", recipe)
+    assert result.code == 0, result
+    assert "10 images" in result.out
+    assert "vlm at http://127.0.0.1" in result.out
+    assert result.out.splitlines()[-1] == f"ready: rubricworks run {recipe}"
 
-    told = tell(
+    result = tell(
         "doctor",
         recipe,
         "--set",
@@ -172,18 +172,20 @@ def test_doctor_checks_everything_and_its_exit_code_says_whether_anything_is_to_
         "--set",
         "data.source=gone",
     )
-    assert told.code == 2
-    wrong = [line for line in told.out.splitlines() if line.startswith("fix")]
+    assert result.code == 2
+    wrong = [line for line in result.out.splitlines() if line.startswith("fix")]
     assert len(wrong) == 3
     for line, part in zip(wrong, ("gone: no such file", "NOT_SET_ANYWHERE is not set", "curl -sS"), strict=True):
         assert part in line
-    assert told.out.splitlines()[-1] == "3 to fix"
+    assert result.out.splitlines()[-1] == "3 to fix"
 
 
 def test_a_dry_run_counts_the_calls_and_dollars_and_runs_nothing(tell, tmp_path, recipe):
-    told = tell("run", recipe, "--dry-run")
-    assert told.code == 0, told
-    calls = {(f[0], f[2]): int(f[1]) for line in told.out.splitlines() if len(f := line.split()) > 4 and f[1].isdigit()}
+    result = tell("run", recipe, "--dry-run")
+    assert result.code == 0, result
+    calls = {
+        (f[0], f[2]): int(f[1]) for line in result.out.splitlines() if len(f := line.split()) > 4 and f[1].isdigit()
+    }
     assert calls == {
         ("caption_committee", "caption"): 10 * 3,
         ("synthesize_rubrics", "rubric"): 10,
@@ -192,14 +194,14 @@ def test_a_dry_run_counts_the_calls_and_dollars_and_runs_nothing(tell, tmp_path,
         ("score", "arena"): 4 * 2 * 2,
     }
     # 30 captions of 1,000 tokens in and 300 out, at 1 and 10 dollars a million.
-    assert "dollars in all: 0.12" in told.out
-    assert "nothing is missing" in told.out
+    assert "dollars in all: 0.12" in result.out
+    assert "nothing is missing" in result.out
     assert not (tmp_path / "runs").exists()
 
 
 def test_every_pipeline_is_compiled_the_same_every_time(tell, tmp_path):
-    told = tell("pipelines", "compile", "--out", "a")
-    assert (told.code, told.out.split()) == (0, [f"a/{name}.yaml" for name in METHODS])
+    result = tell("pipelines", "compile", "--out", "a")
+    assert (result.code, result.out.split()) == (0, [f"a/{name}.yaml" for name in METHODS])
     assert tell("pipelines", "compile", "--out", "b").code == 0
     for name, stage in (("rubicap", b"train-policy"), ("rlr3", b"train-rlr3")):
         first = (tmp_path / "a" / f"{name}.yaml").read_bytes()
@@ -210,6 +212,6 @@ def test_every_pipeline_is_compiled_the_same_every_time(tell, tmp_path):
 def test_a_place_that_cannot_be_written_is_named_in_one_line(tell, tmp_path):
     (tmp_path / "file").write_text("")
     for arguments in (["recipes", "copy", "quickstart", "file/x.yaml"], ["world", "export", "file/scenes"]):
-        told = tell(*arguments)
-        assert (told.code, told.err.count("\n")) == (2, 1), told
-        assert "file" in told.err
+        result = tell(*arguments)
+        assert (result.code, result.err.count("\n")) == (2, 1), result
+        assert "file" in result.err

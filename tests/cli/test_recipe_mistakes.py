@@ -71,7 +71,7 @@ def test_a_field_like_no_other_is_answered_with_the_fields_there_are(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("  steps: 2", "  steps: 2\n  group_size: 1", "group_size is 1; a group needs at least 2 rollouts"),
         ("  held_out: 4", "  held_out: many", "4: data.held_out: "),
@@ -84,10 +84,10 @@ def test_a_field_like_no_other_is_answered_with_the_fields_there_are(tmp_path):
         ("name: mine", "name: mine\nworld: {scenes: 4}", "nothing is left to train on"),
     ],
 )
-def test_a_value_that_cannot_work_is_refused_in_one_line(tmp_path, old, new, told):
+def test_a_value_that_cannot_work_is_refused_in_one_line(tmp_path, old, new, message):
     assert old in RECIPE
     (line,) = mistakes(tmp_path, RECIPE.replace(old, new, 1))
-    assert told in line
+    assert message in line
 
 
 def test_group_size_one_names_the_section_and_its_line(tmp_path):
@@ -96,7 +96,7 @@ def test_group_size_one_names_the_section_and_its_line(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("override", "told"),
+    ("override", "message"),
     [
         ("policy.stepz=3", "policy.stepz: no such field; did you mean steps?"),
         ("policy.group_size=1", "policy.group_size is 1"),
@@ -107,9 +107,9 @@ def test_group_size_one_names_the_section_and_its_line(tmp_path):
         ("name.first=x", "name"),
     ],
 )
-def test_a_wrong_override_is_refused_like_a_wrong_field(tmp_path, override, told):
+def test_a_wrong_override_is_refused_like_a_wrong_field(tmp_path, override, message):
     (line,) = mistakes(tmp_path, RECIPE, override)
-    assert told in line
+    assert message in line
 
 
 @pytest.mark.parametrize("text", ["", "- a\n- b\n", "just words"])
@@ -160,8 +160,8 @@ def test_a_recipe_as_it_is_saved_with_a_run_says_the_same(tmp_path):
 
 
 def test_a_mistake_of_an_override_is_told_of_the_override(tmp_path):
-    said = mistakes(tmp_path, RECIPE, "policy.steps=none", "data.heldout=3", "warm_up.sft.learning_rate=-1")
-    assert sorted(line.split(": ")[:2] for line in said) == [
+    mistake_lines = mistakes(tmp_path, RECIPE, "policy.steps=none", "data.heldout=3", "warm_up.sft.learning_rate=-1")
+    assert sorted(line.split(": ")[:2] for line in mistake_lines) == [
         ["--set data.heldout=3", "data.heldout"],
         ["--set policy.steps=none", "policy.steps"],
         ["--set warm_up.sft.learning_rate=-1", "warm_up.sft.learning_rate"],
@@ -175,8 +175,8 @@ def test_a_pipeline_that_an_override_names_wrongly_is_the_overrides_mistake(tmp_
 
 
 def test_a_mistake_of_the_file_stays_the_files(tmp_path):
-    said = mistakes(tmp_path, RECIPE.replace("held_out", "heldout"), "seed=2")
-    assert said == ["4: data.heldout: no such field; did you mean held_out?"]
+    mistake_lines = mistakes(tmp_path, RECIPE.replace("held_out", "heldout"), "seed=2")
+    assert mistake_lines == ["4: data.heldout: no such field; did you mean held_out?"]
 
 
 def test_off_is_a_word_where_a_choice_is_called_so(tmp_path):

@@ -40,23 +40,23 @@ def test_where_a_cpu_is_meant_nothing_is_said(warned):
 
 
 def test_a_stage_that_makes_nothing_by_this_recipe_is_not_named(warned):
-    said = warned(POOLS, {"default": {"pool": "cpu"}}, "balcaprl")
-    assert "cluster.stages.train_balcaprl.accelerators" in said
-    assert "peer_rubrics" not in said
+    warning = warned(POOLS, {"default": {"pool": "cpu"}}, "balcaprl")
+    assert "cluster.stages.train_balcaprl.accelerators" in warning
+    assert "peer_rubrics" not in warning
 
 
 def test_of_a_retraining_it_is_said_that_one_pipeline_alone_will_run(warned):
-    said = warned(POOLS, dict.fromkeys(LOADING, ON_H100), "retrain")
-    assert "cluster.stages.train_rlr3.accelerators" in said
-    assert "(only those of the champion's pipeline will run)" in said
-    assert not any(f".{stage}." in said for stage in LOADING)
+    warning = warned(POOLS, dict.fromkeys(LOADING, ON_H100), "retrain")
+    assert "cluster.stages.train_rlr3.accelerators" in warning
+    assert "(only those of the champion's pipeline will run)" in warning
+    assert not any(f".{stage}." in warning for stage in LOADING)
 
 
 def test_compiling_says_it_too(tell, tmp_path, monkeypatch):
-    monkeypatch.setattr("rubricworks.kubeflow.compile.compile_pipeline", lambda *given: None)
-    told = tell(
+    monkeypatch.setattr("rubricworks.kubeflow.compile.compile_pipeline", lambda *args: None)
+    result = tell(
         "pipelines", "compile", recipe_path("rubicap"),
         "--set", "cluster.storage=s3://b", "--set", "cluster.pools.h100.accelerator=nvidia.com/gpu",
     )  # fmt: skip
-    assert told.code == 0, told.err
-    assert f"would run on a CPU: set cluster.stages.{LOADING[0]}.accelerators" in told.err
+    assert result.code == 0, result.err
+    assert f"would run on a CPU: set cluster.stages.{LOADING[0]}.accelerators" in result.err

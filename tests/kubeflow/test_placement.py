@@ -48,8 +48,8 @@ def test_compiling_again_in_another_process_gives_the_same_bytes(tmp_path):
         "for name, pipeline in PIPELINES.items():\n"
         "    compile_pipeline(pipeline, pathlib.Path(sys.argv[1]) / f'{name}.yaml', cluster_of(name))"
     )
-    here = str(TABLES.parent)
-    environment = {**os.environ, "PYTHONHASHSEED": "4711", "TZ": "Asia/Tokyo", "PYTHONPATH": here}
+    folder = str(TABLES.parent)
+    environment = {**os.environ, "PYTHONHASHSEED": "4711", "TZ": "Asia/Tokyo", "PYTHONPATH": folder}
     subprocess.run([sys.executable, "-c", program, str(tmp_path / "again")], check=True, env=environment, cwd=tmp_path)
     for name, pipeline in PIPELINES.items():
         compile_pipeline(pipeline, first := tmp_path / "first" / f"{name}.yaml", cluster_of(name))
@@ -122,8 +122,8 @@ def test_no_pod_runs_as_root_unbounded_or_unlabelled(specs):
         assert one["kubernetes"]["securityContext"]["runAsNonRoot"] is True, task
         assert one["kubernetes"]["securityContext"]["runAsUser"] != "0", task
         for amount in ("Cpu", "Memory"):
-            asked, allowed = (one["resources"][f"resource{amount}{kind}"] for kind in ("Request", "Limit"))
-            assert asked == allowed, task
+            requests, allowed = (one["resources"][f"resource{amount}{kind}"] for kind in ("Request", "Limit"))
+            assert requests == allowed, task
         labels = one["kubernetes"]["podMetadata"]["labels"]
         assert labels["kueue.x-k8s.io/queue-name"] == (
             "h100-queue" if "accelerator" in one["resources"] else "cpu-queue"
@@ -142,8 +142,8 @@ def test_no_parameter_reads_as_yes_or_no_and_there_is_no_wide_fan_out(specs):
 
 
 def test_the_parameters_are_the_run_and_a_configuration_for_each_task(name, specs):
-    wanted = {"run", *(f"{stage}_config" for stage in (*DAGS[name], "preflight", "outcome"))}
-    assert set(specs[0].root.input_definitions.parameters) == wanted
+    expected = {"run", *(f"{stage}_config" for stage in (*DAGS[name], "preflight", "outcome"))}
+    assert set(specs[0].root.input_definitions.parameters) == expected
     assert specs[0].default_pipeline_root == "s3://models/kubeflow"
 
 
@@ -199,8 +199,8 @@ def test_a_stage_on_several_nodes_follows_from_a_small_pod_and_carries_their_pla
     assert by_name["JUDGE_KEY"]["valueFrom"] == {"secretKeyRef": {"name": "judge", "key": "key"}}
     assert by_name["HTTPS_PROXY"]["valueFrom"] == {"configMapKeyRef": {"name": "proxies", "key": "https"}}
     assert plan.pod.tolerations[1]["tolerationSeconds"] == 300
-    needed = plan.pod.affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert [one["key"] for one in needed["nodeSelectorTerms"][0]["matchExpressions"]] == [
+    required = plan.pod.affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert [one["key"] for one in required["nodeSelectorTerms"][0]["matchExpressions"]] == [
         "topology.kubernetes.io/zone", "gpu-memory",
     ]  # fmt: skip
     assert plan.rollouts.accelerators == 4

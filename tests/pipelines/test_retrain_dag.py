@@ -80,13 +80,13 @@ def test_the_champions_stages_run_with_its_configurations_and_it_stands_in_for_t
 ):
     run, calls = launched(pipeline, tmp_path, monkeypatch)
     inputs = {call["stage"]: {name: uri for name, uri in call["inputs"].items() if uri} for call in calls}
-    found = {"found": f"{run}/find_new_samples"}
+    results = {"found": f"{run}/find_new_samples"}
     expected = {
         stage: {name: f"{run}/{maker}" for name, maker in inputs.items()}
         for stage, inputs in BRANCHES[pipeline].items()
     }
-    expected["challenge"] |= found
-    assert inputs == {"find_new_samples": {}, "fetch_champion": found, **expected}
+    expected["challenge"] |= results
+    assert inputs == {"find_new_samples": {}, "fetch_champion": results, **expected}
     assert len(calls) == len(inputs)
     for call in calls:
         assert call["config"] == (CONFIGS[call["stage"]] if call["stage"] in OWN else HANDED)

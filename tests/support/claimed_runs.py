@@ -81,8 +81,10 @@ def write(path: Path, content: str) -> None:
 
 
 def _report(figures: Mapping[str, float | None]) -> GenrmReport:
-    found = {name: None if value is None else {"value": value, "low": 0, "high": 1} for name, value in figures.items()}
-    return GenrmReport.model_validate({"outputs": 10, "criteria": 30, **found})
+    results = {
+        name: None if value is None else {"value": value, "low": 0, "high": 1} for name, value in figures.items()
+    }
+    return GenrmReport.model_validate({"outputs": 10, "criteria": 30, **results})
 
 
 def _audit(rates: Mapping[str, Mapping[str, float | None]]) -> AuditSummary:

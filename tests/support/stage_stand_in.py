@@ -56,13 +56,13 @@ def check_whole_run(dag: Dag, folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for stage in dag.inputs:
         (view,) = (run / "kfp").glob(f"*/{stage.replace('_', '-')}/view")
         assert view.read_text() == f"<h1>{stage}</h1>"
-    made: set[str] = set()
+    names: set[str] = set()
     for call in launched:
-        given = {name: uri for name, uri in call["inputs"].items() if uri}
-        assert given == {name: f"{run}/{maker}" for name, maker in dag.inputs[call["stage"]].items()}
-        assert set(given.values()) <= made, "a stage ran before what it reads was there"
+        environment = {name: uri for name, uri in call["inputs"].items() if uri}
+        assert environment == {name: f"{run}/{maker}" for name, maker in dag.inputs[call["stage"]].items()}
+        assert set(environment.values()) <= names, "a stage ran before what it reads was there"
         assert call["config"] == configs[call["stage"]]
-        made.add(f"{run}/{call['stage']}")
+        names.add(f"{run}/{call['stage']}")
 
 
 def run_through(
@@ -81,14 +81,14 @@ def run_through(
 def check_component(stage: str, inputs: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """It passes each input to its stage under its own name, and is described for the web pages."""
     stand_in = types.ModuleType("rubricworks.runtime.launch")
-    stand_in.launch = lambda *call, **shown: (*call, shown)  # type: ignore[attr-defined]
+    stand_in.launch = lambda *call, **text: (*call, text)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "rubricworks.runtime.launch", stand_in)
     component = component_of(stage)
     uris = {name: f"uri of {name}" for name in inputs}
     view, metrics = dsl.HTML(uri="gs://store/view"), dsl.Metrics(uri="gs://store/metrics")
-    shown = {"view": view.path, "metrics": metrics.log_metric}
+    text = {"view": view.path, "metrics": metrics.log_metric}
     outputs = {"view": view, "metrics": metrics}
-    assert component.python_func(config="{}", run="r", **uris, **outputs) == (stage, "{}", "r", uris, shown)
+    assert component.python_func(config="{}", run="r", **uris, **outputs) == (stage, "{}", "r", uris, text)
     spec = component.component_spec
     assert {name: output.type for name, output in spec.outputs.items()} == {
         "Output": "String",

@@ -68,9 +68,9 @@ BY_HAND = {
 
 
 def test_every_claim_has_the_number_that_its_words_say(tmp_path):
-    found = numbers(write_seed(tmp_path))
-    assert list(found) == list(BY_HAND)
-    assert found == {name: pytest.approx(value) for name, value in BY_HAND.items()}
+    result = numbers(write_seed(tmp_path))
+    assert list(result) == list(BY_HAND)
+    assert result == {name: pytest.approx(value) for name, value in BY_HAND.items()}
     assert abs(BY_HAND["ranks-models"]) > 0.01  # or the case would say nothing
 
 
@@ -92,23 +92,23 @@ def test_verdicts_are_over_the_seeds(tmp_path):
         seed: write_seed(tmp_path, seed, own={"dc_score": dc}, no_precision={"arena_win": win})
         for seed, dc, win in ((1, 0.50, 0.60), (2, 0.51, 0.62), (3, 0.52, 0.70))
     }
-    found = {one.claim.name: one for one in balcaprl_findings(runs)}
+    findings = {one.claim.name: one for one in balcaprl_findings(runs)}
     # 0.10, 0.11, 0.12 over the base: 0.11 -+ 4.302653 * 0.01 / sqrt(3).
-    assert found["improves-dc"].values == pytest.approx({1: 0.10, 2: 0.11, 3: 0.12})
-    assert (found["improves-dc"].low, found["improves-dc"].high) == pytest.approx((0.085159, 0.134841), abs=1e-6)
-    assert found["improves-dc"].verdict == "holds"
-    assert found["precision-arena"].margin == 0.05
-    assert found["precision-arena"].verdict == "inconclusive"
-    assert found["references-qa"].verdict == "holds"  # 0.01 with every seed
+    assert findings["improves-dc"].values == pytest.approx({1: 0.10, 2: 0.11, 3: 0.12})
+    assert (findings["improves-dc"].low, findings["improves-dc"].high) == pytest.approx((0.085159, 0.134841), abs=1e-6)
+    assert findings["improves-dc"].verdict == "holds"
+    assert findings["precision-arena"].margin == 0.05
+    assert findings["precision-arena"].verdict == "inconclusive"
+    assert findings["references-qa"].verdict == "holds"  # 0.01 with every seed
 
 
 def test_what_was_not_judged_has_no_number_and_says_so(tmp_path):
     run = write_seed(tmp_path, full={"arena_win": None, "b_capscore": None})
-    found = {one.claim.name: one for one in balcaprl_findings({1: run})}
-    assert found["cgdpo-arena"].values[1] is None
-    assert "no caption of full was judged (arena_win)" in found["cgdpo-arena"].notes[1]
-    assert found["ranks-models"].values[1] is None
-    assert found["cgdpo-dc"].values[1] == pytest.approx(0.10)
+    findings = {one.claim.name: one for one in balcaprl_findings({1: run})}
+    assert findings["cgdpo-arena"].values[1] is None
+    assert "no caption of full was judged (arena_win)" in findings["cgdpo-arena"].notes[1]
+    assert findings["ranks-models"].values[1] is None
+    assert findings["cgdpo-dc"].values[1] == pytest.approx(0.10)
 
 
 def test_commentary_is_a_sentence_that_names_nothing_of_any_reference():
@@ -129,7 +129,7 @@ def test_commentary_is_a_sentence_that_names_nothing_of_any_reference():
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("how", "message"),
     [
         ("arm", r"seed-1-no_recall: there is no run here"),
         ("unfinished", r"seed-1-linear: the stage score has not finished"),
@@ -137,7 +137,7 @@ def test_commentary_is_a_sentence_that_names_nothing_of_any_reference():
         ("other", r"scores\.json: base: Field required; delete .*score and run the stage score again"),
     ],
 )
-def test_damaged_run_is_refused_with_the_place(tmp_path, how, said):
+def test_damaged_run_is_refused_with_the_place(tmp_path, how, message):
     run = write_seed(tmp_path)
     if how == "arm":
         (tmp_path / "seed-1-no_recall" / "recipe.yaml").unlink()
@@ -147,7 +147,7 @@ def test_damaged_run_is_refused_with_the_place(tmp_path, how, said):
         (tmp_path / "seed-1-full" / "score" / "scores.json").unlink()
     else:
         (tmp_path / "seed-1-full" / "score" / "scores.json").write_text('{"models": 3}')
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         balcaprl_findings({1: run})
 
 

@@ -37,8 +37,8 @@ def mistake(path, text: str) -> str:
     path.write_text(text)
     with pytest.raises(UserError) as caught:
         load_recipe(path)
-    (said,) = str(caught.value).splitlines()
-    return said.removeprefix(f"{path}:")
+    (line,) = str(caught.value).splitlines()
+    return line.removeprefix(f"{path}:")
 
 
 def test_both_recipes_are_listed_with_what_they_are(tell):
@@ -50,9 +50,9 @@ def test_both_recipes_are_listed_with_what_they_are(tell):
 def test_a_dry_run_counts_every_call_of_the_laptop_recipe_and_runs_nothing(tell, tmp_path):
     small = ["world.scenes=200", "data.held_out=20", "data.warm_up=30", "policy.steps=5"]
     small += ["policy.prompts_per_step=3", "policy.group_size=4"]
-    told = tell("run", "balcaprl-laptop", "--dry-run", *(part for one in small for part in ("--set", one)))
-    assert told.code == 0, told
-    assert calls(told.out) == {
+    result = tell("run", "balcaprl-laptop", "--dry-run", *(part for one in small for part in ("--set", one)))
+    assert result.code == 0, result
+    assert calls(result.out) == {
         ("recap", "recaptioner"): 150 + 20,
         ("write_exams", "exam-writer"): 150 + 20,
         ("train_balcaprl", "assertion-judge"): 5 * 3 * 4,
@@ -62,7 +62,7 @@ def test_a_dry_run_counts_every_call_of_the_laptop_recipe_and_runs_nothing(tell,
         ("score", "exam-taker"): 2 * 20 * 5,
         ("score", "arena-judge"): 20,
     }
-    assert "balcaprl-laptop: balcaprl on 200 images, 20 of them held out" in told.out
+    assert "balcaprl-laptop: balcaprl on 200 images, 20 of them held out" in result.out
     assert not (tmp_path / "runs").exists()
 
 
@@ -74,12 +74,12 @@ def calls(plan: str) -> dict[tuple[str, str], int]:
 def test_a_plan_follows_the_arm(tell):
     def trained(*options: str) -> dict[tuple[str, str], int]:
         sizes = ["world.scenes=200", "data.held_out=20", "data.warm_up=30", "policy.steps=5"]
-        told = tell(
+        result = tell(
             "run", "balcaprl-laptop", "--dry-run", *(part for one in sizes for part in ("--set", one)), *options
         )
         return {
             key: count
-            for key, count in calls(told.out).items()
+            for key, count in calls(result.out).items()
             if key[0] in ("recap", "peer_rubrics", "train_balcaprl")
         }
 
@@ -91,24 +91,24 @@ def test_a_plan_follows_the_arm(tell):
     rubicap = trained("--arm", "rubicap")
     assert rubicap["train_balcaprl", "judge"] == 320
     # Held-out samples need no rubrics.
-    wanted = {("peer_rubrics", model): 150 for model in (*(f"teacher-{n}" for n in range(1, 6)), "rubric-writer")}
-    assert {key: count for key, count in rubicap.items() if key[0] == "peer_rubrics"} == wanted
+    expected = {("peer_rubrics", model): 150 for model in (*(f"teacher-{n}" for n in range(1, 6)), "rubric-writer")}
+    assert {key: count for key, count in rubicap.items() if key[0] == "peer_rubrics"} == expected
 
 
 def changed(name: str, arm: str) -> set[str]:
     """The stages whose configuration an arm changes; those before the first of them can be shared."""
-    here, there = (load_recipe(recipe_path(name), arm=one).stage_json() for one in (None, arm))
+    own, of_arm = (load_recipe(recipe_path(name), arm=one).stage_json() for one in (None, arm))
     # An arm is not promoted; promotion tells the registry how a model was made.
-    return {stage for stage in here if here[stage] != there[stage]} - {"promote"}
+    return {stage for stage in own if own[stage] != of_arm[stage]} - {"promote"}
 
 
 @pytest.mark.parametrize("name", ["balcaprl", "balcaprl-laptop"])
 def test_every_arm_differs_in_its_training_and_shares_the_rest(name):
     recipe = load_recipe(recipe_path(name))
-    wanted = {"full", "no_cgdpo", "no_precision", "no_recall", "no_linguistic", "no_pointability", "weak_references"}
-    wanted |= {"no_length", "linear", "gate_0_3", "gate_05_1", "gate_05_3", "w_prec_02", "w_prec_04", "sft", "caprl"}
-    wanted |= {"rubicap"}
-    assert wanted <= recipe.arms.keys()
+    expected = {"full", "no_cgdpo", "no_precision", "no_recall", "no_linguistic", "no_pointability", "weak_references"}
+    expected |= {"no_length", "linear", "gate_0_3", "gate_05_1", "gate_05_3", "w_prec_02", "w_prec_04", "sft", "caprl"}
+    expected |= {"rubicap"}
+    assert expected <= recipe.arms.keys()
     for arm in recipe.arms:
         also = {"recap"} if arm == "weak_references" else set()
         if name == "balcaprl" and arm == "caprl":  # a call for every training image, which only this arm needs
@@ -122,8 +122,8 @@ def test_every_arm_differs_in_its_training_and_shares_the_rest(name):
 def test_no_two_arms_are_the_same():
     for name in ("balcaprl", "balcaprl-laptop"):
         recipe = load_recipe(recipe_path(name))
-        made = [tuple(load_recipe(recipe_path(name), arm=arm).stage_json().values()) for arm in (None, *recipe.arms)]
-        assert len(set(made)) == len(made)
+        result = [tuple(load_recipe(recipe_path(name), arm=arm).stage_json().values()) for arm in (None, *recipe.arms)]
+        assert len(set(result)) == len(result)
 
 
 def test_the_papers_settings():
@@ -154,7 +154,7 @@ def test_without_a_recap_section_the_images_own_captions_are_the_references(path
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("name: mine", "name: mine\nworld: {scenes: 4}", "data.held_out and data.warm_up take 4: nothing is left"),
         ("  held_out: 4", "  heldout: 4", "data.heldout: no such field; did you mean held_out?"),
@@ -168,16 +168,16 @@ def test_without_a_recap_section_the_images_own_captions_are_the_references(path
         ("model: writer}", "model: writer}\n  splits: [train]\n", None),
     ],
 )
-def test_a_mistake_is_one_line_with_file_line_and_field(path, old, new, told):
+def test_a_mistake_is_one_line_with_file_line_and_field(path, old, new, message):
     text = RECIPE.replace(old, new, 1)
     assert text != RECIPE
-    if told is None:  # no CaptionQA, so held-out samples need no exams
+    if message is None:  # no CaptionQA, so held-out samples need no exams
         path.write_text(text)
         assert load_recipe(path).exams.splits == ("train",)
         return
-    said = mistake(path, text)
-    assert told in said
-    assert said.split(":")[0].isdigit()
+    mistake_lines = mistake(path, text)
+    assert message in mistake_lines
+    assert mistake_lines.split(":")[0].isdigit()
 
 
 def test_a_recipe_of_an_older_version_is_told_where_each_judge_belongs_now(path):
@@ -197,9 +197,9 @@ def test_a_recipe_of_an_older_version_is_told_where_each_judge_belongs_now(path)
     path.write_text(RECIPE[: RECIPE.index("evaluation:")] + "evaluation:\n" + lines)
     with pytest.raises(UserError) as caught:
         load_recipe(path)
-    told = str(caught.value).splitlines()
+    message = str(caught.value).splitlines()
     for field, place in fields.items():
-        (line,) = (one for one in told if f": evaluation.{field}: " in one)
+        (line,) = (one for one in message if f": evaluation.{field}: " in one)
         assert f"evaluation.scorers.{place}" in line
 
 
@@ -208,8 +208,11 @@ def test_exams_must_be_there_for_whoever_reads_them(path):
         "model: strong}}", f'model: strong}}}}\n    caption_qa: {{judge: {{url: "{URL}", model: reader}}}}'
     )
     assert text != RECIPE
-    said = mistake(path, text.replace("model: writer}", "model: writer}\n  splits: [train]"))
-    assert "evaluation.scorers.caption_qa is set: held-out samples need exams; add held_out to exams.splits" in said
+    mistake_lines = mistake(path, text.replace("model: writer}", "model: writer}\n  splits: [train]"))
+    assert (
+        "evaluation.scorers.caption_qa is set: held-out samples need exams; add held_out to exams.splits"
+        in mistake_lines
+    )
 
 
 def test_the_reward_of_rubrics_needs_a_committee_and_a_writer(path):
@@ -221,8 +224,8 @@ def test_the_reward_of_rubrics_needs_a_committee_and_a_writer(path):
     half = f"{text}rubrics:\n  committee: {{teachers: [{', '.join(teachers)}]}}\n"
     assert "rubric is not set: rubrics take a committee and a rubric writer, or neither" in mistake(path, half)
     path.write_text(f'{half}  rubric: {{writer: {{url: "{URL}", model: writer}}}}\nseed: 7\n')
-    made = load_recipe(path).rubrics
-    assert {one.seed for one in (made, made.committee, made.student, made.rubric)} == {7}
+    result = load_recipe(path).rubrics
+    assert {one.seed for one in (result, result.committee, result.student, result.rubric)} == {7}
 
 
 def test_the_pipeline_is_one_of_those_that_there_are(path):

@@ -33,8 +33,8 @@ def test_headline_sorts_scores_by_what_their_intervals_carry(tmp_path: Path) -> 
         ["precision", "recall", "linguistic"],
     )
     assert gain.low > 0
-    said = f"+{percent(gain.value)} points ({percent(gain.low)} to {percent(gain.high)})."
-    assert f"The policy writes better captions than its base model: b-CapScore 50.0 → 54.1, {said}" in text
+    line = f"+{percent(gain.value)} points ({percent(gain.low)} to {percent(gain.high)})."
+    assert f"The policy writes better captions than its base model: b-CapScore 50.0 → 54.1, {line}" in text
     better, worse, open_ = (
         re.search(rf"{word}: ([^.]*(?:\.\d[^.]*)*)\.", text) for word in ("Better", "Worse", "Not distinguishable")
     )
@@ -48,14 +48,16 @@ def test_headline_sorts_scores_by_what_their_intervals_carry(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("gain", "images", "said"),
+    ("gain", "images", "message"),
     [
         (-0.3, 30, "The policy writes worse captions than its base model"),
         (0.0, 30, "The policy's captions are not distinguishable from its base model's"),
         (0.4, 6, "Too few captions to tell"),
     ],
 )
-def test_headline_claims_no_more_than_the_interval_carries(tmp_path: Path, gain: float, images: int, said: str) -> None:
+def test_headline_claims_no_more_than_the_interval_carries(
+    tmp_path: Path, gain: float, images: int, message: str
+) -> None:
     rows = [
         balcaprl.score_row(f"i{number}", model, recall=0.5 + (gain + (-1) ** number * 0.05 if model == "policy" else 0))
         for number in range(images)
@@ -63,7 +65,7 @@ def test_headline_claims_no_more_than_the_interval_carries(tmp_path: Path, gain:
     ]
     balcaprl.write_captions(tmp_path, rows)
     text = text_of(write_balcaprl_report(tmp_path)[0])
-    assert said in text
+    assert message in text
     assert ("Too few images to tell: precision" in text) is (images < 20)
     assert "Better: " not in text or images >= 20
 
@@ -161,7 +163,7 @@ def test_training_on_one_number_shows_that_reward(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "said"),
+    ("policy", "message"),
     [
         ({}, "linguistic is 0 unless the caption has 0.5 to 2 times the tokens of its reference"),
         ({}, "(c-GDPO); weights: precision 0.1, recall 0.3, linguistic 0.3."),
@@ -176,16 +178,16 @@ def test_training_on_one_number_shows_that_reward(tmp_path: Path) -> None:
         ({"method": "sft"}, "trained on the reference captions themselves (SFT)"),
     ],
 )
-def test_method_tells_the_ablation_that_was_run(tmp_path: Path, policy: dict, said: str) -> None:
+def test_method_tells_the_ablation_that_was_run(tmp_path: Path, policy: dict, message: str) -> None:
     folder.write_recipe(tmp_path, balcaprl.RECIPE | {"policy": policy})
-    assert said in text_of(write_balcaprl_report(tmp_path)[0])
+    assert message in text_of(write_balcaprl_report(tmp_path)[0])
 
 
 def test_run_without_anything_says_what_is_missing(tmp_path: Path) -> None:
     html, summary = write_balcaprl_report(tmp_path / "empty")
     text = text_of(html)
     assert (summary["scores"], summary["details"], summary["promoted"]) == ({}, {"training": None}, False)
-    for said in (
+    for message in (
         "have not been compared with those of its base model",
         "the score stage has not finished",
         "the train_balcaprl stage has not finished",
@@ -193,7 +195,7 @@ def test_run_without_anything_says_what_is_missing(tmp_path: Path) -> None:
         "no held-out captions to show",
         "what its policy was paid for is not known here",
     ):
-        assert said in text
+        assert message in text
 
 
 @pytest.mark.parametrize(

@@ -41,14 +41,14 @@ def test_a_policy_that_passes_is_registered_with_its_figures_and_becomes_champio
     config = {"model_name": "captioner", "gate": {"b_capscore_gain_low_above": 0.05}}
     out = Path(launch("promote", json.dumps(config), str(tmp_path / "runs" / "one"), inputs))
 
-    said = json.loads((out / "promotion.json").read_text())
-    assert (said["passed"], said["promoted"], said["version"]) == (True, True, "1")
+    content = json.loads((out / "promotion.json").read_text())
+    assert (content["passed"], content["promoted"], content["version"]) == (True, True, "1")
     connection = connect(TrackingConfig(), tmp_path / "runs")
     assert connection is not None
     champion = registry.champion(connection, "captioner")
     assert champion is not None
-    told = {"win_rate.low": "0.6", "b_capscore_gain.value": "0.2", "b_capscore.policy": "0.6", "dc_score.base": "0.5"}
-    assert champion.tags.items() >= {**told, "data_digest": "digest of samples"}.items()
+    gates = {"win_rate.low": "0.6", "b_capscore_gain.value": "0.2", "b_capscore.policy": "0.6", "dc_score.base": "0.5"}
+    assert champion.tags.items() >= {**gates, "data_digest": "digest of samples"}.items()
 
 
 def test_a_rule_that_is_off_leaves_the_configurations_of_other_pipelines_as_they_were():

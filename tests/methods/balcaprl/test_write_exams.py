@@ -22,9 +22,9 @@ def exam_about(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_exam(_: int, body: dict[str, Any]) -> Said:
-    said = say(json.dumps(exam_about(body)), tokens=(700, 90))
-    said.delay = 0.02
-    return said
+    answer = say(json.dumps(exam_about(body)), tokens=(700, 90))
+    answer.delay = 0.02
+    return answer
 
 
 def write(run: Path, samples: str, url: str, **config: Any) -> Path:
@@ -60,10 +60,10 @@ def test_training_samples_get_exams_when_asked_for(serve, tmp_path):
 
 def test_exam_that_stays_unfit_is_a_dead_letter_and_costs_no_other_its_own(serve, tmp_path):
     samples = prepare(tmp_path, 6)
-    lost = {}
+    failures = {}
 
     def script(number: int, body: dict[str, Any]) -> Said:
-        broken = lost.setdefault(str(body["messages"][1]), not lost)
+        broken = failures.setdefault(str(body["messages"][1]), not failures)
         exam = exam_about(body)
         exam["questions"][0]["answer"] = "C" if broken else "A"
         return say(json.dumps(exam))

@@ -31,9 +31,9 @@ def test_what_a_draw_leaves_out_is_not_new_and_what_it_takes_instead_is(tmp_path
     first = made("first")
     assert asyncio.run(new_images(config, first, 500)) == 0
     draw(tmp_path / "images", range(40, 80))
-    counted = asyncio.run(new_images(config, first, 500))
+    counts = asyncio.run(new_images(config, first, 500))
     second = {key.sample_id for key in made("second")}
-    assert counted == len(second - {key.sample_id for key in first}) > 0
+    assert counts == len(second - {key.sample_id for key in first}) > 0
 
 
 def test_new_questions_about_known_pictures_count_and_known_ones_in_other_words_do_not(tmp_path):
@@ -41,13 +41,13 @@ def test_new_questions_about_known_pictures_count_and_known_ones_in_other_words_
     config = {"source": questions(tmp_path / "source", rows[:12]), "held_out": 2}
     run = tmp_path / "run"
     out = launch("prepare_questions", json.dumps(config), str(run), {})
-    known = [SampleKey(**row) for row in read_rows(out, columns=[*SampleKey._fields])]
-    assert len(known) == 12
+    keys = [SampleKey(**row) for row in read_rows(out, columns=[*SampleKey._fields])]
+    assert len(keys) == 12
     again = {**rows[0], "question": f"  {rows[0]['question'].upper()} "}
     questions(tmp_path / "source", [*rows, again])
     recipe = StagedRecipe(name="mine", pipeline="rlr3", stages={"prepare_questions": config})
     job = open_job("find_new_samples", FindNewSamples(), run, {})
-    assert count_new(recipe, known, 500, job) == 4
+    assert count_new(recipe, keys, 500, job) == 4
 
 
 def test_endpoints_of_the_champions_recipe_that_are_gone_stop_the_run_before_it_costs():

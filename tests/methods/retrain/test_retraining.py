@@ -94,18 +94,18 @@ def home(template, tmp_path, monkeypatch):
     return tmp_path
 
 
-def look(home: Path, name: str, needed: int, **changes) -> SimpleNamespace:
+def look(home: Path, name: str, required: int, **changes) -> SimpleNamespace:
     """A look for new samples in the home's own images, in a run of this name."""
     handed: dict[str, str] = {}
     run = home / "runs" / name
     config = {
         "model_name": "captioner",
-        "needed": needed,
+        "needed": required,
         "changes": {"prepare.source": str(home / "images"), **changes},
     }
     out = launch("find_new_samples", json.dumps(config), str(run), {}, output_values=handed)
-    told = run / "summary.json"
-    outcome = json.loads(told.read_text())["outcome"] if told.exists() else None
+    summary_file = run / "summary.json"
+    outcome = json.loads(summary_file.read_text())["outcome"] if summary_file.exists() else None
     new = json.loads((Path(out) / "found.json").read_text())["new"]
     return SimpleNamespace(run=run, out=out, handed=handed, outcome=outcome, new=new)
 
@@ -123,9 +123,9 @@ def answer(home: Path, looked: SimpleNamespace, measured, **settings) -> dict:
 
 
 def connection(home: Path):
-    found = connect(TrackingConfig(), home / "runs")
-    assert found is not None
-    return found
+    store = connect(TrackingConfig(), home / "runs")
+    assert store is not None
+    return store
 
 
 def test_too_little_new_ends_the_run_well_and_says_how_much_is_missing(home):
@@ -159,14 +159,14 @@ def test_growth_holds_out_nothing_that_the_champion_was_trained_on(template, hom
     draw(home / "images", range(100, 400))
     champion = registry.champion(connection(home), "captioner")
     assert champion is not None
-    known = {key.sample_id: key.split for key in read_lineage(connection(home), champion).samples}
-    assert len(known) == 30
+    splits = {key.sample_id: key.split for key in read_lineage(connection(home), champion).samples}
+    assert len(splits) == 30
     grown = prepare(home / "runs" / "grown", home / "images")
     held_out = [
         row["sample_id"] for row in read_rows(grown, columns=["sample_id", "split"]) if row["split"] == "held_out"
     ]
     assert len(held_out) == 4
-    assert {known[one] for one in held_out if one in known} <= {"held_out"}
+    assert {splits[one] for one in held_out if one in splits} <= {"held_out"}
 
 
 @pytest.mark.parametrize(
@@ -181,16 +181,16 @@ def test_a_challenger_is_registered_and_takes_the_place_only_as_the_policy_says(
     home, measured, approval, standing, promoted
 ):
     draw(home / "images", range(100, 120))
-    said = answer(home, look(home, "second", 10), measured, approval=approval)
-    found = connection(home)
-    champion, challenger = registry.champion(found, "captioner"), registry.challenger(found, "captioner")
+    decision = answer(home, look(home, "second", 10), measured, approval=approval)
+    store = connection(home)
+    champion, challenger = registry.champion(store, "captioner"), registry.challenger(store, "captioner")
     assert champion is not None
     assert (champion.version, challenger and challenger.version) == ((2, None) if promoted else (1, 2))
-    second = registry.get_version(found, "captioner", 2)
-    assert (said["standing"], second.tags["approval"], second.tags["challenged"]) == (standing, standing, "1")
+    second = registry.get_version(store, "captioner", 2)
+    assert (decision["standing"], second.tags["approval"], second.tags["challenged"]) == (standing, standing, "1")
     assert second.tags["run"] == "second"
     assert second.tags["held_out_known_to_champion"] == "0"
-    lineage = read_lineage(found, second)
+    lineage = read_lineage(store, second)
     assert lineage.recipe.stages["prepare"]["source"] == str(home / "images")
     assert len(lineage.samples) == 50
 
@@ -208,9 +208,9 @@ def test_a_champion_that_changed_meanwhile_is_not_replaced_by_what_was_measured_
     draw(home / "images", range(100, 120))
     earlier, later = look(home, "earlier", 10), look(home, "later", 10)
     assert answer(home, later, WON, approval="gate")["standing"] == "promoted"
-    said = answer(home, earlier, WON, approval="gate")
-    assert said["standing"] == "outdated"
-    assert "version 2 now" in said["outcome"]
+    decision = answer(home, earlier, WON, approval="gate")
+    assert decision["standing"] == "outdated"
+    assert "version 2 now" in decision["outcome"]
     champion = registry.champion(connection(home), "captioner")
     assert champion is not None
     assert champion.version == 2
@@ -218,11 +218,11 @@ def test_a_champion_that_changed_meanwhile_is_not_replaced_by_what_was_measured_
 
 def test_before_a_run_the_champion_is_asked_for_in_the_words_of_the_stage(home):
     assert check_champion("captioner", TrackingConfig(), home / "runs") == "captioner version 1"
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as caught:
         check_champion("other", TrackingConfig(), home / "runs")
-    with pytest.raises(UserError) as said:
+    with pytest.raises(UserError) as error:
         launch("find_new_samples", json.dumps({"model_name": "other"}), str(home / "runs" / "x"), {})
-    assert str(told.value) == str(said.value)
+    assert str(caught.value) == str(error.value)
 
 
 @pytest.mark.parametrize("stage", ["evaluate", "evaluate_captions", "evaluate_answers"])
@@ -230,14 +230,14 @@ def test_champion_of_a_retired_evaluation_is_refused_with_what_to_do(tmp_path, m
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID"):
         monkeypatch.delenv(name, raising=False)
     make_champion(tmp_path, **{stage: {"max_new_tokens": 9}})
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as caught:
         check_champion("captioner", TrackingConfig(), tmp_path / "runs")
-    with pytest.raises(UserError) as said:
+    with pytest.raises(UserError) as error:
         launch("find_new_samples", json.dumps({"model_name": "captioner"}), str(tmp_path / "runs" / "x"), {})
-    assert str(told.value) == str(said.value)
-    assert "\n" not in str(told.value)
-    assert f"captioner version 1 was registered with the stage {stage}," in str(told.value)
-    assert "run its recipe mine again" in str(told.value)
+    assert str(caught.value) == str(error.value)
+    assert "\n" not in str(caught.value)
+    assert f"captioner version 1 was registered with the stage {stage}," in str(caught.value)
+    assert "run its recipe mine again" in str(caught.value)
 
 
 def test_the_champion_is_fetched_whole_and_what_was_changed_in_its_store_is_refused(home, template):
@@ -259,7 +259,7 @@ def test_the_champion_is_fetched_whole_and_what_was_changed_in_its_store_is_refu
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "message"),
     [
         ({"model_name": "other"}, r"no champion of 'other' in the registry .*\(models there: captioner\)"),
         ({"changes": {"policy.steps": 1}}, "write stage.field; the champion's stages are prepare, promote"),
@@ -267,6 +267,6 @@ def test_the_champion_is_fetched_whole_and_what_was_changed_in_its_store_is_refu
         ({"changes": {"prepare.source": "/nowhere/at/all"}}, "/nowhere/at/all: no such file or folder"),
     ],
 )
-def test_what_cannot_be_is_said_before_anything_is_made(home, config, told):
-    with pytest.raises(UserError, match=told):
+def test_what_cannot_be_is_said_before_anything_is_made(home, config, message):
+    with pytest.raises(UserError, match=message):
         launch("find_new_samples", json.dumps({"model_name": "captioner", **config}), str(home / "runs" / "x"), {})

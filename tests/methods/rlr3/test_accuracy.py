@@ -171,10 +171,10 @@ def test_any_table_gives_the_means_of_brute_force(base, arms):
         expected_between = between
     summary = summarise(table)
     for (arm, step), macro in macros.items():
-        found = summary.accuracy(arm, step)
-        assert found.macro.value == pytest.approx(float(macro))
-        assert found.macro.low <= found.macro.high
-        assert found.macro.samples + found.macro.missing == sum(map(len, models[arm, step].values()))
+        result = summary.accuracy(arm, step)
+        assert result.macro.value == pytest.approx(float(macro))
+        assert result.macro.low <= result.macro.high
+        assert result.macro.samples + result.macro.missing == sum(map(len, models[arm, step].values()))
     by_arm = defaultdict(list)
     for arm, step in arms:
         by_arm[arm].append(step)
@@ -208,9 +208,9 @@ def _paired(of: dict[str, str], against: dict[str, str]) -> Fraction | None:
     )
 
 
-def _best(macros: dict[tuple[str, int], Fraction], wanted: str) -> int:
-    steps = sorted(step for arm, step in macros if arm == wanted)
-    return next(step for step in steps if macros[wanted, step] == max(macros[wanted, one] for one in steps))
+def _best(macros: dict[tuple[str, int], Fraction], expected: str) -> int:
+    steps = sorted(step for arm, step in macros if arm == expected)
+    return next(step for step in steps if macros[expected, step] == max(macros[expected, one] for one in steps))
 
 
 def test_accuracy_of_0_or_1_has_wilsons_bounds_and_its_gain_a_point():

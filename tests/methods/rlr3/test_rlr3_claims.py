@@ -59,9 +59,9 @@ BY_HAND = {
 
 
 def test_every_claim_has_the_number_that_its_words_say(numbers):
-    found = numbers()
-    assert found.keys() == BY_HAND.keys()
-    assert found == {name: value if value is None else pytest.approx(value) for name, value in BY_HAND.items()}
+    result = numbers()
+    assert result.keys() == BY_HAND.keys()
+    assert result == {name: value if value is None else pytest.approx(value) for name, value in BY_HAND.items()}
 
 
 def test_middle_milestone_is_the_last_one_in_the_first_half(numbers):
@@ -76,20 +76,20 @@ def test_arm_with_no_milestone_in_the_first_half_has_no_number(numbers):
 def test_figure_of_nothing_is_no_number(numbers):
     genrm = GENRM | {"sft": GENRM["sft"] | {"credit": None}}
     rates = RATES | {"image": RATES["image"] | {"adversarial": None}}
-    found = numbers(genrm=genrm, rates={name: modes for name, modes in rates.items() if name != "targets"})
-    assert found["rlvr-over-sft-credit"] is None
-    assert found["lowest-against-image"] is None
-    assert found["image-no_final_answer"] == pytest.approx(0.2)
-    assert found["regular-targets"] is None
+    result = numbers(genrm=genrm, rates={name: modes for name, modes in rates.items() if name != "targets"})
+    assert result["rlvr-over-sft-credit"] is None
+    assert result["lowest-against-image"] is None
+    assert result["image-no_final_answer"] == pytest.approx(0.2)
+    assert result["regular-targets"] is None
 
 
 def test_groups_of_the_training_are_read_from_its_scorecards(tmp_path):
     # Both responses of a pair meet one criterion and fail the other: 0.75 without the gate for the failing one.
     run = write_run(tmp_path / "run", pairs=[((0, 1), (1, 0))] * 20)
-    found = {one.claim.name: one for one in rlr3_findings({1: run})}
-    assert found["gate-unmasks"].values == {1: 1.0}
-    assert "20 failures: 20 reinforced without the gate, 0 with it" in found["gate-unmasks"].notes[1]
-    assert "only 0 such criteria" in found["remapping-spreads"].notes[1]
+    findings = {one.claim.name: one for one in rlr3_findings({1: run})}
+    assert findings["gate-unmasks"].values == {1: 1.0}
+    assert "20 failures: 20 reinforced without the gate, 0 with it" in findings["gate-unmasks"].notes[1]
+    assert "only 0 such criteria" in findings["remapping-spreads"].notes[1]
 
 
 def test_verdicts_are_over_the_seeds(tmp_path):
@@ -98,13 +98,13 @@ def test_verdicts_are_over_the_seeds(tmp_path):
         seed: write_run(tmp_path / f"seed-{seed}", seed=seed, macros=MACROS | {"rlr3": {30: 0.4, 60: value}})
         for seed, value in best.items()
     }
-    found = {one.claim.name: one for one in rlr3_findings(runs)}
+    findings = {one.claim.name: one for one in rlr3_findings(runs)}
     # 0.10, 0.11, 0.12 over RLVR's best: 0.11 -+ 4.302653 * 0.01 / sqrt(3).
-    assert found["macro-best"].values == pytest.approx({1: 0.10, 2: 0.11, 3: 0.12})
-    assert (found["macro-best"].low, found["macro-best"].high) == pytest.approx((0.085159, 0.134841), abs=1e-6)
-    assert found["macro-best"].verdict == "holds"
-    assert found["regular-unverified"].verdict == "does not hold"
-    assert found["remapping-spreads"].verdict == "not measured"
+    assert findings["macro-best"].values == pytest.approx({1: 0.10, 2: 0.11, 3: 0.12})
+    assert (findings["macro-best"].low, findings["macro-best"].high) == pytest.approx((0.085159, 0.134841), abs=1e-6)
+    assert findings["macro-best"].verdict == "holds"
+    assert findings["regular-unverified"].verdict == "does not hold"
+    assert findings["remapping-spreads"].verdict == "not measured"
 
 
 def damage(run, how):
@@ -121,7 +121,7 @@ def damage(run, how):
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("how", "message"),
     [
         ("unfinished", "the stage audit has not finished"),
         ("missing", r"audit\.json: missing or empty; run the stage audit again"),
@@ -130,10 +130,10 @@ def damage(run, how):
         ("recipe", "no run here"),
     ],
 )
-def test_damaged_run_is_refused_with_the_place(tmp_path, how, said):
+def test_damaged_run_is_refused_with_the_place(tmp_path, how, message):
     run = write_run(tmp_path / "run", pairs=[((0, 1), (1, 0))])
     damage(run, how)
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         rlr3_findings({1: run})
 
 

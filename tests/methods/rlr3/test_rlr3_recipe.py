@@ -30,9 +30,11 @@ def test_the_laptop_recipe_is_listed_with_what_it_is(tell):
 def test_a_dry_run_counts_every_call_of_the_laptop_recipe_and_runs_nothing(tell, tmp_path):
     small = ["world.scenes=300", "data.held_out=60", "data.warm_up=200", "data.max_train=100", "policy.steps=40"]
     small += ["genrm_data.responses_each=3", "genrm_data.test=300"]
-    told = tell("run", "rlr3-laptop", "--dry-run", *(part for one in small for part in ("--set", one)))
-    assert told.code == 0, told
-    calls = {(f[0], f[3]): int(f[1].replace(",", "")) for line in told.out.splitlines() if len(f := columns(line)) > 4}
+    result = tell("run", "rlr3-laptop", "--dry-run", *(part for one in small for part in ("--set", one)))
+    assert result.code == 0, result
+    calls = {
+        (f[0], f[3]): int(f[1].replace(",", "")) for line in result.out.splitlines() if len(f := columns(line)) > 4
+    }
     read = 100 + 60
     assert calls == {
         ("open_questions", "question-opener"): round(read * 0.35),
@@ -51,9 +53,9 @@ def test_a_dry_run_counts_every_call_of_the_laptop_recipe_and_runs_nothing(tell,
         ("score", "answer-judge"): 5 * 60 // 2,
     }
     stages = ["prepare_questions", "warm_up", "train_genrm", "train_rlvr", "promote", "rlr3_report"]
-    assert all(any(line.split()[:2] == [stage, "-"] for line in told.out.splitlines()) for stage in stages)
-    assert "rlr3-laptop: rlr3 on 600 questions, 60 of them held out" in told.out
-    assert "the scene world, simulated" in told.out
+    assert all(any(line.split()[:2] == [stage, "-"] for line in result.out.splitlines()) for stage in stages)
+    assert "rlr3-laptop: rlr3 on 600 questions, 60 of them held out" in result.out
+    assert "the scene world, simulated" in result.out
     assert not (tmp_path / "runs").exists()
 
 
@@ -66,17 +68,17 @@ def columns(line: str) -> list[str]:
 def test_every_endpoint_of_every_recipe_is_found_once_for_each_place_that_names_it(path):
     for source in [*built_in_recipes(), path]:
         recipe = load_recipe(source)
-        found = recipe.endpoints()
-        assert {where: one.model for where, one in found} == dict(
+        result = recipe.endpoints()
+        assert {where: one.model for where, one in result} == dict(
             places(recipe.model_dump(mode="json", exclude={"arms"}))
         )
-        for where, endpoint in found:
+        for where, endpoint in result:
             place = recipe
             for part in where.split("."):
                 place = place[int(part)] if part.isdigit() else getattr(place, part)
             assert place is endpoint
             assert isinstance(endpoint, Endpoint)
-    assert len(found) == 15
+    assert len(result) == 15
 
 
 def places(value, where=""):
@@ -142,10 +144,10 @@ def save(recipe: Recipe, run: Path) -> Path:
 def test_continuing_a_run_with_a_wrong_override_or_a_wrong_name_is_refused_before_anything_runs(tell, tmp_path):
     run = tmp_path / "runs" / "mine"
     save(load_recipe(recipe_path("rlr3-laptop"), ["policy.steps=100"]), run)
-    told = tell("run", "--resume", "mine", "--set", "policy.milestone_every=30")
-    assert (told.code, told.err.count("\n")) == (2, 1)
-    assert told.err.startswith("error: --set policy.milestone_every=30: policy.milestone_every 30 does not divide")
-    assert "policy.milestone_every 30 does not divide policy.steps 100" in told.err
+    result = tell("run", "--resume", "mine", "--set", "policy.milestone_every=30")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert result.err.startswith("error: --set policy.milestone_every=30: policy.milestone_every 30 does not divide")
+    assert "policy.milestone_every 30 does not divide policy.steps 100" in result.err
     assert "there are mine" in tell("run", "--resume", "other").err
     planned = tell("run", "--resume", "mine", "--set", "policy.steps=20", "--dry-run")
     assert planned.code == 0
@@ -154,9 +156,9 @@ def test_continuing_a_run_with_a_wrong_override_or_a_wrong_name_is_refused_befor
 
 
 def test_doctor_says_what_is_missing_for_questions_and_endpoints(tell, path, tmp_path):
-    told = tell("doctor", path)
-    assert told.code == 2
-    wrong = [line for line in told.out.splitlines() if line.startswith("fix")]
+    result = tell("doctor", path)
+    assert result.code == 2
+    wrong = [line for line in result.out.splitlines() if line.startswith("fix")]
     assert any("questions.parquet: no such file" in line for line in wrong)
     # One line for each different endpoint, not for each place that names it.
     assert sum("cannot connect" in line for line in wrong) == len(

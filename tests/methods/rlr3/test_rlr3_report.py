@@ -31,12 +31,12 @@ def test_headline_and_summary_hold_the_figures_of_the_evaluation(tmp_path: Path)
     assert summary["details"]["macro"]["rlvr"]["last"]["value"] == pytest.approx(16 / 30)
     assert summary["details"]["macro"]["rlr3"]["best"]["value"] == pytest.approx(0.9)
     assert summary["details"]["gains"]["rlr3 - rlvr"] == gain.model_dump()
-    said = f"RLR³ is better than RLVR: 90.0 % against 60.0 % (base 40.0 %) right on average over 3 tasks, +30.0 points ({percent(gain.low)} to {percent(gain.high)})."  # noqa: E501
-    assert said in text_of(html)
+    text = f"RLR³ is better than RLVR: 90.0 % against 60.0 % (base 40.0 %) right on average over 3 tasks, +30.0 points ({percent(gain.low)} to {percent(gain.high)})."  # noqa: E501
+    assert text in text_of(html)
 
 
 @pytest.mark.parametrize(
-    ("rlvr", "ours", "said"),
+    ("rlvr", "rlr3_right", "message"),
     [
         (12, 27, "RLR³ is better than RLVR"),
         (27, 12, "RLR³ is worse than RLVR"),
@@ -48,12 +48,12 @@ def test_headline_and_summary_hold_the_figures_of_the_evaluation(tmp_path: Path)
     ],
 )
 def test_headline_claims_no_more_than_the_interval_carries(
-    tmp_path: Path, rlvr: int | None, ours: int | None, said: str
+    tmp_path: Path, rlvr: int | None, rlr3_right: int | None, message: str
 ) -> None:
-    trained = {("rlvr", 10): rlvr, ("rlr3", 10): ours}
+    trained = {("rlvr", 10): rlvr, ("rlr3", 10): rlr3_right}
     right = {("base", 0): 10} | {key: count for key, count in trained.items() if count is not None}
     rlr3.write_answers(tmp_path, right, tasks=("count",))
-    assert said in text_of(write_rlr3_report(tmp_path)[0])
+    assert message in text_of(write_rlr3_report(tmp_path)[0])
 
 
 def test_few_questions_prove_nothing(tmp_path: Path) -> None:
@@ -69,8 +69,8 @@ def test_run_without_anything_says_what_is_missing(tmp_path: Path) -> None:
     assert summary["alarm"] is None
     for stage in ("prepare_questions", "offline_filter", "write_checklists", "genrm_data", "train_genrm", "audit"):
         assert f"the {stage} stage has not finished in this run" in text_of(html)
-    for said in ("no held-out answers", "There are no rollouts", "No recipe.yaml", "ledger is empty"):
-        assert said in text_of(html)
+    for message in ("no held-out answers", "There are no rollouts", "No recipe.yaml", "ledger is empty"):
+        assert message in text_of(html)
 
 
 @pytest.mark.parametrize(
@@ -150,11 +150,11 @@ def test_page_asks_for_nothing_from_outside_and_hides_passwords(tmp_path: Path) 
 def test_answers_are_marked_right_wrong_or_not_judged(tmp_path: Path) -> None:
     rlr3.write_questions(tmp_path, tasks=("count",), questions=2)
     rlr3.write_questions(tmp_path, "open_questions", tasks=("count",), questions=2, question="How many cats, in words?")
-    said = {("base", 0): ("none", False), ("rlvr", 7): ("\\boxed{4}", None), ("rlr3", 7): ("\\boxed{3}", True)}
+    answers = {("base", 0): ("none", False), ("rlvr", 7): ("\\boxed{4}", None), ("rlr3", 7): ("\\boxed{3}", True)}
     both = {"task": "count", "tokens": 1}
     rows = [
         row
-        for (arm, step), (text, ok) in said.items()
+        for (arm, step), (text, ok) in answers.items()
         for row in (
             {"sample_id": "count-0", "arm": arm, "step": step, "response": text, "right": ok, **both},
             {"sample_id": "count-1", "arm": arm, "step": step, "response": "\\boxed{3}", "right": True, **both},

@@ -34,8 +34,8 @@ def test_figure_2_has_a_chart_for_each_task_and_one_for_the_average(tmp_path: Pa
     rlr3.write_answers(tmp_path)
     page = Page(write_rlr3_report(tmp_path)[0])
     labels = [a["aria-label"] or "" for _, a in page.tags if "over milestones" in (a.get("aria-label") or "")]
-    said = "right answers in percent over milestones: Base 40.0, RLVR 60.0, RLR³ 90.0"
-    assert labels == [f"{title}, {said}" for title in ("Macro average", *rlr3.TASKS)]
+    text = "right answers in percent over milestones: Base 40.0, RLVR 60.0, RLR³ 90.0"
+    assert labels == [f"{title}, {text}" for title in ("Macro average", *rlr3.TASKS)]
     assert len([a for _, a in page.tags if a.get("class") == "level"]) == 4
     markers = [a["title"] for _, a in page.tags if "picked" in (a.get("class") or "")]
     assert markers == ["RLVR, step 20: 60.0", "RLR³, step 30: 90.0"] * 4
@@ -71,8 +71,8 @@ def test_table_4_and_its_picture_hold_the_figures_of_all_three_models(tmp_path: 
     schema, level = base.schema_accuracy, base.criterion_level
     assert schema is not None
     assert f"Base 60.0 {percent(schema.low)} to {percent(schema.high)}" in text_of(html)
-    said = f"Criterion-level: Base 50.0 percent, {percent(level.low)} to {percent(level.high)}; SFT 90.0 percent"
-    assert any((a.get("aria-label") or "").startswith(said) for _, a in Page(html).tags)
+    text = f"Criterion-level: Base 50.0 percent, {percent(level.low)} to {percent(level.high)}; SFT 90.0 percent"
+    assert any((a.get("aria-label") or "").startswith(text) for _, a in Page(html).tags)
 
 
 def test_table_5_stands_with_its_figure_and_marks_what_is_worse(tmp_path: Path) -> None:

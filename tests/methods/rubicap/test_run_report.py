@@ -109,8 +109,8 @@ def test_run_without_anything_says_what_is_missing(tmp_path: Path) -> None:
     assert summary["rubric_reward"] == {"base": None, "policy": None}
     assert summary["seconds"] == {"total": 0}
     assert (summary["promoted"], summary["alarm"], summary["simulated"]) == (False, None, False)
-    for said in ("no rollouts", "no evaluation", "no held-out captions", "No recipe.yaml", "ledger is empty"):
-        assert said in text_of(html)
+    for message in ("no rollouts", "no evaluation", "no held-out captions", "No recipe.yaml", "ledger is empty"):
+        assert message in text_of(html)
 
 
 def test_no_judged_rollout_is_said_and_the_other_curves_stay(tmp_path: Path) -> None:
@@ -155,12 +155,12 @@ def test_null_alarm_is_no_alarm(tmp_path: Path) -> None:
     assert "Hacking alarm" not in html
 
 
-@pytest.mark.parametrize(("world", "said"), [({"scenes": 8}, True), (None, False)])
-def test_simulated_run_says_so(tmp_path: Path, world: object, said: bool) -> None:
+@pytest.mark.parametrize(("world", "is_labelled"), [({"scenes": 8}, True), (None, False)])
+def test_simulated_run_says_so(tmp_path: Path, world: object, is_labelled: bool) -> None:
     folder.write_recipe(tmp_path, folder.RECIPE | ({"world": world} if world else {}))
     html, summary = write_report(tmp_path)
-    assert summary["simulated"] is said
-    assert ("Simulated." in text_of(html)) is said
+    assert summary["simulated"] is is_labelled
+    assert ("Simulated." in text_of(html)) is is_labelled
 
 
 def test_password_in_a_recipe_url_is_not_shown(tmp_path: Path) -> None:
@@ -172,15 +172,15 @@ def test_password_in_a_recipe_url_is_not_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("promoted", "passed", "said"),
+    ("promoted", "passed", "message"),
     [(True, True, "Promoted: captioner version 4"), (False, False, "did not pass the gate")],
 )
-def test_gate_is_told_with_its_reasons(tmp_path: Path, promoted: bool, passed: bool, said: str) -> None:
+def test_gate_is_told_with_its_reasons(tmp_path: Path, promoted: bool, passed: bool, message: str) -> None:
     record = {"model_name": "captioner", "version": "4", "promoted": promoted, "passed": passed}
     folder.write_json(tmp_path / "promote" / "promotion.json", record | {"reasons": ["win rate: 0.4", "F1: fell"]})
     html, summary = write_report(tmp_path)
     assert (summary["promoted"], summary["gate"]) == (promoted, "win rate: 0.4; F1: fell")
-    assert said in text_of(html)
+    assert message in text_of(html)
 
 
 def test_dead_letters_are_counted_over_stages_with_where_to_look(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_damaged_summary_names_file_and_stage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wins", "losses", "said"),
+    ("wins", "losses", "message"),
     [
         (30, 0, "The trained policy beats its base model"),
         (0, 30, "The trained policy is worse than its base model"),
@@ -217,11 +217,13 @@ def test_damaged_summary_names_file_and_stage(tmp_path: Path) -> None:
         (3, 0, "Too few comparisons to tell"),
     ],
 )
-def test_headline_claims_no_more_than_the_interval_carries(tmp_path: Path, wins: int, losses: int, said: str) -> None:
+def test_headline_claims_no_more_than_the_interval_carries(
+    tmp_path: Path, wins: int, losses: int, message: str
+) -> None:
     rows = [
         folder.evaluation(f"s{number}", model, "a cat", None, win=float(number < wins) if model == "policy" else None)
         for number in range(wins + losses)
         for model in ("base", "policy")
     ]
     folder.write_scores(tmp_path, "evaluate", rows)
-    assert said in text_of(write_report(tmp_path)[0])
+    assert message in text_of(write_report(tmp_path)[0])

@@ -57,11 +57,11 @@ def test_all_that_is_missing_is_said_at_once_and_nothing_is_begun(recipe, tmp_pa
     broken = recipe("data.source=/no/such/place", "warm_up.student=/models/none", endpoint=wrong.url)
     with pytest.raises(UserError) as caught:
         preflight(broken, tmp_path / "run")
-    said = str(caught.value)
-    assert said.startswith("4 of 5 checks failed: ")
+    message = str(caught.value)
+    assert message.startswith("4 of 5 checks failed: ")
     for part in ("/no/such/place", "/models/none: no model is there", "401", "MLFLOW_TRACKING_URI"):
-        assert part in said
-    assert "\n" not in said
+        assert part in message
+    assert "\n" not in message
     assert not (tmp_path / "run" / "recipe.yaml").exists()
     assert json.loads((tmp_path / "run" / "error.json").read_text())["stage"] == "preflight"
     record = json.loads((tmp_path / "run" / "preflight" / "checks.json").read_text())
@@ -113,9 +113,9 @@ def test_a_model_is_looked_for_on_the_hub_with_the_token(hub, serve, monkeypatch
     hub(server)
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     assert "org/name is at" in require_model("org/name")
-    (asked,) = server.heard
-    assert asked.path == "/org/name/resolve/main/config.json"
-    assert asked.headers["Authorization"] == "Bearer hf_secret"
+    (requests,) = server.heard
+    assert requests.path == "/org/name/resolve/main/config.json"
+    assert requests.headers["Authorization"] == "Bearer hf_secret"
 
 
 @pytest.mark.parametrize(("status", "advice"), [(404, "no such model"), (401, "HF_TOKEN"), (403, "licence")])

@@ -19,16 +19,18 @@ PLAIN = Templates(open="{question}", choice="{question}")
 def images(tmp_path) -> Path:
     folder = tmp_path / "images"
     folder.mkdir()
-    lines, asked = [], []
+    lines, questions = [], []
     for place in PLACES:
         for colour in COLOURS:
             name = f"{place}-{colour}.png"
             (folder / name).write_bytes(square(place, colour))
             lines.append({"file_name": name, "text": f"at {place} a {colour} square ."})
             answer = f"\\boxed{{{colour}}}"
-            asked.append({"image": name, "question": "which colour ?", "answer": colour, "references": [answer]})
+            questions.append({"image": name, "question": "which colour ?", "answer": colour, "references": [answer]})
     (folder / "metadata.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, [*asked, asked[0], {"image": "gone.png"}])))
+    (folder / "questions.jsonl").write_text(
+        "\n".join(map(json.dumps, [*questions, questions[0], {"image": "gone.png"}]))
+    )
     return folder
 
 

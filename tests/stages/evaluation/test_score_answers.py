@@ -41,11 +41,11 @@ launch(*sys.argv[1:4], json.loads(sys.argv[4]))
 def inputs(tmp_path_factory) -> dict[str, str]:
     """A base that knows nothing; RLR³ learns late, RLVR early and then nothing more."""
     folder = tmp_path_factory.mktemp("inputs")
-    made = make_inputs(folder)
-    rows = list(read_rows(made["samples"]))
+    paths = make_inputs(folder)
+    rows = list(read_rows(paths["samples"]))
     for row in rows:
         row["answer"] = REFERENCE if row["task"] == "word" and row["split"] == "held_out" else row["answer"]
-    nothing, taught = folder / "made" / "untrained", Path(made["model"]) / "model"
+    nothing, taught = folder / "made" / "untrained", Path(paths["model"]) / "model"
     return {
         "samples": str(write_stage_table(folder / "samples", "samples", rows)),
         "model": trained(folder / "base", "warm_up", {1: nothing}),
@@ -67,9 +67,9 @@ def trained(run: Path, stage: str, milestones: dict[int, Path]) -> str:
 def right_if_cat(_: int, body: dict[str, Any]) -> Said:
     """The judge: `cat` is a cat."""
     answer = body["messages"][1]["content"].split("<answer>\n")[1].split("\n</answer>")[0]
-    said = say(json.dumps({"reason": "r", "right": answer == "cat"}))
-    said.delay = 0.2
-    return said
+    reply = say(json.dumps({"reason": "r", "right": answer == "cat"}))
+    reply.delay = 0.2
+    return reply
 
 
 RIGHT = "answers_right"
@@ -167,14 +167,14 @@ def test_without_a_judge_words_must_be_those_of_the_reference(inputs, tmp_path):
 
 def test_answer_whose_judge_fails_is_missing_not_wrong(inputs, serve, tmp_path):
     out = score(tmp_path, inputs, serve([fail(400, "no")]).url)
-    lost = [row for row in verdicts(out) if row["value"] is None]
-    assert lost
-    assert {row["sample_id"] for row in lost} <= open_questions(inputs)
-    assert all(row["reason"] for row in lost)
+    failures = [row for row in verdicts(out) if row["value"] is None]
+    assert failures
+    assert {row["sample_id"] for row in failures} <= open_questions(inputs)
+    assert all(row["reason"] for row in failures)
     letters = list(read_rows(out / "dead_letters"))
-    assert Counter(letter["sample_id"] for letter in letters) == Counter(row["sample_id"] for row in lost)
-    assert {(letter["stage"], letter["reason"]) for letter in letters} == {("score", row["reason"]) for row in lost}
-    assert sum(one.means[RIGHT].missing for one in board_of(out).models) == len(lost)
+    assert Counter(letter["sample_id"] for letter in letters) == Counter(row["sample_id"] for row in failures)
+    assert {(letter["stage"], letter["reason"]) for letter in letters} == {("score", row["reason"]) for row in failures}
+    assert sum(one.means[RIGHT].missing for one in board_of(out).models) == len(failures)
 
 
 def test_when_nothing_could_be_judged_it_says_so_and_begins_anew_the_next_time(inputs, serve, tmp_path):
@@ -195,8 +195,8 @@ def test_reference_that_cannot_be_read_is_missing_with_a_dead_letter(inputs, tmp
     first["answer"] = "[[1, 2, 3]]"
     samples = str(write_stage_table(tmp_path / "samples", "samples", rows))
     out = score(tmp_path, {"samples": samples, "model": inputs["policy"]}, None, milestones=False)
-    lost = {row["sample_id"]: (row["value"], row["reason"]) for row in verdicts(out) if row["reason"]}
-    assert lost == {first["sample_id"]: (None, "unverifiable")}
+    failures = {row["sample_id"]: (row["value"], row["reason"]) for row in verdicts(out) if row["reason"]}
+    assert failures == {first["sample_id"]: (None, "unverifiable")}
     letters = [(one["sample_id"], one["reason"]) for one in read_rows(out / "dead_letters")]
     assert letters == [(first["sample_id"], "unverifiable")]
 
@@ -246,5 +246,5 @@ def test_promotion_holds_the_gain_of_the_best_milestone_against_the_gate(inputs,
     promotion = json.loads((Path(launch("promote", config, str(tmp_path), read)) / "promotion.json").read_text())
     low = board_of(out).gain("rlr3", RIGHT).low
     assert promotion["passed"] is passes
-    said = "is" if passes else "must be"
-    assert promotion["reasons"] == [f"accuracy gain, low end: {low:.3f}, {said} above {above:g}"]
+    text = "is" if passes else "must be"
+    assert promotion["reasons"] == [f"accuracy gain, low end: {low:.3f}, {text} above {above:g}"]

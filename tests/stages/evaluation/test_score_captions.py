@@ -104,13 +104,15 @@ def test_b_capscore_is_the_harmonic_mean_of_what_the_judge_said(evaluated):
     out, _ = evaluated
     judged = 0
     for row in captions(out):
-        said = words_of(row["text"])
+        caption_words = words_of(row["text"])
         truth = words_of(squares()[int(row["sample_id"][1:])][2])
         if not row["text"].strip():
             continue
         judged += 1
-        assert row["b_capscore_precision"] == pytest.approx(sum(word in truth for word in said) / len(said))
-        assert row["b_capscore_recall"] == pytest.approx(sum(word in said for word in truth) / len(truth))
+        assert row["b_capscore_precision"] == pytest.approx(
+            sum(word in truth for word in caption_words) / len(caption_words)
+        )
+        assert row["b_capscore_recall"] == pytest.approx(sum(word in caption_words for word in truth) / len(truth))
         assert row["b_capscore_linguistic"] == pytest.approx(1 if row["text"].endswith(".") else 1 / 3)
         parts = [row[f"b_capscore_{name}"] for name in ("precision", "recall", "linguistic")]
         assert row["b_capscore"] == pytest.approx(3 / sum(1 / part for part in parts) if all(parts) else 0)
@@ -122,13 +124,13 @@ def test_b_capscore_is_the_harmonic_mean_of_what_the_judge_said(evaluated):
 def test_dc_score_counts_true_facts_and_those_of_the_reference(evaluated):
     out, _ = evaluated
     for row in by_model(out)[POLICY]:
-        said, truth = (words_of(text) for text in (row["text"], squares()[int(row["sample_id"][1:])][2]))
-        true = [word for word in said if word != "blue"]
+        caption_words, truth = (words_of(text) for text in (row["text"], squares()[int(row["sample_id"][1:])][2]))
+        true = [word for word in caption_words if word != "blue"]
         beyond = [word for word in true if word not in truth]
-        assert row["dc_score_precision"] == pytest.approx(len(true) / len(said))
+        assert row["dc_score_precision"] == pytest.approx(len(true) / len(caption_words))
         assert row["dc_score_recall"] == pytest.approx(len(true) / (len(truth) + len(beyond)))
         assert row["dc_score"] == pytest.approx(row["dc_score_f1"])  # every fact is relevant
-        assert [one["fact"] for one in json.loads(row["dc_score evidence"])["caption"]] == said
+        assert [one["fact"] for one in json.loads(row["dc_score evidence"])["caption"]] == caption_words
 
 
 def test_exam_is_answered_from_the_caption_and_missing_where_there_is_none(evaluated):
@@ -137,8 +139,8 @@ def test_exam_is_answered_from_the_caption_and_missing_where_there_is_none(evalu
         assert [row["caption_qa"] is None for row in rows] == [*[False] * (HELD_OUT - 1), True]
         assert rows[-1]["caption_qa reason"] == "no exam"
         for row in rows[:-1]:
-            named = [word for word in row["text"].split() if word in COLOUR.options]
-            colour = float(named[0] == "red") if named else 1 / 3 + 0.05
+            names = [word for word in row["text"].split() if word in COLOUR.options]
+            colour = float(names[0] == "red") if names else 1 / 3 + 0.05
             assert row["caption_qa"] == pytest.approx((colour + 1) / 2)
 
 
@@ -177,9 +179,9 @@ def test_only_judges_of_images_see_the_image_and_nobody_is_told_which_model_wrot
     _, server = evaluated
     sees = {chat.body["model"] for chat in server.chats if "image_url" in chat.text}
     assert sees == {"j", "f", "a"}
-    asked = " ".join(text_of(chat.body) for chat in server.chats)
-    assert POLICY not in asked
-    assert BASE not in asked
+    prompts = " ".join(text_of(chat.body) for chat in server.chats)
+    assert POLICY not in prompts
+    assert BASE not in prompts
 
 
 def test_judge_alone_gives_b_capscore_and_nothing_else(inputs, serve, tmp_path):
@@ -190,10 +192,10 @@ def test_judge_alone_gives_b_capscore_and_nothing_else(inputs, serve, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("failing", "lost"),
+    ("failing", "failures"),
     [("j", "b_capscore"), ("f", "dc_score"), ("e", "caption_qa"), ("a", "arena_win")],
 )
-def test_failed_judge_leaves_its_own_score_missing_and_says_why(inputs, serve, tmp_path, failing, lost):
+def test_failed_judge_leaves_its_own_score_missing_and_says_why(inputs, serve, tmp_path, failing, failures):
     """Calls about one sample, which an image or its reference gives away, fail for good; the others' go on."""
     image, _, reference = squares()[0]
     signs = (b64encode(image).decode(), reference)
@@ -204,14 +206,16 @@ def test_failed_judge_leaves_its_own_score_missing_and_says_why(inputs, serve, t
 
     out = score(tmp_path, inputs, serve(script).url)
     missing = [
-        row for row in captions(out) if f"{lost} reason" in row and row[f"{lost} reason"] not in (None, "no exam")
+        row
+        for row in captions(out)
+        if f"{failures} reason" in row and row[f"{failures} reason"] not in (None, "no exam")
     ]
     assert missing
-    assert {row[f"{lost} reason"] for row in missing} == {"transport"}
+    assert {row[f"{failures} reason"] for row in missing} == {"transport"}
     for row in missing:
-        assert row[lost] is None
+        assert row[failures] is None
         for other in (
-            {"b_capscore", "dc_score", "arena_win"} - {lost} - ({"arena_win"} if row["model"] == BASE else set())
+            {"b_capscore", "dc_score", "arena_win"} - {failures} - ({"arena_win"} if row["model"] == BASE else set())
         ):
             assert row[other] is not None
     letters = list(read_rows(out / "dead_letters"))
@@ -270,7 +274,7 @@ def test_visual_questions_give_the_share_that_is_right_and_are_no_captions(serve
     first, second, third, silent = held_out
     texts = [text for _, _, text in squares()]
     # Sample, right answer, response; the last one gets none.
-    asked = [
+    requests = [
         (first, "red", r"\boxed{red}"),
         (second, "green", r"\boxed{green}"),
         (second, "purple", r"\boxed{green}"),
@@ -279,11 +283,11 @@ def test_visual_questions_give_the_share_that_is_right_and_are_no_captions(serve
     ]
     questions = [
         {"image": f"{texts.index(held_out[sample])}.png", "question": "which ?", "answer": answer, "references": ["r"]}
-        for sample, answer, _ in asked
+        for sample, answer, _ in requests
     ]
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
-    said = held_out | {f"question-{n}": text for n, (_, _, text) in enumerate(asked) if text}
-    responses = [{"sample_id": name, "response": text} for name, text in said.items()]
+    message = held_out | {f"question-{n}": text for n, (_, _, text) in enumerate(requests) if text}
+    responses = [{"sample_id": name, "response": text} for name, text in message.items()]
     (tmp_path / "said.jsonl").write_text("\n".join(map(json.dumps, responses)))
     config = json.loads(settings(serve(judges).url, ["b_capscore"]))
     config |= {"models": {"written": {"responses": str(tmp_path / "said.jsonl")}}}
@@ -291,7 +295,7 @@ def test_visual_questions_give_the_share_that_is_right_and_are_no_captions(serve
     out = Path(launch("score", json.dumps(config), str(tmp_path / "run"), {"samples": samples}))
     shares = {row["sample_id"]: row["value"] for row in read_rows(out) if row["scorer"] == "visual_questions"}
     assert shares == {first: 1.0, second: 0.5, third: 0.0}
-    assert {row["sample_id"] for row in read_rows(out / "responses")} == said.keys()
+    assert {row["sample_id"] for row in read_rows(out / "responses")} == message.keys()
     assert {row["sample_id"] for row in read_rows(out)} == held_out.keys()
     assert board_of(out).mean("written", "visual_questions_right").value == pytest.approx(0.5)
 
