@@ -338,7 +338,7 @@ SAMPLE_ROW = {"sample_id": "s", "split": "train", "image": b"png", "image_digest
 
 
 def test_samples_that_all_have_an_image_are_the_bytes_that_they_were(tmp_path):
-    """In earlier versions `image` and `image_digest` are required columns."""
+    """Columns `image` and `image_digest` were required in earlier versions."""
     before = SCHEMAS["samples"]
     for name in ("image", "image_digest"):
         before = before.set(before.get_field_index(name), before.field(name).with_nullable(False))

@@ -19,12 +19,12 @@ _PRODUCTS = [
 
 
 def there(pattern: str) -> Moment:
-    """When a file is there, below the run's folder or beside it."""
+    """Moment at which a file exists, below the run's folder or beside it."""
     return lambda run: any(run.glob(pattern))
 
 
 def saved(checkpoint: str) -> Moment:
-    """When a checkpoint is complete: its state comes last."""
+    """Moment at which a checkpoint is complete: its state comes last."""
 
     def is_whole(run: Path) -> bool:
         try:
@@ -36,7 +36,7 @@ def saved(checkpoint: str) -> Moment:
 
 
 def run_with_kills(folder: Path, started: Sequence[str], kills: Kills) -> str:
-    """What a run said that was killed at every moment, and at last let alone.
+    """Output of a run that is killed at every moment, and then runs to its end.
 
     Kubeflow Pipelines may run the branches of a DAG in any order, so the stage that comes is killed.
     """
@@ -66,7 +66,7 @@ def kill(run: Run, folder: Path, stage: str, how: str) -> None:
 
 
 def products(run: Path, stages: Iterable[str]) -> dict[str, bytes]:
-    """What must not depend on kills: tables, weights, figures, and the digests of all that the stages made.
+    """Products that must not depend on kills: tables, weights, figures, and the digests of all outputs.
 
     A report's own folder is not among them: its summary says how long everything took.
     """

@@ -11,7 +11,7 @@ from stub_models import CAPTIONERS
 
 
 class Outcome(NamedTuple):
-    """What a user sees of a command."""
+    """Exit code and output of a command."""
 
     code: int
     out: str

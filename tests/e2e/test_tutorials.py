@@ -92,7 +92,7 @@ class Copy(NamedTuple):
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory) -> Copy:
-    """What git tracks, or would, with all tutorials carried out one after the other."""
+    """Copy of the files that git tracks, or would, with all tutorials carried out one after the other."""
     root = tmp_path_factory.mktemp("tree") / "rubricworks"
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],

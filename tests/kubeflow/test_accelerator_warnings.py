@@ -13,7 +13,7 @@ LOADING = ("warm_up", "caption_student", "train_policy", "score")
 
 @pytest.fixture
 def warned(tmp_path):
-    """What is said of RubiCap with these pools and stages, or another recipe."""
+    """Warning for a recipe, RubiCap by default, with these pools and stages."""
 
     def warned(pools, stages, recipe="rubicap", *overrides):
         data = yaml.safe_load(recipe_path(recipe).read_text())

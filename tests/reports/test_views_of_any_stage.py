@@ -1,4 +1,4 @@
-"""What holds for every page that the Kubeflow UI shows, whatever a stage left."""
+"""Properties of every Kubeflow UI view, whatever files a stage left."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What the Kubeflow UI shows of stages that measure and decide."""
+"""Kubeflow UI views of evaluation and release stages."""
 
 import re
 

@@ -18,7 +18,7 @@ from rubricworks.runtime.stage_table import STAGES
 
 
 class Dag(NamedTuple):
-    """What a pipeline should be."""
+    """A pipeline and the inputs that its stages should get."""
 
     pipeline: Any
     inputs: Mapping[str, Mapping[str, str]]

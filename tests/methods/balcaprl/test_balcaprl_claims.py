@@ -15,7 +15,7 @@ def numbers(run):
 
 
 def ranks_models() -> float:
-    """By scipy: the base model, the recipe's own run and every arm."""
+    """Difference of two rank correlations by scipy, over the base model, the recipe's own run and every arm."""
     models = [(BASE["dc_score"], BASE["b_capscore"], BASE["oracle_f1"])]
     models += [(dc, balance, truth) for dc, _, _, _, balance, truth in RUNS.values()]
     detailed, balanced, truth = zip(*models, strict=True)

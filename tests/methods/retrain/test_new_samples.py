@@ -1,4 +1,4 @@
-"""What counts as new: beside what the stages that draw samples make themselves; and endpoints asked first."""
+"""New samples, compared with those that the stages draw themselves; endpoints are checked first."""
 
 import asyncio
 import json

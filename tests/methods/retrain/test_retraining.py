@@ -1,4 +1,4 @@
-"""From a champion to its challenger: what counts as new, what is skipped, what is registered, and who decides."""
+"""Retraining from a champion to its challenger: new samples, skipped stages, registration and approval."""
 
 import json
 import shutil

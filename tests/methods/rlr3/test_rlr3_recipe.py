@@ -82,7 +82,7 @@ def test_every_endpoint_of_every_recipe_is_found_once_for_each_place_that_names_
 
 
 def places(value, where=""):
-    """By brute force: every mapping with a URL and a model."""
+    """Endpoints by brute force: every mapping with a URL and a model."""
     if isinstance(value, dict):
         if {"url", "model"} <= value.keys():
             yield where, value["model"]
@@ -134,7 +134,7 @@ def test_a_recipe_as_it_is_saved_with_a_run_says_the_same_and_takes_another_over
 
 
 def save(recipe: Recipe, run: Path) -> Path:
-    """As a run keeps its recipe."""
+    """Save a recipe as a run keeps it."""
     run.mkdir(parents=True)
     saved = run / "recipe.yaml"
     saved.write_text(yaml.safe_dump(recipe.model_dump(mode="json", exclude_defaults=True)))

@@ -1,4 +1,4 @@
-"""What is asked before a run on a cluster begins; real endpoints, a hub and folders."""
+"""Preflight checks before a run on a cluster; real endpoints, a hub and folders."""
 
 import json
 
