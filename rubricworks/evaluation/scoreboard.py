@@ -147,7 +147,7 @@ def summarise_scores(
     base: str = BASE,
     tasks: Mapping[str, str] | None = None,
     titles: Mapping[str, str] | None = None,
-    headlines: Collection[str] | None = None,
+    scorers: Collection[str] | None = None,
     by_task: Collection[str] = (),
     select_by: str | None = None,
     seed: int = 0,
@@ -159,7 +159,7 @@ def summarise_scores(
         base: model that gains are measured against.
         tasks: sample → task.
         titles: figure → name on pages.
-        headlines: figures that are reported first; by default each scorer's first in the table.
+        scorers: those whose first figure is reported first, in this order; by default all, in the table's order.
         by_task: figures that are averaged by task.
         select_by: figure that chooses the best milestone.
         seed: of the bootstrap over tasks.
@@ -198,9 +198,15 @@ def summarise_scores(
         for key, figures in values.items()
     )
     figures = {figure for one in models for figure in one.means}
-    titles = {figure: title for figure, title in {**(titles or {}), **_TITLES}.items() if figure in figures}
-    heads = tuple(one for one in headlines or first.values() if one in figures and one != LENGTH)
-    board = Scoreboard(base=base, models=models, titles=titles, headlines=heads)
+    given = {**(titles or {}), **_TITLES}
+    titles = {figure: given[figure] for figure in given if figure in figures}
+    heads = [first[name] for name in scorers or first if name in first]
+    board = Scoreboard(
+        base=base,
+        models=models,
+        titles=titles | {figure: figure.replace("_", " ").capitalize() for figure in sorted(figures - titles.keys())},
+        headlines=tuple(figure for figure in heads if figure in figures and figure != LENGTH),
+    )
     if select_by is None or not (arms := list(dict.fromkeys(one.model for one in models if one.step is not None))):
         return board
     best = {arm: step for arm in arms if (step := _best_step(board.milestones(arm), select_by)) is not None}

@@ -83,7 +83,7 @@ def test_win_rate_and_metrics_by_name():
 
 
 def test_board_survives_json():
-    board = summarise_scores(ROWS, headlines=["b_capscore"], titles={"b_capscore": "b-CapScore"})
+    board = summarise_scores(ROWS, scorers=["b_capscore"], titles={"b_capscore": "b-CapScore"})
     assert Scoreboard.model_validate_json(board.model_dump_json()) == board
 
 

@@ -13,6 +13,14 @@ def word_count(samples, responses):
     ]
 
 
+def two_parts(samples, responses):
+    return [
+        Score(sample_id=sample.sample_id, value=float(value), part=part)
+        for sample, response in zip(samples, responses, strict=True)
+        for part, value in (("words", len(response.text.split())), ("letters", len(response.text)))
+    ]
+
+
 async def every_second(samples, responses):
     await asyncio.sleep(0)
     return [Score(sample_id=sample.sample_id, value=1.0) for sample in samples[::2]]

@@ -90,12 +90,12 @@ def score_row(sample_id: str, model: str, **more: Any) -> dict[str, Any]:
     return {"b_capscore": None if None in parts else b_capscore(*parts), **row}
 
 
-HEADLINES = ("arena_win", "b_capscore", "dc_score", "caption_qa", "oracle_f1")
+SCORERS = ("arena", "b_capscore", "dc_score", "caption_qa", "oracle")
 
 
 def write_captions(run: Path, rows: list[dict[str, Any]]) -> Scoreboard:
     """The tables and the scoreboard, as the stage `score` makes them."""
-    folder.write_scores(run, "evaluate_captions", rows, headlines=HEADLINES)
+    folder.write_scores(run, "evaluate_captions", rows, scorers=SCORERS)
     board = read_scoreboard(run / "score")
     assert board is not None
     return board

@@ -185,21 +185,18 @@ class Scoring:
             base=self.config.opponent,
             tasks=self.tasks,
             titles={figure: title for scorer in self.scorers for figure, title in scorer.titles().items()},
-            headlines=[figure_name(one.name, one.parts[0]) for one in self.scorers],
+            scorers=[scorer.name for scorer in self.scorers],
             by_task=by_task,
             select_by=self.config.select_by if self.config.milestones else None,
             seed=self.config.seed,
         )
-        judged = {figure for scores in board.models for figure in scores.means}
+        columns = ["scorer", "reason"]
+        reasons = Counter((row["scorer"], row["reason"]) for row in read_rows(self.job.out, columns=columns))
         for scorer in self.scorers:
-            if judged.isdisjoint({figure_name(scorer.name, part) for part in scorer.parts}):
-                if "opponent" in scorer.needs and {one.name for one in self.models} == {self.config.opponent}:
-                    continue
+            mine = Counter({reason: times for (name, reason), times in reasons.items() if name == scorer.name})
+            if mine and None not in mine:
                 self.job.mark_unusable()
-                reasons = Counter(
-                    row["reason"] for row in read_rows(self.job.out) if row["scorer"] == scorer.name and row["reason"]
-                )
-                reason = ", ".join(f"{times} x {reason}" for reason, times in reasons.most_common(2))
+                reason = ", ".join(f"{times} x {reason}" for reason, times in mine.most_common(2))
                 raise UserError(
                     f"{scorer.name} could judge no response ({reason}); see {self.job.out / 'dead_letters'}"
                 )

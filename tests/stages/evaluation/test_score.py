@@ -149,6 +149,16 @@ def test_a_sample_without_a_response_is_missing_for_every_scorer(server, inputs,
     assert (row["value"], row["reason"]) == (None, "no response")
 
 
+def test_own_scorer_with_parts_of_its_own_names_is_reported_by_its_first(inputs, models, tmp_path):
+    board = board_of(Path(launch("score", config(models, own("two_parts")), str(tmp_path), inputs)))
+    assert board.headlines == ("two_parts_words",)
+    assert (board.mean("rich", "two_parts_words").value, board.mean("rich", "two_parts_letters").value) == (
+        4,
+        pytest.approx(13 + 2 / 12),
+    )
+    assert board.title("two_parts_letters") == "Two parts letters"
+
+
 def test_a_users_own_scorer_gives_its_parts_and_misses_what_it_leaves_out(inputs, models, tmp_path):
     folder = Path(launch("score", config(models, own("word_count")), str(tmp_path / "whole"), inputs))
     board = board_of(folder)
