@@ -109,7 +109,17 @@ def check_reward(function: Any, name: str = "") -> Callable[..., Any]:
     Raises:
         UserError: it does not.
     """
-    return check_signature(function, name, _SIGNATURE, [], [], sample_id=[], a_column_of_the_dataset=[])
+    columns = ("sample_id", "a_column_of_the_dataset", *_columns_by_name(function))
+    return check_signature(function, name, _SIGNATURE, [], [], **{column: [] for column in columns})
+
+
+def _columns_by_name(function: Any) -> list[str]:
+    """Columns of the dataset that a function takes by their names, such as `rubric`."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())[2:]
+    except (TypeError, ValueError):
+        return []
+    return [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
 
 
 def import_function(name: str) -> Any:

@@ -79,6 +79,7 @@ import asyncio
 def good(responses, samples, **columns): return [0.0] * len(responses)
 def narrow(responses): return [0.0] * len(responses)
 def named(responses, samples, rubric): return [0.0] * len(responses)
+def by_column(responses, samples, rubric, **columns): return [float(len(one)) for one in rubric]
 value = 3
 """
 
@@ -108,6 +109,7 @@ def test_function_that_cannot_be_used_is_told_in_one_line(name, message, tmp_pat
         load_reward(name)
     assert "\n" not in str(caught.value)
     assert load_reward("own_rewards:good")([1, 2], []) == [0.0, 0.0]
+    assert load_reward("own_rewards:by_column")(["a"], [], rubric=["four"]) == [4.0]
 
 
 def test_function_gets_texts_as_str_and_images_as_responses():
