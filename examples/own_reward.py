@@ -7,28 +7,35 @@
 `responses` are the texts of a batch; `samples` say of each which image and prompt it answers; `columns` are the
 dataset's columns, such as `rubric`, and TRL's `completion_ids`. Return None for a response that cannot be judged.
 
-`matching` asks no judge: it compares the colours, sizes and shapes that a caption names with those that its sample's
-rubric asks for, each as often as it is asked for (F1).
+`matching` asks no judge: what a caption says at each place (colour, size, shape) is compared with what its sample's
+rubric asks for there (F1). Seed 1: oracle F1 .80 -> .97, 81 % [77, 85] of the comparisons with the base won. Without
+the places it was gamed: .80 -> .71, and most comparisons lost.
 
-`colourful` counts words that could be visible. The quickstart's student learns it, and games it: with seed 1 the reward
-rises from .31 to .60 while captions fill up with words that are not in the picture (simulated world: oracle F1
-.80 -> .04, no comparison with the base won). The hacking alarm goes off at step 51, and the gate refuses the model.
+`colourful` counts words that could be visible. The student learns it, and games it: the reward rises from .31 to .60
+while captions fill up with words that are not in the picture (oracle F1 .80 -> .04, no comparison won). The hacking
+alarm goes off at step 51, and the gate refuses the model.
+
+All figures are of the simulated scene world.
 """
 
 import json
 import re
-from collections import Counter
 
+PLACES = re.compile(r"top|bottom|left|right|middle|center")
 THINGS = re.compile(r"red|green|blue|yellow|purple|black|big|small|circle|square|triangle|star")
+
+
+def facts(sentence):
+    place = " ".join(PLACES.findall(sentence))
+    return {(place, thing) for thing in THINGS.findall(sentence)}
 
 
 def matching(responses, samples, rubric, **columns):
     rewards = []
     for text, criteria in zip(responses, rubric, strict=True):
-        titles = " ".join(one["criterion"] for one in json.loads(criteria)["criteria"])
-        asked, said = (Counter(THINGS.findall(words.lower())) for words in (titles, text))
-        shared = (asked & said).total()
-        rewards.append(2 * shared / (asked.total() + said.total()) if asked else None)
+        asked = set().union(*(facts(one["criterion"].lower()) for one in json.loads(criteria)["criteria"]))
+        said = set().union(*(facts(sentence) for sentence in text.lower().split(".")))
+        rewards.append(2 * len(asked & said) / (len(asked) + len(said)) if asked else None)
     return rewards
 
 
