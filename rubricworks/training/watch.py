@@ -78,8 +78,8 @@ class PolicyWatch(TrainerCallback):
             write_atomic(self.file, "".join(map(_line, self.history)).encode())
 
     def record(self, rollouts: StepRollouts) -> None:
-        drawn = (rollouts.step, rollouts.responses, rollouts.tokens, rollouts.rewards)
-        stats = step_stats(*drawn, self._held_out, self.alarm.statistics)
+        of_step = (rollouts.step, rollouts.responses, rollouts.tokens, rollouts.rewards)
+        stats = step_stats(*of_step, self._held_out, self.alarm.statistics)
         self._held_out = math.nan
         self.history.append(stats)
         with self.file.open("a") as file:
