@@ -16,14 +16,14 @@ from tiny_run import TINY, Run, settings
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
 
 STAGES = [
-    *("prepare", "warm_up", "caption_student", "caption_committee", "synthesize_rubrics", "train_policy", "evaluate"),
+    *("prepare", "warm_up", "caption_student", "caption_committee", "synthesize_rubrics", "train_policy", "score"),
     "promote",
 ]
 # What the store must hold of a stage before it is killed: some of its work, and not all.
 KILLS = {
     "warm_up": "warm_up/checkpoint-2/trainer_state.json",
     "train_policy": "train_policy/checkpoint-2/trainer_state.json",
-    "evaluate": "evaluate/part-00000.parquet",
+    "score": "score/part-00000.parquet",
 }
 
 

@@ -41,7 +41,10 @@ KILLS = {
         ("run", saved("train_policy/checkpoint-2")),
         ("everything", saved("train_policy/checkpoint-4")),
     ],
-    "evaluate": [("run", there("evaluate/part-00000.parquet"))],
+    "score": [
+        ("stage", there("score/responses/part-00000.parquet")),
+        ("run", there("score/part-00000.parquet")),
+    ],
     "promote": [("stage", there("../mlartifacts/*/artifacts/model-*/config.json"))],
     "report": [("stage", there("report/made_from.json"))],
 }
@@ -58,7 +61,7 @@ def unbroken(tmp_path_factory) -> tuple[Path, dict[str, bytes]]:
     runs = tmp_path_factory.mktemp("unbroken")
     Run(runs, "quickstart", *settings(TINY), "--run", "whole").finish()
     made = products(runs / "whole", MADE)
-    last_shards = {"train_policy/scorecards/part-00002.parquet", "evaluate/part-00001.parquet"}
+    last_shards = {"train_policy/scorecards/part-00002.parquet", "score/part-00001.parquet"}
     assert last_shards | {"warm_up/model/model.safetensors", "train_policy/model/model.safetensors"} <= made.keys()
     return runs / "whole", made
 

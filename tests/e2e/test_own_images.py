@@ -126,22 +126,28 @@ def test_rewards_and_advantages_of_the_rollouts_are_those_computed_by_hand(own_r
 
 def test_the_evaluation_and_the_summary_are_those_computed_by_hand(own_run):
     by_id = names(own_run)
-    rows = list(read_rows(own_run.folder / "evaluate"))
-    assert len(rows) == 3 * 2 * 2  # held out, models, decodings
-    captions = {(row["sample_id"], row["decoding"], row["model"]): row["caption"] for row in rows}
+    responses = list(read_rows(own_run.folder / "score" / "responses"))
+    assert len(responses) == 3 * 2 * 2  # held out, models, decodings
+    captions = {(row["sample_id"], row["decoding"], row["model"]): row["response"] for row in responses}
+    scores = {
+        (row["sample_id"], row["decoding"], row["model"], row["scorer"]): row["value"]
+        for row in read_rows(own_run.folder / "score")
+    }
+    assert {scorer for *_, scorer in scores} == {"rubric", "arena", "length"}
     greedy = defaultdict(list)
-    for row in rows:
-        name = by_id[row["sample_id"]]
-        assert row["rubric_reward"] == pytest.approx(reward(row["caption"], name))
-        assert row["oracle_f1"] is None
-        if row["model"] == "policy":
-            actual = sum(points(row["caption"], *TRUTH[name]).values())
-            base = sum(points(captions[row["sample_id"], row["decoding"], "base"], *TRUTH[name]).values())
-            assert row["win"] == (1.0 if actual > base else 0.0 if actual < base else 0.5)
-            if row["decoding"] == "greedy":
-                greedy["win"].append(row["win"])
-        if row["decoding"] == "greedy":
-            greedy[row["model"]].append(row["rubric_reward"])
+    for (sample_id, decoding, model), caption in captions.items():
+        name = by_id[sample_id]
+        rubric_reward = scores[sample_id, decoding, model, "rubric"]
+        assert rubric_reward == pytest.approx(reward(caption, name))
+        if model == "policy":
+            actual = sum(points(caption, *TRUTH[name]).values())
+            base = sum(points(captions[sample_id, decoding, "base"], *TRUTH[name]).values())
+            win = scores[sample_id, decoding, model, "arena"]
+            assert win == (1.0 if actual > base else 0.0 if actual < base else 0.5)
+            if decoding == "greedy":
+                greedy["win"].append(win)
+        if decoding == "greedy":
+            greedy[model].append(rubric_reward)
     summary = json.loads((own_run.folder / "summary.json").read_text())
     assert summary["win_rate"]["value"] == pytest.approx(statistics.mean(greedy["win"]))
     for model in ("base", "policy"):

@@ -97,7 +97,7 @@ def test_dry_run_prints_the_plan_and_makes_nothing(tmp_path):
         text=True,
         check=True,
     )
-    for stage in ("prepare", "warm_up", "caption_committee", "synthesize_rubrics", "train_policy", "evaluate"):
+    for stage in ("prepare", "warm_up", "caption_committee", "synthesize_rubrics", "train_policy", "score"):
         assert stage in planned.stdout
     # 1,280 images, each described by five teachers.
     assert any("caption_committee" in line and "teacher" in line for line in planned.stdout.splitlines())
