@@ -80,7 +80,7 @@ def evaluate(
     Prints the means with 95 % intervals, and writes OUT/scores.html and OUT/score/scores.json. Run again, it goes on
     where it stopped.
     """
-    sources = _named_models(models, api_key_env, max_new_tokens)
+    sources = _models_by_name(models, api_key_env, max_new_tokens)
     if against is not None and against not in sources:
         raise UserError(f"--against {against}: no such model; the models are {', '.join(sources)}")
     settings = _scorer_settings(scorers, parse_endpoint(judge, api_key_env, max_tokens=4096) if judge else None)
@@ -88,8 +88,8 @@ def evaluate(
     tables = _run_tables(place)
     with lock_folder(out.absolute()):
         samples = tables.pop("samples", None) or _prepare(out, source, settings)
-        given = {"rubrics": rubrics, "exams": exams}
-        inputs = {"samples": samples, **tables, **{name: str(path) for name, path in given.items() if path}}
+        options = {"rubrics": rubrics, "exams": exams}
+        inputs = {"samples": samples, **tables, **{name: str(path) for name, path in options.items() if path}}
         if reuse:
             sources = {name: _reused(name, one, reuse) for name, one in sources.items()}
         config = _config(
@@ -128,7 +128,7 @@ def board_text(board: Scoreboard) -> str:
     )
 
 
-def _named_models(texts: Sequence[str], api_key_env: str | None, max_tokens: int) -> dict[str, ModelSource]:
+def _models_by_name(texts: Sequence[str], api_key_env: str | None, max_tokens: int) -> dict[str, ModelSource]:
     """Name → model, in order.
 
     Raises:
@@ -192,11 +192,11 @@ def _scorer_settings(names: Sequence[str], judge: Endpoint | None) -> dict[str, 
 
 def _section(name: str) -> dict[str, Any]:
     """Section `evaluation` of a recipe, or of a file that holds nothing else."""
-    known = ", ".join(field for field in Scorers.model_fields if field != "functions")
+    names = ", ".join(field for field in Scorers.model_fields if field != "functions")
     try:
         path = recipe_path(name)
     except UserError as error:
-        raise UserError(f"--with {name}: no scorer ({known}), no MODULE:FUNCTION, and no recipe or file") from error
+        raise UserError(f"--with {name}: no scorer ({names}), no MODULE:FUNCTION, and no recipe or file") from error
     data = yaml.safe_load(path.read_text(encoding="utf-8"))
     if not isinstance(data, dict) or not data.keys() & {"evaluation", "scorers"}:
         raise UserError(f"--with {name}: {path} has neither `evaluation` nor `scorers`")
@@ -232,13 +232,13 @@ def _run_tables(place: Path) -> dict[str, str]:
     if not _is_run(place):
         return {}
     kinds = {"samples": _SAMPLE_STAGES, "rubrics": _RUBRIC_STAGES, "exams": ("write_exams",)}
-    found = {
+    tables = {
         kind: next((str(place / stage) for stage in stages if (place / stage / MANIFEST).is_file()), None)
         for kind, stages in kinds.items()
     }
-    if found["samples"] is None:
+    if tables["samples"] is None:
         raise UserError(f"{place}: the run has no finished samples; run it first")
-    return {kind: table for kind, table in found.items() if table}
+    return {kind: table for kind, table in tables.items() if table}
 
 
 def _prepare(out: Path, source: str, settings: dict[str, Any]) -> str:

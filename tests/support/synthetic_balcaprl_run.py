@@ -158,7 +158,7 @@ def random_grades(steps: int = 12, samples: int = 3, group: int = GROUP, seed: i
 
 
 def paid_rewards(rows: list[dict[str, Any]]) -> torch.Tensor:
-    """What the policy was paid, NaN where the judge failed."""
+    """Rewards of the policy, NaN where the judge failed."""
     paid = [
         [math.nan] * 3
         if row["precision"] is None

@@ -112,7 +112,7 @@ class Workload:
 
 @dataclass
 class ScoringContext:
-    """What a stage lends to its scorers."""
+    """Clients, references and callbacks that a stage lends to its scorers."""
 
     stack: AsyncExitStack
     """Closes clients with the stage."""

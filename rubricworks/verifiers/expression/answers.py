@@ -332,7 +332,7 @@ def _is_constant(side: str) -> bool:
 
 
 def _inequality(sign: str, difference: Quotient) -> Inequality | Collection:
-    """In one variable, linear: an interval; else the sign of a difference."""
+    """Interval of a linear inequality in one variable; else the sign of a difference."""
     if sign[0] == ">":
         sign, difference = sign.replace(">", "<"), negative(difference)
     names, top = variables(difference), difference.top

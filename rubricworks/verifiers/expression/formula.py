@@ -62,7 +62,7 @@ class Arithmetic(Protocol):
     def factorial(self, value: Any) -> Any: ...
     def size(self, value: Any) -> Any: ...
     def degrees(self, value: Any) -> Any:
-        """In radians."""
+        """Convert degrees to radians."""
 
     def function(self, name: str, value: Any, base: Any = None) -> Any:
         """sin, arctan, ln, …; log with a base, or without one to the base of 10."""

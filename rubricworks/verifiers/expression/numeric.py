@@ -225,7 +225,7 @@ def _is_rational(*values: Value) -> bool:
 
 
 def _real(value: Value) -> Value:
-    """As an mpmath number."""
+    """Convert to an mpmath number."""
     context = _context()
     if isinstance(value, int | Fraction):
         return context.mpf(value.numerator) / value.denominator

@@ -187,7 +187,7 @@ def _ratio(a: Quotient, b: Quotient) -> Fraction | None:
 
 
 def _is_linear(value: Quotient) -> bool:
-    """In its variables, with rational coefficients: then two equations are the same only if they are proportional."""
+    """Return True if it is linear with rational coefficients: two such equations are equal if they are proportional."""
     if set(value.bottom) != {()}:
         return False
     names = variables(value)

@@ -179,7 +179,7 @@ class Worker:
         self._kill()
 
     def forget(self) -> None:
-        """In a forked child: the process is the parent's, only the copies of its pipes are closed here."""
+        """Close the copies of the pipes in a forked child; the process is the parent's."""
         process, self._process, self._rest = self._process, None, b""
         if process is not None:
             _close_pipes(process)

@@ -1,4 +1,4 @@
-"""What a BalCapRL run's summary tells of its training, and the last lines that `rubricworks run` prints."""
+"""Training summary of a BalCapRL run, and the last lines that `rubricworks run` prints about it."""
 
 from collections.abc import Sequence
 from pathlib import Path
