@@ -16,7 +16,7 @@ from rubricworks.methods.rlr3.stages import audit as audit_stage
 from rubricworks.reports.audit.cases import worst_cases
 from rubricworks.reports.audit.page import audit_page
 from rubricworks.reports.audit.text import audit_text
-from rubricworks.reports.run_folder import read_recipe
+from rubricworks.reports.run_folder import SOURCE, is_simulated
 from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.runtime.config import canonical_json
 from rubricworks.runtime.launch import launch
@@ -24,8 +24,6 @@ from rubricworks.storage import write_atomic
 
 _SAMPLE_STAGES = ("prepare_questions", "open_questions", "prepare")
 """Stages of a run whose samples hold the images."""
-SOURCE = "source.json"
-"""File in an audit's folder that names the judged responses, and says whether the scene world wrote them."""
 _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 _COUNT = click.IntRange(min=1)
 
@@ -107,7 +105,7 @@ def audit(
     figures = AuditSummary.model_validate_json((folder / "audit.json").read_bytes())
     images = audit_stage.read_images(Path(inputs["samples"])) if "samples" in inputs else {}
     cases = worst_cases(map(parse_audit_row, read_rows(folder)), images)
-    simulated = any(_is_simulated(Path(place).absolute().parent) for place in inputs.values())
+    simulated = any(is_simulated(Path(place).absolute().parent) for place in inputs.values())
     write_atomic(out / SOURCE, json.dumps({"responses": str(table), "simulated": simulated}).encode())
     page = audit_page(figures, cases, title=f"On the responses of {table}", simulated=simulated)
     write_atomic(out / "audit.html", page.encode())
@@ -139,14 +137,3 @@ def find_samples(folder: Path) -> Path | None:
     """Find the finished samples of a run, by its folder or by that of one of its tables."""
     places = [parent / name for parent in (folder, folder.absolute().parent) for name in _SAMPLE_STAGES]
     return next((place for place in places if (place / "done.json").is_file()), None)
-
-
-def _is_simulated(folder: Path) -> bool:
-    """Return True if the scene world stood in for models and data: a run's recipe, or an audit's source, tells."""
-    source = folder / SOURCE
-    if not source.is_file():
-        return bool(read_recipe(folder).get("world"))
-    try:
-        return bool(json.loads(source.read_bytes())["simulated"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{source}: not what an audit leaves there; move it away, or audit again") from error

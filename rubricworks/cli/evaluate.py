@@ -3,6 +3,7 @@
 It starts the same stages as a run, `prepare` and `score`, in a folder of its own, so it resumes like a run.
 """
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,13 @@ from rubricworks.evaluation.scorers.scorer_table import Scorers
 from rubricworks.llm import Endpoint
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.reports.formats import interval, number
+from rubricworks.reports.run_folder import SOURCE, is_simulated
 from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.launch import launch
 from rubricworks.stages.data import prepare, prepare_questions
 from rubricworks.stages.evaluation import score
-from rubricworks.storage import files_digest
+from rubricworks.storage import files_digest, write_atomic
 
 _SAMPLE_STAGES = ("recap", "open_questions", "prepare_questions", "prepare")
 _RUBRIC_STAGES = ("synthesize_rubrics", "write_checklists", "peer_rubrics")
@@ -103,10 +105,14 @@ def evaluate(
                 "seed": seed,
             }
         )
+        simulated = any(map(is_simulated, (place, Path(samples).absolute().parent)))
+        write_atomic(out / SOURCE, json.dumps({"samples": samples, "simulated": simulated}).encode())
         folder = Path(launch("score", canonical_json(config), str(out), inputs, view=str(out / "scores.html")))
     board = read_scoreboard(folder)
     assert board is not None
     click.echo(board_text(board))
+    if simulated:
+        click.echo("\nsimulated: the scene world stood in for images and judges")
     click.echo(f"\n{out / 'scores.html'}: the page; {folder / 'scores.json'}: all numbers")
 
 

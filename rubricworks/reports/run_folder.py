@@ -17,6 +17,8 @@ from rubricworks.data.manifest import MANIFEST
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 
+SOURCE = "source.json"
+"""File in the folder of an audit or evaluation that names its data, and says whether the scene world made them."""
 Value = TypeVar("Value", bound=BaseModel)
 
 
@@ -85,6 +87,21 @@ def read_recipe(run: Path) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not YAML ({str(error).splitlines()[0]}); mend it and run the report again") from error
     return recipe if isinstance(recipe, dict) else {}
+
+
+def is_simulated(folder: Path) -> bool:
+    """Return True if the scene world stood in for models and data: a run's recipe, or an audit's source, tells.
+
+    Raises:
+        UserError: one of the files is damaged.
+    """
+    source = folder / SOURCE
+    if not source.is_file():
+        return bool(read_recipe(folder).get("world"))
+    try:
+        return bool(json.loads(source.read_bytes())["simulated"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{source}: not what an audit leaves there; move it away, or audit again") from error
 
 
 def read_promotion(run: Path) -> Promotion | None:

@@ -45,7 +45,9 @@ def test_files_and_endpoints_stand_in_one_table_with_a_page(tell, samples, capti
     assert means(out)["theirs"]["length_tokens"] == 5  # as the server counts; a file of captions has no tokens
     lines = done.out.splitlines()
     assert any(line.split()[:3] == ["mine", "greedy", "1.00"] for line in lines), done.out
-    assert "a big red thing" in (out / "scores.html").read_text()
+    page = (out / "scores.html").read_text()
+    assert "a big red thing" in page
+    assert "Simulated" not in page
     request_count = len(server.chats)
 
     again = tell("evaluate", captions, other_model, "--on", samples, *scorers, "--out", out)
@@ -55,6 +57,17 @@ def test_files_and_endpoints_stand_in_one_table_with_a_page(tell, samples, capti
     assert (again.code, other.code) == (0, 0), other.err
     assert (request_count, len(server.chats)) == (3, 3)
     assert list(read_rows(tmp_path / "other" / "score" / "responses")) == list(read_rows(out / "score" / "responses"))
+
+
+def test_samples_of_the_scene_world_are_labelled_as_simulated(tell, samples, captions, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "recipe.yaml").write_text("world: {scenes: 3}")
+    shutil.move(samples, run / "prepare")
+    done = tell("evaluate", captions, "--on", run, "--with", "own_scorers:word_count", "--out", tmp_path / "out")
+    assert done.code == 0, done.err
+    assert "simulated: the scene world stood in" in done.out
+    assert "Simulated" in (tmp_path / "out" / "scores.html").read_text()
 
 
 def test_a_changed_file_is_not_reused(tell, samples, captions, tmp_path):

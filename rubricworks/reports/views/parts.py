@@ -120,6 +120,8 @@ class View:
     series: Sequence[SeriesChart] = ()
     comparisons: Sequence[Comparison] = ()
     """Base against policy, from 0 to 1."""
+    names: tuple[str, str] = ("base model", "trained policy")
+    """Names of the two in the legend."""
     win_rate: "Interval | None" = None
     """Win rate of the policy against the base."""
     figure: str = ""

@@ -33,6 +33,7 @@ from rubricworks.rubrics import Scorecard
 
 _RIGHT = "answers_right"
 _MAX_PASSAGES = 4
+_NAMES = {BASE: "Base model", POLICY: "Trained policy"}
 _CLAIMS = "What the trained policy claims, verified in the image or not"
 
 
@@ -55,10 +56,15 @@ def scores(stage: FinishedStage) -> View:
         series=[chart] if (chart := _milestones(board)) else [],
         comparisons=[one for one in comparisons if _in_unit_range(one)],
         win_rate=board.mean(candidate, WIN),
+        names=(_legend_name(board.base), _legend_name(candidate)),
         tables=[_table(board), *_task_tables(board)],
         cards_title=f"Before and after: {board.decoding} responses to held-out samples",
         cards=list(_cards(stage, board, candidate)),
     )
+
+
+def _legend_name(model: str) -> str:
+    return _NAMES[model].lower() if model in _NAMES else model
 
 
 def _sentence(board: Scoreboard) -> tuple[str, Mood]:
@@ -184,7 +190,7 @@ def _passage(
     board: Scoreboard, model: str, response: ScoredResponse, favourite: str | None, *, is_candidate: bool
 ) -> Passage:
     kind = "base" if model == board.base else "policy"
-    name = {BASE: "Base model", POLICY: "Trained policy"}.get(model, model)
+    name = _NAMES.get(model, model)
     chip = "preferred" if favourite == kind and (kind == "base" or is_candidate) else ""
     if _RIGHT in response.values:
         right = response.values[_RIGHT]

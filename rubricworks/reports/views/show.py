@@ -12,7 +12,7 @@ from typing import Any
 
 from rubricworks.reports.costs import ModelCalls, model_calls
 from rubricworks.reports.rendering import render
-from rubricworks.reports.run_folder import read_dead_letters, read_ledger, read_recipe
+from rubricworks.reports.run_folder import is_simulated, read_dead_letters, read_ledger
 from rubricworks.reports.views.parts import FinishedStage, Table, View
 
 logger = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ def page_of(stage: FinishedStage, view: View) -> str:
     frame = _frame(
         stage,
         view,
-        simulated=bool(read_recipe(stage.run).get("world")),
+        simulated=is_simulated(stage.run),
         metrics=metrics_of(stage, view),
         tables=[*view.tables, *_failures_and_calls(stage)],
     )
