@@ -3,7 +3,6 @@
 import importlib
 import json
 import os
-import random
 import signal
 import sys
 import time
@@ -229,6 +228,8 @@ def test_two_models_of_one_name_a_wrong_file_and_no_samples_are_refused(inputs, 
         )
 
 
+KILLED_AT = (1, 3, 6, 10, 14, 16, 18, 21, 24, 27)
+"""Files of shards at which the stage is killed: responses and their dead letters, then scores and theirs, 8 each."""
 PROGRAM = """
 import sys
 from rubricworks.runtime.launch import launch
@@ -238,13 +239,13 @@ launch("score", sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))
 
 
 def test_killed_ten_times_it_ends_with_the_same_tables(server, inputs, models, scored, tmp_path, monkeypatch):
-    monkeypatch.setattr(server, "script", lambda number, body: replace(judge(number, body), delay=0.1))
+    monkeypatch.setattr(server, "script", lambda number, body: replace(judge(number, body), delay=0.4))
     settings = config(models, judged_by(server.url))
-    moments = random.Random(0)
-    for _ in range(10):
+    for shards in KILLED_AT:
         process = Forked(PROGRAM, settings, tmp_path, json.dumps(inputs))
-        time.sleep(moments.uniform(0.3, 0.9))
-        assert process.poll() is None, "it ended before it was killed"
+        while len(list((tmp_path / "score").rglob("part-*.parquet"))) < shards:
+            assert process.poll() is None, "it ended before it was killed"
+            time.sleep(0.002)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
     launch("score", settings, str(tmp_path), inputs)

@@ -172,7 +172,7 @@ def test_the_worker_sees_no_secrets_of_the_environment():
 
 @pytest.mark.parametrize("ends_by", ["exit", "kill", "kill while the worker is busy"])
 def test_the_worker_ends_with_the_program(ends_by):
-    last = "expr_verify('(10^6)!', target='5', timeout=3)" if ends_by.endswith("busy") else "input()"
+    last = f"expr_verify({ENDLESS!r}, target='5', timeout=30)" if ends_by.endswith("busy") else "input()"
     with running(f"{ASK}; {last}", dict(os.environ)) as (process, workers):
         if ends_by == "exit":
             process.communicate(b"\n")
