@@ -27,7 +27,8 @@ test: test-fast  ## Every test that needs Python alone
 	$(RUN) pytest -m e2e -n auto --dist loadfile
 
 test-fast: $(VENV)/installed  ## Without the end-to-end tests
-	$(RUN) pytest -m 'not e2e and not cluster' -n auto --dist worksteal
+	# One worker more than cores: some tests wait for servers and processes.
+	$(RUN) pytest -m 'not e2e and not cluster' -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
 
 test-cluster: $(VENV)/installed  ## What a cluster needs, against real servers and tools (Debian or Ubuntu; five minutes)
 	tests/cluster/install.sh
