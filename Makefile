@@ -26,8 +26,8 @@ demo: $(VENV)/installed  ## The whole loop on this machine: images in, a better 
 test: test-fast  ## Every test that needs Python alone
 	$(RUN) pytest -m e2e -n auto --dist loadfile
 
+# One worker more than there are cores, since some tests wait for servers and processes.
 test-fast: $(VENV)/installed  ## Without the end-to-end tests
-	# One worker more than cores: some tests wait for servers and processes.
 	$(RUN) pytest -m 'not e2e and not cluster' -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
 
 test-cluster: $(VENV)/installed  ## What a cluster needs, against real servers and tools (Debian or Ubuntu; five minutes)
