@@ -12,6 +12,7 @@ import click
 import yaml
 from pydantic import ValidationError
 
+from rubricworks.cli.caption import run_stage
 from rubricworks.cli.options import api_key_option, parse_endpoint
 from rubricworks.data.manifest import MANIFEST, read_manifest
 from rubricworks.data.tables import read_rows
@@ -250,9 +251,8 @@ def _run_tables(place: Path) -> dict[str, str]:
 def _prepare(out: Path, source: str, settings: dict[str, Any]) -> str:
     """Make a samples table of the source: of questions if their answers are scored, else of images."""
     if "answers" in settings["scorers"]:
-        questions = prepare_questions.Config(source=source, held_out=1)
-        return launch("prepare_questions", canonical_json(questions), str(out), {})
-    return launch("prepare", canonical_json(prepare.Config(source=source, held_out=1)), str(out), {})
+        return run_stage(out, "prepare_questions", prepare_questions.Config(source=source, held_out=1))
+    return run_stage(out, "prepare", prepare.Config(source=source, held_out=1))
 
 
 def _reused(name: str, source: ModelSource, earlier: Path) -> ModelSource:

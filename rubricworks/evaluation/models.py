@@ -47,6 +47,10 @@ class EvaluatedModel(BaseModel):
     step: int | None = None
     decoding: Decoding = "greedy"
 
+    def columns(self) -> dict[str, str | int | None]:
+        """Columns of the tables `responses` and `scores` that name the model."""
+        return {"model": self.name, "revision": self.revision, "step": self.step, "decoding": self.decoding}
+
     @property
     def folder(self) -> Path | None:
         return Path(self.source.folder) if self.source.folder else None

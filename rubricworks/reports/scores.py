@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rubricworks.data.manifest import MANIFEST
+from rubricworks.data.response_images import response_of
 from rubricworks.evaluation.retired_tables import (
     retired_folder,
     retired_responses,
@@ -108,9 +109,7 @@ def scored_responses(
     scored: dict[tuple[str, str], ScoredResponse] = {}
     for row in response_rows(run):
         if wanted(row):
-            kind = row["response_type"]
-            response = Response(digest=row["response"], media_type=kind) if kind else Response(row["response"])
-            scored[row["sample_id"], row["model"]] = ScoredResponse(response, row["tokens"], {}, {})
+            scored[row["sample_id"], row["model"]] = ScoredResponse(response_of(row), row["tokens"], {}, {})
     for row in score_rows(run):
         if wanted(row) and (one := scored.get((row["sample_id"], row["model"]))):
             one.values[figure_name(row["scorer"], row["part"])] = row["value"]

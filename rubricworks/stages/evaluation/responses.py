@@ -87,10 +87,7 @@ async def _write(
 def _row(sample: Sample, model: EvaluatedModel, given: _Given) -> Row:
     return {
         "sample_id": sample.sample_id,
-        "model": model.name,
-        "revision": model.revision,
-        "step": model.step,
-        "decoding": model.decoding,
+        **model.columns(),
         "response": given.text,
         "tokens": given.tokens,
     }

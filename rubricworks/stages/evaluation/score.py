@@ -13,10 +13,11 @@ from contextlib import AsyncExitStack
 from itertools import count, islice
 from pathlib import Path
 from statistics import mean
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from pydantic import Field, model_validator
 
+from rubricworks.data.response_images import response_of
 from rubricworks.data.tables import Sample, build_table, count_rows, read_rows, read_rubrics, read_samples, read_shard
 from rubricworks.errors import UserError
 from rubricworks.evaluation.models import Decoding, EvaluatedModel, ModelSource
@@ -26,7 +27,7 @@ from rubricworks.evaluation.scorers.caption_qa import read_exams
 from rubricworks.evaluation.scorers.scorer import Item, Need, Score, ScoreBatch, Scorer, ScoringContext
 from rubricworks.evaluation.scorers.scorer_table import Scorers
 from rubricworks.grading import FailedCall
-from rubricworks.grading.assertion_texts import has_words
+from rubricworks.grading.assertion_texts import first_reference
 from rubricworks.rubrics import Response
 from rubricworks.runtime.call_table import Row, grading_dead_letters
 from rubricworks.runtime.config import StageConfig, canonical_json
@@ -124,6 +125,7 @@ class Scoring:
         if repeated := [key for key, times in Counter(map(_key, self.models)).items() if times > 1]:
             raise UserError(f"two models are called {repeated[0][0]!r}; give each its own name")
         self.scorers = list(config.scorers)
+        self.versions = config.versions()
         self.sample_ids, self.tasks = self._scorable_samples()
         self.questions = self._visual_questions()
 
@@ -207,7 +209,7 @@ class Scoring:
         rows = {row["sample_id"]: row for row in read_shard(self.job.out / RESPONSES, shard)}
         opponents = self._opponents(batch)
         items = [
-            Item(sample, _response(rows[sample.sample_id]), opponents.get(sample.sample_id))
+            Item(sample, response_of(rows[sample.sample_id]), opponents.get(sample.sample_id))
             for sample in batch.samples
             if sample.sample_id in rows
         ]
@@ -223,12 +225,18 @@ class Scoring:
                 for part in scorer.parts
             ]
             against = self.config.opponent if "opponent" in scorer.needs else None
-            scored += [self._row(batch.model, scorer, score, against) for score in [*scores, *absent]]
+            version, judge = self.versions[scorer.name], scorer.judges()
+            scored += [
+                _score_row(batch.model, score, scorer.name, version=version, judge=judge, against=against)
+                for score in [*scores, *absent]
+            ]
         for item in items:
             if (tokens := rows[item.sample.sample_id]["tokens"]) is not None:
-                scored.append(_plain_row(batch.model, item.sample.sample_id, "length", "tokens", float(tokens)))
+                length = Score(sample_id=item.sample.sample_id, part="tokens", value=tokens)
+                scored.append(_score_row(batch.model, length, "length"))
         for sample_id, share in self._answered(batch, rows).items():
-            scored.append(_plain_row(batch.model, sample_id, "visual_questions", "right", share))
+            answered = Score(sample_id=sample_id, part="right", value=share)
+            scored.append(_score_row(batch.model, answered, "visual_questions"))
         return scored
 
     def _opponents(self, batch: Batch) -> Mapping[str, Response]:
@@ -241,7 +249,7 @@ class Scoring:
         same = [number for number in candidates if self.models[number].decoding == batch.model.decoding]
         parts = self.batch_count // len(self.models)
         shard = (same or candidates)[0] * parts + batch.part
-        return {row["sample_id"]: _response(row) for row in read_shard(self.job.out / RESPONSES, shard)}
+        return {row["sample_id"]: response_of(row) for row in read_shard(self.job.out / RESPONSES, shard)}
 
     def _answered(self, batch: Batch, rows: Mapping[str, Row]) -> dict[str, float]:
         """Sample → share of right answers to the questions about its picture; those no rule can check are left out."""
@@ -256,23 +264,6 @@ class Scoring:
             if right:
                 shares[sample.sample_id] = mean(right)
         return shares
-
-    def _row(self, model: EvaluatedModel, scorer: Scorer, score: Score, against: str | None) -> Row:
-        return {
-            "sample_id": score.sample_id,
-            "model": model.name,
-            "revision": model.revision,
-            "step": model.step,
-            "decoding": model.decoding,
-            "against": against,
-            "scorer": scorer.name,
-            "version": scorer.version,
-            "judge": scorer.judges(),
-            "part": score.part,
-            "value": score.value,
-            "reason": score.reason,
-            "evidence": score.evidence,
-        }
 
     def _add_failure(self, call: FailedCall) -> None:
         self._failures.append(call)
@@ -300,7 +291,7 @@ class Scoring:
         available: dict[Need, set[str]] = {
             "rubric": set(self.rubrics),
             "exam": set(self.exams),
-            "reference": {row["sample_id"] for row in rows if any(has_words(text) for text in row["references"])},
+            "reference": {row["sample_id"] for row in rows if first_reference(row["references"])},
             "answer": {row["sample_id"] for row in rows if row["answer"]},
         }
         everything = {row["sample_id"] for row in rows}
@@ -308,8 +299,8 @@ class Scoring:
         for scorer in self.scorers:
             usable = everything.intersection(*(available[need] for need in scorer.needs if need in available))
             if not usable:
-                need = next(need for need in scorer.needs if need in available and not everything & available[need])
-                raise UserError(f"{scorer.name} scores none of the samples: none has {_NEEDS[need]}")
+                needs = " and ".join(_NEEDS[need] for need in sorted(scorer.needs & available.keys()))
+                raise UserError(f"{scorer.name} scores none of the samples: none has {needs}")
             scorable |= usable
         return scorable, {row["sample_id"]: row["task"] for row in rows if row["task"]}
 
@@ -356,25 +347,16 @@ def _key(model: EvaluatedModel) -> tuple[str, int | None, str]:
     return model.name, model.step, model.decoding
 
 
-def _response(row: Mapping[str, Any]) -> Response:
-    if row["response_type"] is None:
-        return Response(row["response"])
-    return Response(digest=row["response"], media_type=row["response_type"])
-
-
-def _plain_row(model: EvaluatedModel, sample_id: str, scorer: str, part: str, value: float) -> Row:
-    """Row of a figure that is counted or checked without a scorer."""
+def _score_row(
+    model: EvaluatedModel, score: Score, scorer: str, *, version: str = "1", judge: str = "", against: str | None = None
+) -> Row:
     return {
-        "sample_id": sample_id,
-        "model": model.name,
-        "revision": model.revision,
-        "step": model.step,
-        "decoding": model.decoding,
+        **model.columns(),
+        "against": against,
         "scorer": scorer,
-        "version": "1",
-        "judge": "",
-        "part": part,
-        "value": value,
+        "version": version,
+        "judge": judge,
+        **score.model_dump(),
     }
 
 
