@@ -20,6 +20,7 @@ from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.runs.recipe_checks import check_machine, check_recipe, check_sources
 from rubricworks.runs.records import OUTCOME
+from rubricworks.runs.run_name import check_run_name
 from rubricworks.runs.working_copy import fetch_run, local_runs_folder, push_run, write_success
 from rubricworks.runtime.preflight_checks import Check
 from rubricworks.storage import is_remote, write_atomic
@@ -72,6 +73,9 @@ def run(
         raise UserError("--run names a new run and --resume an old one: give one of them")
     if arm is not None and resume:
         raise UserError("--arm is for a new run; a run that is continued stays the arm that it is")
+    for option, name in (("--run", run_id), ("--resume", resume)):
+        if name is not None:
+            check_run_name(name, option)
     if on is not None and not dry_run:
         _refuse_local_runs(resume, reuse)
         assert recipe is not None
@@ -87,7 +91,7 @@ def run(
     else:
         assert recipe is not None
         parsed = load_recipe(recipe_path(recipe), overrides, arm=arm)
-        folder = folder_of_runs / (run_id or _default_name(parsed))
+        folder = folder_of_runs / (_default_name(parsed) if run_id is None else run_id)
         if not dry_run:
             fetch_run(runs, folder.name, new=True)
         if (folder / "recipe.yaml").exists():

@@ -16,6 +16,7 @@ from rubricworks.recipe.cluster_configs import cluster_stage_json
 from rubricworks.recipe.estimate import budget_warning
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.recipe.kubeflow import KubeflowConfig
+from rubricworks.runs.run_name import check_run_name
 from rubricworks.runtime.stage_table import NOT_REUSABLE
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ def start_recipe(kubeflow: "Kubeflow", recipe: Recipe, source: str, run_id: str,
     """
     from rubricworks.kubeflow.remote_runs import ACTIVE_STATES, list_runs, start_run
 
+    check_run_name(run_id, "--run")
     cluster = cluster_of(recipe, source)
     for other in list_runs(kubeflow, limit=1, name=run_id):
         state = "is going" if other.state in ACTIVE_STATES else f"is {other.state}"

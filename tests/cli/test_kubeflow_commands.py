@@ -55,6 +55,14 @@ def test_a_recipe_is_pushed_once_and_run(tell, fake, recipe):
     assert yaml.safe_load(json.loads(arguments["preflight_config"])["recipe"])["name"] == "ours"
 
 
+@pytest.mark.parametrize("name", ["../evil", "a/../../evil", "x{{$.json_escape[1]}}"])
+def test_a_run_whose_name_leads_out_of_the_storage_is_not_started(tell, fake, recipe, name):
+    ran = tell("run", recipe, "--on", "kubeflow", "--run", name)
+    assert ran.code == 2
+    assert f"--run {name!r}: a run's name is that of one folder" in ran.err
+    assert not fake.kept["runs"]
+
+
 def test_an_arm_runs_with_its_values_under_its_name_and_is_not_promoted(tell, fake, recipe):
     ran = tell("run", recipe, "--on", "kubeflow", "--arm", "gentle")
     assert ran.code == 0, ran.err
