@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 from pydantic import ValidationError
 
 from rubricworks.cli.caption import run_stage
@@ -30,6 +29,7 @@ from rubricworks.runtime.launch import launch
 from rubricworks.stages.data import prepare, prepare_questions
 from rubricworks.stages.evaluation import score
 from rubricworks.storage import files_digest, write_atomic
+from rubricworks.strict_yaml import parse_yaml
 
 _SAMPLE_STAGES = ("recap", "open_questions", "prepare_questions", "prepare")
 _RUBRIC_STAGES = ("synthesize_rubrics", "write_checklists", "peer_rubrics")
@@ -204,7 +204,10 @@ def _section(name: str) -> dict[str, Any]:
         path = recipe_path(name)
     except UserError as error:
         raise UserError(f"--with {name}: no scorer ({names}), no MODULE:FUNCTION, and no recipe or file") from error
-    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    try:
+        data = parse_yaml(path.read_text(encoding="utf-8")).value
+    except ValueError as error:
+        raise UserError(f"--with {name}: {path} is not YAML: {error}") from error
     if not isinstance(data, dict) or not data.keys() & {"evaluation", "scorers"}:
         raise UserError(f"--with {name}: {path} has neither `evaluation` nor `scorers`")
     if "name" not in data:

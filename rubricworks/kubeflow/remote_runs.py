@@ -10,13 +10,13 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict
 
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.connection import Kubeflow
 from rubricworks.kubeflow.versions import PipelineVersion
 from rubricworks.recipe import DEFAULT_METHOD
+from rubricworks.strict_yaml import parse_yaml
 
 ACTIVE_STATES = frozenset({"PENDING", "RUNNING", "CANCELING", "PAUSED"})
 FAILURE_STATES = frozenset({"FAILED", "CANCELED"})
@@ -187,9 +187,9 @@ def _run(kubeflow: Kubeflow, response: Any) -> RemoteRun:
 def _pipeline(parameters: Mapping[str, Any]) -> str:
     """Pipeline of the recipe in the arguments of the preflight task; empty for a run of other software."""
     try:
-        recipe = yaml.safe_load(json.loads(parameters["preflight_config"])["recipe"])
+        recipe = parse_yaml(json.loads(parameters["preflight_config"])["recipe"]).value
         return str(recipe.get("pipeline", DEFAULT_METHOD))
-    except (KeyError, TypeError, ValueError, AttributeError, yaml.YAMLError):
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         return ""
 
 

@@ -4,7 +4,6 @@ A recipe may define arms, each a few fields with other values. All of them are c
 """
 
 import difflib
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import resources
@@ -18,18 +17,7 @@ from rubricworks.errors import UserError
 from rubricworks.recipe.methods import DEFAULT_METHOD, METHODS, recipe_class
 from rubricworks.recipe.mistakes import explain_mistake, line_of, mistakes
 from rubricworks.recipe.recipe import Recipe
-
-
-class _Loader(yaml.SafeLoader):
-    """Loader with the booleans of YAML 1.2, so that `off` is a word, as in `policy.pointability: off`."""
-
-
-_BOOL = "tag:yaml.org,2002:bool"
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != _BOOL]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(_BOOL, re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+from rubricworks.strict_yaml import YamlError, parse_yaml
 
 
 def recipe_path(name: str) -> Path:
@@ -64,14 +52,13 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), *, arm: str | None = 
     """
     try:
         text = path.read_text(encoding="utf-8")
-        tree = yaml.compose(text, Loader=_Loader)
-        data = _copy(yaml.load(text, Loader=_Loader))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read ({error})") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise UserError(f"{where}: not YAML: {getattr(error, 'problem', None) or error}") from error
+    try:
+        tree, value = parse_yaml(text)
+    except YamlError as error:
+        raise UserError(f"{path}{f':{error.line}' if error.line else ''}: not YAML: {error}") from error
+    data = _copy(value)
     if not isinstance(data, dict):
         raise UserError(f"{path}: a recipe is a mapping such as `name: quickstart`; this is {type(data).__name__}")
     _check_arms(path, tree, data)
@@ -175,9 +162,9 @@ def _apply_override(data: dict[str, Any], override: str) -> None:
     if not equals or not key.strip():
         raise UserError(f"--set {override}: write it as section.field=value")
     try:
-        value = yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
-        raise UserError(f"--set {override}: {text!r} is not a YAML value") from error
+        value = parse_yaml(text).value
+    except YamlError as error:
+        raise UserError(f"--set {override[:200]}: {text[:100]!r} is not a YAML value ({error})") from error
     _set_field(data, key.strip(), value, f"--set {override}")
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.llm import Budget, Endpoint
 from rubricworks.recipe.cluster import ClusterConfig
-from rubricworks.runtime.config import StageConfig, canonical_json, endpoints_in
+from rubricworks.runtime.config import StageConfig, booleans_as_words, canonical_json, endpoints_in
 from rubricworks.runtime.preflight_checks import Check, DataSource
 from rubricworks.runtime.stage_table import REPORTS
 from rubricworks.stages.release.promote import Config as PromoteConfig
@@ -87,6 +87,11 @@ class Recipe(BaseModel):
     def _fill_prices(cls, data: Any) -> Any:
         prices = data.get("prices") if isinstance(data, dict) else None
         return _with_prices(data, prices) if isinstance(prices, dict) else data
+
+    @model_validator(mode="before")
+    @classmethod
+    def _booleans_are_no_numbers(cls, data: Any) -> Any:
+        return booleans_as_words(cls, data)
 
     @model_validator(mode="after")
     def _dollars_have_prices(self) -> "Recipe":

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rubricworks.data.manifest import MANIFEST
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
+from rubricworks.strict_yaml import parse_yaml
 
 SOURCE = "source.json"
 """File in the folder of an audit or evaluation that names its data, and says whether the scene world made them."""
@@ -83,9 +83,9 @@ def read_recipe(run: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not YAML ({str(error).splitlines()[0]}); mend it and run the report again") from error
+        recipe = parse_yaml(path.read_text(encoding="utf-8")).value
+    except ValueError as error:
+        raise UserError(f"{path}: not YAML ({error}); mend it and run the report again") from error
     return recipe if isinstance(recipe, dict) else {}
 
 

@@ -10,7 +10,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict
 
 from rubricworks.recipe import DEFAULT_METHOD
@@ -18,6 +17,7 @@ from rubricworks.runs.store import RunStore, StoredFile
 from rubricworks.runtime.job import DONE
 from rubricworks.runtime.reuse import REUSE_FILE
 from rubricworks.runtime.stage_table import CLUSTER_TASKS, REPORTS
+from rubricworks.strict_yaml import parse_yaml
 
 OUTCOME = "outcome.json"
 _OUTCOMES = (OUTCOME, f"outcome/{OUTCOME}")
@@ -74,7 +74,7 @@ def run_record(store: RunStore, name: str) -> RunRecord | None:
     files = store.files(name)
     if "recipe.yaml" not in files and not any(path.startswith(_PREFLIGHT) for path in files):
         return None
-    recipe = _mapping(yaml.safe_load, store.read(name, "recipe.yaml"))
+    recipe = _mapping(_parse_recipe, store.read(name, "recipe.yaml"))
     stages = _stages(files)
     failure = _failure_message(store, name, files)
     if store.is_running(name):
@@ -159,10 +159,14 @@ def _object(content: bytes | None) -> dict[str, Any]:
     return _mapping(json.loads, content)
 
 
+def _parse_recipe(content: bytes) -> Any:
+    return parse_yaml(content).value
+
+
 def _mapping(parse: Any, content: bytes | None) -> dict[str, Any]:
     """Mapping that a file holds; empty if it cannot be parsed."""
     try:
         value = parse(content) if content else {}
-    except (ValueError, yaml.YAMLError):
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -3,9 +3,10 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.data import manifest
 from rubricworks.llm import Endpoint
@@ -22,9 +23,61 @@ class StageConfig(BaseModel):
     seed: int = Field(default=1, ge=0)
     """Seed of every random choice in the stage."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _booleans_are_no_numbers(cls, data: Any) -> Any:
+        return booleans_as_words(cls, data)
+
     def versions(self) -> dict[str, str]:
         """Versions of what the output depends on besides the configuration, such as a user's own code."""
         return {}
+
+
+def booleans_as_words(kind: Any, data: Any) -> Any:
+    """Replace the booleans in the data of a number's field by words, which pydantic refuses; it takes `true` for 1.
+
+    Args:
+        kind: type of the data: a configuration class, or the annotation of a field.
+    """
+    if isinstance(data, bool):
+        return str(data).lower() if _only_numbers(kind) else data
+    if isinstance(data, dict):
+        kinds = _members(kind)
+        fields = {
+            name: field.annotation
+            for one in kinds
+            if isinstance(one, type) and issubclass(one, BaseModel)
+            for name, field in one.model_fields.items()
+        }
+        values = [get_args(one)[1] for one in kinds if get_origin(one) in (dict, Mapping) and get_args(one)]
+        return {
+            key: booleans_as_words(fields.get(key, values[0] if values else Any), value) for key, value in data.items()
+        }
+    if isinstance(data, list | tuple):
+        items = [one for of in _members(kind) for one in (get_args(of) if get_origin(of) in (list, tuple) else ())]
+        items = [one for one in items if one is not Ellipsis]
+        # A tuple of several kinds has as many items as kinds.
+        kinds = items if len(items) == len(data) else [items[0] if items else Any] * len(data)
+        replaced = [booleans_as_words(one, item) for one, item in zip(kinds, data, strict=True)]
+        return data if replaced == [*data] else replaced
+    return data
+
+
+def _only_numbers(kind: Any) -> bool:
+    """Return True if an annotation has a number among its kinds, and nothing that a boolean is a value of."""
+    kinds = _members(kind)
+    return any(one in (int, float) for one in kinds) and not any(
+        one is bool or one is Any or (get_origin(one) is not None and True in get_args(one)) for one in kinds
+    )
+
+
+def _members(kind: Any) -> list[Any]:
+    """Kinds of a union, without `Annotated` around them; an annotation that is no union, alone."""
+    if get_origin(kind) is Annotated:
+        return _members(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return [member for one in get_args(kind) for member in _members(one)]
+    return [kind]
 
 
 def canonical_json(value: Any) -> str:

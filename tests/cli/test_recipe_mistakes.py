@@ -2,9 +2,11 @@
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from rubricworks.errors import UserError
 from rubricworks.recipe.files import built_in_recipes, load_recipe, recipe_path
+from rubricworks.stages.release.promote import Config as PromoteConfig
 
 RECIPE = """\
 name: mine
@@ -192,3 +194,77 @@ def test_off_is_a_word_where_a_choice_is_called_so(tmp_path):
 def test_numbers_are_finite(field, number):
     with pytest.raises(UserError, match=f"--set {field}={number}: {field}: .*finite"):
         load_recipe(recipe_path("balcaprl-laptop"), [f"{field}={number}"])
+
+
+NINE = [f"&{name} [{', '.join(['*' + before] * 9)}]" for before, name in zip("abcdefgh", "bcdefghi", strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        (RECIPE + "name: other\n", 19, "name stands there twice, first in line 1"),
+        (RECIPE.replace("  steps: 2", '  steps: 2\n  "steps": 900'), 17, "steps stands there twice, first in line 16"),
+        (RECIPE.replace("model: writer", "model: writer, model: judge"), 13, "model stands there twice"),
+        ("name: mine\nworld: &world {seed: *world}\n", 2, "the alias *world stands inside &world itself"),
+        (
+            "name: mine\nworld: [&a [x, x, x, x, x, x, x, x, x],\n" + ",\n".join(NINE) + "]\n",
+            7,
+            "more than 200,000 values",
+        ),
+        ("name: mine\nworld: " + "[" * 20_000 + "]" * 20_000, 2, "more than 64 sections and lists inside each other"),
+        (
+            "name: mine\nworld: " + "{a: " * 20_000 + "}" * 20_000,
+            2,
+            "more than 64 sections and lists inside each other",
+        ),
+        ("".join(f"{' ' * depth}a:\n" for depth in range(2_000)), 65, "more than 64 sections and lists"),
+        (RECIPE.replace("steps: 2", f"steps: {'9' * 4_401}"), 16, "a number of 4,401 digits; the longest has 40"),
+        (RECIPE.replace("steps: 2", f"steps: 0x{'f' * 4_401}"), 16, "a number of 4,403 digits; the longest has 40"),
+        (RECIPE.replace("steps: 2", "steps: 2026-13-01"), 16, "'2026-13-01' cannot be read: month must be in 1..12"),
+    ],
+)
+def test_yaml_that_means_two_things_or_too_much_is_one_line(tell, tmp_path, text, line, message):
+    path = tmp_path / "my.yaml"
+    path.write_text(text)
+    result = tell("run", path, "--dry-run")
+    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
+    assert result.err.startswith(f"error: {path}:{line}: not YAML: {message}"), result.err
+
+
+@pytest.mark.parametrize("value", ["[" * 20_000, "[" * 20_000 + "]" * 20_000, "9" * 4_401, "&a [*a]", "{a: 1, a: 2}"])
+def test_value_of_set_is_held_to_the_same_bounds(tell, value):
+    result = tell("run", "quickstart", "--dry-run", "--set", f"policy.steps={value}")
+    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
+    assert "is not a YAML value" in result.err
+    assert len(result.err) < 600
+
+
+def test_anchors_aliases_and_merges_are_read_as_before(tmp_path):
+    merged = RECIPE.replace("arena: {judge: *judge}", "arena: {judge: {<<: *judge, model: pairs}}")
+    path = tmp_path / "my.yaml"
+    path.write_text(merged)
+    scorers = load_recipe(path).evaluation.scorers
+    assert (scorers.rubric.judge.model, scorers.arena.judge.model) == ("judge", "pairs")
+    assert scorers.arena.judge.url == scorers.rubric.judge.url
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where"),
+    [
+        ("  steps: 2", "  steps: true", "16: policy.steps: "),
+        ("  steps: 2", "  steps: 2\n  learning_rate: true", "17: policy.learning_rate: "),
+        ("  steps: 2", "  steps: 2\n  adam_betas: [0.9, true]", "17: policy.adam_betas.1: "),
+        ("model: writer", "model: writer, max_tokens: True", "13: rubric.writer.max_tokens: "),
+        ("name: mine", "name: mine\nbudget: {tokens: true}", "2: budget.tokens: "),
+        ("name: mine", "name: mine\nprices: {judge: {price_in: true, price_out: 1}}", "2: prices.judge.price_in: "),
+    ],
+)
+def test_a_boolean_is_no_number(tmp_path, old, new, where):
+    lines = mistakes(tmp_path, RECIPE.replace(old, new))
+    (line,) = [line for line in lines if line.startswith(where)]
+    assert "Input should be a valid" in line
+
+
+def test_a_stage_takes_no_boolean_for_a_number_either():
+    with pytest.raises(ValidationError, match=r"gate\.win_rate_low_above"):
+        PromoteConfig.model_validate_json('{"gate": {"win_rate_low_above": true}}')
