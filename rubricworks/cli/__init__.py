@@ -14,7 +14,7 @@ from rubricworks.errors import UserError
 _COMMANDS = {
     "run": ("rubricworks.cli.run:run", "Run a recipe: images in, a better model and a report out."),
     "recipes": ("rubricworks.cli.recipes:recipes", "List, copy and describe recipes."),
-    "init": ("rubricworks.cli.recipes:init", "Write a recipe for your images and your endpoint."),
+    "init": ("rubricworks.cli.init:init", "Write a recipe for your images and your endpoint."),
     "doctor": ("rubricworks.cli.doctor:doctor", "Check what a recipe needs, and say what to fix."),
     "caption": ("rubricworks.cli.caption:caption", "Caption a folder of images with a model or an endpoint."),
     "synthesize": ("rubricworks.cli.synthesize:synthesize", "Write rubrics for images from a committee's captions."),

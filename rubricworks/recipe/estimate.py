@@ -25,6 +25,9 @@ from rubricworks.stages.synthesis.synthesize_rubrics import Config as SynthesisC
 BYTES_PER_PARAMETER = {"full": 18, "lora": 3}
 """Training memory without activations: bf16 weights and gradients, fp32 master weights and Adam; LoRA: weights."""
 
+CPU_PARAMETERS = 50_000_000
+"""Size up to which a student is trained without a GPU, unasked: a step of GRPO then takes seconds."""
+
 
 @dataclass(frozen=True)
 class CallEstimate:
@@ -179,11 +182,12 @@ def training_bytes(student: str, *, lora: bool) -> int | None:
     Args:
         student: a folder or a Hub name, which tells the number of parameters.
     """
-    parameters = _count_parameters(student)
+    parameters = count_parameters(student)
     return None if parameters is None else parameters * BYTES_PER_PARAMETER["lora" if lora else "full"]
 
 
-def _count_parameters(student: str) -> int | None:
+def count_parameters(student: str) -> int | None:
+    """Estimate the number of parameters from a folder's weights, or from the name; None if neither tells."""
     if student == "tiny":
         return 700_000
     weights = list(Path(student).glob("*.safetensors"))

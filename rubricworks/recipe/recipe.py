@@ -66,6 +66,8 @@ class Recipe(BaseModel):
     """Variants that `run --arm NAME` runs: name → the fields that differ, as `section.field: value`."""
     arm: str | None = None
     """Name of the arm that this recipe is; `--arm` sets it."""
+    allow_cpu: bool = False
+    """Train on this machine without a GPU, whatever the student's size; a small student needs no permission."""
     cluster: ClusterConfig | None = None
     """Placement of each stage on a Kubeflow cluster; part of no stage's configuration."""
 

@@ -7,13 +7,18 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.functions import load_scorer
 from rubricworks.recipe import Recipe
 from rubricworks.recipe.cluster_configs import distinct_endpoints
-from rubricworks.recipe.estimate import count_items, training_bytes
+from rubricworks.recipe.estimate import CPU_PARAMETERS, count_items, count_parameters, training_bytes
 from rubricworks.runtime.preflight_checks import Check, require_endpoint, require_tracking, run_check
+from rubricworks.stages.data.prepare import Config as PrepareConfig
+from rubricworks.stages.data.prepare import captioned_images
 from rubricworks.stages.evaluation.score import Config as ScoreConfig
+from rubricworks.stages.training.warm_up import Config as WarmUpConfig
 
 MIN_FREE_BYTES = 2 << 30
 """A run with the laptop student takes some 100 MB; models and samples of any real size need this much and more."""
@@ -31,7 +36,7 @@ def check_machine(recipe: Recipe, runs: Path) -> Iterator[Check]:
     yield run_check("disk", lambda: _disk(runs))
     yield run_check("memory", _memory)
     if student := recipe.base_model:
-        yield run_check("accelerator", lambda: _accelerator(student, lora=recipe.lora))
+        yield run_check("accelerator", lambda: _accelerator(recipe, student))
     yield run_check("tracking", lambda: require_tracking(recipe.tracking, runs))
     if isinstance(evaluation := getattr(recipe, "evaluation", None), ScoreConfig):
         for scorer in evaluation.scorers.functions:
@@ -42,7 +47,12 @@ def check_machine(recipe: Recipe, runs: Path) -> Iterator[Check]:
 def check_sources(recipe: Recipe) -> Iterator[Check]:
     """Check images and endpoints, which may be those of a scene world."""
     if recipe.data_source:
-        yield run_check("images", lambda: f"{count_items(recipe)} {recipe.item_noun}s")
+        images = run_check("images", lambda: f"{count_items(recipe)} {recipe.item_noun}s")
+        yield images
+        data, warm_up = getattr(recipe, "data", None), getattr(recipe, "warm_up", None)
+        learns = isinstance(warm_up, WarmUpConfig) and warm_up.sft and not warm_up.questions
+        if isinstance(data, PrepareConfig) and learns and not images.problem:
+            yield run_check("captions", lambda: _captions(data))
     for where, endpoint in distinct_endpoints(recipe):
         yield run_check(f"endpoint {where}", partial(require_endpoint, endpoint))
 
@@ -89,17 +99,33 @@ def _memory() -> str:
     return f"{available / 2**30:.0f} GiB available"
 
 
-def _accelerator(student: str, *, lora: bool) -> str:
+def _captions(data: PrepareConfig) -> str:
+    captioned = captioned_images(data)
+    if captioned == 0:
+        raise UserError(
+            "no image to train on has a caption, and warm_up.sft learns from captions: write a metadata.jsonl beside "
+            "the images (docs/first-run.md), or take a student that can caption, without `sft`"
+        )
+    return "not counted: the images lie in a store" if captioned is None else f"{captioned} images to warm up on"
+
+
+def _accelerator(recipe: Recipe, student: str) -> str:
     if student == "tiny":
+        _check_precision(recipe)
         return "none needed by the tiny student"
     import torch
 
+    lora = recipe.lora
     needed = training_bytes(student, lora=lora)
     wanted = f"{needed / 2**30:.0f} GiB" if needed else "unknown memory"
     if not torch.cuda.is_available():
+        parameters = count_parameters(student)
+        if recipe.allow_cpu or (parameters is not None and parameters <= CPU_PARAMETERS):
+            _check_precision(recipe)
+            return f"no GPU: {student} is trained on the CPU"
         raise UserError(
-            f"no GPU is visible, and {student} needs one ({wanted} and its activations): "
-            "run where there is one, or start from `student: tiny`"
+            f"no GPU is visible, and {student} needs one ({wanted} and its activations): run where there is one, start "
+            "from `student: tiny` or a model of at most 50 million parameters, or set allow_cpu to true and wait"
         )
     total = sum(torch.cuda.get_device_properties(i).total_memory for i in range(torch.cuda.device_count()))
     if needed and total < needed:
@@ -107,3 +133,24 @@ def _accelerator(student: str, *, lora: bool) -> str:
             f"{total / 2**30:.0f} GiB of GPU memory, {wanted} are needed: set policy.lora, or take a smaller student"
         )
     return f"{torch.cuda.device_count()} GPU with {total / 2**30:.0f} GiB, {wanted} needed"
+
+
+def _check_precision(recipe: Recipe) -> None:
+    """Refuse now what the training stages would refuse after the captions and rubrics have been paid for."""
+    for field in _bf16_fields(recipe):
+        from rubricworks.training.machine import check_bf16
+
+        try:
+            check_bf16(True)
+        except UserError as error:
+            raise UserError(f"{field.removesuffix('bf16')}{error}") from None
+
+
+def _bf16_fields(value: BaseModel, where: str = "") -> Iterator[str]:
+    """Yield the path of every `bf16: true` in a recipe's sections."""
+    for name in type(value).model_fields:
+        inner = getattr(value, name)
+        if name == "bf16" and inner is True:
+            yield f"{where}{name}"
+        elif isinstance(inner, BaseModel):
+            yield from _bf16_fields(inner, f"{where}{name}.")

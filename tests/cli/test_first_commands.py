@@ -2,8 +2,10 @@
 
 import json
 from functools import partial
+from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from scripted_server import Said, say
 
@@ -132,6 +134,87 @@ def test_init_where_nobody_serves_says_so(tell, images):
     assert (result.code, result.err.count("\n")) == (2, 1)
     assert "http://127.0.0.1:9/v1" in result.err
     assert "cannot connect" in result.err
+
+
+def test_init_for_the_tiny_student_leads_to_a_recipe_that_doctor_finds_ready(tell, tmp_path, images, serve):
+    url = server_of(serve, "our-model")
+    result = tell("init", "--images", images, "--endpoint", url, "--student", "tiny")
+    assert result.code == 0, result
+    recipe = load_recipe(tmp_path / "my-recipe.yaml")
+    assert recipe.warm_up.sft is not None
+    assert not recipe.lora
+    assert recipe.policy.bf16 is False
+    assert recipe.committee.prompt != recipe.data.prompt
+    assert "10 images, 10 with captions" in result.out
+    result = tell("doctor", "my-recipe.yaml")
+    assert result.code == 0, result
+    assert "images to warm up on" in result.out
+
+
+def test_init_for_the_tiny_student_wants_captions_and_says_how_to_give_them(tell, tmp_path, images, serve):
+    for file in images.rglob("*.jsonl"):
+        file.unlink()
+    result = tell("init", "--images", images, "--endpoint", server_of(serve, "m"), "--student", "tiny")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "none of the 10 images has a caption" in result.err
+    assert "metadata.jsonl" in result.err
+    assert not (tmp_path / "my-recipe.yaml").exists()
+
+
+def test_doctor_finds_the_captions_missing_before_anything_is_paid_for(tell, recipe, images):
+    for file in images.rglob("*.jsonl"):
+        file.unlink()
+    result = tell("doctor", recipe)
+    assert result.code == 2
+    (line,) = [line for line in result.out.splitlines() if line.startswith("fix")]
+    assert "no image to train on has a caption" in line
+
+
+def model_directory(folder: Path, parameters: int) -> Path:
+    """A directory that is of a model by its name and its size."""
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    with (folder / "model.safetensors").open("wb") as weights:
+        weights.truncate(2 * parameters)
+    return folder
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_small_directory_of_ones_own_needs_no_gpu_and_a_larger_one_the_users_word(tell, tmp_path, images, serve):
+    url = server_of(serve, "m")
+    small, large = model_directory(tmp_path / "small", 1_000_000), model_directory(tmp_path / "large", 900_000_000)
+    for student, out in ((small, "small.yaml"), (large, "large.yaml")):
+        result = tell("init", "--images", images, "--endpoint", url, "--student", student.name, "--out", out)
+        assert result.code == 0, result
+        assert load_recipe(tmp_path / out).warm_up.student == str(student)
+    assert tell("doctor", "small.yaml").code == 0
+
+    on_cpu = ["--set", "policy.bf16=false", "--set", "policy.lora=null"]
+    refused = tell("doctor", "large.yaml", *on_cpu)
+    assert refused.code == 2
+    assert "no GPU is visible" in refused.out
+    assert "allow_cpu" in refused.out
+    assert tell("doctor", "large.yaml", *on_cpu, "--set", "allow_cpu=true").code == 0
+    unfit = tell("doctor", "large.yaml", "--set", "allow_cpu=true")
+    assert unfit.code == 2
+    assert "policy.bf16: there is no GPU here" in unfit.out
+
+
+def test_init_puts_names_with_signs_of_yaml_into_quotes(tell, tmp_path, images, serve):
+    odd = tmp_path / "photos: 2024 #1"
+    images.rename(odd)
+    result = tell("init", "--images", odd, "--endpoint", server_of(serve, "team: a, b"), "--student", "tiny")
+    assert result.code == 0, result
+    recipe = load_recipe(tmp_path / "my-recipe.yaml")
+    assert (recipe.data.source, recipe.policy.judge.model) == (str(odd), "team: a, b")
+
+
+def test_init_repeats_no_password_and_leaves_no_file(tell, tmp_path, images):
+    result = tell("init", "--images", images, "--endpoint", "http://me:hunter2@127.0.0.1:9/v1", "--model", "m")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "api_key_env" in result.err
+    assert "hunter2" not in result.out + result.err
+    assert not (tmp_path / "my-recipe.yaml").exists()
 
 
 @pytest.fixture

@@ -63,6 +63,20 @@ def take_photographs(folder: Path) -> Path:
     return folder
 
 
+def take_forty(folder: Path) -> Path:
+    """Write forty plain photographs, ten scenes tall and wide in four lights, with captions in `metadata.jsonl`."""
+    folder.mkdir(parents=True)
+    lines = []
+    for number in range(40):
+        colour = list(COLOURS)[number % 5]
+        shape = ("wide", "tall")[number // 5 % 2]
+        name = f"photo-{number:02}.jpg"
+        _scene(colour, (160, 100) if shape == "wide" else (100, 160), number).save(folder / name, quality=90)
+        lines.append({"file_name": name, "text": f"a {colour} {shape} photograph"})
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
 def look_at(image: bytes) -> tuple[str, str]:
     """Colour and shape, seen in the pixels of an image."""
     picture = Image.open(BytesIO(image)).convert("RGB")

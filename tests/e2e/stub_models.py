@@ -40,6 +40,29 @@ class StubModels:
         return fail(404, f"no model {model}")
 
 
+class OneModel:
+    """All of them behind one name: what is asked tells who is meant."""
+
+    name = "our-model"
+
+    def __init__(self) -> None:
+        self.prompts: list[str] = []
+        """Texts of the requests for captions."""
+        self._models = StubModels()
+
+    def __call__(self, number: int, body: dict[str, Any]) -> Said:
+        if not body:
+            return Said(json.dumps({"object": "list", "data": [{"id": self.name}]}).encode())
+        if body["model"] != self.name:
+            return fail(404, f"no model {body['model']}")
+        text, _ = _read(body["messages"])
+        tags = {"criteria": "judge", "caption_a": "pairwise", "candidate": "writer"}
+        role = next((role for tag, role in tags.items() if _blocks(tag, text)), CAPTIONERS[0])
+        if role == CAPTIONERS[0]:
+            self.prompts.append(text)
+        return self._models(number, {**body, "model": role})
+
+
 def points(caption: str, colour: str, shape: str) -> dict[str, bool]:
     """Facts that a caption states, of the three, by whole words."""
     words = caption.split()

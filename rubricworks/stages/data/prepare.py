@@ -18,13 +18,15 @@ from rubricworks.data.manifest import Manifest
 from rubricworks.data.source_entries import Entries, ImageEntry, RejectedEntry
 from rubricworks.data.sources import SourceItem, image_entries, open_images
 from rubricworks.data.tables import build_table
+from rubricworks.environment import fill
 from rubricworks.errors import UserError
 from rubricworks.runtime.call_table import Row
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
 from rubricworks.runtime.preflight_checks import DataSource
-from rubricworks.runtime.store.source_files import local_source
+from rubricworks.runtime.store.source_files import kind_and_place, local_source
 from rubricworks.stages.data.source_splits import check_splits, hash_order, recipe_path
+from rubricworks.storage import is_remote
 from rubricworks.synthesis.prompts import CAPTION_PROMPT
 
 if TYPE_CHECKING:
@@ -124,6 +126,24 @@ def draw_splits(config: Config, source: str, entries: Entries) -> tuple[dict[str
         | dict.fromkeys(rest, "train")
     )
     return splits, unusable
+
+
+def captioned_images(config: Config) -> int | None:
+    """Count the images to train on that have a caption, without opening or fetching them; None for those of a store.
+
+    Raises:
+        UserError: the source cannot be read, or has fewer than two usable images.
+    """
+    source = fill(config.source, "data.source")
+    if is_remote(kind_and_place(source)[1]):
+        return None
+    entries = list(AllowedHosts(config.allowed_hosts).screen(image_entries(source), source))
+    splits, _ = draw_splits(config, source, iter(entries))
+    return sum(
+        bool(entry.references) and splits.get(entry.key) in ("warm_up", "train")
+        for entry in entries
+        if isinstance(entry, ImageEntry)
+    )
 
 
 def _committed_digests(job: Job) -> set[str]:

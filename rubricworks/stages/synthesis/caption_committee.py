@@ -5,6 +5,7 @@ A teacher that fails on a sample leaves a dead letter; the sample continues with
 
 import asyncio
 import warnings
+from operator import not_
 
 from pydantic import Field
 
@@ -20,6 +21,9 @@ class Config(StageConfig):
     """The committee, ideally of different families. Their names are hidden from the rubric writer."""
     captions_each: int = Field(default=1, ge=1, le=16)
     """Captions drawn from each teacher; above 1, give the teachers a temperature."""
+    prompt: str | None = Field(default=None, min_length=1, exclude_if=not_)
+    """Request to the teachers; by default each sample's own prompt, the one that the student reads (`data.prompt`).
+    A tiny student is best given a short one, and its teachers a longer one here."""
     shard_size: int = Field(default=64, ge=1)
 
 
@@ -37,7 +41,8 @@ def run(config: Config, job: Job, splits: tuple[str, ...] = SPLITS) -> None:
     seeds = [config.seed * 1_000 + index for index in range(config.captions_each)]
 
     async def caption(sample: Sample) -> Answers:
-        rows = await asyncio.gather(*(_caption(client, sample, seed, job) for client in clients for seed in seeds))
+        asked = (_caption(client, sample, config.prompt, seed, job) for client in clients for seed in seeds)
+        rows = await asyncio.gather(*asked)
         return Answers([row for row in rows if "caption" in row], [row for row in rows if "caption" not in row])
 
     samples = job.inputs["samples"]
@@ -52,10 +57,10 @@ def run(config: Config, job: Job, splits: tuple[str, ...] = SPLITS) -> None:
     )
 
 
-async def _caption(client: ChatClient, sample: Sample, seed: int, job: Job) -> Row:
+async def _caption(client: ChatClient, sample: Sample, prompt: str | None, seed: int, job: Job) -> Row:
     """Return a row of `captions` or of `dead_letters`."""
     image = image_part(sample.require_image("the captioners read it"))
-    request = [{"role": "user", "content": [image, text_part(sample.prompt)]}]
+    request = [{"role": "user", "content": [image, text_part(prompt or sample.prompt)]}]
     try:
         reply = await client.chat(request, seed=seed)
     except ChatError as error:

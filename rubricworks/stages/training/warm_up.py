@@ -59,7 +59,8 @@ def run(config: Config, job: Job) -> None:
     examples = [*_caption_examples(job.inputs["samples"]), *answers]
     if len(examples) == len(answers):
         raise UserError(
-            "no sample has a caption to warm up on; give the images captions, or take a student that can caption"
+            "no sample has a caption to warm up on; give the images captions, or take a student that can caption, and "
+            "start a new run: this one has read its images"
         )
     job.figures.update(examples=len(examples), steps=config.sft.steps)
     with stage_run(job.run, job.stage) as log:
