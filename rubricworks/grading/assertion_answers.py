@@ -44,7 +44,7 @@ class Decomposition(_Answer):
 class CheckedAssertion(_Answer):
     """The verifier's decision on one assertion."""
 
-    id: Annotated[int, Field(strict=True, ge=1)]
+    id: Annotated[int, Field(strict=True, ge=1, json_schema_extra={"maximum": 1000})]
     text: AssertionText
     """Verbatim copy of the list's text."""
     is_verified: StrictBool

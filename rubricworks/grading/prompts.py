@@ -63,7 +63,8 @@ class CriterionScore(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    id: int
+    id: Annotated[int, Field(json_schema_extra={"minimum": 1, "maximum": 1000})]
+    """`check_ids` has the true bound; without one in its schema, a weak judge may write digits without an end."""
     reasoning: str
     score: Annotated[Literal[0, 1], BeforeValidator(_number)]
 

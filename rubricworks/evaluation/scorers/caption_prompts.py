@@ -88,7 +88,7 @@ def _one_line(text: Any) -> Any:
 
 Line = Annotated[str, Field(min_length=1, max_length=1_000), BeforeValidator(_one_line)]
 """One entry of a list, with white space collapsed to single spaces."""
-Number = Annotated[int, Field(strict=True, ge=1)]
+Number = Annotated[int, Field(strict=True, ge=1, json_schema_extra={"maximum": 500})]
 
 
 class _Answer(BaseModel):
