@@ -11,13 +11,12 @@ import os
 import sys
 
 from datasets import load_from_disk
-from transformers import AutoProcessor
 from trl import GRPOConfig, GRPOTrainer
 
-import rubricworks.training.processing  # noqa: F401 - lets AutoProcessor find the laptop student's processor
 from rubricworks.adapters.trl import RubricReward
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient
+from rubricworks.training.processing import load_processor  # AutoProcessor's, and the laptop student's
 
 if __name__ == "__main__":
     model, dataset, out, steps = (*sys.argv[1:], "100")[:4]
@@ -26,7 +25,7 @@ if __name__ == "__main__":
         model=model,
         reward_funcs=[RubricReward(Grader(judge))],
         train_dataset=load_from_disk(dataset),
-        processing_class=AutoProcessor.from_pretrained(model, padding_side="left"),
+        processing_class=load_processor(model, padding_side="left"),
         args=GRPOConfig(
             output_dir=out,
             max_steps=int(steps),

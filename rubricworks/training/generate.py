@@ -15,7 +15,6 @@ from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
-    AutoProcessor,
     AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -23,7 +22,7 @@ from transformers import (
 )
 
 from rubricworks.errors import UserError
-from rubricworks.training.processing import Messages, encode_prompts, tokenizer_of
+from rubricworks.training.processing import Messages, encode_prompts, load_processor, tokenizer_of
 from rubricworks.training.progress import quiet_libraries
 
 Processor = ProcessorMixin | PreTrainedTokenizerBase
@@ -44,7 +43,7 @@ def load_model(path_or_name: str | Path, *, dtype: str = "auto") -> tuple[PreTra
     with quiet_libraries():
         try:
             reads_images = type(AutoConfig.from_pretrained(name)) in AutoModelForImageTextToText._model_mapping
-            processor = (AutoProcessor if reads_images else AutoTokenizer).from_pretrained(name)
+            processor = load_processor(name) if reads_images else AutoTokenizer.from_pretrained(name)
             kind = AutoModelForImageTextToText if reads_images else AutoModelForCausalLM
             model: Any = kind.from_pretrained(name, dtype=dtype)
         except (OSError, ValueError, ImportError) as error:

@@ -1,13 +1,15 @@
-"""Prompts as model inputs, and the processor of the laptop student, registered with `AutoProcessor` on import.
+"""Prompts as model inputs, and the processor of the laptop student.
 
-The student reads text and images, no video. Qwen3-VL's own processor needs a video processor, which needs torchvision.
-If `AutoProcessor` does not know the processor class, it silently returns the bare tokenizer, so every module that loads
-a model imports this one first.
+The student reads text and images, no video. Its folder names Qwen3-VL's own processor, so that transformers and vLLM
+load it without this package; that one needs a video processor, and torchvision with it. `load_processor` reads the same
+folder as a `TinyVLProcessor`, which needs neither and remembers the images that it has prepared.
 """
 
 import hashlib
+import json
 from collections import OrderedDict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,8 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 from transformers.processing_utils import ProcessorMixin
 
 IMAGE_TOKEN = "<|image_pad|>"
+VIDEO_TOKEN = "<|video_pad|>"
+"""Token that Qwen3-VL's processor wants to exist; its id lies outside the model's vocabulary."""
 IMAGE_START = "<|vision_start|>"
 IMAGE_END = "<|vision_end|>"
 PAD, END, UNKNOWN, USER, ASSISTANT = "<|pad|>", "<|end|>", "<|unk|>", "<|user|>", "<|assistant|>"
@@ -36,6 +40,9 @@ CHAT_TEMPLATE = (
     "{%- endfor -%}"
     "{%- if add_generation_prompt -%}{{- '<|assistant|>' -}}{%- endif -%}"
 )
+
+_MARK = "rubricworks_processor"
+"""Field of `processor_config.json` in a folder of the laptop student."""
 
 _CACHED_BYTES = 128 * 2**20
 """Size of a processor's cache of prepared images: rollouts of a group share an image, and TRL prepares each twice."""
@@ -92,9 +99,23 @@ class TinyVLProcessor(ProcessorMixin):
         return cache[key]
 
     def to_dict(self) -> dict[str, Any]:
+        """Fields of `processor_config.json`: those of Qwen3-VL's processor, and the mark for `load_processor`."""
         fields = super().to_dict()
         fields.pop("_prepared", None)
-        return fields
+        images = self.image_processor
+        shared = {name: getattr(images, name) for name in ("image_mean", "image_std", "patch_size", "merge_size")}
+        size = {name: images.size[name] for name in ("shortest_edge", "longest_edge")}
+        video = {**shared, "size": size, "temporal_patch_size": images.temporal_patch_size}
+        fields["video_processor"] = {"video_processor_type": "Qwen3VLVideoProcessor", **video}
+        return {**fields, "processor_class": "Qwen3VLProcessor", _MARK: type(self).__name__}
+
+    def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> Any:
+        written = super().save_pretrained(save_directory, *args, **kwargs)
+        # The tokenizer's file names the class of the processor that it was saved with.
+        file = Path(save_directory, "tokenizer_config.json")
+        fields = json.loads(file.read_text())
+        file.write_text(json.dumps({**fields, "processor_class": "Qwen3VLProcessor"}, indent=2) + "\n")
+        return written
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "TinyVLProcessor":
         return type(self)(self.image_processor, self.tokenizer, chat_template=self.chat_template)
@@ -110,13 +131,24 @@ class TinyVLProcessor(ProcessorMixin):
 
 
 class TinyVLConfig(PreTrainedConfig):
-    """Registration key of `TinyVLProcessor`; the student's own config is Qwen3-VL's, whose processor must stay."""
+    """Registration key of `TinyVLProcessor`, which the folders of earlier versions name."""
 
     model_type = "rubricworks_tiny_vl"
 
 
 AutoConfig.register(TinyVLConfig.model_type, TinyVLConfig, exist_ok=True)
 AutoProcessor.register(TinyVLConfig, TinyVLProcessor, exist_ok=True)
+
+
+def load_processor(path_or_name: str | Path, **options: Any) -> Any:
+    """Load the processor of a vision-language model, as `AutoProcessor` does; of the laptop student, its own.
+
+    Args:
+        options: those of `AutoProcessor.from_pretrained`.
+    """
+    file = Path(path_or_name, "processor_config.json")
+    own = file.is_file() and _MARK in json.loads(file.read_text())
+    return (TinyVLProcessor if own else AutoProcessor).from_pretrained(str(path_or_name), **options)
 
 
 Messages = list[dict[str, Any]]

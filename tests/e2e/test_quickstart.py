@@ -43,10 +43,10 @@ def test_summary_and_report_say_how_it_went(finished):
 
 LOAD = """
 import sys
-import rubricworks.training.processing
-from transformers import AutoModelForImageTextToText, AutoProcessor
+from transformers import AutoModelForImageTextToText
+from rubricworks.training.processing import load_processor
 model = AutoModelForImageTextToText.from_pretrained(sys.argv[1])
-processor = AutoProcessor.from_pretrained(sys.argv[1])
+processor = load_processor(sys.argv[1])
 from PIL import Image
 messages = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "describe the image"}]}]
 text = processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)

@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 
@@ -6,6 +7,7 @@ import pytest
 import torch
 from coloured_squares import PROMPT, SMALL, square, squares
 from safetensors.torch import load_file
+from transformers import AutoTokenizer
 
 from rubricworks.errors import UserError
 from rubricworks.training.config import TinyConfig
@@ -26,11 +28,26 @@ def test_default_student_has_about_700000_parameters_and_9_image_tokens(tmp_path
     assert torch.equal(inputs["mm_token_type_ids"][0] == 1, inputs["input_ids"][0] == image_token)
 
 
-def test_student_directory_loads_through_the_auto_classes_in_a_fresh_process(student):
+def test_student_directory_names_qwen3_vls_processor_with_all_that_it_reads(student):
+    """tests/vllm/test_plain_student.py loads the folder without this package, where torchvision is."""
+    fields = json.loads((student / "processor_config.json").read_text())
+    tokenizer_fields = json.loads((student / "tokenizer_config.json").read_text())
+    config = json.loads((student / "config.json").read_text())
+    assert fields["processor_class"] == tokenizer_fields["processor_class"] == "Qwen3VLProcessor"
+    assert fields["video_processor"]["video_processor_type"] == "Qwen3VLVideoProcessor"
+    for name in ("patch_size", "merge_size", "temporal_patch_size", "image_mean", "image_std", "size"):
+        assert fields["video_processor"][name] == fields["image_processor"][name], name
+    tokenizer = AutoTokenizer.from_pretrained(student)
+    assert tokenizer.convert_tokens_to_ids("<|video_pad|>") == config["video_token_id"]
+    assert config["video_token_id"] >= config["text_config"]["vocab_size"]
+
+
+def test_student_directory_loads_in_a_fresh_process_without_torchvision(student):
     code = (
-        "import sys, rubricworks.training.processing as _\n"
-        "from transformers import AutoModelForImageTextToText, AutoProcessor\n"
-        "processor = AutoProcessor.from_pretrained(sys.argv[1])\n"
+        "import sys\n"
+        "from transformers import AutoModelForImageTextToText\n"
+        "from rubricworks.training.processing import load_processor\n"
+        "processor = load_processor(sys.argv[1])\n"
         "model = AutoModelForImageTextToText.from_pretrained(sys.argv[1])\n"
         "print(type(processor).__name__, type(model).__name__, processor.tokenizer('a red square .')['input_ids'])"
     )

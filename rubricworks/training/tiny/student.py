@@ -31,6 +31,7 @@ from rubricworks.training.processing import (
     PAD,
     UNKNOWN,
     USER,
+    VIDEO_TOKEN,
     TinyVLProcessor,
 )
 
@@ -66,11 +67,13 @@ def build_student(
         image_std=[0.5, 0.5, 0.5],
         size={"shortest_edge": factor * factor, "longest_edge": side * side},
     )
+    model_config = _model_config(config, tokenizer)
+    tokenizer.add_special_tokens({"extra_special_tokens": [VIDEO_TOKEN]}, replace_extra_special_tokens=False)
     processor = TinyVLProcessor(image_processor, tokenizer, chat_template=CHAT_TEMPLATE)
 
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model = Qwen3VLForConditionalGeneration(_model_config(config, tokenizer))
+        model = Qwen3VLForConditionalGeneration(model_config)
         torch.nn.init.normal_(model.model.visual.pos_embed.weight, std=1.0)
     model.generation_config = GenerationConfig(
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, do_sample=False
@@ -151,7 +154,7 @@ def _model_config(config: TinyConfig, tokenizer: PreTrainedTokenizerFast) -> Qwe
             "initializer_range": config.initializer_range,
         },
         image_token_id=_token_id(tokenizer, IMAGE_TOKEN),
-        video_token_id=len(tokenizer),  # an id outside the vocabulary
+        video_token_id=len(tokenizer),  # the next token's, outside the vocabulary
         vision_start_token_id=_token_id(tokenizer, IMAGE_START),
         vision_end_token_id=_token_id(tokenizer, IMAGE_END),
         initializer_range=config.initializer_range,

@@ -1,0 +1,27 @@
+"""The laptop student, taught, for the tests against vLLM itself."""
+
+import pytest
+import torch
+from coloured_squares import SMALL, squares
+
+from rubricworks.training.config import SftConfig
+from rubricworks.training.sft import train_sft
+from rubricworks.training.tiny.student import build_student
+
+SHAPE = SMALL.model_copy(update={"hidden": 64})
+"""Heads of 32 channels, the narrowest that vLLM's attention has on a CPU."""
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def taught(tmp_path_factory):
+    """A student that describes the squares, not always rightly: its captions differ from image to image."""
+    folder = tmp_path_factory.mktemp("taught")
+    texts = [text for _, prompt, caption in squares() for text in (prompt, caption)]
+    images = [image for image, _, _ in squares()]
+    student = build_student(texts, folder / "student", config=SHAPE, images=images, seed=1)
+    return train_sft(student, squares(), folder / "sft", SftConfig(steps=60, batch_size=12, learning_rate=1e-2))
