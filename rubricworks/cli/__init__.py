@@ -10,6 +10,7 @@ import click
 
 from rubricworks import __version__
 from rubricworks.errors import UserError
+from rubricworks.redaction import redact
 
 _COMMANDS = {
     "run": ("rubricworks.cli.run:run", "Run a recipe: images in, a better model and a report out."),
@@ -68,7 +69,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         code: Any = cli.main(arguments, prog_name="rubricworks", standalone_mode=False)
     except UserError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(f"error: {redact(str(error))}", err=True)
         sys.exit(2)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)

@@ -51,6 +51,7 @@ def grade(
     """
     if out.is_dir():
         raise UserError(f"--out {out} is a folder; name a file, such as {out / 'scorecards.parquet'}")
+    endpoints = [parse_endpoint(one, api_key_env) for one in judge]
     captions, rubrics = _command_output(captions, "captions"), _command_output(rubrics, "rubrics")
     by_sample = {row["sample_id"]: _parse_rubric(row, rubrics) for row in iter_rows(rubrics, ["sample_id", "rubric"])}
     gradable = [row for row in iter_rows(captions, ["sample_id", "caption"]) if row["sample_id"] in by_sample]
@@ -61,7 +62,7 @@ def grade(
     async def grade_all() -> list[dict[str, Any]]:
         cache = out.with_suffix(".cache.sqlite")
         async with AsyncExitStack() as stack:
-            judges = [ChatClient(parse_endpoint(one, api_key_env), cache=cache, purpose="judge") for one in judge]
+            judges = [ChatClient(one, cache=cache, purpose="judge") for one in endpoints]
             for client in judges:
                 await stack.enter_async_context(client)
             grader = Grader(judges, call_per=call_per, combine=combine, on_error=failed.append)

@@ -3,9 +3,11 @@
 from functools import partial
 
 import click
+from pydantic import ValidationError
 
 from rubricworks.errors import UserError
 from rubricworks.llm import Endpoint
+from rubricworks.redaction import redact
 
 api_key_option = click.option("--api-key-env", help="Environment variable that holds the endpoints' API key.")
 cluster_option = click.option(
@@ -28,9 +30,17 @@ def parse_endpoint(text: str, api_key_env: str | None, *, max_tokens: int = 1024
     """Endpoint of an argument `MODEL@URL`.
 
     Raises:
-        UserError: the text has another form.
+        UserError: the text has another form, or shows a secret.
     """
     model, at, url = text.partition("@http")
     if not at or not model:
-        raise UserError(f"{text}: write an endpoint as MODEL@URL, such as Qwen2.5-VL-7B@http://localhost:8000/v1")
-    return Endpoint(url=f"http{url}", model=model, api_key_env=api_key_env, max_tokens=max_tokens)
+        raise UserError(
+            f"{redact(text)}: write an endpoint as MODEL@URL, such as Qwen2.5-VL-7B@http://localhost:8000/v1"
+        )
+    try:
+        return Endpoint(url=f"http{url}", model=model, api_key_env=api_key_env, max_tokens=max_tokens)
+    except ValidationError as error:
+        message = error.errors(include_input=False)[0]["msg"].removeprefix("Value error, ")
+        raise UserError(
+            f"{redact(text)}: the URL {message.replace('name it in api_key_env', 'name it by --api-key-env')}"
+        ) from None

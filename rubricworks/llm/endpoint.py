@@ -11,12 +11,13 @@ from yarl import URL
 
 from rubricworks.environment import fill, variable
 from rubricworks.errors import UserError
+from rubricworks.redaction import find_secret
 
 
 class Endpoint(BaseModel):
     """One model behind an OpenAI-compatible server."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
 
     url: str = Field(min_length=1)
     """Base URL as for the OpenAI SDK: `http://host:8000/v1`; without a path, `/v1` is added. May hold `${NAME}`."""
@@ -58,7 +59,7 @@ class Endpoint(BaseModel):
     def _url_without_secrets(cls, url: str) -> str:
         if not url.startswith(("http://", "https://", "${")):
             raise ValueError("must start with http:// or https://, as in http://localhost:8000/v1")
-        if "@" in url.split("//", 1)[-1].split("/", 1)[0]:
+        if "@" in url.split("//", 1)[-1].split("/", 1)[0] or find_secret(url):
             raise ValueError(
                 "holds a user or password; put the key in an environment variable and name it in api_key_env"
             )

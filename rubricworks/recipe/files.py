@@ -17,7 +17,11 @@ from rubricworks.errors import UserError
 from rubricworks.recipe.methods import DEFAULT_METHOD, METHODS, recipe_class
 from rubricworks.recipe.mistakes import explain_mistake, line_of, mistakes
 from rubricworks.recipe.recipe import Recipe
+from rubricworks.redaction import HIDDEN, is_secret_name, redact_assignments
 from rubricworks.strict_yaml import YamlError, parse_yaml
+
+_LONGEST_SHOWN = 200
+"""Characters of an override's value in an error."""
 
 
 def recipe_path(name: str) -> Path:
@@ -125,8 +129,15 @@ def _locate(path: Path, tree: yaml.Node | None, overrides: Sequence[str], loc: S
     for override in reversed(overrides):
         key = f"{override.partition('=')[0].strip()}."
         if field.startswith(key) or key.startswith(field):
-            return f"--set {override}"
+            return f"--set {_shown(override)}"
     return f"{path}:{line_of(tree, loc)}"
+
+
+def _shown(override: str) -> str:
+    """The override as errors show it: without secrets, and not longer than a line."""
+    key, equals, value = override.partition("=")
+    value = HIDDEN if equals and is_secret_name(key.rpartition(".")[2]) else redact_assignments(value)
+    return f"{key}{equals}{value if len(value) <= _LONGEST_SHOWN else f'{value[:_LONGEST_SHOWN]}…'}"
 
 
 def _same_place(where: str, _: Sequence[Any]) -> str:
@@ -159,13 +170,14 @@ def _copy(value: Any) -> Any:
 
 def _apply_override(data: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
+    source = f"--set {_shown(override)}"
     if not equals or not key.strip():
-        raise UserError(f"--set {override}: write it as section.field=value")
+        raise UserError(f"{source}: write it as section.field=value")
     try:
         value = parse_yaml(text).value
     except YamlError as error:
-        raise UserError(f"--set {override[:200]}: {text[:100]!r} is not a YAML value ({error})") from error
-    _set_field(data, key.strip(), value, f"--set {override}")
+        raise UserError(f"{source}: {_shown(override).partition('=')[2]!r} is not a YAML value ({error})") from error
+    _set_field(data, key.strip(), value, source)
 
 
 def _set_field(data: dict[str, Any], key: str, value: Any, source: str) -> None:

@@ -10,6 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from rubricworks.recipe.recipe import Recipe
+from rubricworks.redaction import HIDDEN, is_secret_name, redact
 from rubricworks.runtime.config import StageConfig
 
 
@@ -44,6 +45,8 @@ def explain_mistake(locate: Callable[[Sequence[Any]], str], recipe_class: type[R
     if first in _fields_at(recipe_class, loc):  # a check of the section that is about this one field
         return f"{locate([*loc, first, *inner])}: {'.'.join(map(str, [*loc, message]))}"
     value = item["input"]
+    if isinstance(value, str):
+        value = HIDDEN if is_secret_name(str(loc[-1] if loc else "")) else redact(value)
     suffix = f" (given: {json.dumps(value)})" if isinstance(value, str | int | float | bool) else ""
     return f"{where}: {field}: {message}{suffix}"
 

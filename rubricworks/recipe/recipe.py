@@ -12,11 +12,21 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.llm import Budget, Endpoint
 from rubricworks.recipe.cluster import ClusterConfig
+from rubricworks.redaction import find_secret, is_secret_name
 from rubricworks.runtime.config import StageConfig, booleans_as_words, canonical_json, endpoints_in
 from rubricworks.runtime.preflight_checks import Check, DataSource
 from rubricworks.runtime.stage_table import REPORTS
 from rubricworks.stages.release.promote import Config as PromoteConfig
 from rubricworks.tracking import StagedRecipe, TrackingConfig
+
+_PLACE = (
+    "keep it in an environment variable; on a cluster, in a Kubernetes Secret: "
+    "cluster.secrets: {NAME-OF-SECRET: {its-key: VARIABLE}}"
+)
+_PLACES = {
+    "tracking.uri": "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD (on a cluster by cluster.secrets)"
+}
+"""Field → place for its secret, where it is not `_PLACE`."""
 
 
 class WorldConfig(BaseModel):
@@ -47,7 +57,7 @@ class Price(BaseModel):
 class Recipe(BaseModel):
     """Settings that all recipes share. Each method's subclass adds the sections of its stages."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
     item_noun: ClassVar[str] = "image"
     """Noun for one sample of the recipe's source."""
 
@@ -104,6 +114,12 @@ class Recipe(BaseModel):
                     f"budget.dollars caps the cost, but no price is known of {', '.join(sorted(unpriced))}; "
                     "add them to prices (0 for your own servers), or cap budget.tokens"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _holds_no_secrets(self) -> "Recipe":
+        if problem := next(secrets_in(self.model_dump(mode="json", exclude={"arms"})), None):
+            raise ValueError(problem)
         return self
 
     @model_validator(mode="after")
@@ -186,6 +202,23 @@ class Recipe(BaseModel):
 
 def _is_stage_config(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, StageConfig)
+
+
+def secrets_in(value: Any, *path: str) -> Iterator[str]:
+    """Yield a line for each secret in a recipe's settings, which go into the run's files and the cluster's pipeline."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from secrets_in(inner, *path, key)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from secrets_in(inner, *path, str(number))
+    elif isinstance(value, str):
+        is_variable = path[0] == "cluster" and path[-2] == "env"
+        if secret := "a secret" if is_variable and value and is_secret_name(path[-1]) else find_secret(value):
+            yield (
+                f"{'.'.join(path)}: {secret} stands here for everybody who sees a file of the run or its pipeline; "
+                f"{_PLACES.get('.'.join(path), _PLACE)}"
+            )
 
 
 def _with_prices(data: Any, prices: dict[str, Any]) -> Any:

@@ -1,6 +1,5 @@
 """The settings of a run for its page: recipe text, models, table counts, and follow-up commands."""
 
-import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from rubricworks.redaction import redact
 from rubricworks.reports.run_folder import table_rows
 from rubricworks.tracking.connection import TrackingConfig, tracking_uri
 
@@ -35,7 +35,7 @@ class Command(NamedTuple):
 
 def recipe_text(recipe: dict[str, Any]) -> str:
     """The recipe as YAML, without passwords in URLs."""
-    return _without_secrets(yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True, width=96)) if recipe else ""
+    return redact(yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True, width=96)) if recipe else ""
 
 
 def recipe_models(recipe: dict[str, Any]) -> list[RecipeModel]:
@@ -53,7 +53,7 @@ def recipe_models(recipe: dict[str, Any]) -> list[RecipeModel]:
     evaluation = recipe.get("evaluation") or {}
     oracle = evaluation.get("oracle") or ((evaluation.get("scorers") or {}).get("oracle") or {}).get("url")
     if oracle:
-        models.append(RecipeModel("evaluation oracle", "", _without_secrets(str(oracle))))
+        models.append(RecipeModel("evaluation oracle", "", redact(str(oracle))))
     return models
 
 
@@ -61,7 +61,7 @@ def _endpoints(node: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str, str
     """Yield (role, model, URL) of every endpoint below a node."""
     if isinstance(node, dict):
         if isinstance(node.get("model"), str) and isinstance(node.get("url"), str):
-            yield " ".join(path).replace("_", " "), node["model"], _without_secrets(node["url"])
+            yield " ".join(path).replace("_", " "), node["model"], redact(node["url"])
             return
         for name, child in node.items():
             yield from _endpoints(child, (*path, str(name)))
@@ -112,11 +112,7 @@ def resume_command(run: Path) -> Command:
 
 def compare_command(run: Path, recipe: dict[str, Any]) -> Command:
     uri = tracking_uri(TrackingConfig(**(recipe.get("tracking") or {})), run.parent)
-    public_uri = _without_secrets(uri)
+    public_uri = redact(uri)
     if uri.startswith(("http://", "https://")):
         return Command("Compare runs in MLflow", f"open {public_uri}")
     return Command("Compare runs in MLflow", f"mlflow ui --backend-store-uri {shlex.quote(public_uri)}")
-
-
-def _without_secrets(uri: str) -> str:
-    return re.sub(r"(\w+://)[^/@\s]+@", r"\1***@", uri)

@@ -15,7 +15,7 @@ from rubricworks.llm import Endpoint
 class StageConfig(BaseModel):
     """Base of every stage's configuration; unknown fields are errors, so that a typo in a recipe is not ignored."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
 
     moved: ClassVar[Mapping[str, str]] = {}
     """Former field → the one that took its place, for messages."""

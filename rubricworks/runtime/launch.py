@@ -20,6 +20,7 @@ from rubricworks.environment import fill
 from rubricworks.errors import StoppedAtBudget, UserError
 from rubricworks.kubernetes.work import StageWork
 from rubricworks.llm import telemetry
+from rubricworks.redaction import redact
 from rubricworks.runtime.accelerators import require_accelerators
 from rubricworks.runtime.config import StageConfig, extract_stage_config
 from rubricworks.runtime.job import OUTPUT_VALUES, close_job, is_done, open_job
@@ -161,12 +162,12 @@ def _clear_error(run: Path, stage: str) -> None:
 
 def _write_error(run: Path, stage: str, error: BaseException) -> None:
     interrupted = isinstance(error, KeyboardInterrupt | SystemExit)
-    message = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+    message = redact(str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}")
     report = {"stage": stage, "message": "interrupted" if interrupted else message}
     if isinstance(error, StoppedAtBudget):
         report["more"] = error.more
     if not isinstance(error, UserError) and not interrupted:
-        report["traceback"] = "".join(traceback.format_exception(error))
+        report["traceback"] = redact("".join(traceback.format_exception(error)))
     try:
         write_atomic(run / "error.json", json.dumps(report, indent=2).encode())
     except (OSError, UserError):

@@ -6,7 +6,6 @@ MLflow takes two seconds to import and a new database three to migrate, so neith
 import importlib.util
 import logging
 import os
-import re
 import tempfile
 import urllib.error
 import urllib.request
@@ -20,6 +19,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.errors import UserError
+from rubricworks.redaction import redact
 from rubricworks.storage import write_atomic
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Connection:
     @property
     def safe_uri(self) -> str:
         """The URI without its password, if it has one."""
-        return _without_secrets(self.uri)
+        return redact(self.uri)
 
 
 def tracking_uri(config: TrackingConfig, runs: Path) -> str:
@@ -86,7 +86,7 @@ def check_tracking(config: TrackingConfig, runs: Path) -> bool:
     if importlib.util.find_spec("mlflow") is None:
         if config.uri:
             raise UserError(
-                f"tracking.uri: {_without_secrets(config.uri)} needs MLflow; "
+                f"tracking.uri: {redact(config.uri)} needs MLflow; "
                 "pip install 'rubricworks[tracking]', or leave uri empty"
             )
         return False
@@ -130,7 +130,7 @@ def report_mlflow_errors(uri: str) -> Iterator[None]:
         if not type(error).__module__.startswith(("mlflow", "requests", "sqlalchemy", "urllib3")):
             raise
         first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"MLflow at {_without_secrets(uri)}: {_without_secrets(first)}; {_how_to_test(uri)}") from error
+        raise UserError(f"MLflow at {redact(uri)}: {redact(first)}; {_how_to_test(uri)}") from error
 
 
 def _check_server(uri: str) -> None:
@@ -143,7 +143,7 @@ def _check_server(uri: str) -> None:
         return  # it answers; MLflow's own calls will show whether it grants access
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
-        raise UserError(f"no MLflow server at {_without_secrets(uri)} ({reason}); {_how_to_test(uri)}") from None
+        raise UserError(f"no MLflow server at {redact(uri)} ({reason}); {_how_to_test(uri)}") from None
 
 
 def _artifact_location(uri: str) -> str | None:
@@ -207,10 +207,6 @@ def _migrate(database: Path) -> None:
 
 def _how_to_test(uri: str) -> str:
     if urlsplit(uri).scheme in ("http", "https"):
-        address = _without_secrets(uri).rstrip("/")
+        address = redact(uri).rstrip("/")
         return f"test it with: curl {address}/health, or leave tracking.uri empty for a local file"
     return "check tracking.uri, or leave it empty for a local file"
-
-
-def _without_secrets(text: str) -> str:
-    return re.sub(r"(\w+://)[^/@\s]+@", r"\1***@", text)

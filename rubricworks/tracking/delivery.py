@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from rubricworks.redaction import redact
 from rubricworks.storage import write_atomic
 from rubricworks.tracking.connection import Connection, TrackingConfig, connect, report_mlflow_errors, tracking_uri
 from rubricworks.tracking.identity import mlflow_run
@@ -60,7 +61,7 @@ def deliver(config: TrackingConfig, run: Path, names: list[str] | None = None) -
 def _deliver_log(connection: Connection, run: Path, path: Path, lines: Any) -> None:
     position = _read_position(path)
     # A position of another server does not count.
-    offset = position["offset"] if position.get("uri") == connection.uri else 0
+    offset = position["offset"] if position.get("uri") == connection.safe_uri else 0
     lines.seek(offset)
     run_id = ""
     while complete := _complete_lines(lines):
@@ -70,7 +71,7 @@ def _deliver_log(connection: Connection, run: Path, path: Path, lines: Any) -> N
         offset += sum(map(len, complete))
         lines.seek(offset)
         write_atomic(
-            _position_path(path), json.dumps({"uri": connection.uri, "run": run_id, "offset": offset}).encode()
+            _position_path(path), json.dumps({"uri": connection.safe_uri, "run": run_id, "offset": offset}).encode()
         )
 
 
@@ -171,7 +172,7 @@ def _complete_lines(lines: Any) -> list[bytes]:
 
 def _is_pending(path: Path, uri: str) -> bool:
     position = _read_position(path)
-    return position.get("uri") != uri or position["offset"] < path.stat().st_size
+    return position.get("uri") != redact(uri) or position["offset"] < path.stat().st_size
 
 
 def _read_position(path: Path) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rubricworks.redaction import redact
+
 FOLDER = "tracking"
 PIPELINE = "pipeline"
 """Name of the pipeline's own log; every other log is named after its stage."""
@@ -79,7 +81,7 @@ def record_run(run: Path, name: str) -> Iterator[RunLog]:
         yield log
     except BaseException as error:
         interrupted = isinstance(error, KeyboardInterrupt | SystemExit)
-        log.set_tags({"error": str(error) or type(error).__name__})
+        log.set_tags({"error": redact(str(error)) or type(error).__name__})
         log.set_status("KILLED" if interrupted else "FAILED")
         raise
     else:
