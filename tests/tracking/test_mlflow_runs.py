@@ -224,11 +224,12 @@ def test_files_of_a_database_that_is_named_lie_beside_it_wherever_one_is(tmp_pat
     assert next((databases / "mlartifacts").rglob("report.html")).read_text() == "<p>fine</p>"
 
 
-def test_http_server_gets_runs_curves_and_files_and_its_end_is_not_the_runs(tmp_path, caplog):
+def test_http_server_gets_runs_curves_and_files_and_its_end_is_not_the_runs(tmp_path, caplog, monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    config = TrackingConfig(uri=f"http://127.0.0.1:{port}", experiment="served")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:hunter2@127.0.0.1:{port}")
+    config = TrackingConfig(experiment="served")
     server = serve(tmp_path, port)
     try:
         with pipeline_run(config, tmp_path / "runs", "demo", {"a": 1}) as log:
@@ -245,6 +246,10 @@ def test_http_server_gets_runs_curves_and_files_and_its_end_is_not_the_runs(tmp_
         server = serve(tmp_path, port)
         deliver(config, tmp_path / "runs" / "demo")
         assert curve(tmp_path / "runs", runs["demo"], "win_rate", config) == [(0, 0.75), (1, 0.8)]
+        assert "hunter2" not in caplog.text
+        files = [path for path in (tmp_path / "runs").rglob("*") if path.is_file()]
+        assert any(path.name.endswith(".delivered.json") for path in files)
+        assert not [path for path in files if b"hunter2" in path.read_bytes()]
     finally:
         stop(server)
 
