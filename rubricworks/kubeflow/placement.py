@@ -9,6 +9,7 @@ from kfp.dsl import PipelineTask
 
 from rubricworks.components import images
 from rubricworks.kubeflow.environment import WORKSPACE, labels_of, variables_of
+from rubricworks.kubeflow.image_names import image_on_cluster
 from rubricworks.kubeflow.pod_plan import FOLLOWER, plans_of
 from rubricworks.recipe.cluster import DEFAULT, ClusterConfig
 from rubricworks.recipe.placement import PoolConfig, StagePlacement, merge_keys
@@ -32,7 +33,7 @@ def place(task: PipelineTask, cluster: ClusterConfig, placement: StagePlacement,
         cached: default of `placement.cache`: True if Kubeflow may skip the task.
     """
     if role := _ROLES.get(task.container_spec.image):
-        task.set_container_image(getattr(cluster.images, role) or task.container_spec.image)
+        task.set_container_image(image_on_cluster(role, task.container_spec.image, cluster))
     plans = plans_of(stage_of(task), task.container_spec.image, cluster, placement)
     if placement.train_job:
         placement = placement.model_copy(update={**FOLLOWER, "pool": cluster.placement(DEFAULT).pool})

@@ -7,6 +7,7 @@ from typing import Any
 
 from rubricworks.components import images
 from rubricworks.kubeflow.environment import WORKSPACE, labels_of, variables_of
+from rubricworks.kubeflow.image_names import image_on_cluster
 from rubricworks.kubernetes import FAN_OUT, TRAIN_JOB
 from rubricworks.kubernetes.config import FanOutPlan, PodPlan, TrainJobPlan
 from rubricworks.recipe.cluster import ClusterConfig
@@ -24,7 +25,7 @@ def plans_of(stage: str, image: str, cluster: ClusterConfig, placement: StagePla
         rollouts = None
         if server := job.rollouts:
             server_fields = {"pool": server.pool or placement.pool, "accelerators": server.accelerators}
-            server_image = cluster.images.vllm or images.VLLM
+            server_image = image_on_cluster("vllm", images.VLLM, cluster)
             rollouts = pod_plan(stage, server_image, cluster, placement.model_copy(update=server_fields))
         plans[TRAIN_JOB] = TrainJobPlan(namespace=cluster.namespace, job=job, pod=pod, rollouts=rollouts)
     if placement.fan_out:

@@ -15,6 +15,7 @@ DIGEST = "@sha256:" + "a" * 64
 CLUSTER = """\
 cluster:
   storage: s3://models/runs
+  images: {cpu: registry.example/cpu:1, trainer: registry.example/trainer:1}
   pools:
     cpu: {}
     h100: {accelerator: nvidia.com/gpu, per_node: 8}
@@ -22,30 +23,32 @@ cluster:
     default: {pool: cpu}
     train_policy: {pool: h100, accelerators: 8}
 """
+NO_IMAGES = "".join(line for line in CLUSTER.splitlines(keepends=True) if "images:" not in line)
 START = RECIPE.count("\n")
 
 
 @pytest.mark.parametrize(
     ("original", "instead", "line", "message"),
     [
-        ("pool: h100", "pool: b200", 8, "cluster.stages.train_policy.pool: no pool 'b200'; there are cpu, h100"),
-        ("accelerators: 8", "accelerators: 16", 8, "cluster.stages.train_policy.accelerators is 16, a node of pool"),
-        ("{pool: h100, acc", "{pool: cpu, acc", 8, "cluster.stages.train_policy.accelerators is 8, and pool 'cpu' has"),
-        ("train_policy", "train_polcy", 8, "cluster.stages.train_polcy: no such stage; there are prepare, warm_up"),
+        ("pool: h100", "pool: b200", 9, "cluster.stages.train_policy.pool: no pool 'b200'; there are cpu, h100"),
+        ("accelerators: 8", "accelerators: 16", 9, "cluster.stages.train_policy.accelerators is 16, a node of pool"),
+        ("{pool: h100, acc", "{pool: cpu, acc", 9, "cluster.stages.train_policy.accelerators is 8, and pool 'cpu' has"),
+        ("train_policy", "train_polcy", 9, "cluster.stages.train_polcy: no such stage; there are prepare, warm_up"),
         ("s3://models/runs", "models/runs", 2, "cluster.storage: write s3://bucket/prefix or pvc://claim/folder"),
-        ("per_node: 8", "per_nod: 8", 5, "cluster.pools.h100.per_nod: no such field; did you mean per_node?"),
-        ("{pool: cpu}", "{pool: cpu, memory: 8GB}", 7, "cluster.stages.default.memory: a size is such as 16Gi"),
-        ("{pool: cpu}", "{pool: cpu, cpu: 0}", 7, "cluster.stages.default.cpu: cores are such as 4, 0.5 or 500m"),
-        ("{pool: cpu}", "{pool: cpu, timeout: 2 hours}", 7, "cluster.stages.default.timeout: a duration is seconds"),
-        ("{pool: cpu}", "{pool: cpu, env: {A-B: x}}", 7, "cluster.stages.default.env: a variable's name is"),
-        ("cpu: {}", "cpu: {tolerations: [{operator: Equal}]}", 4, "cluster.pools.cpu.tolerations.0.key and value are"),
-        ("cpu: {}", "cpu: {affinity: [{key: zone}]}", 4, "cluster.pools.cpu.affinity.0.operator In needs values"),
-        ("{pool: cpu}", "{pool: cpu}\n    warm_up: {train_job: {nodes: 2}}", 8,
+        ("per_node: 8", "per_nod: 8", 6, "cluster.pools.h100.per_nod: no such field; did you mean per_node?"),
+        ("{pool: cpu}", "{pool: cpu, memory: 8GB}", 8, "cluster.stages.default.memory: a size is such as 16Gi"),
+        ("{pool: cpu}", "{pool: cpu, cpu: 0}", 8, "cluster.stages.default.cpu: cores are such as 4, 0.5 or 500m"),
+        ("{pool: cpu}", "{pool: cpu, timeout: 2 hours}", 8, "cluster.stages.default.timeout: a duration is seconds"),
+        ("{pool: cpu}", "{pool: cpu, env: {A-B: x}}", 8, "cluster.stages.default.env: a variable's name is"),
+        ("cpu: {}", "cpu: {tolerations: [{operator: Equal}]}", 5, "cluster.pools.cpu.tolerations.0.key and value are"),
+        ("cpu: {}", "cpu: {affinity: [{key: zone}]}", 5, "cluster.pools.cpu.affinity.0.operator In needs values"),
+        ("{pool: cpu}", "{pool: cpu}\n    warm_up: {train_job: {nodes: 2}}", 9,
          "cluster.stages.warm_up.train_job: warm_up cannot be trained on several nodes; leave it out (train_"),
-        ("{pool: cpu}", "{pool: cpu}\n    score: {fan_out: {parts: 4}}", 8,
+        ("{pool: cpu}", "{pool: cpu}\n    score: {fan_out: {parts: 4}}", 9,
          "cluster.stages.score.fan_out: score cannot be shared out over pods; leave it out (caption_commi"),
-        ("{pool: cpu}", "{pool: cpu, fan_out: {parts: 4}}", 7, "cluster.stages.default.fan_out: default cannot be"),
-        ("storage:", "production: true\n  storage:", 1, "cluster.images.cpu is not set; production names every image"),
+        ("{pool: cpu}", "{pool: cpu, fan_out: {parts: 4}}", 8, "cluster.stages.default.fan_out: default cannot be"),
+        ("images: {cpu: registry.example/cpu:1, trainer:", "production: true\n  images: {trainer:", 4,
+         "cluster.images.cpu is not set; production names every image"),
         ("storage:", "queue: no spaces\n  storage:", 2, "cluster.queue: a label's value is at most 63"),
     ],
 )  # fmt: skip
@@ -70,10 +73,10 @@ def test_which_stages_can_have_several_pods_is_told_and_that_none_can():
 
 def test_production_refuses_a_tag_and_takes_digests(tmp_path):
     images = f"  production: true\n  images: {{cpu: 'registry/cpu:1.0', trainer: 'registry/trainer{DIGEST}'}}\n"
-    (mistake,) = mistakes(tmp_path, RECIPE + CLUSTER + images)
+    (mistake,) = mistakes(tmp_path, RECIPE + NO_IMAGES + images)
     assert "cluster.images.cpu is 'registry/cpu:1.0'; production needs its digest" in mistake
     path = tmp_path / "good.yaml"
-    path.write_text(RECIPE + CLUSTER + images.replace(":1.0", DIGEST))
+    path.write_text(RECIPE + NO_IMAGES + images.replace(":1.0", DIGEST))
     assert load_recipe(path).cluster.images.cpu == f"registry/cpu{DIGEST}"
 
 

@@ -8,6 +8,7 @@ from rubricworks.recipe.files import recipe_path
 
 CLUSTER = {
     "storage": "s3://runs/captions",
+    "images": {"cpu": "registry.example/cpu:1", "trainer": "registry.example/trainer:1"},
     "service_account": "trainer",
     "pools": {"cpu": {}, "h100": {"accelerator": "nvidia.com/gpu"}},
     "stages": {"default": {"pool": "cpu"}, "train_policy": {"pool": "h100", "accelerators": 1}},

@@ -46,6 +46,7 @@ def test_a_run_that_fails_is_told_and_goes_on_when_what_was_wrong_is_put_right(t
     tracking = TrackingConfig(uri=f"sqlite:///{tmp_path}/mlflow.db")
     cluster = ClusterConfig(
         storage="s3://models/runs",
+        images={role: f"registry.example/{role}:1" for role in ("cpu", "trainer")},
         stages={"default": {"retries": 0}},
         env={"RUBRICWORKS_WORKSPACE": str(tmp_path / "workspace")},
     )

@@ -13,12 +13,14 @@ from pipeline_inputs import BALCAPRL, RLR3, RUBICAP
 from placed_tasks import CLUSTER, PIPELINES, TABLES, TRAINED_LONGEST, cluster_of, table_of, tasks_of
 
 from rubricworks.components import images
+from rubricworks.errors import UserError
 from rubricworks.kubeflow.cluster_pipeline import place_pipeline
 from rubricworks.kubeflow.compile import compile_pipeline, compile_specs
 from rubricworks.kubernetes.config import FanOutPlan, TrainJobPlan
 from rubricworks.pipelines.rubicap import rubicap
 from rubricworks.recipe import ClusterConfig
 
+REGISTRY = {role: f"registry.example/team/{role}:1" for role in ("cpu", "trainer", "vllm")}
 DAGS = {"rubicap": RUBICAP, "rlr3": RLR3, "balcaprl": BALCAPRL}
 
 
@@ -161,10 +163,10 @@ def test_the_run_of_a_bucket_lies_below_its_prefix():
 
 
 def test_a_small_cluster_asks_for_no_more_than_is_said():
-    table = table_of(*compile_specs(rubicap, ClusterConfig(storage="s3://b")))
+    table = table_of(*compile_specs(rubicap, ClusterConfig(storage="s3://b", images=REGISTRY)))
     assert not [task for task in table if task.startswith("check")]
     one = table["train-policy"]
-    assert one["image"] == images.TRAINER
+    assert one["image"] == REGISTRY["trainer"]
     assert one["kubernetes"] == {
         "securityContext": {"runAsNonRoot": True},
         "emptyDirMounts": [
@@ -176,12 +178,44 @@ def test_a_small_cluster_asks_for_no_more_than_is_said():
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("named", "role"),
+    [
+        ({}, "cpu is not set"),
+        ({"cpu": "rubricworks/cpu:0.1.0"}, "cpu is 'rubricworks/cpu:0.1.0'"),
+        ({"cpu": "cpu"}, "cpu is 'cpu'"),
+        ({"cpu": "rubricworks/cpu@sha256:" + "c" * 64}, "cpu is 'rubricworks/cpu@sha256"),
+        ({"cpu": "localhost/cpu:1"}, "trainer is not set"),
+        ({"cpu": "registry:5000/cpu:1", "trainer": "team/trainer"}, "trainer is 'team/trainer'"),
+    ],
+)
+def test_an_image_without_a_registry_is_refused_with_what_to_write(named, role):
+    with pytest.raises(UserError) as caught:
+        compile_specs(rubicap, ClusterConfig(storage="s3://b", images=named))
+    message = str(caught.value)
+    assert message.startswith(f"cluster.images.{role}")
+    assert "on a public hub; name your registry, as in cluster.images: {" in message
+    assert "\n" not in message
+
+
+def test_the_server_of_rollouts_needs_a_registry_as_well():
+    stages = copy.deepcopy(cluster_of("rubicap").model_dump(exclude_defaults=True)["stages"])
+    stages["train_policy"] |= {"train_job": {"nodes": 2, "rollouts": {"accelerators": 4}}}
+    with pytest.raises(UserError, match=r"cluster\.images\.vllm is not set"):
+        placed_rubicap(stages=stages)
+
+
+def test_images_that_every_node_holds_need_no_registry():
+    cluster = ClusterConfig(storage="s3://b", images={"pull_policy": "Never"})
+    assert table_of(*compile_specs(rubicap, cluster))["train-policy"]["image"] == images.TRAINER
+
+
 def test_a_stage_on_several_nodes_follows_from_a_small_pod_and_carries_their_plan():
     stages = copy.deepcopy(cluster_of("rubicap").model_dump(exclude_defaults=True)["stages"])
     rollouts = {"accelerators": 4}
     stages["train_policy"] |= {"train_job": {"nodes": 4, "min_nodes": 2, "rollouts": rollouts}}
     stages["caption_committee"] = {"fan_out": {"parts": 16}}
-    table = placed_rubicap(stages=stages)
+    table = placed_rubicap(stages=stages, images=REGISTRY, production=False)
 
     follower = table["train-policy"]
     assert "accelerator" not in follower["resources"]
@@ -204,7 +238,7 @@ def test_a_stage_on_several_nodes_follows_from_a_small_pod_and_carries_their_pla
         "topology.kubernetes.io/zone", "gpu-memory",
     ]  # fmt: skip
     assert plan.rollouts.accelerators == 4
-    assert plan.rollouts.image == images.VLLM
+    assert plan.rollouts.image == REGISTRY["vllm"]
 
     shared = FanOutPlan.model_validate_json(table["caption-committee"]["env"]["RUBRICWORKS_FAN_OUT"])
     assert (shared.fan_out.parts, shared.pod.cpu, shared.pod.node_selector) == (16, "2", {"pool": "cpu"})
