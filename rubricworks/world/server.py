@@ -27,18 +27,19 @@ from rubricworks.world.models.image_judges import likert_judge_reply, pairwise_j
 from rubricworks.world.models.judge import judge_reply
 from rubricworks.world.models.roster import BALCAPRL_MODELS, RLR3_MODELS, Reply
 from rubricworks.world.models.weak_judges import gullible_judge_reply, image_reading_judge_reply, master_key_judge_reply
-from rubricworks.world.models.writer import rubric_writer_reply
+from rubricworks.world.models.writer import lenient_rubric_writer_reply, rubric_writer_reply
 from rubricworks.world.scene.oracle import score_caption
 from rubricworks.world.scene.scene import Scene
 from rubricworks.world.scene.scene_index import SceneIndex, UnknownImage, read_scene_index
 
 MODELS = (
-    *TEACHERS, "rubric-writer", "judge", "pairwise-judge", "likert-judge",
+    *TEACHERS, "rubric-writer", "lenient-rubric-writer", "judge", "pairwise-judge", "likert-judge",
     "gullible-judge", "master-key-judge", "image-reading-judge", *RLR3_MODELS, *BALCAPRL_MODELS,
 )  # fmt: skip
 _TEXT_MODELS: dict[str, Callable[[str], str]] = {
     "judge": judge_reply,
     "rubric-writer": rubric_writer_reply,
+    "lenient-rubric-writer": lenient_rubric_writer_reply,
     "gullible-judge": gullible_judge_reply,
     "master-key-judge": master_key_judge_reply,
 }

@@ -15,7 +15,17 @@ from typing import NamedTuple
 from rubricworks.world.chat import section
 from rubricworks.world.scene.captions import place
 from rubricworks.world.scene.parsing import mentions
-from rubricworks.world.scene.rules import HasAttribute, NamesObject, ReadsWord, Rule, holds, noun_phrase, parse_rule
+from rubricworks.world.scene.rules import (
+    HasAttribute,
+    NamesNothingAt,
+    NamesObject,
+    ReadsNoWord,
+    ReadsWord,
+    Rule,
+    holds,
+    noun_phrase,
+    parse_rule,
+)
 
 JUDGE_ERROR_RATE = 0.02
 """The share of verdicts that are flipped."""
@@ -78,10 +88,10 @@ def _errs(error_rate: float, *question: str) -> bool:
 def _evidence(rule: Rule, caption: str) -> str:
     stated = mentions(caption)
     match rule:
-        case NamesObject(cell, _) | HasAttribute(cell, _):
+        case NamesObject(cell) | HasAttribute(cell) | NamesNothingAt(cell):
             objects = " and ".join(noun_phrase(item) for item in stated.objects if item.cell == cell)
             return f"The caption names {objects}" if objects else f"The caption names nothing at {place(cell)}"
-        case ReadsWord():
+        case ReadsWord() | ReadsNoWord():
             return f"The caption reads {' and '.join(stated.words) or 'no word'}"
         case _:
             return f"The caption names {len(stated.objects)} objects"

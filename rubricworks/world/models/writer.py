@@ -1,9 +1,11 @@
-"""The scripted rubric writer: RubiCap's three steps, from the captions in its prompt.
+"""The scripted rubric writers: RubiCap's three steps, from the captions in their prompt.
 
-It gets the image like any writer, but works from the text alone: consensus of the candidates, deficiencies of the
-student, weighted binary criteria. It makes no mistakes of its own; its errors are those that enough candidates share.
-Its criteria ask for positive mentions only. Only the standing guards, which a prompt may ask for, penalize naming more
-than there is: with the paper's discriminative coverage alone, listing guesses pays.
+They get the image like any writer, but work from the text alone: consensus of the candidates, deficiencies of the
+student, weighted binary criteria. They make no mistakes of their own; their errors are those that enough candidates
+share. `rubric-writer` counts what the student invented as a critical failure, and its rules fail a caption that
+contradicts itself. `lenient-rubric-writer` ignores inventions and lets such captions pass: with the paper's
+discriminative coverage alone, listing guesses then pays. Only the standing guards, which a prompt may ask for, hold
+against it.
 """
 
 import json
@@ -19,8 +21,10 @@ from rubricworks.world.scene.rules import (
     GivesCount,
     HasAttribute,
     NamesExactly,
+    NamesNothingAt,
     NamesObject,
     NamesOnly,
+    ReadsNoWord,
     ReadsWord,
     Rule,
     holds,
@@ -72,19 +76,31 @@ def read_task(prompt: str) -> WriterTask:
 
 
 def rubric_writer_reply(prompt: str) -> str:
-    """The writer's JSON answer to a prompt."""
+    """The JSON answer of `rubric-writer` to a prompt."""
     return json.dumps({"rubrics": write_rubric(read_task(prompt))})
 
 
-def write_rubric(task: WriterTask) -> list[dict[str, object]]:
-    """The criteria in the paper's JSON fields; empty if the student fails nowhere and no guards are requested."""
+def lenient_rubric_writer_reply(prompt: str) -> str:
+    """The JSON answer of `lenient-rubric-writer` to a prompt."""
+    return json.dumps({"rubrics": write_rubric(read_task(prompt), lenient=True)})
+
+
+def write_rubric(task: WriterTask, *, lenient: bool = False) -> list[dict[str, object]]:
+    """The criteria in the paper's JSON fields; empty if the student fails nowhere and no guards are requested.
+
+    Args:
+        lenient: ignore what the student invented, and let captions pass that contradict themselves.
+    """
     stated = {name: mentions(caption) for name, caption in task.candidates.items()}
     objects = {cell: _consensus_object(cell, stated, task.threshold) for cell in CELLS}
     agreed = {cell: mention for cell, mention in objects.items() if mention is not None}
     words = tuple(_agreed_values({name: caption.words for name, caption in stated.items()}, task.threshold)[:1])
-    rubric = []
     counts = _agreed_values({name: caption.counts for name, caption in stated.items()}, task.threshold)[:1]
-    for element in _elements(agreed, words, counts):
+    rubric = []
+    elements = list(_elements(agreed, words, counts, lenient))
+    if not lenient and task.candidates:
+        elements += _inventions([mentions(caption) for caption in task.students], agreed, words)
+    for element in elements:
         met = bool(task.students) and all(holds(element.rule, caption) for caption in task.students)
         if task.coverage == "full" or not met:
             rubric.append(_criterion(element, met, task))
@@ -112,14 +128,16 @@ def _agreed_values(values: Mapping[str, Sequence[Any]], threshold: int) -> list[
     return [value for value, count in votes.most_common() if count >= threshold]
 
 
-def _elements(agreed: Mapping[Cell, Mention], words: Sequence[str], counts: Sequence[int]) -> Iterator[Element]:
+def _elements(
+    agreed: Mapping[Cell, Mention], words: Sequence[str], counts: Sequence[int], lenient: bool
+) -> Iterator[Element]:
     any_big = any(item.size == "big" for item in agreed.values())
     for cell, item in agreed.items():
         where = place(cell)
         noun = item.shape or "object"
         main = item.size == "big" or not any_big
         yield Element(
-            NamesObject(cell, item.shape),
+            NamesObject(cell, item.shape, lenient),
             f"Names the {noun} at {where}",
             f"Whether the {'main' if main else 'secondary'} object at {where} is found and called what it is.",
             CRITICAL if main else IMPORTANT,
@@ -128,7 +146,7 @@ def _elements(agreed: Mapping[Cell, Mention], words: Sequence[str], counts: Sequ
         for aspect, value, weight in (("colour", item.colour, IMPORTANT), ("size", item.size, MINOR)):
             if value is not None:
                 yield Element(
-                    HasAttribute(cell, value),
+                    HasAttribute(cell, value, lenient),
                     f"Says that the object at {where} is {value}",
                     f"Whether the {aspect} of the object at {where} is right.",
                     weight,
@@ -136,7 +154,7 @@ def _elements(agreed: Mapping[Cell, Mention], words: Sequence[str], counts: Sequ
                 )
     for word in words:
         yield Element(
-            ReadsWord(word),
+            ReadsWord(word, lenient),
             f"Reads the word {word}",
             "Whether the text in the picture is copied.",
             IMPORTANT,
@@ -144,12 +162,39 @@ def _elements(agreed: Mapping[Cell, Mention], words: Sequence[str], counts: Sequ
         )
     for count in counts:
         yield Element(
-            GivesCount(count),
+            GivesCount(count, lenient),
             "Says how many objects there are",
             "Whether the reader learns how many objects to expect.",
             MINOR,
             f"there are {count} objects",
         )
+
+
+def _inventions(students: Sequence[Mentions], agreed: Mapping[Cell, Mention], words: Sequence[str]) -> list[Element]:
+    """A critical element for each place where a student caption names an object and too few candidates do."""
+    named = {item.cell for student in students for item in student.objects}
+    inventions = [
+        Element(
+            NamesNothingAt(cell),
+            f"Names nothing at {place(cell)}",
+            f"Whether an object is invented at {place(cell)}.",
+            CRITICAL,
+            f"there is nothing at {place(cell)}",
+        )
+        for cell in CELLS
+        if cell in named and cell not in agreed
+    ]
+    if not words and any(student.words for student in students):
+        inventions.append(
+            Element(
+                ReadsNoWord(),
+                "Reads no word into the picture",
+                "Whether a text is invented.",
+                CRITICAL,
+                "no word is written in the picture",
+            )
+        )
+    return inventions
 
 
 def _criterion(element: Element, met: bool, task: WriterTask) -> dict[str, object]:
