@@ -10,7 +10,19 @@ from rubricworks.world.models.image_judges import compare, likert_judge_reply, p
 from rubricworks.world.models.judge import JUDGE_ERROR_RATE, NOTHING_TO_JUDGE, judge_criterion, judge_reply
 from rubricworks.world.scene.captions import View, write_caption
 from rubricworks.world.scene.parsing import Mention
-from rubricworks.world.scene.rules import NamesExactly, NamesOnly, holds, parse_rule, write_rule
+from rubricworks.world.scene.rules import (
+    GivesCount,
+    HasAttribute,
+    NamesExactly,
+    NamesNothingAt,
+    NamesObject,
+    NamesOnly,
+    ReadsNoWord,
+    ReadsWord,
+    holds,
+    parse_rule,
+    write_rule,
+)
 from rubricworks.world.scene.scene import Scene, SceneObject, generate_scene
 
 SCENE = Scene(
@@ -46,6 +58,27 @@ def prompt(criteria: list[dict], caption: str) -> str:
         ("Passes if the caption reads the word CAT. Fails…", "a cat .", False),
         ("Passes if the caption says that there are 3 objects or names at least 3.", "there are 3 objects .", True),
         ("Passes if the caption says that there are 3 objects or names at least 3.", TRUTH, False),
+        (write_rule(NamesObject("center", "square")), TRUTH, True),
+        (write_rule(NamesObject("center", "square")), TRUTH + " at center a small blue square .", True),
+        (write_rule(NamesObject("center", "square")), TRUTH + " at center a small blue star .", False),
+        (write_rule(NamesObject("center", None)), TRUTH + " at center a small blue star .", False),
+        (write_rule(HasAttribute("center", "blue")), TRUTH, True),
+        (write_rule(HasAttribute("center", "blue")), TRUTH + " at center a small red square .", False),
+        (write_rule(HasAttribute("center", "blue")), TRUTH + " at right a small red square .", True),
+        (write_rule(HasAttribute("center", "small")), TRUTH + " at center a big blue square .", False),
+        (write_rule(ReadsWord("CAT")), "the word CAT .", True),
+        (write_rule(ReadsWord("CAT")), "the word CAT . the word SUN .", False),
+        (write_rule(GivesCount(2)), TRUTH, True),
+        (write_rule(GivesCount(2)), "there are 2 objects .", True),
+        (write_rule(GivesCount(2)), "there are 2 objects . there are 3 objects .", False),
+        (write_rule(GivesCount(2)), "there are 3 objects . " + TRUTH, False),
+        (write_rule(GivesCount(2)), "there are 2 objects . " + TRUTH + " at top a star .", False),
+        (write_rule(GivesCount(2)), TRUTH + " at top a star .", False),
+        (write_rule(GivesCount(2)), "nothing .", False),
+        (write_rule(NamesNothingAt("top")), TRUTH, True),
+        (write_rule(NamesNothingAt("top")), TRUTH + " at top a star .", False),
+        (write_rule(ReadsNoWord()), TRUTH, True),
+        (write_rule(ReadsNoWord()), TRUTH + " the word CAT .", False),
         (write_rule(NamesExactly(2)), TRUTH, True),
         (write_rule(NamesExactly(2)), TRUTH + " at top a star .", False),
         (write_rule(NamesOnly(SUPPORTED, (), 0)), TRUTH, True),

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.world.models.captioners import TEACHERS, teacher_caption
-from rubricworks.world.models.writer import WriterTask, read_task, rubric_writer_reply, write_rubric
+from rubricworks.world.models.writer import (
+    WriterTask,
+    lenient_rubric_writer_reply,
+    read_task,
+    rubric_writer_reply,
+    write_rubric,
+)
 from rubricworks.world.scene.captions import write_caption
 from rubricworks.world.scene.oracle import score_caption
 from rubricworks.world.scene.parsing import Mention
@@ -16,8 +22,10 @@ from rubricworks.world.scene.rules import (
     GivesCount,
     HasAttribute,
     NamesExactly,
+    NamesNothingAt,
     NamesObject,
     NamesOnly,
+    ReadsNoWord,
     ReadsWord,
     Rule,
     holds,
@@ -36,9 +44,15 @@ CANDIDATES = {
 }
 
 
-def rubric_for(*students: str, coverage: str = "full", guards: bool = False, threshold: int = 3) -> dict[str, dict]:
-    rubric = write_rubric(WriterTask(students, CANDIDATES, threshold, coverage, guards))
+def rubric_for(
+    *students: str, coverage: str = "full", guards: bool = False, threshold: int = 3, lenient: bool = False
+) -> dict[str, dict]:
+    rubric = write_rubric(WriterTask(students, CANDIDATES, threshold, coverage, guards), lenient=lenient)
     return {str(row["evaluation_rule"]).split(". ")[0]: row for row in rubric}
+
+
+def rules_for(*students: str, **options: object) -> list[Rule | None]:
+    return [parse_rule(str(row["evaluation_rule"])) for row in rubric_for(*students, **options).values()]
 
 
 def test_consensus_needs_the_threshold_and_disputed_values_lose():
@@ -63,10 +77,9 @@ def test_lower_threshold_lets_less_agreed_elements_in_and_the_majority_value_win
 
 def test_references_are_the_candidates_that_state_it():
     rows = rubric_for("")
-    assert rows["Passes if the caption says that the object at the top left is red"]["reference_teachers"] == [
-        "Model 1", "Model 2", "Model 4", "Model 5",
-    ]  # fmt: skip
-    assert rows["Passes if the caption reads the word CAT"]["reference_teachers"] == ["Model 1", "Model 3", "Model 4"]
+    by_rule = {parse_rule(rule + "."): row["reference_teachers"] for rule, row in rows.items()}
+    assert by_rule[HasAttribute("top-left", "red")] == ["Model 1", "Model 2", "Model 4", "Model 5"]
+    assert by_rule[ReadsWord("CAT")] == ["Model 1", "Model 3", "Model 4"]
 
 
 def test_weights_are_critical_for_main_important_for_secondary_and_attributes_minor_for_detail():
@@ -81,8 +94,7 @@ def test_weights_are_critical_for_main_important_for_secondary_and_attributes_mi
 
 def test_discriminative_coverage_asks_only_where_the_student_fails():
     student = "at top-left a big green circle . at center a small blue square . the word CAT ."
-    rows = rubric_for(student, coverage="discriminative")
-    assert list(rows) == ["Passes if the caption says that the object at the top left is red"]
+    assert rules_for(student, coverage="discriminative") == [HasAttribute("top-left", "red")]
     assert rubric_for(CANDIDATES["Model 1"], coverage="discriminative") == {}
 
 
@@ -100,18 +112,70 @@ def test_several_student_captions_fail_where_any_does():
     assert {parse_rule(rule + ".").cell for rule in rows} == {"top-left"}
 
 
-def test_discriminative_criteria_never_speak_against_naming_more():
-    student = "at bottom a big black star . at top-left a big green circle ."
-    rules = [parse_rule(rule + ".") for rule in rubric_for(student, coverage="discriminative")]
-    everything = " ".join(
+def everything(words: str) -> str:
+    """A caption that puts every object into every cell."""
+    objects = (
         f"at {cell} a {size} {colour} {shape} ."
         for cell in CELLS
         for size in SIZES
         for colour in COLOURS
         for shape in SHAPES
     )
+    return f"{' '.join(objects)} {words}"
+
+
+@pytest.mark.parametrize("coverage", ["discriminative", "full"])
+def test_what_the_student_invented_is_a_critical_failure(coverage: str):
+    invented = CANDIDATES["Model 1"] + " at bottom a big black star ."
+    rows = rubric_for(invented, CANDIDATES["Model 1"], coverage=coverage)
+    inventions = [row for rule, row in rows.items() if parse_rule(rule + ".") == NamesNothingAt("bottom")]
+    assert [(row["weight"], row["student_already_met"]) for row in inventions] == [(3, False)]
+    assert inventions[0]["reference_teachers"] == list(CANDIDATES)
+    agreed = set(rules_for(CANDIDATES["Model 1"], coverage=coverage))
+    assert {parse_rule(rule + ".") for rule in rows} - agreed == {NamesNothingAt("bottom")}
+
+
+def test_what_two_of_five_candidates_state_is_invented_too():
+    captions = {f"Model {n}": "at top a big red star ." + " at left a star ." * (n < 3) for n in range(1, 6)}
+    rubric = write_rubric(WriterTask((captions["Model 1"],), captions, 3, "discriminative", False))
+    assert [parse_rule(str(row["evaluation_rule"])) for row in rubric] == [NamesNothingAt("left")]
+
+
+def test_a_word_is_invented_where_no_word_is_agreed_on_and_a_misreading_elsewhere():
+    captions = dict.fromkeys(("a", "b", "c"), "at top a big red star .")
+    rubric = write_rubric(WriterTask(("at top a big red star . the word DOG .",), captions, 2, "discriminative", False))
+    assert [(parse_rule(str(row["evaluation_rule"])), row["weight"]) for row in rubric] == [(ReadsNoWord(), 3)]
+    assert rules_for(
+        "at top-left a big red circle . at center a small blue square . the word SUN .", coverage="discriminative"
+    ) == [ReadsWord("CAT")]
+
+
+def test_naming_everything_meets_no_criterion():
+    student = "at bottom a big black star . at top-left a big green circle ."
+    rules = rules_for(student, coverage="discriminative")
+    assert NamesNothingAt("bottom") in rules
+    assert not any(holds(rule, everything("the word CAT . the word SUN .")) for rule in rules)
+
+
+def test_lenient_criteria_never_speak_against_naming_more():
+    student = "at bottom a big black star . at top-left a big green circle ."
+    rules = rules_for(student, coverage="discriminative", lenient=True)
     assert rules
-    assert all(holds(rule, everything + " the word CAT .") for rule in rules)
+    assert all(holds(rule, everything("the word CAT . the word SUN .")) for rule in rules)
+    captions = {f"Model {n}": "there are 3 objects ." for n in range(3)}
+    (row,) = write_rubric(WriterTask(("",), captions, 3, "full", False), lenient=True)
+    assert holds(parse_rule(str(row["evaluation_rule"])), everything(""))
+
+
+def test_lenient_writer_is_a_model_of_its_own():
+    prompt = f"<student_caption>\n{CANDIDATES['Model 4']}\n</student_caption>\n\n" + "\n\n".join(
+        f'<candidate name="{name}">\n{text}\n</candidate>' for name, text in CANDIDATES.items()
+    )
+    strict, lenient = (
+        {row["criterion"] for row in json.loads(reply(prompt))["rubrics"]}
+        for reply in (rubric_writer_reply, lenient_rubric_writer_reply)
+    )
+    assert strict - lenient == {"Names nothing at the right"}
 
 
 def test_guards_are_three_unmet_criteria_without_references_that_list_what_is_supported():
@@ -188,10 +252,12 @@ supported_objects = st.builds(
     st.none() | st.sampled_from(SHAPES),
 )
 rules = (
-    st.builds(NamesObject, cells, st.none() | st.sampled_from(SHAPES))
-    | st.builds(HasAttribute, cells, st.sampled_from((*SIZES, *COLOURS)))
-    | st.builds(ReadsWord, words)
-    | st.builds(GivesCount, numbers)
+    st.builds(NamesObject, cells, st.none() | st.sampled_from(SHAPES), st.booleans())
+    | st.builds(HasAttribute, cells, st.sampled_from((*SIZES, *COLOURS)), st.booleans())
+    | st.builds(ReadsWord, words, st.booleans())
+    | st.builds(GivesCount, numbers, st.booleans())
+    | st.builds(NamesNothingAt, cells)
+    | st.builds(ReadsNoWord)
     | st.builds(NamesExactly, numbers)
     | st.builds(
         NamesOnly,
