@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rubricworks.data.tables import Sample
 
 CallPer = Literal["response", "criterion"]
-"""One call for all criteria of a response, or one per criterion, as in the paper."""
+"""One call for all criteria of a response, or one per criterion, as in RubiCap's paper (Appendix B, Prompt 3)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 They fit a 1024-pixel image, a detailed caption, and rubrics, checklists and assertions of the papers' kinds.
 """
 
+from typing import Literal, NamedTuple
+
 CAPTION_TOKENS = 300
 IMAGE_TOKENS = 1_000
 TOKENS_PER_CRITERION = 60
@@ -10,6 +12,8 @@ CRITERIA_PER_RUBRIC = 8
 GRADING_IN = 500 + CAPTION_TOKENS + CRITERIA_PER_RUBRIC * TOKENS_PER_CRITERION
 GRADING_OUT = CRITERIA_PER_RUBRIC * TOKENS_PER_CRITERION
 """Tokens of one call that grades a caption by all criteria of its rubric."""
+CRITERION_IN = GRADING_IN - (CRITERIA_PER_RUBRIC - 1) * TOKENS_PER_CRITERION
+"""Tokens of one call that grades a caption by one criterion."""
 GUIDE_TOKENS = 900
 """Tokens of long instructions: principles, fields and examples."""
 COMPARISON_IN = IMAGE_TOKENS + 500 + 2 * CAPTION_TOKENS
@@ -19,3 +23,18 @@ ASSERTION_TOKENS = 40
 """Tokens of one assertion as JSON, with its reason."""
 ASSERTIONS_PER_CAPTION = 25
 QUESTIONS_PER_EXAM = 5
+
+
+class GradingCalls(NamedTuple):
+    """Calls of a judge, with the tokens of each."""
+
+    count: int
+    tokens_in: int
+    tokens_out: int
+
+
+def grading_calls(responses: int, call_per: Literal["response", "criterion"]) -> GradingCalls:
+    """Calls that grade responses by their rubrics, one per response or one per criterion."""
+    if call_per == "response":
+        return GradingCalls(responses, GRADING_IN, GRADING_OUT)
+    return GradingCalls(responses * CRITERIA_PER_RUBRIC, CRITERION_IN, TOKENS_PER_CRITERION)

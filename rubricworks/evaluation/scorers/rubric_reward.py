@@ -13,9 +13,9 @@ from rubricworks.evaluation.scorers.scorer import (
     ScoringContext,
     Workload,
 )
-from rubricworks.grading import Grader
+from rubricworks.grading import CallPer, Grader
 from rubricworks.llm import Endpoint
-from rubricworks.llm.token_estimates import GRADING_IN, GRADING_OUT
+from rubricworks.llm.token_estimates import grading_calls
 from rubricworks.rewards import weighted_reward
 
 
@@ -27,9 +27,12 @@ class RubricScorer(Scorer):
 
     judge: Endpoint
     """Grades by the rubric, criterion by criterion."""
+    call_per: CallPer = "response"
+    """One judge call per response, with all its criteria, or one per criterion (RubiCap's paper)."""
 
     async def open(self, context: ScoringContext) -> ScoreItem:
-        grader = Grader(await context.client(self.judge, "judge"), on_error=context.on_failure)
+        judge = await context.client(self.judge, "judge")
+        grader = Grader(judge, call_per=self.call_per, on_error=context.on_failure)
 
         async def grade(item: Item) -> list[Score]:
             rubric = context.rubrics.get(item.sample.sample_id)
@@ -48,4 +51,4 @@ class RubricScorer(Scorer):
         return grade
 
     def plan(self, work: Workload) -> Iterator[PlannedCalls]:
-        yield PlannedCalls("judge", self.judge, work.responses, GRADING_IN, GRADING_OUT)
+        yield PlannedCalls("judge", self.judge, *grading_calls(work.responses, self.call_per))

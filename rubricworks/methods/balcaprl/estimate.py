@@ -7,10 +7,9 @@ from rubricworks.evaluation.scorers.b_capscore import BCapScorer
 from rubricworks.evaluation.scorers.scorer import Workload
 from rubricworks.llm.token_estimates import (
     CAPTION_TOKENS,
-    GRADING_IN,
-    GRADING_OUT,
     IMAGE_TOKENS,
     QUESTIONS_PER_EXAM,
+    grading_calls,
 )
 from rubricworks.methods.balcaprl.recipe import BalcaprlRecipe
 from rubricworks.recipe.estimate import CallEstimate, rubric_calls, scoring_calls
@@ -49,7 +48,7 @@ def _training(recipe: BalcaprlRecipe, train: int) -> Iterator[CallEstimate]:
         yield CallEstimate("train_balcaprl", "exam", policy.judge, count, CAPTION_TOKENS + 150, 2)
         return
     if policy.reward == "rubrics":
-        yield CallEstimate("train_balcaprl", "judge", policy.judge, rollouts, GRADING_IN, GRADING_OUT)
+        yield CallEstimate("train_balcaprl", "judge", policy.judge, *grading_calls(rollouts, policy.call_per))
         return
     assertions = BCapScorer(judge=policy.judge, verifier=policy.verifier)
     for planned in assertions.plan(Workload(responses=rollouts, compared=0)):

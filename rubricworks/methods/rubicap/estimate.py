@@ -4,14 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rubricworks.llm.token_estimates import (
-    COMPARISON_IN,
-    COMPARISON_OUT,
-    CRITERIA_PER_RUBRIC,
-    GRADING_IN,
-    GRADING_OUT,
-    TOKENS_PER_CRITERION,
-)
+from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT, grading_calls
 from rubricworks.methods.rubicap.recipe import RubicapRecipe
 from rubricworks.recipe.estimate import CallEstimate, rubric_calls, scoring_calls
 
@@ -27,13 +20,7 @@ def estimate_calls(recipe: RubicapRecipe, images: int) -> Iterator[CallEstimate]
     steps = policy.steps or math.ceil((policy.epochs or 0) * train / policy.prompts_per_step)
     rollouts = steps * policy.prompts_per_step * policy.group_size
     for judge in (policy.judge, *policy.more_judges):
-        if policy.call_per == "response":
-            yield CallEstimate("train_policy", "judge", judge, rollouts, GRADING_IN, GRADING_OUT)
-        else:
-            input_tokens = GRADING_IN - (CRITERIA_PER_RUBRIC - 1) * TOKENS_PER_CRITERION
-            yield CallEstimate(
-                "train_policy", "judge", judge, rollouts * CRITERIA_PER_RUBRIC, input_tokens, TOKENS_PER_CRITERION
-            )
+        yield CallEstimate("train_policy", "judge", judge, *grading_calls(rollouts, policy.call_per))
     if recipe.rubric.refresh_every:
         rewrites = (max(steps - 1, 0) // recipe.rubric.refresh_every) * min(
             train, recipe.rubric.refresh_every * policy.prompts_per_step

@@ -3,6 +3,7 @@
 import pytest
 
 from rubricworks.errors import UserError
+from rubricworks.llm.token_estimates import CRITERIA_PER_RUBRIC
 from rubricworks.recipe.files import load_recipe, recipe_path
 
 URL = "http://127.0.0.1:9/v1"
@@ -90,6 +91,8 @@ def test_a_plan_follows_the_arm(tell):
     assert trained("--arm", "caprl")["train_balcaprl", "exam-taker"] == 320 * 5
     rubicap = trained("--arm", "rubicap")
     assert rubicap["train_balcaprl", "judge"] == 320
+    each = trained("--arm", "rubicap", "--set", "policy.call_per=criterion")
+    assert each["train_balcaprl", "judge"] == 320 * CRITERIA_PER_RUBRIC
     # Held-out samples need no rubrics.
     expected = {("peer_rubrics", model): 150 for model in (*(f"teacher-{n}" for n in range(1, 6)), "rubric-writer")}
     assert {key: count for key, count in rubicap.items() if key[0] == "peer_rubrics"} == expected
@@ -141,6 +144,14 @@ def test_the_papers_settings():
     )
     assert recipe.recap.prompt is None  # the original captioning prompts
     assert recipe.evaluation.scorers.b_capscore.pointability == "evidence"
+
+
+def test_peer_rubicap_asks_one_criterion_at_a_time_as_rubicap_does():
+    rubicap = load_recipe(recipe_path("rubicap"))
+    peer = load_recipe(recipe_path("balcaprl"), arm="rubicap")
+    assert [rubicap.policy.call_per, rubicap.evaluation.scorers.rubric.call_per, peer.policy.call_per] == [
+        "criterion"
+    ] * 3
 
 
 def test_without_a_recap_section_the_images_own_captions_are_the_references(path):

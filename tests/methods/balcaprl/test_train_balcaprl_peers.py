@@ -116,19 +116,22 @@ def grade_by_words(_: int, body: dict[str, Any]):
     """A criterion is met where the caption says its word."""
     content = body["messages"][-1]["content"]
     text = content if isinstance(content, str) else content[0]["text"]
+    asked = json.loads(text.split("<criteria>\n")[1].split("\n</criteria>")[0])
     caption_words = text.split("<caption>\n")[1].split("\n</caption>")[0].split()
     if OUTAGE in caption_words:
         return fail(400, "no")
-    verdicts = [{"id": n, "reasoning": "r", "score": int(word in caption_words)} for n, word in enumerate(WEIGHTS, 1)]
+    verdicts = [{"id": one["id"], "reasoning": "r", "score": int(one["criterion"] in caption_words)} for one in asked]
     return say(json.dumps({"verdicts": verdicts}))
 
 
-def test_rubrics_reward_is_the_weight_of_the_criteria_that_a_caption_meets(inputs, serve, tmp_path):
+@pytest.mark.parametrize("call_per", ["response", "criterion"])
+def test_rubrics_reward_is_the_weight_of_the_criteria_that_a_caption_meets(inputs, serve, tmp_path, call_per):
     names = [f"s{number}" for number in (0, 1, 2, 3, 5, 8)]
     judge = serve(grade_by_words)
-    out = train(
-        tmp_path / "run", inputs | {"rubrics": rubrics_table(tmp_path, names)}, judge, reward="rubrics", steps=2
-    )
+    with_rubrics = inputs | {"rubrics": rubrics_table(tmp_path, names)}
+    out = train(tmp_path / "run", with_rubrics, judge, reward="rubrics", call_per=call_per, steps=2)
+    asked = {chat.text.count('\\"evaluation_rule\\":') for chat in judge.chats}
+    assert asked == ({1} if call_per == "criterion" else {len(WEIGHTS)})
     rows = list(read_rows(out / "rollouts"))
     assert {row["sample_id"] for row in rows} <= set(names) - {"s3"}  # held out
     for row in rows:

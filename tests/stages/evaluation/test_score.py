@@ -139,6 +139,26 @@ def test_a_score_says_by_whom_against_whom_and_from_what(scored):
     assert json.loads(row["evidence"]) == {"reasons": ["longer"]}
 
 
+def test_with_a_call_per_criterion_the_judge_reads_one_at_a_time_and_the_rewards_are_the_same(
+    serve, inputs, models, scored, tmp_path
+):
+    def judge_one(_: int, body: dict[str, Any]) -> Said:
+        caption = json.dumps(body["messages"]).split("<caption>")[1]
+        (criterion,) = json.loads(body["messages"][-1]["content"].split("<criteria>\n")[1].split("\n</criteria>")[0])
+        met = ("black cat" if "black" in criterion["criterion"] else "cat") in caption
+        return say(json.dumps({"verdicts": [{"id": 1, "score": int(met), "reasoning": "read"}]}))
+
+    server = serve(judge_one)
+    scorer = {"rubric": {**judged_by(server.url)["rubric"], "call_per": "criterion"}}
+    out = Path(launch("score", config({"plain": models["plain"]}, scorer, decodings=["greedy"]), str(tmp_path), inputs))
+    assert len(server.chats) == len(RUBRIC.criteria) * (SAMPLES - 1)
+    rewards, together = (
+        {row["sample_id"]: row["value"] for row in rows_of(folder, scorer="rubric", model="plain")}
+        for folder in (out, scored)
+    )
+    assert rewards == {name: value for name, value in together.items() if value is not None}
+
+
 def test_a_sample_without_a_response_is_missing_for_every_scorer(server, inputs, models, tmp_path):
     fewer = {**models, "rich": {"responses": write_responses(tmp_path / "few.jsonl", "a black cat", 3)}}
     folder = Path(launch("score", config(fewer, judged_by(server.url)), str(tmp_path / "run"), inputs))

@@ -16,7 +16,7 @@ from rubricworks.adapters.trl import RubricReward
 from rubricworks.data.tables import read_rows, read_samples
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.caption_qa import ExamTaker, read_exams
-from rubricworks.grading import AssertionGrader, Grader, Pointability
+from rubricworks.grading import AssertionGrader, CallPer, Grader, Pointability
 from rubricworks.grading.assertion_texts import has_words
 from rubricworks.llm import Endpoint
 from rubricworks.methods.balcaprl.stages.exam_reward import ExamReward
@@ -95,6 +95,8 @@ class Config(StageConfig, PolicyConfig):
     reward: Literal["balanced", "questions", "rubrics"] = "balanced"
     """`questions` is CapRL's: right answers from the caption alone; `rubrics` is RubiCap's: credit by a rubric. Both
     are one number, so objective, weights and length do not apply to them."""
+    call_per: CallPer = "response"
+    """One judge call per response, with all its criteria, or one per criterion (RubiCap's paper), for `rubrics`."""
     sft: SftConfig = SftConfig()
     """Training options for `method: sft`."""
     objective: Literal["grpo", "c-gdpo"] = "c-gdpo"
@@ -214,7 +216,7 @@ def _train_on_rubrics(config: Config, job: Job) -> None:
     judge = job.client(config.judge, "judge")
     letters = DeadLetters(job)
     scorecards = scorecard_table()
-    reward = RubricReward(Grader(judge, on_error=letters.add), sink=scorecards.add)
+    reward = RubricReward(Grader(judge, call_per=config.call_per, on_error=letters.add), sink=scorecards.add)
     train(config, config.policy_config(), job, dataset, [reward], scorecards, judges=[judge], letters=letters)
 
 
