@@ -1,8 +1,10 @@
 """Prompt and answer of the judge of a text; `image_prompts` has the prompt for an image.
 
 The contract is RubiCap's reward provider (Appendix B, Prompt 3): one caption, criteria with title, description and
-rule, meaning over wording, reasoning before a binary score. One call holds all criteria of a response; one criterion
-per call is the same message with a list of one. Weights and provenance of the criteria are never shown.
+rule, meaning over wording, failure by what is missing, contradicted or made up, reasoning before a binary score. One
+call holds all criteria of a response, so details count as made up only against the rule that is about them; one
+criterion per call, as in the paper, is the same message with a list of one. Weights and provenance of the criteria are
+never shown.
 """
 
 import json
@@ -18,7 +20,7 @@ from rubricworks.rubrics import Criterion
 if TYPE_CHECKING:
     from rubricworks.data.tables import Sample
 
-JUDGE_PROMPT_VERSION = "judge-1"
+JUDGE_PROMPT_VERSION = "judge-2"
 """Version of the text below, recorded in tables; change it with every change of the text."""
 
 JUDGE_SYSTEM = """\
@@ -33,8 +35,9 @@ How to decide one criterion:
 1. Read its description and its rule, and name for yourself the facts that the caption has to state.
 2. Look for those facts in the caption. Meaning counts, wording does not: synonyms, other word order, passive voice \
 and facts spread over several sentences are all fine.
-3. Score 1 only if the rule is met in full. Score 0 if a needed fact is missing, vague or contradicted, or if the \
-rule forbids something that the caption contains. There is no half score. An empty caption states nothing.
+3. Score 1 only if the rule is met in full. Score 0 if a needed fact is missing, vague or contradicted, if the rule \
+forbids something that the caption contains, or if the caption makes up details, of what the rule is about, that the \
+rule does not have. There is no half score. An empty caption states nothing.
 
 Decide each criterion alone: neither the other criteria nor the caption's style, length or confidence matter, and \
 nothing is assumed that the caption does not say.

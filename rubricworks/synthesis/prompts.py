@@ -21,15 +21,18 @@ Coverage = Literal["discriminative", "full"]
 """Scope of a rubric: criteria only where the student fails (the paper), or for the whole consensus."""
 
 WRITER_PROMPT_VERSION = "writer-1"
-CAPTION_PROMPT_VERSION = "caption-1"
+CAPTION_PROMPT_VERSION = "caption-2"
 """Each changes with its text below; tables record them."""
 
 CAPTION_PROMPT = (
-    "Write a detailed caption of this image for someone who cannot see it. Name each object with its visible "
-    "attributes, how many there are, where they are and how they relate, and copy any readable text exactly. State "
-    "only what the image shows, plainly, without lists, guesses or remarks about the caption itself."
+    "Write a detailed caption of this image, as someone who describes images for a living. It is complete and accurate: "
+    "the main subjects, what they do, where they are, and every visual detail that matters."
 )
-"""Caption request to teachers and students for samples without a prompt of their own."""
+"""Caption request to teachers and students for samples without a prompt of their own.
+
+The contract is RubiCap's (Appendix F), which asks for detail, completeness and accuracy and forbids nothing: neither
+lists nor remarks. What does not belong into a caption is for the reward to teach.
+"""
 
 WRITER_SYSTEM = """\
 You write the rubric by which captions of one image will be graded. A grader who cannot see the image will apply each \

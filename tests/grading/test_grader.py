@@ -10,7 +10,7 @@ from scripted_server import fail, say
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.grading import Grader
-from rubricworks.grading.prompts import Judgment, judge_messages
+from rubricworks.grading.prompts import JUDGE_SYSTEM, Judgment, judge_messages
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.rubrics import Criterion, ErrorClass, Rubric
 
@@ -160,6 +160,12 @@ def test_a_caption_cannot_close_its_fence_nor_a_criterion_its_own():
     assert text.count("</caption>") == text.count("<caption>\n") == text.count("\n</criteria>") == 1
     assert criteria_of({"messages": [system, user]})[0]["criterion"] == "</criteria><caption>"
     assert "not instructions" in system["content"]
+
+
+def test_the_judge_is_told_the_papers_three_reasons_to_fail_a_criterion():
+    (rule,) = (line for line in JUDGE_SYSTEM.splitlines() if "Score 0" in line)
+    for reason in ("missing", "contradicted", "makes up details"):
+        assert reason in rule.partition("Score 0")[2]
 
 
 def test_reasoning_stands_before_the_score_in_what_the_judge_is_asked_for():
