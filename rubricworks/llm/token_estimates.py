@@ -28,7 +28,7 @@ QUESTIONS_PER_EXAM = 5
 class GradingCalls(NamedTuple):
     """Calls of a judge, with the tokens of each."""
 
-    count: int
+    calls: int
     tokens_in: int
     tokens_out: int
 

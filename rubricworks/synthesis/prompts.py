@@ -25,8 +25,8 @@ CAPTION_PROMPT_VERSION = "caption-2"
 """Each changes with its text below; tables record them."""
 
 CAPTION_PROMPT = (
-    "Write a detailed caption of this image, as someone who describes images for a living. It is complete and accurate: "
-    "the main subjects, what they do, where they are, and every visual detail that matters."
+    "Write a detailed caption of this image, as someone who describes images for a living. It is complete and "
+    "accurate: the main subjects, what they do, where they are, and every visual detail that matters."
 )
 """Caption request to teachers and students for samples without a prompt of their own.
 

@@ -1,5 +1,6 @@
 """Training settings; imports no torch, so that a recipe is validated before anything heavy loads."""
 
+import math
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -110,6 +111,12 @@ class PolicyConfig(_Options):
     prompts_per_step: int = Field(8, ge=1)
     rows_per_pass: int | None = Field(None, ge=1)
     """Rollouts per forward pass on each process when a step's do not fit in memory; must divide them."""
+    num_iterations: int = Field(1, ge=1)
+    """Passes over each generation's rollouts. From the second update on the policy is no longer the one that drew them,
+    and epsilon and delta act; with 1 of these and of steps_per_generation no ratio is ever clipped [num_iterations]."""
+    steps_per_generation: int = Field(1, ge=1)
+    """Optimizer steps that one generation feeds, with prompts_per_step prompts each [steps_per_generation, in steps of
+    the optimizer]."""
     max_new_tokens: int = Field(44, ge=1)
     temperature: float = Field(1.0, gt=0)
     top_p: float = Field(1.0, gt=0, le=1)
@@ -139,6 +146,7 @@ class PolicyConfig(_Options):
     """Exclude rollouts that reach max_new_tokens from the loss."""
     seed: int = 0
     save_every: int = Field(50, ge=1)
+    """Steps between two checkpoints, rounded up to whole generations."""
     log_every: int = Field(10, ge=1)
     milestone_every: int = Field(0, ge=0)
     """Steps between two copies of the policy that are kept for evaluation; 0 = none."""
@@ -168,3 +176,22 @@ class PolicyConfig(_Options):
         if self.rows_per_pass is not None and rollouts % self.rows_per_pass:
             raise ValueError(f"rows_per_pass {self.rows_per_pass} does not divide the {rollouts} rollouts of a step")
         return self
+
+    @property
+    def generation_every(self) -> int:
+        """Optimizer steps from one generation to the next."""
+        return self.num_iterations * self.steps_per_generation
+
+    @property
+    def checkpoint_every(self) -> int:
+        """Steps between two checkpoints. They lie between generations, whose rollouts no checkpoint holds."""
+        return -(-self.save_every // self.generation_every) * self.generation_every
+
+    def steps_on(self, samples: int) -> int:
+        """Number of optimizer steps on so many samples."""
+        return self.steps or math.ceil((self.epochs or 0) * samples * self.num_iterations / self.prompts_per_step)
+
+    def rollouts_on(self, samples: int) -> int:
+        """Number of rollouts of a training on so many samples."""
+        generations = -(-self.steps_on(samples) // self.generation_every)
+        return generations * self.steps_per_generation * self.prompts_per_step * self.group_size

@@ -6,6 +6,7 @@ Training resumes from its last complete checkpoint; on a CPU it ends with the sa
 """
 
 import hashlib
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -100,7 +101,7 @@ def train_policy(
             f"reward_weights has {len(config.reward_weights)} weights for {len(rewards)} reward functions; "
             "give one each, or null for 1 each"
         )
-    dataset = _dataset(samples, config.prompts_per_step, reads)
+    dataset = _dataset(samples, config, reads)
     keep_freed_memory()
     schedule = config.model_dump(exclude={"save_every", "log_every", "milestone_every", "alarm", "probe_every"})
     digest = run_digest("policy", model_digest(model_dir), schedule, _digest(dataset))
@@ -139,7 +140,15 @@ def train_policy(
             generate.attach(trainer.accelerator.unwrap_model(trainer.model), processor)
             train_from(trainer, checkpoint, stopped=watch.must_stop)
         _save(trainer, out_dir / "model")
-    return PolicyResult(out_dir / "model", len(watch.history), watch.alarm.alarm, tuple(watch.history))
+    return PolicyResult(out_dir / "model", _steps_done(config, watch), watch.alarm.alarm, tuple(watch.history))
+
+
+def _steps_done(config: PolicyConfig, watch: PolicyWatch) -> int:
+    """Number of steps done: the history has one entry per generation, at its first step."""
+    last = watch.history[-1].step if watch.history else 0
+    if watch.must_stop or not last:
+        return last
+    return min(last + config.generation_every - 1, config.steps or sys.maxsize)
 
 
 _LINE_METRICS = {"reward": "reward", "completions/mean_length": "tokens", "entropy": "entropy", "learning_rate": "lr"}
@@ -154,6 +163,8 @@ def _trl_config(config: PolicyConfig, out_dir: Path, per_process: int, processor
         **length,
         per_device_train_batch_size=rows,
         gradient_accumulation_steps=per_process // rows,
+        steps_per_generation=per_process // rows * config.steps_per_generation,
+        num_iterations=config.num_iterations,
         num_generations=config.group_size,
         max_completion_length=config.max_new_tokens,
         chat_template_kwargs=template_options(processor),
@@ -188,7 +199,7 @@ def _trl_config(config: PolicyConfig, out_dir: Path, per_process: int, processor
         vllm_max_model_length=vllm.max_model_length,
         vllm_enable_sleep_mode=vllm.sleep,
         save_strategy="steps",
-        save_steps=config.save_every,
+        save_steps=config.checkpoint_every,
         save_total_limit=2,
         logging_steps=config.log_every,
         remove_unused_columns=False,
@@ -202,11 +213,13 @@ _OBJECTIVES = {"grpo": "sum_then_normalize", "c-gdpo": "normalize_then_sum"}
 _SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
 
 
-def _dataset(samples: Dataset | Iterable[Mapping[str, Any]], at_least: int, reads: str) -> Dataset:
+def _dataset(samples: Dataset | Iterable[Mapping[str, Any]], config: PolicyConfig, reads: str) -> Dataset:
     dataset = samples if isinstance(samples, Dataset) else Dataset.from_list([dict(row) for row in samples])
-    if len(dataset) < at_least:
+    if len(dataset) < config.prompts_per_step * config.steps_per_generation:
+        steps = f" and steps_per_generation {config.steps_per_generation}" if config.steps_per_generation > 1 else ""
         raise UserError(
-            f"{len(dataset)} samples with a {reads}, but prompts_per_step is {at_least}; add samples or lower it"
+            f"{len(dataset)} samples with a {reads}, but prompts_per_step is {config.prompts_per_step}{steps}; add "
+            "samples or lower it"
         )
     if missing := [column for column in ("sample_id", "prompt", reads) if column not in dataset.column_names]:
         raise UserError(f"the training samples have no column {', '.join(missing)}")

@@ -34,9 +34,10 @@ _ROLLOUT = ("prompt", "completion", "completion_ids")
 
 
 class StepRollouts(NamedTuple):
-    """All rollouts of one optimizer step, group by group, in aligned lists."""
+    """All rollouts of one generation, group by group, in aligned lists."""
 
     step: int
+    """First optimizer step that uses them; the only one, unless num_iterations or steps_per_generation is above 1."""
     sample_ids: list[str]
     responses: Sequence[str | Response]
     tokens: list[int]
@@ -140,7 +141,9 @@ class PolicyTrainer(GRPOTrainer):
             weights = group_token_weights(tokens_N, self.num_generations, self.max_completion_length)
             output["advantages"] = output["advantages"] * weights
         self._unjudged_steps = 0 if judged_N.any() else self._unjudged_steps + 1
-        if self._unjudged_steps == min(_UNJUDGED_STEPS, self.state.max_steps):
+        passes = (self.args.steps_per_generation or 1) * self.num_iterations
+        generations = math.ceil(self.state.max_steps * self.args.gradient_accumulation_steps / passes)
+        if self._unjudged_steps == min(_UNJUDGED_STEPS, generations):
             raise UserError(
                 f"no rollout could be judged in the last {self._unjudged_steps} steps (up to step {step}); check the "
                 "judge; training continues from its last checkpoint"

@@ -17,9 +17,9 @@ from rubricworks.data import Sample
 from rubricworks.errors import UserError
 from rubricworks.grading import FailedCall, Grader, request_with_exposure, scoring_request
 from rubricworks.grading.boxed import BoxedGrader
-from rubricworks.grading.prompts import JUDGE_SYSTEM, Judgment, judge_messages
+from rubricworks.grading.prompts import JUDGE_PROMPT_VERSION, JUDGE_SYSTEM, Judgment, judge_messages
 from rubricworks.grading.scoring_answers import Scoring
-from rubricworks.grading.scoring_prompts import scoring_messages
+from rubricworks.grading.scoring_prompts import SCORING_PROMPT_VERSION, scoring_messages
 from rubricworks.llm import ChatClient, ChatError, Endpoint, messages
 from rubricworks.llm.request import RequestFrame
 from rubricworks.rubrics import Criterion, ErrorClass, Response, Rubric, Scorecard
@@ -144,16 +144,17 @@ def test_an_image_is_found_again_in_the_cache_by_its_bytes(serve, tmp_path):
     assert len(server.chats) == 2
 
 
-def test_keys_of_text_requests_are_those_of_the_versions_before_image_responses():
-    """Computed by the code as it was before; a cache filled then still answers."""
+def test_keys_of_text_requests_change_with_the_prompts_version_alone():
+    """A cache filled by an earlier release with the same prompts still answers."""
+    assert (JUDGE_PROMPT_VERSION, SCORING_PROMPT_VERSION) == ("judge-2", "scoring-1")
     endpoint = Endpoint(url="http://judge/v1", model="judge-7b")
     criteria = (Criterion(criterion="Red circle", description="d", evaluation_rule="r", weight=3),)
     frame = RequestFrame(endpoint, Judgment)
     key = frame.encode(judge_messages("a red circle", criteria), 0).key.hex()
-    assert key == "0e78d7c6a4c1c96f936bdfa4a7d608cc2880dee7c7ef5e37bb5421f313dc6d67"
+    assert key == "d7a3104976677aed8b34a0bd028d37ce8c212ce179d2daffdab0b3d57f3c75f0"
     sample = Sample(sample_id="s", image=b"\x89PNG\r\n\x1a\n" + b"0" * 20)
     key = frame.encode(judge_messages("a red circle", criteria, sample=sample), 0).key.hex()
-    assert key == "0cb078345840b0b897fb14856c1c45666c60ae2f6bf5f19485e099ce3d180991"
+    assert key == "46e6177b35ab3a96dd5e2a0230e16fd01f31063b1ee779159e3ffbb4a7292b72"
     request = scoring_request(Sample(sample_id="s", question="2+2?"), "4", CHECKLIST)
     key = RequestFrame(endpoint, Scoring).encode(scoring_messages(request), 0).key.hex()
     assert key == "f1a361a5c146d340791866e10a974ed7748b06821358dc8baf75a18f56c809aa"

@@ -70,9 +70,63 @@ def test_every_rollout_is_handed_out_once_with_its_reward_and_advantage(warmed, 
         assert all(1 <= tokens <= 8 for tokens in step.tokens)
 
 
-@pytest.mark.parametrize("lora", [None, LoraOptions(rank=2)])
-def test_killed_and_resumed_policy_ends_with_the_same_weights(warmed, tmp_path, lora):
-    config = PolicyConfig(steps=6, save_every=2, learning_rate=1e-3, lora=lora, **FEW)
+REUSE = {"num_iterations": 2, "steps_per_generation": 2}
+
+
+@pytest.mark.parametrize("reuse", [{"num_iterations": 3}, {"steps_per_generation": 3}, REUSE])
+def test_ratios_are_clipped_once_rollouts_serve_several_updates(warmed, tmp_path, reuse):
+    def clip_ratios(folder, **options):
+        logs, steps = [], []
+        config = PolicyConfig(steps=6, learning_rate=2e-2, rows_per_pass=4, **options, **FEW)
+        train_policy(warmed, policy_rows(), alternating, folder, config, on_step=steps.append, on_log=logs.append)
+        return [log.metrics["clip_ratio/region_mean"] for log in logs], steps
+
+    ratios, steps = clip_ratios(tmp_path / "once")
+    assert [step.step for step in steps] == [1, 2, 3, 4, 5, 6]
+    assert ratios == [0.0] * 6
+    ratios, steps = clip_ratios(tmp_path / "reused", **reuse)
+    every = reuse.get("num_iterations", 1) * reuse.get("steps_per_generation", 1)
+    assert [step.step for step in steps] == list(range(1, 7, every))
+    assert {len(step.responses) for step in steps} == {8 * reuse.get("steps_per_generation", 1)}
+    assert [ratios[step.step - 1] for step in steps] == [0.0] * len(steps)  # the policy drew them itself
+    assert max(ratios) > 0
+
+
+def test_dual_clip_bounds_the_loss_of_what_became_likelier_and_is_punished(warmed, tmp_path):
+    def trained(name, **options):
+        config = PolicyConfig(steps=4, num_iterations=4, learning_rate=5e-2, epsilon=1e6, **options, **FEW)
+        return weights(train_policy(warmed, policy_rows(), alternating, tmp_path / name, config).model_dir)
+
+    free, bounded = trained("free"), trained("bounded", delta=1.01)
+    assert any(not torch.equal(free[name], bounded[name]) for name in free)
+
+
+async def alternating(prompts, completions, **columns):
+    return [float(index % 2) for index in range(len(completions))]
+
+
+def test_rollouts_of_a_plan_are_those_that_are_drawn(warmed, tmp_path):
+    for number, options in enumerate(({}, REUSE, {"num_iterations": 5}, {"steps": None, "epochs": 2.0, **REUSE})):
+        steps = []
+        config = PolicyConfig(**{"steps": 6, **FEW, "group_size": 2, **options})
+        result = train_policy(warmed, policy_rows(), says_red, tmp_path / str(number), config, on_step=steps.append)
+        drawn = sum(len(step.responses) for step in steps)
+        assert (result.steps, drawn) == (config.steps_on(len(policy_rows())), config.rollouts_on(len(policy_rows())))
+
+
+def test_a_generation_takes_the_samples_of_all_its_steps(warmed, tmp_path):
+    config = PolicyConfig(steps=2, steps_per_generation=50, **FEW)
+    with pytest.raises(UserError, match="prompts_per_step is 2 and steps_per_generation 50"):
+        train_policy(warmed, policy_rows(), says_red, tmp_path, config)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"lora": LoraOptions(rank=2)}, {"steps_per_generation": 2, "save_every": 1}, {"num_iterations": 2}],
+    ids=["all weights", "lora", "two steps a generation", "two passes"],
+)
+def test_killed_and_resumed_policy_ends_with_the_same_weights(warmed, tmp_path, options):
+    config = PolicyConfig(**{"steps": 6, "save_every": 2, "learning_rate": 1e-3, **options, **FEW})
     whole_steps, cut_steps = {}, {}
 
     def keep(table):
@@ -95,7 +149,7 @@ def test_killed_and_resumed_policy_ends_with_the_same_weights(warmed, tmp_path, 
         config,
         on_step=lambda step: (calls.append(step.step), keep(cut_steps)(step)),
     )
-    assert calls == [5, 6]
+    assert calls == ([5] if config.generation_every == 2 else [5, 6])
     assert cut_steps == whole_steps
     assert str(resumed.history) == str(whole.history)  # NaN, where no held-out judge was asked, equals nothing
     expected, actual = weights(whole.model_dir), weights(resumed.model_dir)

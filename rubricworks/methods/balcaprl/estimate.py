@@ -1,6 +1,5 @@
 """Model calls of a BalCapRL run, estimated from its recipe."""
 
-import math
 from collections.abc import Iterator
 
 from rubricworks.evaluation.scorers.b_capscore import BCapScorer
@@ -41,8 +40,7 @@ def _training(recipe: BalcaprlRecipe, train: int) -> Iterator[CallEstimate]:
     policy = recipe.policy
     if policy.method == "sft":
         return
-    steps = policy.steps or math.ceil((policy.epochs or 0) * train / policy.prompts_per_step)
-    rollouts = steps * policy.prompts_per_step * policy.group_size
+    rollouts = policy.rollouts_on(train)
     if policy.reward == "questions":
         count = rollouts * QUESTIONS_PER_EXAM
         yield CallEstimate("train_balcaprl", "exam", policy.judge, count, CAPTION_TOKENS + 150, 2)

@@ -54,9 +54,9 @@ def estimate_calls(recipe: Rlr3Recipe, questions: int) -> Iterator[CallEstimate]
     gradings = (abnormal + (audit.regular or recipe.genrm_data.test)) * len(audit.settings) + trials
     yield CallEstimate("audit", "judge", audit.judge, gradings, *grading)
     policy = recipe.policy
-    per_step = policy.prompts_per_step * policy.group_size
-    steps = policy.steps or round((policy.epochs or 0) * train * FILTER_SHARE / policy.prompts_per_step)
+    kept = round(train * FILTER_SHARE)
+    steps = policy.steps_on(kept)
     for judge in (policy.judge, *policy.more_judges):
-        yield CallEstimate("train_rlr3", "judge", judge, steps * per_step, *grading)
+        yield CallEstimate("train_rlr3", "judge", judge, policy.rollouts_on(kept), *grading)
     milestones = 2 * (steps // policy.milestone_every)
     yield from scoring_calls(recipe.evaluation, held_out, trained=milestones)

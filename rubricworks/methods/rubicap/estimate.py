@@ -1,6 +1,5 @@
 """Model calls of a RubiCap run, estimated from its recipe."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -17,8 +16,8 @@ def estimate_calls(recipe: RubicapRecipe, images: int) -> Iterator[CallEstimate]
     synthesis = rubric_calls(recipe.committee, recipe.student, recipe.rubric, train + held_out)
     yield from synthesis
     policy = recipe.policy
-    steps = policy.steps or math.ceil((policy.epochs or 0) * train / policy.prompts_per_step)
-    rollouts = steps * policy.prompts_per_step * policy.group_size
+    steps = policy.steps_on(train)
+    rollouts = policy.rollouts_on(train)
     for judge in (policy.judge, *policy.more_judges):
         yield CallEstimate("train_policy", "judge", judge, *grading_calls(rollouts, policy.call_per))
     if recipe.rubric.refresh_every:

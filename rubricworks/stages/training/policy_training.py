@@ -141,7 +141,7 @@ def train(
         progress = VerdictProgress(judges)
         with (
             stage_run(job.run, job.stage) as log,
-            StepTables(job, every=options.save_every, gradings=gradings.name) as tables,
+            StepTables(job, every=options.checkpoint_every, gradings=gradings.name) as tables,
         ):
             log.log_params(config.model_dump(mode="json"))
             for name in ("samples", "rubrics", "exams"):

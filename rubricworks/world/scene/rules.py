@@ -161,10 +161,10 @@ def holds(rule: Rule, caption: str) -> bool:
         case ReadsWord(word, lenient):
             return word.upper() in stated.words if lenient else set(stated.words) == {word.upper()}
         case GivesCount(count, lenient):
-            named = len(stated.objects)
+            objects = len(stated.objects)
             if lenient:
-                return count in stated.counts or named >= count
-            return named <= count and set(stated.counts) <= {count} and (bool(stated.counts) or named == count)
+                return count in stated.counts or objects >= count
+            return objects <= count and set(stated.counts) <= {count} and (bool(stated.counts) or objects == count)
         case NamesNothingAt(cell):
             return all(item.cell != cell for item in stated.objects)
         case ReadsNoWord():

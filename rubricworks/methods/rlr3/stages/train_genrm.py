@@ -185,7 +185,7 @@ def _rlvr(config: Config, start: str | Path, train: Sequence[Instance], job: Job
     ]
     scorecards = scorecard_table()
     reward = ExecutionReward(sink=scorecards.add)
-    with StepTables(job, every=config.rlvr.save_every) as tables:
+    with StepTables(job, every=config.rlvr.checkpoint_every) as tables:
 
         def record(step: "StepRollouts") -> None:
             tables.add(step, scorecards.drain(step)[0])
