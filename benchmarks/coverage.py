@@ -1,85 +1,92 @@
-"""Benchmark of rubric coverage, guards and refresh: the table in docs/world.md.
+"""Benchmark of coverage, guards, deficiency sampling and rules: the tables in docs/world.md.
 
-    python -m benchmarks.coverage --seeds 1 2 3
+    python -m benchmarks.coverage                                            # all sixteen arms, seed 1, 100 steps
+    python -m benchmarks.coverage --steps 200 --seeds 1 2 3 --arms 0 14      # the recipes rubicap-laptop and quickstart
 
-Every arm of a seed shares its images, warm-up and captions: the seed's quickstart run is copied up to there and
-continued with other settings. Each arm trains for real on the scene world's simulated judges.
+Every arm of a seed shares its images, warm-up and teachers' captions: each run reuses them from the seed's first. Each
+arm trains for real on the scene world's simulated judges, and is compared with its base greedily.
 """
 
 import argparse
 import json
-import shutil
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
+from typing import Any, NamedTuple
 
-ARMS = {
-    "full + guards (quickstart)": {},
-    "full": {"rubric.guards": "false"},
-    "discriminative + guards": {"rubric.coverage": "discriminative"},
-    "discriminative (the paper's form)": {"rubric.coverage": "discriminative", "rubric.guards": "false"},
-    "discriminative, refreshed every 20": {
-        "rubric.coverage": "discriminative",
-        "rubric.guards": "false",
-        "rubric.refresh_every": "20",
-    },
-    "discriminative, refreshed every 50": {
-        "rubric.coverage": "discriminative",
-        "rubric.guards": "false",
-        "rubric.refresh_every": "50",
-    },
-    "discriminative, five student samples": {
-        "rubric.coverage": "discriminative",
-        "rubric.guards": "false",
-        "student.captions_each": "5",
-        "student.temperature": "1.0",
-    },
-}
-SHARED = ("world", "prepare", "warm_up", "caption_committee", "caption_student", "recipe.yaml")
+
+class Arm(NamedTuple):
+    """A choice for each condition, by name."""
+
+    coverage: str
+    guards: str
+    captions: str
+    rules: str
+
+    @property
+    def changes(self) -> dict[str, str]:
+        """The recipe's fields, one for each condition."""
+        return {
+            "rubric.coverage": self.coverage,
+            "rubric.guards": str(self.guards == "guards").lower(),
+            "student.temperature": "1.0" if self.captions == "sampled" else "0.0",
+            "rubric.writer.model": "rubric-writer" if self.rules == "sharp" else "lenient-rubric-writer",
+        }
+
+
+ARMS = [
+    Arm(*choices)
+    for choices in product(
+        ("discriminative", "full"), ("no guards", "guards"), ("sampled", "greedy"), ("sharp", "lenient")
+    )
+]
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    options.add_argument("--seeds", type=int, nargs="+", default=[1])
+    options.add_argument("--steps", type=int, default=100)
     options.add_argument("--arms", nargs="+", type=int, default=list(range(len(ARMS))), help="numbers, from 0")
     options.add_argument("--runs", type=Path, default=Path("runs/coverage"))
     arguments = options.parse_args()
-    columns = ["arm", "seed", "oracle F1", "win rate", "rubric reward, sampled", "tokens", "alarm"]
+    columns = [*Arm._fields, "seed", "oracle F1", "win rate", "rubric reward", "tokens", "hacking alarm"]
     print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
     for number in arguments.arms:
-        arm, settings = list(ARMS.items())[number]
         for seed in arguments.seeds:
-            print(row(arm, seed, run_arm(number, settings, seed, arguments.runs)), flush=True)
+            summary = run_arm(number, seed, arguments.steps, arguments.runs)
+            print(row(ARMS[number], seed, summary), flush=True)
 
 
-def run_arm(number: int, settings: dict[str, str], seed: int, runs: Path) -> dict:
+def run_arm(number: int, seed: int, steps: int, runs: Path) -> dict[str, Any]:
     """The summary of one arm, which is run if it is not there yet."""
-    name = f"seed{seed}-arm{number}"
-    base = f"seed{seed}-arm0"
-    if not (runs / base / "summary.json").exists():
-        _rubricworks("run", "quickstart", "--runs", runs, "--run", base, "--set", f"seed={seed}")
+    name = f"seed{seed}-arm{number}-{steps}"
     if not (runs / name / "summary.json").exists():
-        for part in SHARED:
-            source, target = runs / base / part, runs / name / part
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if not target.exists():
-                copy = shutil.copytree if source.is_dir() else shutil.copyfile
-                copy(source, target)
-        changes = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-        _rubricworks("run", "--runs", runs, "--resume", name, *changes)
+        if (runs / name / "recipe.yaml").exists():
+            _rubricworks("run", "--runs", runs, "--resume", name)
+        else:
+            settings = {"seed": seed, "policy.steps": steps, "evaluation.decodings": "[greedy]"} | ARMS[number].changes
+            changes = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+            finished = sorted(folder.parent.name for folder in runs.glob(f"seed{seed}-*/summary.json"))
+            shared = ["--reuse", finished[0]] if finished else []
+            _rubricworks("run", "rubicap-laptop", "--runs", runs, "--run", name, *changes, *shared)
     return json.loads((runs / name / "summary.json").read_text())
 
 
-def row(arm: str, seed: int, summary: dict) -> str:
+def row(arm: Arm, seed: int, summary: dict[str, Any]) -> str:
     """One line of the table."""
-    f1, sampled, tokens = summary["oracle_f1"], summary["sampled"]["rubric_reward"], summary["tokens"]
+    f1, reward, tokens = (summary["scores"][figure] for figure in ("oracle_f1", "rubric_reward", "length_tokens"))
     win = summary["win_rate"]
-    alarm = summary["alarm"] or "-"
-    return (
-        f"| {arm} | {seed} | {f1['base']:.2f} → {f1['policy']:.2f} | "
-        f"{win['value']:.2f} [{win['low']:.2f}, {win['high']:.2f}] | {sampled['base']:.2f} → {sampled['policy']:.2f} | "
-        f"{tokens['base']:.0f} → {tokens['policy']:.0f} | {alarm} |"
-    )
+    cells = [
+        *arm,
+        str(seed),
+        f"{f1['base']:.2f} → {f1['policy']:.2f}",
+        f"{win['value']:.2f} [{win['low']:.2f}, {win['high']:.2f}]",
+        f"{reward['base']:.2f} → {reward['policy']:.2f}",
+        f"{tokens['base']:.0f} → {tokens['policy']:.0f}",
+        (summary["alarm"] or "silent").partition(":")[0],
+    ]
+    return f"| {' | '.join(cells)} |"
 
 
 def _rubricworks(*arguments: object) -> None:
