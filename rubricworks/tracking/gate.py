@@ -6,6 +6,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+_SAMPLES = 30
+"""Of models that win half of their comparisons, the win rate's low end lies above 0.5 for 8 % with 4 samples, for 5 %
+with 8, and for the 2.5 % that the interval promises from some 20 on."""
+
 
 class GateResult(BaseModel):
     """Result of the gate, with one sentence per rule."""
@@ -17,63 +21,68 @@ class GateResult(BaseModel):
 
 
 class Gate(BaseModel):
-    """Rules over a run's summary; None switches a rule off. A figure that was not measured does not pass."""
+    """Rules over a run's summary; None switches a rule off. A figure that was not measured does not pass.
+
+    Every rule holds the low end of a 95 % interval against its bound, so that chance does not promote a model; below
+    `samples_at_least` the interval itself cannot be trusted.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     win_rate_low_above: float | None = Field(default=0.5, ge=0, le=1)
     """Bound that the lower end of the win rate's interval against the base must exceed."""
     oracle_f1_gain_at_least: float | None = Field(default=None, ge=-1, le=1)
-    """Smallest gain in the oracle's F1, policy minus base; only for data with a known truth."""
+    """Smallest gain in the oracle's F1, policy minus base, by its lower end; only for data with a known truth."""
     rubric_reward_gain_at_least: float | None = Field(default=None, ge=-1, le=1)
-    """Smallest gain in the rubric reward, policy minus base; a policy learns to game it, so do not use it alone."""
+    """Smallest gain in the rubric reward, policy minus base, by its lower end; a policy learns to game it, so do not
+    use it alone."""
 
     accuracy_gain_low_above: float | None = Field(default=None, ge=-1, le=1)
     """Bound for the lower end of the macro average's gain over the base; for runs that answer questions."""
     b_capscore_gain_low_above: float | None = Field(default=None, ge=-1, le=1, exclude_if=lambda bound: bound is None)
     """Bound for the lower end of b-CapScore's gain over the base; for BalCapRL runs."""
+    samples_at_least: int = Field(default=_SAMPLES, ge=1, exclude_if=lambda count: count == _SAMPLES)
+    """Fewest judged samples behind each figure that a rule reads."""
 
     def check(self, summary: Mapping[str, Any]) -> GateResult:
         """Apply the rules.
 
         Args:
-            summary: {"win_rate": {"low", …}, "oracle_f1": {"base", "policy"}, "rubric_reward": {…},
-                "accuracy_gain": {"low", …}, "b_capscore_gain": {"low", …}}.
+            summary: figure → the parts of its interval, {"low", "samples", …}: "win_rate", "oracle_f1_gain",
+                "rubric_reward_gain", "accuracy_gain", "b_capscore_gain".
         """
-        findings: list[tuple[bool, str]] = []
-        for label, name, bound in (
-            ("win rate", "win_rate", self.win_rate_low_above),
-            ("accuracy gain", "accuracy_gain", self.accuracy_gain_low_above),
-            ("b-CapScore gain", "b_capscore_gain", self.b_capscore_gain_low_above),
-        ):
-            if bound is not None:
-                findings.append(_finding(f"{label}, low end", _number(summary, name, "low"), "above", bound))
-        for name, minimum in (
-            ("oracle_f1", self.oracle_f1_gain_at_least),
-            ("rubric_reward", self.rubric_reward_gain_at_least),
-        ):
-            if minimum is not None:
-                base, policy = _number(summary, name, "base"), _number(summary, name, "policy")
-                gain = None if base is None or policy is None else policy - base
-                findings.append(_finding(f"{name.replace('_', ' ')}, gain over the base", gain, "at least", minimum))
+        rules = (
+            ("win rate", "win_rate", "above", self.win_rate_low_above),
+            ("accuracy gain", "accuracy_gain", "above", self.accuracy_gain_low_above),
+            ("b-CapScore gain", "b_capscore_gain", "above", self.b_capscore_gain_low_above),
+            ("oracle f1, gain over the base", "oracle_f1_gain", "at least", self.oracle_f1_gain_at_least),
+            ("rubric reward, gain over the base", "rubric_reward_gain", "at least", self.rubric_reward_gain_at_least),
+        )
+        findings = [
+            self._finding(f"{label}, low end", summary.get(name), relation, bound)
+            for label, name, relation, bound in rules
+            if bound is not None
+        ]
         return GateResult(passed=all(met for met, _ in findings), reasons=tuple(text for _, text in findings))
 
+    def _finding(self, label: str, figure: Any, relation: str, bound: float) -> tuple[bool, str]:
+        """Return whether the rule is met, and the sentence that says so."""
+        low, samples = _number(figure, "low"), _number(figure, "samples") or 0
+        if low is None:
+            return False, f"{label}: not measured, must be {relation} {bound:g}"
+        if samples < self.samples_at_least:
+            return False, (
+                f"{label}: {low:.3f} of {samples:g} samples, too few to tell (samples_at_least: "
+                f"{self.samples_at_least}), must be {relation} {bound:g}"
+            )
+        # A gain of exactly the bound must pass although 0.7 - 0.6 < 0.1 in binary.
+        met = low > bound if relation == "above" else low >= bound - 1e-9
+        return met, f"{label}: {low:.3f}, {'is' if met else 'must be'} {relation} {bound:g}"
 
-def _finding(label: str, value: float | None, relation: str, bound: float) -> tuple[bool, str]:
-    """Return whether the rule is met, and the sentence that says so."""
-    if value is None:
-        return False, f"{label}: not measured, must be {relation} {bound:g}"
-    # A gain of exactly the bound must pass although 0.7 - 0.6 < 0.1 in binary.
-    met = value > bound if relation == "above" else value >= bound - 1e-9
-    return met, f"{label}: {value:.3f}, {'is' if met else 'must be'} {relation} {bound:g}"
 
-
-def _number(summary: Mapping[str, Any], name: str, part: str) -> float | None:
-    """Return a plain number, or the value of an interval; None if there is none."""
-    entry = summary.get(name)
-    value = entry.get(part) if isinstance(entry, Mapping) else None
-    if isinstance(value, Mapping):
-        value = value.get("value")
+def _number(figure: Any, part: str) -> float | None:
+    """Return a part of a figure; None if it is no finite number."""
+    value = figure.get(part) if isinstance(figure, Mapping) else None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(value)

@@ -47,7 +47,7 @@ def test_too_little_new_is_a_run_that_ends_well(runs):
 def test_enough_new_makes_a_challenger_that_waits_and_then_is_the_champion(runs):
     policy = {
         "new_samples.needed": 10,
-        "challenge.gate": "{win_rate_low_above: null, rubric_reward_gain_at_least: -1}",
+        "challenge.gate": "{win_rate_low_above: null, rubric_reward_gain_at_least: -1, samples_at_least: 1}",
         "challenge.approval": "person",
     }
     said = Run(runs, "retrain-laptop", *settings({**GROWN, **policy}), "--run", "enough").finish()

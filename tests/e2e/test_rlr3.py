@@ -132,7 +132,8 @@ def test_evaluation_is_that_of_its_table_and_the_summary_and_the_promotion_say_t
         assert details["macro"][arm]["best_step"] == answers.best[arm]
         assert details["gains"][arm] == answers.gains[arm].model_dump()
     promotion = figures(run, "promote/promotion.json")
-    assert promotion["passed"] == (answers.gains["rlr3"].low > 0)
+    gain = answers.gains["rlr3"]
+    assert promotion["passed"] == (gain.low > 0 and gain.samples >= 30)
     assert summary["gate"] == "; ".join(promotion["reasons"])
     assert summary["dead_letters"] == sum(count_rows(one.parent) for one in run.glob("*/dead_letters/manifest.json"))
 

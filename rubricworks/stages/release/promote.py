@@ -134,4 +134,4 @@ def gate_figures(board: Scoreboard) -> Figures:
 
 
 def _interval(figure: Interval | None) -> dict[str, float | None]:
-    return {part: getattr(figure, part) if figure else None for part in ("value", "low", "high")}
+    return {part: getattr(figure, part) if figure else None for part in ("value", "low", "high", "samples")}
