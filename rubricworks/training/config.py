@@ -79,6 +79,9 @@ class VllmOptions(_Options):
     max_model_length: int | None = Field(None, ge=1)
     sleep: bool = False
     """Free vLLM's memory during the update, for mode colocate."""
+    max_logp_difference: float | None = Field(0.1, gt=0)
+    """Stop a training whose sampler and trainer differ by more nats a token, on average, for five steps; null = never.
+    Same weights in other kernels differ by 0.001 to 0.03."""
 
 
 class AlarmConfig(_Options):

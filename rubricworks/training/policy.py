@@ -38,6 +38,7 @@ from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
 from rubricworks.training.response_statistics import TEXT_STATISTICS, Statistic
 from rubricworks.training.rollouts import Penalty, PolicyTrainer, StepRollouts
 from rubricworks.training.shared_images import encode_images_once
+from rubricworks.training.vllm_rollouts import LOGP_DIFFERENCE
 from rubricworks.training.watch import PolicyWatch, Probe, Refresh
 
 Reward = Callable[..., Awaitable[Sequence[float | None]]]
@@ -133,6 +134,7 @@ def train_policy(
                 on_rollouts=on_rollouts,
                 mean_over_group=config.loss_type == "group_token_mean",
                 penalty=penalty,
+                max_logp_difference=config.vllm.max_logp_difference,
             )
             trainer.remove_callback(PrinterCallback)
             if config.milestone_every:
@@ -151,7 +153,13 @@ def _steps_done(config: PolicyConfig, watch: PolicyWatch) -> int:
     return min(last + config.generation_every - 1, config.steps or sys.maxsize)
 
 
-_LINE_METRICS = {"reward": "reward", "completions/mean_length": "tokens", "entropy": "entropy", "learning_rate": "lr"}
+_LINE_METRICS = {
+    "reward": "reward",
+    "completions/mean_length": "tokens",
+    "entropy": "entropy",
+    "learning_rate": "lr",
+    LOGP_DIFFERENCE: "logp difference",
+}
 
 
 def _trl_config(config: PolicyConfig, out_dir: Path, per_process: int, processor: Processor) -> GRPOConfig:

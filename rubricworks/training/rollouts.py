@@ -21,6 +21,7 @@ from trl import GRPOConfig, GRPOTrainer
 from rubricworks.errors import UserError
 from rubricworks.rl import decoupled_advantages
 from rubricworks.rubrics import Response
+from rubricworks.training.vllm_rollouts import LOGP_DIFFERENCE, SamplerAgreement, mend_generation
 
 Penalty = Callable[..., Sequence[float]]
 """`penalty(prompts=…, completions=…, completion_ids=…, sample_id=[…], …)`: amounts to subtract from the advantages.
@@ -74,19 +75,24 @@ class PolicyTrainer(GRPOTrainer):
         on_rollouts: Callable[[StepRollouts], None],
         mean_over_group: bool = False,
         penalty: Penalty | None = None,
+        max_logp_difference: float | None = None,
         **kwargs: Any,
     ) -> None:
         """
         Args:
             mean_over_group: average the loss by equation 1; requires loss_type `dr_grpo` in the configuration.
             penalty: subtracted from the advantages of judged rollouts (BalCapRL, A.5).
+            max_logp_difference: limit of `vllm_rollouts.SamplerAgreement`.
         """
         self._on_rollouts = on_rollouts
         self._mean_over_group = mean_over_group
         self._penalty = penalty
         self._scored: _Scored
         self._unjudged_steps = 0
+        self._agreement = SamplerAgreement(max_logp_difference)
         super().__init__(*args, **kwargs)
+        if self.use_vllm:
+            mend_generation(self.vllm_generation)
 
     def _get_train_sampler(self, dataset: Any = None) -> Any:
         self._sampler = super()._get_train_sampler(dataset)
@@ -136,6 +142,9 @@ class PolicyTrainer(GRPOTrainer):
                     step, sample_ids, responses, tokens, _values(weighted_N), advantages_N.tolist(), components
                 )
             )
+        # TRL measures it, over all processes, as part of its importance sampling correction.
+        if differences := self._metrics["train"].get(LOGP_DIFFERENCE):
+            self._agreement.update(step, differences[-1])
         if self._mean_over_group:
             tokens_N = output["completion_mask"].sum(dim=1) * judged_N[local]
             weights = group_token_weights(tokens_N, self.num_generations, self.max_completion_length)

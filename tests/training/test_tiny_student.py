@@ -29,7 +29,7 @@ def test_default_student_has_about_700000_parameters_and_9_image_tokens(tmp_path
 
 
 def test_student_directory_names_qwen3_vls_processor_with_all_that_it_reads(student):
-    """tests/vllm/test_plain_student.py loads the folder without this package, where torchvision is."""
+    """tests/vllm_cpu/test_plain_student.py loads the folder without this package, where torchvision is."""
     fields = json.loads((student / "processor_config.json").read_text())
     tokenizer_fields = json.loads((student / "tokenizer_config.json").read_text())
     config = json.loads((student / "config.json").read_text())

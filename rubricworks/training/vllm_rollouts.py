@@ -1,0 +1,135 @@
+"""Rollouts by vLLM that are the policy's: prompts with images, the encoder cache, and the alarm for both.
+
+Mended around TRL's `VLLMGeneration`, until TRL does it:
+
+- In colocate mode TRL passes prompts whose image tokens are expanded to vLLM, which expands them again (trl#6294). Each
+  image's run is collapsed to the one token that vLLM expands. In server mode TRL sends image features, for which the
+  runs stay expanded.
+- After new weights TRL resets the cache of prefixes, not that of encoded images (trl#7198), so vLLM would attend to
+  images as earlier weights of the vision tower saw them.
+
+Whether sampler and trainer agree is measured by TRL each step, as the mean difference of their log probabilities.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from transformers import ProcessorMixin
+
+from rubricworks.errors import UserError
+
+LOGP_DIFFERENCE = "sampling/sampling_logp_difference/mean"
+"""TRL's metric: mean absolute difference of a token's log probability between vLLM and the trainer, in nats."""
+PATIENCE = 5
+"""Consecutive steps above the threshold before a training stops."""
+
+
+def mend_generation(generation: Any) -> None:
+    """Wrap `generate` and `sync_weights` of TRL's `VLLMGeneration`; a text model needs nothing."""
+    processor = generation.processing_class
+    if not isinstance(processor, ProcessorMixin):
+        return
+    generate, sync_weights = generation.generate, generation.sync_weights
+
+    def sync_and_forget_images() -> None:
+        sync_weights()
+        if generation.mode == "colocate":
+            generation.llm.llm_engine.reset_encoder_cache()
+        elif generation.accelerator.is_main_process:
+            _reset_encoder_cache(generation.vllm_client)
+
+    def generate_from_collapsed(
+        prompts: list[list[int]], images: list[list[Any] | None] | None, *args: Any, **kwargs: Any
+    ) -> tuple[Any, ...]:
+        if images is None or generation.mode != "colocate":
+            return generate(prompts, images, *args, **kwargs)
+        token = _image_token_id(processor)
+        collapsed = [
+            ids if not of_prompt else collapse_images(ids, token, len(of_prompt))
+            for ids, of_prompt in zip(prompts, images, strict=True)
+        ]
+        read, *rest = generate(collapsed, images, *args, **kwargs)
+        check_expansion(prompts, read)
+        return read, *rest
+
+    generation.sync_weights, generation.generate = sync_and_forget_images, generate_from_collapsed
+
+
+def collapse_images(token_ids: Sequence[int], image_token: int, images: int) -> list[int]:
+    """Return a prompt with one image token per image.
+
+    Raises:
+        UserError: the prompt has not one run of image tokens per image, so no token can be assigned to an image.
+    """
+    collapsed = [
+        token
+        for position, token in enumerate(token_ids)
+        if token != image_token or position == 0 or token_ids[position - 1] != image_token
+    ]
+    if (runs := collapsed.count(image_token)) != images:
+        raise UserError(
+            f"a prompt with {images} images has {runs} runs of image tokens, so vLLM cannot be told which image is "
+            "which; set vllm.mode to server or off"
+        )
+    return collapsed
+
+
+def check_expansion(prompts: Sequence[Sequence[int]], read: Sequence[Sequence[int]]) -> None:
+    """Raise UserError unless vLLM has read the prompts that the trainer computes with."""
+    for expected, actual in zip(prompts, read, strict=True):
+        if list(expected) != list(actual):
+            raise UserError(
+                f"vLLM read a prompt with its images as {len(actual)} tokens, and the trainer as {len(expected)}: the "
+                "rollouts would not be the policy's; set vllm.mode to server or off"
+            )
+
+
+class SamplerAgreement:
+    """Watch of the difference between vLLM's and the trainer's log probabilities, one value per step."""
+
+    def __init__(self, limit: float | None) -> None:
+        """
+        Args:
+            limit: highest acceptable difference in nats; None accepts every one.
+        """
+        self._limit = limit
+        self._recent: list[float] = []
+
+    def update(self, step: int, difference: float) -> None:
+        """Record a step's difference.
+
+        Raises:
+            UserError: the difference has exceeded the limit in each of the last steps.
+        """
+        if self._limit is None or difference <= self._limit:
+            self._recent.clear()
+            return
+        self._recent.append(difference)
+        if len(self._recent) < PATIENCE:
+            return
+        mean = sum(self._recent) / len(self._recent)
+        raise UserError(
+            f"vLLM's log probabilities differ from the trainer's by {mean:.2g} nats a token in the last {PATIENCE} "
+            f"steps (up to step {step}); more than {self._limit:g} (vllm.max_logp_difference) means that the rollouts "
+            "are not the policy's. Compare the versions of vllm and trl with the tested ones, set vllm.mode to off, or "
+            "raise the limit if the model is known to need it; training continues from its last checkpoint"
+        )
+
+
+def _image_token_id(processor: Any) -> int:
+    token = getattr(processor, "image_token_id", None)
+    if token is None:
+        raise UserError(
+            f"{type(processor).__name__} does not name its image token, so its images cannot be passed to vLLM here; "
+            "set vllm.mode to server or off"
+        )
+    return int(token)
+
+
+def _reset_encoder_cache(client: Any) -> None:
+    response = client.session.post(f"{client.base_url}/reset_encoder_cache")
+    if response.status_code != 200:
+        raise UserError(
+            f"{client.base_url}/reset_encoder_cache answers {response.status_code}; start the vLLM server with "
+            "VLLM_SERVER_DEV_MODE=1, version 0.22 or newer"
+        )

@@ -1,0 +1,55 @@
+"""Rollouts by vLLM in the training's own process: what it samples from is the policy."""
+
+import pytest
+from coloured_squares import policy_rows
+from vllm_on_cpu import make_vllm_fit_cpu
+
+from rubricworks.errors import UserError
+from rubricworks.training import policy, vllm_rollouts
+from rubricworks.training.config import PolicyConfig
+
+pytestmark = pytest.mark.vllm
+STEPS = 20
+DIFFERENCE = "sampling/sampling_logp_difference/mean"
+RATIO = "sampling/importance_sampling_ratio/mean"
+
+
+@pytest.fixture
+def colocated(monkeypatch):
+    make_vllm_fit_cpu(monkeypatch)
+    monkeypatch.setattr(policy, "check_vllm", lambda options: None)  # it wants a GPU
+
+
+def config(*, steps=STEPS, **vllm) -> PolicyConfig:
+    return PolicyConfig(
+        steps=steps, prompts_per_step=4, group_size=4, max_new_tokens=10, learning_rate=2e-3, log_every=1,
+        save_every=100, vllm={"mode": "colocate", "max_model_length": 128, **vllm},
+    )  # fmt: skip
+
+
+async def pays_for_blue(completions, **columns):
+    return [float("blue" in completion[0]["content"]) for completion in completions]
+
+
+def test_twenty_steps_sample_from_the_policy_that_is_trained(colocated, taught, tmp_path):
+    logs = []
+    result = policy.train_policy(taught, policy_rows(), pays_for_blue, tmp_path, config(), on_log=logs.append)
+    differences = [log.metrics[DIFFERENCE] for log in logs]
+    assert len(differences) == STEPS
+    assert max(differences) < 0.02
+    assert all(0.95 < log.metrics[RATIO] < 1.05 for log in logs)
+    assert result.history[-1].reward > result.history[0].reward + 0.3
+
+
+def test_a_training_whose_sampler_sees_images_by_old_weights_is_stopped(colocated, taught, tmp_path, monkeypatch):
+    from vllm.v1.engine.llm_engine import LLMEngine
+
+    monkeypatch.setattr(LLMEngine, "reset_encoder_cache", lambda self: None)
+    with pytest.raises(UserError, match=r"nats a token in the last 5 steps .*0\.02 \(vllm\.max_logp_difference\)"):
+        policy.train_policy(taught, policy_rows(), pays_for_blue, tmp_path, config(max_logp_difference=0.02, steps=40))
+
+
+def test_prompts_that_vllm_reads_otherwise_than_the_trainer_are_refused(colocated, taught, tmp_path, monkeypatch):
+    monkeypatch.setattr(vllm_rollouts, "collapse_images", lambda token_ids, image_token, images: list(token_ids))
+    with pytest.raises(UserError, match="the rollouts would not be the policy's"):
+        policy.train_policy(taught, policy_rows(), pays_for_blue, tmp_path, config())
