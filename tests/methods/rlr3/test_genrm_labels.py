@@ -5,7 +5,7 @@ import json
 import statistics
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rubricworks.data.tables import Sample
@@ -34,6 +34,7 @@ def scoring(number: str, step: float, box: str = "[[0, 0, 10, 10]]") -> Scoring:
 
 
 @given(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=1, max_size=7))
+@settings(deadline=None)
 def test_fuzzy_credit_is_the_lower_median(credits):
     label = median_label([scoring("4", credit) for credit in credits], RUBRIC)
     assert label.additional[0].credit == statistics.median_low(credits)
@@ -60,11 +61,41 @@ def test_value_right_in_other_words_than_the_target_counts_as_right():
     assert label.essential[0].credit == "expr_verify(predict='8/2')"
 
 
-def test_criteria_stand_in_the_lists_of_the_schema_and_reasoning_is_left_out():
+def test_criteria_stand_in_the_lists_of_the_schema():
     label = median_label([scoring("4", 0.5)], RUBRIC)
     assert [item.criterion for item in label.essential] == ["The number is right.", "The box is right."]
     assert [item.criterion for item in label.additional] == ["The left is described."]
-    assert label.thought == "" == label.essential[0].rationale == label.additional[0].rationale
+
+
+def told_by(name: str, number: str, step: float) -> Scoring:
+    """A scoring whose thought and rationales bear the teacher's name."""
+    given = scoring(number, step)
+    named = {
+        part: tuple(item.model_copy(update={"rationale": name}) for item in getattr(given, part)) for part in PARTS
+    }
+    return given.model_copy(update={"thought": f"thought by {name}", **named})
+
+
+PARTS = ("essential", "additional")
+
+
+def test_label_keeps_rationales_of_teachers_that_had_its_credits_and_the_thought_of_the_one_that_had_most():
+    teachers = [told_by("a", "4", 0), told_by("b", "5", 0.5), told_by("c", "5", 1)]
+    label = median_label(teachers, RUBRIC)
+    assert label.essential[0].credit == "expr_verify(predict='5')"
+    # All agree on the box; only the second has the median of the fuzzy criterion.
+    assert [item.rationale for item in label.essential] == ["b", "a"]
+    assert label.additional[0].rationale == "b"
+    assert label.thought == "thought by b"
+
+
+def test_label_without_reasoning_has_the_same_credits_and_no_words():
+    teachers = [told_by("a", "4", 0), told_by("b", "5", 0.5), told_by("c", "5", 1)]
+    label, bare = (median_label(teachers, RUBRIC, reasoning=reasoning) for reasoning in (True, False))
+    assert bare.thought == ""
+    for part in PARTS:
+        assert [item.credit for item in getattr(bare, part)] == [item.credit for item in getattr(label, part)]
+        assert {item.rationale for item in getattr(bare, part)} == {""}
 
 
 def test_criterion_whose_target_no_call_can_be_compared_with_is_an_error():
@@ -93,7 +124,7 @@ def test_response_loses_credit_when_any_criterion_falls_short(number, step, box,
 
 
 def test_written_label_is_the_schema_of_the_paper_and_reads_back():
-    label = median_label([scoring("4", 1)], RUBRIC)
+    label = median_label([scoring("4", 1)], RUBRIC, reasoning=False)
     text = write_scoring(label)
     assert json.loads(text) == {
         "thought": "",

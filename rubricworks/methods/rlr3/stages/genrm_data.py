@@ -42,6 +42,9 @@ class Config(StageConfig):
     """Responses per generation batch."""
     test: int = Field(default=1000, ge=2)
     """Labelled responses of the test split."""
+    reasoning: bool = True
+    """Keep the teachers' thought and rationales in the labels, which SFT imitates; RLVR rewards credits and values
+    alone. Off, both are empty, for a GenRM too small to write them."""
     balance: bool = True
     """Equally many responses that lose credit and that do not, by dropping surplus ones."""
     shard_size: int = Field(default=32, ge=1)
@@ -105,7 +108,7 @@ async def _label(config: Config, job: Job, draw: ResponseSampler, rubrics: dict[
         sampled = zip(samples, draw(samples), strict=True)
         pairs = [(sample, response) for sample, responses in sampled for response in dict.fromkeys(responses)]
         labellings = await job.calls.gather_all(
-            _label_one(job, teachers, sample, response, rubrics[sample.sample_id]) for sample, response in pairs
+            _label_one(config, job, teachers, sample, response, rubrics[sample.sample_id]) for sample, response in pairs
         )
         return {
             "genrm_data": [one.row for one in labellings if one.row],
@@ -133,7 +136,7 @@ class _Labelling(NamedTuple):
 
 
 async def _label_one(
-    job: Job, teachers: Sequence[ChatClient], sample: Sample, response: str, rubric: Rubric
+    config: Config, job: Job, teachers: Sequence[ChatClient], sample: Sample, response: str, rubric: Rubric
 ) -> _Labelling:
     """Label one response; no row if fewer than two teachers scored it or the label has no runnable call."""
     letters: list[Row] = []
@@ -160,7 +163,7 @@ async def _label_one(
     if len(scorings) < 2:
         return _Labelling(None, letters)
     try:
-        label = await asyncio.to_thread(median_label, scorings, rubric)
+        label = await asyncio.to_thread(median_label, scorings, rubric, reasoning=config.reasoning)
         loses = await asyncio.to_thread(loses_credit, label, rubric)
     except UserError:
         raise

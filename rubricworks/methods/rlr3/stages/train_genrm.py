@@ -3,8 +3,8 @@
 The output holds the trained `model`, its base and the SFT baseline, the test outputs of all three (`outputs`), the
 rollouts of the training, and `genrm.json`: the paper's Table 4. A student that is a model folder or a Hub name is its
 own base. `student: tiny_text` builds a small text model, and `base` teaches it careless executions: it stands in for a
-general instruct model on a laptop, is not in the paper, and its results say nothing about real models. Labels have no
-reasoning, so the SFT baseline learns to leave `thought` and `rationale` empty.
+general instruct model on a laptop, is not in the paper, and its results say nothing about real models. SFT imitates the
+teachers' reasoning where the labels keep it (`genrm_data.reasoning`).
 """
 
 import asyncio

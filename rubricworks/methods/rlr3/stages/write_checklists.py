@@ -18,6 +18,7 @@ from rubricworks.runtime.job import Job
 from rubricworks.synthesis.checklist_prompts import CHECKLIST_PROMPT_VERSION
 from rubricworks.synthesis.checklist_writer import OTHER_TASKS, ChecklistWriter
 from rubricworks.synthesis.verifier_guide import check_verifiers
+from rubricworks.verifiers.verifier_table import VERIFIERS
 
 
 class Config(StageConfig):
@@ -25,9 +26,10 @@ class Config(StageConfig):
     """Strong vision-language models; each writes its own checklist."""
     merger: Endpoint | None = None
     """Merges their checklists; not needed with one teacher."""
-    verifiers: dict[str, tuple[str, ...]] = Field(default={OTHER_TASKS: ("expr_verify",)})
-    """Task → verifiers that its checklists may use, `*` for all other tasks. Text and lists are for reading text in
-    images, boxes and points for grounding; a task with none has references in words alone."""
+    verifiers: dict[str, tuple[str, ...]] = Field(default={OTHER_TASKS: tuple(VERIFIERS)})
+    """Task → verifiers that its checklists may use, `*` for all other tasks, which are shown all. Each is reserved for
+    a kind of target (text and lists for what is read in the image, boxes and points for grounding), and its entry in
+    the prompt says so; a task with none has references in words alone."""
     trust_answers: bool = True
     """The samples' answers are right: the writers and the examiner check criteria against them."""
     examiner: Endpoint | None = None
