@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
-from rubricworks.grading.assertion_texts import first_surplus, text_states
+from rubricworks.grading.assertion_texts import MIN_OVERLAP, first_surplus, text_states
 from rubricworks.rubrics import CaptionAssertions
 from rubricworks.rubrics.assertions import AssertionText, CaptionFeatures, ReferenceFeatures, Score, VerifiedAssertion
 
@@ -62,11 +62,13 @@ def texts_of(answer: CaptionAssertions | Decomposition) -> tuple[list[str], list
     return caption, [assertion.text for assertion in answer.gt_features.atomic_assertions]
 
 
-def check_lists(answer: CaptionAssertions | Decomposition, caption: str, reference: str) -> None:
+def check_lists(
+    answer: CaptionAssertions | Decomposition, caption: str, reference: str, min_overlap: float = MIN_OVERLAP
+) -> None:
     """Raise ValueError unless each list holds an assertion that its text makes, and repeats none too often."""
     caption_texts, reference_texts = texts_of(answer)
-    _check_list("synthetic_features", "caption", caption, caption_texts)
-    _check_list("gt_features", "reference", reference, reference_texts)
+    _check_list("synthetic_features", "caption", caption, caption_texts, min_overlap)
+    _check_list("gt_features", "reference", reference, reference_texts, min_overlap)
 
 
 def check_verification(verification: Verification, texts: Sequence[str]) -> None:
@@ -103,10 +105,13 @@ class FilteredAnswer(NamedTuple):
     dropped_of_reference: tuple[str, ...]
 
 
-def filter_assertions(answer: CaptionAssertions, caption: str, reference: str) -> FilteredAnswer:
+def filter_assertions(
+    answer: CaptionAssertions, caption: str, reference: str, min_overlap: float = MIN_OVERLAP
+) -> FilteredAnswer:
     """Drop the assertions that caption or reference do not make, by the test of `assertion_texts`."""
     caption_texts, reference_texts = texts_of(answer)
-    mask, reference_mask = text_states(caption, caption_texts), text_states(reference, reference_texts)
+    mask = text_states(caption, caption_texts, min_overlap)
+    reference_mask = text_states(reference, reference_texts, min_overlap)
     features, gt_features = answer.synthetic_features, answer.gt_features
     assertions = tuple(compress(features.atomic_assertions, mask))
     reference_assertions = tuple(compress(gt_features.atomic_assertions, reference_mask))
@@ -120,11 +125,11 @@ def filter_assertions(answer: CaptionAssertions, caption: str, reference: str) -
     )
 
 
-def _check_list(field: str, name: str, text: str, assertions: list[str]) -> None:
+def _check_list(field: str, name: str, text: str, assertions: list[str], min_overlap: float) -> None:
     location = f"{field}.atomic_assertions"
     if not assertions:
         raise ValueError(f"{location} is empty, but the {name} has words; list all that it says")
-    if not any(text_states(text, assertions)):
+    if not any(text_states(text, assertions, min_overlap)):
         raise ValueError(f"{location}: the {name} says none of them; list what it says, in its own words")
     if (index := first_surplus(text, assertions)) is not None:
         raise ValueError(

@@ -27,7 +27,7 @@ from rubricworks.grading.assertion_prompts import (
     decompose_messages,
     verify_messages,
 )
-from rubricworks.grading.assertion_texts import has_words, text_states
+from rubricworks.grading.assertion_texts import MIN_OVERLAP, has_words, text_states
 from rubricworks.grading.grader import FailedCall
 from rubricworks.llm import ChatClient, ChatError
 from rubricworks.llm.messages import image_part
@@ -87,9 +87,10 @@ class _CaptionTask(NamedTuple):
     image: bytes
     caption: str
     reference: str
+    min_overlap: float
 
     def check(self, answer: CaptionAssertions | Decomposition) -> None:
-        check_lists(answer, self.caption, self.reference)
+        check_lists(answer, self.caption, self.reference, self.min_overlap)
 
 
 class AssertionGrader:
@@ -101,6 +102,7 @@ class AssertionGrader:
         *,
         verifier: ChatClient | None = None,
         pointability: Pointability = "strict",
+        min_overlap: float = MIN_OVERLAP,
         on_error: Callable[[FailedCall], None] | None = None,
     ) -> None:
         """
@@ -108,13 +110,18 @@ class AssertionGrader:
             judge: client of the judge, which sees the image unless there is a verifier.
             verifier: client of a model that sees image and assertions, and decides which are true.
             pointability: second condition of an assertion; see `assertion_prompts.Pointability`.
+            min_overlap: share of an assertion's content words that its text must contain, or else the assertion is
+                dropped; see `assertion_texts`. The paper drops none: 0.
             on_error: callback for every failed call, for dead letters.
         """
         if pointability not in get_args(Pointability):
             raise UserError(f"pointability is {pointability!r}; choose {' or '.join(get_args(Pointability))}")
+        if not 0 <= min_overlap <= 1:
+            raise UserError(f"min_overlap is {min_overlap}; it is a share of words, from 0 to 1")
         self.judge = judge
         self.verifier = verifier
         self.pointability: Pointability = pointability
+        self.min_overlap = min_overlap
         self._name = " + ".join(client.endpoint.model for client in (judge, verifier) if client is not None)
         self._on_error = on_error
 
@@ -133,7 +140,7 @@ class AssertionGrader:
             image_part(image)
         except ValueError as error:
             raise UserError(f"sample {sample_id}: {error}") from None
-        task = _CaptionTask(sample_id, image, caption, reference)
+        task = _CaptionTask(sample_id, image, caption, reference, self.min_overlap)
         if not has_words(caption):
             return self._success(task)
         return await (
@@ -155,7 +162,7 @@ class AssertionGrader:
         except ChatError as error:
             return self._failure(task, self.judge, JUDGE_CALL, error)
         listed, _ = texts_of(decomposition)
-        stated = text_states(task.caption, listed)
+        stated = text_states(task.caption, listed, self.min_overlap)
         texts = list(compress(listed, stated))
         messages = verify_messages(task.image, texts, self.pointability)
         try:
@@ -172,7 +179,9 @@ class AssertionGrader:
         dropped: tuple[str, ...] = ()
         dropped_of_reference: tuple[str, ...] = ()
         if answer is not None:
-            answer, dropped, dropped_of_reference = filter_assertions(answer, task.caption, task.reference)
+            answer, dropped, dropped_of_reference = filter_assertions(
+                answer, task.caption, task.reference, self.min_overlap
+            )
         return GradedCaption(
             sample_id=task.sample_id,
             caption=task.caption,

@@ -1,10 +1,11 @@
 """Test whether a text makes the assertions that a judge lists for it.
 
 A judge that invents an easy claim, or lists one ten times, would raise the precision of a caption, or lower its recall.
-The test is simple and lenient: a text makes an assertion if it contains at least half of the assertion's content words,
-by stem. Content words exclude function words and words about pictures ("the image shows ..."); an assertion without
-content words is matched by all its words. A stem is a word without its English ending, so that "rides" and "riding" are
-the same; other languages are compared word by word, and scripts without spaces character by character.
+The test is simple and lenient, and ours: a text makes an assertion if it contains at least a share of the assertion's
+content words, by stem, half of them unless said otherwise. Content words exclude function words and words about
+pictures ("the image shows ..."); an assertion without content words is matched by all its words. A stem is a word
+without its English ending, so that "rides" and "riding" are the same; other languages are compared word by word, and
+scripts without spaces character by character.
 """
 
 import re
@@ -27,6 +28,8 @@ image picture photo photograph scene caption show shows shown showing depict dep
 containing include includes feature features featuring see seen visible appear appears located positioned placed
 situated present
 """
+MIN_OVERLAP = 0.5
+"""Default share of an assertion's content words that the text must contain."""
 _STOP_WORDS = frozenset(f"{_FUNCTION_WORDS} {_PICTURE_WORDS}".split())
 
 
@@ -40,10 +43,10 @@ def first_reference(references: Sequence[str]) -> str:
     return next((text for text in references if has_words(text)), "")
 
 
-def text_states(text: str, assertions: Sequence[str]) -> list[bool]:
-    """For each assertion, True if the text makes it; see the module."""
+def text_states(text: str, assertions: Sequence[str], min_overlap: float = MIN_OVERLAP) -> list[bool]:
+    """For each assertion, True if the text makes it; see the module. With `min_overlap` 0, all are True."""
     stems = Counter(map(_stem, _words(text)))
-    return [_states(stems, assertion) for assertion in assertions]
+    return [not min_overlap or _states(stems, assertion, min_overlap) for assertion in assertions]
 
 
 def first_surplus(text: str, assertions: Sequence[str]) -> int | None:
@@ -62,9 +65,9 @@ def first_surplus(text: str, assertions: Sequence[str]) -> int | None:
     return None
 
 
-def _states(stems: Counter[str], assertion: str) -> bool:
+def _states(stems: Counter[str], assertion: str, min_overlap: float) -> bool:
     content = _content(_words(assertion))
-    return bool(content) and 2 * sum(stem in stems for stem in content) >= len(content)
+    return bool(content) and sum(stem in stems for stem in content) >= min_overlap * len(content)
 
 
 def _words(text: str) -> list[str]:

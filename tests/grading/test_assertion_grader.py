@@ -5,7 +5,19 @@ import json
 import random
 
 import pytest
-from assessed import CAPTION, OF_CAPTION, OF_REFERENCE, PNG, REFERENCE, assessment, grade, shows_image, text_of
+from assessed import (
+    CAPTION,
+    OF_CAPTION,
+    OF_REFERENCE,
+    PNG,
+    REFERENCE,
+    assessment,
+    decomposition,
+    grade,
+    shows_image,
+    text_of,
+    verification,
+)
 from pydantic import ValidationError
 from scripted_server import fail, say
 
@@ -87,6 +99,26 @@ def test_what_caption_or_reference_does_not_say_is_dropped_and_kept_apart(serve)
     assert graded.dropped_of_reference == ("A bridge crosses the river",)
     assert graded.scores == grade(serve([reply()])).scores
     assert graded.assertions == CaptionAssertions.model_validate(assessment())
+
+
+def test_without_an_overlap_nothing_is_dropped_with_one_judge_or_two(serve):
+    listed = (*OF_CAPTION, ("Two elephants drink water", True))
+    together = grade(serve([reply(of_caption=listed)]), min_overlap=0)
+    apart = grade(
+        serve([say(json.dumps(decomposition(of_caption=listed)))]),
+        serve([say(json.dumps(verification(listed)))]),
+        min_overlap=0,
+    )
+    for graded in (together, apart):
+        assert graded.dropped == graded.dropped_of_reference == ()
+        assert len(graded.assertions.synthetic_features.atomic_assertions) == len(listed)
+    assert together.scores == apart.scores
+
+
+@pytest.mark.parametrize("min_overlap", [-0.1, 1.1])
+def test_an_overlap_is_a_share(min_overlap):
+    with pytest.raises(UserError, match="from 0 to 1"):
+        AssertionGrader(ChatClient("http://127.0.0.1:1/v1", "m"), min_overlap=min_overlap)
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,12 @@ def test_half_of_the_content_words_are_enough_and_fewer_are_not():
     ]
 
 
+@pytest.mark.parametrize(("min_overlap", "stated"), [(0, 3), (1 / 3, 3), (0.5, 2), (0.6, 1), (1, 1)])
+def test_share_of_content_words_that_must_stand_in_the_text_can_be_set(min_overlap, stated):
+    claims = ["the circle is red", "red square", "red blue square"]
+    assert text_states("a red circle", claims, min_overlap) == [True] * stated + [False] * (3 - stated)
+
+
 def test_languages_without_english_endings_and_scripts_without_spaces_are_compared_too():
     assert text_states("Ein roter Kreis steht links.", ["Der Kreis steht links", "Ein Hund bellt"]) == [True, False]
     assert text_states("一辆红色的车停在左边", ["车是红色的", "一只狗跑"]) == [True, False]

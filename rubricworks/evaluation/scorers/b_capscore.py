@@ -7,6 +7,8 @@ the image too. The linguistic score is ungated here: length is the policy's matt
 from collections.abc import Iterator
 from typing import ClassVar
 
+from pydantic import Field
+
 from rubricworks.evaluation.scorers.scorer import (
     Item,
     Need,
@@ -18,7 +20,7 @@ from rubricworks.evaluation.scorers.scorer import (
     Workload,
 )
 from rubricworks.grading import AssertionGrader, Pointability
-from rubricworks.grading.assertion_texts import first_reference
+from rubricworks.grading.assertion_texts import MIN_OVERLAP, first_reference
 from rubricworks.llm import Endpoint
 from rubricworks.llm.token_estimates import (
     ASSERTION_TOKENS,
@@ -41,13 +43,22 @@ class BCapScorer(Scorer):
     """Checks the assertions against the image, separately from the judge."""
     pointability: Pointability = "evidence"
     """Accepts assertions that visible evidence justifies (appendix A.4); training is stricter."""
+    min_overlap: float = Field(default=MIN_OVERLAP, ge=0, le=1)
+    """Share of an assertion's content words that its text must contain, or else the assertion is dropped; 0 drops none,
+    as in the paper (`grading.assertion_texts`)."""
 
     async def open(self, context: ScoringContext) -> ScoreItem:
         from rubricworks.metrics import b_capscore
 
         judge = await context.client(self.judge, "assertions")
         verifier = await context.client(self.verifier, "verification") if self.verifier else None
-        grader = AssertionGrader(judge, verifier=verifier, pointability=self.pointability, on_error=context.on_failure)
+        grader = AssertionGrader(
+            judge,
+            verifier=verifier,
+            pointability=self.pointability,
+            min_overlap=self.min_overlap,
+            on_error=context.on_failure,
+        )
 
         async def grade(item: Item) -> list[Score]:
             sample = item.sample

@@ -17,7 +17,7 @@ from rubricworks.data.tables import read_rows, read_samples
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.caption_qa import ExamTaker, read_exams
 from rubricworks.grading import AssertionGrader, CallPer, Grader, Pointability
-from rubricworks.grading.assertion_texts import has_words
+from rubricworks.grading.assertion_texts import MIN_OVERLAP, has_words
 from rubricworks.llm import Endpoint
 from rubricworks.methods.balcaprl.stages.exam_reward import ExamReward
 from rubricworks.runtime.call_table import Row
@@ -88,6 +88,9 @@ class Config(StageConfig, PolicyConfig):
     """Checks the assertions against the image; the judge then sees no image."""
     pointability: Pointability = "strict"
     """Test that an assertion must pass in addition to being true; `off` is the paper's ablation."""
+    min_overlap: float = Field(MIN_OVERLAP, ge=0, le=1)
+    """Share of an assertion's content words that its text must contain, or else the assertion is dropped; 0 drops none,
+    as in the paper (`grading.assertion_texts`)."""
     weights: Weights = Weights()
     length: LengthControl = LengthControl()
     method: Literal["rl", "sft"] = "rl"
@@ -143,7 +146,13 @@ def _train_on_grades(config: Config, job: Job) -> None:
     bounds = config.length.lower, config.length.upper
     grades = GradingTable(_GRADES, _grade_row, _count_assertions)
     rewards = CaptionRewards(
-        AssertionGrader(judge, verifier=verifier, pointability=config.pointability, on_error=letters.add),
+        AssertionGrader(
+            judge,
+            verifier=verifier,
+            pointability=config.pointability,
+            min_overlap=config.min_overlap,
+            on_error=letters.add,
+        ),
         count_tokens=tokens.count,
         end_tokens=tokens.marks,
         gate=bounds if config.length.control == "gate" else None,
