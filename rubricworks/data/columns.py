@@ -148,8 +148,9 @@ def _splits(folder: Path) -> list[tuple[Path, str]]:
     if not listing.is_file():
         return [(folder, "")]
     try:
-        return [(folder / split, f"{split}/") for split in json.loads(listing.read_bytes())["splits"]]
-    except (ValueError, KeyError, TypeError):
+        splits = json.loads(listing.read_bytes())["splits"]
+        return [(_inside(folder, split), f"{split}/") for split in splits]
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise UserError(f"{listing}: damaged; save the dataset again with save_to_disk") from None
 
 
@@ -158,9 +159,16 @@ def _arrow_files(folder: Path) -> list[Path]:
     if not state.is_file():
         return source_files(str(folder), (".arrow",))
     try:
-        return [folder / entry["filename"] for entry in json.loads(state.read_bytes())["_data_files"]]
-    except (ValueError, KeyError, TypeError):
+        return [_inside(folder, entry["filename"]) for entry in json.loads(state.read_bytes())["_data_files"]]
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise UserError(f"{state}: damaged; save the dataset again with save_to_disk") from None
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """Path of a name in a dataset's folder; raises ValueError for one that leads out of it."""
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise ValueError(f"{name} leads out of {folder}")
+    return folder / name
 
 
 def _open_arrow(source: pa.MemoryMappedFile) -> Any:

@@ -2,11 +2,12 @@
 
 import json
 import os
+import stat
 from functools import partial
 from pathlib import Path
 
 from rubricworks.data.images import MAX_BYTES, BadImage
-from rubricworks.data.source_entries import Entries, ImageEntry, RejectedEntry, captions_of, source_files
+from rubricworks.data.source_entries import Entries, ImageEntry, RejectedEntry, captions_of, is_hidden, source_files
 from rubricworks.errors import UserError
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".avif", ".heic", ".heif")
@@ -21,23 +22,52 @@ def folder_entries(path: str) -> Entries:
     for file in files:
         key = file.relative_to(root).as_posix() if root.is_dir() else file.name
         references, _ = captions.pop(_absolute(file), ((), ""))
-        yield ImageEntry(key, str(file), partial(read_image_file, file), references)
+        read = partial(read_image_file, file, root if root.is_dir() else None)
+        yield ImageEntry(key, str(file), read, references)
+    for file in _irregular_files(root):
+        yield RejectedEntry(source=str(file), reason="is a device, a pipe or a broken link, no file to be read")
     for missing, (_, line) in captions.items():
         reason = "is no image by its suffix" if missing.is_file() else "does not exist"
         yield RejectedEntry(source=line, reason=f"names {missing.name}, which {reason}")
 
 
-def read_image_file(file: Path) -> bytes:
+def read_image_file(file: Path, root: Path | None = None) -> bytes:
     """Read a file's bytes without checking that they are an image.
 
+    Args:
+        root: folder that the file must lie in, whatever its path and the links on it say; None allows any place.
     Raises:
-        BadImage: the file is too large.
+        BadImage: the file lies elsewhere, is too large, or is a device or a pipe.
         OSError: the file is missing or not readable.
     """
-    size = file.stat().st_size
-    if size > MAX_BYTES:
-        raise BadImage(f"too large: {size:,} bytes, at most {MAX_BYTES:,} are read")
-    return file.read_bytes()
+    if root is not None and not _lies_in(file, root):
+        raise BadImage(f"{file.name} leads out of {root}; only images inside the source are read")
+    # Without waiting: to open a pipe waits for a writer.
+    with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as opened:
+        status = os.fstat(opened.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise BadImage(f"{file.name} is no regular file")
+        content = opened.read(MAX_BYTES + 1) if status.st_size <= MAX_BYTES else b""
+    if status.st_size > MAX_BYTES or len(content) > MAX_BYTES:
+        raise BadImage(f"too large: {max(status.st_size, len(content)):,} bytes, at most {MAX_BYTES:,} are read")
+    return content
+
+
+def _lies_in(file: Path, root: Path) -> bool:
+    place, folder = file.resolve(), root.resolve()
+    if place.is_relative_to(folder):
+        return True
+    # A download from the Hugging Face Hub is a folder of links: snapshots/REVISION/a.jpg → ../../blobs/DIGEST.
+    snapshot = next((one for one in (folder, *folder.parents) if one.parent.name == "snapshots"), None)
+    return snapshot is not None and place.is_relative_to(snapshot.parent.parent / "blobs")
+
+
+def _irregular_files(root: Path) -> list[Path]:
+    """What is named like an image below a folder and is neither a file nor a folder."""
+    if not root.is_dir():
+        return []
+    named = (path for path in root.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
+    return sorted(path for path in named if not path.is_file() and not path.is_dir() and not is_hidden(path, root))
 
 
 def _absolute(file: Path) -> Path:
@@ -61,7 +91,7 @@ def _captions(root: Path) -> dict[Path, tuple[tuple[str, ...], str]]:
 def _parse_metadata_line(line: bytes, location: str) -> tuple[str, tuple[str, ...]]:
     try:
         entry = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{location}: not JSON ({error}); write one object a line") from None
     if not isinstance(entry, dict) or not isinstance(entry.get("file_name"), str) or not entry["file_name"]:
         raise UserError(f'{location}: no "file_name"; write {{"file_name": "a.jpg", "text": "a caption"}}')

@@ -1,6 +1,7 @@
-"""Image normalisation: upright RGB, bounded size, PNG or JPEG.
+"""Image normalisation: upright RGB, bounded size, PNG or JPEG, without metadata.
 
-An image that already fits keeps its bytes, so that a model sees exactly the user's file.
+An image that already fits keeps its pixels' bytes, so that a model sees exactly the user's picture; what else the file
+holds, such as where it was taken, is cut out.
 """
 
 import hashlib
@@ -12,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from PIL import Image, ImageOps, UnidentifiedImageError
+
+from rubricworks.data.image_metadata import strip_metadata
 
 MAX_BYTES = 100 * 2**20
 MAX_PIXELS = 89_478_485
@@ -35,7 +38,7 @@ class BadImage(ValueError):
 
 
 def normalise_image(content: bytes, *, max_side: int | None = None) -> bytes:
-    """Convert an image to upright RGB, alpha on white: PNG if the source is lossless, else JPEG.
+    """Convert an image to upright RGB, alpha on white, without metadata: PNG if the source is lossless, else JPEG.
 
     Args:
         max_side: bound on the longer side in pixels; None keeps every size.
@@ -98,7 +101,9 @@ def _encode(image: Image.Image, content: bytes, max_side: int | None) -> bytes:
     small = max_side is None or max(image.size) <= max_side
     plain = image.mode == "RGB" and "transparency" not in image.info and not getattr(image, "is_animated", False)
     if image.format in ("PNG", "JPEG") and plain and small and not turned:
-        return content
+        stripped = strip_metadata(content)
+        if stripped is not None:
+            return stripped
     rgb = _rgb(upright)
     if max_side is not None and not small:
         scale = max_side / max(rgb.size)

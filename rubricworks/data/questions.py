@@ -81,14 +81,16 @@ def question_entries(source: str, columns: QuestionColumns | None = None) -> Ite
     for file in parquet or files:
         name = file.relative_to(root).as_posix() if root else file.name
         rows = _parquet_rows if file.suffix.lower() == ".parquet" else _json_rows
-        for entry in rows(file, name, columns or QuestionColumns()):
+        for entry in rows(file, name, columns or QuestionColumns(), root or file.parent):
             empty = False
             yield entry
     if empty:
         raise UserError(f"{path}: no questions here; give a Parquet or .jsonl file with rows, or a folder of them")
 
 
-def _parquet_rows(file: Path, name: str, requested: QuestionColumns) -> Iterator[QuestionEntry | RejectedEntry]:
+def _parquet_rows(
+    file: Path, name: str, requested: QuestionColumns, root: Path
+) -> Iterator[QuestionEntry | RejectedEntry]:
     try:
         with pq.ParquetFile(file) as parquet:
             schema = parquet.schema_arrow
@@ -99,13 +101,15 @@ def _parquet_rows(file: Path, name: str, requested: QuestionColumns) -> Iterator
             number = 0
             for batch in parquet.iter_batches(batch_size=_BATCH, columns=used):
                 for row in batch.to_pylist():
-                    yield _parse_row(row, columns, f"{name}#{number}", f"{file}#{number}", file.parent)
+                    yield _parse_row(row, columns, f"{name}#{number}", f"{file}#{number}", file.parent, root)
                     number += 1
     except (pa.ArrowException, OSError) as error:
         yield RejectedEntry(source=str(file), reason=f"damaged Parquet file: {str(error).splitlines()[0]}")
 
 
-def _json_rows(file: Path, name: str, requested: QuestionColumns) -> Iterator[QuestionEntry | RejectedEntry]:
+def _json_rows(
+    file: Path, name: str, requested: QuestionColumns, root: Path
+) -> Iterator[QuestionEntry | RejectedEntry]:
     with file.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
@@ -121,7 +125,7 @@ def _json_rows(file: Path, name: str, requested: QuestionColumns) -> Iterator[Qu
             except (ValueError, RecursionError) as error:
                 yield RejectedEntry(source=location, reason=f"not a JSON object: {error}")
             else:
-                yield _parse_row(row, columns, f"{name}:{number}", location, file.parent)
+                yield _parse_row(row, columns, f"{name}:{number}", location, file.parent, root)
 
 
 def _select_columns(names: Iterable[str], location: str, requested: QuestionColumns) -> dict[str, str | None]:
@@ -144,7 +148,7 @@ def _select_columns(names: Iterable[str], location: str, requested: QuestionColu
 
 
 def _parse_row(
-    row: Mapping[str, Any], columns: Mapping[str, str | None], key: str, location: str, folder: Path
+    row: Mapping[str, Any], columns: Mapping[str, str | None], key: str, location: str, folder: Path, root: Path
 ) -> QuestionEntry | RejectedEntry:
     cells = {field: row.get(column) if column else None for field, column in columns.items()}
     try:
@@ -157,7 +161,7 @@ def _parse_row(
             if letter is None:
                 raise ValueError(f"the answer {answer[:60]!r} is none of its {len(options)} options, or several")
             answer = letter
-        image = _image(cells["image"], key, location, captions_of(cells["references"]), folder)
+        image = _image(cells["image"], key, location, captions_of(cells["references"]), folder, root)
     except ValueError as error:
         return RejectedEntry(source=location, reason=str(error))
     if isinstance(image, RejectedEntry):
@@ -196,7 +200,7 @@ def _options(cell: Any) -> tuple[str, ...]:
         if text.startswith(("[", "{")):
             try:
                 return _options(json.loads(text))
-            except ValueError:
+            except (ValueError, RecursionError):
                 pass
         cell = split_options(f"? {text}")[1]
         if text and not cell:
@@ -213,8 +217,10 @@ def _options(cell: Any) -> tuple[str, ...]:
     return options
 
 
-def _image(cell: Any, key: str, location: str, references: tuple[str, ...], folder: Path) -> ImageEntry | RejectedEntry:
-    """Image of a cell: bytes, a URL, or a path relative to the folder of the rows' file."""
+def _image(
+    cell: Any, key: str, location: str, references: tuple[str, ...], folder: Path, root: Path
+) -> ImageEntry | RejectedEntry:
+    """Image of a cell: bytes, a URL, or a path relative to the folder of the rows' file, inside the source."""
     if isinstance(cell, list) and len(cell) == 1:
         cell = cell[0]
     if isinstance(cell, dict) and not cell.get("bytes"):
@@ -225,4 +231,4 @@ def _image(cell: Any, key: str, location: str, references: tuple[str, ...], fold
         return ImageEntry(key, location, ImageCell(cell), references)
     if cell.startswith(("http://", "https://")):
         return url_entry(cell, location, references)
-    return ImageEntry(key, location, partial(read_image_file, folder / cell), references)
+    return ImageEntry(key, location, partial(read_image_file, folder / cell, root), references)

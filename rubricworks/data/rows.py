@@ -61,7 +61,7 @@ def _json_rows(path: Path, columns: Sequence[str], optional: Sequence[str]) -> I
                 continue
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise UserError(f"{path}:{number}: not JSON ({error}); write one object a line") from error
             if missing := [name for name in columns if not isinstance(row, dict) or name not in row]:
                 raise UserError(f"{path}:{number}: no {missing[0]!r}; each line needs {', '.join(columns)}")

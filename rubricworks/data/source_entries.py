@@ -53,7 +53,7 @@ def source_files(path: str, suffixes: tuple[str, ...]) -> list[Path]:
     else:
         raise UserError(f"{path}: no such file or folder; give the path of your images")
     return sorted(
-        (file for file in files if file.is_file() and not _hidden(file, root)), key=lambda file: file.as_posix()
+        (file for file in files if file.is_file() and not is_hidden(file, root)), key=lambda file: file.as_posix()
     )
 
 
@@ -63,6 +63,7 @@ def captions_of(value: object) -> tuple[str, ...]:
     return tuple(text.strip() for text in texts if isinstance(text, str) and text.strip())
 
 
-def _hidden(file: Path, root: Path) -> bool:
+def is_hidden(file: Path, root: Path) -> bool:
+    """Return True if a part of the path below the source begins with a dot."""
     inside = file.relative_to(root) if root.is_dir() else Path(file.name)
     return any(part.startswith(".") for part in inside.parts)

@@ -51,16 +51,20 @@ def _samples(file: Path, name: str) -> Entries:
 def _sample(file: Path, name: str, key: str, parts: dict[str, bytes]) -> Entries:
     image = next((parts[extension] for extension in _IMAGES if extension in parts), None)
     if image is not None:
-        yield ImageEntry(f"{name}/{key}", f"{file}/{key}", lambda: image, _references(parts))
+        references, fault = _references(parts)
+        yield ImageEntry(f"{name}/{key}", f"{file}/{key}", lambda: image, references)
+        if fault:
+            yield RejectedEntry(source=f"{file}/{key}.json", reason=fault)
     elif parts:
         yield RejectedEntry(source=f"{file}/{key}", reason=f"no image beside {key}.{next(iter(parts))}")
 
 
-def _references(parts: dict[str, bytes]) -> tuple[str, ...]:
+def _references(parts: dict[str, bytes]) -> tuple[tuple[str, ...], str]:
+    """Captions of a sample, and why those of its .json are missing; empty if they are not."""
     texts = [parts[extension].decode(errors="replace") for extension in ("txt", "caption") if extension in parts]
     try:
         entry = json.loads(parts.get("json", b"{}"))
-    except ValueError:
-        entry = {}
+    except (ValueError, RecursionError) as error:
+        return captions_of(texts), f"captions not read: not JSON ({error})"
     captions = (entry[field] for field in _JSON_FIELDS if field in entry) if isinstance(entry, dict) else iter(())
-    return captions_of(texts) + captions_of(next(captions, None))
+    return captions_of(texts) + captions_of(next(captions, None)), ""

@@ -10,6 +10,8 @@ import hashlib
 from functools import lru_cache
 from typing import Any
 
+from rubricworks.data.image_metadata import strip_metadata
+
 _LESS_THAN = str.maketrans(dict.fromkeys("<\u2039\ufe64\uff1c", "&lt;"))
 """Escapes less-than and its look-alikes: single angle quotation mark, small and full-width less-than."""
 _CACHED_IMAGES = 32
@@ -28,7 +30,7 @@ def text_part(text: str) -> dict[str, object]:
 
 
 def image_part(image: bytes) -> dict[str, Any]:
-    """Message part of a PNG or JPEG image, as a data URL.
+    """Message part of a PNG or JPEG image, as a data URL, without metadata such as the place of a photograph.
 
     Raises:
         ValueError: the image is not bytes, or neither PNG nor JPEG.
@@ -47,6 +49,7 @@ def _data_url(image: bytes) -> DataUrl:
         kind = "jpeg"
     else:
         raise ValueError("the image is neither PNG nor JPEG; `rubricworks.data` re-encodes other kinds")
+    image = strip_metadata(image) or image
     url = DataUrl(f"data:image/{kind};base64,{base64.b64encode(image).decode('ascii')}")
     url.digest = hashlib.sha256(url[:16].encode() + image).digest()
     return url

@@ -68,7 +68,7 @@ async def _request(endpoint: Endpoint, method: str, path: str, body: bytes | Non
 def _names(payload: bytes) -> set[str] | None:
     try:
         ids = {str(entry["id"]) for entry in json.loads(payload)["data"]}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return ids | {name.removeprefix("models/") for name in ids}
 
