@@ -1,13 +1,17 @@
 """HTTP to the servers of one endpoint: a keep-alive pool per event loop, no redirects, no cookies, bounded answers.
 
 The protocol is OpenAI's chat completions over aiohttp, because the SDK costs ten times the CPU per call. A redirect is
-an error, as it would send the key to an unknown host. Proxies come from the environment and are looked up once.
+an error, as it would send the key to an unknown host. Proxies come from the environment and are looked up once. Each
+request has a number in the header `X-Request-Id`, which some servers repeat (vLLM in the answer's id): an answer with
+another's number is refused.
 """
 
 import asyncio
 import contextlib
 import email.utils
+import itertools
 import re
+import secrets
 import time
 import urllib.request
 import weakref
@@ -31,6 +35,7 @@ _MAX_ANSWER_BYTES = 8 * 2**20
 _MAX_RETRY_AFTER_S = 60.0
 _MAX_RAW_BYTES = 20_000
 """Length of a failed answer in the error."""
+_REQUEST_ID = "X-Request-Id"
 
 
 @dataclass
@@ -85,6 +90,8 @@ class Connections:
         self._pools: dict[asyncio.AbstractEventLoop, LoopPool] = {}
         weakref.finalize(self, _abandon_all, self._pools)
         self._key: re.Pattern[bytes] | None = None
+        self._id_prefix = f"rubricworks-{secrets.token_hex(6)}-"
+        self._request_numbers = itertools.count()
 
     def pool(self) -> LoopPool:
         loop = asyncio.get_running_loop()
@@ -102,7 +109,10 @@ class Connections:
 
         task = pool.deadlines.begin()
         try:
-            answer = await pool.session.request(method, url, data=body, allow_redirects=False)
+            request_id = f"{self._id_prefix}{next(self._request_numbers):08x}"
+            answer = await pool.session.request(
+                method, url, data=body, headers={_REQUEST_ID: request_id}, allow_redirects=False
+            )
             length = answer.content_length
             bounded = length is not None and length <= _MAX_ANSWER_BYTES and "Content-Encoding" not in answer.headers
             payload = await (answer.read() if bounded else _read_bounded(answer))
@@ -121,6 +131,8 @@ class Connections:
             raise RequestFailed(describe_error(error), retry=True, unreachable=unreachable) from None
         finally:
             pool.deadlines.end(task)
+        if self._is_another_answer(request_id, answer.headers.get(_REQUEST_ID), payload):
+            raise RequestFailed("the server answered another request", retry=True)
         if self._key is not None:
             payload = self._key.sub(b"***", payload)
         status = answer.status
@@ -138,6 +150,13 @@ class Connections:
             status=status,
         )
 
+    def _is_another_answer(self, request_id: str, repeated: str | None, payload: bytes) -> bool:
+        """Return True if a header or a body holds the number of another request of ours."""
+        if repeated is not None and repeated != request_id and repeated.startswith(self._id_prefix):
+            return True
+        place = payload.find(self._id_prefix.encode())
+        return place >= 0 and not payload.startswith(request_id.encode(), place)
+
     async def close(self) -> None:
         """Close every session, including those of event loops in other threads or already closed."""
         current = asyncio.get_running_loop()
@@ -153,6 +172,8 @@ class Connections:
     def _open_pool(self) -> LoopPool:
         import aiohttp
 
+        from rubricworks.llm.connector import AnswerConnector
+
         for loop in [loop for loop in self._pools if loop.is_closed()]:
             _abandon(self._pools.pop(loop))
         bases = self._endpoint.connect_urls()
@@ -162,7 +183,7 @@ class Connections:
         if key:
             headers["Authorization"] = f"Bearer {key}"
         session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=AnswerConnector(),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=headers,
             proxy=_proxy(bases[0]),

@@ -18,6 +18,8 @@ def recipe(tell, tmp_path):
     (tmp_path / "images").mkdir()
     for number in range(10):
         (tmp_path / "images" / f"{number}.png").touch()
+        with (tmp_path / "images" / "metadata.jsonl").open("a") as captions:
+            captions.write(f'{{"file_name": "{number}.png", "text": "a picture"}}\n')
     path = tmp_path / "mine.yaml"
     content = {
         "name": "mine",

@@ -46,16 +46,26 @@ def test_text_files_named_jpg_are_rejected_with_the_reason_and_the_mended_folder
     images.mkdir()
     for name in ("a.jpg", "b.jpg"):
         (images / name).write_text(f"{name}: a shopping list")
+    (images / "metadata.jsonl").write_text(
+        "".join(f'{{"file_name": "{name}", "text": "a list"}}\n' for name in ("a.jpg", "b.jpg"))
+    )
     recipe = write_recipe(tmp_path / "my.yaml", images, stub[0].url)
     outcome = rubricworks("run", recipe, "--run", "a", cwd=tmp_path)
     one_line(outcome, "stage prepare failed", "a.jpg: not an image", "rubricworks run --resume a")
 
-    # Mended, the folder is read anew; the next mistake is another one.
+    # Mended, the folder is read anew; the next mistake is another one, and nothing is asked before it is found.
     shutil.rmtree(images)
     take_photographs(images)
     (images / "metadata.jsonl").unlink()
+    asked = len(stub[0].chats)
     outcome = rubricworks("run", "--resume", "a", cwd=tmp_path)
-    one_line(outcome, "stage warm_up failed", "no sample has a caption to warm up on")
+    one_line(outcome, "captions", "no image to train on has a caption", "metadata.jsonl")
+    assert len(stub[0].chats) == asked
+
+    # Only an image that turns out to be none had a caption.
+    (images / "metadata.jsonl").write_text('{"file_name": "notes.jpg", "text": "a shopping list"}')
+    outcome = rubricworks("run", "--resume", "a", "--set", "data.held_out=1", cwd=tmp_path)
+    one_line(outcome, "stage warm_up failed", "no sample has a caption to warm up on", "start a new run")
     assert len(list(read_rows(tmp_path / "runs" / "a" / "prepare"))) == len(TRUTH)
 
 
