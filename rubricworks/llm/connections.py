@@ -91,6 +91,7 @@ class Connections:
         weakref.finalize(self, _abandon_all, self._pools)
         self._key: re.Pattern[bytes] | None = None
         self._id_prefix = f"rubricworks-{secrets.token_hex(6)}-"
+        self._id_prefix_bytes = self._id_prefix.encode()
         self._request_numbers = itertools.count()
 
     def pool(self) -> LoopPool:
@@ -110,9 +111,9 @@ class Connections:
         task = pool.deadlines.begin()
         try:
             request_id = f"{self._id_prefix}{next(self._request_numbers):08x}"
-            answer = await pool.session.request(
-                method, url, data=body, headers={_REQUEST_ID: request_id}, allow_redirects=False
-            )
+            # Read before the request first waits; headers of its own would cost a merge.
+            pool.session.headers[_REQUEST_ID] = request_id
+            answer = await pool.session.request(method, url, data=body, allow_redirects=False)
             length = answer.content_length
             bounded = length is not None and length <= _MAX_ANSWER_BYTES and "Content-Encoding" not in answer.headers
             payload = await (answer.read() if bounded else _read_bounded(answer))
@@ -154,7 +155,7 @@ class Connections:
         """Return True if a header or a body holds the number of another request of ours."""
         if repeated is not None and repeated != request_id and repeated.startswith(self._id_prefix):
             return True
-        place = payload.find(self._id_prefix.encode())
+        place = payload.find(self._id_prefix_bytes)
         return place >= 0 and not payload.startswith(request_id.encode(), place)
 
     async def close(self) -> None:

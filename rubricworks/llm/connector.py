@@ -6,12 +6,19 @@ breaks the protocol is not told of it, and waits for the timeout.
 """
 
 import asyncio
-import select
 from functools import partial
 from typing import Any
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
+
+try:
+    from fcntl import ioctl
+    from termios import FIONREAD
+except ImportError:  # Windows
+    ioctl = None  # type: ignore[assignment]
+
+_NO_BYTES = bytes(4)
 
 
 class AnswerProtocol(ResponseHandler):
@@ -42,12 +49,8 @@ class AnswerConnector(aiohttp.TCPConnector):
 
 
 def _has_input(transport: asyncio.Transport | None) -> bool:
-    """Return True if bytes or the end of the stream wait to be read; False over TLS, which sends records of its own."""
-    if transport is None or transport.get_extra_info("sslcontext") is not None or not hasattr(select, "poll"):
+    """Return True if bytes wait to be read; False over TLS, which sends records of its own, and on Windows."""
+    if ioctl is None or transport is None or transport.get_extra_info("sslcontext") is not None:
         return False
-    socket = transport.get_extra_info("socket")
-    if socket is None or socket.fileno() < 0:
-        return False
-    waiting = select.poll()
-    waiting.register(socket.fileno(), select.POLLIN)
-    return bool(waiting.poll(0))
+    descriptor = transport.get_extra_info("socket").fileno()
+    return descriptor >= 0 and ioctl(descriptor, FIONREAD, _NO_BYTES) != _NO_BYTES
