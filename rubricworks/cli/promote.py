@@ -54,14 +54,15 @@ def promote(
         registry.tag(connection, candidate, {registry.APPROVAL_TAG: "rejected", **decision})
         click.echo(f"{model} version {candidate.version} is rejected; the champion stays")
         return
+    champion = registry.champion(connection, model)
     if not force:
-        _check(connection, candidate)
-    registry.promote(connection, model, candidate.version)
+        _check(candidate, champion)
+    registry.promote(connection, model, candidate.version, expected=champion.version if champion else None)
     registry.tag(connection, candidate, {registry.APPROVAL_TAG: "promoted", **decision})
     click.echo(f"{model} version {candidate.version} is the champion")
 
 
-def _check(connection: "Connection", candidate: "ModelVersion") -> None:
+def _check(candidate: "ModelVersion", champion: "ModelVersion | None") -> None:
     """Raise a UserError unless the version passed its gate against the champion of today and waits for approval."""
     from rubricworks.tracking import registry
 
@@ -72,7 +73,6 @@ def _check(connection: "Connection", candidate: "ModelVersion") -> None:
         raise UserError(
             f"{label} does not wait for approval ({standing or 'no challenger'}: {reason}); --force promotes it"
         )
-    champion = registry.champion(connection, candidate.name)
     if champion and str(champion.version) != against:
         raise UserError(
             f"{label} passed against version {against}, and the champion is version {champion.version} now: retrain, "
@@ -86,7 +86,11 @@ def _print_models(connection: "Connection") -> None:
     names = registry.model_names(connection)
     for name in names:
         champion, challenger = registry.champion(connection, name), registry.challenger(connection, name)
-        click.echo(f"{name}: champion {f'version {champion.version}' if champion else '-'}")
+        before = registry.previous(connection, name)
+        click.echo(
+            f"{name}: champion {f'version {champion.version}' if champion else '-'}"
+            f"{f', previously version {before.version}' if before else ''}"
+        )
         if challenger:
             standing, reason = challenger.tags.get(registry.APPROVAL_TAG, ""), challenger.tags.get("gate", "")
             click.echo(f"  challenger version {challenger.version}: {standing} ({reason})")

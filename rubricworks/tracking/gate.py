@@ -44,13 +44,8 @@ class Gate(BaseModel):
     samples_at_least: int = Field(default=_SAMPLES, ge=1, exclude_if=lambda count: count == _SAMPLES)
     """Fewest judged samples behind each figure that a rule reads."""
 
-    def check(self, summary: Mapping[str, Any]) -> GateResult:
-        """Apply the rules.
-
-        Args:
-            summary: figure → the parts of its interval, {"low", "samples", …}: "win_rate", "oracle_f1_gain",
-                "rubric_reward_gain", "accuracy_gain", "b_capscore_gain".
-        """
+    def _rules(self) -> list[tuple[str, str, str, float]]:
+        """Label, figure, relation and bound of each rule that is on."""
         rules = (
             ("win rate", "win_rate", "above", self.win_rate_low_above),
             ("accuracy gain", "accuracy_gain", "above", self.accuracy_gain_low_above),
@@ -58,10 +53,23 @@ class Gate(BaseModel):
             ("oracle f1, gain over the base", "oracle_f1_gain", "at least", self.oracle_f1_gain_at_least),
             ("rubric reward, gain over the base", "rubric_reward_gain", "at least", self.rubric_reward_gain_at_least),
         )
+        return [(label, name, relation, bound) for label, name, relation, bound in rules if bound is not None]
+
+    @property
+    def figures(self) -> frozenset[str]:
+        """Names of the figures that the rules read."""
+        return frozenset(name for _, name, _, _ in self._rules())
+
+    def check(self, summary: Mapping[str, Any]) -> GateResult:
+        """Apply the rules.
+
+        Args:
+            summary: figure → the parts of its interval, {"low", "samples", …}: "win_rate", "oracle_f1_gain",
+                "rubric_reward_gain", "accuracy_gain", "b_capscore_gain".
+        """
         findings = [
             self._finding(f"{label}, low end", summary.get(name), relation, bound)
-            for label, name, relation, bound in rules
-            if bound is not None
+            for label, name, relation, bound in self._rules()
         ]
         return GateResult(passed=all(met for met, _ in findings), reasons=tuple(text for _, text in findings))
 

@@ -1,6 +1,10 @@
 """Model registry: versions are plain Hugging Face folders, and the alias `champion` marks the promoted one.
 
-The alias `challenger` marks the version that was last measured against the champion.
+The alias `challenger` marks the version that was last measured against the champion, `previous` the champion before.
+
+MLflow has no conditional write of an alias, so a promotion reads the champion, writes the alias and reads it again. Two
+promotions whose reads both come before the other's write can pass the first check: a window of one request. The later
+write stands, and the earlier promotion is told so if its second read sees it.
 """
 
 from collections.abc import Mapping
@@ -15,6 +19,7 @@ from rubricworks.tracking.connection import Connection, report_mlflow_errors
 
 CHAMPION = "champion"
 CHALLENGER = "challenger"
+PREVIOUS = "previous"
 DIGEST_TAG = "model_digest"
 OPPONENT_TAG = "challenged"
 """Tag of a challenger: the version that was champion when it was measured."""
@@ -22,6 +27,10 @@ APPROVAL_TAG = "approval"
 """Tag of a challenger: state of its approval, `waiting` while a person has to decide."""
 WAITING = "waiting"
 _TAG_LENGTH = 5_000
+
+
+class ChampionMoved(UserError):
+    """A promotion came too late: another version is the champion now than the one that the decision was about."""
 
 
 class ModelVersion(BaseModel):
@@ -72,6 +81,11 @@ def challenger(connection: Connection, name: str) -> ModelVersion | None:
     return _aliased(connection, name, CHALLENGER)
 
 
+def previous(connection: Connection, name: str) -> ModelVersion | None:
+    """Return the version that was champion before; None if there was none."""
+    return _aliased(connection, name, PREVIOUS)
+
+
 def get_version(connection: Connection, name: str, version: int) -> ModelVersion:
     """Return one version of a model.
 
@@ -88,13 +102,32 @@ def model_names(connection: Connection) -> list[str]:
         return sorted(model.name for model in connection.client.search_registered_models())
 
 
-def promote(connection: Connection, name: str, version: int) -> None:
-    """Make a version the champion; the previous champion stays registered."""
+def promote(connection: Connection, name: str, version: int, *, expected: int | None) -> None:
+    """Make a version the champion in place of the expected one, which becomes `previous`.
+
+    Args:
+        expected: version that is the champion by the caller's knowledge; None for a model without one.
+    Raises:
+        ChampionMoved: another version is the champion; the aliases stay as they are.
+    """
     with report_mlflow_errors(connection.uri):
-        connection.client.set_registered_model_alias(name, CHAMPION, str(version))
-        model = _registered(connection, name)
-        if str(model.aliases.get(CHALLENGER)) == str(version):
-            connection.client.delete_registered_model_alias(name, CHALLENGER)
+        client = connection.client
+        now = _alias_version(connection, name, CHAMPION)
+        if now != version:
+            _require_champion(name, version, expected, now)
+            if now is not None:
+                client.set_registered_model_alias(name, PREVIOUS, str(now))
+            client.set_registered_model_alias(name, CHAMPION, str(version))
+            _require_champion(name, version, version, _alias_version(connection, name, CHAMPION))
+        if _alias_version(connection, name, CHALLENGER) == version:
+            client.delete_registered_model_alias(name, CHALLENGER)
+
+
+def _require_champion(name: str, version: int, expected: int | None, now: int | None) -> None:
+    if now != expected:
+        state = "has no champion now" if now is None else f"version {now} is the champion now"
+        before = "there was none" if expected is None else f"it was version {expected}"
+        raise ChampionMoved(f"{name} version {version} is not promoted: {state}, and {before} when this was decided")
 
 
 def nominate(connection: Connection, name: str, version: int) -> None:
@@ -110,10 +143,15 @@ def tag(connection: Connection, version: ModelVersion, tags: Mapping[str, Any]) 
             connection.client.set_model_version_tag(version.name, str(version.version), key, str(value)[:_TAG_LENGTH])
 
 
+def _alias_version(connection: Connection, name: str, alias: str) -> int | None:
+    model = _registered(connection, name)
+    version = model and model.aliases.get(alias)
+    return int(version) if version else None
+
+
 def _aliased(connection: Connection, name: str, alias: str) -> ModelVersion | None:
     with report_mlflow_errors(connection.uri):
-        model = _registered(connection, name)
-        version = model and model.aliases.get(alias)
+        version = _alias_version(connection, name, alias)
         return _to_model_version(connection.client.get_model_version(name, str(version))) if version else None
 
 

@@ -1,4 +1,8 @@
-"""Register the policy, and make it the champion if its evaluation passes the gate."""
+"""Register the policy, and make it the champion if its evaluation passes the gate.
+
+If there is a champion already, the policy must pass the gate over it too, by what both scored on the same samples. A
+policy that passes over its base but was not scored alike becomes the challenger and waits for a person.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +16,7 @@ from rubricworks.evaluation.scoreboard import LENGTH, SCORES_FILE, WIN, Scoreboa
 from rubricworks.metrics import Interval
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.job import Job, model_dir
+from rubricworks.stages.release.champion_gate import FIGURE_NAMES, candidate_scores, check_over_champion
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import (
     Connection,
@@ -25,12 +30,10 @@ from rubricworks.tracking import (
     stage_run,
 )
 from rubricworks.tracking.lineage import lineage_tags, store_lineage
+from rubricworks.tracking.sample_scores import SCORES_TAG, read_sample_scores, store_sample_scores
 
 Figures = dict[str, dict[str, Any]]
 """Name of a figure → its parts, as the gate reads them."""
-
-_NAMES = {WIN: "win_rate", "answers_right": "accuracy", LENGTH: "tokens"}
-"""Figure → name in the gate and in the registry, where it has another."""
 
 
 class Config(StageConfig):
@@ -45,26 +48,80 @@ class Config(StageConfig):
 def run(config: Config, job: Job) -> None:
     figures = evaluation_figures(job.inputs["scores"])
     result = config.gate.check(figures)
-    version = None
+    version, promoted = None, False
     with stage_run(job.run, job.stage) as log:
         log.log_metrics({f"{name}/{part}": value for name, pair in figures.items() for part, value in pair.items()})
-        log.set_tags({"gate": "passed" if result.passed else "failed"})
         if target := stage_connection(job.run, job.stage):
             connection, mlflow_run = target
             registered = register_policy(job, connection, mlflow_run, config.model_name, result, figures, config.recipe)
             version = str(registered.version)
             if result.passed:
-                registry.promote(connection, config.model_name, registered.version)
+                result = _promote(config, job, connection, registered, result)
+                promoted = result.passed
+        log.set_tags({"gate": "passed" if result.passed else "failed"})
     promotion = {
         "model_name": config.model_name,
         "version": version,
         "passed": result.passed,
         # Without a registry there is nowhere to be champion.
-        "promoted": result.passed and version is not None,
+        "promoted": promoted,
         "reasons": list(result.reasons),
     }
     write_atomic(job.out / "promotion.json", canonical_json(promotion).encode())
     job.figures.update(promoted=promotion["promoted"], version=version)
+
+
+def _promote(
+    config: Config, job: Job, connection: Connection, version: ModelVersion, over_base: GateResult
+) -> GateResult:
+    """Hold a version that passed over its base against the champion, and promote it; return the whole result."""
+    champion = registry.champion(connection, config.model_name)
+    if champion and champion.version == version.version:
+        return over_base  # promoted by an earlier attempt
+    result, approval = over_base, None
+    if champion:
+        result, approval = _check_over_champion(config, job, connection, champion, over_base)
+    if result.passed:
+        try:
+            registry.promote(
+                connection, config.model_name, version.version, expected=champion.version if champion else None
+            )
+        except registry.ChampionMoved as moved:
+            result = GateResult(passed=False, reasons=(*result.reasons, str(moved)))
+    tags: dict[str, Any] = {"gate": "; ".join(result.reasons)}
+    if approval and champion:
+        registry.nominate(connection, config.model_name, version.version)
+        tags |= {registry.APPROVAL_TAG: approval, registry.OPPONENT_TAG: champion.version}
+    registry.tag(connection, version, tags)
+    return result
+
+
+def _check_over_champion(
+    config: Config, job: Job, connection: Connection, champion: ModelVersion, over_base: GateResult
+) -> tuple[GateResult, str | None]:
+    """Return the whole result, and the state of the approval if a person has to decide."""
+    board = read_scoreboard(job.inputs["scores"])
+    scores = board and board.scores(board.candidate or "")
+    tasks: dict[str, str] = {}
+    if scores and scores.tasks:
+        rows = read_rows(job.inputs["samples"], columns=["sample_id", "task"])
+        tasks = {row["sample_id"]: row["task"] or "" for row in rows}
+    over_champion = check_over_champion(
+        config.gate,
+        candidate_scores(job.inputs["scores"]),
+        read_sample_scores(connection, champion),
+        tasks,
+        {*scores.tasks} if scores else set(),
+    )
+    label = f"over the champion, version {champion.version}"
+    if over_champion is None:
+        reason = (
+            f"{label}: not measured, no samples were scored alike for both; it waits for approval: "
+            f"rubricworks promote {config.model_name}"
+        )
+        return GateResult(passed=False, reasons=(*over_base.reasons, reason)), registry.WAITING
+    reasons = (*over_base.reasons, *(f"{label}: {reason}" for reason in over_champion.reasons))
+    return GateResult(passed=over_champion.passed, reasons=reasons), None
 
 
 def register_policy(
@@ -90,6 +147,8 @@ def register_policy(
         lineage = lineage_tags(
             recipe, store_lineage(connection, mlflow_run, recipe, (SampleKey(**row) for row in rows))
         )
+    if scores := candidate_scores(job.inputs["scores"]):
+        tags[SCORES_TAG] = store_sample_scores(connection, mlflow_run, scores)
     return registry.register(
         connection,
         model_dir(job.inputs["policy"]),
@@ -125,7 +184,7 @@ def gate_figures(board: Scoreboard) -> Figures:
     for figure in (*board.headlines, LENGTH):
         if figure == WIN:
             continue
-        name = _NAMES.get(figure, figure)
+        name = FIGURE_NAMES.get(figure, figure)
         means = {"base": board.mean(board.base, figure), "policy": board.mean(candidate, figure)}
         figures[name] = {model: mean.value if mean else None for model, mean in means.items()}
         if figure != LENGTH:

@@ -78,12 +78,19 @@ def _update_aliases(
     if not passed:
         return "not passed", f"{label} stays challenger, not passed"
     if now is None or now.version != report.champion:
-        changed = f"version {now.version}" if now else "gone"
-        return "outdated", f"{label} passed against version {report.champion}, but the champion is {changed} now"
+        return "outdated", _outdated(label, report, now)
     if config.approval == "person":
         return registry.WAITING, f"{label} passed and waits for approval: rubricworks promote {report.model_name}"
-    registry.promote(connection, report.model_name, version.version)
+    try:
+        registry.promote(connection, report.model_name, version.version, expected=report.champion)
+    except registry.ChampionMoved:
+        return "outdated", _outdated(label, report, registry.champion(connection, report.model_name))
     return "promoted", f"{label} passed and is the champion"
+
+
+def _outdated(label: str, report: NewSampleReport, now: ModelVersion | None) -> str:
+    changed = f"version {now.version}" if now else "gone"
+    return f"{label} passed against version {report.champion}, but the champion is {changed} now"
 
 
 def _count_leaked(job: Job, connection: Connection, champion: ModelVersion) -> int:

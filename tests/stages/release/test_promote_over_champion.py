@@ -1,0 +1,161 @@
+"""Promotion where there is a champion: by what both scored on the same samples, and not if it moved meanwhile."""
+
+import json
+import random
+from pathlib import Path
+from statistics import mean
+
+import pytest
+from synthetic_run import write_table
+
+from rubricworks.data.tables import count_rows
+from rubricworks.evaluation.scoreboard import summarise_scores
+from rubricworks.runtime.launch import launch
+from rubricworks.tracking import TrackingConfig, connect, registry
+from rubricworks.tracking.sample_scores import read_sample_scores
+
+pytest.importorskip("mlflow")
+
+GATE = {"win_rate_low_above": 0.5, "oracle_f1_gain_at_least": 0.0}
+SAMPLES = 60
+
+
+@pytest.fixture(autouse=True)
+def _no_server(monkeypatch):
+    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def score_rows(policy: float, wins: float, *, ids: str = "s", seed: int = 0, judge: str = "judge") -> list[dict]:
+    """Scores of a base and a policy on samples of very different difficulty, and the policy's wins over the base."""
+    draw, rows = random.Random(seed), []
+    for number in range(SAMPLES):
+        difficulty = (number * 37 % SAMPLES) / SAMPLES / 2
+        scored = {"base": 0.3 + difficulty, "policy": policy + difficulty + draw.uniform(-0.02, 0.02)}
+        for model, f1 in scored.items():
+            common = {
+                "sample_id": f"{ids}{number}", "model": model, "revision": f"{model}-1", "step": None,
+                "decoding": "greedy", "version": "1", "reason": None, "evidence": None,
+            }  # fmt: skip
+            rows.append({**common, "scorer": "oracle", "part": "f1", "judge": "", "value": f1, "against": None})
+            if model == "policy":
+                win = float(number < wins * SAMPLES)
+                rows.append(
+                    {**common, "scorer": "arena", "part": "win", "judge": judge, "value": win, "against": "base"}
+                )
+    return rows
+
+
+def promote(home: Path, name: str, rows: list[dict], **settings) -> dict:
+    """The promote stage of a run with these scores."""
+    inputs = {one: home / name / one for one in ("scores", "policy", "samples")}
+    write_table(inputs["scores"], "scores", rows)
+    (inputs["scores"] / "scores.json").write_text(summarise_scores(rows).model_dump_json())
+    (inputs["policy"] / "model").mkdir(parents=True)
+    (inputs["policy"] / "model" / "config.json").write_text(json.dumps({"weights": name}))
+    inputs["samples"].mkdir()
+    for folder in inputs.values():
+        (folder / "done.json").write_text(json.dumps({"digest": f"{folder}"}))
+    config = json.dumps({"model_name": "captioner", "gate": GATE, **settings})
+    out = launch("promote", config, str(home / "runs" / name), {one: str(folder) for one, folder in inputs.items()})
+    return json.loads((Path(out) / "promotion.json").read_text())
+
+
+def registered(home: Path):
+    connection = connect(TrackingConfig(), home / "runs")
+    assert connection is not None
+    return connection
+
+
+def champion(home: Path) -> int | None:
+    version = registry.champion(registered(home), "captioner")
+    return version and version.version
+
+
+def test_a_better_policy_takes_the_place_and_the_champion_becomes_previous(tmp_path):
+    assert promote(tmp_path, "one", score_rows(0.5, 0.75))["promoted"]
+    content = promote(tmp_path, "two", score_rows(0.6, 0.95, seed=1))
+    assert content["promoted"], content
+    assert content["reasons"][2:] == [
+        "over the champion, version 1: win rate, low end: " + content["reasons"][2].split("low end: ")[1],
+        "over the champion, version 1: oracle f1, gain over the base, low end: "
+        + content["reasons"][3].split("low end: ")[1],
+    ]
+    assert champion(tmp_path) == 2
+    assert registry.previous(registered(tmp_path), "captioner").version == 1
+
+
+@pytest.mark.parametrize(
+    ("f1", "wins", "reason"),
+    [
+        (0.5, 0.75, "over the champion, version 1: win rate, low end: 0.500, must be above 0.5"),
+        (0.45, 0.95, "over the champion, version 1: oracle f1, gain over the base, low end: -0."),
+    ],
+)
+def test_a_policy_that_beats_its_base_but_not_the_champion_is_not_promoted(tmp_path, f1, wins, reason):
+    promote(tmp_path, "one", score_rows(0.5, 0.75))
+    content = promote(tmp_path, "two", score_rows(f1, wins, seed=1))
+    assert (content["passed"], content["promoted"], content["version"]) == (False, False, "2")
+    assert any(one.startswith(reason) for one in content["reasons"]), content["reasons"]
+    assert all("over the champion" in one or "is a" in one for one in content["reasons"])
+    assert champion(tmp_path) == 1
+    assert registry.challenger(registered(tmp_path), "captioner") is None
+    tags = registry.get_version(registered(tmp_path), "captioner", 2).tags
+    assert reason in tags["gate"]
+
+
+@pytest.mark.parametrize("other", [{"ids": "t"}, {"judge": "another"}], ids=["other samples", "another judge"])
+def test_what_was_not_scored_alike_waits_for_a_person(tell, tmp_path, other):
+    promote(tmp_path, "one", score_rows(0.5, 0.75))
+    content = promote(tmp_path, "two", score_rows(0.9, 1.0, **other))
+    assert (content["passed"], content["promoted"]) == (False, False)
+    assert content["reasons"][-1].startswith("over the champion, version 1: not measured, no samples were scored alike")
+    assert champion(tmp_path) == 1
+    told = tell("promote", "captioner", "--runs", tmp_path / "runs")
+    assert (told.code, told.out) == (0, "captioner version 2 is the champion\n")
+    assert tell("promote", "--runs", tmp_path / "runs").out == "captioner: champion version 2, previously version 1\n"
+
+
+def test_a_champion_that_moved_during_the_decision_is_not_replaced(tmp_path, monkeypatch):
+    promote(tmp_path, "one", score_rows(0.5, 0.75))
+
+    def compare_while_another_is_promoted(*arguments):
+        connection = registered(tmp_path)
+        registry.promote(connection, "captioner", 2, expected=1)
+        return check(*arguments)
+
+    from rubricworks.stages.release import promote as stage
+
+    check = stage.check_over_champion
+    promote(tmp_path, "weak", score_rows(0.5, 0.75, seed=2))  # version 2, whose promotion a person forces meanwhile
+    monkeypatch.setattr(stage, "check_over_champion", compare_while_another_is_promoted)
+    content = promote(tmp_path, "two", score_rows(0.6, 0.95, seed=1))
+    assert (content["passed"], content["promoted"]) == (False, False)
+    assert content["reasons"][-1] == (
+        "captioner version 3 is not promoted: version 2 is the champion now, and it was version 1 when this was decided"
+    )
+    assert champion(tmp_path) == 2
+
+
+def test_the_stage_run_again_leaves_its_champion_and_the_previous_one(tmp_path):
+    promote(tmp_path, "one", score_rows(0.5, 0.75))
+    rows = score_rows(0.6, 0.95, seed=1)
+    first = promote(tmp_path, "two", rows)
+    out = tmp_path / "runs" / "two" / "promote"
+    (out / "done.json").unlink()
+    inputs = {one: str(tmp_path / "two" / one) for one in ("scores", "policy", "samples")}
+    launch("promote", json.dumps({"model_name": "captioner", "gate": GATE}), str(tmp_path / "runs" / "two"), inputs)
+    again = json.loads((out / "promotion.json").read_text())
+    assert (first["promoted"], again["promoted"], again["version"]) == (True, True, "2")
+    assert registry.previous(registered(tmp_path), "captioner").version == 1
+
+
+def test_the_registry_keeps_what_the_policy_scored_on_each_sample(tmp_path):
+    rows = score_rows(0.5, 0.75)
+    promote(tmp_path, "one", rows)
+    scores = read_sample_scores(registered(tmp_path), registry.champion(registered(tmp_path), "captioner"))
+    assert {json.loads(key)[0] for key in scores} == {"oracle_f1", "arena_win"}
+    values = next(values for key, values in scores.items() if "oracle_f1" in key)
+    expected = [row["value"] for row in rows if row["model"] == "policy" and row["scorer"] == "oracle"]
+    assert mean(values.values()) == pytest.approx(mean(expected))
+    assert len(values) == SAMPLES == count_rows(tmp_path / "one" / "scores") // 3
