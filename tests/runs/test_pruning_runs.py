@@ -111,21 +111,26 @@ def test_runs_that_a_run_which_stays_takes_from_stay_and_the_others_go(write_run
 
 def test_a_run_whose_model_is_in_use_stays(write_runs, tmp_path):
     folder = write_runs("champion", done_run())
-    write_runs("before", done_run())
+    for name in ("older", "before"):
+        write_runs(name, done_run())
     model = tmp_path / "model"
     model.mkdir()
     (model / "config.json").write_text("{}")
-    for name in ("before", "champion"):
+    for number, name in enumerate(("older", "before", "champion")):
         connection, mlflow_run = stage_connection(folder / name, "promote")
         (model / "config.json").write_text(json.dumps(name))
         version = registry.register(connection, model, "captioner", run=mlflow_run, tags={"run": name})
-        registry.promote(connection, "captioner", version.version)
-    for name in ("before", "champion"):
+        registry.promote(connection, "captioner", version.version, expected=number or None)
+    for name in ("older", "before", "champion"):
         write_runs(name, done_run())
         for place, _, files in os.walk(folder / name):
             for file in files:
                 os.utime(os.path.join(place, file), (NOW.timestamp() - 9e6,) * 2)
-    assert pruned(folder) == {"before": "", "champion": "captioner version 2, the champion, came from it"}
+    assert pruned(folder) == {
+        "older": "",
+        "before": "captioner version 2, the previous, came from it",
+        "champion": "captioner version 3, the champion, came from it",
+    }
 
 
 def test_where_the_registry_does_not_answer_nothing_goes(write_runs):
