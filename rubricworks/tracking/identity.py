@@ -1,6 +1,8 @@
 """MLflow run of a run's folder: by MLFLOW_RUN_ID if the environment sets it, else by tags.
 
-Two folders of runs may both hold a run `demo` and track it on one server; a random key per run tells them apart.
+Two folders of runs may both hold a run `demo` and track it on one server; a random key per run tells them apart. On a
+cluster, MLFLOW_RUN_ID may be of one task only (the MLflow plugin of Kubeflow Pipelines 2.17), so the pipeline's first
+task pins the run that all tasks are nested in.
 """
 
 import fcntl
@@ -21,12 +23,28 @@ KEY_TAG = "rubricworks.key"
 STAGE_TAG = "rubricworks.stage"
 _PARENT_TAG = "mlflow.parentRunId"
 _SETTINGS = "settings.json"
+_PINNED = "mlflow_run"
+"""Field of the settings: the pipeline's MLflow run, if the environment of the pipeline's first task named one."""
 
 
 def save_settings(config: TrackingConfig, run: Path) -> None:
     """Save a run's tracking config for its stages, which run in processes of their own."""
     settings = {"config": config.model_dump(), "key": f"{run.name}-{secrets.token_hex(4)}"}
-    settings["key"] = _settings(run).get("key", settings["key"])
+    settings |= {name: value for name, value in _settings(run).items() if name in ("key", _PINNED)}
+    write_atomic(run / FOLDER / _SETTINGS, json.dumps(settings, indent=2).encode())
+
+
+def pin_outermost_run(connection: Connection, run: Path) -> None:
+    """Save the outermost MLflow run around MLFLOW_RUN_ID as the pipeline's, for tasks that are given other ids.
+
+    Raises:
+        UserError: the server does not know the run.
+    """
+    if not (run_id := os.environ.get("MLFLOW_RUN_ID")):
+        return
+    while parent := _get_run(connection, run_id).data.tags.get(_PARENT_TAG):
+        run_id = parent
+    settings = {**_settings(run), _PINNED: run_id}
     write_atomic(run / FOLDER / _SETTINGS, json.dumps(settings, indent=2).encode())
 
 
@@ -68,20 +86,23 @@ def _locked_run(run: Path) -> Iterator[None]:
 
 def _pipeline_run(connection: Connection, run: Path, started: int | None) -> tuple[str, str]:
     """Return the ids of the pipeline's run and of its experiment."""
-    if run_id := os.environ.get("MLFLOW_RUN_ID"):
-        from mlflow.exceptions import MlflowException
-
-        try:
-            return run_id, connection.client.get_run(run_id).info.experiment_id
-        except MlflowException as error:
-            raise UserError(
-                f"MLFLOW_RUN_ID is {run_id}, which {connection.safe_uri} does not know; "
-                "unset it or set MLFLOW_TRACKING_URI"
-            ) from error
+    if run_id := _settings(run).get(_PINNED) or os.environ.get("MLFLOW_RUN_ID"):
+        return run_id, _get_run(connection, run_id).info.experiment_id
     tags = {KEY_TAG: _settings(run).get("key", run.name), STAGE_TAG: PIPELINE}
     experiment = connection.experiment_id
     run_id = _find_run(connection, experiment, tags) or _create_run(connection, experiment, run.name, tags, started)
     return run_id, experiment
+
+
+def _get_run(connection: Connection, run_id: str) -> Any:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return connection.client.get_run(run_id)
+    except MlflowException as error:
+        raise UserError(
+            f"MLFLOW_RUN_ID is {run_id}, which {connection.safe_uri} does not know; unset it or set MLFLOW_TRACKING_URI"
+        ) from error
 
 
 def _find_run(connection: Connection, experiment: str, tags: dict[str, str]) -> str | None:

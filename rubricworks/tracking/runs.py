@@ -14,7 +14,7 @@ from typing import Any
 
 from rubricworks.tracking.connection import Connection, TrackingConfig, check_tracking, connect
 from rubricworks.tracking.delivery import deliver
-from rubricworks.tracking.identity import mlflow_run, save_settings, saved_config
+from rubricworks.tracking.identity import mlflow_run, pin_outermost_run, save_settings, saved_config
 from rubricworks.tracking.runlog import PIPELINE, RunLog, log_path, record_run
 
 log = logging.getLogger(__name__)
@@ -63,6 +63,8 @@ def open_pipeline(config: TrackingConfig, run: Path, params: Mapping[str, Any]) 
         UserError: the server does not answer or refuses.
     """
     save_settings(config, run)
+    if connection := connect(config, run.parent):
+        pin_outermost_run(connection, run)
     pipeline_log = RunLog(log_path(run, PIPELINE))
     pipeline_log.set_status("RUNNING")
     pipeline_log.log_params(params)

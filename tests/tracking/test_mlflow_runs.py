@@ -13,7 +13,16 @@ from pathlib import Path
 import pytest
 
 from rubricworks.errors import UserError
-from rubricworks.tracking import TrackingConfig, check_tracking, connect, pipeline_run, stage_run, tracking_uri
+from rubricworks.tracking import (
+    TrackingConfig,
+    check_tracking,
+    close_pipeline,
+    connect,
+    open_pipeline,
+    pipeline_run,
+    stage_run,
+    tracking_uri,
+)
 from rubricworks.tracking.delivery import deliver
 
 pytest.importorskip("mlflow")
@@ -139,6 +148,29 @@ def test_run_that_the_environment_gives_becomes_the_parent(tmp_path, monkeypatch
     assert runs.keys() == {"given", "prepare"}
     assert runs["given"].data.params == {"a": "1"}
     assert runs["prepare"].data.tags["mlflow.parentRunId"] == run_id
+
+
+def test_tasks_with_an_id_each_share_the_run_around_them(tmp_path, monkeypatch):
+    """The MLflow plugin of Kubeflow Pipelines 2.17 nests a run per task, and one per group of tasks."""
+    connection = connect(DEFAULT, tmp_path)
+
+    def create(name: str, parent: str = "") -> str:
+        tags = {"mlflow.parentRunId": parent} if parent else {}
+        return connection.client.create_run(connection.experiment_id, run_name=name, tags=tags).info.run_id
+
+    kubeflow_run = create("weekly-1")
+    group = create("exit-handler-1", kubeflow_run)
+    monkeypatch.setenv("MLFLOW_RUN_ID", create("task preflight", group))
+    open_pipeline(DEFAULT, tmp_path / "demo", {"a": 1})
+    monkeypatch.setenv("MLFLOW_RUN_ID", create("task prepare", group))
+    with stage_run(tmp_path / "demo", "prepare"):
+        pass
+    monkeypatch.setenv("MLFLOW_RUN_ID", create("task outcome", kubeflow_run))
+    close_pipeline(tmp_path / "demo", "FINISHED", {"outcome": "succeeded"})
+    runs = tracked(tmp_path)
+    assert runs["prepare"].data.tags["mlflow.parentRunId"] == kubeflow_run
+    assert runs["weekly-1"].data.params == {"a": "1"}
+    assert (runs["weekly-1"].info.status, runs["weekly-1"].data.tags["outcome"]) == ("FINISHED", "succeeded")
 
 
 def test_stage_on_its_own_delivers_where_the_environment_says(tmp_path, monkeypatch):
