@@ -33,7 +33,8 @@ def create(recipe: str, cron: str, name: str | None, overrides: tuple[str, ...],
     rubricworks schedules create retrain.yaml --cron '0 3 * * 1'
     """
     from rubricworks.kubeflow.cron import kubeflow_cron
-    from rubricworks.kubeflow.schedules import RUN_ID, create_schedule
+    from rubricworks.kubeflow.schedules import create_schedule
+    from rubricworks.runtime.run_uri import RUN_ID
 
     parsed = load_recipe(recipe_path(recipe), overrides)
     cluster = cluster_of(parsed, recipe)

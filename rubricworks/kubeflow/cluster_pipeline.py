@@ -1,12 +1,14 @@
 """A pipeline for a cluster: the same stages, each with its placement, between a preflight and an outcome task.
 
-`preflight` precedes every stage, so that missing settings are reported before anything costs money; `outcome` runs also
-after a failure. One accelerator of each pool is checked while the stages that need none run: a broken driver is
-reported before a day's captions have been paid for.
+`preflight` precedes every stage, so that missing settings are reported before anything costs money, and hands them the
+run's folder, named after Kubeflow's run id if it is a schedule's; `outcome` runs also after a failure. One accelerator
+of each pool is checked while the stages that need none run: a broken driver is reported before a day's captions have
+been paid for.
 """
 
 import inspect
-from collections.abc import Iterator
+import json
+from collections.abc import Collection, Iterator
 
 from kfp import dsl
 from kfp.dsl import PipelineTask
@@ -27,10 +29,15 @@ _PARAMETERS_DOC = """
 """
 
 
-def place_pipeline(pipeline: GraphComponent, cluster: ClusterConfig) -> GraphComponent:
+def place_pipeline(
+    pipeline: GraphComponent, cluster: ClusterConfig, *, without: Collection[str] = ()
+) -> GraphComponent:
     """Build the pipeline with a placement for every task.
 
     Its parameters are the pipeline's own and `preflight_config` and `outcome_config`.
+
+    Args:
+        without: stages that will be dropped, so that no run finishes them.
     """
     stages = pipeline.pipeline_func
     own = inspect.signature(stages).parameters.values()
@@ -43,17 +50,20 @@ def place_pipeline(pipeline: GraphComponent, cluster: ClusterConfig) -> GraphCom
     def placed_pipeline(*arguments: str) -> None:
         parameters = signature.bind(*arguments).arguments
         run, configs = parameters["run"], {name: parameters.pop(f"{name}_config") for name in CLUSTER_ONLY}
-        last = outcome(config=configs["outcome"], run=run)
+        last = outcome(
+            config=configs["outcome"],
+            run=run,
+            run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
+            pipeline=_what_a_run_finishes(pipeline, without),
+        )
         with dsl.ExitHandler(last, name="stages"):
-            first = preflight(config=configs["preflight"], run=run)
+            first = preflight(config=configs["preflight"], run=run, run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER)
             earlier = set(_tasks())
-            stages(**parameters)
+            # An output of the first task: so no stage starts before it, and Kubeflow's cache knows runs apart.
+            stages(**{**parameters, "run": first.outputs["run"]})
             stage_tasks = [task for name, task in _tasks().items() if name not in earlier]
-            for task in stage_tasks:
-                if not any(channel.task_name for channel in task.channel_inputs):
-                    task.after(first)
             if cluster.check_pools:
-                _check_pools(stage_tasks, first, run, cluster)
+                _check_pools(stage_tasks, first, cluster)
         for task in stage_tasks:
             place(task, cluster, cluster.placement(stage_of(task)), cached=STAGES[stage_of(task)].cacheable)
         for task in (first, last):
@@ -65,11 +75,22 @@ def place_pipeline(pipeline: GraphComponent, cluster: ClusterConfig) -> GraphCom
     return decorated(placed_pipeline)
 
 
+def _what_a_run_finishes(pipeline: GraphComponent, without: Collection[str]) -> str:
+    """JSON of the stages outside all branches, and whether there are branches, for `outcome`."""
+    spec = pipeline.pipeline_spec
+    components = [spec.components[task.component_ref.name] for task in spec.root.dag.tasks.values()]
+    executors = spec.deployment_spec["executors"]
+    # The name of a component's function is its stage's.
+    names = {executors[one.executor_label]["container"]["args"][-1] for one in components if one.executor_label}
+    branches = any(one.HasField("dag") for one in components)
+    return json.dumps({"expected": sorted(names - {*without}), "branches": branches})
+
+
 def _tasks() -> dict[str, PipelineTask]:
     return dict(Pipeline.get_default_pipeline().tasks)
 
 
-def _check_pools(tasks: list[PipelineTask], first: PipelineTask, run: str, cluster: ClusterConfig) -> None:
+def _check_pools(tasks: list[PipelineTask], first: PipelineTask, cluster: ClusterConfig) -> None:
     """Add, for each pool with accelerators, a task before its stages that uses one accelerator for a moment.
 
     The checks run one after the other, because all of them write the same folder of the run.
@@ -79,7 +100,7 @@ def _check_pools(tasks: list[PipelineTask], first: PipelineTask, run: str, clust
     previous = first
     for pool, pool_tasks in _by_pool(tasks, cluster):
         placement = cluster.placement(CHECK_ACCELERATORS).model_copy(update={"pool": pool, "accelerators": 1})
-        check = check_accelerators(config="{}", run=run).after(previous)
+        check = check_accelerators(config="{}", run=first.outputs["run"]).after(previous)
         check.set_display_name(f"accelerators of {pool}")
         place(check, cluster, placement, cached=False)
         for task in pool_tasks:

@@ -41,7 +41,7 @@ def compile_pipeline(
     if cluster is not None:
         from rubricworks.kubeflow.cluster_pipeline import place_pipeline
 
-        pipeline_func = place_pipeline(pipeline_func, cluster)
+        pipeline_func = place_pipeline(pipeline_func, cluster, without=without)
     if without:
         pipeline_func = drop_tasks(pipeline_func, without)
     try:

@@ -16,6 +16,7 @@ from rubricworks.errors import UserError
 from rubricworks.kubeflow.connection import Kubeflow
 from rubricworks.kubeflow.versions import PipelineVersion
 from rubricworks.recipe import DEFAULT_METHOD
+from rubricworks.runtime.run_uri import resolve_run_id
 from rubricworks.strict_yaml import parse_yaml
 
 ACTIVE_STATES = frozenset({"PENDING", "RUNNING", "CANCELING", "PAUSED"})
@@ -173,7 +174,7 @@ def _run(kubeflow: Kubeflow, response: Any) -> RemoteRun:
         id=response.run_id,
         name=response.display_name or response.run_id,
         state=response.state or "PENDING",
-        uri=str(parameters.get("run") or "").replace("${KUBEFLOW_RUN_ID}", response.run_id),
+        uri=resolve_run_id(str(parameters.get("run") or ""), response.run_id),
         pipeline=_pipeline(parameters),
         created=response.created_at,
         ended=_time(response.finished_at),

@@ -1,8 +1,8 @@
 """Schedules: recurring runs of Kubeflow, one at a time, without catch-up of missed ones.
 
 Each run of a schedule has its own folder, named after the schedule and Kubeflow's run id: the parameter `run` ends in
-`${KUBEFLOW_RUN_ID}`, a variable of each pod. Kubeflow's own macros are not used, since many backends do not resolve
-them in parameters of these pipelines.
+`${KUBEFLOW_RUN_ID}`, which the pipeline's first and last task resolve (`runtime.run_uri`). Backends resolve Kubeflow's
+own macros only in arguments of tasks, not in parameters of pipelines.
 """
 
 import re
@@ -17,9 +17,7 @@ from rubricworks.kubeflow.connection import Kubeflow
 from rubricworks.kubeflow.cron import kubeflow_cron
 from rubricworks.kubeflow.remote_runs import experiment_id
 from rubricworks.kubeflow.versions import PipelineVersion
-
-RUN_ID = "${KUBEFLOW_RUN_ID}"
-"""Placeholder of Kubeflow's run id in a run's URI, resolved when a stage starts."""
+from rubricworks.runtime.run_uri import RUN_ID
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,48}[a-z0-9])?")
 _PAGE = 100

@@ -24,6 +24,7 @@ from rubricworks.runtime.progress import Progress
 from rubricworks.storage import files_digest, write_atomic
 
 DONE = "done.json"
+MADE_FROM = "made_from.json"
 OUTPUT_VALUES = "handed_on.json"
 """File of the values that a stage passes to later stages beside its output URI: an object of strings."""
 
@@ -58,7 +59,7 @@ class Job:
 
     def mark_unusable(self) -> None:
         """Mark the output unusable: it stays for inspection, and the next attempt starts over."""
-        write_atomic(self.out / "made_from.json", canonical_json({**self.made_by, "void": True}).encode())
+        write_atomic(self.out / MADE_FROM, canonical_json({**self.made_by, "void": True}).encode())
 
     def write_ledger_line(self, figures: dict[str, Any], seconds: float) -> None:
         """Append the stage's line to the run's ledger."""
@@ -84,7 +85,7 @@ def open_job(stage: str, config: StageConfig, run: Path, inputs: dict[str, Path]
     if versions := config.versions():
         made_by["versions"] = versions
     out = run / stage
-    made_from = out / "made_from.json"
+    made_from = out / MADE_FROM
     if made_from.exists() and json.loads(made_from.read_text()) != made_by:
         set_aside(out, run)
     out.mkdir(parents=True, exist_ok=True)
@@ -98,7 +99,7 @@ def set_aside(out: Path, run: Path) -> None:
 
     Images that no committed row names are dropped.
     """
-    made_from = json.loads((out / "made_from.json").read_text())
+    made_from = json.loads((out / MADE_FROM).read_text())
     target = run / "replaced" / f"{out.name}-{digest_of(made_from)[:8]}-{time.time_ns()}"
     target.parent.mkdir(exist_ok=True)
     os.rename(out, target)

@@ -56,7 +56,7 @@ def launch(
         metrics: called with the name and the value of each figure of the stage.
         output_values: updated with the values that the stage passes on beside its output (`OUTPUT_VALUES`).
     """
-    run = fill(run, "the run's folder")  # a scheduled run takes its name from the environment
+    run = fill(run, "the run's folder")
     uris = {name: uri for name, uri in inputs.items() if uri}
     workspace = Workspace(stage, run, uris)
     folder, paths = workspace.run, workspace.inputs

@@ -37,7 +37,8 @@ class Stage:
     title: str = ""
     """Heading of that page; by default the id's words."""
     cacheable: bool = False
-    """Kubeflow may cache it: its output depends on its inputs alone. The others train, measure or decide."""
+    """Kubeflow may cache it: its output depends on its inputs alone. The others read a source, train, measure or
+    decide."""
     reusable: bool = True
     """Another run may copy its output; not that of stages that register a model or write a report of their run."""
     always_runs: bool = False
@@ -75,9 +76,9 @@ class Stage:
 _TABLE = (
     # data
     Stage("prepare", "stages.data", "data", "cpu",
-          table="samples", view="reports.views.data:samples", cacheable=True, in_retraining=True),
+          table="samples", view="reports.views.data:samples", in_retraining=True),
     Stage("prepare_questions", "stages.data", "data", "cpu",
-          table="samples", view="reports.views.data:samples", cacheable=True, in_retraining=True),
+          table="samples", view="reports.views.data:samples", in_retraining=True),
     Stage("open_questions", "methods.rlr3.stages", "data", "cpu", ("samples",),
           table="samples", view="methods.rlr3.views:opened_questions", cacheable=True, in_retraining=True),
     Stage("offline_filter", "methods.rlr3.stages", "data", "trainer", ("questions", "samples", "rubrics", "model"),

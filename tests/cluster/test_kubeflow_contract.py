@@ -18,7 +18,6 @@ from rubricworks.errors import UserError
 from rubricworks.kubeflow.connection import Kubeflow, connect
 from rubricworks.kubeflow.remote_runs import list_runs, retry_run, show_run, start_run, stop_run
 from rubricworks.kubeflow.schedules import (
-    RUN_ID,
     create_schedule,
     delete_schedule,
     list_schedules,
@@ -27,6 +26,7 @@ from rubricworks.kubeflow.schedules import (
 )
 from rubricworks.kubeflow.versions import push
 from rubricworks.recipe.kubeflow import KubeflowConfig
+from rubricworks.runtime.run_uri import RUN_ID
 
 pytestmark = pytest.mark.cluster
 

@@ -89,7 +89,8 @@ def test_what_makes_data_may_be_cached_and_what_trains_decides_or_tells_may_not(
     assert {"promote", TRAINED_LONGEST[name]} <= never
     assert cached
     assert not cached & (never | {"preflight", "outcome", "check_accelerators", "audit"})
-    assert {"prepare", "prepare_questions"} & cached
+    # A source may have grown since.
+    assert not cached & {"prepare", "prepare_questions"}
 
 
 def test_the_accelerators_of_a_pool_are_looked_at_once_and_on_one_of_them(specs):
@@ -116,7 +117,7 @@ def test_two_pools_are_looked_at_each_by_its_own_task():
     assert of_l4 != of_h100
     assert table[of_l4]["kubernetes"]["nodeSelector"]["labels"] == {"gpu": "l4"}
     # They write the same folder of the run, so not at once.
-    assert (table[of_h100]["after"], table[of_l4]["after"]) == (["preflight"], [of_h100])
+    assert (table[of_h100]["after"], table[of_l4]["after"]) == (["preflight"], [of_h100, "preflight"])
 
 
 def test_no_pod_runs_as_root_unbounded_or_unlabelled(specs):

@@ -9,7 +9,6 @@ from rubricworks.kubeflow.connection import connect
 from rubricworks.kubeflow.cron import kubeflow_cron
 from rubricworks.kubeflow.remote_runs import show_run
 from rubricworks.kubeflow.schedules import (
-    RUN_ID,
     create_schedule,
     delete_schedule,
     list_schedules,
@@ -18,6 +17,7 @@ from rubricworks.kubeflow.schedules import (
 )
 from rubricworks.kubeflow.versions import push
 from rubricworks.recipe.kubeflow import KubeflowConfig
+from rubricworks.runtime.run_uri import RUN_ID
 
 EACH_ITS_OWN = {**ARGUMENTS, "run": f"s3://runs/weekly-{RUN_ID}"}
 

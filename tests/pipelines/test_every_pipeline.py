@@ -14,8 +14,8 @@ from rubricworks.recipe.files import built_in_recipes, load_recipe
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.stage_table import STAGES
 
-OWN_FORM = {"find_new_samples", "outcome"}
-"""Components with an output or an input that no other has (test_retrain_dag, test_outcome)."""
+OWN_FORM = {"find_new_samples", "preflight", "outcome"}
+"""Components with an output or an input that no other has (test_retrain_dag, test_run_folder, test_outcome)."""
 
 
 @pytest.mark.parametrize(("method", "inputs"), [("rubicap", RUBICAP), ("rlr3", RLR3), ("balcaprl", BALCAPRL)])

@@ -319,7 +319,8 @@ class MlflowPlugin:
         from mlflow import MlflowClient
 
         self.uri, self.client = uri, MlflowClient(uri)
-        self.experiment_id = self.client.create_experiment(experiment)
+        artifacts = Path(uri.removeprefix("sqlite:///")).parent / "artifacts"
+        self.experiment_id = self.client.create_experiment(experiment, artifact_location=artifacts.as_uri())
 
     def start(self, name: str, parent: str) -> str:
         tags = {"mlflow.parentRunId": parent} if parent else {}

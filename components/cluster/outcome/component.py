@@ -7,6 +7,8 @@ from rubricworks.components.images import image_of
 def outcome(
     config: str,
     run: str,
+    run_id: str,
+    pipeline: str,
     status: dsl.PipelineTaskFinalStatus,
     view: dsl.Output[dsl.HTML],
     metrics: dsl.Output[dsl.Metrics],
@@ -15,7 +17,9 @@ def outcome(
 
     Args:
         config: the stage's own configuration as JSON.
-        run: URI of the run's folder.
+        run: URI of the run's folder, which may end in a placeholder of Kubeflow's run id.
+        run_id: Kubeflow's id of the run.
+        pipeline: the stages that a run must finish, as JSON.
         status: how Kubeflow saw the stages end.
         view: the stage's page.
         metrics: the stage's figures.
@@ -24,6 +28,8 @@ def outcome(
         URI of the outcome's record.
     """
     from rubricworks.runtime.launch import launch
+    from rubricworks.runtime.run_uri import resolve_run_id
     from rubricworks.stages.cluster.outcome import with_final_status
 
-    return launch("outcome", with_final_status(config, status), run, {}, view=view.path, metrics=metrics.log_metric)
+    config = with_final_status(config, pipeline, status)
+    return launch("outcome", config, resolve_run_id(run, run_id), {}, view=view.path, metrics=metrics.log_metric)

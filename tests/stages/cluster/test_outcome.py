@@ -29,18 +29,65 @@ def run(tmp_path):
     return folder
 
 
-def tell(run, state: str, message: str | None = None):
+RUBICAP = json.dumps({"expected": ["prepare"], "branches": False})
+RETRAIN = json.dumps({"expected": ["find_new_samples"], "branches": True})
+TOLD = ["SUCCEEDED", "COMPLETE", "RUNNING", "FAILED"]
+"""States that backends tell of the same good end."""
+
+
+def tell(run, state: str, message: str | None = None, pipeline: str = RUBICAP):
     status = PipelineTaskFinalStatus(state, JOB, "exit-handler-1", 13 if message else None, message)
-    launch("outcome", with_final_status('{"seed": 1}', status), run.as_uri(), {})
+    launch("outcome", with_final_status('{"seed": 1}', pipeline, status), run.as_uri(), {})
     return json.loads((run / "outcome" / "outcome.json").read_text())
 
 
-def test_a_good_end_says_what_was_done_and_what_it_cost(run):
-    record = tell(run, "SUCCEEDED")
+def write(run, path: str, content: object) -> None:
+    (run / path).parent.mkdir(exist_ok=True)
+    (run / path).write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("told", TOLD)
+def test_a_good_end_says_what_was_done_and_what_it_cost_whatever_kubeflow_says(run, told):
+    record = tell(run, told)
     assert (record["state"], record["stages"]) == ("SUCCEEDED", ["prepare"])
     assert (record["tokens"], record["dollars"]) == (900, 0.25)
     assert record["message"] is None
     assert json.loads((run / "outcome.json").read_text()) == record
+
+
+@pytest.mark.parametrize("told", TOLD)
+def test_a_retraining_that_was_skipped_ended_well(run, told):
+    write(run, "find_new_samples/done.json", {})
+    write(run, "summary.json", {"outcome": SKIPPED})
+    record = tell(run, told, pipeline=RETRAIN)
+    assert (record["state"], record["message"]) == ("SUCCEEDED", SKIPPED)
+
+
+@pytest.mark.parametrize("told", TOLD)
+def test_a_branch_that_broke_off_without_a_word_is_a_failure(run, told):
+    write(run, "find_new_samples/done.json", {})
+    record = tell(run, told, pipeline=RETRAIN)
+    assert (record["state"], record["message"]) == (
+        "FAILED",
+        "ended without a word of its own: the branch that the run took",
+    )
+    write(run, "warm_up/made_from.json", {})  # its pod was lost
+    assert tell(run, told, pipeline=RETRAIN)["message"] == "ended without a word of its own: warm_up"
+
+
+@pytest.mark.parametrize("told", TOLD)
+def test_a_stage_that_never_began_is_a_failure(run, told):
+    pipeline = json.dumps({"expected": ["prepare", "warm_up"], "branches": False})
+    record = tell(run, told, pipeline=pipeline)
+    assert (record["state"], record["stage"]) == ("FAILED", None)
+    assert record["message"] == "ended without a word of its own: warm_up"
+
+
+@pytest.mark.parametrize("told", ["CANCELED", "CANCELLED"])
+def test_a_run_that_was_stopped_is_cancelled_unless_it_had_ended_well(run, told):
+    assert tell(run, told)["state"] == "SUCCEEDED"
+    write(run, "warm_up/made_from.json", {})
+    assert tell(run, told)["state"] == "CANCELLED"
 
 
 SKIPPED = "skipped: 12 new samples, 500 needed"
@@ -64,34 +111,45 @@ GATE = {"model_name": "captioner", "version": "3", "passed": True, "promoted": T
 )
 def test_a_good_end_is_told_in_the_words_of_the_stage_that_decided_and_a_bad_one_is_not(run, left, message):
     for path, content in left.items():
-        (run / path).parent.mkdir(exist_ok=True)
-        (run / path).write_text(json.dumps(content))
+        write(run, path, content)
     assert tell(run, "SUCCEEDED")["message"] == message
     assert json.loads((run / "outcome.json").read_text())["message"] == message
-    assert tell(run, "FAILED")["message"] is None
+    write(run, "error.json", {"stage": "report", "message": "no room"})
+    assert tell(run, "FAILED")["message"] == "no room"
 
 
-def test_a_failure_is_told_in_the_stages_own_words_which_stay(run):
+@pytest.mark.parametrize("told", TOLD)
+def test_a_failure_is_told_in_the_stages_own_words_which_stay(run, told):
     error = {"stage": "train_policy", "message": "the loss is not a number at step 7", "traceback": "…"}
-    (run / "error.json").write_text(json.dumps(error))
-    record = tell(run, "FAILED", "main: exit code 2")
-    assert (record["stage"], record["message"]) == ("train_policy", "the loss is not a number at step 7")
+    write(run, "error.json", error)
+    record = tell(run, told, "main: exit code 2")
+    assert (record["state"], record["stage"]) == ("FAILED", "train_policy")
+    assert record["message"] == "the loss is not a number at step 7"
     assert json.loads((run / "error.json").read_text()) == error
     assert json.loads((run / "outcome" / "error.json").read_text()) == error
 
 
+def test_a_check_that_failed_this_time_is_a_failure_though_it_was_done_before(run):
+    write(run, "preflight/done.json", {})
+    write(run, "error.json", {"stage": "preflight", "message": "1 of 3 checks failed"})
+    assert tell(run, "FAILED")["stage"] == "preflight"
+
+
 def test_a_failure_that_no_stage_could_report_is_told_in_kubeflows_words(run):
+    write(run, "train_policy/made_from.json", {})
     record = tell(run, "FAILED", "OOMKilled")
     assert (record["stage"], record["message"]) == (None, "OOMKilled")
 
 
 def test_an_error_of_an_earlier_attempt_is_not_told_of_a_run_that_went_well_in_the_end(run):
-    (run / "error.json").write_text(json.dumps({"stage": "prepare", "message": "old"}))
+    write(run, "error.json", {"stage": "prepare", "message": "old"})
     assert tell(run, "SUCCEEDED")["message"] is None
 
 
 def test_a_second_attempt_is_told_anew(run):
+    write(run, "train_policy/made_from.json", {})
     assert tell(run, "FAILED", "OOMKilled")["state"] == "FAILED"
+    write(run, "train_policy/done.json", {})
     assert tell(run, "SUCCEEDED")["state"] == "SUCCEEDED"
 
 
@@ -99,12 +157,12 @@ def test_the_run_is_closed_in_mlflow_with_the_reason(run, tmp_path, monkeypatch)
     monkeypatch.delenv("MLFLOW_RUN_ID", raising=False)
     config = TrackingConfig(uri=f"sqlite:///{tmp_path}/mlflow.db")
     open_pipeline(config, run, {"policy": {"steps": 2}})
-    (run / "error.json").write_text(json.dumps({"stage": "prepare", "message": "no images"}))
+    write(run, "error.json", {"stage": "warm_up", "message": "no images"})
     tell(run, "FAILED", "exit code 2")
     connection = connect(config, run.parent)
     (runs,) = connection.client.search_runs([connection.experiment_id], "tags.`rubricworks.stage` = 'pipeline'")
     assert runs.info.status == "FAILED"
-    assert runs.data.tags["error"] == "prepare: no images"
+    assert runs.data.tags["error"] == "warm_up: no images"
     assert runs.data.tags["kubeflow.run"] == JOB
     assert runs.data.params["policy.steps"] == "2"
 
