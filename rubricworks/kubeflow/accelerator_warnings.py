@@ -1,10 +1,13 @@
-"""Warning about stages that would load their model on a CPU of a cluster that has accelerators.
+"""Accelerators that do not fit a recipe's stages: too few for a stage that loads a model, any for one that loads none.
 
-This is rarely intended, and shows up late, after other stages have paid for captions.
+A model on a CPU of a cluster that has accelerators is rarely intended, and shows up late, after other stages have paid
+for captions. A stage that loads no model by its recipe gets no accelerators, whatever its placement says: one placement
+serves a recipe and its arms, and only some of them have the stage train.
 """
 
-from rubricworks.recipe import Recipe
+from rubricworks.recipe import ClusterConfig, Recipe
 from rubricworks.recipe.cluster_configs import student_models
+from rubricworks.recipe.placement import StagePlacement
 from rubricworks.runtime.preflight_checks import TINY
 from rubricworks.runtime.stage_table import STAGES
 
@@ -32,9 +35,41 @@ def stages_on_cpu(recipe: Recipe) -> list[str]:
         return []
     if students and set(students) <= set(TINY):
         return []
-    idle = {stage for stage, config in recipe.stage_configs().items() if getattr(config, "committee", True) is None}
+    idle = stages_without_model(recipe)
     return [
         stage
         for stage in recipe.stage_names()
         if stage not in idle and STAGES[stage].image == "trainer" and not cluster.placement(stage).accelerators
     ]
+
+
+def stages_without_model(recipe: Recipe) -> set[str]:
+    """Stages that load no model by this recipe: a warm-up without `sft`, others without a committee."""
+    configs = recipe.stage_configs().items()
+    return {
+        stage
+        for stage, config in configs
+        if getattr(config, "committee", True) is None or (stage == "warm_up" and getattr(config, "sft", True) is None)
+    }
+
+
+def idle_accelerators(recipe: Recipe) -> dict[str, int]:
+    """Stage that loads no model → accelerators that its placement asks for."""
+    if recipe.cluster is None:
+        return {}
+    placements = {stage: recipe.cluster.placement(stage) for stage in sorted(stages_without_model(recipe))}
+    return {stage: one.accelerators for stage, one in placements.items() if one.accelerators}
+
+
+def idle_accelerator_warning(recipe: Recipe) -> str:
+    """Warning with the stages whose accelerators are not requested; empty if there is no such stage."""
+    idle = [f"{stage} ({count} asked for)" for stage, count in idle_accelerators(recipe).items()]
+    return f"stages that load no model by this recipe get no accelerators: {', '.join(idle)}" if idle else ""
+
+
+def without_idle_accelerators(recipe: Recipe, cluster: ClusterConfig) -> ClusterConfig:
+    """The cluster section with the default resources, and no accelerators, for stages that load no model."""
+    size = {"pool": None, "cpu": None, "memory": None, "shared_memory": None, "accelerators": 0, "train_job": None}
+    own = {stage: cluster.stages.get(stage, StagePlacement()) for stage in idle_accelerators(recipe)}
+    stages = cluster.stages | {stage: one.model_copy(update=size) for stage, one in own.items()}
+    return cluster.model_copy(update={"stages": stages})

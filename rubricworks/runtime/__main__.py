@@ -15,6 +15,7 @@ from pathlib import Path
 from rubricworks.errors import StoppedAtBudget, UserError
 from rubricworks.runtime.launch import launch
 from rubricworks.runtime.pods.fan_out import PART_ENV, Part
+from rubricworks.runtime.pods.processes import LAST_WORDS
 
 _TERMINATION_LOG = Path("/dev/termination-log")
 _MAX_MESSAGE_CHARS = 1_000
@@ -52,9 +53,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _write_termination_message(error: Exception) -> None:
     """Write the error for Kubernetes; only the first process to fail writes, since the others fail as a consequence."""
-    if not os.environ.get("KUBERNETES_SERVICE_HOST") and "RUBRICWORKS_LAST_WORDS" not in os.environ:
+    if not os.environ.get("KUBERNETES_SERVICE_HOST") and LAST_WORDS not in os.environ:
         return
-    path = Path(os.environ.get("RUBRICWORKS_LAST_WORDS", _TERMINATION_LOG))
+    path = Path(os.environ.get(LAST_WORDS, _TERMINATION_LOG))
     is_user_error = isinstance(error, UserError)
     message = str(error) if is_user_error else f"{type(error).__name__}: {error}"
     content: dict[str, object] = {"ours": is_user_error, "message": message[:_MAX_MESSAGE_CHARS]}

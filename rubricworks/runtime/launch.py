@@ -24,6 +24,7 @@ from rubricworks.redaction import redact
 from rubricworks.runtime.accelerators import require_accelerators
 from rubricworks.runtime.config import StageConfig, extract_stage_config
 from rubricworks.runtime.job import OUTPUT_VALUES, close_job, is_done, open_job
+from rubricworks.runtime.pods.processes import processes_here, run_processes
 from rubricworks.runtime.pods.train_job import run_train_job, train_job_plan
 from rubricworks.runtime.reuse import try_reuse
 from rubricworks.runtime.stage_table import STAGES
@@ -106,6 +107,13 @@ def _run_stage(module: Any, config: StageConfig, workspace: Workspace, work: Sta
         _clear_error(run, work.stage)
         return job.out
     _require_disk_space(run)
+    if count := processes_here(work.stage):
+        inputs = {name: str(path) for name, path in workspace.inputs.items()}
+        run_processes(count, work._replace(run=str(run), inputs=inputs))
+        if not is_done(job):
+            raise UserError(f"the processes ended, and {work.stage} is not done; see their log")
+        _clear_error(run, work.stage)
+        return job.out
     # Counted from the start of the process if the runner passes it.
     start = float(os.environ.get("RUBRICWORKS_STAGE_STARTED") or time.time())
     try:

@@ -45,6 +45,8 @@ class Stage:
     """It runs again even if it is done."""
     multi_node: bool = False
     """It can train on several nodes (`train_job`)."""
+    multi_process: bool = False
+    """On a pod with several accelerators, a process for each trains it (`pods.processes`); others use one at most."""
     can_fan_out: bool = False
     """Its items can be divided over pods (`fan_out`)."""
     in_retraining: bool = False
@@ -104,19 +106,21 @@ _TABLE = (
           table="genrm_data", view="methods.rlr3.views:labelled_responses", cacheable=True, title="GenRM data"),
     # training
     Stage("warm_up", "stages.training", "training", "trainer", ("samples",),
-          view="reports.views.training:warm_up", in_retraining=True),
+          view="reports.views.training:warm_up", multi_process=True, in_retraining=True),
     Stage("train_policy", "methods.rubicap.stages", "training", "trainer", ("samples", "rubrics", "model", "captions"),
-          table="rollouts", view="reports.views.training:policy", multi_node=True, in_retraining=True),
+          table="rollouts", view="reports.views.training:policy",
+          multi_node=True, multi_process=True, in_retraining=True),
     Stage("train_balcaprl", "methods.balcaprl.stages", "training", "trainer", ("samples", "exams", "rubrics", "model"),
           table="rollouts", view="methods.balcaprl.views:policy",
-          multi_node=True, title="train BalCapRL", in_retraining=True),
+          multi_node=True, multi_process=True, title="train BalCapRL", in_retraining=True),
     Stage("train_rlvr", "methods.rlr3.stages", "training", "trainer", ("samples", "rubrics", "filtered", "model"),
-          table="rollouts", view="reports.views.training:policy", multi_node=True, title="train RLVR"),
+          table="rollouts", view="reports.views.training:policy",
+          multi_node=True, multi_process=True, title="train RLVR"),
     Stage("train_rlr3", "methods.rlr3.stages", "training", "trainer", ("samples", "rubrics", "filtered", "model"),
           table="rollouts", view="reports.views.training:policy",
-          multi_node=True, title="train RLR³", in_retraining=True),
+          multi_node=True, multi_process=True, title="train RLR³", in_retraining=True),
     Stage("train_genrm", "methods.rlr3.stages", "training", "trainer", ("genrm_data",),
-          table="genrm_outputs", view="methods.rlr3.views:genrm", title="train GenRM"),
+          table="genrm_outputs", view="methods.rlr3.views:genrm", multi_process=True, title="train GenRM"),
     # evaluation
     Stage("score", "stages.evaluation", "evaluation", "trainer",
           ("samples", "rubrics", "exams", "model", "peer", "policy"),

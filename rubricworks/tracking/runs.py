@@ -16,6 +16,7 @@ from rubricworks.tracking.connection import Connection, TrackingConfig, check_tr
 from rubricworks.tracking.delivery import deliver
 from rubricworks.tracking.identity import mlflow_run, pin_outermost_run, save_settings, saved_config
 from rubricworks.tracking.runlog import PIPELINE, RunLog, log_path, record_run
+from rubricworks.training.processes import is_main
 
 log = logging.getLogger(__name__)
 
@@ -95,8 +96,11 @@ def stage_run(run: Path, stage: str, *, every: float = _INTERVAL_SECONDS) -> Ite
     """Log a stage of the run in this folder; in MLflow it becomes a run nested in the pipeline's.
 
     Outside `pipeline_run`, the log is delivered from this process if the run's pipeline saved a tracking config or
-    MLFLOW_TRACKING_URI is set; otherwise it stays in the folder.
+    MLFLOW_TRACKING_URI is set; otherwise it stays in the folder. Of a training's processes, only the first writes.
     """
+    if not is_main():
+        yield RunLog(Path(os.devnull))
+        return
     config = saved_config(run) or (TrackingConfig() if "MLFLOW_TRACKING_URI" in os.environ else None)
     in_pipeline = os.environ.get(_DELIVERING_PIPELINE) == str(run.absolute())
     is_on = config is not None and not in_pipeline and check_tracking(config, run.parent)

@@ -51,9 +51,9 @@ class SftConfig(_Options):
 
     steps: int = Field(500, ge=1)
     batch_size: int = Field(64, ge=1)
-    """Examples per optimizer step on each process."""
+    """Examples per optimizer step, over all processes; several fill an epoch's last step with rows of its first."""
     rows_per_pass: int | None = Field(None, ge=1)
-    """Examples per forward pass when batch_size does not fit in memory; must divide it."""
+    """Examples per forward pass on each process when a step's do not fit in memory; must divide them."""
     learning_rate: float = Field(3e-3, gt=0)
     warmup: float = Field(0.05, ge=0, lt=1)
     """Share of the steps over which the learning rate rises; it falls along a cosine afterwards."""

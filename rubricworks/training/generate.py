@@ -29,11 +29,15 @@ Processor = ProcessorMixin | PreTrainedTokenizerBase
 """Converter of prompts to model inputs: a processor for a model that reads images, else a tokenizer."""
 
 
-def load_model(path_or_name: str | Path, *, dtype: str = "auto") -> tuple[PreTrainedModel, Processor]:
+def load_model(
+    path_or_name: str | Path, *, dtype: str = "auto", on_device: bool = True
+) -> tuple[PreTrainedModel, Processor]:
     """Load a vision-language model or a causal LM on the GPU, if there is one, with its processor.
 
     Args:
         dtype: "auto" for the precision of the saved weights, or a torch name such as "float32".
+        on_device: False leaves the model in host memory, for a trainer, which moves or shards it itself. Processes that
+            shard it load it once per node; the others get tensors without storage.
     Raises:
         UserError: the model does not exist, is of neither kind, or lacks an image processor or a chat template.
     """
@@ -56,7 +60,9 @@ def load_model(path_or_name: str | Path, *, dtype: str = "auto") -> tuple[PreTra
     tokenizer = tokenizer_of(processor)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
-    return model.to("cuda" if torch.cuda.is_available() else "cpu").eval(), processor
+    if on_device:
+        model = model.to("cuda" if torch.cuda.is_available() else "cpu")
+    return model.eval(), processor
 
 
 def check_reads_images(processor: Processor, has_images: bool) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin, Trainer
 
 from rubricworks.training.config import LoraOptions
 from rubricworks.training.progress import quiet_libraries
@@ -25,6 +25,17 @@ def add_adapters(model: PreTrainedModel, options: LoraOptions, *, seed: int) -> 
     with quiet_libraries(), torch.random.fork_rng():
         torch.manual_seed(seed)
         return get_peft_model(model, adapters)
+
+
+def save_trained_model(trainer: Trainer, processor: ProcessorMixin | PreTrainedTokenizerBase, out: Path) -> None:
+    """Write the trainer's model with `save_plain_model`; all processes must call it.
+
+    Each process contributes its shards, and the main process writes.
+    """
+    state = trainer.accelerator.get_state_dict(trainer.model_wrapped) if trainer.is_fsdp_enabled else None
+    if trainer.is_world_process_zero():
+        save_plain_model(trainer.accelerator.unwrap_model(trainer.model), processor, out, state=state)
+    trainer.accelerator.wait_for_everyone()
 
 
 def save_plain_model(

@@ -6,7 +6,8 @@ import os
 import torch
 
 from rubricworks.errors import UserError
-from rubricworks.training.config import LoraOptions, PolicyConfig, VllmOptions
+from rubricworks.training.config import LoraOptions, PolicyConfig, SftConfig, VllmOptions
+from rubricworks.training.processes import is_sharded, process_count
 
 
 def check_bf16(bf16: bool) -> None:
@@ -18,6 +19,15 @@ def check_bf16(bf16: bool) -> None:
             raise UserError(f"bf16: {torch.cuda.get_device_name()} has no bf16 arithmetic; set bf16 to false")
     elif not torch.backends.mps.is_available():
         raise UserError("bf16: there is no GPU here, and bf16 training on a CPU is slower and worse; set bf16 to false")
+
+
+def check_one_gpu_per_process() -> None:
+    """Raise UserError if one process sees several GPUs, on which Transformers would train with DataParallel."""
+    if process_count() == 1 and (count := torch.cuda.device_count()) > 1:
+        raise UserError(
+            f"one process sees {count} GPUs, and would train on all of them at {count} times the batch; set "
+            f"RUBRICWORKS_ACCELERATORS={count} for a process on each, or CUDA_VISIBLE_DEVICES=0 for one GPU"
+        )
 
 
 def check_vllm(options: VllmOptions) -> None:
@@ -37,20 +47,18 @@ def vllm_url(options: VllmOptions) -> str:
 
 def check_processes(config: PolicyConfig) -> None:
     """Raise UserError for options that use the policy in one process while the others train."""
-    several = int(os.environ.get("WORLD_SIZE") or 1) > 1
-    sharded = os.environ.get("ACCELERATE_USE_FSDP", "").lower() in ("1", "true")
-    if several and config.refresh_every:
+    if process_count() > 1 and config.refresh_every:
         raise UserError(
             "rubrics are rewritten during training on a single process only; set rubric.refresh_every to 0, or train "
             "on one"
         )
-    if sharded and config.probe_every:
+    if is_sharded() and config.probe_every:
         raise UserError("the held-out probe needs the policy whole; set policy.probe_every to 0, or train without FSDP")
 
 
 def check_sharding(lora: LoraOptions | None) -> None:
     """Raise UserError for adapters under FSDP, which cannot be merged into a plain model at the end."""
-    if lora is not None and os.environ.get("ACCELERATE_USE_FSDP", "").lower() in ("1", "true"):
+    if lora is not None and is_sharded():
         raise UserError("lora under FSDP cannot be merged into a plain model; train without FSDP, or without lora")
 
 
@@ -60,7 +68,7 @@ def rows_per_process(config: PolicyConfig) -> int:
     Raises:
         UserError: the groups do not divide over the processes, or rows_per_pass does not divide a process's rollouts.
     """
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    processes = process_count()
     per_process, remainder = divmod(config.group_size * config.prompts_per_step, processes)
     if remainder or per_process % config.group_size:
         raise UserError(
@@ -69,4 +77,23 @@ def rows_per_process(config: PolicyConfig) -> int:
         )
     if config.rows_per_pass is not None and per_process % config.rows_per_pass:
         raise UserError(f"rows_per_pass {config.rows_per_pass} does not divide the {per_process} rollouts per process")
+    return per_process
+
+
+def examples_per_process(config: SftConfig) -> int:
+    """Examples of an optimizer step on each process.
+
+    Raises:
+        UserError: batch_size does not divide over the processes, or rows_per_pass does not divide a process's examples.
+    """
+    processes = process_count()
+    per_process, remainder = divmod(config.batch_size, processes)
+    if remainder:
+        raise UserError(
+            f"batch_size {config.batch_size} does not divide over {processes} processes; make it a multiple of their "
+            "number"
+        )
+    if config.rows_per_pass is not None and per_process % config.rows_per_pass:
+        examples = f"the {per_process} examples per process" if processes > 1 else f"batch_size {config.batch_size}"
+        raise UserError(f"rows_per_pass {config.rows_per_pass} does not divide {examples}; make it a divisor")
     return per_process

@@ -22,9 +22,10 @@ from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import model_digest, open_run, run_digest, train_from
 from rubricworks.training.config import PolicyConfig
 from rubricworks.training.generate import Processor, check_reads_images, decode_image, generate_captions, load_model
-from rubricworks.training.lora import add_adapters, save_plain_model
+from rubricworks.training.lora import add_adapters, save_trained_model
 from rubricworks.training.machine import (
     check_bf16,
+    check_one_gpu_per_process,
     check_processes,
     check_sharding,
     check_vllm,
@@ -91,6 +92,7 @@ def train_policy(
         UserError: invalid samples or options, before the first step; or no rollout can be judged for several steps.
     """
     out_dir = Path(out_dir)
+    check_one_gpu_per_process()
     check_bf16(config.bf16)
     check_vllm(config.vllm)
     check_sharding(config.lora)
@@ -118,7 +120,9 @@ def train_policy(
             on_step(step)
 
     if not (out_dir / "model").is_dir():
-        model, processor = load_model(model_dir, dtype="bfloat16" if config.bf16 and config.lora else "float32")
+        model, processor = load_model(
+            model_dir, dtype="bfloat16" if config.bf16 and config.lora else "float32", on_device=False
+        )
         check_reads_images(processor, "image" in dataset.column_names)
         encode_images_once(model)
         tokenizer_of(processor).padding_side = "left"
@@ -138,10 +142,12 @@ def train_policy(
             )
             trainer.remove_callback(PrinterCallback)
             if config.milestone_every:
-                trainer.add_callback(Milestones(config.milestone_every, out_dir, partial(_save, trainer)))
+                trainer.add_callback(
+                    Milestones(config.milestone_every, out_dir, partial(save_trained_model, trainer, processor))
+                )
             generate.attach(trainer.accelerator.unwrap_model(trainer.model), processor)
             train_from(trainer, checkpoint, stopped=watch.must_stop)
-        _save(trainer, out_dir / "model")
+        save_trained_model(trainer, processor, out_dir / "model")
     return PolicyResult(out_dir / "model", _steps_done(config, watch), watch.alarm.alarm, tuple(watch.history))
 
 
@@ -274,12 +280,3 @@ class PolicyGenerate:
             batch_size=self._config.rows_per_pass or 64,
             seed=seed,
         )
-
-
-def _save(trainer: PolicyTrainer, out: Path) -> None:
-    # All processes contribute their shards; the main process writes.
-    state = trainer.accelerator.get_state_dict(trainer.model_wrapped) if trainer.is_fsdp_enabled else None
-    if trainer.is_world_process_zero():
-        processor: Any = trainer.processing_class
-        save_plain_model(trainer.accelerator.unwrap_model(trainer.model), processor, out, state=state)
-    trainer.accelerator.wait_for_everyone()

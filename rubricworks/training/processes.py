@@ -19,8 +19,23 @@ def is_main() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
+def is_local_main() -> bool:
+    """Return True in the first process of each node, the only one that writes what the others of the node read."""
+    return os.environ.get("LOCAL_RANK", "0") == "0"
+
+
 def process_count() -> int:
     return int(os.environ.get("WORLD_SIZE") or 1)
+
+
+def is_sharded() -> bool:
+    """Return True if the processes shard the model (FSDP) instead of each keeping a copy."""
+    return process_count() > 1 and os.environ.get("ACCELERATE_USE_FSDP", "").lower() in ("1", "true")
+
+
+def trains_on_cpu() -> bool:
+    """Return True if the environment asks for training without accelerators."""
+    return os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true")
 
 
 @contextmanager
@@ -61,8 +76,7 @@ def _process_state() -> Any:
     """
     from accelerate import PartialState
 
-    on_cpu = os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true")
-    state = PartialState(cpu=on_cpu, timeout=_WAIT)
+    state = PartialState(cpu=trains_on_cpu(), timeout=_WAIT)
     if state.num_processes != process_count():
         raise UserError(
             f"{process_count()} processes were started, and no accelerator is seen here, so each would train by "

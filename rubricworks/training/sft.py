@@ -19,8 +19,9 @@ from rubricworks.training.checkpoints import model_digest, open_run, run_digest,
 from rubricworks.training.config import SftConfig
 from rubricworks.training.generate import Processor, check_reads_images, decode_image, load_model
 from rubricworks.training.length_groups import LengthGroups
-from rubricworks.training.lora import add_adapters, save_plain_model
-from rubricworks.training.machine import check_bf16, check_sharding
+from rubricworks.training.lora import add_adapters, save_trained_model
+from rubricworks.training.machine import check_bf16, check_one_gpu_per_process, check_sharding, examples_per_process
+from rubricworks.training.processes import main_process_first
 from rubricworks.training.processing import (
     Messages,
     encode_prompts,
@@ -60,9 +61,9 @@ def train_sft(
     rows = [Example(*example) for example in examples]
     if not rows:
         raise UserError("the warm-up has no examples; give at least one image with a caption")
-    per_pass = config.rows_per_pass or config.batch_size
-    if config.batch_size % per_pass:
-        raise UserError(f"rows_per_pass {per_pass} does not divide batch_size {config.batch_size}; make it a divisor")
+    per_process = examples_per_process(config)
+    per_pass = config.rows_per_pass or per_process
+    check_one_gpu_per_process()
     check_bf16(config.bf16)
     check_sharding(config.lora)
     keep_freed_memory()
@@ -71,10 +72,11 @@ def train_sft(
     digest = run_digest(
         "sft", model_digest(model_dir), config.model_dump(exclude={"save_every", "log_every"}), captions
     )
-    checkpoint = open_run(out_dir, digest)
+    with main_process_first():
+        checkpoint = open_run(out_dir, digest)
     if (out_dir / "model").is_dir():
         return out_dir / "model"
-    model, processor = load_model(model_dir, dtype="float32")
+    model, processor = load_model(model_dir, dtype="float32", on_device=False)
     check_reads_images(processor, any(row.image is not None for row in rows))
     trained = model if config.lora is None else add_adapters(model, config.lora, seed=config.seed)
 
@@ -82,7 +84,7 @@ def train_sft(
         output_dir=str(out_dir),
         max_steps=config.steps,
         per_device_train_batch_size=per_pass,
-        gradient_accumulation_steps=config.batch_size // per_pass,
+        gradient_accumulation_steps=per_process // per_pass,
         learning_rate=config.learning_rate,
         lr_scheduler_type="cosine",
         warmup_steps=round(config.warmup * config.steps),
@@ -113,9 +115,7 @@ def train_sft(
     trainer.remove_callback(PrinterCallback)
     with quiet_libraries():
         train_from(trainer, checkpoint)
-    if trainer.is_world_process_zero():
-        save_plain_model(trainer.accelerator.unwrap_model(trainer.model), processor, out_dir / "model")
-    trainer.accelerator.wait_for_everyone()
+    save_trained_model(trainer, processor, out_dir / "model")
     return out_dir / "model"
 
 
@@ -169,7 +169,8 @@ class _TextTrainer(Trainer):
 
     def _get_train_sampler(self, train_dataset: Any = None) -> LengthGroups:
         lengths = [len(str(row.prompt)) + len(row.caption) for row in self.train_dataset.rows]
-        return LengthGroups(lengths, self.args.train_batch_size * self.args.gradient_accumulation_steps, self.args.seed)
+        per_process = self.args.train_batch_size * self.args.gradient_accumulation_steps
+        return LengthGroups(lengths, per_process * self.args.world_size, self.args.seed)
 
 
 class _Rows(Dataset[Example]):

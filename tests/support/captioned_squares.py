@@ -35,6 +35,21 @@ def make_inputs(folder: Path) -> dict[str, str]:
         train_sft(untrained, squares(), job.out, config if name == "model" else config.model_copy(update=options))
         close_job(job, 0.0)
         models[name] = str(job.out)
+    exams = [
+        {
+            **{"sample_id": f"s{number}", "questions": EXAM.model_dump_json(), "writer": "w", "prompt_version": "1"},
+            **{"prompt_tokens": 0, "completion_tokens": 0, "cost": 0.0},
+        }
+        for number in range(HELD_OUT - 1)  # the last one's failed
+    ]
+    return models | {
+        "samples": squares_table(folder),
+        "exams": str(write_stage_table(folder / "exams", "exams", exams)),
+    }
+
+
+def squares_table(folder: Path) -> str:
+    """The squares as samples, the first six held out."""
     rows = [
         {
             "sample_id": f"s{number}",
@@ -47,17 +62,7 @@ def make_inputs(folder: Path) -> dict[str, str]:
         }
         for number, (image, _, caption) in enumerate(squares())
     ]
-    exams = [
-        {
-            **{"sample_id": f"s{number}", "questions": EXAM.model_dump_json(), "writer": "w", "prompt_version": "1"},
-            **{"prompt_tokens": 0, "completion_tokens": 0, "cost": 0.0},
-        }
-        for number in range(HELD_OUT - 1)  # the last one's failed
-    ]
-    return models | {
-        "samples": str(write_stage_table(folder / "samples", "samples", rows)),
-        "exams": str(write_stage_table(folder / "exams", "exams", exams)),
-    }
+    return str(write_stage_table(folder / "samples", "samples", rows))
 
 
 def text_of(body: dict[str, Any]) -> str:

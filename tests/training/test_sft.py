@@ -98,17 +98,17 @@ def test_checkpoints_of_another_config_are_not_continued(student, tmp_path):
 
 
 def test_merged_lora_model_is_plain_and_says_what_the_adapted_one_said(student, tmp_path, monkeypatch):
-    from rubricworks.training import sft
+    from rubricworks.training import lora
 
     before_merging = []
     images, prompts, _ = zip(*squares(), strict=True)
 
-    def save(model, processor, out):
+    def save(model, processor, out, **options):
         before_merging.extend(generate_captions(model, processor, images, prompts, max_new_tokens=8))
-        return save_plain_model(model, processor, out)
+        return save_plain_model(model, processor, out, **options)
 
-    save_plain_model = sft.save_plain_model
-    monkeypatch.setattr(sft, "save_plain_model", save)
+    save_plain_model = lora.save_plain_model
+    monkeypatch.setattr(lora, "save_plain_model", save)
     config = SftConfig(steps=20, batch_size=12, learning_rate=1e-2, lora=LoraOptions(rank=8), save_every=100)
     model_dir = train_sft(student, squares(), tmp_path, config)
     names = {file.name for file in model_dir.iterdir()}
@@ -151,3 +151,23 @@ def test_no_examples_is_one_clear_error(student, tmp_path):
 def test_bf16_without_a_gpu_is_refused_at_the_start(student, tmp_path):
     with pytest.raises(UserError, match="bf16"):
         train_sft(student, squares(), tmp_path, SftConfig(bf16=True))
+
+
+def test_one_process_that_sees_several_gpus_is_refused(student, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    with pytest.raises(UserError, match=r"^one process sees 8 GPUs, and would train on all of them at 8 times the"):
+        train_sft(student, squares(), tmp_path, SftConfig(steps=1))
+
+
+@pytest.mark.parametrize(
+    ("processes", "options", "message"),
+    [
+        ("3", {}, r"^batch_size 4 does not divide over 3 processes; make it a multiple of their number$"),
+        ("2", {"rows_per_pass": 4}, r"^rows_per_pass 4 does not divide the 2 examples per process; make it a divisor$"),
+        ("1", {"rows_per_pass": 3}, r"^rows_per_pass 3 does not divide batch_size 4; make it a divisor$"),
+    ],
+)
+def test_batch_that_the_processes_cannot_share_is_refused(student, tmp_path, monkeypatch, processes, options, message):
+    monkeypatch.setenv("WORLD_SIZE", processes)
+    with pytest.raises(UserError, match=message):
+        train_sft(student, squares(), tmp_path, SftConfig(steps=1, batch_size=4, **options))

@@ -20,6 +20,7 @@ from rubricworks.stages.data.visual_questions import VisualQuestions, questions_
 from rubricworks.storage import link
 from rubricworks.tracking import stage_run
 from rubricworks.training.config import SftConfig, TinyConfig
+from rubricworks.training.processes import is_local_main, main_process_first
 
 _IMAGES_FOR_BACKGROUND = 256
 _SPLITS = ("warm_up", "train")
@@ -52,7 +53,8 @@ def run(config: Config, job: Job) -> None:
     else:
         student = Path(fill(config.student, "warm_up.student"))
     if config.sft is None:
-        _link_student(student, job.out / "model")
+        if is_local_main():
+            _link_student(student, job.out / "model")
         return
     from rubricworks.training.sft import train_sft
 
@@ -80,19 +82,22 @@ def _build_tiny_student(config: Config, job: Job, answers: list[Example]) -> Pat
 
     folder = job.scratch("untrained")
     samples = job.inputs["samples"]
-    return build_student(
-        chain(
-            (text for sample in read_samples(samples, *_SPLITS) for text in (sample.prompt, *sample.references)),
-            (text for _, prompt, answer in answers for text in (prompt, answer)),
-        ),
-        folder,
-        config=config.tiny,
-        images=[
-            sample.require_image(_READS_IMAGES)
-            for sample in islice(read_samples(samples, "train"), _IMAGES_FOR_BACKGROUND)
-        ],
-        seed=config.seed,
-    )
+    with main_process_first():
+        if is_local_main():
+            build_student(
+                chain(
+                    (text for one in read_samples(samples, *_SPLITS) for text in (one.prompt, *one.references)),
+                    (text for _, prompt, answer in answers for text in (prompt, answer)),
+                ),
+                folder,
+                config=config.tiny,
+                images=[
+                    sample.require_image(_READS_IMAGES)
+                    for sample in islice(read_samples(samples, "train"), _IMAGES_FOR_BACKGROUND)
+                ],
+                seed=config.seed,
+            )
+    return folder
 
 
 def _caption_examples(samples: Path) -> Iterator[Example]:

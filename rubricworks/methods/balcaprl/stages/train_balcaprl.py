@@ -7,6 +7,7 @@ references, `reward: questions` like CapRL, on the input `exams`, and `reward: r
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -34,6 +35,7 @@ from rubricworks.stages.training.step_tables import GradingTable, StepTables, sc
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import stage_run
 from rubricworks.training.config import PolicyConfig, SftConfig
+from rubricworks.training.processes import is_main
 
 _GRADES = "caption_grades"
 """Table of the gradings, one row per caption of a training step."""
@@ -239,7 +241,8 @@ def _train_on_references(config: Config, job: Job) -> None:
         for one in samples
         if one.sample_id in references
     ]
-    with stage_run(job.run, job.stage) as log, StepTables(job, every=1, gradings=_GRADES):
+    tables = StepTables(job, every=1, gradings=_GRADES) if is_main() else nullcontext()
+    with stage_run(job.run, job.stage) as log, tables:
         log.log_params(config.model_dump(mode="json"))
         train_sft(
             model_dir(job.inputs["model"]),

@@ -11,6 +11,7 @@ import asyncio
 import json
 import random
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -31,6 +32,7 @@ from rubricworks.stages.training.step_tables import StepTables, scorecard_table
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import RunLog, stage_run
 from rubricworks.training.config import PolicyConfig, SftConfig
+from rubricworks.training.processes import is_local_main, is_main, main_process_first
 from rubricworks.training.tiny.text_config import TinyTextConfig
 
 if TYPE_CHECKING:
@@ -97,6 +99,8 @@ def run(config: Config, job: Job) -> None:
         models: dict[Model, str | Path] = {"base": _base(config, job, [*train, *unbalanced], log)}
         models["sft"] = _sft(config.sft, config.seed, models["base"], _examples(train), job.out / "sft", log, "sft")
         models["rlvr"] = _rlvr(config, models[config.start], train, job, log)
+        if not is_main():
+            return
         reports = _test(config, job, models, test)
         for name, report in reports.items():
             log.log_metrics({f"{name}/{figure}": value for figure, value in report.metrics().items()})
@@ -130,7 +134,10 @@ def _base(config: Config, job: Job, instances: Sequence[Instance], log: RunLog) 
     texts = [
         text for (_, prompt, wrong), one in zip(examples, instances, strict=True) for text in _texts(prompt, wrong, one)
     ]
-    untrained = build_text_student(texts, job.scratch("untrained"), config=config.tiny, seed=config.seed)
+    untrained = job.scratch("untrained")
+    with main_process_first():
+        if is_local_main():
+            build_text_student(texts, untrained, config=config.tiny, seed=config.seed)
     return _sft(config.base, config.seed, untrained, examples, job.out / "base", log, "base")
 
 
@@ -185,6 +192,12 @@ def _rlvr(config: Config, start: str | Path, train: Sequence[Instance], job: Job
     ]
     scorecards = scorecard_table()
     reward = ExecutionReward(sink=scorecards.add)
+    train_model = partial(
+        train_policy, start, rows, reward, job.out, config.rlvr.model_copy(update={"seed": config.seed})
+    )
+    if not is_main():
+        train_model()
+        return model_dir(job.out)
     with StepTables(job, every=config.rlvr.checkpoint_every) as tables:
 
         def record(step: "StepRollouts") -> None:
@@ -193,15 +206,7 @@ def _rlvr(config: Config, start: str | Path, train: Sequence[Instance], job: Job
             rewards = [reward for reward in step.rewards if reward is not None]
             log.log_metrics({"reward": sum(rewards) / len(step.rewards)}, step=step.step)
 
-        result = train_policy(
-            start,
-            rows,
-            reward,
-            job.out,
-            config.rlvr.model_copy(update={"seed": config.seed}),
-            on_step=record,
-            before_checkpoint=tables.commit,
-        )
+        result = train_model(on_step=record, before_checkpoint=tables.commit)
     alarm = result.alarm and {"step": result.alarm.step, "reasons": list(result.alarm.reasons)}
     write_atomic(job.out / "alarm.json", json.dumps(alarm).encode())
     return model_dir(job.out)
