@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rubricworks.data.images import BadImage
-from rubricworks.data.source_entries import Entries, ImageEntry, RejectedEntry, captions_of, source_files
+from rubricworks.data.source_entries import Entries, ImageEntry, RejectedEntry, captions_of, prompt_of, source_files
 from rubricworks.data.urls import url_entry
 from rubricworks.errors import UserError
 
 IMAGE_COLUMNS = ("image", "images", "img", "jpg", "png", "picture", "photo")
 URL_COLUMNS = ("image_url", "img_url", "imageurl", "url", *IMAGE_COLUMNS)
 """Matched in any case: LAION has URL and TEXT."""
+PROMPT_COLUMN = "prompt"
 CAPTION_COLUMNS = ("references", "captions", "caption", "texts", "text", "description", "txt")
 _BATCH = 64
 
@@ -54,12 +55,15 @@ def saved_dataset_entries(path: str, *, image_column: str | None = None, caption
                 yield RejectedEntry(source=str(file), reason=f"damaged Arrow file: {str(error).splitlines()[0]}")
 
 
-def _rows(batches: Iterator[pa.RecordBatch], columns: tuple[str, str | None], name: str, location: str) -> Entries:
-    image_column, caption_column = columns
+def _rows(
+    batches: Iterator[pa.RecordBatch], columns: tuple[str, str | None, str | None], name: str, location: str
+) -> Entries:
+    image_column, caption_column, prompt_column = columns
     row_number = 0
     for batch in batches:
         for row in batch.to_pylist():
             references = captions_of(row[caption_column]) if caption_column else ()
+            prompt = prompt_of(row[prompt_column]) if prompt_column else ""
             cell = row[image_column]
             if isinstance(cell, str):
                 if (
@@ -71,9 +75,11 @@ def _rows(batches: Iterator[pa.RecordBatch], columns: tuple[str, str | None], na
                         f"{location}: column {image_column!r} holds text, and {cell[:80]!r} is no URL; "
                         "store the images' bytes, or their http:// or https:// URLs"
                     )
-                yield url_entry(cell, f"{location}#{row_number}", references)
+                yield url_entry(cell, f"{location}#{row_number}", references, prompt)
             else:
-                yield ImageEntry(f"{name}#{row_number}", f"{location}#{row_number}", ImageCell(cell), references)
+                yield ImageEntry(
+                    f"{name}#{row_number}", f"{location}#{row_number}", ImageCell(cell), references, prompt
+                )
             row_number += 1
 
 
@@ -98,8 +104,10 @@ class ImageCell:
         return bytes(value)
 
 
-def _select_columns(schema: pa.Schema, location: str, image: str | None, caption: str | None) -> tuple[str, str | None]:
-    """Names of the image column and the caption column: the requested ones, else chosen by type and name."""
+def _select_columns(
+    schema: pa.Schema, location: str, image: str | None, caption: str | None
+) -> tuple[str, str | None, str | None]:
+    """Names of the columns of image, caption and prompt: the requested ones, else chosen by type and name."""
     for requested in (image, caption):
         if requested is not None and requested not in schema.names:
             raise UserError(f"{location}: no column {requested!r}; it has {', '.join(schema.names)}")
@@ -110,7 +118,8 @@ def _select_columns(schema: pa.Schema, location: str, image: str | None, caption
     if caption is None:
         by_name = {name.lower() if _holds_text(arrow_type) else name: name for name in schema.names if name != image}
         caption = next((by_name[name] for name in CAPTION_COLUMNS if name in by_name), None)
-    return image, caption
+    prompt = PROMPT_COLUMN if PROMPT_COLUMN in schema.names and PROMPT_COLUMN not in (image, caption) else None
+    return image, caption, prompt
 
 
 def typed_image_column(schema: pa.Schema) -> str | None:

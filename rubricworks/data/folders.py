@@ -1,13 +1,25 @@
-"""A folder of images, captioned by `metadata.jsonl` as in the imagefolder format: {"file_name", "text" | "texts"}."""
+"""A folder of images, captioned by `metadata.jsonl` as in the imagefolder format: {"file_name", "text" | "texts"}.
+
+A line may hold the image's own captioning prompt as well, as "prompt".
+"""
 
 import json
 import os
 import stat
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from rubricworks.data.images import MAX_BYTES, BadImage
-from rubricworks.data.source_entries import Entries, ImageEntry, RejectedEntry, captions_of, is_hidden, source_files
+from rubricworks.data.source_entries import (
+    Entries,
+    ImageEntry,
+    RejectedEntry,
+    captions_of,
+    is_hidden,
+    prompt_of,
+    source_files,
+)
 from rubricworks.errors import UserError
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".avif", ".heic", ".heif")
@@ -21,14 +33,14 @@ def folder_entries(path: str) -> Entries:
     captions = _captions(root) if root.is_dir() else {}
     for file in files:
         key = file.relative_to(root).as_posix() if root.is_dir() else file.name
-        references, _ = captions.pop(_absolute(file), ((), ""))
+        line = captions.pop(_absolute(file), None) or _MetadataLine(file.name)
         read = partial(read_image_file, file, root if root.is_dir() else None)
-        yield ImageEntry(key, str(file), read, references)
+        yield ImageEntry(key, str(file), read, line.references, line.prompt)
     for file in _irregular_files(root):
         yield RejectedEntry(source=str(file), reason="is a device, a pipe or a broken link, no file to be read")
-    for missing, (_, line) in captions.items():
+    for missing, line in captions.items():
         reason = "is no image by its suffix" if missing.is_file() else "does not exist"
-        yield RejectedEntry(source=line, reason=f"names {missing.name}, which {reason}")
+        yield RejectedEntry(source=line.location, reason=f"names {missing.name}, which {reason}")
 
 
 def read_image_file(file: Path, root: Path | None = None) -> bytes:
@@ -74,8 +86,15 @@ def _absolute(file: Path) -> Path:
     return Path(os.path.normpath(file.absolute()))
 
 
-def _captions(root: Path) -> dict[Path, tuple[tuple[str, ...], str]]:
-    """Captions by image path, each with the location of its metadata line."""
+class _MetadataLine(NamedTuple):
+    file_name: str
+    references: tuple[str, ...] = ()
+    prompt: str = ""
+    location: str = ""
+
+
+def _captions(root: Path) -> dict[Path, _MetadataLine]:
+    """Metadata lines by image path."""
     captions = {}
     for file in source_files(str(root), (".jsonl",)):
         if file.name != METADATA:
@@ -83,12 +102,12 @@ def _captions(root: Path) -> dict[Path, tuple[tuple[str, ...], str]]:
         with file.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
-                    name, references = _parse_metadata_line(line, f"{file}:{number}")
-                    captions[_absolute(file.parent / name)] = (references, f"{file}:{number}")
+                    parsed = _parse_metadata_line(line, f"{file}:{number}")
+                    captions[_absolute(file.parent / parsed.file_name)] = parsed
     return captions
 
 
-def _parse_metadata_line(line: bytes, location: str) -> tuple[str, tuple[str, ...]]:
+def _parse_metadata_line(line: bytes, location: str) -> _MetadataLine:
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -99,7 +118,8 @@ def _parse_metadata_line(line: bytes, location: str) -> tuple[str, tuple[str, ..
         value = entry.get(field)
         if value is not None and not isinstance(value, str) and not _is_text_list(value):
             raise UserError(f'{location}: "{field}" is neither a string nor a list of strings')
-    return entry["file_name"], captions_of(entry.get("text")) + captions_of(entry.get("texts"))
+    references = captions_of(entry.get("text")) + captions_of(entry.get("texts"))
+    return _MetadataLine(entry["file_name"], references, prompt_of(entry.get("prompt")), location)
 
 
 def _is_text_list(value: object) -> bool:

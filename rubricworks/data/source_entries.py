@@ -29,6 +29,8 @@ class ImageEntry:
     read: Callable[[], bytes]
     """Return the bytes; raises OSError or BadImage."""
     references: tuple[str, ...] = ()
+    prompt: str = ""
+    """The captioning prompt that the source gives with the image, if it does."""
     url: str | None = None
     """URL to fetch a remote image from; `read` does not fetch it."""
 
@@ -55,6 +57,11 @@ def source_files(path: str, suffixes: tuple[str, ...]) -> list[Path]:
     return sorted(
         (file for file in files if file.is_file() and not is_hidden(file, root)), key=lambda file: file.as_posix()
     )
+
+
+def prompt_of(value: object) -> str:
+    """A field's prompt, without the mark of the image's place (`<image>`); empty if it holds no text."""
+    return value.replace("<image>", "").strip() if isinstance(value, str) else ""
 
 
 def captions_of(value: object) -> tuple[str, ...]:

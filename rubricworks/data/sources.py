@@ -38,6 +38,8 @@ class SourceItem(BaseModel):
     """PNG or JPEG, upright RGB."""
     image_digest: str
     references: tuple[str, ...] = ()
+    prompt: str = ""
+    """The captioning prompt that the source gives with the image; empty if it gives none."""
     source: str
     """Location for messages."""
 
@@ -101,7 +103,12 @@ def open_image(entry: ImageEntry | RejectedEntry, *, max_side: int | None = 1_02
     except OSError as error:
         return RejectedEntry(source=entry.source, reason=f"cannot be read: {error.strerror or error}")
     return SourceItem(
-        key=entry.key, image=image, image_digest=image_digest(image), references=entry.references, source=entry.source
+        key=entry.key,
+        image=image,
+        image_digest=image_digest(image),
+        references=entry.references,
+        prompt=entry.prompt,
+        source=entry.source,
     )
 
 

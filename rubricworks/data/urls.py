@@ -30,7 +30,7 @@ def url_list_entries(path: str) -> Entries:
                     yield url_entry(url, f"{file}:{number}", captions_of(captions.split("\t")))
 
 
-def url_entry(url: str, location: str, references: tuple[str, ...]) -> ImageEntry | RejectedEntry:
+def url_entry(url: str, location: str, references: tuple[str, ...], prompt: str = "") -> ImageEntry | RejectedEntry:
     """Entry of the image at a URL, with the URL as its key.
 
     Args:
@@ -41,7 +41,9 @@ def url_entry(url: str, location: str, references: tuple[str, ...]) -> ImageEntr
         parse_url(url)
     except FetchRefused as error:
         return RejectedEntry(source=location, reason=str(error))
-    return ImageEntry(key=url, source=unsigned_url(url), read=_read_remote, references=references, url=url)
+    return ImageEntry(
+        key=url, source=unsigned_url(url), read=_read_remote, references=references, prompt=prompt, url=url
+    )
 
 
 def unsigned_url(url: str) -> str:

@@ -1,11 +1,14 @@
-"""WebDataset tars: files that share a name up to the first dot are one sample; its .txt or .json holds captions."""
+"""WebDataset tars: files that share a name up to the first dot are one sample; its .txt or .json holds captions.
+
+The .json may hold the image's own captioning prompt as well, as "prompt".
+"""
 
 import json
 import tarfile
 from pathlib import Path
 
 from rubricworks.data.images import MAX_BYTES
-from rubricworks.data.source_entries import Entries, ImageEntry, RejectedEntry, captions_of, source_files
+from rubricworks.data.source_entries import Entries, ImageEntry, RejectedEntry, captions_of, prompt_of, source_files
 
 _IMAGES = ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff")
 _TEXTS = ("txt", "caption", "json")
@@ -51,20 +54,21 @@ def _samples(file: Path, name: str) -> Entries:
 def _sample(file: Path, name: str, key: str, parts: dict[str, bytes]) -> Entries:
     image = next((parts[extension] for extension in _IMAGES if extension in parts), None)
     if image is not None:
-        references, fault = _references(parts)
-        yield ImageEntry(f"{name}/{key}", f"{file}/{key}", lambda: image, references)
+        references, prompt, fault = _texts(parts)
+        yield ImageEntry(f"{name}/{key}", f"{file}/{key}", lambda: image, references, prompt)
         if fault:
             yield RejectedEntry(source=f"{file}/{key}.json", reason=fault)
     elif parts:
         yield RejectedEntry(source=f"{file}/{key}", reason=f"no image beside {key}.{next(iter(parts))}")
 
 
-def _references(parts: dict[str, bytes]) -> tuple[tuple[str, ...], str]:
-    """Captions of a sample, and why those of its .json are missing; empty if they are not."""
+def _texts(parts: dict[str, bytes]) -> tuple[tuple[str, ...], str, str]:
+    """Captions and prompt of a sample, and why those of its .json are missing; empty if they are not."""
     texts = [parts[extension].decode(errors="replace") for extension in ("txt", "caption") if extension in parts]
     try:
         entry = json.loads(parts.get("json", b"{}"))
     except (ValueError, RecursionError) as error:
-        return captions_of(texts), f"captions not read: not JSON ({error})"
-    captions = (entry[field] for field in _JSON_FIELDS if field in entry) if isinstance(entry, dict) else iter(())
-    return captions_of(texts) + captions_of(next(captions, None)), ""
+        return captions_of(texts), "", f"captions not read: not JSON ({error})"
+    fields = entry if isinstance(entry, dict) else {}
+    captions = (fields[field] for field in _JSON_FIELDS if field in fields)
+    return captions_of(texts) + captions_of(next(captions, None)), prompt_of(fields.get("prompt")), ""

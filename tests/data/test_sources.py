@@ -244,6 +244,29 @@ def test_cut_off_tar_gives_what_it_holds_and_says_where_it_ends(tmp_path):
     assert "damaged tar" in last.reason
 
 
+PROMPTS = {"a": "<image>\nWhat do you see?", "b": "", "c": "Describe it."}
+READ_PROMPTS = {"a": "What do you see?", "b": "", "c": "Describe it."}
+
+
+def test_prompts_that_images_came_with_are_read_from_every_kind_of_source(tmp_path):
+    pictures = {name: picture(colour) for name, colour in COLOURS.items()}
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    lines = [json.dumps({"file_name": f"{name}.png", "text": name, "prompt": text}) for name, text in PROMPTS.items()]
+    (folder / "metadata.jsonl").write_text("\n".join(lines))
+    for name, image in pictures.items():
+        (folder / f"{name}.png").write_bytes(image)
+    columns = {"image": list(pictures.values()), "text": list(PROMPTS), "prompt": list(PROMPTS.values())}
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    with tarfile.open(tmp_path / "shard.tar", "w") as tar:
+        for name, image in pictures.items():
+            add(tar, f"{name}.png", image)
+            add(tar, f"{name}.json", json.dumps({"caption": name, "prompt": PROMPTS[name]}).encode())
+    for source in (folder, tmp_path / "rows.parquet", tmp_path / "shard.tar"):
+        items = list(read_source(str(source)))
+        assert {item.references[0]: item.prompt for item in items} == READ_PROMPTS, source
+
+
 def test_finding_opens_no_picture(folder):
     (folder / "text.jpg").write_text("I only look like a picture")
     entries = list(image_entries(str(folder)))

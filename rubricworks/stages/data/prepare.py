@@ -41,6 +41,9 @@ class Config(StageConfig):
     """Hosts that images may be fetched from: `images.example.org`, `*.example.org`, `host:8080`. None by default."""
     prompt: str = CAPTION_PROMPT
     """Prompt for every image."""
+    own_prompts: bool = Field(default=False, exclude_if=not_)
+    """Use the prompt that the source gives with an image, in `prompt` of its metadata line, column or JSON; the images
+    without one get `prompt`."""
     held_out: int = Field(default=500, ge=1)
     """Samples kept for evaluation."""
     warm_up: int = Field(default=0, ge=0)
@@ -171,7 +174,8 @@ def _rows(
             rejected.append({"source": place, "reason": item.reason})
             continue
         digests.add(item.image_digest)
-        samples.append({**_sample(item, config.prompt, splits[item.key]), "source": place})
+        prompt = (item.prompt if config.own_prompts else "") or config.prompt
+        samples.append({**_sample(item, prompt, splits[item.key]), "source": place})
     return {"samples": samples, "rejected": rejected}
 
 

@@ -28,7 +28,8 @@ class Config(StageConfig):
     """Splits to recaption. `[held_out]` trains on the original captions and evaluates against the new ones, so that
     runs with weak references can be compared with others."""
     prompt: str | None = None
-    """Prompt of the captioner; by default each sample's own prompt, as in the paper."""
+    """Prompt of the captioner; by default each sample's own: `data.prompt`, or the one that the image came with where
+    `data.own_prompts` says so, as in the paper."""
     shard_size: int = Field(default=64, ge=1)
 
 
