@@ -12,6 +12,8 @@ from rubricworks.kubernetes.connection import Json
 PODS = "/api/v1/namespaces/{namespace}/pods"
 MAIN = "main"
 _KUEUE = "kueue.x-k8s.io/"
+_NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
+"""A mesh's proxy never ends, so that no job with one is ever complete; Kubeflow labels its own pods so, too."""
 USER_ERROR = 2
 """Exit code of a stage that ended with a user error; a retry would not help."""
 
@@ -94,8 +96,12 @@ def pod_placement(plan: PodPlan) -> Json:
 
 
 def pod_labels(plan: PodPlan, labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the pod's labels without Kueue's: a queue admits the whole job, so only the job carries its name."""
-    return {name: value for name, value in {**plan.labels, **labels}.items() if not name.startswith(_KUEUE)}
+    """Return the pod's labels: without a mesh's sidecar, unless the plan asks for one.
+
+    Kueue's are left out: a queue admits the whole job, so only the job carries its name.
+    """
+    own = {name: value for name, value in {**plan.labels, **labels}.items() if not name.startswith(_KUEUE)}
+    return {**_NO_SIDECAR, **own}
 
 
 def pod_template(plan: PodPlan, labels: Mapping[str, str], command: Sequence[str], env: Mapping[str, str] = {}) -> Json:

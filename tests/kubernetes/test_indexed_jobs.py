@@ -44,6 +44,8 @@ def test_every_part_is_tried_by_itself_a_preemption_costs_nothing_and_the_job_is
         assert (spec["completions"], spec["parallelism"], spec["backoffLimitPerIndex"]) == (4, 2, 3)
         assert [rule["action"] for rule in spec["podFailurePolicy"]["rules"]] == ["Ignore", "FailJob"]
         container = spec["template"]["spec"]["containers"][0]
+        # In a mesh, the Job would wait for the sidecar, which never ends.
+        assert spec["template"]["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
         assert container["command"][-2:] == ["--parts", "4"]
         assert container["securityContext"]["allowPrivilegeEscalation"] is False
         part(api, work.name, 1, "Failed", containerStatuses=ended(1, "lost its connection", name="main"))

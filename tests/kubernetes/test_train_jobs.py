@@ -98,6 +98,7 @@ def test_nodes_run_the_very_stage_by_torchrun_with_fsdp_where_the_plan_says(api,
     assert pod["spec"]["volumes"] == [{"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": "64Gi"}}]
     assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "gpus"
     assert "kueue.x-k8s.io/queue-name" not in pod["metadata"]["labels"], "a queue admits the job, not each pod"
+    assert pod["metadata"]["labels"]["sidecar.istio.io/inject"] == "false", "a sidecar outlives the training"
 
 
 def test_the_first_nodes_log_is_heard_once_though_its_stream_breaks_and_the_job_is_deleted_at_the_end(
@@ -250,6 +251,7 @@ def test_a_vllm_server_is_up_before_the_training_belongs_to_it_and_goes_with_it(
     with rollout_server(cluster, job_plan, work, poll=POLL, report=lambda line: None) as server:
         (job,) = api.of(JOBS)
         container = job["spec"]["template"]["spec"]["containers"][0]
+        assert job["spec"]["template"]["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
         assert container["resources"]["limits"]["nvidia.com/gpu"] == "2"
         assert container["command"][-4:] == ["--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1"]
         assert server.environment == {"RUBRICWORKS_VLLM_URL": f"http://{work.name}-vllm:8000"}
