@@ -98,6 +98,10 @@ def _mount(task: PipelineTask, cluster: ClusterConfig, placement: StagePlacement
         kubernetes.empty_dir_mount(task, "shared-memory", "/dev/shm", "Memory", placement.shared_memory)
     for mount in cluster.claim_mounts():
         kubernetes.mount_pvc(task, mount.claim, mount.folder, sub_path=mount.sub_path)
+    for secret, folder in cluster.secret_files.items():
+        kubernetes.use_secret_as_volume(task, secret, folder)
+    for config_map, folder in cluster.config_map_files.items():
+        kubernetes.use_config_map_as_volume(task, config_map, folder)
 
 
 def _set_environment(task: PipelineTask, cluster: ClusterConfig, placement: StagePlacement) -> None:

@@ -106,4 +106,10 @@ def _volumes(cluster: ClusterConfig) -> tuple[list[dict[str, Any]], list[dict[st
         sub_path = {"subPath": mount.sub_path} if mount.sub_path else {}
         volumes.append({"name": f"claim-{number}", "persistentVolumeClaim": {"claimName": mount.claim}})
         mounts.append({"name": f"claim-{number}", "mountPath": mount.folder, **sub_path})
+    for secret, folder in cluster.secret_files.items():
+        volumes.append({"name": secret, "secret": {"secretName": secret}})
+        mounts.append({"name": secret, "mountPath": folder, "readOnly": True})
+    for config_map, folder in cluster.config_map_files.items():
+        volumes.append({"name": config_map, "configMap": {"name": config_map}})
+        mounts.append({"name": config_map, "mountPath": folder, "readOnly": True})
     return volumes, mounts

@@ -52,6 +52,9 @@ _PVC = "pvc://"
 
 
 MountPath = Annotated[str, pattern_validator(r"/[^\s:]+", "a claim is mounted at a folder such as /models")]
+_VOLUMES = frozenset({"workspace", "shared-memory", "kfp-launcher"})
+"""Names of volumes that a stage's pod has in any case."""
+_LONGEST_VOLUME = 63
 
 
 class ImagesConfig(BaseModel):
@@ -116,9 +119,7 @@ class ClusterConfig(BaseModel):
     check_pools: bool = True
     """Check one accelerator of each pool before the first stage that needs accelerators there."""
     workspace: WorkspaceConfig = WorkspaceConfig()
-    claims: dict[
-        Name, Annotated[str, pattern_validator(r"/[^\s:]+", "a claim is mounted at a folder such as /models")]
-    ] = {}
+    claims: dict[Name, MountPath] = {}
     """Claims mounted in every stage: name → folder, such as a cache of models at HF_HOME."""
     queue: LabelValue | None = None
     """Kueue's local queue that admits the pods."""
@@ -127,6 +128,10 @@ class ClusterConfig(BaseModel):
     secrets: KeyVariables = {}
     """Secrets of every stage: `s3-keys: {access: AWS_ACCESS_KEY_ID, secret: AWS_SECRET_ACCESS_KEY}` for a store."""
     config_maps: KeyVariables = {}
+    secret_files: dict[Name, MountPath] = {}
+    """Secrets mounted in every stage as a folder with a file per key: `s3-certificate: /etc/s3`."""
+    config_map_files: dict[Name, MountPath] = {}
+    """ConfigMaps likewise, such as a private authority: `ca: /etc/ca` with `env: {SSL_CERT_FILE: /etc/ca/ca.crt}`."""
     run_as_user: int | None = Field(default=None, ge=1)
     """User of the pods; by default the images' own, never root."""
     pipeline_root: str | None = None
@@ -165,6 +170,23 @@ class ClusterConfig(BaseModel):
             raise ValueError(
                 f"{where}.train_job.rollouts.accelerators is {server.accelerators}, a node of pool {name!r} has {has}"
             )
+
+    @model_validator(mode="after")
+    def _volumes_have_names_of_their_own(self) -> Self:
+        """Kubeflow names the volume of a claim, a Secret or a ConfigMap after it."""
+        names = {*_VOLUMES, *(mount.claim for mount in self.claim_mounts())}
+        if taken := sorted(_VOLUMES & self.claims.keys()):
+            raise ValueError(f"claims.{taken[0]}: every pod has another volume of this name; rename the claim")
+        for field in ("secret_files", "config_map_files"):
+            for name in getattr(self, field):
+                if name in names:
+                    raise ValueError(f"{field}.{name}: another volume of the pods has this name; rename one of them")
+                if "." in name or len(name) > _LONGEST_VOLUME:
+                    raise ValueError(
+                        f"{field}.{name}: the volume gets this name; it has no dots, and 63 letters at most"
+                    )
+                names.add(name)
+        return self
 
     @model_validator(mode="after")
     def _images_have_digests(self) -> Self:

@@ -61,6 +61,28 @@ def test_a_mistake_is_refused_before_anything_runs_with_its_line_and_what_to_cha
     assert mistake.partition(": ")[2].startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("volumes", "message"),
+    [
+        (
+            {"secret_files": {"ca": "/a"}, "config_map_files": {"ca": "/b"}},
+            "config_map_files.ca: another volume of the",
+        ),
+        ({"claims": {"ca": "/a"}, "config_map_files": {"ca": "/b"}}, "config_map_files.ca: another volume of the"),
+        ({"storage": "pvc://runs", "secret_files": {"runs": "/b"}}, "secret_files.runs: another volume of the pods"),
+        ({"secret_files": {"workspace": "/a"}}, "secret_files.workspace: another volume of the pods has this name"),
+        ({"claims": {"workspace": "/a"}}, "claims.workspace: every pod has another volume of this name"),
+        (
+            {"config_map_files": {"ca.example": "/a"}},
+            "config_map_files.ca.example: the volume gets this name; it has no",
+        ),
+    ],
+)
+def test_volumes_that_kubeflow_would_name_alike_are_refused(volumes, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        ClusterConfig.model_validate({"storage": "s3://b", **volumes})
+
+
 def test_which_stages_can_have_several_pods_is_told_and_that_none_can():
     placed = {"storage": "s3://b", "stages": {"recap": {"fan_out": {"parts": 2}}}}
     with pytest.raises(ValueError, match=r"leave it out \(caption_committee and write_exams can\)"):

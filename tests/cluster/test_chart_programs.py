@@ -84,6 +84,11 @@ def test_the_cluster_map_is_a_section_that_recipes_take(case: str) -> None:
         assert cluster.secrets["sse"] == {"key": "RUBRICWORKS_S3_SSE_KEY"}
         assert cluster.secrets["mlflow"] == {"user": "MLFLOW_TRACKING_USERNAME", "password": "MLFLOW_TRACKING_PASSWORD"}
         assert cluster.env["AWS_ENDPOINT_URL_S3"] == "https://s3.example.com:9443"
+    if case == "keys":
+        # The stages trust the store's authority, as the chart's own pods do.
+        (folder,) = cluster.config_map_files.values()
+        assert cluster.env["AWS_CA_BUNDLE"] == f"{folder}/ca.crt"
+        assert {"configMap": {"name": "store-ca"}, "name": "store-ca"} in plan.volumes
 
 
 def test_the_store_that_is_meant_is_the_one_that_is_reached(tmp_path: Path) -> None:

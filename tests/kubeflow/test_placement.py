@@ -245,6 +245,28 @@ def test_a_stage_on_several_nodes_follows_from_a_small_pod_and_carries_their_pla
     assert (shared.fan_out.parts, shared.pod.cpu, shared.pod.node_selector) == (16, "2", {"pool": "cpu"})
 
 
+def test_secrets_and_config_maps_are_files_in_every_pod_that_a_stage_has_or_makes():
+    stages = {**cluster_of("rubicap").model_dump(exclude_defaults=True)["stages"]}
+    stages["caption_committee"] = {"fan_out": {"parts": 2}}
+    table = placed_rubicap(
+        secret_files={"s3-certificate": "/etc/s3"},
+        config_map_files={"corporate-ca": "/etc/ca"},
+        env={"SSL_CERT_FILE": "/etc/ca/ca.crt"},
+        stages=stages,
+    )
+    for task, one in table.items():
+        (secret,), (config_map,) = one["kubernetes"]["secretAsVolume"], one["kubernetes"]["configMapAsVolume"]
+        assert (secret["secretName"], secret["mountPath"]) == ("s3-certificate", "/etc/s3"), task
+        assert (config_map["configMapName"], config_map["mountPath"]) == ("corporate-ca", "/etc/ca"), task
+        assert one["env"]["SSL_CERT_FILE"] == "/etc/ca/ca.crt"
+    pod = FanOutPlan.model_validate_json(table["caption-committee"]["env"]["RUBRICWORKS_FAN_OUT"]).pod
+    volumes = {volume["name"]: volume for volume in pod.volumes}
+    assert volumes["corporate-ca"]["configMap"] == {"name": "corporate-ca"}
+    assert volumes["s3-certificate"]["secret"] == {"secretName": "s3-certificate"}
+    mounts = {mount["name"]: mount["mountPath"] for mount in pod.mounts}
+    assert (mounts["corporate-ca"], mounts["s3-certificate"]) == ("/etc/ca", "/etc/s3")
+
+
 def test_the_pipeline_itself_stays_as_it_was():
     before = json_format.MessageToDict(rubicap.pipeline_spec)
     place_pipeline(rubicap, cluster_of("rubicap"))

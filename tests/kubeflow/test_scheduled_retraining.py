@@ -39,6 +39,7 @@ class Schedule:
                 "tracking": {"uri": self.tracking},
                 "cluster": {
                     "storage": "s3://models/runs",
+                    "images": {"pull_policy": "Never"},
                     "secrets": {"s3": {name: name for name in object_store.environment("")}},
                 },
             }
