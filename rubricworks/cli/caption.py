@@ -3,16 +3,13 @@
 It starts the same stages as a run, in a folder of its own, so it resumes like a run.
 """
 
-from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import click
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import BaseModel
 
 from rubricworks.cli.options import api_key_option, parse_endpoint
+from rubricworks.cli.row_file import write_rows
 from rubricworks.data.tables import read_rows
 from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.runtime.config import canonical_json
@@ -20,7 +17,6 @@ from rubricworks.runtime.launch import launch
 from rubricworks.stages.data import prepare
 from rubricworks.stages.synthesis import caption_committee, caption_student
 from rubricworks.stages.training import warm_up
-from rubricworks.storage import write_atomic
 from rubricworks.synthesis.prompts import CAPTION_PROMPT
 
 out_option = click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for the tables.")
@@ -42,7 +38,7 @@ def caption(images: str, model: str, max_new_tokens: int, prompt: str, api_key_e
     rubricworks caption photos/ --model Qwen2.5-VL-7B@http://localhost:8000/v1 --out captions/
     """
     with lock_folder(out.absolute()):
-        samples = run_stage(out, "prepare", prepare.Config(source=images, prompt=prompt, held_out=1))
+        samples = run_stage(out, "prepare", prepare.Config(source=images, prompt=prompt, train_only=True))
         if "@" in model:
             teacher = parse_endpoint(model, api_key_env, max_tokens=max_new_tokens)
             config = caption_committee.Config(teachers=(teacher,))
@@ -54,7 +50,7 @@ def caption(images: str, model: str, max_new_tokens: int, prompt: str, api_key_e
             {"sample_id": row["sample_id"], "source": sources[row["sample_id"]], "caption": row["caption"]}
             for row in read_rows(captions, columns=["sample_id", "caption"])
         ]
-    write_parquet(rows, out / "captions.parquet")
+    write_rows(rows, out / "captions.parquet")
 
 
 def run_stage(out: Path, stage: str, config: BaseModel, **inputs: str) -> str:
@@ -67,11 +63,3 @@ def caption_by_model(out: Path, model: str, max_new_tokens: int, samples: str) -
     student = run_stage(out, "warm_up", warm_up.Config(student=model), samples=samples)
     config = caption_student.Config(max_new_tokens=max_new_tokens)
     return run_stage(out, "caption_student", config, samples=samples, model=student)
-
-
-def write_parquet(rows: list[dict[str, Any]], path: Path) -> None:
-    """Write rows to one Parquet file, whole or not at all, and print how many."""
-    content = BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows), content)
-    write_atomic(path, content.getvalue())
-    click.echo(f"{path}: {len(rows)} rows")

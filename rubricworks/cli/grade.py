@@ -7,20 +7,31 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
+import pyarrow as pa
 from pydantic import ValidationError
 
-from rubricworks.cli.caption import write_parquet
 from rubricworks.cli.options import api_key_option, parse_endpoint
+from rubricworks.cli.row_file import check_row_file, write_rows
 from rubricworks.data.manifest import MANIFEST
 from rubricworks.data.rows import iter_rows
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.grading import CallPer, Combine, FailedCall, Grader
-from rubricworks.llm import ChatClient
+from rubricworks.llm import ChatClient, ChatError
 from rubricworks.rewards import weighted_reward
-from rubricworks.rubrics import Rubric
+from rubricworks.rubrics import Rubric, Scorecard
 from rubricworks.runtime.progress import Progress
 from rubricworks.storage import write_atomic
+
+_ROWS = pa.schema(
+    [
+        ("sample_id", pa.string()),
+        ("caption", pa.string()),
+        ("reward", pa.float64()),
+        ("scorecard", pa.string()),
+        ("reason", pa.string()),
+    ]
+)
 
 
 @click.command()
@@ -29,6 +40,13 @@ from rubricworks.storage import write_atomic
 @click.option("--judge", required=True, multiple=True, metavar="MODEL@URL", help="A judge; several vote.")
 @click.option("--combine", type=click.Choice(get_args(Combine)), default="majority", show_default=True)
 @click.option("--call-per", type=click.Choice(get_args(CallPer)), default="response", show_default=True)
+@click.option(
+    "--max-tokens",
+    default=1024,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Longest answer of a judge; long rubrics and judges that think need more. Another value asks all anew.",
+)
 @api_key_option
 @click.option("--out", type=click.Path(path_type=Path), default=Path("scorecards.parquet"), show_default=True)
 def grade(
@@ -37,32 +55,38 @@ def grade(
     judge: tuple[str, ...],
     combine: Combine,
     call_per: CallPer,
+    max_tokens: int,
     api_key_env: str | None,
     out: Path,
 ) -> None:
     """Grade CAPTIONS (columns sample_id, caption) by RUBRICS (sample_id, rubric): Parquet files or table folders.
 
-    A caption that could not be judged keeps an empty reward; it never becomes a zero. What the judges answered to it
-    stands in OUT.dead_letters.jsonl. Run again, only what is not answered yet is asked.
+    OUT is Parquet or, if it ends so, CSV. A caption that could not be judged, or has no rubric, keeps an empty reward
+    with the reason beside it; it never becomes a zero. What the judges answered to it stands in OUT.dead_letters.jsonl.
+    Run again, only what is not answered yet is asked.
 
     \b
     rubricworks grade captions/ rubrics/ --judge Qwen2.5-7B-Instruct@http://localhost:8000/v1
     rubricworks grade captions/ rubrics/ --judge a@http://gpu1:8000/v1 --judge b@http://gpu2:8000/v1 --combine any
     """
-    if out.is_dir():
-        raise UserError(f"--out {out} is a folder; name a file, such as {out / 'scorecards.parquet'}")
-    endpoints = [parse_endpoint(one, api_key_env) for one in judge]
+    check_row_file(out)
+    endpoints = [parse_endpoint(one, api_key_env, max_tokens=max_tokens) for one in judge]
     captions, rubrics = _command_output(captions, "captions"), _command_output(rubrics, "rubrics")
     by_sample = {row["sample_id"]: _parse_rubric(row, rubrics) for row in iter_rows(rubrics, ["sample_id", "rubric"])}
-    gradable = [row for row in iter_rows(captions, ["sample_id", "caption"]) if row["sample_id"] in by_sample]
+    captioned = list(iter_rows(captions, ["sample_id", "caption"]))
+    gradable = [row for row in captioned if row["sample_id"] in by_sample]
     if not gradable:
         raise UserError(f"no sample_id of {captions} stands in {rubrics}")
     failed: list[FailedCall] = []
 
-    async def grade_all() -> list[dict[str, Any]]:
+    def stop_if_refused(error: ChatError, client: ChatClient) -> None:
+        if refused := client.access_refused(error):
+            raise UserError(refused.replace("api_key_env", "--api-key-env"))
+
+    async def grade_all() -> list[Scorecard]:
         cache = out.with_suffix(".cache.sqlite")
         async with AsyncExitStack() as stack:
-            judges = [ChatClient(one, cache=cache, purpose="judge") for one in endpoints]
+            judges = [ChatClient(one, cache=cache, purpose="judge", on_failure=stop_if_refused) for one in endpoints]
             for client in judges:
                 await stack.enter_async_context(client)
             grader = Grader(judges, call_per=call_per, combine=combine, on_error=failed.append)
@@ -72,26 +96,46 @@ def grade(
             )
             total = sum(len(by_sample[row["sample_id"]].criteria) for row in gradable)
             progress = Progress("grade", total, "verdicts", clients=judges)
-            rows: list[dict[str, Any]] = []
+            cards: list[Scorecard] = []
+            # One by one until every judge has answered something: a wrong key is found by one question.
+            while any(client.totals.calls == client.totals.cached for client in judges) and (job := next(jobs, None)):
+                cards.append(await grader.grade(*job))
+                progress.at(progress.done + len(cards[-1].verdicts))
             async for card in grader.grade_many(jobs):
-                rows.append(
-                    {
-                        "sample_id": card.sample_id,
-                        "caption": card.response.key,
-                        "reward": weighted_reward(card.credits, by_sample[card.sample_id].weights),
-                        "scorecard": card.model_dump_json(),
-                    }
-                )
+                cards.append(card)
                 progress.at(progress.done + len(card.verdicts))
-            return rows
+            return cards
 
-    rows = asyncio.run(grade_all())
-    write_parquet(rows, out)
+    cards = iter(asyncio.run(grade_all()))
+    rows = [
+        _graded_row(next(cards), by_sample[row["sample_id"]]) if row["sample_id"] in by_sample else _ungraded_row(row)
+        for row in captioned
+    ]
+    write_rows(rows, out, _ROWS)
     _write_dead_letters(failed, out.with_suffix(".dead_letters.jsonl"))
     judged = [row["reward"] for row in rows if row["reward"] is not None]
     if not judged:
         raise UserError(f"nothing could be judged: {failed[0].error}")
-    click.echo(f"mean reward {sum(judged) / len(judged):.3f}; {len(judged)} judged, {len(rows) - len(judged)} not")
+    without = f", {len(captioned) - len(gradable)} without a rubric" if len(captioned) > len(gradable) else ""
+    click.echo(
+        f"mean reward {sum(judged) / len(judged):.3f}; {len(judged)} judged, {len(gradable) - len(judged)} not{without}"
+    )
+
+
+def _graded_row(card: Scorecard, rubric: Rubric) -> dict[str, Any]:
+    errors = [f"{verdict.error.value}: {verdict.reasoning}" for verdict in card.verdicts if verdict.error is not None]
+    return {
+        "sample_id": card.sample_id,
+        "caption": card.response.key,
+        "reward": weighted_reward(card.credits, rubric.weights),
+        "scorecard": card.model_dump_json(),
+        "reason": errors[0] if errors else None,
+    }
+
+
+def _ungraded_row(row: dict[str, Any]) -> dict[str, Any]:
+    empty = dict.fromkeys(_ROWS.names)
+    return {**empty, **row, "reason": "no rubric for this sample"}
 
 
 def _command_output(folder: Path, table: str) -> Path:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from rubricworks.cli.caption import caption_by_model, out_option, prompt_option, run_stage, write_parquet
+from rubricworks.cli.caption import caption_by_model, out_option, prompt_option, run_stage
 from rubricworks.cli.options import api_key_option, parse_endpoint
+from rubricworks.cli.row_file import write_rows
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.runs.folder_lock import lock_folder
@@ -46,7 +47,7 @@ def synthesize(
     if coverage == "discriminative" and student is None:
         raise UserError("discriminative rubrics ask what a student gets wrong: give --student, or --coverage full")
     with lock_folder(out.absolute()):
-        samples = run_stage(out, "prepare", prepare.Config(source=images, prompt=prompt, held_out=1))
+        samples = run_stage(out, "prepare", prepare.Config(source=images, prompt=prompt, train_only=True))
         teachers = tuple(parse_endpoint(teacher, api_key_env) for teacher in committee)
         inputs = {"samples": samples}
         inputs["captions"] = run_stage(out, "caption_committee", caption_committee.Config(teachers=teachers), **inputs)
@@ -60,4 +61,4 @@ def synthesize(
         )
         rubrics = run_stage(out, "synthesize_rubrics", config, **inputs)
         rows = list(read_rows(rubrics, columns=["sample_id", "rubric"]))
-    write_parquet(rows, out / "rubrics.parquet")
+    write_rows(rows, out / "rubrics.parquet")

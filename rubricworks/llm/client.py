@@ -86,6 +86,18 @@ class ChatClient:
         """Limiter shared by all clients of this endpoint and model."""
         return self._transport.limiter
 
+    def access_refused(self, error: ChatError) -> str:
+        """Message for an error after which no call of this client can succeed: a missing or wrong key; else empty.
+
+        A 403 may also be about one request's content, so it counts only while nothing else has been answered.
+        """
+        nothing_answered = self.totals.failed >= self.totals.calls - self.totals.cached
+        if error.status != 401 and not (error.status == 403 and nothing_answered):
+            return ""
+        key = self.endpoint.api_key_env
+        remedy = f"check the key in {key}" if key else "name the variable that holds the key (api_key_env)"
+        return f"{error.message}; {remedy}"
+
     async def close(self) -> None:
         await self._transport.close()
         if self._cache is not None:

@@ -2,11 +2,14 @@
 
 import json
 
+from yarl import URL
+
 from rubricworks.errors import UserError
-from rubricworks.llm.connections import Connections, RequestFailed
+from rubricworks.llm.connections import Connections, LoopPool, RequestFailed
 from rubricworks.llm.endpoint import Endpoint
 
 _TIMEOUT_S = 15.0
+_ATTEMPTS = 4
 
 
 async def check_endpoint(endpoint: Endpoint) -> None:
@@ -50,19 +53,34 @@ async def list_models(endpoint: Endpoint) -> list[str]:
     return sorted({name.removeprefix("models/") for name in names or ()})
 
 
+def _is_passing(error: Exception) -> bool:
+    """Return True for a server that answers, and may answer better in a moment."""
+    return isinstance(error, RequestFailed) and error.retry and error.status != 0
+
+
 async def _request(endpoint: Endpoint, method: str, path: str, body: bytes | None = None, *, timeout_s: float) -> bytes:
     """Send one request to every replica, on new connections, and return the first replica's answer; all must answer.
 
-    A server that has just failed may be closing its last connection, so none is reused.
+    A server that has just failed may be closing its last connection, so none is reused. One that is starting or busy is
+    asked again.
     """
     connections = Connections(endpoint.model_copy(update={"timeout_s": timeout_s}))
     try:
         pool = connections.pool()
         urls = [replica.models_url if path == "models" else replica.chat_url for replica in pool.replicas]
-        answers = [await connections.exchange(pool, method, url, body) for url in urls]
+        answers = [await _ask_again(connections, pool, method, url, body) for url in urls]
         return answers[0]
     finally:
         await connections.close()
+
+
+async def _ask_again(connections: Connections, pool: LoopPool, method: str, url: URL, body: bytes | None) -> bytes:
+    import stamina
+
+    async for attempt in stamina.retry_context(on=_is_passing, attempts=_ATTEMPTS, wait_initial=0.5, wait_max=5.0):
+        with attempt:
+            return await connections.exchange(pool, method, url, body)
+    raise AssertionError("unreachable: stamina returns or raises")
 
 
 def _names(payload: bytes) -> set[str] | None:

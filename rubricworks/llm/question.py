@@ -31,7 +31,13 @@ class ChatError(Exception):
     """A call failed after its retries and repair turns."""
 
     def __init__(
-        self, error_class: ErrorClass, message: str, raw: str = "", attempts: int = 1, request: str = ""
+        self,
+        error_class: ErrorClass,
+        message: str,
+        raw: str = "",
+        attempts: int = 1,
+        request: str = "",
+        status: int = 0,
     ) -> None:
         super().__init__(f"{error_class.value}: {message}")
         self.error_class = error_class
@@ -42,6 +48,8 @@ class ChatError(Exception):
         """Number of requests sent, including repair turns."""
         self.request = request
         """Digest of the request in hexadecimal, which is its cache key."""
+        self.status = status
+        """HTTP status of the last answer, if it was an error; else 0."""
 
 
 class Question(NamedTuple):

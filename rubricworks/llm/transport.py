@@ -68,7 +68,8 @@ class Transport:
                     return Completion(completion.answer, requests + completion.requests)
         except RequestFailed as error:
             message = f"{self._endpoint.label}: {error}"
-            raise ChatError(ErrorClass.TRANSPORT, message, error.raw, requests) from error.__cause__
+            failed = ChatError(ErrorClass.TRANSPORT, message, error.raw, requests, status=error.status)
+            raise failed from error.__cause__
         raise AssertionError("unreachable: stamina returns or raises")
 
     async def close(self) -> None:

@@ -78,6 +78,8 @@ class StageCalls:
         if error.error_class is ErrorClass.BUDGET:
             assert self._spending is not None
             raise StoppedAtBudget(f"stopped at the budget: {error.message}", self._spending.doubled_caps)
+        if refused := client.access_refused(error):
+            raise UserError(refused)
         calls, failed = client.totals.calls - client.totals.cached, client.totals.failed
         before_calls, before_failed = self._window_start.get(id(client), (0, 0))
         recent_calls, recent_failures = calls - before_calls, failed - before_failed

@@ -1,5 +1,6 @@
 """`caption`, `synthesize` and `grade` on their own, in the scene world's images."""
 
+import csv
 import json
 
 import pyarrow as pa
@@ -7,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from scripted_server import Said, fail, say
 
+from rubricworks.data.tables import read_rows
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.world.scene.export import export_scenes
 
@@ -54,8 +56,59 @@ def test_grade_gives_each_caption_its_weighted_share_and_none_where_the_judge_wr
     result = tell("grade", *tables, "--judge", f"j@{url}", "--call-per", call_per)
     assert result.code == 0, result
     rows = pq.read_table(tmp_path / "scorecards.parquet").to_pylist()
-    assert {row["sample_id"]: row["reward"] for row in rows} == {"a": 1.0, "b": pytest.approx(0.6), "c": None}
-    assert "mean reward 0.800; 2 judged, 1 not" in result.out
+    rewards = {"a": 1.0, "b": pytest.approx(0.6), "c": None, "d": None}
+    assert {row["sample_id"]: row["reward"] for row in rows} == rewards
+    reasons = {row["sample_id"]: row["reason"] for row in rows}
+    assert (reasons["a"], reasons["b"], reasons["d"]) == (None, None, "no rubric for this sample")
+    assert reasons["c"].startswith("malformed: ")
+    assert "mean reward 0.800; 2 judged, 1 not, 1 without a rubric" in result.out
+
+
+@pytest.mark.usefixtures("quick_retries")
+@pytest.mark.parametrize("status", [401, 403])
+def test_grade_with_a_wrong_key_asks_once_and_says_which_key(tell, tmp_path, serve, monkeypatch, status):
+    monkeypatch.setenv("MY_KEY", "sk-wrong-0123456789")
+    rows = [{"sample_id": str(number), "caption": f"caption {number}"} for number in range(207)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "captions.parquet")
+    rows = [{"sample_id": row["sample_id"], "rubric": RUBRIC.model_dump_json()} for row in rows]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rubrics.parquet")
+    server = serve([fail(status, "incorrect key")])
+    result = tell(
+        "grade", "captions.parquet", "rubrics.parquet", "--judge", f"j@{server.url}", "--api-key-env", "MY_KEY"
+    )
+    assert result.code == 2
+    errors = [line for line in result.err.splitlines() if line.startswith("error:")]
+    assert len(errors) == 1
+    assert f"HTTP {status}" in errors[0]
+    assert "check the key in MY_KEY" in errors[0]
+    assert len(server.chats) == 1
+    assert not (tmp_path / "scorecards.parquet").exists()
+
+
+def test_grade_goes_on_where_one_request_is_forbidden_for_its_content(tell, tmp_path, tables, serve):
+    server = serve(lambda n, body: fail(403, "flagged") if "hat" in json.dumps(body["messages"][1]) else judge(n, body))
+    result = tell("grade", *tables, "--judge", f"j@{server.url}")
+    assert result.code == 0, result
+    assert "2 judged, 1 not" in result.out
+
+
+def test_grade_sends_the_longest_answer_that_it_was_told(tell, tables, serve):
+    server = serve(judge)
+    tell("grade", *tables, "--judge", f"j@{server.url}", "--max-tokens", "7000")
+    assert {heard.body["max_tokens"] for heard in server.chats} == {7000}
+
+
+def test_grade_writes_csv_where_the_name_says_so_and_refuses_other_endings_before_asking(tell, tmp_path, tables, serve):
+    server = serve(judge)
+    refused = tell("grade", *tables, "--judge", f"j@{server.url}", "--out", "z.xlsx")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert ".parquet or .csv" in refused.err
+    assert not server.chats
+    assert tell("grade", *tables, "--judge", f"j@{server.url}", "--out", "z.csv").code == 0
+    with (tmp_path / "z.csv").open(newline="") as file:
+        rows = {row["sample_id"]: row for row in csv.DictReader(file)}
+    assert {name: row["reward"] for name, row in rows.items()} == {"a": "1", "b": "0.6", "c": "", "d": ""}
+    assert json.loads(rows["a"]["scorecard"])["sample_id"] == "a"
 
 
 def test_grade_again_asks_the_judge_only_for_what_it_could_not_judge(tell, tables, serve):
@@ -107,6 +160,33 @@ def test_caption_asks_an_endpoint_about_every_image_and_not_again(tell, tmp_path
     assert "look agreed on" not in result.err
 
 
+def test_caption_works_with_one_image(tell, tmp_path, images, serve):
+    for path in sorted(images.glob("*.png"))[1:]:
+        path.unlink()
+    (images / "metadata.jsonl").unlink(missing_ok=True)
+    result = tell("caption", images, "--model", f"vlm@{serve([say('a scene')]).url}", "--out", "out")
+    assert result.code == 0, result
+    assert pq.read_table(tmp_path / "out" / "captions.parquet").num_rows == 1
+
+
+def test_rejected_images_are_told_of_on_the_terminal(tell, images, serve, recwarn):
+    (images / "notes.jpg").write_text("a shopping list")
+    result = tell("caption", images, "--model", f"vlm@{serve([say('a scene')]).url}", "--out", "out")
+    assert result.code == 0, result
+    (line,) = [text for text in (str(one.message) for one in recwarn) if "rejected" in text]
+    assert "1 rejected, 4 images used" in line
+    assert "notes.jpg: not an image" in line
+
+
+def test_caption_of_a_folder_without_any_usable_image_is_one_line(tell, tmp_path, serve):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "notes.jpg").write_text("a shopping list")
+    result = tell("caption", "photos", "--model", f"vlm@{serve([say('x')]).url}", "--out", "out")
+    assert result.code == 2
+    assert "none of the images is usable" in result.err.splitlines()[-1]
+    assert "notes.jpg: not an image" in result.err
+
+
 def test_caption_ends_in_one_line_when_every_answer_fails_and_asks_anew_when_mended(tell, tmp_path, images, serve):
     answers = [fail(400, "no images please")]
     server = serve(lambda _, body: answers[0])
@@ -142,6 +222,41 @@ def test_synthesize_writes_a_rubric_from_what_the_committee_agrees_on(tell, tmp_
         (criterion,) = Rubric.model_validate_json(row["rubric"]).criteria
         assert criterion.criterion == "circle"
         assert set(criterion.reference_teachers) == {"one", "two"}
+
+
+@pytest.mark.usefixtures("quick_retries")
+def test_images_without_a_rubric_have_a_row_with_the_reason_and_missing_guards_are_told(
+    tell, tmp_path, images, serve, recwarn
+):
+    answers = iter(["nothing", "no consensus", "prose", "prose", "prose"])
+
+    def draft(teachers: list[str]) -> str:
+        words = dict.fromkeys(("description", "evaluation_rule", "justification", "teacher_consensus"), "circle")
+        fields = {"criterion": "circle", "weight": 2, "student_already_met": False, "reference_teachers": teachers}
+        return json.dumps({"rubrics": [{**words, **fields}]})
+
+    def models(_: int, body: dict) -> Said:
+        if body["model"] != "writer":
+            return say("a circle")
+        answer = next(answers, "rubric")
+        if answer == "prose":
+            return say("I would rather not.")
+        return say('{"rubrics": []}' if answer == "nothing" else draft(["Model 9"] if answer == "no consensus" else
+                   ["Model 1", "Model 2"]))  # fmt: skip
+
+    url = serve(models).url
+    committee = ["--committee", f"one@{url}", "--committee", f"two@{url}"]
+    result = tell("synthesize", images, *committee, "--writer", f"writer@{url}", "--out", "out")
+    assert result.code == 0, result
+    rows = read_rows(tmp_path / "out" / "synthesize_rubrics" / "without_rubric")
+    reasons = sorted(row["reason"] for row in rows)
+    written = pq.read_table(tmp_path / "out" / "rubrics.parquet").num_rows
+    assert written + len(reasons) == 4
+    assert "the writer asks nothing" in reasons
+    assert any("0 of 2 candidates state it" in reason for reason in reasons)
+    told = "\n".join(str(one.message) for one in recwarn)
+    assert f"{len(reasons)} samples got no rubric" in told
+    assert f"wrote no guard into {written} of {written} rubrics" in told
 
 
 def test_discriminative_rubrics_want_a_student(tell, images):

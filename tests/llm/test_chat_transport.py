@@ -77,6 +77,19 @@ def test_a_slow_server_is_asked_again_after_the_timeout(serve):
     assert "no answer within 0.1 s" in failed(serve([slow]).url, timeout_s=0.1).message
 
 
+@pytest.mark.usefixtures("quick_retries")
+@pytest.mark.parametrize("first", [fail(500, "starting"), fail(503), fail(429, Retry_After="0")])
+def test_one_error_while_a_server_starts_does_not_refuse_a_run(serve, first):
+    server = serve(lambda number, body: first if number == 0 else say("pong") if body else fail(404))
+    asyncio.run(check_endpoint(Endpoint(url=server.url, model="m")))
+    pings = iter([first])
+    server = serve(lambda number, body: next(pings, say("pong")) if body else fail(404))
+    asyncio.run(check_endpoint(Endpoint(url=server.url, model="m")))
+    assert len(server.chats) == 2
+    with pytest.raises(UserError, match="HTTP 500"):
+        asyncio.run(check_endpoint(Endpoint(url=serve([fail(500)]).url, model="m")))
+
+
 def test_retry_after_is_waited_for(serve):
     times = []
 

@@ -46,6 +46,8 @@ class Config(StageConfig):
     without one get `prompt`."""
     held_out: int = Field(default=500, ge=1)
     """Samples kept for evaluation."""
+    train_only: bool = Field(default=False, exclude_if=not_)
+    """Hold nothing out, as to caption images without training; a single image is then enough."""
     warm_up: int = Field(default=0, ge=0)
     """Samples used for the warm-up alone: no committee, no rubric, no RL."""
     max_train: int | None = Field(default=None, ge=1)
@@ -97,7 +99,7 @@ def run(config: Config, job: Job, *, fetcher: "Fetcher | None" = None) -> None:
             )
 
     asyncio.run(build(fetcher or Fetcher(hosts)))
-    check_splits(job, source, "images")
+    check_splits(job, source, "images", held_out=not config.train_only)
 
 
 def draw_splits(config: Config, source: str, entries: Entries) -> tuple[dict[str, str], int]:
@@ -115,6 +117,8 @@ def draw_splits(config: Config, source: str, entries: Entries) -> tuple[dict[str
         else:
             unusable += 1
             rejection = rejection or f" (rejected {entry.source}: {entry.reason})"
+    if config.train_only and keys:
+        return dict.fromkeys(keys, "train"), unusable
     if len(keys) < 2:
         raise UserError(
             f"{source}: {len(keys)} usable images; at least 2 are needed, one to train on and one held out{rejection}"

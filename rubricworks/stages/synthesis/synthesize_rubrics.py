@@ -1,9 +1,12 @@
 """Write one rubric per sample from the committee's captions and the student's failures (RubiCap, section 3.2).
 
-A sample whose rubric would be empty (the student fails nowhere) has no row, since there is nothing to train on.
-Answers that the repair turns could not fix become dead letters; criteria that break a rule are dropped and counted.
+A sample whose rubric would be empty (the student fails nowhere) has no row, since there is nothing to train on; it has
+one with the reason in the table `without_rubric`. Answers that the repair turns could not fix become dead letters;
+criteria that break a rule are dropped and counted.
 """
 
+import json
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
@@ -12,9 +15,9 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from rubricworks.data.tables import Sample, count_samples, read_rows, read_samples
+from rubricworks.data.tables import Sample, count_rows, count_samples, read_rows, read_samples
 from rubricworks.llm import ChatClient, ChatError, Endpoint
-from rubricworks.runtime.call_table import Answers, ask_all, dead_letter
+from rubricworks.runtime.call_table import Answers, Row, ask_all, dead_letter
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
 from rubricworks.stages.synthesis import caption_committee
@@ -53,14 +56,18 @@ def run(config: Config, job: Job, splits: tuple[str, ...] = SPLITS) -> None:
     async def write(described: CaptionedSample) -> Answers:
         sample = described.sample
         if len(described.candidates) < config.min_candidates:
-            return Answers([], [])
+            count, needed = len(described.candidates), config.min_candidates
+            return _without_rubric(sample, f"{count} captions by the committee, at least {needed} are needed")
         try:
             result = await writer.write(sample, described.candidates, described.student)
         except ChatError as error:
-            return Answers([], [dead_letter(sample.sample_id, job, f"rubric by {config.writer.model}", error)])
+            letter = dead_letter(sample.sample_id, job, f"rubric by {config.writer.model}", error)
+            return _without_rubric(sample, f"the writer failed: {error.error_class.value}", letter)
         dropped.update(reason for _, reason in result.dropped)
         if result.rubric is None:
-            return Answers([], [])
+            counts = Counter(reason for _, reason in result.dropped).most_common(3)
+            reasons = "; ".join(f"{reason} ({count} x)" for reason, count in counts)
+            return _without_rubric(sample, f"no criterion is left: {reasons}" if reasons else "the writer asks nothing")
         row = {
             "sample_id": sample.sample_id,
             "rubric": result.rubric.model_dump_json(),
@@ -83,8 +90,34 @@ def run(config: Config, job: Job, splits: tuple[str, ...] = SPLITS) -> None:
         total=count_samples(samples, *splits),
         shard_size=config.shard_size,
         clients=[client],
+        side_tables=("without_rubric",),
     )
     job.figures["dropped_criteria"] = dict(dropped)
+    _warn_of_shortfalls(config, job)
+
+
+def _without_rubric(sample: Sample, reason: str, *dead_letters: Row) -> Answers:
+    row = {"sample_id": sample.sample_id, "reason": reason}
+    return Answers([], list(dead_letters), {"without_rubric": [row]})
+
+
+def _warn_of_shortfalls(config: Config, job: Job) -> None:
+    """Tell of samples that got no rubric, and of rubrics without the guards that the writer was asked for."""
+    table = job.out / "without_rubric"
+    if without := count_rows(table):
+        ((reason, count),) = Counter(row["reason"] for row in read_rows(table)).most_common(1)
+        warnings.warn(f"{without} samples got no rubric, {count} of them: {reason}; all are in {table}", stacklevel=2)
+    if not config.guards:
+        return
+    rubrics = [json.loads(row["rubric"]) for row in read_rows(job.out, columns=["rubric"])]
+    unguarded = sum(all(one.get("reference_teachers") for one in rubric["criteria"]) for rubric in rubrics)
+    if unguarded:
+        job.figures["without_guards"] = unguarded
+        warnings.warn(
+            f"rubric.guards is true, and {config.writer.model} wrote no guard into {unguarded} of {len(rubrics)} "
+            "rubrics: nothing there punishes guesses; take a stronger writer, or set guards to false",
+            stacklevel=2,
+        )
 
 
 def check_committee(committee: caption_committee.Config, rubric: Config) -> None:

@@ -1,0 +1,40 @@
+"""Rows in one file that a command writes: Parquet or CSV, by the file's ending."""
+
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import click
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rubricworks.errors import UserError
+from rubricworks.storage import write_atomic
+
+_FORMATS = (".parquet", ".csv")
+
+
+def check_row_file(path: Path) -> None:
+    """Raise UserError unless rows can be written to this file: before anything is paid for."""
+    if path.is_dir():
+        raise UserError(f"--out {path} is a folder; name a file, such as {path / 'scorecards.parquet'}")
+    if path.suffix.lower() not in _FORMATS:
+        raise UserError(f"--out {path}: the file is written as {' or '.join(_FORMATS)}; let it end so")
+
+
+def write_rows(rows: Sequence[dict[str, Any]], path: Path, schema: pa.Schema | None = None) -> None:
+    """Write rows to one file, whole or not at all, and print how many.
+
+    Args:
+        schema: types of the columns; inferred by default.
+    """
+    table, content = pa.Table.from_pylist(list(rows), schema=schema), BytesIO()
+    if path.suffix.lower() == ".csv":
+        from pyarrow.csv import write_csv
+
+        write_csv(table, content)
+    else:
+        pq.write_table(table, content)
+    write_atomic(path, content.getvalue())
+    click.echo(f"{path}: {len(rows)} rows")
