@@ -1,6 +1,7 @@
 """Checklist lint: drop faulty criteria by rules that need no image, each with a reason.
 
-The rules are RLR³'s (section 4.1, appendices B.1 and C): the reference alone holds the truth, a verifier checks a
+The rules are RLR³'s (section 4.1, appendices B.1 and C): the reference alone holds the truth, and no visible text
+that of another item's verifier; a verifier checks a
 value and not a judgment, only the task's verifiers are used, a target can be read, an item is one assertion, weights
 are 1 to 3. A faulty item does not affect the others; a checklist without an essential item is no rubric, because
 nothing could fail a wrong response. The two rules about wording (`is_judgment`, `joins_assertions`) are heuristics with
@@ -24,6 +25,7 @@ WEIGHT = "its weight is not 1, 2 or 3"
 VERIFIER = "its verifier is not one of its task's"
 JUDGMENT = "it checks a judgment with a verifier"
 LEAK = "it gives its answer away"
+SIBLING_LEAK = "it states what another criterion's verifier is to find"
 JOINED = "it joins several assertions"
 REPEATED = "it repeats an earlier criterion"
 NOTHING_ESSENTIAL = "no essential criterion is left"
@@ -85,6 +87,9 @@ def lint_checklist(
             continue
         (essentials if essential else additionals).append(item)
         wordings.add(_plain_words(item.criterion))
+    leaking = _sibling_leaks([*essentials, *additionals], question)
+    dropped += [(_title(item), SIBLING_LEAK) for item in leaking]
+    essentials, additionals = ([item for item in items if item not in leaking] for items in (essentials, additionals))
     if not essentials:
         return None, [*dropped, ("", NOTHING_ESSENTIAL)]
     return Checklist(essential=tuple(essentials), additional=tuple(additionals)), dropped
@@ -141,6 +146,23 @@ def _find_fault(item: ChecklistItem, answers: Sequence[str], question: str, allo
 def _secrets(item: ChecklistItem, call: VerifierCall | None, answers: Sequence[str]) -> Iterator[str]:
     yield from (item.reference,) if call is None else target_texts(call)
     yield from answers
+
+
+def _sibling_leaks(items: Sequence[ChecklistItem], question: str) -> list[ChecklistItem]:
+    """Items whose visible text states the target of another one's verifier.
+
+    All items are shown in one request: each criterion, and of those without a verifier the reference too. So an
+    extractor could read a target there and never look for it in the response.
+    """
+    calls = [(item, call) for item in items if isinstance(call := reference_call(item.reference), VerifierCall)]
+    verified = [item for item, _ in calls]
+    leaking = []
+    for item in items:
+        shown = [item.criterion] if item in verified else [item.criterion, item.reference]
+        hidden = {text for other, call in calls if other is not item for text in target_texts(call)}
+        if any(gives_away(text, secret, question) for text in shown for secret in hidden):
+            leaking.append(item)
+    return leaking
 
 
 def is_judgment(criterion: str, call: VerifierCall) -> bool:

@@ -13,6 +13,7 @@ from rubricworks.synthesis.checklist_lint import (
     LEAK,
     NOTHING_ESSENTIAL,
     REPEATED,
+    SIBLING_LEAK,
     VERIFIER,
     WEIGHT,
     repair_message,
@@ -50,6 +51,46 @@ def test_one_faulty_item_costs_itself_alone():
     assert sorted(reason for _, reason in dropped) == sorted(
         [INCOMPLETE, WEIGHT, INCOMPLETE, WEIGHT, INCOMPLETE, INCOMPLETE]
     )
+
+
+@pytest.mark.parametrize(
+    "faulty",
+    [
+        item("The response says what the birds sit on.", "a wire; the image shows three birds on it"),
+        item("The response describes the flock.", "3 herons"),
+        item("The reasoning adds the two nests to the birds, which gives 3.", "expr_verify(target='5')"),
+        item("The response says how the flock is arranged.", "the answer is 3, two of them side by side"),
+    ],
+)
+def test_no_item_states_what_a_siblings_verifier_is_to_find(faulty):
+    assert reason(faulty) == SIBLING_LEAK
+    checklist, dropped = lint_checklist(ChecklistDraft(essential=(faulty,), additional=(GOOD,)))
+    assert checklist is None
+    assert [reason for _, reason in dropped] == [SIBLING_LEAK, NOTHING_ESSENTIAL]
+
+
+@pytest.mark.parametrize(
+    "fine",
+    [
+        item("The response says what the birds sit on.", "a wire between two poles"),
+        item("The response compares the three pictures.", "the left one is darker"),
+        item("The response gives the number of nests.", "expr_verify(target='5')"),
+        item("The response also counts the birds that fly.", "expr_verify(target='3')"),
+        item("The response names the year.", "1873, on the plate"),
+    ],
+)
+def test_an_item_that_only_resembles_a_siblings_target_stays(fine):
+    assert reason(fine, question="How many birds are in the three pictures?") is None
+
+
+def test_letter_and_words_of_a_sibling_are_targets_too():
+    letter = {"criterion": "The final answer gives the letter.", "reference": "expr_verify(target='B')", "weight": 3}
+    words = {"criterion": "The response reads the sign.", "reference": "text_verify(target='Main Street')", "weight": 2}
+    sibling = item("The response explains its choice.", "B is right, because the angle is obtuse")
+    street = item("The response says where the car stands.", "at the corner of main street")
+    accepted, dropped = lint_checklist(ChecklistDraft(essential=(letter, words, sibling, street)))
+    assert [one.reference for one in accepted.essential] == [letter["reference"], words["reference"]]
+    assert [reason for _, reason in dropped] == [SIBLING_LEAK] * 2
 
 
 @pytest.mark.parametrize("weight", [0, 4, 5, -1, 2.5, float("nan"), float("inf"), True, "3", [1]])
