@@ -50,11 +50,18 @@ def world() -> None:
     type=click.FloatRange(0, 1),
     help="Share of the captions that say one of their sentences twice.",
 )
+@click.option("--pictures", default=0, show_default=True, help="Captioned pictures for text-to-image, with prompts.")
 @click.option("--seed", default=1, show_default=True)
-def export(folder: Path, scenes: int, questions: int, commentary: float, repetition: float, seed: int) -> None:
+def export(
+    folder: Path, scenes: int, questions: int, commentary: float, repetition: float, pictures: int, seed: int
+) -> None:
     """Draw scenes into FOLDER: images, noisy captions, questions if asked for, and the truth."""
-    _export(folder, seed=seed, scenes=scenes, questions=questions, commentary=commentary, repetition=repetition)
+    from rubricworks.recipe import WorldConfig
+
+    shares = {"commentary": commentary, "repetition": repetition}
+    _export(folder, WorldConfig(scenes=scenes, questions=questions, pictures=pictures, seed=seed, **shares))
     more = f", questions about them in {folder / 'questions'}" if questions else ""
+    more += f", pictures and prompts in {folder / 'pictures'}" if pictures else ""
     click.echo(
         f"{scenes} images in {folder / 'images'}{more}; serve their models with: rubricworks world serve {folder}"
     )
@@ -112,14 +119,7 @@ def _draw(config: "WorldConfig", folder: Path, others: Sequence[Path]) -> None:
     if same := next((other for other in others if _is_drawn(other, settings)), None):
         shutil.copytree(same, folder, ignore=shutil.ignore_patterns(DRAWN, "server.log"), dirs_exist_ok=True)
     else:
-        _export(
-            folder,
-            seed=config.seed or 0,
-            scenes=config.scenes,
-            questions=config.questions,
-            commentary=config.commentary,
-            repetition=config.repetition,
-        )
+        _export(folder, config)
     write_atomic(folder / DRAWN, settings)
 
 
@@ -128,14 +128,20 @@ def _is_drawn(folder: Path, settings: bytes) -> bool:
     return path.is_file() and path.read_bytes() == settings
 
 
-def _export(folder: Path, *, seed: int, scenes: int, questions: int, commentary: float, repetition: float) -> None:
+def _export(folder: Path, config: "WorldConfig") -> None:
     from rubricworks.world.scene.export import export_scenes
 
-    export_scenes(folder, seed=seed, count=scenes, commentary=commentary, repetition=repetition)
-    if questions:
+    seed, scenes = config.seed or 0, config.scenes
+    if scenes:
+        export_scenes(folder, seed=seed, count=scenes, commentary=config.commentary, repetition=config.repetition)
+    if config.questions:
         from rubricworks.world.scene.questions_export import export_questions
 
-        export_questions(folder, seed=seed, count=scenes, per_scene=questions)
+        export_questions(folder, seed=seed, count=scenes, per_scene=config.questions)
+    if config.pictures:
+        from rubricworks.world.pictures.export import export_pictures
+
+        export_pictures(folder, seed=seed, count=config.pictures, mismatched=config.mismatched)
 
 
 def _end_with_parent() -> None:

@@ -11,10 +11,15 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from rubricworks.data.image_metadata import strip_metadata
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MAX_BYTES = 100 * 2**20
 MAX_PIXELS = 89_478_485
@@ -86,6 +91,13 @@ def _decoded(content: bytes, formats: Sequence[str]) -> Iterator[Image.Image]:
         raise BadImage(f"too large: {error}") from None
     except _DECODER_ERRORS as error:
         raise BadImage(f"damaged image: {error}") from None
+
+
+def png_bytes(pixels: "NDArray[np.uint8]") -> bytes:
+    """Encode RGB pixels [height, width, 3] as PNG."""
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def image_digest(content: bytes) -> str:

@@ -34,15 +34,26 @@ class WorldConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    scenes: int = Field(default=1024, ge=2)
+    scenes: int = Field(default=1024, ge=0)
+    """Images with known truth, for captions and questions; none for text-to-image alone."""
     questions: int = Field(default=0, ge=0, le=8)
     """Visual questions about each scene; none by default."""
     commentary: float = Field(default=0.0, ge=0, le=1)
     """Share of the images' captions that end with a sentence of commentary; none by default."""
     repetition: float = Field(default=0.0, ge=0, le=1)
     """Share of the images' captions that say one of their sentences twice; none by default."""
+    pictures: int = Field(default=0, ge=0)
+    """Captioned pictures that a text-to-image generator is pretrained on, with prompts; none by default."""
+    mismatched: float = Field(default=0.0, ge=0, le=1)
+    """Share of the pictures whose caption describes another one; none by default."""
     seed: int | None = Field(default=None, ge=0)
     """Seed of the scenes; by default the recipe's."""
+
+    @model_validator(mode="after")
+    def _shows_something(self) -> "WorldConfig":
+        if self.scenes < 2 and not self.pictures:
+            raise ValueError(f"scenes is {self.scenes}; draw at least 2, or pictures for text-to-image")
+        return self
 
 
 class Price(BaseModel):

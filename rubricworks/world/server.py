@@ -3,6 +3,8 @@
     POST /v1/chat/completions   the models in `MODELS`
     GET  /v1/models
     POST /oracle/score          {"image": <data URL>, "captions": [...]} -> {"scores": [...]}
+    POST /pictures/detect       {"image": <data URL>} -> {"detections": {class: [{"box", "color"}]}}, the oracle of
+                                text-to-image
     GET  /healthz
 
 A client uses `<url>/v1` as its base URL. The server knows the scenes of one exported folder and looks up an image by
@@ -19,22 +21,25 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+from PIL import Image
 
 from rubricworks.errors import UserError
 from rubricworks.world.chat import ApiError, ChatRequest, decode_data_url, read_request, write_reply
 from rubricworks.world.models.captioners import TEACHERS, teacher_caption
 from rubricworks.world.models.image_judges import likert_judge_reply, pairwise_judge_reply
 from rubricworks.world.models.judge import judge_reply
-from rubricworks.world.models.roster import BALCAPRL_MODELS, RLR3_MODELS, Reply
+from rubricworks.world.models.roster import BALCAPRL_MODELS, PICTURE_MODELS, RLR3_MODELS, Reply
 from rubricworks.world.models.weak_judges import gullible_judge_reply, image_reading_judge_reply, master_key_judge_reply
 from rubricworks.world.models.writer import lenient_rubric_writer_reply, rubric_writer_reply
+from rubricworks.world.pictures.detector import as_geneval, detect
+from rubricworks.world.pictures.drawing import read_pixels
 from rubricworks.world.scene.oracle import score_caption
 from rubricworks.world.scene.scene import Scene
 from rubricworks.world.scene.scene_index import SceneIndex, UnknownImage, read_scene_index
 
 MODELS = (
     *TEACHERS, "rubric-writer", "lenient-rubric-writer", "judge", "pairwise-judge", "likert-judge",
-    "gullible-judge", "master-key-judge", "image-reading-judge", *RLR3_MODELS, *BALCAPRL_MODELS,
+    "gullible-judge", "master-key-judge", "image-reading-judge", *RLR3_MODELS, *BALCAPRL_MODELS, *PICTURE_MODELS,
 )  # fmt: skip
 _TEXT_MODELS: dict[str, Callable[[str], str]] = {
     "judge": judge_reply,
@@ -64,6 +69,8 @@ class World:
         """
         if request.model in _TEXT_MODELS:
             return _TEXT_MODELS[request.model](request.prompt)
+        if request.model in PICTURE_MODELS:
+            return PICTURE_MODELS[request.model](request, self.seed)
         if request.model in _PIPELINE_MODELS:
             image_scene = None if request.image is None else self.find(request.image)[1]
             return _PIPELINE_MODELS[request.model](request, image_scene, self.seed)
@@ -109,6 +116,14 @@ class World:
         _, scene = self.find(decode_data_url(body.get("image")))
         return _reply({"scores": [score_caption(scene, caption).model_dump() for caption in captions]})
 
+    async def detect(self, request: web.Request) -> web.Response:
+        body = await _read_json(request)
+        try:
+            pixels = read_pixels(decode_data_url(body.get("image") if isinstance(body, dict) else None))
+        except (OSError, ValueError, Image.DecompressionBombError) as error:
+            raise ApiError(400, "the image is not a readable PNG or JPEG file", param="image") from error
+        return _reply({"detections": as_geneval(detect(pixels))})
+
     async def health(self, _: web.Request) -> web.Response:
         return _reply({"status": "ok", "scenes": len(self.scenes)})
 
@@ -120,6 +135,7 @@ def make_app(scenes: SceneIndex, *, seed: int = 0) -> web.Application:
     app.router.add_post("/v1/chat/completions", world.complete)
     app.router.add_get("/v1/models", world.list_models)
     app.router.add_post("/oracle/score", world.score)
+    app.router.add_post("/pictures/detect", world.detect)
     app.router.add_get("/healthz", world.health)
     return app
 

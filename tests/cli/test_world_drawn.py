@@ -18,7 +18,7 @@ def files(folder) -> dict[str, bytes]:
 def draws(monkeypatch):
     worlds = []
     export = world._export
-    monkeypatch.setattr(world, "_export", lambda folder, **of: (worlds.append(folder.name), export(folder, **of)))
+    monkeypatch.setattr(world, "_export", lambda folder, config: (worlds.append(folder.name), export(folder, config)))
     return worlds
 
 

@@ -16,6 +16,8 @@ from rubricworks.world.scene.render import SIDE
 from rubricworks.world.scene.scene import Scene
 
 SCENES_FILE = "scenes.jsonl"
+PICTURES = "pictures"
+"""Folder of a world's pictures; it may have them alone."""
 
 
 class UnknownImage(LookupError):
@@ -61,6 +63,8 @@ def read_scene_index(folder: Path) -> SceneIndex:
     """The index of a folder that `export_scenes` wrote."""
     path = folder / SCENES_FILE
     if not path.is_file():
+        if (folder / PICTURES).is_dir():
+            return SceneIndex({})
         if (folder / "world" / SCENES_FILE).is_file():
             raise UserError(f"{folder} is a run's folder; its scenes are in {folder / 'world'}")
         raise UserError(f"{folder}: no {SCENES_FILE}; make scenes with `rubricworks world export {folder}`")

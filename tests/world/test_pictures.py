@@ -1,0 +1,128 @@
+"""Pictures: the detector finds what was drawn, the judge reads pixels and errs at its stated rate."""
+
+import hashlib
+import json
+import random
+
+import numpy as np
+import pytest
+
+from rubricworks.data.images import png_bytes
+from rubricworks.methods.rubricrl.recipe import WORLD_PROMPTS
+from rubricworks.metrics import geneval_correct
+from rubricworks.world.chat import ApiError, ChatRequest
+from rubricworks.world.models.picture_judge import ERROR_RATE, picture_judge_reply
+from rubricworks.world.models.prompt_rubric_writer import prompt_rubric_writer_reply
+from rubricworks.world.pictures.criteria import candidates_of, parse_criterion, parse_prompt
+from rubricworks.world.pictures.detector import as_geneval, detect
+from rubricworks.world.pictures.drawing import BACKGROUND, COLOURS, SHAPES, SIDE, Thing, draw
+from rubricworks.world.pictures.export import export_pictures, prompt_count
+from rubricworks.world.pictures.prompts import TASKS, TEMPLATES, pairs, picture_of, wishes
+
+
+def chat(prompt: str, image: bytes | None = None, seed: int = 0, model: str = "m") -> ChatRequest:
+    return ChatRequest(model, prompt, image, int(image is not None), len(prompt), seed, None)
+
+
+def judge(image: bytes, criteria: list[str]) -> list[int]:
+    listed = json.dumps([{"id": at, "criterion": text} for at, text in enumerate(criteria, 1)])
+    reply = picture_judge_reply(chat(f"<criteria>\n{listed}\n</criteria>", image), seed=3)
+    return [one["score"] for one in json.loads(reply)["verdicts"]]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_picture_of_a_prompt_is_correct_by_genevals_rules_and_one_of_another_prompt_mostly_not(task):
+    every = wishes(task)
+    wrong = 0
+    for at, wish in enumerate(every):
+        detections = as_geneval(detect(draw(picture_of(wish, random.Random(at)))))
+        assert geneval_correct(wish.metadata(), detections) == (True, []), wish.words
+        other = every[(at + len(every) // 2) % len(every)]
+        wrong += not geneval_correct(other.metadata(), detections)[0]
+    assert wrong > 0.8 * len(every)
+
+
+def test_detector_finds_every_shape_in_every_colour_and_cell_by_pixels_alone():
+    for shape in SHAPES:
+        for colour in COLOURS:
+            for row in range(3):
+                for column in range(3):
+                    (found,) = detect(draw([Thing(shape, colour, row, column)]))
+                    assert (found.shape, found.colour) == (shape, colour)
+                    assert (found.box[0] // 12, found.box[1] // 12) == (column, row)
+
+
+def test_detector_survives_noise_of_a_generator_and_finds_nothing_in_noise_alone():
+    rng = np.random.default_rng(0)
+    clean = draw([Thing("circle", "red", 0, 0), Thing("cross", "blue", 2, 1)]).astype(float)
+    noisy = (clean + rng.normal(0, 15, clean.shape)).clip(0, 255).astype(np.uint8)
+    assert {(one.shape, one.colour) for one in detect(noisy)} == {("circle", "red"), ("cross", "blue")}
+    assert detect(rng.integers(0, 256, (SIDE, SIDE, 3)).astype(np.uint8)) == []
+    assert detect(np.full((SIDE, SIDE, 3), BACKGROUND, dtype=np.uint8)) == []
+
+
+def test_judge_errs_at_its_stated_rate_on_right_and_on_wrong_criteria():
+    verdicts, truths = [], []
+    for at, pair in enumerate(pairs(7, 300)):
+        image = png_bytes(draw(pair.things))
+        for wish in (parse_prompt(pair.caption), wishes(TASKS[at % 6])[at % 4]):
+            criteria = [one.criterion for one in candidates_of(wish)][:3]
+            shown = {(thing.shape, thing.colour) for thing in pair.things}
+            for text, score in zip(criteria, judge(image, criteria), strict=True):
+                check = parse_criterion(text)
+                if check.kind == "presence":
+                    truths.append(any(shape == check.subject.shape for shape, _ in shown))
+                    verdicts.append(score)
+    errors = sum(bool(score) != truth for score, truth in zip(verdicts, truths, strict=True))
+    # Four standard deviations of a binomial around the stated rate.
+    spread = 4 * (ERROR_RATE * (1 - ERROR_RATE) * len(truths)) ** 0.5
+    assert abs(errors - ERROR_RATE * len(truths)) < spread
+    assert 0.2 < sum(truths) / len(truths) < 0.95
+
+
+def test_judge_gives_the_same_verdict_on_the_same_picture_and_refuses_other_sizes():
+    image = png_bytes(draw([Thing("square", "green", 1, 1)]))
+    criteria = ["There is at least one square.", "The square is green.", "Is it art?"]
+    assert judge(image, criteria) == judge(image, criteria)
+    with pytest.raises(ApiError, match="36x36"):
+        judge(png_bytes(np.zeros((8, 8, 3), np.uint8)), criteria)
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_every_prompt_parses_back_in_every_wording_and_every_criterion_is_understood(template):
+    for task in TASKS:
+        for wish in wishes(task):
+            assert parse_prompt(template.format(wish.words)) == wish
+            assert all(parse_criterion(one.criterion) for one in candidates_of(wish))
+    assert parse_prompt("a photo of a dog") is None
+
+
+def test_writer_puts_the_aspects_first_that_come_first_and_selects_what_the_prompt_asks_for():
+    def answer(keys):
+        aspects = "\n".join(f"- {key}: …" for key in keys)
+        text = f"Aspects:\n{aspects}\n\nWrite 10 criteria.\n\n<prompt>\na red circle and a blue square\n</prompt>"
+        return json.loads(prompt_rubric_writer_reply(chat(text), seed=1))["rubrics"]
+
+    keys = ["aesthetics", "object_presence", "attribute_accuracy"]
+    first, last = answer(keys), answer(keys[::-1])
+    order = [one["eval_key"] for one in first if one["eval_key"] in keys]
+    assert order == sorted(order, key=keys.index)
+    assert [one["eval_key"] for one in last if one["eval_key"] in keys] != order
+    candidates = [
+        {"id": 1, "eval_key": "aesthetics", "criterion": "x"},
+        {"id": 2, "eval_key": "object_count", "criterion": "y"},
+    ]
+    text = f"<candidates>\n{json.dumps(candidates)}\n</candidates>\n\nChoose at most 1.\n\n<prompt>\np\n</prompt>"
+    assert json.loads(prompt_rubric_writer_reply(chat(text), seed=1)) == {"selected": [2]}
+
+
+def test_export_is_the_same_twice_and_trains_on_no_held_out_prompt(tmp_path):
+    first, second = (export_pictures(tmp_path / name, seed=2, count=40, mismatched=0.5) for name in "ab")
+    for name in ("pairs.parquet", "prompts.jsonl", "geneval.jsonl"):
+        digests = {hashlib.sha256((folder / name).read_bytes()).hexdigest() for folder in (first, second)}
+        assert len(digests) == 1
+    train = [text for line in (first / "prompts.jsonl").open() for text in json.loads(line)["prompts"]]
+    held_out = [json.loads(line) for line in (first / "geneval.jsonl").open()]
+    assert not set(train) & {row["prompt"] for row in held_out}
+    assert {row["tag"] for row in held_out} == set(TASKS)
+    assert prompt_count() == WORLD_PROMPTS == sum(1 for _ in (first / "prompts.jsonl").open())
