@@ -103,6 +103,18 @@ class AlarmConfig(_Options):
     """Stop training at the alarm instead of only logging it."""
 
 
+class SelectionOptions(_Options):
+    """Rollouts of a group that a step trains on (RubricRL, section 3.4): `group_size` are drawn, `keep` are kept."""
+
+    keep: int = Field(4, ge=2)
+    strategy: Literal["hybrid", "ffkc_1d", "vanilla"] = "hybrid"
+    """The best and random others; diverse rewards; the first ones drawn."""
+    top: int | None = Field(None, ge=0)
+    """Rollouts that `hybrid` keeps by reward; half of them by default."""
+    normalise: Literal["kept", "all"] = "kept"
+    """Rollouts whose mean and deviation give the advantages: the kept ones (LN), or all that were drawn (GN)."""
+
+
 class PolicyConfig(_Options):
     """GRPO as TRL implements it; the defaults are the laptop student's. Names in brackets are TRL's."""
 
@@ -145,6 +157,8 @@ class PolicyConfig(_Options):
     delta: float | None = Field(None, gt=1)
     """Upper bound of the ratio for negative advantages (dual clip)."""
     importance_level: Literal["token", "sequence"] = "token"
+    selection: SelectionOptions | None = Field(None, exclude_if=lambda selection: selection is None)
+    """Train on some of each group's rollouts alone; on all by default."""
     mask_truncated: bool = False
     """Exclude rollouts that reach max_new_tokens from the loss."""
     seed: int = 0
@@ -175,6 +189,10 @@ class PolicyConfig(_Options):
             raise ValueError("loss_type group_token_mean has no KL penalty (RLR³, equation 1); set beta to 0")
         if self.objective == "c-gdpo" and self.scale_rewards != "group":
             raise ValueError("objective c-gdpo normalises each reward in its group; leave scale_rewards at group")
+        if self.selection and self.selection.keep > self.group_size:
+            raise ValueError(f"selection.keep is {self.selection.keep}; of group_size {self.group_size} at most all")
+        if self.selection and (self.selection.top or 0) > self.selection.keep:
+            raise ValueError(f"selection.top is {self.selection.top}; it is at most keep, {self.selection.keep}")
         rollouts = self.group_size * self.prompts_per_step
         if self.rows_per_pass is not None and rollouts % self.rows_per_pass:
             raise ValueError(f"rows_per_pass {self.rows_per_pass} does not divide the {rollouts} rollouts of a step")

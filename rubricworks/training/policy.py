@@ -107,7 +107,7 @@ def train_policy(
     dataset = _dataset(samples, config, reads)
     keep_freed_memory()
     schedule = config.model_dump(exclude={"save_every", "log_every", "milestone_every", "alarm", "probe_every"})
-    digest = run_digest("policy", model_digest(model_dir), schedule, _digest(dataset))
+    digest = run_digest("policy", model_digest(model_dir), schedule, dataset_digest(dataset))
     with main_process_first():
         checkpoint = open_run(out_dir, digest)
     generate = PolicyGenerate(config)
@@ -131,13 +131,14 @@ def train_policy(
             trainer = PolicyTrainer(
                 model=trained,
                 reward_funcs=rewards,
-                args=_trl_config(config, out_dir, per_process, processor),
+                args=trl_config(config, out_dir, per_process, processor),
                 train_dataset=dataset,
                 processing_class=processor,
-                callbacks=[StepLines("policy", _LINE_METRICS, on_log), watch],
+                callbacks=[StepLines("policy", LINE_METRICS, on_log), watch],
                 on_rollouts=on_rollouts,
                 mean_over_group=config.loss_type == "group_token_mean",
                 penalty=penalty,
+                selection=config.selection,
                 max_logp_difference=config.vllm.max_logp_difference,
             )
             trainer.remove_callback(PrinterCallback)
@@ -159,7 +160,7 @@ def _steps_done(config: PolicyConfig, watch: PolicyWatch) -> int:
     return min(last + config.generation_every - 1, config.steps or sys.maxsize)
 
 
-_LINE_METRICS = {
+LINE_METRICS = {
     "reward": "reward",
     "completions/mean_length": "tokens",
     "entropy": "entropy",
@@ -168,7 +169,7 @@ _LINE_METRICS = {
 }
 
 
-def _trl_config(config: PolicyConfig, out_dir: Path, per_process: int, processor: Processor) -> GRPOConfig:
+def trl_config(config: PolicyConfig, out_dir: Path, per_process: int, processor: Processor) -> GRPOConfig:
     rows = config.rows_per_pass or per_process
     length = {"max_steps": config.steps} if config.steps is not None else {"num_train_epochs": config.epochs}
     vllm = config.vllm
@@ -247,7 +248,7 @@ def _as_conversations(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
     return {**rows, **pixels, "prompt": [text_messages(prompt) for prompt in rows["prompt"]]}
 
 
-def _digest(dataset: Dataset) -> str:
+def dataset_digest(dataset: Dataset) -> str:
     """Digest of a dataset without its images."""
     digest = hashlib.sha256()
     texts = [column for column in dataset.column_names if column != "image"]

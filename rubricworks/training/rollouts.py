@@ -19,8 +19,11 @@ from torch import Tensor
 from trl import GRPOConfig, GRPOTrainer
 
 from rubricworks.errors import UserError
-from rubricworks.rl import decoupled_advantages
+from rubricworks.rl import decoupled_advantages, group_advantages
+from rubricworks.rl.advantages import Scale
 from rubricworks.rubrics import Response
+from rubricworks.training.config import SelectionOptions
+from rubricworks.training.selection import keep_rows, select_rows
 from rubricworks.training.vllm_rollouts import LOGP_DIFFERENCE, SamplerAgreement, mend_generation
 
 Penalty = Callable[..., Sequence[float]]
@@ -44,8 +47,8 @@ class StepRollouts(NamedTuple):
     tokens: list[int]
     rewards: list[float | None]
     """Weighted sums of the reward functions' values; None if the response could not be judged."""
-    advantages: list[float]
-    """Advantages after the penalty, if there is one."""
+    advantages: list[float | None]
+    """Advantages after the penalty, if there is one; None for a rollout that the step does not train on."""
     components: dict[str, list[float | None]] = {}  # noqa: RUF012 - a tuple's default, never written to
     """Name of a reward function → its values."""
 
@@ -53,7 +56,7 @@ class StepRollouts(NamedTuple):
 class _Scored(NamedTuple):
     """Rows of all processes, as `_calculate_rewards` gathers them."""
 
-    rows: list[tuple[str, str, int]]
+    rows: list[tuple[str, str | Response, int]]
     rewards_NK: Tensor
     judged_N: Tensor
     penalties_N: Tensor | None
@@ -68,6 +71,7 @@ class PolicyTrainer(GRPOTrainer):
     args: GRPOConfig
     num_generations: int
     max_completion_length: int
+    scale_rewards: Scale
 
     def __init__(
         self,
@@ -76,6 +80,7 @@ class PolicyTrainer(GRPOTrainer):
         mean_over_group: bool = False,
         penalty: Penalty | None = None,
         max_logp_difference: float | None = None,
+        selection: SelectionOptions | None = None,
         **kwargs: Any,
     ) -> None:
         """
@@ -83,7 +88,9 @@ class PolicyTrainer(GRPOTrainer):
             mean_over_group: average the loss by equation 1; requires loss_type `dr_grpo` in the configuration.
             penalty: subtracted from the advantages of judged rollouts (BalCapRL, A.5).
             max_logp_difference: limit of `vllm_rollouts.SamplerAgreement`.
+            selection: rollouts of each group to train on; all by default.
         """
+        self._selection = selection
         self._on_rollouts = on_rollouts
         self._mean_over_group = mean_over_group
         self._penalty = penalty
@@ -108,7 +115,7 @@ class PolicyTrainer(GRPOTrainer):
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Tensor:
         rewards_NK = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         rows = [
-            (str(row["sample_id"]), _text(completion), len(ids))
+            (str(row["sample_id"]), _response(completion), len(ids))
             for row, completion, ids in zip(inputs, completions, completion_ids_list, strict=True)
         ]
         penalties_N = None
@@ -123,31 +130,34 @@ class PolicyTrainer(GRPOTrainer):
     def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
         step = self.state.global_step + 1
         output = super()._generate_and_score_completions(inputs)
-        local = slice(self.accelerator.process_index * len(inputs), (self.accelerator.process_index + 1) * len(inputs))
         rows, rewards_NK, judged_N, penalties_N = self._scored
-        if self.multi_objective_aggregation == "normalize_then_sum":
-            advantages_N = decoupled_advantages(rewards_NK, self.reward_weights.to(rewards_NK), self.num_generations)
-        else:
-            advantages_N = self.accelerator.gather(output["advantages"])
+        weights_K = self.args.reward_weights or [1.0] * len(self.reward_func_names)
+        weighted_N = (rewards_NK.cpu().double() * torch.tensor(weights_K, dtype=torch.float64)).sum(dim=1)
+        kept = self._kept_rows(_values(weighted_N), step)
+        advantages_N = self._advantages(output["advantages"], rewards_NK, weighted_N, kept)
         if penalties_N is not None:
             advantages_N = torch.where(judged_N, advantages_N - penalties_N, advantages_N)
-        output["advantages"] = advantages_N[local]
+        first = self.accelerator.process_index * len(inputs)
+        output["advantages"] = advantages_N[first : first + len(inputs)]
         if self.accelerator.is_main_process:
             sample_ids, responses, tokens = (list(column) for column in zip(*rows, strict=True))
-            weights_K = self.args.reward_weights or [1.0] * len(self.reward_func_names)
-            weighted_N = (rewards_NK.cpu().double() * torch.tensor(weights_K, dtype=torch.float64)).sum(dim=1)
             components = dict(zip(self.reward_func_names, map(_values, rewards_NK.T), strict=True))
+            trained_on = set(kept)
+            advantages = [value if row in trained_on else None for row, value in enumerate(advantages_N.tolist())]
             self._on_rollouts(
-                StepRollouts(
-                    step, sample_ids, responses, tokens, _values(weighted_N), advantages_N.tolist(), components
-                )
+                StepRollouts(step, sample_ids, responses, tokens, _values(weighted_N), advantages, components)
             )
         # TRL measures it, over all processes, as part of its importance sampling correction.
         if differences := self._metrics["train"].get(LOGP_DIFFERENCE):
             self._agreement.update(step, differences[-1])
+        local = [row - first for row in kept if first <= row < first + len(inputs)]
+        if self._selection is not None:
+            output = keep_rows(output, local, len(inputs))
+            output["num_items_in_batch"] = self.accelerator.gather(output["completion_mask"].sum()).sum()
         if self._mean_over_group:
-            tokens_N = output["completion_mask"].sum(dim=1) * judged_N[local]
-            weights = group_token_weights(tokens_N, self.num_generations, self.max_completion_length)
+            tokens_N = output["completion_mask"].sum(dim=1) * judged_N[first:][local]
+            group_size = self._selection.keep if self._selection else self.num_generations
+            weights = group_token_weights(tokens_N, group_size, self.max_completion_length)
             output["advantages"] = output["advantages"] * weights
         self._unjudged_steps = 0 if judged_N.any() else self._unjudged_steps + 1
         passes = (self.args.steps_per_generation or 1) * self.num_iterations
@@ -158,6 +168,33 @@ class PolicyTrainer(GRPOTrainer):
                 "judge; training continues from its last checkpoint"
             )
         return output
+
+    def _kept_rows(self, rewards_N: list[float | None], step: int) -> list[int]:
+        """Rows to train on, of all processes."""
+        if self._selection is None:
+            return list(range(len(rewards_N)))
+        return select_rows(rewards_N, self.num_generations, self._selection, seed=self.args.seed, step=step)
+
+    def _advantages(self, of_trl: Tensor, rewards_NK: Tensor, weighted_N: Tensor, kept: list[int]) -> Tensor:
+        """Advantages of all processes' rollouts; those that are not kept have any value.
+
+        Args:
+            of_trl: TRL's own, of this process.
+        """
+        decoupled = self.multi_objective_aggregation == "normalize_then_sum"
+        weights_K = self.reward_weights.to(rewards_NK)
+        if self._selection is None or self._selection.normalise == "all":
+            if decoupled:
+                return decoupled_advantages(rewards_NK, weights_K, self.num_generations)
+            return self.accelerator.gather(of_trl)
+        keep = self._selection.keep
+        if decoupled:
+            of_kept = decoupled_advantages(rewards_NK[kept], weights_K, keep)
+        else:
+            of_kept = group_advantages(weighted_N[kept].to(rewards_NK), keep, scale=self.scale_rewards)
+        advantages_N = torch.zeros_like(rewards_NK[:, 0])
+        advantages_N[kept] = of_kept
+        return advantages_N
 
 
 def group_token_weights(tokens_N: Tensor, group_size: int, max_tokens: int) -> Tensor:
@@ -172,8 +209,10 @@ def group_token_weights(tokens_N: Tensor, group_size: int, max_tokens: int) -> T
     return (group_size * max_tokens / tokens_G).repeat_interleave(group_size)
 
 
-def _text(completion: str | Sequence[dict[str, Any]]) -> str:
-    return completion if isinstance(completion, str) else "".join(turn["content"] or "" for turn in completion)
+def _response(completion: str | Response | Sequence[dict[str, Any]]) -> str | Response:
+    return (
+        completion if isinstance(completion, str | Response) else "".join(turn["content"] or "" for turn in completion)
+    )
 
 
 def _values(rewards_N: Tensor) -> list[float | None]:
