@@ -1,0 +1,1 @@
+"""Text-to-image generators: autoregressive ones over image codes, and flow models."""

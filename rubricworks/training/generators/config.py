@@ -1,0 +1,27 @@
+"""Settings of tiny generators; imports no torch, so that a recipe is validated before anything heavy loads."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class TinyArConfig(BaseModel):
+    """Shape of the generator and its pretraining; the defaults give 0.7 million parameters."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    hidden: int = Field(128, ge=16)
+    layers: int = Field(3, ge=1)
+    heads: int = Field(4, ge=1)
+    intermediate: int = Field(384, ge=16)
+    patch: int = Field(6, ge=1)
+    """Side of a patch in pixels."""
+    codes: int = Field(512, ge=2)
+    """Codes at most."""
+    initializer_range: float = Field(0.08, gt=0)
+    """With the usual 0.02 the prompt's words are learned late."""
+    max_prompt_tokens: int = Field(64, ge=4)
+    steps: int = Field(600, ge=1)
+    batch_size: int = Field(64, ge=1)
+    learning_rate: float = Field(2e-3, gt=0)
+    unconditional: float = Field(0.1, ge=0, lt=1)
+    """Share of captions that are left out."""
+    save_every: int = Field(200, ge=1)

@@ -1,0 +1,165 @@
+"""Policy RL of an autoregressive image generator: GRPO whose rollouts are image codes, rewarded on their pixels.
+
+TRL draws a group through `rollout_func`: the generator samples codes, its codec decodes them, and the images reach the
+reward functions as responses. The loss uses the log-probabilities over the codes (`VocabularyGenerator.logps`), for
+which the trainer overrides one method of TRL. Guidance is off in rollouts by default, as in the paper.
+"""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch import Tensor
+from transformers import PrinterCallback
+
+from rubricworks.data.images import png_bytes
+from rubricworks.errors import UserError
+from rubricworks.rubrics import Response
+from rubricworks.training.allocator import keep_freed_memory
+from rubricworks.training.checkpoints import model_digest, open_run, run_digest, train_from
+from rubricworks.training.config import PolicyConfig
+from rubricworks.training.generators.autoregressive import VocabularyGenerator
+from rubricworks.training.machine import check_bf16, check_processes, check_sharding, rows_per_process
+from rubricworks.training.policy import LINE_METRICS, PolicyResult, Reward, dataset_digest, trl_config
+from rubricworks.training.processes import main_process_first
+from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
+from rubricworks.training.response_statistics import Statistic
+from rubricworks.training.rollouts import PolicyTrainer, StepRollouts
+from rubricworks.training.watch import PolicyWatch
+
+_IMAGE = "image_response"
+"""Field of TRL's rows that carries a rollout's image from `rollout_func` to the rewards."""
+
+
+def train_image_policy(
+    model_dir: str | Path,
+    samples: Sequence[Mapping[str, Any]],
+    rewards: Sequence[Reward],
+    out_dir: Path,
+    config: PolicyConfig,
+    *,
+    guidance: float = 1.0,
+    statistics: Sequence[Statistic],
+    on_step: Callable[[StepRollouts], None] | None = None,
+    on_log: Callable[[StepLog], None] | None = None,
+    before_checkpoint: Callable[[], None] | None = None,
+) -> PolicyResult:
+    """Train an autoregressive generator on the samples' rewards; the result's `model_dir` is a generator's folder.
+
+    Args:
+        samples: rows with sample_id, prompt and rubric.
+        guidance: classifier-free guidance of the rollouts; 1 is none.
+        statistics, on_step, on_log, before_checkpoint: as for `training.policy.train_policy`.
+    Raises:
+        UserError: invalid samples or options, before the first step; or no rollout can be judged for several steps.
+    """
+    check_bf16(config.bf16)
+    check_sharding(config.lora)
+    check_processes(config)
+    if config.vllm.mode != "off" or config.lora is not None:
+        raise UserError("policy: vllm and lora are for models that write text; leave them out for an image generator")
+    if len(samples) < config.prompts_per_step:
+        raise UserError(
+            f"{len(samples)} prompts with a rubric, but prompts_per_step is {config.prompts_per_step}; add some"
+        )
+    per_process = rows_per_process(config)
+    dataset = Dataset.from_list([dict(row) for row in samples])
+    keep_freed_memory()
+    schedule = config.model_dump(exclude={"save_every", "log_every", "milestone_every", "alarm", "probe_every"})
+    digest = run_digest("image policy", model_digest(model_dir), schedule, guidance, dataset_digest(dataset))
+    with main_process_first():
+        checkpoint = open_run(Path(out_dir), digest)
+    watch = PolicyWatch(config, out_dir / "steps.jsonl", _no_captions, None, None, before_checkpoint, statistics)
+    watch.restore(0 if checkpoint is None else int(checkpoint.name.removeprefix("checkpoint-")))
+
+    def on_rollouts(step: StepRollouts) -> None:
+        watch.record(step)
+        if on_step is not None:
+            on_step(step)
+
+    if not (out_dir / "model").is_dir():
+        generator = VocabularyGenerator.load(Path(model_dir))
+        config = config.model_copy(update={"max_new_tokens": generator.codec.length})
+        with quiet_libraries():
+            trainer = ImagePolicyTrainer(
+                model=generator.model,
+                reward_funcs=list(rewards),
+                args=trl_config(config, out_dir, per_process, generator.tokenizer),
+                train_dataset=dataset,
+                processing_class=generator.tokenizer,
+                callbacks=[StepLines("policy", LINE_METRICS, on_log), watch],
+                on_rollouts=on_rollouts,
+                selection=config.selection,
+                generator=generator,
+                guidance=guidance,
+            )
+            trainer.remove_callback(PrinterCallback)
+            train_from(trainer, checkpoint, stopped=watch.must_stop)
+        if trainer.is_world_process_zero():
+            generator.save(out_dir / "model")
+        trainer.accelerator.wait_for_everyone()
+    return PolicyResult(out_dir / "model", len(watch.history), watch.alarm.alarm, tuple(watch.history))
+
+
+class ImagePolicyTrainer(PolicyTrainer):
+    """GRPO trainer of an autoregressive image generator."""
+
+    def __init__(self, *args: Any, generator: VocabularyGenerator, guidance: float = 1.0, **kwargs: Any) -> None:
+        self.generator, self.guidance = generator, guidance
+        with warnings.catch_warnings():
+            # tests/training/generators tells when the experimental interface changes.
+            warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
+            super().__init__(*args, rollout_func=_rollouts, **kwargs)
+
+    def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Tensor:
+        images = [row.pop(_IMAGE) for row in inputs]
+        return super()._calculate_rewards(inputs, prompts, images, completion_ids_list)
+
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        compute_entropy: bool = False,
+        **_: Any,
+    ) -> tuple[Tensor, Tensor | None, None]:
+        parts = [
+            self.generator.logps(model, ids, mask, temperature=self.temperature)
+            for ids, mask in zip(
+                input_ids.split(batch_size or len(input_ids)), attention_mask.split(batch_size or len(input_ids)),
+                strict=True,
+            )
+        ]  # fmt: skip
+        logps, entropies = (torch.cat(column) for column in zip(*parts, strict=True))
+        return logps, entropies if compute_entropy else None, None
+
+
+def _rollouts(prompts: list[str], trainer: ImagePolicyTrainer) -> dict[str, Any]:
+    """Sample one image per prompt with the current policy (TRL's `rollout_func`)."""
+    generator = trainer.generator
+    # Drawn from the trainer's random state, so that a resumed training draws the same.
+    draw = torch.Generator(generator.model.device).manual_seed(int(torch.randint(2**62, ()).item()))
+    sampled = generator.sample(prompts, temperature=trainer.temperature, guidance=trainer.guidance, generator=draw)
+    ids, mask = generator.encode_prompts(prompts)
+    prompt_ids = [row[keep.bool()].tolist() for row, keep in zip(ids, mask, strict=True)]
+    return {
+        "prompt_ids": prompt_ids,
+        "completion_ids": (sampled.codes_NL + generator.first).tolist(),
+        "logprobs": None,
+        _IMAGE: image_responses(generator.codec.decode(sampled.codes_NL)),
+    }
+
+
+def image_responses(images: np.ndarray[Any, Any] | Sequence[np.ndarray[Any, Any]]) -> list[Response]:
+    """Responses of RGB images, as PNG."""
+    return [Response.of_image(png_bytes(image)) for image in images]
+
+
+def _no_captions(*_: Any, **__: Any) -> list[tuple[str, int]]:
+    raise RuntimeError("an image generator writes no captions")

@@ -1,0 +1,114 @@
+"""GRPO of an image generator: it learns what is rewarded, hands out its images, and resumes exactly."""
+
+import io
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+from safetensors.torch import load_file
+
+from rubricworks.errors import UserError
+from rubricworks.rubrics import Response
+from rubricworks.training.config import LoraOptions, PolicyConfig, SelectionOptions
+from rubricworks.training.generators.autoregressive import VocabularyGenerator
+from rubricworks.training.generators.config import TinyArConfig
+from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS
+from rubricworks.training.generators.policy import train_image_policy
+from rubricworks.training.generators.tiny_ar import pretrain_tiny_ar
+from rubricworks.world.pictures.drawing import BACKGROUND
+
+ROWS = [{"sample_id": f"s{at}", "prompt": "a circle", "rubric": "{}"} for at in range(4)]
+FEW = {"group_size": 8, "prompts_per_step": 2, "learning_rate": 2e-3, "log_every": 1, "save_every": 1000}
+
+
+def pixels(response: Response) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(response.image)).convert("RGB"))
+
+
+def is_on_the_left(image: np.ndarray) -> bool:
+    """A third of the pretraining's pictures show their circle there."""
+    drawn = (image != BACKGROUND).any(axis=2)
+    return bool(drawn[:, :12].any() and not drawn[:, 12:].any())
+
+
+async def likes_the_left(prompts, completions, **columns):
+    return [float(is_on_the_left(pixels(one))) for one in completions]
+
+
+def train(model, out, config, reward=likes_the_left, **more):
+    return train_image_policy(model, ROWS, [reward], out, config, statistics=IMAGE_STATISTICS, **more)
+
+
+def test_generator_learns_what_the_reward_pays_for_and_is_a_generator_again(pretrained, tmp_path):
+    steps = []
+    result = train(pretrained, tmp_path, PolicyConfig(steps=25, **FEW), on_step=steps.append)
+    assert result.history[0].reward < 0.6
+    assert sum(one.reward for one in result.history[-5:]) / 5 > 0.85
+    images = VocabularyGenerator.load(result.model_dir).generate(["a circle"] * 20, seed=1)
+    assert sum(map(is_on_the_left, images)) >= 14
+    assert all(one.is_image and one.image for one in steps[0].responses)
+    assert set(result.history[0].values) == {statistic.name for statistic in IMAGE_STATISTICS}
+
+
+def test_selection_trains_on_some_and_logs_all(pretrained, tmp_path):
+    steps = []
+    config = PolicyConfig(steps=2, selection=SelectionOptions(keep=2), **FEW)
+    train(pretrained, tmp_path, config, on_step=steps.append)
+    for step in steps:
+        assert len(step.responses) == 16
+        assert sum(advantage is not None for advantage in step.advantages) == 4
+
+
+def test_training_that_is_killed_ends_with_the_same_weights(pretrained, tmp_path):
+    config = PolicyConfig(steps=6, **{**FEW, "save_every": 2})
+    whole = train(pretrained, tmp_path / "whole", config)
+
+    class Killed(Exception):
+        pass
+
+    def kill(step):
+        if step.step == 5:
+            raise Killed
+
+    with pytest.raises(Killed):
+        train(pretrained, tmp_path / "killed", config, on_step=kill)
+    resumed = train(pretrained, tmp_path / "killed", config)
+    first, second = (load_file(one.model_dir / "model.safetensors") for one in (whole, resumed))
+    assert all(first[name].equal(second[name]) for name in first)
+    assert [one.reward for one in resumed.history] == [one.reward for one in whole.history]
+
+
+def test_pretraining_that_is_killed_ends_with_the_same_weights(pretrained, tmp_path):
+    from conftest import TINY, captioned_pictures
+
+    captions, images = captioned_pictures(128)
+
+    class Killed(Exception):
+        pass
+
+    def kill(line):
+        if line.step >= 50:
+            raise Killed
+
+    with pytest.raises(Killed):
+        pretrain_tiny_ar(captions, images, tmp_path, TINY, seed=1, on_log=kill)
+    model = pretrain_tiny_ar(captions, images, tmp_path, TINY, seed=1)
+    first, second = (load_file(one / "model.safetensors") for one in (pretrained, model))
+    assert all(first[name].equal(second[name]) for name in first)
+    other = TinyArConfig(**{**TINY.model_dump(), "steps": 1})
+    shutil.copytree(tmp_path, tmp_path.parent / "other")
+    anew = pretrain_tiny_ar(captions, images, tmp_path.parent / "other", other, seed=1)
+    assert not load_file(anew / "model.safetensors")["lm_head.weight"].equal(first["lm_head.weight"])
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (PolicyConfig(steps=1, group_size=2, prompts_per_step=5), "4 prompts with a rubric"),
+        (PolicyConfig(steps=1, group_size=2, prompts_per_step=1, lora=LoraOptions()), "lora"),
+    ],
+)
+def test_what_cannot_be_trained_is_said_before_the_first_step(pretrained, tmp_path, config, message):
+    with pytest.raises(UserError, match=message):
+        train(pretrained, tmp_path, config)
