@@ -41,6 +41,8 @@ class Gate(BaseModel):
     """Bound for the lower end of the macro average's gain over the base; for runs that answer questions."""
     b_capscore_gain_low_above: float | None = Field(default=None, ge=-1, le=1, exclude_if=lambda bound: bound is None)
     """Bound for the lower end of b-CapScore's gain over the base; for BalCapRL runs."""
+    geneval_gain_low_above: float | None = Field(default=None, ge=-1, le=1, exclude_if=lambda bound: bound is None)
+    """Bound for the lower end of GenEval's gain over the base; for image generators."""
     samples_at_least: int = Field(default=_SAMPLES, ge=1, exclude_if=lambda count: count == _SAMPLES)
     """Fewest judged samples behind each figure that a rule reads."""
 
@@ -50,6 +52,7 @@ class Gate(BaseModel):
             ("win rate", "win_rate", "above", self.win_rate_low_above),
             ("accuracy gain", "accuracy_gain", "above", self.accuracy_gain_low_above),
             ("b-CapScore gain", "b_capscore_gain", "above", self.b_capscore_gain_low_above),
+            ("GenEval gain", "geneval_correct_gain", "above", self.geneval_gain_low_above),
             ("oracle f1, gain over the base", "oracle_f1_gain", "at least", self.oracle_f1_gain_at_least),
             ("rubric reward, gain over the base", "rubric_reward_gain", "at least", self.rubric_reward_gain_at_least),
         )

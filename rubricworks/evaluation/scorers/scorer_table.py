@@ -9,6 +9,7 @@ from rubricworks.evaluation.scorers.b_capscore import BCapScorer
 from rubricworks.evaluation.scorers.caption_qa import CaptionQAScorer
 from rubricworks.evaluation.scorers.dc_score import DCScorer
 from rubricworks.evaluation.scorers.functions import FunctionScorer
+from rubricworks.evaluation.scorers.geneval import GenevalScorer
 from rubricworks.evaluation.scorers.likert import LikertScorer
 from rubricworks.evaluation.scorers.oracle import OracleScorer
 from rubricworks.evaluation.scorers.pairwise import ArenaScorer
@@ -30,6 +31,8 @@ class Scorers(BaseModel):
     likert: LikertScorer | None = None
     oracle: OracleScorer | None = None
     """For evaluation only, like any truth."""
+    geneval: GenevalScorer | None = None
+    """Images against their prompts; its detector must not be the judge that rewards."""
     functions: tuple[FunctionScorer, ...] = ()
     """A user's own scorers."""
 

@@ -5,18 +5,24 @@ that an endpoint did not give is a dead letter.
 """
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rubricworks.data.response_images import IMAGES, ResponseImages, response_columns
 from rubricworks.data.rows import iter_rows
 from rubricworks.data.tables import Sample, build_table
 from rubricworks.errors import UserError
 from rubricworks.evaluation.models import EvaluatedModel
 from rubricworks.llm import ChatClient, ChatError, image_part, text_part
+from rubricworks.rubrics import Response
 from rubricworks.runtime.call_table import Row, dead_letter
 from rubricworks.runtime.job import Job
+
+if TYPE_CHECKING:
+    from rubricworks.training.generators.autoregressive import VocabularyGenerator
 
 RESPONSES = "responses"
 """Folder and name of the table."""
@@ -41,10 +47,12 @@ class Generation(NamedTuple):
     """Of the sampled decoding."""
     batch_size: int
     seed: int
+    guidance: float = 1.0
+    """Classifier-free guidance of image generators; 1 is none."""
 
 
 class _Given(NamedTuple):
-    text: str
+    response: Response
     tokens: int | None
 
 
@@ -59,6 +67,8 @@ def write_responses(
 async def _write(
     job: Job, out: Path, batches: Iterator[Batch], total: int, responder: "_Responder", made_by: dict[str, Any]
 ) -> None:
+    images = ResponseImages(out / IMAGES)
+
     async def make_rows(chunk: list[Batch]) -> dict[str, list[Row]]:
         rows: dict[str, list[Row]] = {RESPONSES: [], "dead_letters": []}
         for batch in chunk:
@@ -68,6 +78,7 @@ async def _write(
                     purpose = f"response by {batch.model.name}"
                     rows["dead_letters"].append(dead_letter(sample.sample_id, job, purpose, given))
                 elif given is not None:
+                    images.add(given.response)
                     rows[RESPONSES].append(_row(sample, batch.model, given))
         return rows
 
@@ -88,7 +99,7 @@ def _row(sample: Sample, model: EvaluatedModel, given: _Given) -> Row:
     return {
         "sample_id": sample.sample_id,
         **model.columns(),
-        "response": given.text,
+        **response_columns(given.response),
         "tokens": given.tokens,
     }
 
@@ -100,6 +111,7 @@ class _Responder:
         self.job, self.generation = job, generation
         self._stack = AsyncExitStack()
         self._loaded: dict[str, tuple[Any, Any]] = {}
+        self._generators: dict[str, VocabularyGenerator] = {}
         self._clients: dict[str, ChatClient] = {}
         self._files: dict[tuple[str, str | None, str], dict[str, _Given]] = {}
 
@@ -121,7 +133,10 @@ class _Responder:
 
     def _generate(self, folder: str, model: EvaluatedModel, samples: list[Sample]) -> list[_Given]:
         from rubricworks.training.generate import generate_captions, load_model
+        from rubricworks.training.generators.autoregressive import is_vocabulary_generator
 
+        if is_vocabulary_generator(Path(folder)):
+            return self._draw(folder, model, samples)
         if folder not in self._loaded:  # one at a time in memory
             self._loaded.clear()
             self._loaded[folder] = load_model(folder)
@@ -137,7 +152,25 @@ class _Responder:
             batch_size=generation.batch_size,
             seed=generation.seed,
         )
-        return [_Given(*text) for text in texts]
+        return [_Given(Response(text), tokens) for text, tokens in texts]
+
+    def _draw(self, folder: str, model: EvaluatedModel, samples: list[Sample]) -> list[_Given]:
+        """Images of a generator; their seed depends on the samples, so that a prompt that comes twice differs."""
+        from rubricworks.training.generators.autoregressive import VocabularyGenerator
+        from rubricworks.training.generators.policy import image_responses
+
+        if folder not in self._generators:
+            self._generators = {folder: VocabularyGenerator.load(Path(folder))}
+        generation = self.generation
+        first = samples[0].sample_id if samples else ""
+        images = self._generators[folder].generate(
+            [sample.prompt for sample in samples],
+            temperature=generation.temperature if model.decoding == "sampled" else 0.0,
+            guidance=generation.guidance,
+            seed=int(hashlib.sha256(f"{generation.seed} {first}".encode()).hexdigest()[:12], 16),
+            batch_size=generation.batch_size,
+        )
+        return [_Given(response, None) for response in image_responses(images)]
 
     async def _ask(self, model: EvaluatedModel, samples: list[Sample]) -> list[_Given | ChatError | None]:
         endpoint = model.source.endpoint
@@ -155,7 +188,7 @@ class _Responder:
                 )
             except ChatError as error:
                 return error
-            return _Given(reply.raw.strip(), reply.usage.completion_tokens)
+            return _Given(Response(reply.raw.strip()), reply.usage.completion_tokens)
 
         return await self.job.calls.gather_all(map(ask, samples))
 
@@ -185,7 +218,7 @@ def read_responses(path: str, model: str | None = None, decoding: str | None = N
         name = name if "sample_id" in row else Path(name).name
         if name in responses:
             raise UserError(f"{path}: two responses to {name}; keep one, or choose one of several models")
-        responses[name] = _Given(text, row.get("tokens"))
+        responses[name] = _Given(Response(text), row.get("tokens"))
     if not responses:
         raise UserError(f"{path}: no responses" + (f" of {model}, {decoding}" if model else ""))
     return responses

@@ -17,7 +17,7 @@ from typing import ClassVar, cast
 
 from pydantic import Field, model_validator
 
-from rubricworks.data.response_images import response_of
+from rubricworks.data.response_images import IMAGES, ResponseImages, response_of
 from rubricworks.data.tables import Sample, build_table, count_rows, read_rows, read_rubrics, read_samples, read_shard
 from rubricworks.errors import UserError
 from rubricworks.evaluation.models import Decoding, EvaluatedModel, ModelSource
@@ -68,6 +68,8 @@ class Config(StageConfig):
     """Temperature of the sampled decoding."""
     max_new_tokens: int = Field(default=1024, ge=1)
     batch_size: int = Field(default=64, ge=1)
+    guidance: float = Field(default=1.0, ge=0, exclude_if=lambda guidance: guidance == 1)
+    """Classifier-free guidance of image generators; 1 is none."""
     splits: tuple[str, ...] | None = ("held_out",)
     """Splits to score; None scores all samples."""
     opponent: str = BASE
@@ -98,7 +100,7 @@ class Config(StageConfig):
 def run(config: Config, job: Job) -> None:
     scoring = Scoring(config, job)
     made_by = {"models": [model.model_dump(mode="json", exclude={"source"}) for model in scoring.models]}
-    generation = Generation(config.max_new_tokens, config.temperature, config.batch_size, config.seed)
+    generation = Generation(config.max_new_tokens, config.temperature, config.batch_size, config.seed, config.guidance)
     write_responses(job, scoring.batches, scoring.batch_count, generation, **made_by)
     asyncio.run(scoring.write_scores())
     board = scoring.summarise()
@@ -119,6 +121,7 @@ class Scoring:
 
     def __init__(self, config: Config, job: Job) -> None:
         self.config, self.job = config, job
+        self._images = ResponseImages(job.out / RESPONSES / IMAGES)
         self.rubrics = read_rubrics(job.inputs["rubrics"]) if "rubrics" in job.inputs else {}
         self.exams = read_exams(job.inputs["exams"]) if "exams" in job.inputs else {}
         self.models = list(_models(config, job))
@@ -209,7 +212,7 @@ class Scoring:
         rows = {row["sample_id"]: row for row in read_shard(self.job.out / RESPONSES, shard)}
         opponents = self._opponents(batch)
         items = [
-            Item(sample, response_of(rows[sample.sample_id]), opponents.get(sample.sample_id))
+            Item(sample, self._response(rows[sample.sample_id]), opponents.get(sample.sample_id))
             for sample in batch.samples
             if sample.sample_id in rows
         ]
@@ -249,7 +252,10 @@ class Scoring:
         same = [number for number in candidates if self.models[number].decoding == batch.model.decoding]
         parts = self.batch_count // len(self.models)
         shard = (same or candidates)[0] * parts + batch.part
-        return {row["sample_id"]: response_of(row) for row in read_shard(self.job.out / RESPONSES, shard)}
+        return {row["sample_id"]: self._response(row) for row in read_shard(self.job.out / RESPONSES, shard)}
+
+    def _response(self, row: Row) -> Response:
+        return self._images.read(response_of(row))
 
     def _answered(self, batch: Batch, rows: Mapping[str, Row]) -> dict[str, float]:
         """Sample → share of right answers to the questions about its picture; those no rule can check are left out."""

@@ -1,0 +1,94 @@
+"""GenEval: a detector finds the objects of a generated image, and the official rules check them against the prompt.
+
+The detector is an endpoint, since the official one (Mask2Former with CLIP colours) has an environment of its own:
+`POST url {"image": <data URL>}` answers `{"detections": {class: [{"box": [x1, y1, x2, y2], "color": "red"}]}}`, each
+class's objects the most confident first. The sample's `answer` holds the prompt's requirements in GenEval's form. The
+overall score is the unweighted mean over the tasks. Rules: `metrics.geneval`, as in djghosh13/geneval.
+"""
+
+import json
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from rubricworks.environment import fill
+from rubricworks.errors import UserError
+from rubricworks.evaluation.scorers.scorer import Item, Need, Score, ScoreItem, Scorer, ScoringContext
+from rubricworks.llm.messages import image_part
+from rubricworks.metrics.geneval import geneval_reasons
+
+_FIELD = "evaluation.scorers.geneval.url"
+
+
+class GenevalScorer(Scorer):
+    name: ClassVar[str] = "geneval"
+    title: ClassVar[str] = "GenEval"
+    parts: ClassVar[tuple[str, ...]] = ("correct",)
+    needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
+    by_task: ClassVar[bool] = True
+
+    url: str
+    """Endpoint of the detector."""
+
+    async def open(self, context: ScoringContext) -> ScoreItem:
+        import aiohttp
+
+        session = await context.stack.enter_async_context(
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=120))
+        )
+        url = fill(self.url, _FIELD)
+
+        async def score(item: Item) -> list[Score]:
+            metadata = _metadata(item)
+            image = item.response.image
+            if image is None:
+                raise UserError(f"sample {item.sample.sample_id}: GenEval scores images, and the response is a text")
+            try:
+                request = {"image": image_part(image)["image_url"]["url"]}
+                async with session.post(url, json=request, allow_redirects=False) as answer:
+                    body = await answer.text()
+            except (aiohttp.ClientError, TimeoutError) as error:
+                raise UserError(f"{_FIELD} {url} cannot be reached ({type(error).__name__}); is it running?") from error
+            if answer.status != 200:
+                raise UserError(f"{_FIELD} {url} answered {answer.status}: {body[:200]}")
+            reasons = geneval_reasons(metadata, _detections(body, url))
+            return self._scores(item, [float(not reasons)], json.dumps({"reasons": reasons}, ensure_ascii=False))
+
+        return score
+
+
+class _Object(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    box: tuple[float, ...]
+    color: str | None = None
+
+
+class _Detections(BaseModel):
+    detections: dict[str, list[_Object]]
+
+
+def _detections(body: str, url: str) -> dict[str, list[dict[str, Any]]]:
+    try:
+        by_class = _Detections.model_validate_json(body).detections
+    except ValidationError as error:
+        raise UserError(f"{_FIELD} {url} answered something else than detections: {body[:200]}") from error
+    return {name: [one.model_dump(exclude_none=True) for one in objects] for name, objects in by_class.items()}
+
+
+def _metadata(item: Item) -> dict[str, Any]:
+    """Requirements of the sample's prompt.
+
+    Raises:
+        UserError: the sample's answer is not GenEval's metadata.
+    """
+    try:
+        metadata = json.loads(item.sample.answer or "")
+    except ValueError:
+        metadata = None
+    if not isinstance(metadata, dict) or "include" not in metadata:
+        raise UserError(
+            f"sample {item.sample.sample_id}: its answer is not GenEval's metadata (tag, include, exclude); take the "
+            "held-out prompts from an evaluation_metadata.jsonl"
+        )
+    return metadata
