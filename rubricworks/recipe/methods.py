@@ -14,6 +14,7 @@ METHODS = {
     "rubicap": "rubricworks.methods.rubicap",
     "rlr3": "rubricworks.methods.rlr3",
     "balcaprl": "rubricworks.methods.balcaprl",
+    "rubricrl": "rubricworks.methods.rubricrl",
     "retrain": "rubricworks.methods.retrain",
 }
 DEFAULT_METHOD = "rubicap"

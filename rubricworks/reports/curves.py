@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from rubricworks.data.response_images import response_of
+from rubricworks.data.response_images import IMAGES, ResponseImages, response_of
 from rubricworks.reports.run_folder import table_rows
 from rubricworks.training.response_statistics import Statistic
 
@@ -39,8 +39,9 @@ def read_steps(run: Path, stage: str = "train_policy", *, statistics: Sequence[S
     """One record per training step, in order; empty without rollouts.
 
     Args:
-        statistics: statistics to compute of the responses; an image is known by its digest alone.
+        statistics: statistics to compute of the responses; images are read from the training's folder.
     """
+    images = ResponseImages(run / stage / IMAGES)
     sums: dict[int, _Sums] = {}
     columns = ["step", "tokens", "reward", *(["response", "response_type"] if statistics else [])]
     for row in table_rows(run / stage / "rollouts", columns):
@@ -48,7 +49,7 @@ def read_steps(run: Path, stage: str = "train_policy", *, statistics: Sequence[S
         step.rollouts += 1
         step.tokens += row["tokens"]
         for statistic in statistics:
-            value = statistic.measure(response_of(row), row["tokens"])
+            value = statistic.measure(images.read(response_of(row)), row["tokens"])
             step.values[statistic.name] = step.values.get(statistic.name, 0.0) + value
         if row["reward"] is not None:
             step.judged += 1

@@ -52,14 +52,14 @@ class DataSource(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: Literal["images", "questions"]
+    kind: Literal["images", "questions", "prompts"]
     source: str
     allowed_hosts: tuple[str, ...] = ()
     columns: QuestionColumns = QuestionColumns()
 
 
 def count_items(data: DataSource) -> int:
-    """Count the usable images or questions in a source without opening or fetching them.
+    """Count the usable images, questions or prompts in a source without opening or fetching them.
 
     Raises:
         UserError: the source cannot be read or holds none.
@@ -67,6 +67,10 @@ def count_items(data: DataSource) -> int:
     source = fill(data.source, "data.source")
     if is_remote(place := kind_and_place(source)[1]):
         return len(stored_files(place)[1])
+    if data.kind == "prompts":
+        from rubricworks.data.prompts import PromptEntry, prompt_entries
+
+        return sum(isinstance(entry, PromptEntry) for entry in prompt_entries(source, seed=0))
     if data.kind == "questions":
         return sum(isinstance(entry, QuestionEntry) for entry in question_entries(source, data.columns))
     from rubricworks.data.hosts import AllowedHosts

@@ -85,6 +85,8 @@ _TABLE = (
           table="samples", view="methods.rlr3.views:opened_questions", cacheable=True, in_retraining=True),
     Stage("offline_filter", "methods.rlr3.stages", "data", "trainer", ("questions", "samples", "rubrics", "model"),
           table="filtered", view="methods.rlr3.views:filtered_samples", cacheable=True, in_retraining=True),
+    Stage("prepare_prompts", "methods.rubricrl.stages", "data", "cpu",
+          table="samples", view="reports.views.data:samples", cacheable=True),
     Stage("find_new_samples", "methods.retrain.stages", "data", "cpu"),
     # synthesis
     Stage("caption_committee", "stages.synthesis", "synthesis", "cpu", ("samples",),
@@ -104,6 +106,8 @@ _TABLE = (
           table="rubrics", view="reports.views.writings:rubrics", cacheable=True, in_retraining=True),
     Stage("genrm_data", "methods.rlr3.stages", "synthesis", "trainer", ("samples", "rubrics", "model"),
           table="genrm_data", view="methods.rlr3.views:labelled_responses", cacheable=True, title="GenRM data"),
+    Stage("write_prompt_rubrics", "methods.rubricrl.stages", "synthesis", "cpu", ("samples",),
+          table="rubrics", view="reports.views.writings:rubrics", cacheable=True, can_fan_out=True),
     # training
     Stage("warm_up", "stages.training", "training", "trainer", ("samples",),
           view="reports.views.training:warm_up", multi_process=True, in_retraining=True),
@@ -121,6 +125,10 @@ _TABLE = (
           multi_node=True, multi_process=True, title="train RLR³", in_retraining=True),
     Stage("train_genrm", "methods.rlr3.stages", "training", "trainer", ("genrm_data",),
           table="genrm_outputs", view="methods.rlr3.views:genrm", multi_process=True, title="train GenRM"),
+    Stage("pretrain_generator", "methods.rubricrl.stages", "training", "trainer",
+          view="reports.views.training:warm_up"),
+    Stage("train_generator", "methods.rubricrl.stages", "training", "trainer", ("samples", "rubrics", "model"),
+          table="rollouts", view="reports.views.training:policy"),
     # evaluation
     Stage("score", "stages.evaluation", "evaluation", "trainer",
           ("samples", "rubrics", "exams", "model", "peer", "policy"),
@@ -139,6 +147,8 @@ _TABLE = (
           view="reports.views.evaluations:run_page", makes_report=True, title="RLR³ report", reads_whole_run=True),
     Stage("balcaprl_report", "methods.balcaprl.stages", "release", "cpu", ("promotion",),
           view="reports.views.evaluations:run_page", makes_report=True, title="BalCapRL report", reads_whole_run=True),
+    Stage("rubricrl_report", "methods.rubricrl.stages", "release", "cpu", ("promotion",),
+          view="reports.views.evaluations:run_page", makes_report=True, title="RubricRL report", reads_whole_run=True),
     # cluster
     Stage("preflight", "stages.cluster", "cluster", "cpu", always_runs=True, opens_run=True),
     Stage("check_accelerators", "stages.cluster", "cluster", "trainer", always_runs=True),

@@ -30,6 +30,7 @@ from rubricworks.training.processes import is_main, main_process_first
 if TYPE_CHECKING:
     from datasets import Dataset
 
+    from rubricworks.training.policy import PolicyResult
     from rubricworks.training.rollouts import StepRollouts
 
 
@@ -112,12 +113,13 @@ def train(
     config: BaseModel,
     options: PolicyConfig,
     job: Job,
-    dataset: "Dataset",
+    dataset: "Dataset | Sequence[Mapping[str, Any]]",
     rewards: Sequence[Callable[..., Any]],
     gradings: GradingTable[Any],
     *,
     judges: Sequence[ChatClient] = (),
     letters: DeadLetters,
+    trainer: Callable[..., "PolicyResult"] | None = None,
     **more: Any,
 ) -> None:
     """Train the input model, write the result into the job's folder, and close the job's clients.
@@ -129,11 +131,14 @@ def train(
         gradings: table of the rewards' gradings.
         judges: clients whose calls the progress lines show.
         letters: dead letters that the rewards add to.
-        more: further arguments of `training.policy.train_policy`.
+        trainer: function that trains; by default `training.policy.train_policy`.
+        more: its further arguments.
     """
-    from rubricworks.training.policy import train_policy
+    if trainer is None:
+        from rubricworks.training.policy import train_policy
 
-    train_model = partial(train_policy, model_dir(job.inputs["model"]), dataset, rewards, job.out, options, **more)
+        trainer = train_policy
+    train_model = partial(trainer, model_dir(job.inputs["model"]), dataset, rewards, job.out, options, **more)
     try:
         if not is_main():
             train_model()

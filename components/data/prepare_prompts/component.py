@@ -1,0 +1,26 @@
+from kfp import dsl
+
+from rubricworks.components.images import image_of
+
+
+@dsl.component(base_image=image_of("prepare_prompts"), install_kfp_package=False, packages_to_install=[])
+def prepare_prompts(
+    config: str,
+    run: str,
+    view: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
+) -> str:
+    """Read prompts for text-to-image: those to train on, and held-out ones with their requirements.
+
+    Args:
+        config: the stage's own configuration as JSON.
+        run: URI of the run's folder.
+        view: the stage's page.
+        metrics: the stage's figures.
+
+    Returns:
+        URI of the samples table.
+    """
+    from rubricworks.runtime.launch import launch
+
+    return launch("prepare_prompts", config, run, {}, view=view.path, metrics=metrics.log_metric)

@@ -1,0 +1,28 @@
+from kfp import dsl
+
+from rubricworks.components.images import image_of
+
+
+@dsl.component(base_image=image_of("write_prompt_rubrics"), install_kfp_package=False, packages_to_install=[])
+def write_prompt_rubrics(
+    config: str,
+    run: str,
+    samples: str,
+    view: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
+) -> str:
+    """Write one rubric per prompt: candidates from several queries, checked, and the most important ones selected.
+
+    Args:
+        config: the stage's own configuration as JSON.
+        run: URI of the run's folder.
+        samples: URI of the samples table.
+        view: the stage's page.
+        metrics: the stage's figures.
+
+    Returns:
+        URI of the rubrics table.
+    """
+    from rubricworks.runtime.launch import launch
+
+    return launch("write_prompt_rubrics", config, run, {"samples": samples}, view=view.path, metrics=metrics.log_metric)

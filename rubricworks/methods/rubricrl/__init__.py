@@ -1,0 +1,1 @@
+"""RubricRL: text-to-image generators trained on rubrics that are written from their prompts."""

@@ -1,0 +1,105 @@
+"""Build or load the image generator that RL starts from.
+
+`tiny_ar` is a small autoregressive generator, pretrained on captioned pictures. Any other value is the folder of a
+generator, which is passed on unchanged: the paper starts from supervised checkpoints (RubricRL, section 4.1).
+"""
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import Field, model_validator
+
+from rubricworks.data.rows import iter_rows
+from rubricworks.environment import fill
+from rubricworks.errors import UserError
+from rubricworks.runtime.config import StageConfig
+from rubricworks.runtime.job import Job
+from rubricworks.runtime.store.source_files import local_source
+from rubricworks.storage import link
+from rubricworks.tracking import stage_run
+from rubricworks.training.generators.config import TinyArConfig
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+TINY_AR = "tiny_ar"
+
+
+class Config(StageConfig):
+    generator: str
+    """`tiny_ar`, or the folder of a generator."""
+    tiny_ar: TinyArConfig = TinyArConfig()
+    """Shape and pretraining of the tiny generator."""
+    source: str | None = None
+    """Captioned pictures of one size for its pretraining: Parquet with `image` and `caption`."""
+    max_pictures: int | None = Field(default=None, ge=1)
+    """Number of pictures to read; all by default."""
+
+    @model_validator(mode="after")
+    def _tiny_needs_pictures(self) -> "Config":
+        if self.generator == TINY_AR and self.source is None:
+            raise ValueError("the generator is tiny_ar, which knows nothing yet: give source, captioned pictures")
+        return self
+
+
+def run(config: Config, job: Job) -> None:
+    if config.generator != TINY_AR:
+        folder = Path(fill(config.generator, "warm_up.generator"))
+        if not (folder / "config.json").is_file():
+            raise UserError(f"warm_up.generator {folder} is not a generator's folder (no config.json)")
+        link(job.out / "model", folder)
+        return
+    from rubricworks.training.generators.tiny_ar import pretrain_tiny_ar
+
+    captions, images, digest = read_pictures(local_source(str(config.source)), config.max_pictures)
+    job.figures.update(pictures=len(captions), steps=config.tiny_ar.steps)
+    with stage_run(job.run, job.stage) as log:
+        log.log_params(config.model_dump(mode="json"))
+        pretrain_tiny_ar(
+            captions,
+            images,
+            job.out,
+            config.tiny_ar,
+            seed=config.seed,
+            digest=digest,
+            on_log=lambda line: log.log_metrics(line.metrics, step=line.step),
+        )
+
+
+def read_pictures(source: str, count: int | None = None) -> tuple[list[str], "NDArray[np.uint8]", str]:
+    """Read captions, pixels [N, height, width, 3], and a digest of both.
+
+    Raises:
+        UserError: a row has no caption or no readable image, or the images differ in size.
+    """
+    import io
+
+    import numpy as np
+    from PIL import Image
+
+    captions: list[str] = []
+    images: list[NDArray[np.uint8]] = []
+    digest = hashlib.sha256()
+    for number, row in enumerate(iter_rows(source, ["image", "caption"]), start=1):
+        if count is not None and number > count:
+            break
+        try:
+            with Image.open(io.BytesIO(row["image"])) as picture:
+                pixels = np.asarray(picture.convert("RGB"))
+            caption = str(row["caption"].strip())
+        except (OSError, TypeError, AttributeError, ValueError) as error:
+            raise UserError(f"{source}: row {number} has no readable picture with a caption ({error})") from error
+        if images and pixels.shape != images[0].shape:
+            (height, width), (first_height, first_width) = pixels.shape[:2], images[0].shape[:2]
+            raise UserError(
+                f"{source}: row {number} is {width}x{height} pixels, the first {first_width}x{first_height}; a "
+                "generator has one size"
+            )
+        digest.update(caption.encode() + b"\0" + pixels.tobytes())
+        captions.append(caption)
+        images.append(pixels)
+    if not images:
+        raise UserError(f"{source}: no pictures")
+    return captions, np.stack(images), digest.hexdigest()

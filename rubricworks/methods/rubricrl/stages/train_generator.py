@@ -1,0 +1,74 @@
+"""Train an image generator on the rubrics of its prompts: GRPO for an autoregressive one (RubricRL, section 3.3)."""
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field, model_validator
+
+from rubricworks.adapters.trl import RubricReward
+from rubricworks.data.tables import read_samples
+from rubricworks.errors import UserError
+from rubricworks.grading import CallPer, Combine, Grader
+from rubricworks.llm import Endpoint
+from rubricworks.runtime.config import StageConfig
+from rubricworks.runtime.job import Job
+from rubricworks.stages.training.policy_training import DeadLetters, rubric_texts, train
+from rubricworks.stages.training.step_tables import scorecard_table
+from rubricworks.training.config import PolicyConfig
+
+if TYPE_CHECKING:
+    from rubricworks.training.policy import PolicyResult
+
+
+class Config(StageConfig, PolicyConfig):
+    judge: Endpoint
+    """Grades the images; it sees the prompt, the image and the criteria."""
+    more_judges: tuple[Endpoint, ...] = ()
+    """Further judges that grade every image; `combine` merges their credits."""
+    combine: Combine = "majority"
+    call_per: CallPer = "criterion"
+    """One judge call per criterion, as in the paper, or one per image with all of them."""
+    guidance: float = Field(default=1.0, ge=0)
+    """Classifier-free guidance of the rollouts; 1 is none, as in the paper."""
+
+    @model_validator(mode="after")
+    def _for_images(self) -> "Config":
+        if self.refresh_every or self.probe_every:
+            raise ValueError("refresh_every and probe_every are for captions; leave them at 0")
+        return self
+
+
+def run(config: Config, job: Job) -> None:
+    rubrics = rubric_texts(job)
+    samples = [
+        {"sample_id": sample.sample_id, "prompt": sample.prompt, "rubric": rubrics[sample.sample_id]}
+        for sample in read_samples(job.inputs["samples"], "train")
+        if sample.sample_id in rubrics
+    ]
+    if not samples:
+        raise UserError(
+            f"none of the prompts to train on has a rubric ({len(rubrics)} others have): nothing can be learnt; see "
+            f"{job.inputs['rubrics'] / 'dead_letters'}"
+        )
+    judges = [job.client(judge, "judge") for judge in (config.judge, *config.more_judges)]
+    letters = DeadLetters(job)
+    scorecards = scorecard_table()
+    grader = Grader(judges, call_per=config.call_per, combine=config.combine, on_error=letters.add)
+    train(
+        config,
+        PolicyConfig(**{name: getattr(config, name) for name in PolicyConfig.model_fields}),
+        job,
+        samples,
+        [RubricReward(grader, sink=scorecards.add)],
+        scorecards,
+        judges=judges,
+        letters=letters,
+        trainer=_train,
+        guidance=config.guidance,
+    )
+
+
+def _train(*args: Any, **more: Any) -> "PolicyResult":
+    from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS
+    from rubricworks.training.generators.policy import train_image_policy
+
+    return train_image_policy(*args, statistics=IMAGE_STATISTICS, **more)
