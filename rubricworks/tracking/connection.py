@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rubricworks.errors import UserError
 from rubricworks.redaction import redact
 from rubricworks.storage import write_atomic
+from rubricworks.tracking.transfers import REQUEST_SETTINGS
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -28,9 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ENVIRONMENT = {
-    # MLflow's own defaults retry for five minutes.
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+    **REQUEST_SETTINGS,
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
     "GIT_PYTHON_REFRESH": "quiet",

@@ -17,6 +17,7 @@ from rubricworks.errors import UserError
 from rubricworks.storage import files_digest
 from rubricworks.tracking.connection import Connection, report_mlflow_errors
 from rubricworks.tracking.registry import ModelVersion
+from rubricworks.tracking.transfers import long_transfers
 
 LINEAGE_TAG = "made_from"
 _RECIPE, _SAMPLES = "recipe.json", "samples.parquet"
@@ -109,7 +110,8 @@ def fetch_artifacts(connection: Connection, uri: str, folder: Path, description:
         from mlflow.artifacts import download_artifacts
 
         try:
-            path = download_artifacts(artifact_uri=uri, dst_path=str(folder), tracking_uri=connection.uri)
+            with long_transfers():
+                path = download_artifacts(artifact_uri=uri, dst_path=str(folder), tracking_uri=connection.uri)
         except OSError as error:
             raise UserError(
                 f"{uri}: {description} is not there ({error.strerror or error}); was its store emptied?"

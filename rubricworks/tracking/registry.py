@@ -1,12 +1,14 @@
-"""Model registry: versions are plain Hugging Face folders, and the alias `champion` marks the promoted one.
+"""Model registry: versions are plain Hugging Face folders with MLflow's description beside them, marked by aliases.
 
-The alias `challenger` marks the version that was last measured against the champion, `previous` the champion before.
+`champion` is the promoted version, `previous` the champion before, and `challenger` the version that was last measured
+against the champion.
 
 MLflow has no conditional write of an alias, so a promotion reads the champion, writes the alias and reads it again. Two
 promotions whose reads both come before the other's write can pass the first check: a window of one request. The later
 write stands, and the earlier promotion is told so if its second read sees it.
 """
 
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ from pydantic import BaseModel, ConfigDict
 from rubricworks.errors import UserError
 from rubricworks.storage import files_digest
 from rubricworks.tracking.connection import Connection, report_mlflow_errors
+from rubricworks.tracking.model_flavour import MLMODEL_FILE, MODEL_FOLDER, write_flavour
+from rubricworks.tracking.transfers import long_transfers
 
 CHAMPION = "champion"
 CHALLENGER = "challenger"
@@ -41,18 +45,27 @@ class ModelVersion(BaseModel):
     name: str
     version: int
     source: str
-    """URI of its folder."""
+    """URI of its artifacts; `model_files` finds its folder in them."""
     run: str
     """Id of the MLflow run that registered it."""
     tags: dict[str, str]
 
 
-def register(connection: Connection, model_dir: Path, name: str, *, run: str, tags: Mapping[str, Any]) -> ModelVersion:
+def register(
+    connection: Connection,
+    model_dir: Path,
+    name: str,
+    *,
+    run: str,
+    tags: Mapping[str, Any],
+    prompt: str = "Describe the image.",
+) -> ModelVersion:
     """Store a model's folder with an MLflow run and register it; a model registered before keeps its version.
 
     Args:
         run: id of the MLflow run.
         tags: tags of the version, such as data digest, recipe digest, figures of the evaluation.
+        prompt: prompt of the model's example.
     """
     if not any(model_dir.glob("*")):
         raise UserError(f"{model_dir}: no model here; run the stage that trains it")
@@ -63,12 +76,41 @@ def register(connection: Connection, model_dir: Path, name: str, *, run: str, ta
         for version in client.search_model_versions(f"name = '{name}' and run_id = '{run}'"):
             if version.tags.get(DIGEST_TAG) == digest:
                 return _to_model_version(version)
-        folder = f"model-{digest[:12]}"
-        client.log_artifacts(run, str(model_dir), folder)
-        source = f"{client.get_run(run).info.artifact_uri}/{folder}"
+        logged = _logged_model(connection, run, name, digest)
+        if logged.status != "READY":
+            with tempfile.TemporaryDirectory() as description, long_transfers():
+                write_flavour(Path(description), model_dir, model_id=logged.model_id, run=run, prompt=prompt)
+                client.log_model_artifacts(logged.model_id, str(model_dir), MODEL_FOLDER)
+                client.log_model_artifacts(logged.model_id, description)
+            client.finalize_logged_model(logged.model_id, "READY")
         texts = {key: str(value)[:_TAG_LENGTH] for key, value in tags.items()}
-        version = client.create_model_version(name, source=source, run_id=run, tags={**texts, DIGEST_TAG: digest})
+        version = client.create_model_version(
+            name,
+            source=logged.artifact_location,
+            run_id=run,
+            tags={**texts, DIGEST_TAG: digest},
+            model_id=logged.model_id,
+        )
         return _to_model_version(version)
+
+
+def _logged_model(connection: Connection, run: str, name: str, digest: str) -> Any:
+    """Return the run's logged model of this digest, which an earlier attempt may have begun; create it if needed."""
+    from mlflow.entities import LoggedModelOutput
+
+    client = connection.client
+    experiment = client.get_run(run).info.experiment_id
+    query = f"source_run_id = '{run}' AND tags.`{DIGEST_TAG}` = '{digest}'"
+    if found := client.search_logged_models([experiment], query, max_results=1):
+        return found[0]
+    logged = client.create_logged_model(experiment, name, run, tags={DIGEST_TAG: digest}, model_type="captioner")
+    client.log_outputs(run, [LoggedModelOutput(logged.model_id, step=0)])
+    return logged
+
+
+def model_files(download: Path) -> Path:
+    """Return the Hugging Face folder in a version's downloaded artifacts; those of before have nothing around it."""
+    return download / MODEL_FOLDER if (download / MLMODEL_FILE).is_file() else download
 
 
 def champion(connection: Connection, name: str) -> ModelVersion | None:

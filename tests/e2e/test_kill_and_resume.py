@@ -45,7 +45,7 @@ KILLS = {
         ("stage", there("score/responses/part-00000.parquet")),
         ("run", there("score/part-00000.parquet")),
     ],
-    "promote": [("stage", there("../mlartifacts/*/artifacts/model-*/config.json"))],
+    "promote": [("stage", there("../mlartifacts/models/*/artifacts/model/config.json"))],
     "report": [("stage", there("report/made_from.json"))],
 }
 MADE = [stage for stage in KILLS if stage != "report"]

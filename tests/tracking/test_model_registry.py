@@ -35,11 +35,24 @@ def test_registered_folder_is_stored_whole_with_its_tags(model, promoting):
     version = registry.register(connection, model, "captioner", run=run, tags={"data": "d1", "win_rate": 0.8})
     assert (version.version, version.run) == (1, run)
     assert version.tags.items() >= {"data": "d1", "win_rate": "0.8"}.items()
-    stored = Path(urlsplit(version.source).path)
+    stored = registry.model_files(Path(urlsplit(version.source).path))
     assert {str(path.relative_to(stored)): path.read_text() for path in stored.rglob("*") if path.is_file()} == {
         "config.json": '{"model_type": "x"}',
         "processor/vocab.txt": "red blue",
     }
+
+
+def test_upload_that_was_cut_off_goes_on_as_the_same_logged_model(model, promoting, monkeypatch):
+    connection, run = promoting
+    monkeypatch.setattr(connection.client, "finalize_logged_model", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        registry.register(connection, model, "captioner", run=run, tags={})
+    monkeypatch.undo()
+    version = registry.register(connection, model, "captioner", run=run, tags={})
+    experiment = connection.client.get_run(run).info.experiment_id
+    (logged,) = connection.client.search_logged_models([experiment])
+    assert (version.version, str(logged.status), logged.source_run_id) == (1, "READY", run)
+    assert version.source == logged.artifact_location
 
 
 def test_champion_is_who_was_promoted_last(model, promoting):

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
+from rubricworks.data.manifest import MANIFEST
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scoreboard import LENGTH, SCORES_FILE, WIN, Scoreboard, read_scoreboard
@@ -154,6 +155,7 @@ def register_policy(
         model_dir(job.inputs["policy"]),
         name,
         run=mlflow_run,
+        prompt=_first_prompt(job.inputs["samples"]),
         tags={
             "run": job.run.name,
             "data_digest": job.made_by["inputs"]["samples"],
@@ -163,6 +165,12 @@ def register_policy(
             **{f"{name}.{part}": value for name, pair in figures.items() for part, value in pair.items()},
         },
     )
+
+
+def _first_prompt(samples: Path) -> str:
+    """Prompt of one sample, for the example that the registry shows."""
+    rows = read_rows(samples, columns=["prompt"]) if (samples / MANIFEST).is_file() else iter(())
+    return next((str(row["prompt"]) for row in rows), "Describe the image.")
 
 
 def evaluation_figures(scores: Path) -> Figures:

@@ -246,7 +246,9 @@ def test_the_champion_is_fetched_whole_and_what_was_changed_in_its_store_is_refu
     out = Path(launch("fetch_champion", "{}", str(looked.run), {"found": looked.out}))
     assert json.loads((out / "model" / "config.json").read_text()) == {"weights": "one"}
     stored = next(
-        path for path in template.rglob("model-*/config.json") if json.loads(path.read_text()) == {"weights": "one"}
+        path
+        for path in template.rglob("models/*/artifacts/model/config.json")
+        if json.loads(path.read_text()) == {"weights": "one"}
     )
     before = stored.read_bytes()
     stored.write_text("{}")

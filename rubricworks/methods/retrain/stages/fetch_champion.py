@@ -24,7 +24,7 @@ def run(config: Config, job: Job) -> None:
     for stale in (target, download):
         shutil.rmtree(stale, ignore_errors=True)
     download.mkdir()
-    model = fetch_artifacts(connection, version.source, download, f"the model of {label}")
+    model = registry.model_files(fetch_artifacts(connection, version.source, download, f"the model of {label}"))
     if (digest := version.tags.get(registry.DIGEST_TAG)) and files_digest(model.rglob("*"), model) != digest:
         raise UserError(
             f"{version.source}: the model of {label} is not the one that was registered; put it back, or make another "
