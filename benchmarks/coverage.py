@@ -31,14 +31,14 @@ class Arm(NamedTuple):
             "rubric.coverage": self.coverage,
             "rubric.guards": str(self.guards == "guards").lower(),
             "student.temperature": "1.0" if self.captions == "sampled" else "0.0",
-            "rubric.writer.model": "rubric-writer" if self.rules == "sharp" else "lenient-rubric-writer",
+            "rubric.writer.model": "rubric-writer" if self.rules == "strict" else "lenient-rubric-writer",
         }
 
 
 ARMS = [
     Arm(*choices)
     for choices in product(
-        ("discriminative", "full"), ("no guards", "guards"), ("sampled", "greedy"), ("sharp", "lenient")
+        ("discriminative", "full"), ("no guards", "guards"), ("sampled", "greedy"), ("strict", "lenient")
     )
 ]
 
