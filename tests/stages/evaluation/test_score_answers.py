@@ -240,7 +240,7 @@ def test_killed_half_way_and_run_again_it_ends_with_the_same_bytes(inputs, serve
 @pytest.mark.parametrize(("above", "passes"), [(-0.5, True), (0.99, False)])
 def test_promotion_holds_the_gain_of_the_best_milestone_against_the_gate(inputs, tmp_path, above, passes):
     out = score(tmp_path, inputs, None)
-    gate = {"win_rate_low_above": None, "accuracy_gain_low_above": above}
+    gate = {"win_rate_low_above": None, "accuracy_gain_low_above": above, "samples_at_least": 1}
     read = {"scores": str(out), "policy": str(out), "samples": inputs["samples"]}
     config = json.dumps({"model_name": "answerer", "gate": gate})
     promotion = json.loads((Path(launch("promote", config, str(tmp_path), read)) / "promotion.json").read_text())
