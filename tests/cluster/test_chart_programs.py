@@ -88,7 +88,7 @@ def test_the_cluster_map_is_a_section_that_recipes_take(case: str) -> None:
         # The stages trust the store's authority, as the chart's own pods do.
         (folder,) = cluster.config_map_files.values()
         assert cluster.env["AWS_CA_BUNDLE"] == f"{folder}/ca.crt"
-        assert {"configMap": {"name": "store-ca"}, "name": "store-ca"} in plan.volumes
+        assert {"name": "ca", "configMap": {"name": "ca"}} in plan.volumes
 
 
 def test_the_store_that_is_meant_is_the_one_that_is_reached(tmp_path: Path) -> None:
