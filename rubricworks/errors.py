@@ -5,6 +5,10 @@ class UserError(ValueError):
     """Bad input or a missing service. The command line prints the message as one line and exits with code 2."""
 
 
+class TransientError(UserError):
+    """A service that does not answer now, or a machine at fault: another attempt, on another machine, may go better."""
+
+
 class StoppedAtBudget(UserError):
     """A run came to its cap. Nothing is wrong: it goes on when the cap is raised."""
 

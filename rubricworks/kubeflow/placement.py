@@ -14,6 +14,7 @@ from rubricworks.kubeflow.pod_plan import FOLLOWER, plans_of
 from rubricworks.recipe.cluster import DEFAULT, ClusterConfig
 from rubricworks.recipe.placement import PoolConfig, StagePlacement, merge_keys
 from rubricworks.runtime.accelerators import NODE_ENV
+from rubricworks.runtime.attempts import ATTEMPT_ENV, ATTEMPT_FIELD
 
 _ROLES = {images.CPU: "cpu", images.TRAINER: "trainer"}
 _FIRST_PAUSE, _LONGEST_PAUSE = "30s", "600s"
@@ -109,6 +110,8 @@ def _set_environment(task: PipelineTask, cluster: ClusterConfig, placement: Stag
         task.set_env_variable(name, value)
     if placement.accelerators:
         kubernetes.use_field_path_as_env(task, NODE_ENV, "spec.nodeName")
+    if placement.retries:
+        kubernetes.use_field_path_as_env(task, ATTEMPT_ENV, ATTEMPT_FIELD)
     for secret, keys in merge_keys(cluster.secrets, placement.secrets).items():
         kubernetes.use_secret_as_env(task, secret, keys)
     for config_map, keys in merge_keys(cluster.config_maps, placement.config_maps).items():

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rubricworks.errors import UserError
+from rubricworks.errors import TransientError, UserError
 
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _TIMEOUT = (10, 60)
@@ -143,7 +143,9 @@ def report_api_errors(action: str, namespace: str) -> Iterator[None]:
     except ApiException as error:
         raise UserError(f"could not {action} in namespace {namespace}: {_reason(error)}") from error
     except HTTPError as error:
-        raise UserError(f"could not {action}: the cluster's API does not answer ({type(error).__name__})") from error
+        raise TransientError(
+            f"could not {action}: the cluster's API does not answer ({type(error).__name__})"
+        ) from error
 
 
 def _reason(error: Any) -> str:

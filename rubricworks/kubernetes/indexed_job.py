@@ -7,7 +7,7 @@ all parts would meet, so it fails the whole job.
 import time
 from collections.abc import Callable
 
-from rubricworks.errors import UserError
+from rubricworks.errors import TransientError, UserError
 from rubricworks.kubernetes.config import FanOutPlan
 from rubricworks.kubernetes.connection import Cluster, Json, report_api_errors
 from rubricworks.kubernetes.pods import MAIN, PODS, USER_ERROR, Trouble, pod_template, pod_trouble, root_trouble
@@ -94,7 +94,9 @@ def _create(cluster: Cluster, plan: FanOutPlan, work: StageWork, parts: int) -> 
                 return
             cluster.delete(path)
             if time.monotonic() > deadline:
-                raise UserError(f"the Job {work.name} of an earlier attempt is not deleted; delete it, and run again")
+                raise TransientError(
+                    f"the Job {work.name} of an earlier attempt is not deleted; delete it, and run again"
+                )
             time.sleep(1)
 
 
@@ -131,14 +133,14 @@ def _watch(
             indexes = status.get("failedIndexes")
             which = f" (parts {indexes})" if indexes else ""
             if trouble is None:
-                raise UserError(f"{failed['reason']}: {failed.get('message', '')}")
+                raise TransientError(f"{failed['reason']}: {failed.get('message', '')}")
             raise trouble.to_error(trouble.message + which)
         waits = [trouble for trouble in troubles.values() if trouble.kind in ("no room", "cannot start")]
         stuck = waits and not status.get("ready") and len(waits) == status.get("active", 0)
         no_room_since = (no_room_since or time.monotonic()) if stuck else None
         waited = 0.0 if no_room_since is None else time.monotonic() - no_room_since
         if (reason := root_trouble(waits)) is not None and stuck and waited >= plan.fan_out.wait_for_room:
-            raise UserError(
+            raise TransientError(
                 f"no part could start in {plan.fan_out.wait_for_room:.0f} seconds: {reason.message}; "
                 "take another pool, or wait longer (fan_out.wait_for_room)"
             )

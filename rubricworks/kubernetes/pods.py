@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from rubricworks.errors import StoppedAtBudget, UserError
+from rubricworks.errors import StoppedAtBudget, TransientError, UserError
 from rubricworks.kubernetes import FAN_OUT, TRAIN_JOB
 from rubricworks.kubernetes.config import PodPlan
 from rubricworks.kubernetes.connection import Json
@@ -48,7 +48,10 @@ class Trouble(NamedTuple):
     def to_error(self, message: str | None = None) -> UserError:
         """Return the error that the stage raises for this trouble."""
         text = message or self.message
-        return UserError(text) if self.more is None else StoppedAtBudget(text, self.more)
+        if self.more is not None:
+            return StoppedAtBudget(text, self.more)
+        is_final = self.kind == "failed" and self.exit_code == USER_ERROR
+        return UserError(text) if is_final else TransientError(text)
 
 
 def resources(plan: PodPlan) -> Json:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from rubricworks.errors import UserError
+from rubricworks.errors import TransientError, UserError
 from rubricworks.kubernetes.config import PodPlan, RolloutServer, TrainJobPlan
 from rubricworks.kubernetes.connection import Cluster, Json, report_api_errors
 from rubricworks.kubernetes.indexed_job import JOBS
@@ -130,7 +130,7 @@ class Server:
             trouble = root_trouble(filter(None, map(pod_trouble, pods)))
             reason = f": {trouble.message}" if trouble else ""
             if failed := find_condition(job, "Failed"):
-                raise UserError(f"the vLLM server failed{reason or ': ' + failed.get('message', '')}")
+                raise TransientError(f"the vLLM server failed{reason or ': ' + failed.get('message', '')}")
             if time.monotonic() >= deadline:
                 raise UserError(
                     f"the vLLM server was not ready within {self._options.start_within:.0f} seconds{reason}; "

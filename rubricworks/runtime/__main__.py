@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from rubricworks.errors import StoppedAtBudget, UserError
+from rubricworks.errors import StoppedAtBudget, TransientError, UserError
 from rubricworks.runtime.launch import launch
 from rubricworks.runtime.pods.fan_out import PART_ENV, Part
 from rubricworks.runtime.pods.processes import LAST_WORDS
@@ -34,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         _write_termination_message(error)
-        return 2
+        # Kubernetes ends a Job on 2, and starts the pod again on 1.
+        return 1 if isinstance(error, TransientError) else 2
     except Exception as error:
         _write_termination_message(error)
         raise
@@ -57,8 +58,9 @@ def _write_termination_message(error: Exception) -> None:
         return
     path = Path(os.environ.get(LAST_WORDS, _TERMINATION_LOG))
     is_user_error = isinstance(error, UserError)
+    is_final = is_user_error and not isinstance(error, TransientError)
     message = str(error) if is_user_error else f"{type(error).__name__}: {error}"
-    content: dict[str, object] = {"ours": is_user_error, "message": message[:_MAX_MESSAGE_CHARS]}
+    content: dict[str, object] = {"ours": is_final, "message": message[:_MAX_MESSAGE_CHARS]}
     if isinstance(error, StoppedAtBudget):
         content["more"] = error.more
     with suppress(OSError):

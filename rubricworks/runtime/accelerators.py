@@ -3,7 +3,7 @@
 import importlib.util
 import os
 
-from rubricworks.errors import UserError
+from rubricworks.errors import TransientError, UserError
 from rubricworks.training.processes import trains_on_cpu
 
 ACCELERATORS_ENV = "RUBRICWORKS_ACCELERATORS"
@@ -33,12 +33,12 @@ def require_accelerators() -> list[str]:
         for number in range(len(names)) if own is None else [int(own)]:
             torch.zeros(1, device=f"cuda:{number}")
     except RuntimeError as error:
-        raise UserError(
+        raise TransientError(
             f"an accelerator {where} does not work ({str(error).splitlines()[0]}); look at the node's driver, or keep "
             "pods off it"
         ) from error
     if len(names) < count:
-        raise UserError(
+        raise TransientError(
             f"{count} accelerators were asked for and {len(names)} can be seen {where}; look at the pool's resource "
             "name, at its device plugin and at the driver that the image needs"
         )

@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rubricworks.errors import StoppedAtBudget, UserError
+from rubricworks.errors import StoppedAtBudget, TransientError, UserError
 from rubricworks.llm import ChatClient, ChatError, Endpoint, Spending, read_budget
 from rubricworks.llm.cache import CACHE_FILE
 from rubricworks.llm.spending import SPENDING_FILE
@@ -84,7 +84,7 @@ class StageCalls:
         before_calls, before_failed = self._window_start.get(id(client), (0, 0))
         recent_calls, recent_failures = calls - before_calls, failed - before_failed
         if recent_calls >= _MIN_CALLS and 2 * recent_failures >= recent_calls:
-            raise UserError(
+            raise TransientError(
                 f"{recent_failures} of the last {recent_calls} calls failed, so the stage stops before more is lost; "
                 f"the last one: {error}; mend it and run again"
             )

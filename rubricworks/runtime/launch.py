@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from rubricworks.environment import fill
-from rubricworks.errors import StoppedAtBudget, UserError
+from rubricworks.errors import StoppedAtBudget, TransientError, UserError
 from rubricworks.kubernetes.work import StageWork
 from rubricworks.llm import telemetry
 from rubricworks.redaction import redact
 from rubricworks.runtime.accelerators import require_accelerators
+from rubricworks.runtime.attempts import final_mark, refuse_futile_attempt
 from rubricworks.runtime.config import StageConfig, extract_stage_config
 from rubricworks.runtime.job import OUTPUT_VALUES, close_job, is_done, open_job
 from rubricworks.runtime.pods.processes import processes_here, run_processes
@@ -65,6 +66,7 @@ def launch(
         folder.mkdir(parents=True, exist_ok=True)
     _configure_logging()
     try:
+        refuse_futile_attempt(stage, run, folder)
         module = STAGES[stage].load()
         work = StageWork(stage, extract_stage_config(stage, config), run, uris)
         parsed = module.Config.model_validate_json(work.config)
@@ -132,7 +134,9 @@ def _run_stage(module: Any, config: StageConfig, workspace: Workspace, work: Sta
 def _require_disk_space(run: Path) -> None:
     """Refuse to start when calls and training steps could not be saved."""
     if (free := shutil.disk_usage(run).free) < _MIN_FREE_BYTES:
-        raise UserError(f"{run}: the disk has {free:,} bytes left; make room and run again: what was committed is kept")
+        raise TransientError(
+            f"{run}: the disk has {free:,} bytes left; make room and run again: what was committed is kept"
+        )
 
 
 @contextmanager
@@ -140,7 +144,7 @@ def _report_write_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(
+        raise TransientError(
             f"{folder} cannot be written: {error.strerror or error}; make room or make it writable, and run again: "
             "what was committed is kept"
         ) from error
@@ -171,7 +175,7 @@ def _clear_error(run: Path, stage: str) -> None:
 def _write_error(run: Path, stage: str, error: BaseException) -> None:
     interrupted = isinstance(error, KeyboardInterrupt | SystemExit)
     message = redact(str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}")
-    report = {"stage": stage, "message": "interrupted" if interrupted else message}
+    report = {"stage": stage, "message": "interrupted" if interrupted else message, **final_mark(error)}
     if isinstance(error, StoppedAtBudget):
         report["more"] = error.more
     if not isinstance(error, UserError) and not interrupted:

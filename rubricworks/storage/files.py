@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from rubricworks.errors import UserError
+from rubricworks.errors import TransientError, UserError
 
 TEMPORARY_SUFFIX = ".aside"
 """Suffix of a file that is being written; one that stays behind is of a killed process."""
@@ -108,7 +108,7 @@ def _flush_folder(folder: Path) -> None:
 def _user_error(error: OSError, path: Path, size: int) -> UserError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         mount = _mount_of(path)
-        return UserError(
+        return TransientError(
             f"no room on {mount}: {path} needs {size:,} bytes ({os.strerror(error.errno)}); free space and run again"
         )
     return UserError(f"cannot write {path}: {error.strerror or error}; make the folder writable and run again")

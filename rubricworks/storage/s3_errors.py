@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from rubricworks.errors import UserError
+from rubricworks.errors import TransientError, UserError
 
 _RETRYABLE_CODES = {
     *("InternalError", "ServiceUnavailable", "SlowDown", "RequestTimeout", "OperationAborted"),
@@ -24,7 +24,7 @@ _INVALID_CODES = {
 }
 
 
-class StoreFull(UserError):
+class StoreFull(TransientError):
     """The store is full; nothing can be written until somebody makes room."""
 
 
@@ -88,11 +88,13 @@ def to_user_error(error: BaseException, place: str, action: str, settings: Any) 
             "again: what was committed is kept"
         )
     if code in _EXPIRED_CODES:
-        return UserError(f"{place}: the S3 credentials have expired ({code}); renew them and run again")
+        return TransientError(f"{place}: the S3 credentials have expired ({code}); renew them and run again")
     if code in _INVALID_CODES:
         return UserError(f"{place}: the S3 credentials are not valid at {settings.endpoint} ({code}); correct them")
     if code == "RequestTimeTooSkewed":
-        return UserError(f"{place}: the clocks here and at {settings.endpoint} differ too much; set this machine's")
+        return TransientError(
+            f"{place}: the clocks here and at {settings.endpoint} differ too much; set this machine's"
+        )
     if status == 403 or code == "AccessDenied":
         return UserError(
             f"{place} may not be {action} with these S3 credentials ({code or status}); grant it, or change them"
@@ -104,7 +106,8 @@ def to_user_error(error: BaseException, place: str, action: str, settings: Any) 
     if code or status:
         key_hint = " (encrypted with a key of one's own? then set RUBRICWORKS_S3_SSE=c and its key)"
         hint = key_hint if status == 400 else ""
-        return UserError(
+        kind = TransientError if (status or 0) >= 500 else UserError
+        return kind(
             f"{place} cannot be {action}: {settings.endpoint} answers {code or 'HTTP'} ({status}){hint}; mend it and "
             "run again: what was committed is kept"
         )
@@ -114,7 +117,7 @@ def to_user_error(error: BaseException, place: str, action: str, settings: Any) 
             "name the file of its CA in RUBRICWORKS_S3_CA_FILE"
         )
     reason = type(getattr(error, "reason", None) or error).__name__
-    return UserError(
+    return TransientError(
         f"{place} cannot be {action}: {settings.endpoint} did not answer for {settings.patience_s:.0f} s ({reason}); "
         "check the address and the network, and run again: what was committed is kept"
     )

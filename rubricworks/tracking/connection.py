@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rubricworks.errors import UserError
+from rubricworks.errors import TransientError, UserError
 from rubricworks.redaction import redact
 from rubricworks.storage import write_atomic
 from rubricworks.tracking.transfers import REQUEST_SETTINGS
@@ -129,7 +129,7 @@ def report_mlflow_errors(uri: str) -> Iterator[None]:
         if not type(error).__module__.startswith(("mlflow", "requests", "sqlalchemy", "urllib3")):
             raise
         first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"MLflow at {redact(uri)}: {redact(first)}; {_how_to_test(uri)}") from error
+        raise TransientError(f"MLflow at {redact(uri)}: {redact(first)}; {_how_to_test(uri)}") from error
 
 
 def _check_server(uri: str) -> None:
@@ -142,7 +142,7 @@ def _check_server(uri: str) -> None:
         return  # it answers; MLflow's own calls will show whether it grants access
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
-        raise UserError(f"no MLflow server at {redact(uri)} ({reason}); {_how_to_test(uri)}") from None
+        raise TransientError(f"no MLflow server at {redact(uri)} ({reason}); {_how_to_test(uri)}") from None
 
 
 def _artifact_location(uri: str) -> str | None:

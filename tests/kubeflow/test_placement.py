@@ -176,6 +176,9 @@ def test_a_small_cluster_asks_for_no_more_than_is_said():
         "podMetadata": {
             "labels": {"app.kubernetes.io/part-of": "rubricworks", "rubricworks.dev/stage": "train_policy"}
         },
+        "fieldPathAsEnv": [
+            {"name": "RUBRICWORKS_ATTEMPT", "fieldPath": "metadata.annotations['workflows.argoproj.io/node-name']"}
+        ],
     }  # fmt: skip
 
 

@@ -32,7 +32,7 @@ def folders(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize("name", ["monday", f"weekly-{RUN_ID}"])
 def test_every_task_of_a_run_is_given_the_folder_of_that_run(tmp_path, pods, version, name):
     package = tmp_path / "small.yaml"
-    compile_pipeline(small, package, ClusterConfig(storage="s3://models/runs"))
+    compile_pipeline(small, package, ClusterConfig(storage="s3://models/runs", images={"pull_policy": "Never"}))
     backend = KubeflowBackend(version, tmp_path / "root", pods)
     arguments = {
         "run": f"s3://models/runs/{name}",

@@ -16,7 +16,8 @@ exit handler     `driver/resolve.go` TaskFinalStatus: the last known state of th
 retries          `compiler/argocompiler/container.go` getTaskRetryStrategyFromInput: a limit and a pause, no policy, no
                  expression. Argo's policy is then OnFailure: a container that ends badly is started again, whatever its
                  exit code; a pod that is lost (deleted, or its node gone) is not. `templateDefaults` of Argo's own
-                 ConfigMap may name another policy. PR #13386, for one in the pipeline, is open.
+                 ConfigMap may name another policy. PR #13386, for one in the pipeline, is open. Retrying a run starts
+                 its failed tasks from their first attempt (`backend/src/common/util/workflow.go`).
 MLflow           2.17, `common/plugins/mlflow/handler.go`: a nested run for every group and task, and its id in the
                  task's environment as MLFLOW_RUN_ID.
 
@@ -81,6 +82,8 @@ class BackendRun:
 
     id: str
     name: str
+    package: Path
+    arguments: dict[str, str]
     tasks: list[TaskRun] = field(default_factory=list)
     state: str = "RUNNING"
     told: str = ""
@@ -143,13 +146,21 @@ class KubeflowBackend:
 
     def run(self, package: Path, arguments: Mapping[str, str], *, name: str = "run") -> BackendRun:
         """Run a compiled pipeline to its end, at once or as a schedule does: both are `CreateRun` of the API server."""
-        spec, platform = read_package(package)
-        assert set(arguments) == set(spec.root.input_definitions.parameters)
-        run = BackendRun(str(uuid.uuid4()), name)
+        run = BackendRun(str(uuid.uuid4()), name, package, dict(arguments))
         self.runs.append(run)
-        root = _Dag(spec.root, dict(arguments))
+        return self._execute(run)
+
+    def retry(self, run: BackendRun) -> BackendRun:
+        """Run the tasks again that did not succeed, each from its first attempt, and the exit task."""
+        run.tasks = [task for task in run.tasks if task.phase == "Succeeded" and task.name != "outcome"]
+        return self._execute(run)
+
+    def _execute(self, run: BackendRun) -> BackendRun:
+        spec, platform = read_package(run.package)
+        assert set(run.arguments) == set(spec.root.input_definitions.parameters)
+        root = _Dag(spec.root, run.arguments)
         if self.mlflow:
-            root.mlflow_run = self.mlflow.start(name, "")
+            root.mlflow_run = self.mlflow.start(run.name, "")
         failed = _Workflow(self, spec, platform, run).run_dag(root) != "Succeeded"
         run.state = "FAILED" if failed else "SUCCEEDED"
         if self.mlflow:
@@ -216,6 +227,9 @@ class _Workflow:
     def _run_container(
         self, name: str, task: PipelineTaskSpec, component: ComponentSpec, inputs: dict[str, Any], dag: _Dag
     ) -> Phase:
+        if earlier_attempt := next((done for done in self._run.tasks if done.name == name), None):
+            dag.outputs[name], dag.children[name] = earlier_attempt.outputs, "COMPLETE"
+            return "Succeeded"
         result = TaskRun(name, "Succeeded")
         self._run.tasks.append(result)
         key = _fingerprint(component, self._executors[component.executor_label]["container"], inputs)

@@ -2,7 +2,8 @@
 
 Each writes what the real stages after it read: a policy's folder, or the scores of champion and challenger. Finding
 samples, preparing them, the champion, the gate and the registry stay real. QUICK_FAILURES names faults by stage, as
-JSON: `mistake` (a user's), `crash` (any other error), `lost` (the pod is killed), each for the first attempts.
+JSON: `mistake` (a user's), `transient` (a service's), `crash` (any other error), `lost` (the pod is killed), each for
+one attempt that does not end at once.
 """
 
 import json
@@ -13,7 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel
 from winning_scores import winning_scores
 
-from rubricworks.errors import UserError
+from rubricworks.errors import TransientError, UserError
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
 from rubricworks.runtime.stage_table import STAGES, Stage
@@ -52,6 +53,8 @@ def _fail(stage: str) -> None:
     path.write_text(json.dumps(faults))
     if fault == "lost":
         os.kill(os.getpid(), signal.SIGKILL)
+    if fault == "transient":
+        raise TransientError("no MLflow server at http://mlflow; test it")
     if fault == "mistake":
         raise UserError(f"{stage}.student: no such model; name another")
     if fault == "crash":

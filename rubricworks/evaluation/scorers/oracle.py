@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rubricworks.environment import fill
-from rubricworks.errors import UserError
+from rubricworks.errors import TransientError, UserError
 from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext
 from rubricworks.llm.messages import image_part
 
@@ -88,7 +88,9 @@ class Oracle:
                 if answer.status != 200:
                     raise UserError(f"{_FIELD} {url} answered {answer.status}: {body[:200]}")
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise UserError(f"{_FIELD} {url} cannot be reached ({type(error).__name__}); is it running?") from error
+            raise TransientError(
+                f"{_FIELD} {url} cannot be reached ({type(error).__name__}); is it running?"
+            ) from error
         try:
             scores = _Scores.model_validate_json(body).scores
         except ValidationError as error:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rubricworks.data.response_images import IMAGES
-from rubricworks.errors import UserError
+from rubricworks.errors import TransientError, UserError
 from rubricworks.runtime.job import DONE
 from rubricworks.runtime.store.attempts import REPLACED, IndexEntry, check_attempt, write_index
 from rubricworks.runtime.store.run_state import ERROR_FILE, LEDGER_FILE, RunState
@@ -96,7 +96,7 @@ class Mirror:
                 self.state.push_error()
                 self._merge_answers()
                 return
-        raise UserError(f"{self._run / self._stage} keeps changing, or cannot be read; run again")
+        raise TransientError(f"{self._run / self._stage} keeps changing, or cannot be read; run again")
 
     def _merge_answers(self) -> None:
         try:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rubricworks.data.sources import KINDS
 from rubricworks.environment import fill
-from rubricworks.errors import UserError
+from rubricworks.errors import TransientError, UserError
 from rubricworks.runtime.store.workspace import workspace_root
 from rubricworks.storage import Bucket, StoredObject, is_remote, open_bucket, write_atomic
 
@@ -65,7 +65,7 @@ def _fetch(bucket: Bucket, item: StoredObject, path: Path, uri: str) -> None:
     try:
         bucket.download(item.key, path)
     except FileNotFoundError as error:
-        raise UserError(f"{error}; {uri} changed while it was fetched, run again") from None
+        raise TransientError(f"{error}; {uri} changed while it was fetched, run again") from None
 
 
 def _remove_others(folder: Path, names: set[str]) -> None:

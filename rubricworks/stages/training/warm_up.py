@@ -13,7 +13,7 @@ from pydantic import model_validator
 
 from rubricworks.data.tables import read_samples
 from rubricworks.environment import fill
-from rubricworks.errors import UserError
+from rubricworks.errors import TransientError, UserError
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
 from rubricworks.stages.data.visual_questions import VisualQuestions, questions_about, samples_by_digest
@@ -129,7 +129,8 @@ def _link_student(student: Path, target: Path) -> None:
         try:
             folder = Path(snapshot_download(str(student)))
         except (RepositoryNotFoundError, LocalEntryNotFoundError, HfHubHTTPError, ConnectionError) as error:
-            raise UserError(
+            kind = UserError if isinstance(error, RepositoryNotFoundError) else TransientError
+            raise kind(
                 f"warm_up.student {student} is no folder here and cannot be fetched ({type(error).__name__}); "
                 "give the path of a model directory, or check the name, the network and HF_TOKEN"
             ) from error
