@@ -89,7 +89,8 @@ def fsdp_environment(job: TrainJobConfig) -> dict[str, str]:
         # The full state on the first process: one pod writes the checkpoint, and it loads on any number of nodes.
         "FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT",
         "FSDP_OFFLOAD_PARAMS": str(job.offload).lower(),
-        "FSDP_CPU_RAM_EFFICIENT_LOADING": "false",
+        # The first process of a node loads the model into host memory, and the others get their shards from it.
+        "FSDP_CPU_RAM_EFFICIENT_LOADING": "true",
     }
 
 

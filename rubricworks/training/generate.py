@@ -22,6 +22,7 @@ from transformers import (
 )
 
 from rubricworks.errors import UserError
+from rubricworks.training.processes import is_local_main, is_sharded
 from rubricworks.training.processing import Messages, encode_prompts, load_processor, tokenizer_of
 from rubricworks.training.progress import quiet_libraries
 
@@ -37,7 +38,7 @@ def load_model(
     Args:
         dtype: "auto" for the precision of the saved weights, or a torch name such as "float32".
         on_device: False leaves the model in host memory, for a trainer, which moves or shards it itself. Processes that
-            shard it load it once per node; the others get tensors without storage.
+            shard it read it once per node; the others reserve memory for it that they never touch.
     Raises:
         UserError: the model does not exist, is of neither kind, or lacks an image processor or a chat template.
     """
@@ -49,7 +50,8 @@ def load_model(
             reads_images = type(AutoConfig.from_pretrained(name)) in AutoModelForImageTextToText._model_mapping
             processor = load_processor(name) if reads_images else AutoTokenizer.from_pretrained(name)
             kind = AutoModelForImageTextToText if reads_images else AutoModelForCausalLM
-            model: Any = kind.from_pretrained(name, dtype=dtype)
+            elsewhere = not on_device and is_sharded() and not is_local_main()
+            model: Any = kind.from_pretrained(name, dtype=dtype, **({"device_map": "meta"} if elsewhere else {}))
         except (OSError, ValueError, ImportError) as error:
             reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
             raise UserError(f"cannot load the model {name}: {reason}") from error
@@ -60,9 +62,24 @@ def load_model(
     tokenizer = tokenizer_of(processor)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
+    if elsewhere:
+        _reserve_memory(model)
     if on_device:
         model = model.to("cuda" if torch.cuda.is_available() else "cpu")
     return model.eval(), processor
+
+
+def _reserve_memory(model: PreTrainedModel) -> None:
+    """Give parameters on the meta device an address each, by which accelerate finds them again once they are sharded.
+
+    The operating system gives them no memory, since nothing writes to them.
+    """
+    reserved: dict[int, torch.nn.Parameter] = {}
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            if parameter.is_meta:
+                empty = torch.nn.Parameter(torch.empty_like(parameter, device="cpu"), parameter.requires_grad)
+                setattr(module, name, reserved.setdefault(id(parameter), empty))
 
 
 def check_reads_images(processor: Processor, has_images: bool) -> None:

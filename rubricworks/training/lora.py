@@ -34,7 +34,11 @@ def save_trained_model(trainer: Trainer, processor: ProcessorMixin | PreTrainedT
     """
     state = trainer.accelerator.get_state_dict(trainer.model_wrapped) if trainer.is_fsdp_enabled else None
     if trainer.is_world_process_zero():
-        save_plain_model(trainer.accelerator.unwrap_model(trainer.model), processor, out, state=state)
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        if state is not None:
+            # Gathered weights share no memory, by which Transformers would see that they are tied.
+            state = {name: weight for name, weight in state.items() if name not in model.all_tied_weights_keys}
+        save_plain_model(model, processor, out, state=state)
     trainer.accelerator.wait_for_everyone()
 
 

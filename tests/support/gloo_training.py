@@ -1,0 +1,218 @@
+"""Trainings by two processes on this machine: `run_processes` starts this file through torchrun, once per process.
+
+Accelerate shards a model over accelerators only. Here each process is told that it has one, and computes on the CPU:
+sharding, gathering, checkpoints and loading are those of FSDP 2 on GPUs, over gloo.
+"""
+
+import faulthandler
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+RESULT = "result-{rank}.json"
+_MAX_SECONDS = 240.0
+"""Seconds after which a process shows where it stands and ends; an operation that one of them misses waits for ever."""
+RUBRIC = {"criteria": [{"criterion": "It names a colour.", "reference": "red", "weight": 1, "essential": True}]}
+ITEM = {"criterion": "It names a colour.", "rationale": "", "credit": 1}
+LABEL = json.dumps({"thought": "", "essential": [ITEM], "additional": []})
+WRONG = json.dumps({"thought": "", "essential": [ITEM | {"credit": 0}], "additional": []})
+QUESTION = "score {number} :"
+
+
+def run_processes(
+    tasks: dict[str, dict[str, Any]], folder: Path, *, processes: int = 2, sharded: bool = True
+) -> list[dict[str, Any]]:
+    """Run tasks of this file, one after the other, in each process and return what each wrote.
+
+    Args:
+        tasks: name → arguments.
+    Raises:
+        RuntimeError: the processes failed; the message is the end of their output.
+    """
+    from rubricworks.kubernetes.config import TrainJobConfig
+    from rubricworks.kubernetes.train_job import fsdp_environment
+
+    folder.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
+    environment |= fsdp_environment(TrainJobConfig(sharding="fsdp" if sharded else "none"))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    done = subprocess.run(
+        [*command, __file__, str(folder), json.dumps(tasks)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr[-40000:])
+    return [json.loads((folder / RESULT.format(rank=rank)).read_text()) for rank in range(processes)]
+
+
+def sft(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]:
+    from coloured_squares import squares
+
+    from rubricworks.training.config import SftConfig
+    from rubricworks.training.sft import train_sft
+
+    steps: list[int] = []
+    train_sft(model, squares(), folder / "sft", SftConfig(**config), on_log=lambda log: steps.append(log.step))
+    return {"steps": steps}
+
+
+def load(folder: Path, model: str) -> dict[str, Any]:
+    """Load a model as trainings do; bytes of its weights, and by how many the process grew."""
+    from rubricworks.training.generate import load_model
+    from rubricworks.training.processes import main_process_first
+
+    with main_process_first():
+        before = _resident_bytes()
+    loaded, _ = load_model(model, dtype="bfloat16", on_device=False)  # float32 would stay a mapped file
+    grown = _resident_bytes() - before
+    return {"weights": sum(one.numel() * one.element_size() for one in loaded.parameters()), "grown": grown}
+
+
+def _resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def policy(folder: Path, model: str, config: dict[str, Any], recorded: bool = True) -> dict[str, Any]:
+    """Policy training on squares; a recorded group says the colours in turn, and red pays."""
+    from coloured_squares import policy_rows
+
+    from rubricworks.training.config import PolicyConfig
+    from rubricworks.training.policy import train_policy
+
+    async def says_red(prompts: Any, completions: Any, **columns: Any) -> list[float]:
+        return [float("red" in completion[0]["content"]) for completion in completions]
+
+    if recorded:
+        answers = [f"at top-left a {colour} square ." for colour in ("red", "green", "blue", "red")]
+        _record_rollouts({row["sample_id"]: answers for row in policy_rows()})
+    folder = folder / ("policy" if recorded else "drawn")
+    result = train_policy(model, policy_rows(), says_red, folder, PolicyConfig(**config))
+    return {"rewards": [step.reward for step in result.history]}
+
+
+def genrm(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]:
+    """RLVR of a GenRM on labels; a recorded group is right twice, wrong once and malformed once."""
+    from rubricworks.adapters.genrm import ExecutionReward
+    from rubricworks.training.config import PolicyConfig
+    from rubricworks.training.policy import train_policy
+
+    rows = [
+        {"sample_id": f"g{number}", "prompt": QUESTION.format(number=number), "label": LABEL}
+        | {"rubric": json.dumps(RUBRIC)}
+        for number in range(8)
+    ]
+    _record_rollouts({row["sample_id"]: [LABEL, WRONG, LABEL[:20], LABEL] for row in rows})
+    result = train_policy(model, rows, ExecutionReward(), folder / "genrm", PolicyConfig(**config))
+    return {"rewards": [step.reward for step in result.history]}
+
+
+def _record_rollouts(answers: dict[str, list[str]]) -> None:
+    """Make the trainer draw these texts, by sample and position in the group."""
+    from rubricworks.training.processing import tokenizer_of
+    from rubricworks.training.rollouts import PolicyTrainer
+
+    score = PolicyTrainer.__dict__["_generate_and_score_completions"]
+    score = getattr(score, "drawn", score)
+
+    def remember(self: Any, inputs: Any) -> Any:
+        self.drawn_for = [row["sample_id"] for row in inputs]
+        return score(self, inputs)
+
+    def draw(self: Any, *args: Any, **options: Any) -> tuple[list[list[int]], None]:
+        tokenizer = tokenizer_of(self.processing_class)
+        texts = [answers[name][at % len(answers[name])] for at, name in enumerate(self.drawn_for)]
+        return [[*tokenizer(text, add_special_tokens=False).input_ids, tokenizer.eos_token_id] for text in texts], None
+
+    remember.drawn = score  # type: ignore[attr-defined]
+    PolicyTrainer._generate_and_score_completions = remember  # type: ignore[method-assign]
+    PolicyTrainer._generate_single_turn = draw  # type: ignore[method-assign]
+
+
+def kill_at(folder: Path, file: str, rank: int = 1) -> dict[str, Any]:
+    """Kill the process of this rank as soon as the file exists."""
+    if int(os.environ["RANK"]) == rank:
+        threading.Thread(target=_kill_when, args=(folder / file,), daemon=True).start()
+    return {}
+
+
+def _kill_when(file: Path) -> None:
+    while not file.exists():
+        time.sleep(0.005)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+TASKS = {"load": load, "sft": sft, "policy": policy, "genrm": genrm, "kill_at": kill_at}
+
+
+class HeldParameters:
+    """Most bytes of the model's parameters that this process holds while it trains: its shards, and what it gathers."""
+
+    def __init__(self) -> None:
+        self.whole = self.most = 0
+
+    def watch(self) -> None:
+        """Watch every model that a trainer loads from now on."""
+        import torch
+
+        from rubricworks.training import policy, sft
+
+        def load_model(*args: Any, **options: Any) -> Any:
+            model, processor = self._load(*args, **options)
+            self._model = model
+            self.whole = sum(one.numel() * one.element_size() for one in model.parameters())
+            self.most = 0
+            return model, processor
+
+        self._load = sft.load_model
+        sft.load_model = policy.load_model = load_model
+        torch.nn.modules.module.register_module_forward_pre_hook(self._count)
+        torch.nn.modules.module.register_module_forward_hook(self._count)
+
+    def _count(self, module: Any, *_: Any) -> None:
+        parts = [getattr(one, "_local_tensor", one) for one in self._model.parameters()]
+        self.most = max(self.most, sum(part.numel() * part.element_size() for part in parts))
+
+
+def _shard_on_cpu() -> None:
+    """Let accelerate's FSDP take the CPU for the accelerator of each process."""
+    from accelerate import PartialState
+    from accelerate.utils import DistributedType
+
+    initialize = PartialState.__init__
+
+    def with_accelerator(self: Any, *args: Any, **options: Any) -> None:
+        initialize(self, *args, **options)
+        if self.distributed_type == DistributedType.MULTI_CPU:
+            self.distributed_type = DistributedType.MULTI_GPU
+
+    PartialState.__init__ = with_accelerator  # type: ignore[method-assign]
+
+
+def main() -> None:
+    faulthandler.enable()
+    faulthandler.dump_traceback_later(_MAX_SECONDS, exit=True)
+    folder, tasks = Path(sys.argv[1]), json.loads(sys.argv[2])
+    import torch
+
+    torch.set_num_threads(1)
+    if os.environ.get("ACCELERATE_USE_FSDP") == "true":
+        _shard_on_cpu()
+    held, results = HeldParameters(), {}
+    held.watch()
+    for name, arguments in tasks.items():
+        results[name] = TASKS[name](folder, **arguments)
+        results[name] |= {"whole": held.whole, "most": held.most}
+    (folder / RESULT.format(rank=os.environ["RANK"])).write_text(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()

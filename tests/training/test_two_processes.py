@@ -1,0 +1,116 @@
+"""Trainings sharded over two processes (FSDP 2 over gloo) beside the same ones in one process."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from coloured_squares import SMALL, squares
+from gloo_training import LABEL, QUESTION, WRONG, run_processes
+from gloo_training import genrm as train_genrm
+from gloo_training import policy as train_on_squares
+from safetensors.torch import load_file
+
+from rubricworks.training.config import SftConfig
+from rubricworks.training.rollouts import PolicyTrainer
+from rubricworks.training.sft import train_sft
+from rubricworks.training.tiny.student import build_student
+from rubricworks.training.tiny.text_config import TinyTextConfig
+from rubricworks.training.tiny.text_student import build_text_student
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+SFT = {"steps": 6, "batch_size": 4, "learning_rate": 1e-2, "save_every": 2, "log_every": 1}
+POLICY = {"steps": 2, "group_size": 4, "prompts_per_step": 2, "max_new_tokens": 12, "learning_rate": 1e-3}
+GENRM = POLICY | {"max_new_tokens": 96, "loss_type": "group_token_mean", "prompts_per_step": 4}
+
+
+@pytest.fixture(scope="module")
+def students(tmp_path_factory):
+    """A student of several layers, and a text student."""
+    folder = tmp_path_factory.mktemp("students")
+    texts = [text for _, prompt, caption in squares() for text in (prompt, caption)]
+    config = SMALL.model_copy(update={"layers": 4, "vision_depth": 2})
+    images = [image for image, _, _ in squares()]
+    student = build_student(texts, folder / "student", config=config, images=images, seed=1)
+    texts = [*(QUESTION.format(number=number) for number in range(8)), LABEL, WRONG]
+    shape = TinyTextConfig(hidden=32, layers=4, heads=2, intermediate=64)
+    return {"student": str(student), "text": str(build_text_student(texts, folder / "text", config=shape, seed=1))}
+
+
+@pytest.fixture(scope="module")
+def sharded(students, tmp_path_factory):
+    """Folder and results of SFT, of a policy step and of a GenRM step, one after the other in two processes."""
+    folder = tmp_path_factory.mktemp("sharded")
+    tasks = {
+        "sft": {"model": students["student"], "config": SFT},
+        "policy": {"model": students["student"], "config": POLICY},
+        "genrm": {"model": students["text"], "config": GENRM},
+    }
+    return folder, run_processes(tasks, folder)
+
+
+def assert_same_model(actual, expected, start) -> None:
+    actual, expected, start = (load_file(folder / "model.safetensors") for folder in (actual, expected, start))
+    assert actual.keys() == expected.keys()
+    moved = max(float((expected[name] - start[name]).abs().max()) for name in expected)
+    apart = max(float((actual[name] - expected[name]).abs().max()) for name in expected)
+    assert moved > 1e-3
+    assert apart < moved / 100
+
+
+def test_sft_under_fsdp_ends_in_the_model_of_one_process(students, sharded, tmp_path):
+    folder, results = sharded
+    whole = train_sft(students["student"], squares(), tmp_path, SftConfig(**SFT))
+    assert_same_model(folder / "sft" / "model", whole, Path(students["student"]))
+    assert results[0]["sft"]["steps"] == list(range(1, SFT["steps"] + 1))
+
+
+@pytest.mark.parametrize("task", ["sft", "policy", "genrm"])
+def test_no_process_holds_the_whole_model_while_it_trains(sharded, task):
+    for process in (result[task] for result in sharded[1]):
+        assert process["whole"] / 2 <= process["most"] < 0.9 * process["whole"]
+
+
+def test_the_first_process_alone_reads_the_weights(tmp_path):
+    shape = TinyTextConfig(hidden=1024, layers=6, heads=4, intermediate=2048)
+    model = build_text_student(["one text"], tmp_path / "model", config=shape, seed=1)
+    first, second = (result["load"] for result in run_processes({"load": {"model": str(model)}}, tmp_path))
+    assert first["weights"] == second["weights"] > 100 * 2**20
+    assert first["grown"] > 0.9 * first["weights"]
+    assert second["grown"] < 0.1 * second["weights"]
+
+
+@pytest.mark.parametrize(
+    ("task", "of", "train"), [("policy", "student", train_on_squares), ("genrm", "text", train_genrm)]
+)
+def test_recorded_rollouts_give_the_step_of_one_process(students, sharded, tmp_path, monkeypatch, task, of, train):
+    for name in ("_generate_and_score_completions", "_generate_single_turn"):
+        monkeypatch.setattr(PolicyTrainer, name, getattr(PolicyTrainer, name))
+    folder, results = sharded
+    alone = train(tmp_path, students[of], POLICY if task == "policy" else GENRM)
+    assert_same_model(folder / task / "model", tmp_path / task / "model", Path(students[of]))
+    assert results[0][task]["rewards"] == pytest.approx(alone["rewards"])
+
+
+def test_killed_process_ends_the_training_and_the_next_attempt_resumes(students, sharded, tmp_path):
+    tasks = {
+        "kill_at": {"file": "sft/checkpoint-2/trainer_state.json"},
+        "sft": {"model": students["student"], "config": SFT},
+    }
+    with pytest.raises(RuntimeError, match="SIGKILL"):
+        run_processes(tasks, tmp_path)
+    assert not (tmp_path / "sft" / "model").exists()
+    first, _ = run_processes({"sft": tasks["sft"]}, tmp_path)
+    assert first["sft"]["steps"][0] in (3, 5)
+    actual, expected = (load_file(folder / "sft" / "model" / "model.safetensors") for folder in (tmp_path, sharded[0]))
+    for name, weights in expected.items():
+        torch.testing.assert_close(actual[name], weights, rtol=0, atol=1e-6, msg=name)
+
+
+def test_rollouts_are_drawn_from_the_sharded_policy(students, tmp_path):
+    config = POLICY | {"save_every": 1}
+    results = run_processes({"policy": {"model": students["student"], "config": config, "recorded": False}}, tmp_path)
+    assert len(results[0]["policy"]["rewards"]) == POLICY["steps"]
+    state = json.loads((tmp_path / "drawn" / "checkpoint-2" / "trainer_state.json").read_text())
+    assert state["global_step"] == 2
