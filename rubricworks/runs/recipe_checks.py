@@ -14,6 +14,7 @@ from rubricworks.evaluation.scorers.functions import load_scorer
 from rubricworks.recipe import Recipe
 from rubricworks.recipe.cluster_configs import distinct_endpoints
 from rubricworks.recipe.estimate import CPU_PARAMETERS, count_items, count_parameters, training_bytes
+from rubricworks.runtime.admission import needs_of
 from rubricworks.runtime.preflight_checks import Check, require_endpoint, require_tracking, run_check
 from rubricworks.stages.data.prepare import Config as PrepareConfig
 from rubricworks.stages.data.prepare import captioned_images
@@ -26,6 +27,8 @@ MIN_FREE_BYTES = 2 << 30
 
 def check_recipe(recipe: Recipe, runs: Path) -> Iterator[Check]:
     """Check everything that a recipe needs, one check at a time."""
+    if not (reached := needs_of(recipe.staged_recipe().stages)).is_empty:
+        yield Check("reaches", None, reached.as_yaml())
     yield from check_machine(recipe, runs)
     yield from check_sources(recipe)
 

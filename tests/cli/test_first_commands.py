@@ -10,7 +10,7 @@ import yaml
 from scripted_server import Said, say
 
 from rubricworks.recipe import METHODS
-from rubricworks.recipe.files import built_in_recipes, load_recipe
+from rubricworks.recipe.files import built_in_recipes, load_recipe, recipe_path
 from rubricworks.world.scene.export import export_scenes
 
 
@@ -114,6 +114,15 @@ def test_init_writes_a_recipe_for_a_folder_and_the_only_model_of_an_endpoint(tel
     again = tell("init", "--images", images, "--endpoint", url)
     assert again.code == 2
     assert "my-recipe.yaml is there already" in again.err
+
+
+def test_doctor_lists_first_whom_a_recipe_reaches_and_what_it_sends_there(tell, tmp_path, monkeypatch):
+    monkeypatch.setenv("THEIR_KEY", "value-of-the-key")
+    text = recipe_path("one-endpoint").read_text().replace("${RUBRICWORKS_ENDPOINT}", "http://models.invalid/v1")
+    (tmp_path / "theirs.yaml").write_text(text.replace("api_key_env: null", "api_key_env: THEIR_KEY"))
+    result = tell("doctor", "theirs.yaml")
+    assert result.out.splitlines()[0].split() == ["ok", "reaches", "{hosts:", "{models.invalid:", "[THEIR_KEY]}}"]
+    assert "value-of-the-key" not in result.out + result.err
 
 
 def test_init_asks_which_model_where_there_are_several_and_for_images_where_there_are_few(

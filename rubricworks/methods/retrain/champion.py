@@ -4,12 +4,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rubricworks.errors import UserError
 from rubricworks.evaluation.retired_tables import RETIRED_STAGES
+from rubricworks.runtime.admission import Admission, needs_of
 from rubricworks.runtime.config import StageConfig, canonical_json, endpoints_in
 from rubricworks.runtime.job import Job
 from rubricworks.runtime.preflight_checks import require_endpoint, run_check
@@ -62,6 +63,13 @@ class NewSampleReport(BaseModel):
         return self.new >= self.needed
 
 
+class ChampionRecipe(NamedTuple):
+    """The champion, and what it was made from."""
+
+    champion: ModelVersion
+    lineage: Lineage
+
+
 def read_report(job: Job) -> NewSampleReport:
     """Read the report from the job's input `found`."""
     return NewSampleReport.model_validate_json((job.inputs["found"] / REPORT_FILE).read_bytes())
@@ -106,8 +114,27 @@ def require_evaluation(lineage: Lineage, champion: ModelVersion) -> None:
         )
 
 
-def check_champion(model_name: str, tracking: TrackingConfig, runs: Path) -> str:
-    """Check before a run that its registry has a champion, without creating a registry; return the champion's label.
+def require_admission(lineage: Lineage, changes: Mapping[str, Any], champion: ModelVersion, admit: Admission) -> None:
+    """Check that a recipe from the registry reaches only what is admitted, unless the lineage is signed.
+
+    Args:
+        changes: the retraining's own changes, whose values need no admission.
+    Raises:
+        UserError: lists what is not admitted, as it is to be written.
+    """
+    if lineage.signed:
+        return
+    without_own = changed_stages(lineage.recipe, dict.fromkeys(changes))
+    lacking = admit.lacking(needs_of(without_own))
+    if not lacking.is_empty:
+        raise UserError(
+            f"{champion.name} version {champion.version}: its recipe comes from the registry and reaches what is not "
+            f"admitted; if you trust it, set new_samples.admit: {lacking.as_yaml()}"
+        )
+
+
+def check_champion(model_name: str, tracking: TrackingConfig, runs: Path) -> ChampionRecipe:
+    """Check before a run that its registry has a champion, without creating a registry.
 
     Raises:
         UserError: there is no champion, or it cannot be retrained.
@@ -117,8 +144,9 @@ def check_champion(model_name: str, tracking: TrackingConfig, runs: Path) -> str
     if (connection := connect(tracking, runs)) is None:
         raise UserError(_NEEDS_MLFLOW)
     champion = require_champion(connection, model_name)
-    require_evaluation(read_lineage(connection, champion), champion)
-    return f"{model_name} version {champion.version}"
+    lineage = read_lineage(connection, champion)
+    require_evaluation(lineage, champion)
+    return ChampionRecipe(champion, lineage)
 
 
 def _no_champion(model_name: str, uri: str, models: Sequence[str]) -> UserError:
@@ -136,6 +164,26 @@ def apply_changes(recipe: StagedRecipe, changes: Mapping[str, Any]) -> StagedRec
     Raises:
         UserError: there is no such stage, or its configuration would be invalid.
     """
+    stages = changed_stages(recipe, changes)
+    for stage in stages:
+        try:
+            parse_config(stage, stages)
+        except ValidationError as error:
+            problem = error.errors()[0]
+            where = ".".join(map(str, (stage, *problem["loc"])))
+            raise UserError(
+                f"{recipe.name}, by which the champion was made: {where}: {problem['msg']}; set it with "
+                "new_samples.changes"
+            ) from error
+    return recipe.model_copy(update={"stages": stages})
+
+
+def changed_stages(recipe: StagedRecipe, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configurations of a recipe's stages with some fields changed, not validated.
+
+    Raises:
+        UserError: there is no such stage or section.
+    """
     stages: dict[str, Any] = recipe.model_dump(mode="json")["stages"]
     for path, value in changes.items():
         stage, _, field = path.partition(".")
@@ -150,17 +198,7 @@ def apply_changes(recipe: StagedRecipe, changes: Mapping[str, Any]) -> StagedRec
         if not isinstance(section, dict):
             raise UserError(f"new_samples.changes: {path}: {outer[-1]} is no section there")
         section[last] = value
-    for stage in stages:
-        try:
-            parse_config(stage, stages)
-        except ValidationError as error:
-            problem = error.errors()[0]
-            where = ".".join(map(str, (stage, *problem["loc"])))
-            raise UserError(
-                f"{recipe.name}, by which the champion was made: {where}: {problem['msg']}; set it with "
-                "new_samples.changes"
-            ) from error
-    return recipe.model_copy(update={"stages": stages})
+    return stages
 
 
 def parse_config(stage: str, stages: Mapping[str, Any]) -> StageConfig:

