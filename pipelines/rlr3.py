@@ -102,7 +102,12 @@ def rlr3(
     # The reward model: labelled responses, SFT and RLVR, and what it or any other judge falls for.
     labelled = output_of(
         genrm_data(
-            config=genrm_data_config, run=run, samples=outputs.samples, rubrics=outputs.rubrics, model=outputs.student
+            config=genrm_data_config,
+            run=run,
+            samples=outputs.samples,
+            rubrics=outputs.rubrics,
+            filtered=outputs.filtered,
+            model=outputs.student,
         )
     )
     genrm = output_of(train_genrm(config=train_genrm_config, run=run, genrm_data=labelled))

@@ -104,7 +104,7 @@ _TABLE = (
           table="rubrics", view="reports.views.writings:rubrics", cacheable=True, in_retraining=True),
     Stage("write_checklists", "methods.rlr3.stages", "synthesis", "cpu", ("samples",),
           table="rubrics", view="reports.views.writings:rubrics", cacheable=True, in_retraining=True),
-    Stage("genrm_data", "methods.rlr3.stages", "synthesis", "trainer", ("samples", "rubrics", "model"),
+    Stage("genrm_data", "methods.rlr3.stages", "synthesis", "trainer", ("samples", "rubrics", "filtered", "model"),
           table="genrm_data", view="methods.rlr3.views:labelled_responses", cacheable=True, title="GenRM data"),
     Stage("write_prompt_rubrics", "methods.rubricrl.stages", "synthesis", "cpu", ("samples",),
           table="rubrics", view="reports.views.writings:rubrics", cacheable=True, can_fan_out=True),

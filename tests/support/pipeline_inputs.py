@@ -43,7 +43,7 @@ RLR3 = {
         "rubrics": "write_checklists",
         "model": "warm_up",
     },
-    "genrm_data": {"samples": "open_questions", "rubrics": "write_checklists", "model": "warm_up"},
+    "genrm_data": TRAINED_ON,
     "train_genrm": {"genrm_data": "genrm_data"},
     "audit": {"genrm_data": "genrm_data", "samples": "open_questions"},
     # Both arms read the same: what differs is the reward.

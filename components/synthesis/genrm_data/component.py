@@ -9,6 +9,7 @@ def genrm_data(
     run: str,
     samples: str,
     rubrics: str,
+    filtered: str,
     model: str,
     view: dsl.Output[dsl.HTML],
     metrics: dsl.Output[dsl.Metrics],
@@ -20,6 +21,7 @@ def genrm_data(
         run: URI of the run's folder.
         samples: URI of the samples table.
         rubrics: URI of the rubrics table.
+        filtered: URI of the filtered samples.
         model: URI of the base policy.
         view: the stage's page.
         metrics: the stage's figures.
@@ -33,7 +35,7 @@ def genrm_data(
         "genrm_data",
         config,
         run,
-        {"samples": samples, "rubrics": rubrics, "model": model},
+        {"samples": samples, "rubrics": rubrics, "filtered": filtered, "model": model},
         view=view.path,
         metrics=metrics.log_metric,
     )

@@ -63,12 +63,17 @@ class CandidateGenerator:
             raise ValueError(f"{len(quality_judges)} quality judges; there are exactly two, and both must agree")
         self.writer, self.quality_judges, self.seed = writer, tuple(quality_judges), seed
 
-    async def generate(self, case: Case, failure: Failure) -> Candidate:
-        """Write a candidate and check it."""
+    async def generate(self, case: Case, failure: Failure, attempt: int = 0) -> Candidate:
+        """Write a candidate and check it.
+
+        Args:
+            attempt: number of earlier attempts at this failure of this case; each is drawn with a seed of its own.
+        """
+        seed = self.seed + attempt
         candidate = Candidate(case, failure)
         parse = partial(read_draft, rubric=case.rubric)
         try:
-            reply = await self.writer.chat(writer_messages(case, failure), parse, self.seed)
+            reply = await self.writer.chat(writer_messages(case, failure), parse, seed)
         except ChatError as error:
             return candidate._replace(rejection="writer failed", details=error.message, error=error)
         draft: Draft = reply.value
@@ -76,7 +81,7 @@ class CandidateGenerator:
         if fault := find_fault(draft, case, failure):
             return candidate._replace(rejection=fault[0], details=fault[1])
         messages = quality_messages(case, failure, draft.response, draft.annotations)
-        calls = [judge.chat(messages, QualityVerdict, self.seed) for judge in self.quality_judges]
+        calls = [judge.chat(messages, QualityVerdict, seed) for judge in self.quality_judges]
         answers = await asyncio.gather(*calls, return_exceptions=True)
         for answer in answers:
             if isinstance(answer, ChatError):

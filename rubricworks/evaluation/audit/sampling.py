@@ -1,8 +1,9 @@
 """Balanced sampling of abnormal responses: n per category, at most one per input, deterministic by seed.
 
 Inputs are in an order drawn from the seed. Each pass gives every short category as many inputs as it still lacks, from
-those that have no accepted response and were not tried for it; a rejected response frees its input for another pass. So
-no response is written that the audit set would not use.
+those that have no accepted response, the least tried first; a rejected response frees its input for another pass, for
+this category up to `TRIES` times. So no response is written that the audit set would not use, and nearly every input
+can give one.
 """
 
 import hashlib
@@ -11,6 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from rubricworks.evaluation.audit.values import FAILURE_MODES, FailureMode
+
+TRIES = 3
+"""Attempts at a response of one category to one input, each drawn anew."""
 
 
 class Attempt(NamedTuple):
@@ -41,15 +45,16 @@ def next_pass(
         attempts: all attempts so far.
     """
     lacking = missing_counts(attempts, per_category, modes)
-    tried = {(attempt.sample_id, attempt.mode) for attempt in attempts}
+    tries = Counter((attempt.sample_id, attempt.mode) for attempt in attempts)
+    per_input = Counter(attempt.sample_id for attempt in attempts)
     used = {attempt.sample_id for attempt in attempts if attempt.accepted}
-    free = [sample_id for sample_id in order if sample_id not in used]
+    free = sorted((sample_id for sample_id in order if sample_id not in used), key=lambda name: per_input[name])
     choices: list[tuple[str, FailureMode]] = []
     for sample_id in free:
         # The category that lacks most goes first, so that short categories share the inputs evenly.
         open_modes = sorted((mode for mode in modes if lacking[mode]), key=lambda mode: (-lacking[mode], mode))
-        mode = next((mode for mode in open_modes if (sample_id, mode) not in tried), None)
-        if mode is not None:
+        mode = min(open_modes, key=lambda mode: tries[sample_id, mode], default=None)
+        if mode is not None and tries[sample_id, mode] < TRIES:
             choices.append((sample_id, mode))
             lacking[mode] -= 1
     return choices

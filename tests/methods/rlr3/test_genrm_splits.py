@@ -41,6 +41,23 @@ def test_splits_share_no_image_are_balanced_and_the_test_is_as_large_as_asked(ro
     assert len(by_split["train"]) + len(by_split["left_out"]) <= rest
 
 
+@pytest.mark.parametrize("balance", [True, False])
+def test_test_has_every_input_once_where_half_of_the_images_suffice(balance):
+    # Of every sample two responses lose credit and two do not; of each tenth all lose it.
+    rows = [
+        LabelledResponse(str(number // 4), f"picture {number // 8}", number % 2 == 0 or number // 4 % 10 == 0)
+        for number in range(4 * 400)
+    ]
+    splits = draw_genrm_splits(rows, test=160, balance=balance, seed=1)
+    tested = [rows[number] for number, split in splits.items() if split == "test"]
+    assert len({row.sample_id for row in tested}) == len(tested) == 160
+    if balance:
+        assert sum(row.loses_credit for row in tested) == 80
+    # More than half of the images would be needed for one response each.
+    splits = draw_genrm_splits(rows, test=300, balance=balance, seed=1)
+    assert sum(split == "test" for split in splits.values()) == 300
+
+
 def test_draw_depends_on_the_seed_and_not_on_chance():
     rows = [LabelledResponse(str(number), str(number // 2), number % 3 == 0) for number in range(60)]
     first, again, other = (draw_genrm_splits(rows, test=8, balance=True, seed=seed) for seed in (1, 1, 2))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from asked_questions import prepare_questions, rubrics_table
+from audited import write_stage_table
 from scripted_server import Said, ScriptedServer, fail, say
 
 from rubricworks.data.tables import Sample, read_rows, read_samples
@@ -92,6 +93,16 @@ def test_labels_are_medians_and_the_splits_balanced_and_apart(tmp_path, inputs, 
     assert set(table) == {"train", "test"}
     assert table["test"]["instances"] == 4
     assert table["train"]["criteria"] == 2 * len(by_split["train"])
+
+
+def test_only_samples_that_pass_the_policys_filter_are_labelled(tmp_path, inputs, serve):
+    samples = [sample.sample_id for sample in read_samples(inputs["samples"], "train")]
+    passing = set(samples[::2])
+    row = {"any": True, "essential": True, "multiple_choice": False, "rewards": "[]", "initial_reward": None}
+    rows = [{"sample_id": name, "kept": name in passing, **row} for name in samples]
+    filtered = write_stage_table(tmp_path / "filtered", "filtered", rows)
+    out = labelled(tmp_path / "run", {**inputs, "filtered": filtered}, serve(scored), test=2)
+    assert {row["sample_id"] for row in read_rows(out / "labelled")} == passing
 
 
 def test_teachers_see_no_target_and_no_image(tmp_path, inputs, serve):

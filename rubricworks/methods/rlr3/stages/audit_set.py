@@ -108,9 +108,13 @@ async def abnormal_responses(
     rows: list[Row] = []
     number = 1
     while trials := next_pass(list(cases), attempts, per_category):
+        numbered = _number_tries(trials, attempts)
 
-        async def make_rows(items: list[tuple[str, FailureMode]]) -> dict[str, list[Row]]:
-            calls = (generator.generate(cases[name], _failure(name, mode, patterns, seed)) for name, mode in items)
+        async def make_rows(items: list[tuple[str, FailureMode, int]]) -> dict[str, list[Row]]:
+            calls = (
+                generator.generate(cases[name], _failure(name, mode, patterns, seed, tried), tried)
+                for name, mode, tried in items
+            )
             candidates = await job.calls.gather_all(calls)
             letters = [_letter(job, candidate) for candidate in candidates if candidate.error is not None]
             return {"audit_candidates": [_candidate_row(one) for one in candidates], "dead_letters": letters}
@@ -119,7 +123,7 @@ async def abnormal_responses(
         await build_table(
             folder,
             "audit_candidates",
-            trials,
+            numbered,
             make_rows,
             made_by=job.made_by,
             shard_size=shard_size,
@@ -142,10 +146,18 @@ async def abnormal_responses(
     )
 
 
-def _failure(sample_id: str, mode: FailureMode, patterns: Sequence[AttackPattern], seed: int) -> Failure:
+def _number_tries(
+    trials: Sequence[tuple[str, FailureMode]], attempts: Sequence[Attempt]
+) -> list[tuple[str, FailureMode, int]]:
+    """Add to each trial how often it was tried before."""
+    tries = Counter((attempt.sample_id, attempt.mode) for attempt in attempts)
+    return [(name, mode, tries[name, mode]) for name, mode in trials]
+
+
+def _failure(sample_id: str, mode: FailureMode, patterns: Sequence[AttackPattern], seed: int, attempt: int) -> Failure:
     if mode != "adversarial":
         return Failure(mode, INSTRUCTIONS[mode])
-    return patterns[draw_number(len(patterns), seed, "pattern", sample_id)].failure()
+    return patterns[(draw_number(len(patterns), seed, "pattern", sample_id) + attempt) % len(patterns)].failure()
 
 
 def _letter(job: Job, candidate: Candidate) -> Row:

@@ -1,9 +1,10 @@
 """Label responses of the base policy by several teachers, as training data of a GenRM (RLR³, sections 4.4 and 5.4).
 
-Every teacher executes the rubric of every response; the label is the median per criterion. The data is balanced by
-whether any criterion loses credit, and split so that no sample and no image is in both splits. Training responses that
-balancing drops stay in the table under the split `left_out`; `statistics.json` is the paper's Table 3. The side table
-`labelled` holds every labelled response, before the draw.
+The samples are the policy's: those that pass the offline filter. Every teacher executes the rubric of every response;
+the label is the median per criterion. The data is balanced by whether any criterion loses credit, and split so that no
+sample and no image is in both splits. Training responses that balancing drops stay in the table under the split
+`left_out`; `statistics.json` is the paper's Table 3. The side table `labelled` holds every labelled response, before
+the draw.
 """
 
 import asyncio
@@ -73,6 +74,9 @@ def run(config: Config, job: Job) -> None:
 def label_responses(config: Config, job: Job, draw: ResponseSampler) -> None:
     """Label the responses of `draw` and write tables and statistics; tests pass a sampler without a model."""
     rubrics = read_rubrics(job.inputs["rubrics"])
+    if "filtered" in job.inputs:
+        passing = read_rows(job.inputs["filtered"], columns=["sample_id", "kept"])
+        rubrics = {row["sample_id"]: rubrics[row["sample_id"]] for row in passing if row["kept"]}
     digests = {
         row["sample_id"]: row["image_digest"]
         for row in read_rows(job.inputs["samples"], columns=["sample_id", "split", "image_digest"])

@@ -18,9 +18,10 @@ class LabelledResponse(NamedTuple):
 def draw_genrm_splits(rows: Sequence[LabelledResponse], *, test: int, balance: bool, seed: int) -> dict[int, str]:
     """Assign row numbers to `train`, `test`, or `left_out`: training rows that balancing drops.
 
-    Images are added to the test, each with all its samples, until there are enough for `test` rows; their surplus rows
-    are in no split. Balanced splits have as many responses that lose credit as responses that do not; surplus
-    responses of either kind are dropped at random.
+    Images are added to the test, each with all its samples, until `test` samples can give one row each: an audit uses
+    every input once. Where half of the images do not suffice for that, samples give several rows. Surplus rows of the
+    test's images are in no split. Balanced splits have as many responses that lose credit as responses that do not;
+    surplus responses of either kind are dropped at random.
 
     Raises:
         UserError: the test would take half of the images or more, or a split cannot be balanced.
@@ -29,12 +30,19 @@ def draw_genrm_splits(rows: Sequence[LabelledResponse], *, test: int, balance: b
     for number, row in enumerate(rows):
         by_image.setdefault(row.image_digest, []).append(number)
     images = hash_order(by_image, seed)
-    candidates: list[int] = []
-    used = 0
-    while _usable(rows, candidates, balance) < test and 2 * used < len(images):
-        candidates += by_image[images[used]]
-        used += 1
-    usable = _usable(rows, candidates, balance)
+    tested: list[int] = []
+    used, usable = 0, 0
+    for usable_rows in (_usable_samples, _usable):
+        candidates: list[int] = []
+        used = 0
+        while usable_rows(rows, candidates, balance) < test and 2 * used < len(images):
+            candidates += by_image[images[used]]
+            used += 1
+        usable = usable_rows(rows, candidates, balance)
+        if usable >= test and 2 * used <= len(images):
+            one_each = usable_rows is _usable_samples
+            tested = _one_per_sample(rows, candidates, balance, seed) if one_each else candidates
+            break
     if usable < test or 2 * used > len(images):
         kind = "balanced responses" if balance else "responses"
         raise UserError(
@@ -42,7 +50,7 @@ def draw_genrm_splits(rows: Sequence[LabelledResponse], *, test: int, balance: b
             "draw more responses each, or take more samples"
         )
     rest = [number for image in images[used:] for number in by_image[image]]
-    splits = dict.fromkeys(_sample(rows, candidates, balance, seed, limit=test), "test")
+    splits = dict.fromkeys(_sample(rows, tested, balance, seed, limit=test), "test")
     train = _sample(rows, rest, balance, seed)
     if not train:
         raise UserError(
@@ -55,6 +63,32 @@ def draw_genrm_splits(rows: Sequence[LabelledResponse], *, test: int, balance: b
 def _usable(rows: Sequence[LabelledResponse], numbers: Sequence[int], balance: bool) -> int:
     losing = sum(rows[number].loses_credit for number in numbers)
     return 2 * min(losing, len(numbers) - losing) if balance else len(numbers)
+
+
+def _usable_samples(rows: Sequence[LabelledResponse], numbers: Sequence[int], balance: bool) -> int:
+    """Rows of a split with one row per sample: a sample with responses of both kinds counts for either."""
+    losing = {rows[number].sample_id for number in numbers if rows[number].loses_credit}
+    keeping = {rows[number].sample_id for number in numbers if not rows[number].loses_credit}
+    every = len(losing | keeping)
+    return 2 * min(len(losing), len(keeping), every // 2) if balance else every
+
+
+def _one_per_sample(rows: Sequence[LabelledResponse], numbers: Iterable[int], balance: bool, seed: int) -> list[int]:
+    """Draw one row of each sample, of the kind that is rarer so far where a sample has both."""
+    by_sample: dict[str, list[int]] = {}
+    for name in hash_order(map(str, numbers), seed):
+        by_sample.setdefault(rows[int(name)].sample_id, []).append(int(name))
+    if not balance:
+        return [of_sample[0] for of_sample in by_sample.values()]
+    kinds = [{rows[number].loses_credit: number for number in reversed(of_one)} for of_one in by_sample.values()]
+    drawn = [number for by_kind in kinds if len(by_kind) == 1 for number in by_kind.values()]
+    losing = sum(rows[number].loses_credit for number in drawn)
+    for by_kind in kinds:
+        if len(by_kind) == 2:
+            loses = 2 * losing < len(drawn)
+            drawn.append(by_kind[loses])
+            losing += loses
+    return drawn
 
 
 def _sample(
