@@ -222,6 +222,7 @@ SCHEMAS: dict[str, pa.Schema] = {
         pa.field("initial_reward", _NUMBER),
     ),
     "rejected": _schema(_required("source", _TEXT), _required("reason", _TEXT)),
+    "overlong": _schema(_SAMPLE_ID, _required("reason", _TEXT)),
     "without_rubric": _schema(_SAMPLE_ID, _required("reason", _TEXT)),
 }
 """Arrow schema of each table by name.

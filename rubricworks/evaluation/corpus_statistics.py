@@ -4,10 +4,12 @@ A rollout's score is the earned share of its rubric's weight, sum(w * credit) / 
 paper says only "average rubric score"; this reading needs no group and keeps half credits.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from operator import not_
 from typing import Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 Rule = Literal["any", "essential", "all"]
 """Filter rule: keep samples of which some rollout has no credit on any criterion, on an essential one, or keep all."""
@@ -19,6 +21,8 @@ class SourceCounts(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
+    source: str = Field(default="", exclude=True)
+    """Place of the source as the recipe gives it; written only where there are several."""
     raw: int
     """Rows of the source, including unusable ones."""
     unusable: int
@@ -31,6 +35,40 @@ class SourceCounts(BaseModel):
     splits: dict[str, int]
     tasks: dict[str, int]
     """Questions by task, after de-duplication."""
+    corpora: tuple["CorpusCounts", ...] = Field(default=(), exclude_if=not_)
+    """Counts of each source, where a run has several; the other fields are their sums."""
+
+
+class CorpusCounts(SourceCounts):
+    """Counts of one source of several."""
+
+    source: str
+
+
+def sum_counts(corpora: Sequence[SourceCounts]) -> SourceCounts:
+    """Counts of several sources together, with those of each."""
+    deduplicated = sum(one.deduplicated for one in corpora)
+    return SourceCounts(
+        name="all",
+        raw=sum(one.raw for one in corpora),
+        unusable=sum(one.unusable for one in corpora),
+        duplicates=sum(one.duplicates for one in corpora),
+        deduplicated=deduplicated,
+        mcq_ratio=sum(one.mcq_ratio * one.deduplicated for one in corpora) / max(1, deduplicated),
+        splits=dict(sum((Counter(one.splits) for one in corpora), Counter())),
+        tasks=dict(sum((Counter(one.tasks) for one in corpora), Counter())),
+        corpora=tuple(CorpusCounts(**dict(one)) for one in corpora),
+    )
+
+
+def corpus_of(place: str, corpora: Sequence[SourceCounts]) -> int | None:
+    """Number of the source that a sample's place lies in: the longest that it begins with."""
+    fitting = [
+        (len(one.source), number)
+        for number, one in enumerate(corpora)
+        if place == one.source or place.startswith(tuple(f"{one.source.rstrip('/')}{mark}" for mark in "/#:"))
+    ]
+    return max(fitting)[1] if fitting else None
 
 
 class GradedSample(NamedTuple):
@@ -75,6 +113,8 @@ class CorpusStatistics(BaseModel):
     """Mean over all graded training samples."""
     initial_reward_filtered: float | None
     """Mean over the filtered samples."""
+    corpora: tuple["CorpusStatistics", ...] = Field(default=(), exclude_if=not_)
+    """Rows of each source, where a run has several."""
 
 
 def corpus_statistics(

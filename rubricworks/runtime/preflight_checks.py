@@ -10,10 +10,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import not_
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.data.questions import QuestionColumns, QuestionEntry, question_entries
 from rubricworks.environment import fill, names_in
@@ -56,14 +57,20 @@ class DataSource(BaseModel):
     source: str
     allowed_hosts: tuple[str, ...] = ()
     columns: QuestionColumns = QuestionColumns()
+    more: tuple["DataSource", ...] = Field(default=(), exclude_if=not_)
+    """Further sources of the same run."""
 
 
 def count_items(data: DataSource) -> int:
-    """Count the usable images, questions or prompts in a source without opening or fetching them.
+    """Count the usable images, questions or prompts in a run's sources without opening or fetching them.
 
     Raises:
-        UserError: the source cannot be read or holds none.
+        UserError: a source cannot be read or holds none.
     """
+    return _count_items(data) + sum(map(count_items, data.more))
+
+
+def _count_items(data: DataSource) -> int:
     source = fill(data.source, "data.source")
     if is_remote(place := kind_and_place(source)[1]):
         return len(stored_files(place)[1])

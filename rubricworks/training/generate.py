@@ -147,6 +147,23 @@ def generate_captions(
     return captions
 
 
+def prompt_lengths(
+    processor: Processor,
+    images: Sequence[bytes | None],
+    prompts: Sequence[str | Messages],
+    *,
+    batch_size: int = 32,
+) -> list[int]:
+    """Count the tokens of each prompt as the model reads it, those of its image included."""
+    lengths: list[int] = []
+    for start in range(0, len(images), batch_size):
+        chunk = images[start : start + batch_size]
+        batch = [None if image is None else decode_image(image) for image in chunk]
+        encoded = encode_prompts(processor, batch, prompts[start : start + batch_size])
+        lengths += encoded["attention_mask"].sum(dim=1).tolist()
+    return lengths
+
+
 def decode_image(image: bytes) -> Image.Image:
     """Decode an image to RGB pixels."""
     return Image.open(BytesIO(image)).convert("RGB")

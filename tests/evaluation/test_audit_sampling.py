@@ -50,7 +50,7 @@ def test_order_follows_from_names_and_seed_alone():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_papers_set_is_reached_though_many_candidates_are_turned_away(seed):
-    """4 x 250 of 1,100 inputs, where two of five candidates are turned away, and one of ten inputs suits one mode only."""
+    """4 x 250 of 1,100 inputs: two of five candidates are turned away, and one of ten inputs suits one mode only."""
     order = [f"s{number}" for number in range(1100)]
     rng = random.Random(seed)
     only = {name: rng.choice(FAILURE_MODES) for name in order if rng.random() < 0.1}

@@ -20,12 +20,19 @@ COLOURS = ("red", "green", "blue", "yellow")
 
 
 def prepare_questions(
-    folder: Path, *, pictures: int = 8, held_out: int = 2, more: Sequence[dict[str, str]] = (), **config: object
+    folder: Path,
+    *,
+    pictures: int = 8,
+    held_out: int = 2,
+    more: Sequence[dict[str, str]] = (),
+    more_corpora: Sequence[dict[str, str]] = (),
+    **config: object,
 ) -> str:
     """A finished table with an open and a multiple-choice question about each picture, the right option in turn.
 
     Args:
         more: further questions about each picture: question, answer and task.
+        more_corpora: further sources, as in the stage's configuration.
     """
     rows = []
     for number in range(pictures):
@@ -38,7 +45,7 @@ def prepare_questions(
         rows += [row, choice | {"options": list(COLOURS), "references": [worked]}, *(row | other for other in more)]
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.Table.from_pylist(rows, schema=_schema()), folder / "questions.parquet")
-    settings = {"source": str(folder / "questions.parquet"), "held_out": held_out, **config}
+    settings = {"source": str(folder / "questions.parquet"), "held_out": held_out, "more": list(more_corpora), **config}
     return launch("prepare_questions", json.dumps(settings), str(folder / "prepared"), {})
 
 

@@ -37,7 +37,7 @@ def estimate_calls(recipe: Rlr3Recipe, questions: int) -> Iterator[CallEstimate]
     if recipe.checklists.examiner:
         yield CallEstimate("write_checklists", "examining", recipe.checklists.examiner, train + held_out, *grading)
     yield CallEstimate("offline_filter", "judge", recipe.filter.judge, train * recipe.filter.rollouts, *grading)
-    responses = train * recipe.genrm_data.responses_each
+    responses = round(train * FILTER_SHARE) * recipe.genrm_data.responses_each
     for teacher in recipe.genrm_data.teachers:
         yield CallEstimate("genrm_data", "label", teacher, responses, *grading)
     audit, abnormal = recipe.audit, 4 * recipe.audit.per_category

@@ -1,15 +1,19 @@
 """Build the `samples` table from questions about images: read, check, de-duplicate, split, format the prompts.
 
-Of rows with the same question about the same picture the first is kept. All questions about a picture are in one split
-(held out, warm-up or train). Unusable rows go into the table `rejected` with the reason; `data.json` holds the counts.
+Of rows with the same question about the same picture the first is kept, whichever corpus the others are from. All
+questions about a picture are in one split (held out, warm-up or train). Unusable rows go into the table `rejected` with
+the reason; `data.json` holds the counts, of each corpus where there are several.
 """
 
 import asyncio
+import dataclasses
 from collections import Counter
 from collections.abc import Iterator
+from operator import not_
 from pathlib import PurePath
+from typing import NamedTuple
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.data.question_text import Templates, question_with_options
 from rubricworks.data.questions import QuestionColumns, QuestionEntry, question_entries
@@ -17,7 +21,7 @@ from rubricworks.data.source_entries import RejectedEntry
 from rubricworks.data.sources import open_image
 from rubricworks.data.tables import build_table
 from rubricworks.errors import UserError
-from rubricworks.evaluation.corpus_statistics import SourceCounts
+from rubricworks.evaluation.corpus_statistics import SourceCounts, sum_counts
 from rubricworks.runtime.call_table import Row
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.job import Job
@@ -27,6 +31,7 @@ from rubricworks.stages.data.question_survey import (
     PictureDigests,
     Survey,
     draw_splits,
+    merge_surveys,
     question_sample_id,
     survey_questions,
 )
@@ -36,6 +41,19 @@ from rubricworks.storage import write_atomic
 COUNTS = "data.json"
 
 
+class QuestionSource(BaseModel):
+    """One corpus of several."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    source: str = Field(min_length=1)
+    """A Parquet file or folder, or JSON lines with the images beside them."""
+    name: str = ""
+    """Name of the corpus in the statistics; the source's own by default."""
+    columns: QuestionColumns = QuestionColumns()
+    """Columns of the source, where they do not have the expected names."""
+
+
 class Config(StageConfig):
     source: str
     """A Parquet file or folder, or JSON lines with the images beside them."""
@@ -43,6 +61,8 @@ class Config(StageConfig):
     """Name of the corpus in the statistics; the source's own by default."""
     columns: QuestionColumns = QuestionColumns()
     """Columns of the source, where they do not have the expected names."""
+    more: tuple[QuestionSource, ...] = Field(default=(), exclude_if=not_)
+    """Further corpora of the same run, mixed with the first; each has a row of its own in the statistics."""
     templates: Templates = Templates()
     """The prompts of open and of multiple-choice questions."""
     held_out: int = Field(default=500, ge=1)
@@ -58,18 +78,44 @@ class Config(StageConfig):
     @property
     def data_source(self) -> DataSource | None:
         """The source for the checks before a run; None if it is empty."""
-        return DataSource(kind="questions", source=self.source, columns=self.columns) if self.source else None
+        if not self.source:
+            return None
+        more = tuple(DataSource(kind="questions", source=one.source, columns=one.columns) for one in self.more)
+        return DataSource(kind="questions", source=self.source, columns=self.columns, more=more)
+
+
+class _Corpus(NamedTuple):
+    """A corpus on this machine."""
+
+    number: int
+    given: QuestionSource
+    source: str
+
+    def entries(self) -> Iterator[QuestionEntry | RejectedEntry]:
+        """Entries whose keys differ from those of the other corpora."""
+        for entry in question_entries(self.source, self.given.columns):
+            if self.number and isinstance(entry, QuestionEntry):
+                image = dataclasses.replace(entry.image, key=f"{self.number}:{entry.image.key}")
+                entry = dataclasses.replace(entry, image=image)
+            yield entry
+
+
+_Entry = tuple[_Corpus, QuestionEntry | RejectedEntry]
 
 
 def run(config: Config, job: Job) -> None:
-    source = local_source(config.source)
+    first = QuestionSource.model_construct(source=config.source, name=config.name, columns=config.columns)
+    corpora = [_Corpus(number, one, local_source(one.source)) for number, one in enumerate((first, *config.more))]
+    source = ", ".join(corpus.source for corpus in corpora)
     pictures = PictureDigests(job.scratch("pictures"), config.max_side)
-    survey = survey_questions(question_entries(source, config.columns), pictures)
+    sample_ids: set[str] = set()
+    surveys = [survey_questions(corpus.entries(), pictures, sample_ids) for corpus in corpora]
+    survey = merge_surveys(surveys)
     images = len({question.image_digest for question in survey.questions.values()})
     if images < 2:
         raise UserError(
             f"{source}: the usable questions are about {images} different images; at least 2 are needed, one to "
-            f"train on and one held out{_first_reason(config, source)}"
+            f"train on and one held out{_first_reason(corpora)}"
         )
     splits = draw_splits(
         survey.questions.values(),
@@ -79,11 +125,11 @@ def run(config: Config, job: Job) -> None:
         max_train=config.max_train,
     )
 
-    async def make_rows(entries: list[QuestionEntry | RejectedEntry]) -> dict[str, list[Row]]:
+    async def make_rows(entries: list[_Entry]) -> dict[str, list[Row]]:
         rows: dict[str, list[Row]] = {"samples": [], "rejected": []}
-        for entry in entries:
+        for corpus, entry in entries:
             row = _build_row(entry, config, survey, splits)
-            place = recipe_path(row["source"], config.source, source)
+            place = recipe_path(row["source"], corpus.given.source, corpus.source)
             rows["rejected" if "reason" in row else "samples"].append({**row, "source": place})
         return rows
 
@@ -92,7 +138,7 @@ def run(config: Config, job: Job) -> None:
         build_table(
             job.out,
             "samples",
-            _selected_entries(question_entries(source, config.columns), survey, splits),
+            ((corpus, entry) for corpus in corpora for entry in _selected_entries(corpus.entries(), survey, splits)),
             make_rows,
             made_by=job.made_by,
             shard_size=config.shard_size,
@@ -101,7 +147,8 @@ def run(config: Config, job: Job) -> None:
         )
     )
     check_splits(job, source, "questions")
-    counts = _counts(config.name or PurePath(source).stem, survey, splits)
+    of_corpora = [_counts(corpus, survey, splits) for corpus, survey in zip(corpora, surveys, strict=True)]
+    counts = of_corpora[0] if len(of_corpora) == 1 else sum_counts(of_corpora)
     write_atomic(job.out / COUNTS, canonical_json(counts).encode())
 
 
@@ -140,23 +187,26 @@ def _build_row(entry: QuestionEntry | RejectedEntry, config: Config, survey: Sur
     }
 
 
-def _counts(name: str, survey: Survey, splits: dict[str, str]) -> SourceCounts:
+def _counts(corpus: _Corpus, survey: Survey, splits: dict[str, str]) -> SourceCounts:
     questions = survey.questions.values()
+    own = (splits[question.sample_id] for question in questions if question.sample_id in splits)
     return SourceCounts(
-        name=name,
+        name=corpus.given.name or PurePath(corpus.source).stem,
+        source=corpus.given.source,
         raw=len(questions) + len(survey.duplicates) + survey.unusable,
         unusable=survey.unusable,
         duplicates=len(survey.duplicates),
         deduplicated=len(questions),
-        mcq_ratio=sum(question.multiple_choice for question in questions) / len(questions),
-        splits=dict(sorted(Counter(splits.values()).items())),
+        mcq_ratio=sum(question.multiple_choice for question in questions) / max(1, len(questions)),
+        splits=dict(sorted(Counter(own).items())),
         tasks=dict(sorted(survey.tasks.items())),
     )
 
 
-def _first_reason(config: Config, source: str) -> str:
-    for entry in question_entries(source, config.columns):
-        item = entry if isinstance(entry, RejectedEntry) else open_image(entry.image)
-        if isinstance(item, RejectedEntry):
-            return f" (rejected {item.source}: {item.reason})"
+def _first_reason(corpora: list[_Corpus]) -> str:
+    for corpus in corpora:
+        for entry in corpus.entries():
+            item = entry if isinstance(entry, RejectedEntry) else open_image(entry.image)
+            if isinstance(item, RejectedEntry):
+                return f" (rejected {item.source}: {item.reason})"
     return ""

@@ -8,7 +8,7 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,11 +70,17 @@ class PictureDigests:
         return self._digests[name]
 
 
-def survey_questions(entries: Iterable[QuestionEntry | RejectedEntry], pictures: PictureDigests) -> Survey:
-    """Read every row once; of rows with the same question about the same picture the first one counts."""
+def survey_questions(
+    entries: Iterable[QuestionEntry | RejectedEntry], pictures: PictureDigests, sample_ids: set[str] | None = None
+) -> Survey:
+    """Read every row once; of rows with the same question about the same picture the first one counts.
+
+    Args:
+        sample_ids: questions of other sources, which are duplicates here; this source's are added.
+    """
     questions: dict[str, UniqueQuestion] = {}
     duplicates: set[str] = set()
-    sample_ids: set[str] = set()
+    sample_ids = set() if sample_ids is None else sample_ids
     unusable = 0
     for number, entry in enumerate(entries, start=1):
         if number % _LOG_EVERY == 0:
@@ -94,6 +100,14 @@ def survey_questions(entries: Iterable[QuestionEntry | RejectedEntry], pictures:
         questions[key] = UniqueQuestion(sample_id, digest, bool(entry.options), entry.task or "")
     tasks = Counter(question.task for question in questions.values() if question.task)
     return Survey(questions, frozenset(duplicates), unusable, tasks)
+
+
+def merge_surveys(surveys: Sequence[Survey]) -> Survey:
+    """Combine the surveys of several sources, whose keys differ."""
+    questions = {key: question for survey in surveys for key, question in survey.questions.items()}
+    tasks = sum((survey.tasks for survey in surveys), Counter())
+    unusable = sum(survey.unusable for survey in surveys)
+    return Survey(questions, frozenset().union(*(survey.duplicates for survey in surveys)), unusable, tasks)
 
 
 def question_sample_id(digest: str, entry: QuestionEntry) -> str:

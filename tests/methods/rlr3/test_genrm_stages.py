@@ -213,6 +213,21 @@ def test_student_that_is_a_model_is_its_own_base_and_reads_the_instructions(tmp_
     assert set(json.loads((out / "genrm.json").read_text())) == {"base", "sft", "rlvr"}
 
 
+def test_student_may_see_so_that_the_audit_can_show_it_the_image(tmp_path, inputs, serve):
+    data = labelled(tmp_path / "run", inputs, serve(scored))
+    from rubricworks.training.config import TinyConfig
+    from rubricworks.training.generate import generate_captions, load_model
+    from rubricworks.training.tiny.student import build_student
+
+    shape = TinyConfig(hidden=32, layers=1, heads=2, intermediate=64, vision_hidden=32, max_tokens=8192)
+    student = build_student([row["label"] for row in read_rows(data)], tmp_path / "student", config=shape)
+    out = trained(tmp_path / "own", data, student=str(student), base=None, start="base", instructions=True)
+    assert set(json.loads((out / "genrm.json").read_text())) == {"base", "sft", "rlvr"}
+    model, processor = load_model(out / "model")
+    (picture,) = [sample.image for sample in list(read_samples(inputs["samples"], "train"))[:1]]
+    assert len(generate_captions(model, processor, [picture], ["score"], max_new_tokens=4)) == 1
+
+
 @pytest.mark.parametrize("change", [{"base": None}, {"student": "some/model"}])
 def test_careless_base_belongs_to_the_tiny_student(change):
     from rubricworks.methods.rlr3.stages.train_genrm import Config

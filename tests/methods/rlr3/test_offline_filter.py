@@ -104,6 +104,63 @@ def expected(samples: Path, rubrics: Path) -> dict[str, dict[str, Any]]:
     return rows
 
 
+def test_each_of_several_corpora_has_its_row_of_table_1(tmp_path, serve):
+    from rubricworks.evaluation.corpus_statistics import CorpusStatistics, SourceCounts
+    from rubricworks.methods.rlr3.report.tables import corpus_rows
+
+    prepare_questions(tmp_path / "second", pictures=24, held_out=2)
+    more = [{"source": str(tmp_path / "second" / "questions.parquet"), "name": "Second"}]
+    samples = Path(prepare_questions(tmp_path / "first", pictures=10, held_out=2, name="First", more_corpora=more))
+    rubrics = {one.sample_id: rubric_of(0) for one in read_samples(samples, "train")}
+    inputs = {"samples": samples, "questions": samples, "rubrics": rubrics_table(tmp_path / "made", rubrics)}
+    out = filtered(tmp_path / "run", inputs, serve(judged))
+    statistics = CorpusStatistics.model_validate_json((out / "statistics.json").read_text())
+    source = SourceCounts.model_validate_json((samples / "data.json").read_text())
+    place = {row["sample_id"]: row["source"] for row in read_rows(samples)}
+    kept = [place[row["sample_id"]] for row in read_rows(out) if row["kept"]]
+    for corpus, folder in zip(statistics.corpora, ("first", "second"), strict=True):
+        assert corpus.kept == sum(f"/{folder}/" in one for one in kept)
+    assert sum(corpus.train for corpus in statistics.corpora) == statistics.train == len(rubrics)
+    table = corpus_rows(source, statistics)
+    assert [row.name for row in table] == ["First", "Second", "all"]
+    assert [row.deduplicated for row in table] == [20, 28, 48]
+    assert table[0].filtered_essential + table[1].filtered_essential == table[2].filtered_essential
+
+
+def test_prompts_that_are_too_long_get_no_rollouts_and_a_row_with_the_reason(tmp_path, inputs, serve, recwarn):
+    train = [sample.sample_id for sample in read_samples(inputs["samples"], "train")]
+    too_long = set(train[::3])
+    drawing = lambda samples: [[] if one.sample_id in too_long else responses(one) for one in samples]  # noqa: E731
+    out = filtered(tmp_path / "run", inputs, serve(judged), drawing, keep="all")
+    rows = {row["sample_id"]: row for row in read_rows(out)}
+    overlong = {row["sample_id"]: row["reason"] for row in read_rows(out / "overlong")}
+    assert set(overlong) == too_long & set(rows)
+    assert overlong
+    assert set(overlong.values()) == {"its prompt has more than 2048 tokens"}
+    assert {name for name, row in rows.items() if not row["kept"]} == set(overlong)
+    assert f"{len(overlong)} prompts are longer than filter.max_prompt_tokens" in str(recwarn.list[-1].message)
+
+
+def test_prompt_is_measured_with_its_image_by_the_models_own_tokens(tmp_path, inputs):
+    from rubricworks.methods.rlr3.stages.sampled_responses import response_sampler
+    from rubricworks.training.config import TinyConfig
+    from rubricworks.training.generate import load_model, prompt_lengths
+    from rubricworks.training.tiny.student import build_student
+
+    samples = list(read_samples(inputs["samples"], "train"))[:4]
+    shape = TinyConfig(hidden=32, layers=1, heads=2, intermediate=64, vision_hidden=32)
+    student = build_student((one.prompt for one in samples), tmp_path / "student" / "model", config=shape)
+    _, processor = load_model(student)
+    bare = prompt_lengths(processor, [None] * 4, [one.prompt for one in samples], batch_size=3)
+    shown = prompt_lengths(processor, [one.image for one in samples], [one.prompt for one in samples], batch_size=3)
+    assert [length - len(one.prompt.split()) for length, one in zip(bare, samples, strict=True)] == [2] * 4
+    assert all(with_image > without for with_image, without in zip(shown, bare, strict=True))
+    options = {"each": 2, "temperature": 1.0, "max_new_tokens": 2, "batch_size": 3, "seed": 1}
+    draw_some = response_sampler(student.parent, **options, max_prompt_tokens=sorted(shown)[1])
+    drawn = [len(texts) for texts in draw_some(samples)]
+    assert drawn == [2 if length <= sorted(shown)[1] else 0 for length in shown]
+
+
 def test_flags_rewards_and_statistics_are_those_of_brute_force(tmp_path, inputs, serve):
     server = serve(judged)
     out = filtered(tmp_path / "run", inputs, server)

@@ -217,3 +217,30 @@ def test_second_attempt_reads_the_digests_of_the_first_and_a_line_cut_off_by_a_k
     again.parent.mkdir(parents=True)
     again.write_bytes(b"\n".join(lines[:10]) + b'\n["abc", "de')
     assert contents(prepare(tmp_path / "again", source, held_out=10).parent) == whole
+
+
+def test_several_corpora_are_mixed_with_counts_of_each_and_repeats_are_the_firsts(tmp_path):
+    first, second = many(12, 2), many(20, 1)
+    second += [question_row(0, "how many 0 ?", options=["0", "1"])] * 2
+    third = [{**question_row(900 + at, f"what {at} ?"), "task": "what"} for at in range(5)]
+    places = [write(tmp_path / name, rows) for name, rows in (("a", first), ("ab", second), ("c", third))]
+    more = [{"source": places[1], "name": "Second"}, {"source": places[2]}]
+    out = prepare(tmp_path / "run", places[0], held_out=4, more=more)
+    rows = list(read_rows(out))
+    by_place = Counter(Path(row["source"].partition("#")[0]).parent.name for row in rows)
+    keys = [{(row["image"], row["question"], bool(row.get("options"))) for row in part} for part in (first, second)]
+    assert by_place == {"a": 24, "ab": len(keys[1] - keys[0]), "c": 5}
+    counts = json.loads((out / "data.json").read_text())
+    assert [one["name"] for one in counts["corpora"]] == ["a", "Second", "c"]
+    assert [one["source"] for one in counts["corpora"]] == places
+    assert [one["raw"] for one in counts["corpora"]] == [24, 22, 5]
+    assert [one["deduplicated"] for one in counts["corpora"]] == [by_place["a"], by_place["ab"], by_place["c"]]
+    assert (counts["raw"], counts["deduplicated"]) == (51, len(rows))
+    assert counts["splits"] == dict(Counter(row["split"] for row in rows))
+    assert counts["tasks"]["what"] == 5
+    # The same picture is in one split, whichever corpora ask about it.
+    splits = {(row["image_digest"], row["split"]) for row in rows}
+    assert len(splits) == len({digest for digest, _ in splits})
+    # One corpus is counted as before.
+    alone = json.loads((prepare(tmp_path / "alone", places[0], held_out=4) / "data.json").read_text())
+    assert {"corpora", "source"}.isdisjoint(alone)

@@ -19,7 +19,7 @@ from rubricworks.methods.rlr3.report.summary import alarm_sentence, rlr3_details
 from rubricworks.methods.rlr3.report.tables import (
     GENRM_COLUMNS,
     answer_columns,
-    corpus_row,
+    corpus_rows,
     gain_rows,
     genrm_chart,
     genrm_tasks,
@@ -90,7 +90,7 @@ def build_rlr3_report(run: Path, *, examples: int, seed: int) -> tuple[str, RunS
         gains=gain_rows(results.answers),
         curves=training_charts(steps, results.alarms),
         unjudged={arm: (sum(one.unjudged for one in of), sum(one.rollouts for one in of)) for arm, of in steps.items()},
-        corpus=corpus_row(results.source, results.corpus),
+        corpora=corpus_rows(results.source, results.corpus),
         genrm_tasks=genrm_tasks(results),
         genrm_columns=GENRM_COLUMNS,
         lanes=lanes,

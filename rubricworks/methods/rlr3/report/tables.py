@@ -1,5 +1,6 @@
 """RLR³'s Tables 1 to 4 for this run, laid out for the page."""
 
+from itertools import zip_longest
 from typing import NamedTuple
 
 from rubricworks.evaluation.corpus_statistics import CorpusStatistics, SourceCounts
@@ -86,6 +87,14 @@ class Lane(NamedTuple):
 class GenrmRow(NamedTuple):
     name: str
     lanes: list[Lane]
+
+
+def corpus_rows(source: SourceCounts | None, corpus: CorpusStatistics | None) -> list[CorpusRow]:
+    """Rows of Table 1: one for each source of the run, and one for all where there are several."""
+    total = corpus_row(source, corpus)
+    sources, corpora = source.corpora if source else (), corpus.corpora if corpus else ()
+    rows = [corpus_row(*pair) for pair in zip_longest(sources, corpora)]
+    return [row for row in (*rows, total) if row is not None]
 
 
 def corpus_row(source: SourceCounts | None, corpus: CorpusStatistics | None) -> CorpusRow | None:

@@ -2,11 +2,13 @@
 
 A sample passes the rule `any` if some rollout has no credit on a criterion, and `essential` if some rollout has none on
 an essential one; the paper trains on the second. Rollouts that were not judged completely count for neither, nor for
-the mean. `statistics.json`, next to the table `filtered`, is the corpus's row of the paper's Table 1.
+the mean. A sample whose prompt is too long gets no rollouts, is not kept, and stands in the table `overlong`.
+`statistics.json`, next to the table `filtered`, is the corpus's row of the paper's Table 1.
 """
 
 import asyncio
 import json
+import warnings
 from collections.abc import Iterator, Sequence
 from itertools import compress
 from pathlib import Path
@@ -15,7 +17,7 @@ from pydantic import Field
 
 from rubricworks.data.tables import Sample, build_table, count_rows, read_rows, read_rubrics, read_samples
 from rubricworks.errors import UserError
-from rubricworks.evaluation.corpus_statistics import GradedSample, Rule, SourceCounts, corpus_statistics
+from rubricworks.evaluation.corpus_statistics import GradedSample, Rule, SourceCounts, corpus_of, corpus_statistics
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.methods.rlr3.stages.sampled_responses import ResponseSampler, response_sampler
@@ -39,6 +41,9 @@ class Config(StageConfig):
     """Rule of the training, which decides the column `kept`. `all` keeps every sample that could be judged."""
     temperature: float = Field(default=1.0, gt=0)
     max_new_tokens: int = Field(default=6144, ge=1)
+    max_prompt_tokens: int | None = Field(default=2048, ge=1)
+    """Longest prompt with its image, in tokens of the base model. The paper uses 4,096 for DeepVision, whose inputs are
+    long, with 12,288 for responses."""
     batch_size: int = Field(default=64, ge=1)
     """Responses per generation batch."""
     shard_size: int = Field(default=32, ge=1)
@@ -53,6 +58,7 @@ def run(config: Config, job: Job) -> None:
         max_new_tokens=config.max_new_tokens,
         batch_size=config.batch_size,
         seed=config.seed,
+        max_prompt_tokens=config.max_prompt_tokens,
     )
     filter_samples(config, job, draw)
 
@@ -64,10 +70,26 @@ def filter_samples(config: Config, job: Job, draw: ResponseSampler) -> None:
     source = None
     if "questions" in job.inputs:
         source = SourceCounts.model_validate_json((job.inputs["questions"] / COUNTS).read_bytes())
-    statistics = corpus_statistics(_graded(job.inputs["samples"], job.out), config.keep, source)
+    graded = list(_graded(job.inputs["samples"], job.out))
+    statistics = corpus_statistics((sample for _, sample in graded), config.keep, source)
+    if source and source.corpora:
+        by_corpus: dict[int | None, list[GradedSample]] = {}
+        for place, sample in graded:
+            by_corpus.setdefault(corpus_of(place, source.corpora), []).append(sample)
+        rows = (
+            corpus_statistics(by_corpus.get(number, ()), config.keep, one) for number, one in enumerate(source.corpora)
+        )
+        statistics = statistics.model_copy(update={"corpora": tuple(rows)})
     write_atomic(job.out / STATISTICS, canonical_json(statistics).encode())
     letters = count_rows(job.out / "dead_letters")
     job.figures.update(filtered=count_rows(job.out), kept=statistics.kept, dead_letters=letters)
+    if overlong := count_rows(job.out / "overlong"):
+        job.figures["overlong"] = overlong
+        warnings.warn(
+            f"{overlong} prompts are longer than filter.max_prompt_tokens, {config.max_prompt_tokens}, and are not "
+            f"trained on; they are in {job.out / 'overlong'}",
+            stacklevel=2,
+        )
     if not statistics.kept:
         job.mark_unusable()
         raise UserError(
@@ -89,6 +111,11 @@ async def _build(config: Config, job: Job, draw: ResponseSampler, rubrics: dict[
         return {
             "filtered": [row for row, _ in results],
             "dead_letters": [letter for _, letters in results for letter in letters],
+            "overlong": [
+                {"sample_id": sample.sample_id, "reason": f"its prompt has more than {config.max_prompt_tokens} tokens"}
+                for sample, rollouts in zip(samples, responses, strict=True)
+                if not rollouts
+            ],
         }
 
     async with judge:
@@ -99,7 +126,7 @@ async def _build(config: Config, job: Job, draw: ResponseSampler, rubrics: dict[
             make_rows,
             made_by=job.made_by,
             shard_size=config.shard_size,
-            side_tables={"dead_letters": job.out / "dead_letters"},
+            side_tables={name: job.out / name for name in ("dead_letters", "overlong")},
             progress=job.progress(_count(job.inputs["samples"], rubrics), "samples").at,
         )
 
@@ -137,16 +164,16 @@ def grade_sample(scorecards: Sequence[Scorecard], rubric: Rubric, *, multiple_ch
     )
 
 
-def _graded(samples: Path, filtered: Path) -> Iterator[GradedSample]:
-    """Yield every training sample; a sample without a row has no rubric."""
+def _graded(samples: Path, filtered: Path) -> Iterator[tuple[str, GradedSample]]:
+    """Yield the place and the grades of every training sample; a sample without a row has no rubric."""
     rows = {row["sample_id"]: row for row in read_rows(filtered)}
-    for sample in read_rows(samples, columns=["sample_id", "split", "options"]):
+    for sample in read_rows(samples, columns=["sample_id", "split", "options", "source"]):
         if sample["split"] == "train":
             row = rows.get(sample["sample_id"])
             if row is None:
-                yield GradedSample(multiple_choice=bool(sample["options"]))
+                yield sample["source"], GradedSample(multiple_choice=bool(sample["options"]))
             else:
-                yield GradedSample(*(row[name] for name in GradedSample._fields))
+                yield sample["source"], GradedSample(*(row[name] for name in GradedSample._fields))
 
 
 def _count(samples: Path, rubrics: dict[str, Rubric]) -> int:

@@ -2,30 +2,44 @@
 
 import hashlib
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 from rubricworks.data.tables import Sample
 from rubricworks.runtime.job import model_dir
 
 ResponseSampler = Callable[[list[Sample]], list[list[str]]]
-"""Samples → several responses to each; deterministic for the same samples."""
+"""Samples → several responses to each, or none; deterministic for the same samples."""
 
 
 def response_sampler(
-    model: Path, *, each: int, temperature: float, max_new_tokens: int, batch_size: int, seed: int
+    model: Path,
+    *,
+    each: int,
+    temperature: float,
+    max_new_tokens: int,
+    batch_size: int,
+    seed: int,
+    max_prompt_tokens: int | None = None,
 ) -> ResponseSampler:
     """Return a sampler of responses by the model in a stage's output.
 
     Args:
         each: responses per sample.
         batch_size: responses per generation batch.
+        max_prompt_tokens: a sample whose prompt is longer, its image included, gets no response.
     """
-    from rubricworks.training.generate import generate_captions, load_model
+    from rubricworks.training.generate import generate_captions, load_model, prompt_lengths
 
     loaded = load_model(model_dir(model))
 
     def draw(samples: list[Sample]) -> list[list[str]]:
-        repeated = [sample for sample in samples for _ in range(each)]
+        fitting = samples
+        if max_prompt_tokens is not None:
+            images, prompts = [sample.image for sample in samples], [sample.prompt for sample in samples]
+            lengths = prompt_lengths(loaded[1], images, prompts, batch_size=batch_size)
+            fitting = [one for one, length in zip(samples, lengths, strict=True) if length <= max_prompt_tokens]
+        repeated = [sample for sample in fitting for _ in range(each)]
         outputs = generate_captions(
             *loaded,
             [sample.image for sample in repeated],
@@ -35,8 +49,9 @@ def response_sampler(
             batch_size=batch_size,
             seed=_batch_seed(seed, samples[0].sample_id),
         )
-        texts = [text for text, _ in outputs]
-        return [texts[start : start + each] for start in range(0, len(texts), each)]
+        texts = (text for text, _ in outputs)
+        drawn = {sample.sample_id: list(islice(texts, each)) for sample in fitting}
+        return [drawn.get(sample.sample_id, []) for sample in samples]
 
     return draw
 
