@@ -18,6 +18,7 @@ from rubricworks.stages.data import prepare
 from rubricworks.stages.synthesis import caption_committee, caption_student
 from rubricworks.stages.training import warm_up
 from rubricworks.synthesis.prompts import CAPTION_PROMPT
+from rubricworks.training.model_card import read_usage
 
 out_option = click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for the tables.")
 prompt_option = click.option("--prompt", default=CAPTION_PROMPT, help="Prompt of the captioner.", show_default=False)
@@ -26,17 +27,24 @@ prompt_option = click.option("--prompt", default=CAPTION_PROMPT, help="Prompt of
 @click.command()
 @click.argument("images")
 @click.option("--model", required=True, help="A model directory, or MODEL@URL of an OpenAI-compatible server.")
-@click.option("--max-new-tokens", default=1024, show_default=True)
-@prompt_option
+@click.option("--max-new-tokens", type=int, help="By default the model directory's own, or 1024.")
+@click.option("--prompt", help="Prompt of the captioner. By default the model directory's own, or one for detail.")
 @api_key_option
 @out_option
-def caption(images: str, model: str, max_new_tokens: int, prompt: str, api_key_env: str | None, out: Path) -> None:
+def caption(
+    images: str, model: str, max_new_tokens: int | None, prompt: str | None, api_key_env: str | None, out: Path
+) -> None:
     """Caption IMAGES (a folder, Parquet, dataset or tar) and write OUT/captions.parquet.
 
     \b
     rubricworks caption photos/ --model runs/ID/train_policy/model --out captions/
     rubricworks caption photos/ --model Qwen2.5-VL-7B@http://localhost:8000/v1 --out captions/
+
+    A model that was trained here is asked with the prompt of its training, which its model card holds.
     """
+    own = read_usage(Path(model))
+    prompt = prompt or own.prompt or CAPTION_PROMPT
+    max_new_tokens = max_new_tokens or own.max_new_tokens or 1024
     with lock_folder(out.absolute()):
         samples = run_stage(out, "prepare", prepare.Config(source=images, prompt=prompt, train_only=True))
         if "@" in model:

@@ -107,6 +107,8 @@ class Server:
             *("--tensor-parallel-size", str(self._options.accelerators)),
             *("--gpu-memory-utilization", str(self._options.gpu_memory)),
             *(("--max-model-len", str(length)) if length else ()),
+            # TRL sends images apart from token ids, to endpoints that vLLM 0.30 and newer serve only when asked.
+            "--enable-scale-out",
             *("--weight-transfer-config", '{"backend": "nccl"}'),
             # TRL requires log probabilities as sampled, for any number of tokens.
             *("--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1"),

@@ -3,8 +3,8 @@
 A vision-language model has a processor, a text model a tokenizer; `Processor` covers both.
 """
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -42,19 +42,31 @@ def load_model(
     Raises:
         UserError: the model does not exist, is of neither kind, or lacks an image processor or a chat template.
     """
+    processor = load_model_processor(path_or_name)
+    kind = AutoModelForImageTextToText if isinstance(processor, ProcessorMixin) else AutoModelForCausalLM
+    with quiet_libraries(), _load_errors(str(path_or_name)):
+        elsewhere = not on_device and is_sharded() and not is_local_main()
+        meta = {"device_map": "meta"} if elsewhere else {}
+        model: Any = kind.from_pretrained(str(path_or_name), dtype=dtype, **meta)
+    if elsewhere:
+        _reserve_memory(model)
+    if on_device:
+        model = model.to("cuda" if torch.cuda.is_available() else "cpu")
+    return model.eval(), processor
+
+
+def load_model_processor(path_or_name: str | Path) -> Processor:
+    """Load the processor of a vision-language model, or the tokenizer of a causal LM.
+
+    Raises:
+        UserError: as `load_model`.
+    """
     name = str(path_or_name)
     if Path(name).is_absolute() and not (Path(name) / "config.json").is_file():
         raise UserError(f"{name} is not a model directory (no config.json); give the folder that training wrote")
-    with quiet_libraries():
-        try:
-            reads_images = type(AutoConfig.from_pretrained(name)) in AutoModelForImageTextToText._model_mapping
-            processor = load_processor(name) if reads_images else AutoTokenizer.from_pretrained(name)
-            kind = AutoModelForImageTextToText if reads_images else AutoModelForCausalLM
-            elsewhere = not on_device and is_sharded() and not is_local_main()
-            model: Any = kind.from_pretrained(name, dtype=dtype, **({"device_map": "meta"} if elsewhere else {}))
-        except (OSError, ValueError, ImportError) as error:
-            reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-            raise UserError(f"cannot load the model {name}: {reason}") from error
+    with quiet_libraries(), _load_errors(name):
+        reads_images = type(AutoConfig.from_pretrained(name)) in AutoModelForImageTextToText._model_mapping
+        processor = load_processor(name) if reads_images else AutoTokenizer.from_pretrained(name)
     if reads_images and getattr(processor, "image_processor", None) is None:
         raise UserError(f"{name} has no image processor, so it cannot read images; use a vision-language model")
     if not tokenizer_of(processor).chat_template and not getattr(processor, "chat_template", None):
@@ -62,11 +74,16 @@ def load_model(
     tokenizer = tokenizer_of(processor)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
-    if elsewhere:
-        _reserve_memory(model)
-    if on_device:
-        model = model.to("cuda" if torch.cuda.is_available() else "cpu")
-    return model.eval(), processor
+    return processor
+
+
+@contextmanager
+def _load_errors(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, ImportError) as error:
+        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise UserError(f"cannot load the model {name}: {reason}") from error
 
 
 def _reserve_memory(model: PreTrainedModel) -> None:
@@ -115,7 +132,7 @@ def generate_captions(
     generate: Any = model.generate
     sampling = {"do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": 0}
     tokenizer = tokenizer_of(processor)
-    ends = _end_ids(model, tokenizer)
+    ends = end_ids(model.generation_config.eos_token_id, tokenizer)
     image_token = getattr(model.config, "image_token_id", None)
     was_training = model.training
     devices = [model.device] if model.device.type == "cuda" else []
@@ -169,8 +186,8 @@ def decode_image(image: bytes) -> Image.Image:
     return Image.open(BytesIO(image)).convert("RGB")
 
 
-def _end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    declared = model.generation_config.eos_token_id
+def end_ids(declared: int | list[int] | None, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Tokens that end an answer: those that the generation config declares, and the tokenizer's own."""
     ends = declared if isinstance(declared, list) else [] if declared is None else [declared]
     own = tokenizer.eos_token_id
     return ends if own is None or own in ends else [*ends, own]

@@ -209,5 +209,19 @@ def encode_prompts(
     return dict(encoded)
 
 
+def prompt_token_ids(
+    processor: ProcessorMixin | PreTrainedTokenizerBase, image: Image.Image | None, prompt: str | Messages
+) -> list[int]:
+    """Encode one prompt as `encode_prompts` does, but with one token for its image, which an engine expands."""
+    messages = text_messages(prompt) if image is None else image_messages(image, prompt)
+    template: Any = processor.apply_chat_template
+    text = template([messages], add_generation_prompt=True, tokenize=False, **template_options(processor))[0]
+    tokenizer = tokenizer_of(processor)
+    # A template that writes the start of the text itself must not get a second one.
+    starts = tokenizer.bos_token is not None and text.startswith(tokenizer.bos_token)
+    special = isinstance(processor, ProcessorMixin) and not starts
+    return list(tokenizer(text, add_special_tokens=special)["input_ids"])
+
+
 def _plain_text(content: str | Messages) -> str:
     return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)

@@ -1,6 +1,6 @@
 """Rollouts by vLLM that are the policy's: prompts with images, the encoder cache, and the alarm for both.
 
-Mended around TRL's `VLLMGeneration`, until TRL does it:
+Mended around TRL's `VLLMGeneration`, until TRL does it (beside `image_token_bias`):
 
 - In colocate mode TRL passes prompts whose image tokens are expanded to vLLM, which expands them again (trl#6294). Each
   image's run is collapsed to the one token that vLLM expands. In server mode TRL sends image features, for which the
@@ -14,19 +14,12 @@ Whether sampler and trainer agree is measured by TRL each step, as the mean diff
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-from torch import Tensor
 from transformers import ProcessorMixin
 
 from rubricworks.errors import UserError
-from rubricworks.training.config import VllmOptions
 
 LOGP_DIFFERENCE = "sampling/sampling_logp_difference/mean"
 """TRL's metric: mean absolute difference of a token's log probability between vLLM and the trainer, in nats."""
-RATIO = "sampling/importance_sampling_ratio/mean"
-"""TRL's metric: mean weight of the loss by the ratio of the trainer's probabilities to vLLM's, after its bounds."""
-OUT_OF_BOUNDS = "sampling/importance_sampling_ratio/out_of_bounds"
-"""Share of the ratios, of tokens or of responses, that the bounds cut or mask, or with correction `none` would."""
 PATIENCE = 5
 """Consecutive steps above the threshold before a training stops."""
 
@@ -91,22 +84,13 @@ def check_expansion(prompts: Sequence[Sequence[int]], read: Sequence[Sequence[in
             )
 
 
-def count_out_of_bounds(differences_NT: Tensor, mask_NT: Tensor, options: VllmOptions) -> Tensor:
-    """Number of ratios out of the correction's bounds and number of ratios, shape [2].
+def image_token_bias(processor: Any) -> dict[str, Any] | None:
+    """Sampling options that keep image tokens out of responses: the trainer would look for their images and fail.
 
-    Args:
-        differences_NT: log probabilities of the trainer minus vLLM's; NaN where vLLM has none, which counts as equal.
-        mask_NT: tokens of the responses.
+    TRL sets the equivalent for Transformers' `generate` only.
     """
-    differences_NT = differences_NT.nan_to_num(nan=0.0) * mask_NT
-    of_tokens = "sequence" not in options.correction
-    ratios = (differences_NT[mask_NT] if of_tokens else differences_NT.sum(dim=1)).exp()
-    outside = torch.zeros_like(ratios, dtype=torch.bool)
-    if options.correction_max is not None:
-        outside |= ratios > options.correction_max
-    if options.correction_min is not None:
-        outside |= ratios < options.correction_min
-    return torch.stack([outside.sum(), outside.new_tensor(ratios.numel(), dtype=torch.int64)])
+    token = getattr(processor, "image_token_id", None)
+    return None if token is None else {"logit_bias": {int(token): -100.0}}
 
 
 class SamplerAgreement:

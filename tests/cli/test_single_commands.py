@@ -6,10 +6,13 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from coloured_squares import SMALL
 from scripted_server import Said, fail, say
 
 from rubricworks.data.tables import read_rows
 from rubricworks.rubrics import Criterion, Rubric
+from rubricworks.training.model_card import Usage, write_card
+from rubricworks.training.tiny.student import build_student
 from rubricworks.world.scene.export import export_scenes
 
 
@@ -158,6 +161,22 @@ def test_caption_asks_an_endpoint_about_every_image_and_not_again(tell, tmp_path
     assert len(server.chats) == 4
     assert "what is it?" in server.chats[0].text
     assert "look agreed on" not in result.err
+
+
+def test_caption_asks_a_trained_model_with_the_prompt_and_the_length_of_its_training(tell, tmp_path, images):
+    model = build_student(["describe the image", "a red circle"], tmp_path / "model", config=SMALL)
+    usage = Usage("describe the image", 5)
+    write_card(model, usage, trained_by="train_policy", data={}, config={})
+    result = tell("caption", images, "--model", model, "--out", "out")
+    assert result.code == 0, result
+    (prompt,) = {row["prompt"] for row in read_rows(tmp_path / "out" / "prepare", columns=["prompt"])}
+    assert prompt == usage.prompt
+    tokens = [row["completion_tokens"] for row in read_rows(tmp_path / "out" / "caption_student")]
+    assert max(tokens) <= 5
+    result = tell("caption", images, "--model", model, "--prompt", "a red", "--max-new-tokens", "2", "--out", "other")
+    assert result.code == 0, result
+    assert {row["prompt"] for row in read_rows(tmp_path / "other" / "prepare")} == {"a red"}
+    assert max(row["completion_tokens"] for row in read_rows(tmp_path / "other" / "caption_student")) <= 2
 
 
 def test_caption_works_with_one_image(tell, tmp_path, images, serve):

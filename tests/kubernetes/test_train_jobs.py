@@ -253,6 +253,8 @@ def test_a_vllm_server_is_up_before_the_training_belongs_to_it_and_goes_with_it(
         container = job["spec"]["template"]["spec"]["containers"][0]
         assert job["spec"]["template"]["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
         assert container["resources"]["limits"]["nvidia.com/gpu"] == "2"
+        # tests/vllm_cpu/test_rollout_server.py runs the command.
+        assert "--enable-scale-out" in container["command"]
         assert container["command"][-4:] == ["--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1"]
         assert server.environment == {"RUBRICWORKS_VLLM_URL": f"http://{work.name}-vllm:8000"}
         follow(cluster, job_plan, work, env=server.environment, on_created=server.set_owner)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ import httpx
 from object_store import free_port
 
 CACHE_BYTES = 64_000_000
-READY_WITHIN_S = 240
+READY_WITHIN_S = 480
 
 
 def make_vllm_fit_cpu(monkeypatch: Any) -> None:
@@ -37,17 +38,25 @@ def make_vllm_fit_cpu(monkeypatch: Any) -> None:
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
 
 
+CPU_OPTIONS = ("--enforce-eager", "--kv-cache-memory-bytes", str(CACHE_BYTES))
+
+
 @contextmanager
 def served(model: Path, log: Path, *options: str) -> Iterator[str]:
-    """`vllm serve` of a model folder as `served`; yields its base URL once it is healthy."""
+    """`vllm serve` of a model folder under the name `served`; yields its base URL once it is healthy."""
     port = free_port()
-    command = [
-        *(str(Path(sys.executable).with_name("vllm")), "serve", str(model), "--served-model-name", "served"),
-        *("--host", "127.0.0.1", "--port", str(port), "--enforce-eager", "--kv-cache-memory-bytes", str(CACHE_BYTES)),
-        *options,
-    ]
+    command = ["vllm", "serve", str(model), "--served-model-name", "served", "--host", "127.0.0.1", "--port", str(port)]
+    with running([*command, *CPU_OPTIONS, *options], port, log) as url:
+        yield url
+
+
+@contextmanager
+def running(command: list[str], port: int, log: Path, environment: dict[str, str] | None = None) -> Iterator[str]:
+    """A server's command, run with the programs of this environment first on the path, until the block ends."""
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    variables = {**os.environ, **(environment or {}), "PATH": programs}
     with log.open("wb") as output:
-        server = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env={**os.environ})
+        server = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=variables)
     try:
         _wait(f"http://127.0.0.1:{port}/health", server, log)
         yield f"http://127.0.0.1:{port}"
@@ -61,8 +70,6 @@ def served(model: Path, log: Path, *options: str) -> Iterator[str]:
 
 
 def _wait(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    import time
-
     for _ in range(READY_WITHIN_S * 2):
         assert server.poll() is None, log.read_text()[-4000:]
         try:

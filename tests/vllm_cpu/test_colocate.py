@@ -7,6 +7,8 @@ from vllm_on_cpu import make_vllm_fit_cpu
 from rubricworks.errors import UserError
 from rubricworks.training import policy, vllm_rollouts
 from rubricworks.training.config import PolicyConfig
+from rubricworks.training.generate import load_model
+from rubricworks.training.lora import save_plain_model
 
 pytestmark = pytest.mark.vllm
 STEPS = 20
@@ -39,6 +41,16 @@ def test_twenty_steps_sample_from_the_policy_that_is_trained(colocated, taught, 
     assert max(differences) < 0.02
     assert all(0.95 < log.metrics[RATIO] < 1.05 for log in logs)
     assert result.history[-1].reward > result.history[0].reward + 0.3
+
+
+def test_image_tokens_are_never_sampled(colocated, taught, tmp_path):
+    """A policy that gives the image token a word's probability trains on; without a bias it ends at once."""
+    model, processor = load_model(taught)
+    rows = model.get_output_embeddings().weight.data
+    rows[processor.image_token_id] = rows[processor.tokenizer.convert_tokens_to_ids("square")]
+    save_plain_model(model, processor, tmp_path / "model")
+    result = policy.train_policy(tmp_path / "model", policy_rows(), pays_for_blue, tmp_path / "out", config(steps=3))
+    assert result.steps == 3
 
 
 def test_a_training_whose_sampler_sees_images_by_old_weights_is_stopped(colocated, taught, tmp_path, monkeypatch):

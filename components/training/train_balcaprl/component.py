@@ -11,7 +11,6 @@ def train_balcaprl(
     exams: str,
     rubrics: str,
     model: str,
-    checkpoint: dsl.Output[dsl.Model],
     view: dsl.Output[dsl.HTML],
     metrics: dsl.Output[dsl.Metrics],
 ) -> str:
@@ -24,7 +23,6 @@ def train_balcaprl(
         exams: URI of the exams table, for the reward of right answers.
         rubrics: URI of the rubrics table, for the reward of captions that meet them.
         model: URI of the model to start from.
-        checkpoint: the model, for Kubeflow's pages: its URI and digests.
         view: the stage's page.
         metrics: the stage's figures.
 
@@ -40,5 +38,4 @@ def train_balcaprl(
         {"samples": samples, "exams": exams, "rubrics": rubrics, "model": model},
         view=view.path,
         metrics=metrics.log_metric,
-        lineage=checkpoint.metadata.update,
     )

@@ -11,7 +11,6 @@ def train_rlr3(
     rubrics: str,
     filtered: str,
     model: str,
-    checkpoint: dsl.Output[dsl.Model],
     view: dsl.Output[dsl.HTML],
     metrics: dsl.Output[dsl.Metrics],
 ) -> str:
@@ -24,7 +23,6 @@ def train_rlr3(
         rubrics: URI of the rubrics table.
         filtered: URI of the table that says which samples are kept.
         model: URI of the model to start from.
-        checkpoint: the model, for Kubeflow's pages: its URI and digests.
         view: the stage's page.
         metrics: the stage's figures.
 
@@ -40,5 +38,4 @@ def train_rlr3(
         {"samples": samples, "rubrics": rubrics, "filtered": filtered, "model": model},
         view=view.path,
         metrics=metrics.log_metric,
-        lineage=checkpoint.metadata.update,
     )

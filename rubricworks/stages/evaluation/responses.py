@@ -20,8 +20,10 @@ from rubricworks.llm import ChatClient, ChatError, image_part, text_part
 from rubricworks.rubrics import Response
 from rubricworks.runtime.call_table import Row, dead_letter
 from rubricworks.runtime.job import Job
+from rubricworks.training.config import EngineOptions
 
 if TYPE_CHECKING:
+    from rubricworks.training.engine import Engine
     from rubricworks.training.generators.autoregressive import VocabularyGenerator
 
 RESPONSES = "responses"
@@ -49,6 +51,7 @@ class Generation(NamedTuple):
     seed: int
     guidance: float = 1.0
     """Classifier-free guidance of image generators; 1 is none."""
+    engine: EngineOptions = EngineOptions()
 
 
 class _Given(NamedTuple):
@@ -110,7 +113,7 @@ class _Responder:
     def __init__(self, job: Job, generation: Generation) -> None:
         self.job, self.generation = job, generation
         self._stack = AsyncExitStack()
-        self._loaded: dict[str, tuple[Any, Any]] = {}
+        self._loaded: dict[str, Engine] = {}
         self._generators: dict[str, VocabularyGenerator] = {}
         self._clients: dict[str, ChatClient] = {}
         self._files: dict[tuple[str, str | None, str], dict[str, _Given]] = {}
@@ -119,7 +122,12 @@ class _Responder:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._unload()
         await self._stack.aclose()
+
+    def _unload(self) -> None:
+        while self._loaded:
+            self._loaded.popitem()[1].close()
 
     async def respond(self, model: EvaluatedModel, samples: list[Sample]) -> list[_Given | ChatError | None]:
         """One entry per sample: the response, why there is none, or None where a file has none."""
@@ -132,24 +140,22 @@ class _Responder:
         return [responses.get(sample.sample_id) or responses.get(Path(sample.source).name) for sample in samples]
 
     def _generate(self, folder: str, model: EvaluatedModel, samples: list[Sample]) -> list[_Given]:
-        from rubricworks.training.generate import generate_captions, load_model
+        from rubricworks.training.engine import load_engine
         from rubricworks.training.generators.autoregressive import is_vocabulary_generator
 
         if is_vocabulary_generator(Path(folder)):
             return self._draw(folder, model, samples)
+        generation = self.generation
         if folder not in self._loaded:  # one at a time in memory
-            self._loaded.clear()
-            self._loaded[folder] = load_model(folder)
+            self._unload()
+            self._loaded[folder] = load_engine(folder, generation.engine, batch_size=generation.batch_size)
         if not samples:
             return []
-        generation = self.generation
-        texts = generate_captions(
-            *self._loaded[folder],
+        texts = self._loaded[folder](
             [sample.image or None for sample in samples],
             [sample.prompt for sample in samples],
             max_new_tokens=generation.max_new_tokens,
             temperature=generation.temperature if model.decoding == "sampled" else 0.0,
-            batch_size=generation.batch_size,
             seed=generation.seed,
         )
         return [_Given(Response(text), tokens) for text, tokens in texts]

@@ -32,6 +32,7 @@ from rubricworks.tracking import (
 )
 from rubricworks.tracking.lineage import store_lineage
 from rubricworks.tracking.sample_scores import SCORES_TAG, read_sample_scores, store_sample_scores
+from rubricworks.training.model_card import CARD, card_with_scores
 
 Figures = dict[str, dict[str, Any]]
 """Name of a figure → its parts, as the gate reads them."""
@@ -69,6 +70,7 @@ def run(config: Config, job: Job) -> None:
         "reasons": list(result.reasons),
     }
     write_atomic(job.out / "promotion.json", canonical_json(promotion).encode())
+    write_atomic(job.out / CARD, card_with_scores(model_dir(job.inputs["policy"]), figures).encode())
     job.figures.update(promoted=promotion["promoted"], version=version)
 
 

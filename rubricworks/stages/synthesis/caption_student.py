@@ -10,6 +10,7 @@ from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.stages.synthesis.caption_committee import SPLITS
 from rubricworks.synthesis.prompts import CAPTION_PROMPT_VERSION
+from rubricworks.training.config import EngineOptions, engine_field
 
 
 class Config(StageConfig):
@@ -19,25 +20,24 @@ class Config(StageConfig):
     """0 is greedy."""
     max_new_tokens: int = Field(default=1024, ge=1)
     batch_size: int = Field(default=64, ge=1)
+    engine: EngineOptions = engine_field()
+    """Engine that writes the captions: `{kind: vllm}` on GPUs."""
 
 
 def run(config: Config, job: Job, splits: tuple[str, ...] = SPLITS) -> None:
-    from rubricworks.training.generate import generate_captions, load_model
+    from rubricworks.training.engine import load_engine
 
     folder = model_dir(job.inputs["model"])
-    model, processor = load_model(folder)
+    engine = load_engine(folder, config.engine, batch_size=config.batch_size)
     samples = job.inputs["samples"]
     progress = job.progress(count_samples(samples, *splits), "samples")
 
     def generate(chunk: list[Sample], seed: int) -> list[tuple[str, int]]:
-        return generate_captions(
-            model,
-            processor,
+        return engine(
             [sample.require_image("the student captions it") for sample in chunk],
             [sample.prompt for sample in chunk],
             max_new_tokens=config.max_new_tokens,
             temperature=config.temperature,
-            batch_size=config.batch_size,
             seed=seed,
         )
 
@@ -73,4 +73,5 @@ def run(config: Config, job: Job, splits: tuple[str, ...] = SPLITS) -> None:
             progress=progress.at,
         )
     )
+    engine.close()
     job.figures["captions"] = manifest.rows

@@ -25,13 +25,13 @@ from rubricworks.stages.training.step_tables import GradingTable, StepTables
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import RunLog, stage_run
 from rubricworks.training.config import PolicyConfig
+from rubricworks.training.model_card import Usage, only_prompt, write_card
 from rubricworks.training.processes import is_main, main_process_first
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
     from rubricworks.training.policy import PolicyResult
-    from rubricworks.training.progress import StepLog
     from rubricworks.training.rollouts import StepRollouts
 
 
@@ -160,22 +160,24 @@ def train(
                 _log_step(log, step)
                 progress.add(verdicts)
 
-            def record_log(line: "StepLog") -> None:
-                figures = {name: value for name, value in line.metrics.items() if name.startswith("sampling/")}
-                log.log_metrics(figures, step=line.step)
-
             result = train_model(
                 on_step=record_step,
-                on_log=record_log,
                 before_checkpoint=tables.commit,
             )
             log.set_tags({"alarm": str(result.alarm or "none")})
+        _write_card(config, options, job, dataset)
     finally:
         for client in job.calls.clients:
             asyncio.run(client.close())
     alarm = result.alarm and {"step": result.alarm.step, "reasons": list(result.alarm.reasons)}
     write_atomic(job.out / "alarm.json", json.dumps(alarm).encode())
     job.figures.update(steps=result.steps, alarm=alarm)
+
+
+def _write_card(config: BaseModel, options: PolicyConfig, job: Job, dataset: "Dataset") -> None:
+    usage = Usage(only_prompt(dataset.unique("prompt")), options.max_new_tokens)
+    made_by: dict[str, str] = job.made_by["inputs"]
+    write_card(model_dir(job.out), usage, trained_by=job.stage, data=made_by, config=config.model_dump(mode="json"))
 
 
 def _training_rows(

@@ -15,12 +15,13 @@ from rubricworks.data.tables import read_samples
 from rubricworks.environment import fill
 from rubricworks.errors import TransientError, UserError
 from rubricworks.runtime.config import StageConfig
-from rubricworks.runtime.job import Job
+from rubricworks.runtime.job import Job, model_dir
 from rubricworks.stages.data.visual_questions import VisualQuestions, questions_about, samples_by_digest
 from rubricworks.storage import link
 from rubricworks.tracking import stage_run
 from rubricworks.training.config import SftConfig, TinyConfig
-from rubricworks.training.processes import is_local_main, main_process_first
+from rubricworks.training.model_card import Usage, only_prompt, write_card
+from rubricworks.training.processes import is_local_main, is_main, main_process_first
 
 _IMAGES_FOR_BACKGROUND = 256
 _SPLITS = ("warm_up", "train")
@@ -74,6 +75,14 @@ def run(config: Config, job: Job) -> None:
             job.out,
             config.sft.model_copy(update={"seed": config.seed}),
             on_log=lambda line: log.log_metrics(line.metrics, step=line.step),
+        )
+    if is_main():
+        write_card(
+            model_dir(job.out),
+            Usage(only_prompt(prompt for _, prompt, _ in examples)),
+            trained_by=job.stage,
+            data=job.made_by["inputs"],
+            config=config.model_dump(mode="json"),
         )
 
 

@@ -28,6 +28,7 @@ from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.job import Job
 from rubricworks.stages.data.prepare_questions import COUNTS
 from rubricworks.storage import write_atomic
+from rubricworks.training.config import EngineOptions, engine_field
 
 STATISTICS = "statistics.json"
 
@@ -46,6 +47,8 @@ class Config(StageConfig):
     long, with 12,288 for responses."""
     batch_size: int = Field(default=64, ge=1)
     """Responses per generation batch."""
+    engine: EngineOptions = engine_field()
+    """Engine that writes the responses: `{kind: vllm}` on GPUs."""
     shard_size: int = Field(default=32, ge=1)
     """Samples per commit."""
 
@@ -59,6 +62,7 @@ def run(config: Config, job: Job) -> None:
         batch_size=config.batch_size,
         seed=config.seed,
         max_prompt_tokens=config.max_prompt_tokens,
+        engine=config.engine,
     )
     filter_samples(config, job, draw)
 

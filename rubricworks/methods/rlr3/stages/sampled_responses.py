@@ -7,9 +7,12 @@ from pathlib import Path
 
 from rubricworks.data.tables import Sample
 from rubricworks.runtime.job import model_dir
+from rubricworks.training.config import EngineOptions
 
 ResponseSampler = Callable[[list[Sample]], list[list[str]]]
 """Samples → several responses to each, or none; deterministic for the same samples."""
+
+_GENERATE = EngineOptions()
 
 
 def response_sampler(
@@ -21,6 +24,7 @@ def response_sampler(
     batch_size: int,
     seed: int,
     max_prompt_tokens: int | None = None,
+    engine: EngineOptions = _GENERATE,
 ) -> ResponseSampler:
     """Return a sampler of responses by the model in a stage's output.
 
@@ -29,24 +33,23 @@ def response_sampler(
         batch_size: responses per generation batch.
         max_prompt_tokens: a sample whose prompt is longer, its image included, gets no response.
     """
-    from rubricworks.training.generate import generate_captions, load_model, prompt_lengths
+    from rubricworks.training.engine import load_engine
+    from rubricworks.training.generate import prompt_lengths
 
-    loaded = load_model(model_dir(model))
+    write = load_engine(model_dir(model), engine, batch_size=batch_size)
 
     def draw(samples: list[Sample]) -> list[list[str]]:
         fitting = samples
         if max_prompt_tokens is not None:
             images, prompts = [sample.image for sample in samples], [sample.prompt for sample in samples]
-            lengths = prompt_lengths(loaded[1], images, prompts, batch_size=batch_size)
+            lengths = prompt_lengths(write.processor, images, prompts, batch_size=batch_size)
             fitting = [one for one, length in zip(samples, lengths, strict=True) if length <= max_prompt_tokens]
         repeated = [sample for sample in fitting for _ in range(each)]
-        outputs = generate_captions(
-            *loaded,
+        outputs = write(
             [sample.image for sample in repeated],
             [sample.prompt for sample in repeated],
             max_new_tokens=max_new_tokens,
             temperature=temperature,
-            batch_size=batch_size,
             seed=_batch_seed(seed, samples[0].sample_id),
         )
         texts = (text for text, _ in outputs)

@@ -1,0 +1,72 @@
+"""Texts of one model by the engine that a stage's configuration names."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from rubricworks.training.config import EngineOptions
+from rubricworks.training.generate import Processor, generate_captions, load_model
+from rubricworks.training.processing import Messages
+from rubricworks.training.vllm_engine import VllmEngine
+
+
+class Engine(Protocol):
+    """Model in memory that answers prompts; `close` frees the memory."""
+
+    processor: Processor
+
+    def __call__(
+        self,
+        images: Sequence[bytes | None],
+        prompts: Sequence[str | Messages],
+        *,
+        max_new_tokens: int,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> list[tuple[str, int]]:
+        """Return one text per prompt, with its token count, end token included. Temperature 0 is greedy."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def load_engine(model: str | Path, options: EngineOptions, *, batch_size: int) -> Engine:
+    """Load a model directory or a Hub name into the engine.
+
+    Args:
+        batch_size: prompts per batch of `generate`; vLLM chooses its own batches.
+    Raises:
+        UserError: the model cannot be loaded, or the engine is not installed.
+    """
+    return VllmEngine(model, options) if options.kind == "vllm" else GenerateEngine(model, batch_size)
+
+
+class GenerateEngine:
+    """`generate` of Transformers."""
+
+    def __init__(self, model: str | Path, batch_size: int) -> None:
+        self._model, self.processor = load_model(model)
+        self._batch_size = batch_size
+
+    def __call__(
+        self,
+        images: Sequence[bytes | None],
+        prompts: Sequence[str | Messages],
+        *,
+        max_new_tokens: int,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> list[tuple[str, int]]:
+        return generate_captions(
+            self._model,
+            self.processor,
+            images,
+            prompts,
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            batch_size=self._batch_size,
+            seed=seed,
+        )
+
+    def close(self) -> None:
+        del self._model

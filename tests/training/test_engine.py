@@ -1,0 +1,49 @@
+"""The engine of Transformers; tests/vllm_cpu/test_engine.py compares vLLM's with it."""
+
+import importlib.util
+
+import pytest
+from coloured_squares import PROMPT, squares
+
+from rubricworks.errors import UserError
+from rubricworks.stages.synthesis import caption_student
+from rubricworks.training.config import EngineOptions
+from rubricworks.training.engine import load_engine
+from rubricworks.training.generate import generate_captions, load_model
+from rubricworks.training.processing import encode_prompts, prompt_token_ids
+
+IMAGES = [image for image, _, _ in squares()[:4]]
+
+
+def test_default_engine_writes_what_generate_does(student):
+    engine = load_engine(student, EngineOptions(), batch_size=3)
+    expected = generate_captions(*load_model(student), IMAGES, [PROMPT] * 4, max_new_tokens=5, batch_size=3)
+    assert engine(IMAGES, [PROMPT] * 4, max_new_tokens=5) == expected
+    engine.close()
+
+
+def test_vllm_that_is_not_installed_is_one_clear_error(student, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"engine\.kind is vllm, but vllm is not installed: pip install"):
+        load_engine(student, EngineOptions(kind="vllm"), batch_size=3)
+
+
+def test_default_engine_leaves_a_stages_digest_as_it_was():
+    assert "engine" not in caption_student.Config().model_dump()
+    assert caption_student.Config(engine={"kind": "vllm"}).model_dump()["engine"]["kind"] == "vllm"
+
+
+def test_prompt_for_an_engine_is_that_of_training_with_one_token_for_the_image(student):
+    import PIL.Image
+
+    _, processor = load_model(student)
+    image = PIL.Image.new("RGB", (32, 32))
+    expanded = encode_prompts(processor, [image], [PROMPT])["input_ids"][0].tolist()
+    count = expanded.count(processor.image_token_id)
+    first = expanded.index(processor.image_token_id)
+    assert count > 1
+    assert prompt_token_ids(processor, image, PROMPT) == expanded[: first + 1] + expanded[first + count :]
+    assert (
+        prompt_token_ids(processor, None, PROMPT)
+        == encode_prompts(processor, [None], [PROMPT])["input_ids"][0].tolist()
+    )

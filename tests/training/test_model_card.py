@@ -1,0 +1,62 @@
+"""Prompt and length of a training, in the model's folder."""
+
+import json
+
+import pytest
+import yaml
+from transformers import GenerationConfig
+
+from rubricworks.errors import UserError
+from rubricworks.training.model_card import Usage, card_with_scores, only_prompt, read_usage, write_card
+
+PROMPT = "describe: the image\n--- in detail"
+
+
+USAGE = Usage(PROMPT, 44)
+
+
+def write(folder, usage=USAGE, **config):
+    write_card(folder, usage, trained_by="train_policy", data={"samples": "ab12"}, config={"seed": 3, **config})
+
+
+def test_prompt_and_length_are_read_back_also_by_transformers(tmp_path):
+    GenerationConfig(eos_token_id=5, do_sample=False).save_pretrained(tmp_path)
+    write(tmp_path)
+    assert read_usage(tmp_path) == Usage(PROMPT, 44)
+    generation = GenerationConfig.from_pretrained(tmp_path)
+    assert (generation.max_new_tokens, generation.eos_token_id) == (44, 5)
+    card = (tmp_path / "README.md").read_text()
+    assert yaml.safe_load(card.split("---\n")[1])["library_name"] == "transformers"
+    assert "samples: sha256 ab12" in card
+    assert "seed: 3" in card
+
+
+def test_a_model_of_several_prompts_has_none(tmp_path):
+    assert only_prompt(["a", "a"]) == "a"
+    assert only_prompt(["a", "b"]) is None
+    assert only_prompt([[{"role": "user", "content": "a"}]]) is None
+    write(tmp_path, Usage())
+    assert read_usage(tmp_path) == Usage()
+    assert not (tmp_path / "generation_config.json").exists()
+
+
+def test_folders_without_a_card_or_with_another_ones_card_say_nothing(tmp_path):
+    assert read_usage(tmp_path) == Usage()
+    (tmp_path / "README.md").write_text("---\nlicense: apache-2.0\n---\n# Qwen\n")
+    (tmp_path / "generation_config.json").write_text(json.dumps({"temperature": 0.7}))
+    assert read_usage(tmp_path) == Usage()
+    (tmp_path / "generation_config.json").write_text("{")
+    with pytest.raises(UserError, match=r"generation_config\.json cannot be read"):
+        read_usage(tmp_path)
+
+
+def test_card_repeats_no_secret(tmp_path):
+    write(tmp_path, judge={"url": "https://me:hunter2@judge.example/v1"})
+    assert "hunter2" not in (tmp_path / "README.md").read_text()
+
+
+def test_scores_stand_below_the_card(tmp_path):
+    write(tmp_path)
+    card = card_with_scores(tmp_path, {"win_rate": {"value": 0.7734, "low": 0.71, "high": None}})
+    assert card.startswith((tmp_path / "README.md").read_text().rstrip())
+    assert card.endswith("| win_rate | value | 0.7734 |\n| win_rate | low | 0.71 |\n")

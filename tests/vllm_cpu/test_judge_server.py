@@ -1,0 +1,93 @@
+"""A small judge behind `vllm serve`: every answer schema guides it, and the Grader reads what it answers."""
+
+import asyncio
+import json
+
+import httpx
+import jsonschema
+import pytest
+from answer_schemas import answer_models
+from coloured_squares import squares
+from vllm_on_cpu import served
+
+from rubricworks.data import Sample
+from rubricworks.grading import Grader
+from rubricworks.grading.prompts import judge_messages
+from rubricworks.llm import ChatClient, Endpoint
+from rubricworks.llm.request import RequestFrame, strict_schema
+from rubricworks.rubrics import Criterion, Rubric
+from rubricworks.training.config import SftConfig
+from rubricworks.training.generate import generate_captions, load_model, load_model_processor
+from rubricworks.training.sft import train_sft
+from rubricworks.training.tiny.text_config import TinyTextConfig
+from rubricworks.training.tiny.text_student import build_text_student
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
+WORDS = ("red", "green", "top-left")
+RUBRIC = Rubric(criteria=tuple(Criterion(criterion=f"The caption says {word} .", weight=1) for word in WORDS))
+CAPTIONS = [caption for _, _, caption in squares()]
+SHAPE = TinyTextConfig(hidden=128, layers=2, heads=4, intermediate=256, max_tokens=4096)
+LENGTH = 120
+
+
+def judgment(caption: str) -> str:
+    verdicts = [
+        {"id": number, "reasoning": word, "score": int(word in caption)} for number, word in enumerate(WORDS, start=1)
+    ]
+    return json.dumps({"verdicts": verdicts})  # with the spaces that the server's guide writes
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory):
+    """A judge that was taught all it is asked, so that its answers fit the request, be they right or wrong."""
+    folder = tmp_path_factory.mktemp("judge")
+    examples = [(None, judge_messages(caption, RUBRIC.criteria), judgment(caption)) for caption in CAPTIONS]
+    texts = [turn["content"] for _, turns, _ in examples for turn in turns] + [answer for *_, answer in examples]
+    student = build_text_student(texts, folder / "student", config=SHAPE, seed=1)
+    return train_sft(student, examples, folder / "sft", SftConfig(steps=40, batch_size=4, learning_rate=5e-3))
+
+
+@pytest.fixture(scope="module")
+def server(judge, tmp_path_factory):
+    guide = '{"backend":"xgrammar","disable_any_whitespace":true}'
+    log = tmp_path_factory.mktemp("server") / "log"
+    with served(judge, log, "--dtype", "float32", "--structured-outputs-config", guide) as url:
+        yield url
+
+
+def test_grader_over_http_gives_the_verdicts_of_the_same_model_in_transformers(server, judge):
+    prompts = [judge_messages(caption, RUBRIC.criteria) for caption in CAPTIONS]
+    texts = generate_captions(*load_model(judge), [None] * len(prompts), prompts, max_new_tokens=LENGTH)
+    expected = [[item["score"] for item in json.loads(text)["verdicts"]] for text, _ in texts]
+
+    async def grade_all() -> list[list[float | None]]:
+        endpoint = Endpoint(url=server, model="served", max_tokens=LENGTH, temperature=0)
+        async with ChatClient(endpoint) as client:
+            rows = [(Sample(sample_id=str(n), prompt="p"), caption, RUBRIC) for n, caption in enumerate(CAPTIONS)]
+            return [[verdict.credit for verdict in card.verdicts] async for card in Grader(client).grade_many(rows)]
+
+    assert asyncio.run(grade_all()) == expected
+    assert {len(credits) for credits in expected} == {len(WORDS)}
+
+
+@pytest.mark.parametrize("model", answer_models(), ids=lambda model: model.__name__)
+def test_every_answer_schema_is_one_that_vllm_guides_by(server, judge, model):
+    """At a high temperature the tokens are noise, and only the schema gives the answer its form.
+
+    What closes a string, a list or an object is made likely, so that the noise ends.
+    """
+    schema = strict_schema(model)
+    tokenizer = load_model_processor(judge)
+    closing = {str(tokenizer.convert_tokens_to_ids(f"<0x{ord(sign):02X}>")): 12 for sign in '"]}'}
+    options = {"max_tokens": 1500, "temperature": 1.5, "extra_body": {"logit_bias": closing}}
+    frame = RequestFrame(Endpoint(url=server, model="served", **options), model)
+    body = frame.encode([{"role": "user", "content": "The caption says red ."}], seed=1).body
+    reply = httpx.post(f"{server}/v1/chat/completions", content=body, headers=JSON, timeout=120)
+    assert reply.status_code == 200, reply.text
+    (choice,) = reply.json()["choices"]
+    assert choice["finish_reason"] == "stop"
+    # Within strings whose length has a limit, xgrammar lets control characters through, which noise writes.
+    jsonschema.validate(json.loads(choice["message"]["content"], strict=False), schema)
+
+
+JSON = {"content-type": "application/json"}
