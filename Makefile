@@ -86,7 +86,7 @@ bench-verifiers: $(VENV)/installed  ## Verifiers beside math-verify; hostile exp
 	$(RUN) benchmarks.verifiers
 	$(RUN) benchmarks.hostile
 
-coverage: $(VENV)/installed  ## The table of coverage, guards, captions and rules in docs/world.md (half an hour)
+coverage: $(VENV)/installed  ## The table of coverage, guards, captions and rules in docs/world.md (an hour)
 	$(RUN) benchmarks.coverage
 
 claims: $(VENV)/installed  ## Which of each paper's claims hold in the scene world, over five seeds (an hour and a half)
