@@ -3,8 +3,9 @@
 #
 #   make locks        after a change of pyproject.toml or constraints.txt
 #
-# Versions are those of constraints.txt, so that the images run what the tests ran; only the vLLM image is resolved by
-# itself, since vLLM brings its own torch. PyPI's torch for x86_64 is the CUDA build. The locks hold for Linux on
+# Versions are those of constraints.txt, so that the images run what the tests ran. vLLM asks for older releases of two
+# packages, so the trainer image, whose trainings draw their rollouts with it, has those two of vLLM's choice; the vLLM
+# image is held to the tests' trainer and torch alone. PyPI's torch for x86_64 is the CUDA build. The locks hold for Linux on
 # x86_64, Python 3.11, glibc 2.34 and newer.
 set -eu
 cd "$(dirname "$0")/.."
@@ -12,8 +13,10 @@ cd "$(dirname "$0")/.."
 UV=${UV:-uv}
 STAGES="--extra tracking --extra pipelines --extra cluster --extra store --extra eval --extra telemetry"
 own=$(mktemp)
-trap 'rm -f "$own"' EXIT
-grep -E '^(accelerate|datasets|peft|transformers|trl)==' constraints.txt >"$own"
+but_two=$(mktemp)
+trap 'rm -f "$own" "$but_two"' EXIT
+grep -E '^(accelerate|datasets|peft|torch|transformers|trl)==' constraints.txt >"$own"
+grep -vE '^(fastapi|numpy)==' constraints.txt >"$but_two"
 
 lock() {  # lock IMAGE SOURCES AND OPTIONS...
   image=$1
@@ -30,5 +33,5 @@ lock api pyproject.toml --extra api --extra store -c constraints.txt
 # shellcheck disable=SC2086  # a list of options
 lock cpu pyproject.toml $STAGES -c constraints.txt
 # shellcheck disable=SC2086
-lock trainer pyproject.toml docker/trainer.in --extra train $STAGES -c constraints.txt
+lock trainer pyproject.toml docker/trainer.in --extra gpu $STAGES -c "$but_two"
 lock vllm pyproject.toml --extra gpu --extra store -c "$own"

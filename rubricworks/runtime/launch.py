@@ -25,6 +25,7 @@ from rubricworks.runtime.accelerators import require_accelerators
 from rubricworks.runtime.attempts import final_mark, refuse_futile_attempt
 from rubricworks.runtime.config import StageConfig, extract_stage_config
 from rubricworks.runtime.job import OUTPUT_VALUES, close_job, is_done, open_job
+from rubricworks.runtime.lineage import output_lineage
 from rubricworks.runtime.pods.processes import processes_here, run_processes
 from rubricworks.runtime.pods.train_job import run_train_job, train_job_plan
 from rubricworks.runtime.reuse import try_reuse
@@ -45,6 +46,7 @@ def launch(
     *,
     view: str | None = None,
     metrics: Callable[[str, float], object] | None = None,
+    lineage: Callable[[dict[str, str | int]], object] | None = None,
     output_values: dict[str, str] | None = None,
 ) -> str:
     """Run a stage to the end and return the URI of its output folder.
@@ -56,6 +58,7 @@ def launch(
         inputs: name → URI of the outputs that it reads; an empty URI is ignored.
         view: file to write the stage's page to, also when the stage was done before.
         metrics: called with the name and the value of each figure of the stage.
+        lineage: called with the metadata of the stage's artifact.
         output_values: updated with the values that the stage passes on beside its output (`OUTPUT_VALUES`).
     """
     run = fill(run, "the run's folder")
@@ -74,6 +77,8 @@ def launch(
         workspace.upload()
         if output_values is not None:
             output_values.update(json.loads((out / OUTPUT_VALUES).read_bytes()))
+        if lineage is not None:
+            lineage(output_lineage(out, workspace.uri_of(out)))
         if view is not None or metrics is not None:
             from rubricworks.reports.views import FinishedStage, show_stage
 

@@ -51,12 +51,21 @@ class Stage:
     """Its items can be divided over pods (`fan_out`)."""
     in_retraining: bool = False
     """A retraining runs it again."""
+    fetches_model: bool = False
+    """Its output is a model, though it trains none."""
     makes_report: bool = False
     """It writes `report.html` and `summary.json` of the run."""
     reads_whole_run: bool = False
     """It reads the outputs of all other stages."""
     opens_run: bool = False
     """It writes the run's own files (recipe, budget), for runs that no client prepared."""
+
+    @property
+    def artifact(self) -> Literal["Dataset", "Model", ""]:
+        """Kubeflow's type of its output; empty if that is neither a table nor a model."""
+        if self.phase == "training" or self.fetches_model:
+            return "Model"
+        return "Dataset" if self.table else ""
 
     @property
     def component(self) -> str:
@@ -135,7 +144,7 @@ _TABLE = (
           table="scores", view="reports.views.scores:scores", in_retraining=True),
     Stage("audit", "methods.rlr3.stages", "evaluation", "cpu", ("genrm_data", "samples"),
           table="audit", view="methods.rlr3.views:audit"),
-    Stage("fetch_champion", "methods.retrain.stages", "evaluation", "cpu", ("found",)),
+    Stage("fetch_champion", "methods.retrain.stages", "evaluation", "cpu", ("found",), fetches_model=True),
     # release
     Stage("promote", "stages.release", "release", "cpu", ("scores", "policy", "samples"),
           view="reports.views.evaluations:promotion", reusable=False),

@@ -77,8 +77,16 @@ class VllmOptions(_Options):
     """Share of GPU memory for vLLM, for mode colocate."""
     tensor_parallel: int = Field(1, ge=1)
     max_model_length: int | None = Field(None, ge=1)
+    """Tokens of a prompt and its response. By default the model's own limit, often 128,000: for one response of that
+    length vLLM must find memory, and does not start where `gpu_memory` leaves none."""
     sleep: bool = False
     """Free vLLM's memory during the update, for mode colocate."""
+    correction: Literal["none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"] = "sequence_mask"
+    """Weight of the loss by the ratio of the trainer's probabilities to vLLM's, of each token or of whole responses;
+    ratios beyond the bounds are cut to them, or their loss is 0 [vllm_importance_sampling_mode]."""
+    correction_max: float | None = Field(3.0, gt=0)
+    correction_min: float | None = Field(None, gt=0)
+    """Bounds of the ratio; null = none."""
     max_logp_difference: float | None = Field(0.1, gt=0)
     """Stop a training whose sampler and trainer differ by more nats a token, on average, for five steps; null = never.
     Same weights in other kernels differ by 0.001 to 0.03."""
@@ -209,6 +217,17 @@ class PolicyConfig(_Options):
             raise ValueError("milestone_every keeps whole models; with lora set it to 0, or train all weights")
         if self.loss_type == "group_token_mean" and self.beta:
             raise ValueError("loss_type group_token_mean has no KL penalty (RLR³, equation 1); set beta to 0")
+        if self.vllm.mode != "off" and (self.vllm.max_model_length or self.max_new_tokens + 1) <= self.max_new_tokens:
+            raise ValueError(
+                f"vllm.max_model_length {self.vllm.max_model_length} is prompt and response together, and leaves no "
+                f"room for a prompt beside max_new_tokens {self.max_new_tokens}"
+            )
+        if self.loss_type == "group_token_mean" and self.vllm.mode != "off" and "sequence" in self.vllm.correction:
+            raise ValueError(
+                "loss_type group_token_mean weighs every token of a group alike (RLR³, equation 1), and "
+                f"vllm.correction {self.vllm.correction} weighs whole responses; set it to none, token_truncate or "
+                "token_mask"
+            )
         if self.objective == "c-gdpo" and self.scale_rewards != "group":
             raise ValueError("objective c-gdpo normalises each reward in its group; leave scale_rewards at group")
         if self.selection and self.selection.keep > self.group_size:

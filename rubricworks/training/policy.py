@@ -6,6 +6,7 @@ Training resumes from its last complete checkpoint; on a CPU it ends with the sa
 """
 
 import hashlib
+import math
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -39,7 +40,7 @@ from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
 from rubricworks.training.response_statistics import TEXT_STATISTICS, Statistic
 from rubricworks.training.rollouts import Penalty, PolicyTrainer, StepRollouts
 from rubricworks.training.shared_images import encode_images_once
-from rubricworks.training.vllm_rollouts import LOGP_DIFFERENCE, image_token_bias
+from rubricworks.training.vllm_rollouts import LOGP_DIFFERENCE, OUT_OF_BOUNDS, RATIO, image_token_bias
 from rubricworks.training.watch import PolicyWatch, Probe, Refresh
 
 Reward = Callable[..., Awaitable[Sequence[float | None]]]
@@ -139,7 +140,7 @@ def train_policy(
                 mean_over_group=config.loss_type == "group_token_mean",
                 penalty=penalty,
                 selection=config.selection,
-                max_logp_difference=config.vllm.max_logp_difference,
+                sampler=config.vllm,
             )
             trainer.remove_callback(PrinterCallback)
             if config.milestone_every:
@@ -166,6 +167,8 @@ LINE_METRICS = {
     "entropy": "entropy",
     "learning_rate": "lr",
     LOGP_DIFFERENCE: "logp difference",
+    RATIO: "ratio",
+    OUT_OF_BOUNDS: "out of bounds",
 }
 
 
@@ -213,6 +216,12 @@ def trl_config(config: PolicyConfig, out_dir: Path, per_process: int, processor:
         vllm_tensor_parallel_size=vllm.tensor_parallel,
         vllm_max_model_length=vllm.max_model_length,
         vllm_enable_sleep_mode=vllm.sleep,
+        # Without its correction TRL would not measure the difference either, so `none` cuts every ratio to 1; TRL asks
+        # for different bounds, and these two are 1 in the tensors' precision.
+        vllm_importance_sampling_correction=True,
+        vllm_importance_sampling_mode="token_truncate" if vllm.correction == "none" else vllm.correction,
+        vllm_importance_sampling_clip_max=1.0 if vllm.correction == "none" else vllm.correction_max,
+        vllm_importance_sampling_clip_min=math.nextafter(1, 0) if vllm.correction == "none" else vllm.correction_min,
         generation_kwargs=image_token_bias(processor) if vllm.mode != "off" else None,
         save_strategy="steps",
         save_steps=config.checkpoint_every,

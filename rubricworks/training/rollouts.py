@@ -22,9 +22,15 @@ from rubricworks.errors import UserError
 from rubricworks.rl import decoupled_advantages, group_advantages
 from rubricworks.rl.advantages import Scale
 from rubricworks.rubrics import Response
-from rubricworks.training.config import SelectionOptions
+from rubricworks.training.config import SelectionOptions, VllmOptions
 from rubricworks.training.selection import keep_rows, select_rows
-from rubricworks.training.vllm_rollouts import LOGP_DIFFERENCE, SamplerAgreement, mend_generation
+from rubricworks.training.vllm_rollouts import (
+    LOGP_DIFFERENCE,
+    OUT_OF_BOUNDS,
+    SamplerAgreement,
+    count_out_of_bounds,
+    mend_generation,
+)
 
 Penalty = Callable[..., Sequence[float]]
 """`penalty(prompts=…, completions=…, completion_ids=…, sample_id=[…], …)`: amounts to subtract from the advantages.
@@ -79,7 +85,7 @@ class PolicyTrainer(GRPOTrainer):
         on_rollouts: Callable[[StepRollouts], None],
         mean_over_group: bool = False,
         penalty: Penalty | None = None,
-        max_logp_difference: float | None = None,
+        sampler: VllmOptions | None = None,
         selection: SelectionOptions | None = None,
         **kwargs: Any,
     ) -> None:
@@ -87,7 +93,7 @@ class PolicyTrainer(GRPOTrainer):
         Args:
             mean_over_group: average the loss by equation 1; requires loss_type `dr_grpo` in the configuration.
             penalty: subtracted from the advantages of judged rollouts (BalCapRL, A.5).
-            max_logp_difference: limit of `vllm_rollouts.SamplerAgreement`.
+            sampler: vLLM's options: the limit of `vllm_rollouts.SamplerAgreement`, and the bounds of the ratio.
             selection: rollouts of each group to train on; all by default.
         """
         self._selection = selection
@@ -96,7 +102,8 @@ class PolicyTrainer(GRPOTrainer):
         self._penalty = penalty
         self._scored: _Scored
         self._unjudged_steps = 0
-        self._agreement = SamplerAgreement(max_logp_difference)
+        self._sampler_options = sampler or VllmOptions()
+        self._agreement = SamplerAgreement(self._sampler_options.max_logp_difference)
         super().__init__(*args, **kwargs)
         if self.use_vllm:
             mend_generation(self.vllm_generation)
@@ -150,6 +157,13 @@ class PolicyTrainer(GRPOTrainer):
         # TRL measures it, over all processes, as part of its importance sampling correction.
         if differences := self._metrics["train"].get(LOGP_DIFFERENCE):
             self._agreement.update(step, differences[-1])
+            counts = count_out_of_bounds(
+                output["old_per_token_logps"] - output["sampling_per_token_logps"],
+                output["completion_mask"].bool(),
+                self._sampler_options,
+            )
+            outside, all_ratios = self.accelerator.gather(counts[None]).sum(dim=0).tolist()
+            self._metrics["train"][OUT_OF_BOUNDS].append(outside / max(all_ratios, 1))
         local = [row - first for row in kept if first <= row < first + len(inputs)]
         if self._selection is not None:
             output = keep_rows(output, local, len(inputs))

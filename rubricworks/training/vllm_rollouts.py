@@ -14,12 +14,19 @@ Whether sampler and trainer agree is measured by TRL each step, as the mean diff
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+from torch import Tensor
 from transformers import ProcessorMixin
 
 from rubricworks.errors import UserError
+from rubricworks.training.config import VllmOptions
 
 LOGP_DIFFERENCE = "sampling/sampling_logp_difference/mean"
 """TRL's metric: mean absolute difference of a token's log probability between vLLM and the trainer, in nats."""
+RATIO = "sampling/importance_sampling_ratio/mean"
+"""TRL's metric: mean weight of the loss by the ratio of the trainer's probabilities to vLLM's, after its bounds."""
+OUT_OF_BOUNDS = "sampling/importance_sampling_ratio/out_of_bounds"
+"""Share of the ratios, of tokens or of responses, that the bounds cut or mask, or with correction `none` would."""
 PATIENCE = 5
 """Consecutive steps above the threshold before a training stops."""
 
@@ -82,6 +89,24 @@ def check_expansion(prompts: Sequence[Sequence[int]], read: Sequence[Sequence[in
                 f"vLLM read a prompt with its images as {len(actual)} tokens, and the trainer as {len(expected)}: the "
                 "rollouts would not be the policy's; set vllm.mode to server or off"
             )
+
+
+def count_out_of_bounds(differences_NT: Tensor, mask_NT: Tensor, options: VllmOptions) -> Tensor:
+    """Number of ratios out of the correction's bounds and number of ratios, shape [2].
+
+    Args:
+        differences_NT: log probabilities of the trainer minus vLLM's; NaN where vLLM has none, which counts as equal.
+        mask_NT: tokens of the responses.
+    """
+    differences_NT = differences_NT.nan_to_num(nan=0.0) * mask_NT
+    of_tokens = "sequence" not in options.correction
+    ratios = (differences_NT[mask_NT] if of_tokens else differences_NT.sum(dim=1)).exp()
+    outside = torch.zeros_like(ratios, dtype=torch.bool)
+    if options.correction_max is not None:
+        outside |= ratios > options.correction_max
+    if options.correction_min is not None:
+        outside |= ratios < options.correction_min
+    return torch.stack([outside.sum(), outside.new_tensor(ratios.numel(), dtype=torch.int64)])
 
 
 def image_token_bias(processor: Any) -> dict[str, Any] | None:

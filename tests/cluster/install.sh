@@ -31,3 +31,11 @@ prism="$(dirname "$0")/../../.venv/prism"
   debian npm npm
   npm install --silent --no-audit --no-fund --prefix "$prism" @stoplight/prism-cli@5.14.2 >/dev/null
 }
+
+# verl's own hands (test_verl_itself). Its pins clash with ours, so it lies in a folder of its own, with what it imports.
+verl="$(dirname "$0")/../../.venv/verl"
+[ -d "$verl/verl" ] || {
+  "$(dirname "$0")/../../.venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
+    --target "$verl" verl==0.9.1 ray omegaconf antlr4-python3-runtime 'tensordict>=0.8,<=0.10' codetiming hydra-core \
+    pyvers orjson cloudpickle torchdata msgpack
+}

@@ -1,9 +1,7 @@
 """The reward manager in verl's own hands: loaded by its loader, called with its rows. No GPU, no ray cluster.
 
-verl's pins clash with ours, so it lies in a folder of its own, RUBRICWORKS_VERL, made by
-
-    pip install --no-deps --target FOLDER verl ray omegaconf antlr4-python3-runtime 'tensordict>=0.8,<=0.10' \
-        codetiming hydra-core pyvers orjson cloudpickle torchdata msgpack
+verl's pins clash with ours, so it lies in a folder of its own: `verl` in the virtual environment, made by install.sh,
+or the one that RUBRICWORKS_VERL names.
 """
 
 import json
@@ -15,9 +13,10 @@ from pathlib import Path
 import pytest
 from scripted_server import say
 
+VERL = Path(os.environ.get("RUBRICWORKS_VERL") or Path(sys.prefix) / "verl")
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.skipif("RUBRICWORKS_VERL" not in os.environ, reason="RUBRICWORKS_VERL names no folder with verl in it"),
+    pytest.mark.skipif(not VERL.is_dir(), reason="verl is not installed; tests/cluster/install.sh does it"),
 ]
 
 PROGRAM = """
@@ -68,7 +67,7 @@ def test_verl_loads_the_manager_and_puts_its_score_on_the_last_token(serve):
     verdict = {"verdicts": [{"id": 1, "reasoning": "looked", "score": 1}]}
     server = serve([say(json.dumps(verdict))])
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, os.environ["RUBRICWORKS_VERL"], server.url],
+        [sys.executable, "-c", PROGRAM, str(VERL), server.url],
         capture_output=True,
         text=True,
         cwd=Path(__file__).parents[2],

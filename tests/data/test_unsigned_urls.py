@@ -44,7 +44,7 @@ def test_a_run_fetches_signed_urls_and_no_file_of_it_holds_a_signature(server, t
     urls = [base + path for path in paths]
     (tmp_path / "list.txt").write_text("\n".join(urls))
     config = prepare.Config(
-        source=f"urls:{tmp_path / 'list.txt'}", held_out=1, allowed_hosts=(f"images.test:{server.port}",)
+        source=f"urls:{tmp_path / 'list.txt'}", held_out=2, allowed_hosts=(f"images.test:{server.port}",)
     )
     (tmp_path / "run").mkdir()
     job = open_job("prepare", config, tmp_path / "run", {})

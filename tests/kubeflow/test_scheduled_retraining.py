@@ -140,9 +140,17 @@ def test_three_weeks_train_skip_and_train_on_what_is_new(schedule: Schedule):
     ]
     assert schedule.champion() == 3
     # The third week read the source of the third week.
-    samples = [row["sample_id"] for row in read_rows(schedule.folder(third) / "prepare", columns=["sample_id"])]
-    assert len(samples) == 30 + 20 + 40
+    rows = list(read_rows(schedule.folder(third) / "prepare", columns=["sample_id"]))
+    assert len(rows) == 30 + 20 + 40
     assert not [task.name for run in schedule.backend.runs for task in run.tasks if task.cached]
+    # Kubeflow's pages show what came of what: each artifact names the digests of those that it was made from.
+    made = {task.name: task.artifacts for task in third.tasks}
+    samples, policy = made["prepare"]["dataset"], made["train-policy"]["checkpoint"]
+    assert (samples["type"], policy["type"]) == ("system.Dataset", "system.Model")
+    assert samples["metadata"]["uri"] == f"s3://models/runs/weekly-{third.id}/prepare"
+    assert policy["metadata"]["samples_digest"] == samples["metadata"]["digest"]
+    assert policy["metadata"]["model_digest"] == made["warm-up"]["checkpoint"]["metadata"]["digest"]
+    assert made["score"]["dataset"]["metadata"]["policy_digest"] == policy["metadata"]["digest"]
     # Every run closed its own MLflow run, and every stage is nested in it.
     client = schedule.connection().client
     experiments = [one.experiment_id for one in client.search_experiments()]

@@ -20,15 +20,16 @@ def images(run: str, prepare_config: str) -> None:
     prepare(config=prepare_config, run=run)
 
 
-def outputs(run: Path, task: str) -> tuple[str, dict[str, float], str]:
-    """The page, the figures and the URI that a task handed over."""
+def outputs(run: Path, task: str) -> tuple[str, dict[str, float], dict[str, object], str]:
+    """The page, the figures, the table's lineage and the URI that a task handed over."""
     (path,) = (run / "kfp").glob(f"*/{task}/executor_output.json")
     content = json.loads(path.read_text())
     artifacts = {name: of["artifacts"][0] for name, of in content["artifacts"].items()}
-    assert artifacts.keys() == {"view", "metrics"}
+    assert artifacts.keys() == {"view", "metrics", "dataset"}
     return (
         Path(artifacts["view"]["uri"]).read_text(),
         artifacts["metrics"]["metadata"],
+        artifacts["dataset"]["metadata"],
         content["parameterValues"]["Output"],
     )
 
@@ -42,13 +43,16 @@ def test_the_executor_hands_over_the_page_and_the_figures_and_again_when_the_sta
     configs = {"prepare": json.dumps({"source": str(source), "held_out": 2})}
     for attempt in range(2):
         run_local(images, pipeline_arguments(str(run), configs), run=run)
-        view, metrics, uri = outputs(run, "prepare")
+        view, metrics, lineage, uri = outputs(run, "prepare")
         splits = Counter(row["split"] for row in read_rows(run / "prepare", columns=["split"]))
         assert (metrics["train"], metrics["held_out"], metrics["rejected"]) == (splits["train"], splits["held_out"], 1)
         assert splits.total() == 6
         assert "6 samples, 1 could not be used" in view
         assert view.count("<img src=") == 4
         assert Path(uri) == run / "prepare"
+        digest = json.loads((run / "prepare" / "done.json").read_text())["digest"]
+        assert (lineage["uri"], lineage["digest"]) == (uri, digest)
+        assert (lineage["table"], lineage["rows"], lineage["stage"]) == ("samples", 6, "prepare")
         assert ("done in an earlier run" in capfd.readouterr().err) == bool(attempt)
 
 

@@ -29,10 +29,12 @@ class Dag(NamedTuple):
 _STAND_IN = """
 import json, os, sys, types
 
-def launch(stage, config, run, inputs, *, view, metrics, output_values=None):
+def launch(stage, config, run, inputs, *, view, metrics, lineage=None, output_values=None):
     with open(view, "w") as file:
         file.write(f"<h1>{stage}</h1>")
     metrics("rows", 7)
+    if lineage is not None:
+        lineage({"uri": f"{run}/{stage}"})
     if output_values is not None:
         output_values.update(json.loads(os.environ["HANDED_ON"]))
     with open(os.path.join(run, "launched.jsonl"), "a") as file:
@@ -88,13 +90,14 @@ def check_component(stage: str, inputs: Sequence[str], monkeypatch: pytest.Monke
     view, metrics = dsl.HTML(uri="gs://store/view"), dsl.Metrics(uri="gs://store/metrics")
     text = {"view": view.path, "metrics": metrics.log_metric}
     outputs = {"view": view, "metrics": metrics}
+    output_types = {"Output": "String", "view": "system.HTML@0.0.1", "metrics": "system.Metrics@0.0.1"}
+    if kind := STAGES[stage].artifact:
+        name, artifact = ("dataset", dsl.Dataset()) if kind == "Dataset" else ("checkpoint", dsl.Model())
+        outputs[name], output_types[name] = artifact, f"{artifact.schema_title}@{artifact.schema_version}"
+        text["lineage"] = artifact.metadata.update
     assert component.python_func(config="{}", run="r", **uris, **outputs) == (stage, "{}", "r", uris, text)
     spec = component.component_spec
-    assert {name: output.type for name, output in spec.outputs.items()} == {
-        "Output": "String",
-        "view": "system.HTML@0.0.1",
-        "metrics": "system.Metrics@0.0.1",
-    }
+    assert {name: output.type for name, output in spec.outputs.items()} == output_types
     assert spec.description
     assert set(spec.inputs) == {"config", "run", *inputs}
     # Other types would be changed on their way (8 in a list becomes 8.0); YAML 1.1 reads the words below as booleans.

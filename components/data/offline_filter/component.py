@@ -11,6 +11,7 @@ def offline_filter(
     samples: str,
     rubrics: str,
     model: str,
+    dataset: dsl.Output[dsl.Dataset],
     view: dsl.Output[dsl.HTML],
     metrics: dsl.Output[dsl.Metrics],
 ) -> str:
@@ -23,6 +24,7 @@ def offline_filter(
         samples: URI of the samples table.
         rubrics: URI of the rubrics table.
         model: URI of the base model.
+        dataset: the table, for Kubeflow's pages: its URI and digests.
         view: the stage's page.
         metrics: the stage's figures.
 
@@ -38,4 +40,5 @@ def offline_filter(
         {"questions": questions, "samples": samples, "rubrics": rubrics, "model": model},
         view=view.path,
         metrics=metrics.log_metric,
+        lineage=dataset.metadata.update,
     )

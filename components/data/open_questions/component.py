@@ -5,7 +5,12 @@ from rubricworks.components.images import image_of
 
 @dsl.component(base_image=image_of("open_questions"), install_kfp_package=False, packages_to_install=[])
 def open_questions(
-    config: str, run: str, samples: str, view: dsl.Output[dsl.HTML], metrics: dsl.Output[dsl.Metrics]
+    config: str,
+    run: str,
+    samples: str,
+    dataset: dsl.Output[dsl.Dataset],
+    view: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
 ) -> str:
     """Turn multiple-choice questions into open ones where a vision-language model says that they can be.
 
@@ -13,6 +18,7 @@ def open_questions(
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
         samples: URI of the samples table.
+        dataset: the table, for Kubeflow's pages: its URI and digests.
         view: the stage's page.
         metrics: the stage's figures.
 
@@ -21,4 +27,12 @@ def open_questions(
     """
     from rubricworks.runtime.launch import launch
 
-    return launch("open_questions", config, run, {"samples": samples}, view=view.path, metrics=metrics.log_metric)
+    return launch(
+        "open_questions",
+        config,
+        run,
+        {"samples": samples},
+        view=view.path,
+        metrics=metrics.log_metric,
+        lineage=dataset.metadata.update,
+    )

@@ -7,6 +7,7 @@ from rubricworks.components.images import image_of
 def prepare_prompts(
     config: str,
     run: str,
+    dataset: dsl.Output[dsl.Dataset],
     view: dsl.Output[dsl.HTML],
     metrics: dsl.Output[dsl.Metrics],
 ) -> str:
@@ -15,6 +16,7 @@ def prepare_prompts(
     Args:
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
+        dataset: the table, for Kubeflow's pages: its URI and digests.
         view: the stage's page.
         metrics: the stage's figures.
 
@@ -23,4 +25,6 @@ def prepare_prompts(
     """
     from rubricworks.runtime.launch import launch
 
-    return launch("prepare_prompts", config, run, {}, view=view.path, metrics=metrics.log_metric)
+    return launch(
+        "prepare_prompts", config, run, {}, view=view.path, metrics=metrics.log_metric, lineage=dataset.metadata.update
+    )

@@ -4,12 +4,19 @@ from rubricworks.components.images import image_of
 
 
 @dsl.component(base_image=image_of("prepare_questions"), install_kfp_package=False, packages_to_install=[])
-def prepare_questions(config: str, run: str, view: dsl.Output[dsl.HTML], metrics: dsl.Output[dsl.Metrics]) -> str:
+def prepare_questions(
+    config: str,
+    run: str,
+    dataset: dsl.Output[dsl.Dataset],
+    view: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
+) -> str:
     """Read the question source, check and de-duplicate it, and split it by picture.
 
     Args:
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
+        dataset: the table, for Kubeflow's pages: its URI and digests.
         view: the stage's page.
         metrics: the stage's figures.
 
@@ -18,4 +25,12 @@ def prepare_questions(config: str, run: str, view: dsl.Output[dsl.HTML], metrics
     """
     from rubricworks.runtime.launch import launch
 
-    return launch("prepare_questions", config, run, {}, view=view.path, metrics=metrics.log_metric)
+    return launch(
+        "prepare_questions",
+        config,
+        run,
+        {},
+        view=view.path,
+        metrics=metrics.log_metric,
+        lineage=dataset.metadata.update,
+    )

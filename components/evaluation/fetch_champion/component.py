@@ -5,7 +5,12 @@ from rubricworks.components.images import image_of
 
 @dsl.component(base_image=image_of("fetch_champion"), install_kfp_package=False, packages_to_install=[])
 def fetch_champion(
-    config: str, run: str, found: str, view: dsl.Output[dsl.HTML], metrics: dsl.Output[dsl.Metrics]
+    config: str,
+    run: str,
+    found: str,
+    checkpoint: dsl.Output[dsl.Model],
+    view: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
 ) -> str:
     """Fetch the champion's weights from the model registry.
 
@@ -13,6 +18,7 @@ def fetch_champion(
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
         found: URI of the found samples.
+        checkpoint: the model, for Kubeflow's pages: its URI and digests.
         view: the stage's page.
         metrics: the stage's figures.
 
@@ -21,4 +27,12 @@ def fetch_champion(
     """
     from rubricworks.runtime.launch import launch
 
-    return launch("fetch_champion", config, run, {"found": found}, view=view.path, metrics=metrics.log_metric)
+    return launch(
+        "fetch_champion",
+        config,
+        run,
+        {"found": found},
+        view=view.path,
+        metrics=metrics.log_metric,
+        lineage=checkpoint.metadata.update,
+    )

@@ -10,6 +10,7 @@ def score(
     samples: str,
     model: str,
     policy: str,
+    dataset: dsl.Output[dsl.Dataset],
     view: dsl.Output[dsl.HTML],
     metrics: dsl.Output[dsl.Metrics],
     peer: str = "",
@@ -24,6 +25,7 @@ def score(
         samples: URI of the samples table; only its held-out rows are used.
         model: URI of the model before training: the base.
         policy: URI of the trained policy.
+        dataset: the table, for Kubeflow's pages: its URI and digests.
         view: the stage's page.
         metrics: the stage's figures.
         peer: URI of a training for comparison, if there is one.
@@ -49,4 +51,5 @@ def score(
         },
         view=view.path,
         metrics=metrics.log_metric,
+        lineage=dataset.metadata.update,
     )

@@ -5,7 +5,12 @@ from rubricworks.components.images import image_of
 
 @dsl.component(base_image=image_of("caption_committee"), install_kfp_package=False, packages_to_install=[])
 def caption_committee(
-    config: str, run: str, samples: str, view: dsl.Output[dsl.HTML], metrics: dsl.Output[dsl.Metrics]
+    config: str,
+    run: str,
+    samples: str,
+    dataset: dsl.Output[dsl.Dataset],
+    view: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
 ) -> str:
     """Ask every model of the committee for a caption of every training sample.
 
@@ -13,6 +18,7 @@ def caption_committee(
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
         samples: URI of the samples table.
+        dataset: the table, for Kubeflow's pages: its URI and digests.
         view: the stage's page.
         metrics: the stage's figures.
 
@@ -21,4 +27,12 @@ def caption_committee(
     """
     from rubricworks.runtime.launch import launch
 
-    return launch("caption_committee", config, run, {"samples": samples}, view=view.path, metrics=metrics.log_metric)
+    return launch(
+        "caption_committee",
+        config,
+        run,
+        {"samples": samples},
+        view=view.path,
+        metrics=metrics.log_metric,
+        lineage=dataset.metadata.update,
+    )

@@ -11,6 +11,7 @@ def genrm_data(
     rubrics: str,
     filtered: str,
     model: str,
+    dataset: dsl.Output[dsl.Dataset],
     view: dsl.Output[dsl.HTML],
     metrics: dsl.Output[dsl.Metrics],
 ) -> str:
@@ -23,6 +24,7 @@ def genrm_data(
         rubrics: URI of the rubrics table.
         filtered: URI of the filtered samples.
         model: URI of the base policy.
+        dataset: the table, for Kubeflow's pages: its URI and digests.
         view: the stage's page.
         metrics: the stage's figures.
 
@@ -38,4 +40,5 @@ def genrm_data(
         {"samples": samples, "rubrics": rubrics, "filtered": filtered, "model": model},
         view=view.path,
         metrics=metrics.log_metric,
+        lineage=dataset.metadata.update,
     )

@@ -4,13 +4,21 @@ from rubricworks.components.images import image_of
 
 
 @dsl.component(base_image=image_of("recap"), install_kfp_package=False, packages_to_install=[])
-def recap(config: str, run: str, samples: str, view: dsl.Output[dsl.HTML], metrics: dsl.Output[dsl.Metrics]) -> str:
+def recap(
+    config: str,
+    run: str,
+    samples: str,
+    dataset: dsl.Output[dsl.Dataset],
+    view: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
+) -> str:
     """Write the reference captions anew with a stronger model; policies are measured against them.
 
     Args:
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
         samples: URI of the samples table.
+        dataset: the table, for Kubeflow's pages: its URI and digests.
         view: the stage's page.
         metrics: the stage's figures.
 
@@ -19,4 +27,12 @@ def recap(config: str, run: str, samples: str, view: dsl.Output[dsl.HTML], metri
     """
     from rubricworks.runtime.launch import launch
 
-    return launch("recap", config, run, {"samples": samples}, view=view.path, metrics=metrics.log_metric)
+    return launch(
+        "recap",
+        config,
+        run,
+        {"samples": samples},
+        view=view.path,
+        metrics=metrics.log_metric,
+        lineage=dataset.metadata.update,
+    )

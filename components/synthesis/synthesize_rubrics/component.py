@@ -10,6 +10,7 @@ def synthesize_rubrics(
     samples: str,
     captions: str,
     student_captions: str,
+    dataset: dsl.Output[dsl.Dataset],
     view: dsl.Output[dsl.HTML],
     metrics: dsl.Output[dsl.Metrics],
 ) -> str:
@@ -21,6 +22,7 @@ def synthesize_rubrics(
         samples: URI of the samples table.
         captions: URI of the committee's captions.
         student_captions: URI of the student's captions.
+        dataset: the table, for Kubeflow's pages: its URI and digests.
         view: the stage's page.
         metrics: the stage's figures.
 
@@ -36,4 +38,5 @@ def synthesize_rubrics(
         {"samples": samples, "captions": captions, "student_captions": student_captions},
         view=view.path,
         metrics=metrics.log_metric,
+        lineage=dataset.metadata.update,
     )

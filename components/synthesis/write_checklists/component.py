@@ -5,7 +5,12 @@ from rubricworks.components.images import image_of
 
 @dsl.component(base_image=image_of("write_checklists"), install_kfp_package=False, packages_to_install=[])
 def write_checklists(
-    config: str, run: str, samples: str, view: dsl.Output[dsl.HTML], metrics: dsl.Output[dsl.Metrics]
+    config: str,
+    run: str,
+    samples: str,
+    dataset: dsl.Output[dsl.Dataset],
+    view: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
 ) -> str:
     """Write one checklist per question: essential and additional criteria with references, proposed by several models.
 
@@ -13,6 +18,7 @@ def write_checklists(
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
         samples: URI of the samples table.
+        dataset: the table, for Kubeflow's pages: its URI and digests.
         view: the stage's page.
         metrics: the stage's figures.
 
@@ -21,4 +27,12 @@ def write_checklists(
     """
     from rubricworks.runtime.launch import launch
 
-    return launch("write_checklists", config, run, {"samples": samples}, view=view.path, metrics=metrics.log_metric)
+    return launch(
+        "write_checklists",
+        config,
+        run,
+        {"samples": samples},
+        view=view.path,
+        metrics=metrics.log_metric,
+        lineage=dataset.metadata.update,
+    )

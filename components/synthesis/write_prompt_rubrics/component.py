@@ -8,6 +8,7 @@ def write_prompt_rubrics(
     config: str,
     run: str,
     samples: str,
+    dataset: dsl.Output[dsl.Dataset],
     view: dsl.Output[dsl.HTML],
     metrics: dsl.Output[dsl.Metrics],
 ) -> str:
@@ -17,6 +18,7 @@ def write_prompt_rubrics(
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
         samples: URI of the samples table.
+        dataset: the table, for Kubeflow's pages: its URI and digests.
         view: the stage's page.
         metrics: the stage's figures.
 
@@ -25,4 +27,12 @@ def write_prompt_rubrics(
     """
     from rubricworks.runtime.launch import launch
 
-    return launch("write_prompt_rubrics", config, run, {"samples": samples}, view=view.path, metrics=metrics.log_metric)
+    return launch(
+        "write_prompt_rubrics",
+        config,
+        run,
+        {"samples": samples},
+        view=view.path,
+        metrics=metrics.log_metric,
+        lineage=dataset.metadata.update,
+    )

@@ -7,6 +7,7 @@ from rubricworks.components.images import image_of
 def pretrain_generator(
     config: str,
     run: str,
+    checkpoint: dsl.Output[dsl.Model],
     view: dsl.Output[dsl.HTML],
     metrics: dsl.Output[dsl.Metrics],
 ) -> str:
@@ -15,6 +16,7 @@ def pretrain_generator(
     Args:
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
+        checkpoint: the model, for Kubeflow's pages: its URI and digests.
         view: the stage's page.
         metrics: the stage's figures.
 
@@ -23,4 +25,12 @@ def pretrain_generator(
     """
     from rubricworks.runtime.launch import launch
 
-    return launch("pretrain_generator", config, run, {}, view=view.path, metrics=metrics.log_metric)
+    return launch(
+        "pretrain_generator",
+        config,
+        run,
+        {},
+        view=view.path,
+        metrics=metrics.log_metric,
+        lineage=checkpoint.metadata.update,
+    )

@@ -11,6 +11,7 @@ def train_balcaprl(
     exams: str,
     rubrics: str,
     model: str,
+    checkpoint: dsl.Output[dsl.Model],
     view: dsl.Output[dsl.HTML],
     metrics: dsl.Output[dsl.Metrics],
 ) -> str:
@@ -23,6 +24,7 @@ def train_balcaprl(
         exams: URI of the exams table, for the reward of right answers.
         rubrics: URI of the rubrics table, for the reward of captions that meet them.
         model: URI of the model to start from.
+        checkpoint: the model, for Kubeflow's pages: its URI and digests.
         view: the stage's page.
         metrics: the stage's figures.
 
@@ -38,4 +40,5 @@ def train_balcaprl(
         {"samples": samples, "exams": exams, "rubrics": rubrics, "model": model},
         view=view.path,
         metrics=metrics.log_metric,
+        lineage=checkpoint.metadata.update,
     )

@@ -10,6 +10,7 @@ def train_generator(
     samples: str,
     rubrics: str,
     model: str,
+    checkpoint: dsl.Output[dsl.Model],
     view: dsl.Output[dsl.HTML],
     metrics: dsl.Output[dsl.Metrics],
 ) -> str:
@@ -21,6 +22,7 @@ def train_generator(
         samples: URI of the samples table.
         rubrics: URI of the rubrics table.
         model: URI of the generator to start from.
+        checkpoint: the model, for Kubeflow's pages: its URI and digests.
         view: the stage's page.
         metrics: the stage's figures.
 
@@ -36,4 +38,5 @@ def train_generator(
         {"samples": samples, "rubrics": rubrics, "model": model},
         view=view.path,
         metrics=metrics.log_metric,
+        lineage=checkpoint.metadata.update,
     )

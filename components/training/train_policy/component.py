@@ -11,6 +11,7 @@ def train_policy(
     rubrics: str,
     model: str,
     captions: str,
+    checkpoint: dsl.Output[dsl.Model],
     view: dsl.Output[dsl.HTML],
     metrics: dsl.Output[dsl.Metrics],
 ) -> str:
@@ -23,6 +24,7 @@ def train_policy(
         rubrics: URI of the rubrics table.
         model: URI of the model to start from.
         captions: URI of the committee's captions, for refreshing rubrics during training.
+        checkpoint: the model, for Kubeflow's pages: its URI and digests.
         view: the stage's page.
         metrics: the stage's figures.
 
@@ -38,4 +40,5 @@ def train_policy(
         {"samples": samples, "rubrics": rubrics, "model": model, "captions": captions},
         view=view.path,
         metrics=metrics.log_metric,
+        lineage=checkpoint.metadata.update,
     )

@@ -11,6 +11,7 @@ def train_rlr3(
     rubrics: str,
     filtered: str,
     model: str,
+    checkpoint: dsl.Output[dsl.Model],
     view: dsl.Output[dsl.HTML],
     metrics: dsl.Output[dsl.Metrics],
 ) -> str:
@@ -23,6 +24,7 @@ def train_rlr3(
         rubrics: URI of the rubrics table.
         filtered: URI of the table that says which samples are kept.
         model: URI of the model to start from.
+        checkpoint: the model, for Kubeflow's pages: its URI and digests.
         view: the stage's page.
         metrics: the stage's figures.
 
@@ -38,4 +40,5 @@ def train_rlr3(
         {"samples": samples, "rubrics": rubrics, "filtered": filtered, "model": model},
         view=view.path,
         metrics=metrics.log_metric,
+        lineage=checkpoint.metadata.update,
     )

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
     from rubricworks.training.policy import PolicyResult
+    from rubricworks.training.progress import StepLog
     from rubricworks.training.rollouts import StepRollouts
 
 
@@ -160,8 +161,13 @@ def train(
                 _log_step(log, step)
                 progress.add(verdicts)
 
+            def record_log(line: "StepLog") -> None:
+                figures = {name: value for name, value in line.metrics.items() if name.startswith("sampling/")}
+                log.log_metrics(figures, step=line.step)
+
             result = train_model(
                 on_step=record_step,
+                on_log=record_log,
                 before_checkpoint=tables.commit,
             )
             log.set_tags({"alarm": str(result.alarm or "none")})
