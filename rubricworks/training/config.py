@@ -64,6 +64,10 @@ class SftConfig(_Options):
     log_every: int = Field(25, ge=1)
     lora: LoraOptions | None = None
     bf16: bool = False
+    """Weights, arithmetic and saved models in bfloat16."""
+    master_weights: bool = False
+    """With bf16, update float32 weights (16 bytes a parameter with gradient and Adam's state instead of 8). In bfloat16
+    an update below 1/256 of a weight is lost, so learning rates of 1e-5 and less need them."""
     gradient_checkpointing: bool = False
 
 
@@ -199,6 +203,10 @@ class PolicyConfig(_Options):
     """Steps between two copies of the policy that are kept for evaluation; 0 = none."""
     lora: LoraOptions | None = None
     bf16: bool = False
+    """Weights, arithmetic and saved models in bfloat16."""
+    master_weights: bool = False
+    """With bf16, update float32 weights (16 bytes a parameter with gradient and Adam's state instead of 8). In bfloat16
+    an update below 1/256 of a weight is lost, so learning rates of 1e-5 and less need them."""
     gradient_checkpointing: bool = False
     vllm: VllmOptions = VllmOptions()
     refresh_every: int = Field(0, ge=0)

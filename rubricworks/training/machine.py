@@ -21,6 +21,11 @@ def check_bf16(bf16: bool) -> None:
         raise UserError("bf16: there is no GPU here, and bf16 training on a CPU is slower and worse; set bf16 to false")
 
 
+def autocasts(config: SftConfig | PolicyConfig) -> bool:
+    """Return True if float32 weights, or adapters, are trained with bfloat16 arithmetic."""
+    return config.bf16 and (config.master_weights or config.lora is not None)
+
+
 def check_one_gpu_per_process() -> None:
     """Raise UserError if one process sees several GPUs, on which Transformers would train with DataParallel."""
     if process_count() == 1 and (count := torch.cuda.device_count()) > 1:

@@ -25,6 +25,7 @@ from rubricworks.training.config import PolicyConfig
 from rubricworks.training.generate import Processor, check_reads_images, decode_image, generate_captions, load_model
 from rubricworks.training.lora import add_adapters, save_trained_model
 from rubricworks.training.machine import (
+    autocasts,
     check_bf16,
     check_one_gpu_per_process,
     check_processes,
@@ -122,7 +123,7 @@ def train_policy(
 
     if not (out_dir / "model").is_dir():
         model, processor = load_model(
-            model_dir, dtype="bfloat16" if config.bf16 and config.lora else "float32", on_device=False
+            model_dir, dtype="bfloat16" if config.bf16 and not config.master_weights else "float32", on_device=False
         )
         check_reads_images(processor, "image" in dataset.column_names)
         encode_images_once(model)
@@ -145,11 +146,15 @@ def train_policy(
             trainer.remove_callback(PrinterCallback)
             if config.milestone_every:
                 trainer.add_callback(
-                    Milestones(config.milestone_every, out_dir, partial(save_trained_model, trainer, processor))
+                    Milestones(
+                        config.milestone_every,
+                        out_dir,
+                        partial(save_trained_model, trainer, processor, bf16=config.bf16),
+                    )
                 )
             generate.attach(trainer.accelerator.unwrap_model(trainer.model), processor)
             train_from(trainer, checkpoint, stopped=watch.must_stop)
-        save_trained_model(trainer, processor, out_dir / "model")
+        save_trained_model(trainer, processor, out_dir / "model", bf16=config.bf16)
     return PolicyResult(out_dir / "model", _steps_done(config, watch), watch.alarm.alarm, tuple(watch.history))
 
 
@@ -207,7 +212,7 @@ def trl_config(config: PolicyConfig, out_dir: Path, per_process: int, processor:
         importance_sampling_level=config.importance_level,
         mask_truncated_completions=config.mask_truncated,
         seed=config.seed,
-        bf16=config.bf16,
+        bf16=autocasts(config),
         activation_checkpointing=config.gradient_checkpointing,
         use_vllm=vllm.mode != "off",
         vllm_mode="server" if vllm.mode == "off" else vllm.mode,

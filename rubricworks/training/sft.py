@@ -20,7 +20,13 @@ from rubricworks.training.config import SftConfig
 from rubricworks.training.generate import Processor, check_reads_images, decode_image, load_model
 from rubricworks.training.length_groups import LengthGroups
 from rubricworks.training.lora import add_adapters, save_trained_model
-from rubricworks.training.machine import check_bf16, check_one_gpu_per_process, check_sharding, examples_per_process
+from rubricworks.training.machine import (
+    autocasts,
+    check_bf16,
+    check_one_gpu_per_process,
+    check_sharding,
+    examples_per_process,
+)
 from rubricworks.training.processes import main_process_first
 from rubricworks.training.processing import (
     Messages,
@@ -76,7 +82,9 @@ def train_sft(
         checkpoint = open_run(out_dir, digest)
     if (out_dir / "model").is_dir():
         return out_dir / "model"
-    model, processor = load_model(model_dir, dtype="float32", on_device=False)
+    model, processor = load_model(
+        model_dir, dtype="bfloat16" if config.bf16 and not autocasts(config) else "float32", on_device=False
+    )
     check_reads_images(processor, any(row.image is not None for row in rows))
     trained = model if config.lora is None else add_adapters(model, config.lora, seed=config.seed)
 
@@ -91,7 +99,7 @@ def train_sft(
         weight_decay=config.weight_decay,
         max_grad_norm=config.max_grad_norm,
         seed=config.seed,
-        bf16=config.bf16,
+        bf16=autocasts(config),
         activation_checkpointing=config.gradient_checkpointing,
         save_strategy="steps",
         save_steps=config.save_every,
@@ -115,7 +123,7 @@ def train_sft(
     trainer.remove_callback(PrinterCallback)
     with quiet_libraries():
         train_from(trainer, checkpoint)
-    save_trained_model(trainer, processor, out_dir / "model")
+    save_trained_model(trainer, processor, out_dir / "model", bf16=config.bf16)
     return out_dir / "model"
 
 

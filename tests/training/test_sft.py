@@ -7,8 +7,10 @@ from coloured_squares import PROMPT, square, squares
 from safetensors.torch import load_file
 
 from rubricworks.errors import UserError
-from rubricworks.training.config import LoraOptions, SftConfig
+from rubricworks.training.config import LoraOptions, PolicyConfig, SftConfig
 from rubricworks.training.generate import generate_captions, load_model
+from rubricworks.training.lora import save_plain_model
+from rubricworks.training.machine import autocasts
 from rubricworks.training.sft import CaptionCollator, Example, train_sft
 
 
@@ -171,3 +173,42 @@ def test_batch_that_the_processes_cannot_share_is_refused(student, tmp_path, mon
     monkeypatch.setenv("WORLD_SIZE", processes)
     with pytest.raises(UserError, match=message):
         train_sft(student, squares(), tmp_path, SftConfig(steps=1, batch_size=4, **options))
+
+
+@pytest.mark.parametrize(("config", "trained"), [({"bf16": True}, "bfloat16"), ({}, "float32")])
+def test_weights_are_trained_and_saved_in_the_precision_of_the_config(student, tmp_path, monkeypatch, config, trained):
+    from rubricworks.training import sft
+
+    precisions = set()
+
+    def loaded(*args, **options):
+        model, processor = load_model(*args, **options)
+        precisions.update(str(one.dtype) for one in model.parameters())
+        return model, processor
+
+    monkeypatch.setattr(sft, "check_bf16", lambda bf16: None)  # this machine has no bf16 arithmetic of its own
+    monkeypatch.setattr(sft, "load_model", loaded)
+    model_dir = train_sft(student, squares(), tmp_path, SftConfig(steps=2, batch_size=4, **config))
+    assert precisions == {f"torch.{trained}"}
+    weights = load_file(model_dir / "model.safetensors")
+    assert weights.keys() == load_file(student / "model.safetensors").keys()
+    assert {str(weight.dtype) for weight in weights.values()} == precisions
+    model, _ = load_model(model_dir)
+    assert str(model.dtype) == f"torch.{trained}"
+
+
+@pytest.mark.parametrize("kind", [SftConfig, PolicyConfig])
+def test_float32_weights_are_kept_only_where_they_are_asked_for(kind):
+    assert not autocasts(kind(bf16=True))
+    assert autocasts(kind(bf16=True, master_weights=True))
+    assert autocasts(kind(bf16=True, lora=LoraOptions()))
+    assert not autocasts(kind(master_weights=True))
+
+
+def test_master_weights_are_saved_in_bfloat16(student, tmp_path):
+    model, processor = load_model(student, dtype="float32")
+    saved = save_plain_model(model, processor, tmp_path / "model", dtype=torch.bfloat16)
+    weights, own = load_file(saved / "model.safetensors"), load_file(student / "model.safetensors")
+    assert weights.keys() == own.keys()
+    assert all(torch.equal(weights[name], own[name].bfloat16()) for name in own)
+    assert str(load_model(saved)[0].dtype) == "torch.bfloat16"
