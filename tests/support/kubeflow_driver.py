@@ -28,7 +28,7 @@ import hashlib
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -140,7 +140,7 @@ class KubeflowBackend:
         """
         assert mlflow is None or version != "2.16"
         self.version, self.folder, self.pods, self.mlflow = version, folder, pods, mlflow
-        self.secrets, self.retry_policy = secrets or {}, retry_policy
+        self.secrets, self.retry_policy = secrets if secrets is not None else {}, retry_policy
         self.cache: dict[str, TaskRun] = {}
         self.runs: list[BackendRun] = []
 
@@ -178,17 +178,27 @@ class _Workflow:
             self._settings = deployment["executors"]
 
     def run_dag(self, dag: _Dag) -> Phase:
-        for name, task in _in_order(dag.component.dag.tasks):
+        waiting = dict(sorted(dag.component.dag.tasks.items()))
+        while waiting:
+            ready = [name for name, task in waiting.items() if not _dependencies(task) & waiting.keys()]
+            # The drivers of all that is ready run at once: a branch is known to be skipped before another one ends.
+            name = next((one for one in ready if self._is_skipped(one, waiting[one], dag)), ready[0])
+            task = waiting.pop(name)
             is_exit_task = task.trigger_policy.strategy == _ENDS_ALWAYS
             phases = dag.phases.values()
-            ready = all(dag.phases[one] == "Succeeded" for one in _dependencies(task))
             # Argo starts no further task of a group once one has failed.
-            if is_exit_task or (ready and not {"Failed", "Error"} & {*phases}):
+            if is_exit_task or (_all_succeeded(task, dag) and not {"Failed", "Error"} & {*phases}):
                 dag.phases[name] = self._run_task(name, task, dag)
             else:
                 dag.phases[name] = "Omitted"
         failures = [phase for phase in dag.phases.values() if phase in ("Failed", "Error")]
         return failures[0] if failures else "Succeeded"
+
+    def _is_skipped(self, name: str, task: PipelineTaskSpec, dag: _Dag) -> bool:
+        if not task.trigger_policy.condition or not _all_succeeded(task, dag):
+            return False
+        inputs = {key: self._resolve(one, name, task, dag) for key, one in task.inputs.parameters.items()}
+        return not _holds(task.trigger_policy.condition, inputs)
 
     def _run_task(self, name: str, task: PipelineTaskSpec, dag: _Dag) -> Phase:
         component = self._spec.components[task.component_ref.name]
@@ -358,12 +368,8 @@ def _dependencies(task: PipelineTaskSpec) -> set[str]:
     return {*task.dependent_tasks, *producers}
 
 
-def _in_order(tasks: Mapping[str, PipelineTaskSpec]) -> Iterator[tuple[str, PipelineTaskSpec]]:
-    """Tasks, each after its dependencies; by name where both may be next."""
-    waiting = dict(sorted(tasks.items()))
-    while waiting:
-        name = next(one for one, task in waiting.items() if not _dependencies(task) & waiting.keys())
-        yield name, waiting.pop(name)
+def _all_succeeded(task: PipelineTaskSpec, dag: _Dag) -> bool:
+    return all(dag.phases[one] == "Succeeded" for one in _dependencies(task))
 
 
 def _holds(condition: str, inputs: Mapping[str, Any]) -> bool:
