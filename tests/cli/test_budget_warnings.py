@@ -56,7 +56,8 @@ def test_what_is_pushed_to_kubeflow_is_held_against_its_budget(tell, recipe, mon
     with FakeKubeflow(version="2.17.0") as fake:
         monkeypatch.setenv("RUBRICWORKS_KUBEFLOW", fake.url)
         result = tell(
-            "pipelines", "push", recipe, "--set", "budget.dollars=0.05", "--set", "cluster.storage=s3://runs/x"
+            *("pipelines", "push", recipe, "--set", "budget.dollars=0.05", "--set", "cluster.storage=s3://runs/x"),
+            *("--set", "cluster.images.pull_policy=Never"),
         )
     assert result.code == 0, result.err
     assert DOLLARS in result.err
