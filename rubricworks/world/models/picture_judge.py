@@ -1,8 +1,8 @@
 """Scripted judge of generated pictures: it reads pixels, with a stated error rate, and knows neither prompt nor truth.
 
 It looks at the cells of the grid one by one and names what stands in each by its colour and its outline. A shape that
-lies across cells escapes it, as do small flaws: `visual_quality` passes shapes of roughly the right outline. Each
-verdict is then wrong with probability `ERROR_RATE`, drawn from the picture and the criterion alone. The evaluation uses
+lies across cells escapes it, as do small flaws: a shape is complete if it is large enough and its two halves mirror each
+other. Each verdict is then wrong with probability `ERROR_RATE`, drawn from the picture and the criterion alone. The evaluation uses
 another program, `pictures.detector`.
 """
 
@@ -24,6 +24,8 @@ _INK = 100.0
 """RGB distance from the background above which a pixel is drawn on."""
 _SPECK = 40.0
 _MIN_AREA = 15
+_MIN_SIDE, _MIRRORED = 8, 0.9
+"""Of a complete shape: pixels on its shorter side, and the share of pixels that equal their mirror image."""
 _RELATIONS = {
     "left of": lambda a, b: a.column < b.column,
     "right of": lambda a, b: a.column > b.column,
@@ -103,7 +105,8 @@ def _read_cell(pixels: NDArray[np.float64], ink: NDArray[np.bool_], row: int, co
         shape = "circle" if fill > 0.66 else "cross"
     median = np.median(pixels[ink], axis=0)
     colour = min(COLOURS, key=lambda one: float(np.linalg.norm(median - RGB[one])))
-    return _Seen(shape, colour, row, column, complete=min(box.shape) >= 8)
+    complete = min(box.shape) >= _MIN_SIDE and (box == box[:, ::-1]).mean() >= _MIRRORED
+    return _Seen(shape, colour, row, column, complete=bool(complete))
 
 
 def _holds(check: Check | None, picture: _Picture) -> bool:

@@ -50,7 +50,7 @@ def candidates_of(wish: Wish) -> list[Candidate]:
     total = sum(subject.count for subject in subjects)
     shapes = "shape" if total == 1 else "shapes"
     found.append(Candidate("scene_coherence", f"The picture shows exactly {total} {shapes} in all.", ""))
-    found.append(Candidate("visual_quality", SHARP, ""))
+    found.append(Candidate("realism", SHARP, ""))
     found.append(Candidate("aesthetics", PLAIN, ""))
     return found
 
