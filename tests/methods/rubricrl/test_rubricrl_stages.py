@@ -1,0 +1,160 @@
+"""The stages of RubricRL one after the other, against the served world, as small as they come."""
+
+import json
+import os
+
+import pytest
+
+from rubricworks.cli.world import serve_world
+from rubricworks.data.response_images import IMAGES, ResponseImages, response_of
+from rubricworks.data.tables import read_rows
+from rubricworks.errors import UserError
+from rubricworks.evaluation.scoreboard import read_scoreboard
+from rubricworks.methods.rubricrl.report.page import build_report
+from rubricworks.recipe import WorldConfig
+from rubricworks.rubrics import Rubric, Scorecard
+from rubricworks.runtime.launch import launch
+
+TINY = {
+    "hidden": 32,
+    "layers": 1,
+    "heads": 2,
+    "intermediate": 64,
+    "steps": 15,
+    "batch_size": 16,
+    "max_prompt_tokens": 24,
+}
+
+
+def endpoint(model):
+    return {"url": os.environ["RUBRICWORKS_WORLD_URL"], "model": model, "max_tokens": 4096}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A folder in which every stage but the report has run."""
+    folder = tmp_path_factory.mktemp("rubricrl")
+    with serve_world(WorldConfig(scenes=0, pictures=64, seed=1), folder / "world"):
+        pictures = folder / "world" / "pictures"
+
+        def stage(name, config, **inputs):
+            return launch(name, json.dumps(config), str(folder / "run"), inputs)
+
+        samples = stage(
+            "prepare_prompts",
+            {
+                "source": str(pictures / "prompts.jsonl"),
+                "held_out_source": str(pictures / "geneval.jsonl"),
+                "held_out": 6,
+                "images_per_prompt": 2,
+                "max_train": 8,
+            },
+        )
+        rubrics = stage("write_prompt_rubrics", {"writer": endpoint("prompt-rubric-writer")}, samples=samples)
+        model = stage(
+            "pretrain_generator",
+            {"generator": "tiny_ar", "source": str(pictures / "pairs.parquet"), "tiny_ar": TINY},
+        )
+        policy = stage(
+            "train_generator",
+            {
+                "judge": endpoint("picture-judge"),
+                "steps": 2,
+                "group_size": 4,
+                "prompts_per_step": 2,
+                "selection": {"keep": 2},
+            },
+            samples=samples,
+            rubrics=rubrics,
+            model=model,
+        )
+        detector = f"{os.environ['RUBRICWORKS_WORLD_URL']}/pictures/detect"
+        scorers = {"geneval": {"url": detector}, "rubric": {"judge": endpoint("picture-judge")}}
+        stage(
+            "score",
+            {"scorers": scorers, "decodings": ["sampled"], "guidance": 1.5},
+            samples=samples,
+            rubrics=rubrics,
+            model=model,
+            policy=policy,
+        )
+    return folder / "run"
+
+
+def test_every_prompt_has_a_rubric_of_checked_criteria(run):
+    rubrics = [Rubric.model_validate_json(row["rubric"]) for row in read_rows(run / "write_prompt_rubrics")]
+    assert len(rubrics) == 8 + 12
+    keys = {criterion.key for rubric in rubrics for criterion in rubric.criteria}
+    assert {"object_presence", "object_count"} <= keys
+    assert "vibe" not in keys
+    figures = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    dropped = next(one for one in figures if one["stage"] == "write_prompt_rubrics")["dropped_candidates"]
+    assert any(reason.startswith("ungrounded") for reason in dropped)
+
+
+def test_all_images_are_logged_with_scorecards_and_only_the_kept_ones_have_an_advantage(run):
+    rows = list(read_rows(run / "train_generator" / "rollouts"))
+    assert len(rows) == 2 * 8
+    assert sum(row["advantage"] is not None for row in rows) == 2 * 4
+    images = ResponseImages(run / "train_generator" / IMAGES)
+    assert all(images.read(response_of(row)).image for row in rows)
+    cards = [
+        Scorecard.model_validate_json(row["scorecard"]) for row in read_rows(run / "train_generator" / "scorecards")
+    ]
+    assert len(cards) == len(rows)
+    for row, card in zip(rows, cards, strict=True):
+        assert row["reward"] == pytest.approx(sum(card.credits) / len(card.credits))
+
+
+def test_generated_images_are_scored_and_a_prompt_that_comes_twice_is_drawn_twice(run):
+    board = read_scoreboard(run / "score")
+    assert {"geneval_correct", "rubric_reward"} <= set(board.headlines)
+    rows = [row for row in read_rows(run / "score" / "responses") if row["model"] == "base"]
+    assert len(rows) == 12
+    assert len({row["response"] for row in rows}) > 6
+
+
+def test_report_shows_both_images_of_a_prompt_with_the_verdicts(run):
+    (run / "recipe.yaml").write_text("name: r\nworld: {pictures: 64}\n")
+    html, summary = build_report(run, images=6, seed=1)
+    assert html.count("data:image/png;base64,") == 12
+    assert set(summary.details["tasks"]) <= {
+        "single_object", "two_object", "counting", "colors", "position", "color_attr",
+    }  # fmt: skip
+    assert summary.simulated
+    assert "<script" not in html
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"generator": "tiny_ar"}, "give source"),
+        ({"generator": "/nowhere/model"}, "is not a generator's folder"),
+    ],
+)
+def test_a_generator_that_cannot_be_had_is_one_line(tmp_path, config, message):
+    with pytest.raises((UserError, ValueError), match=message):
+        launch("pretrain_generator", json.dumps(config), str(tmp_path / "run"), {})
+
+
+def test_pictures_of_two_sizes_and_damaged_ones_are_refused_with_their_row(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from rubricworks.data.images import png_bytes
+    from rubricworks.methods.rubricrl.stages.pretrain_generator import read_pictures
+    from rubricworks.world.pictures.drawing import draw
+
+    good = png_bytes(draw([]))
+
+    def parquet(*images):
+        path = tmp_path / f"{len(images)}{hash(images)}.parquet"
+        pq.write_table(pa.table({"image": list(images), "caption": ["c"] * len(images)}), path)
+        return str(path)
+
+    with pytest.raises(UserError, match="row 2 is 12x36 pixels, the first 36x36"):
+        read_pictures(parquet(good, png_bytes(draw([])[:, :12].copy())))
+    with pytest.raises(UserError, match="row 1 has no readable picture"):
+        read_pictures(parquet(b"none"))
+    captions, images, _ = read_pictures(parquet(good, good, good), 2)
+    assert len(captions) == len(images) == 2
