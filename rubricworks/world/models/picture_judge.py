@@ -1,9 +1,9 @@
 """Scripted judge of generated pictures: it reads pixels, with a stated error rate, and knows neither prompt nor truth.
 
 It looks at the cells of the grid one by one and names what stands in each by its colour and its outline. A shape that
-lies across cells escapes it, as do small flaws: a shape is complete if it is large enough and its two halves mirror each
-other. Each verdict is then wrong with probability `ERROR_RATE`, drawn from the picture and the criterion alone. The evaluation uses
-another program, `pictures.detector`.
+lies across cells escapes it, as do small flaws: a shape is complete if it is large enough and its two halves mirror
+each other. Each verdict is then wrong with probability `ERROR_RATE`, drawn from the picture and the criterion alone.
+The evaluation uses another program, `pictures.detector`.
 """
 
 import hashlib
