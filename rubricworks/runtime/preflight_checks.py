@@ -5,10 +5,11 @@ function returns a short description of what it found, or raises UserError.
 """
 
 import asyncio
+import importlib.util
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import not_
 from pathlib import Path
@@ -148,6 +149,21 @@ def _require_on_hub(name: str) -> str:
         raise UserError(
             f"{name}: {hub} does not answer ({reason}); give a folder that the pods can mount, or fill HF_HOME"
         ) from None
+
+
+def require_packages(packages: Mapping[str, str]) -> str:
+    """Look for packages in this environment, without importing them.
+
+    Args:
+        packages: package → what needs it.
+    Raises:
+        UserError: names those that are not installed.
+    """
+    if missing := [f"{name} (for {need})" for name, need in packages.items() if not importlib.util.find_spec(name)]:
+        raise UserError(
+            f"this image lacks {', '.join(missing)}; take the trainer image of this version (cluster.images.trainer)"
+        )
+    return ", ".join(packages)
 
 
 def require_budget(budget: Budget, run: Path) -> str:
