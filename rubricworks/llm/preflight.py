@@ -16,10 +16,13 @@ async def check_endpoint(endpoint: Endpoint) -> None:
     """Look for the model in the server's list; an unlisted model passes if it answers a one-token chat.
 
     Raises:
-        UserError: the endpoint is not usable; the message has the reason and a curl command that reproduces it.
+        UserError: the endpoint is not usable; the message has the reason and a curl command that reproduces it. Or the
+            server says how long its context is (vLLM does), and the endpoint's answers alone would fill it.
     """
     try:
-        names = _names(await _request(endpoint, "GET", "models", timeout_s=_TIMEOUT_S))
+        listed = await _request(endpoint, "GET", "models", timeout_s=_TIMEOUT_S)
+        names = _names(listed)
+        _check_context(endpoint, listed)
     except RequestFailed as error:
         # A server may have no list, or fail to build one (`transformers serve` does before its first download).
         if error.status not in (404, 405) and error.status < 500:
@@ -89,6 +92,20 @@ def _names(payload: bytes) -> set[str] | None:
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return ids | {name.removeprefix("models/") for name in ids}
+
+
+def _check_context(endpoint: Endpoint, payload: bytes) -> None:
+    longest = endpoint.extra_body.get("max_tokens", endpoint.max_tokens)
+    try:
+        lengths = {str(entry["id"]): entry.get("max_model_len") for entry in json.loads(payload)["data"]}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return
+    context = lengths.get(endpoint.model)
+    if isinstance(context, int) and isinstance(longest, int) and longest >= context:
+        raise UserError(
+            f"{endpoint.label} is not usable: max_tokens is {longest}, and the server's context is {context} tokens, "
+            "prompt included; lower max_tokens, or start the server with a larger --max-model-len"
+        )
 
 
 def _curl(endpoint: Endpoint) -> str:

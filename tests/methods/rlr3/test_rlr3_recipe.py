@@ -115,6 +115,12 @@ def test_dollars_can_be_capped_where_all_prices_are_known_be_they_nothing(path):
     assert load_recipe(path).budget.dollars == 5
 
 
+def test_the_genrm_is_asked_without_a_thinking_part_as_it_is_trained():
+    asked = [one for _, one in load_recipe(recipe_path("rlr3")).endpoints() if one.model == "genrm"]
+    assert len(asked) >= 4
+    assert all(one.extra_body == {"chat_template_kwargs": {"enable_thinking": False}} for one in asked)
+
+
 def test_both_arms_are_trained_the_same_and_only_one_has_a_judge(path):
     recipe = load_recipe(path, ["policy.learning_rate=0.5", "seed=9"])
     rlvr, rlr3 = (json.loads(recipe.stage_json()[stage]) for stage in ("train_rlvr", "train_rlr3"))
