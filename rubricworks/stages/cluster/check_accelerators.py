@@ -26,14 +26,20 @@ def run(config: Config, job: Job) -> None:
 def packages_of(recipe: Any) -> dict[str, str]:
     """Package that the recipe's stages import in the trainer image → what needs it."""
     packages = {"torch": "a stage that loads a model", "trl": "a policy's training", "kfp": "a task of a pipeline"}
-    return packages | ({"vllm": "vllm.mode: colocate"} if _colocates(recipe) else {})
+    needs = [f"{section}.{field}: {value}" for section, field, value in _VLLM if _has(recipe, section, field, value)]
+    return packages | ({"vllm": needs[0]} if needs else {})
 
 
-def _colocates(value: Any) -> bool:
-    """Return True if a `vllm` section somewhere in a recipe has the mode colocate."""
-    if isinstance(value, list):
-        return any(map(_colocates, value))
-    if not isinstance(value, dict):
+_VLLM = (("vllm", "mode", "colocate"), ("engine", "kind", "vllm"))
+"""Section, field and value of a recipe that need vLLM in the stage's own image."""
+
+
+def _has(tree: Any, section: str, field: str, value: str) -> bool:
+    """Return True if a section somewhere in a recipe has the value."""
+    if isinstance(tree, list):
+        return any(_has(item, section, field, value) for item in tree)
+    if not isinstance(tree, dict):
         return False
-    vllm = value.get("vllm")
-    return (isinstance(vllm, dict) and vllm.get("mode") == "colocate") or any(map(_colocates, value.values()))
+    here = tree.get(section)
+    is_here = isinstance(here, dict) and here.get(field) == value
+    return is_here or any(_has(item, section, field, value) for item in tree.values())

@@ -28,6 +28,11 @@ def test_recipes_for_laptops_need_none():
     assert "vllm" not in packages_of({})
 
 
+def test_the_engine_of_a_stage_needs_vllm_too():
+    assert packages_of({"student": {"engine": {"kind": "vllm"}}})["vllm"] == "engine.kind: vllm"
+    assert "vllm" not in packages_of({"student": {"engine": {"kind": "generate"}}})
+
+
 def test_an_image_without_vllm_is_refused_by_the_check_of_the_accelerators(tmp_path, monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "vllm" else find(name, *rest))
