@@ -40,12 +40,12 @@ def test_a_recipe_is_pushed_once_and_run(tell, fake, recipe):
     assert pushed.out.strip() == version["name"]
     assert version["name"].startswith("rubicap-")
     assert "Kubeflow Pipelines 2.17.0 at" in pushed.err
-    assert "would run on a CPU: set cluster.stages.warm_up.accelerators, " in pushed.err
+    assert "would run on a CPU: set cluster.stages.caption_student.accelerators, " in pushed.err
 
     ran = tell("run", recipe, "--on", "kubeflow", "--run", "monday", "--set", "seed=7")
     assert ran.code == 0, ran.err
     assert "there already" in ran.err
-    assert "would run on a CPU: set cluster.stages.warm_up.accelerators, " in ran.err
+    assert "would run on a CPU: set cluster.stages.caption_student.accelerators, " in ran.err
     assert len(fake.kept["versions"]) == 1
     record = fake.only("runs")
     assert ran.out == f"run monday of s3://runs/captions/monday\n{fake.url}/#/runs/details/{record['run_id']}\n"

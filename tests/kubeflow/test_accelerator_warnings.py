@@ -24,7 +24,8 @@ def placed(tmp_path):
     def placed(pools, stages, recipe="rubicap", *overrides):
         data = yaml.safe_load(recipe_path(recipe).read_text())
         path = tmp_path / "mine.yaml"
-        path.write_text(yaml.safe_dump({**data, "cluster": {"storage": "s3://b", "pools": pools, "stages": stages}}))
+        cluster = {"storage": "s3://b", "images": {"pull_policy": "Never"}, "pools": pools, "stages": stages}
+        path.write_text(yaml.safe_dump({**data, "cluster": cluster}))
         return load_recipe(path, overrides)
 
     return placed
