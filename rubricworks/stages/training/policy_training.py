@@ -180,8 +180,11 @@ def train(
     job.figures.update(steps=result.steps, alarm=alarm)
 
 
-def _write_card(config: BaseModel, options: PolicyConfig, job: Job, dataset: "Dataset") -> None:
-    usage = Usage(only_prompt(dataset.unique("prompt")), options.max_new_tokens)
+def _write_card(
+    config: BaseModel, options: PolicyConfig, job: Job, dataset: "Dataset | Sequence[Mapping[str, Any]]"
+) -> None:
+    rows = dataset if isinstance(dataset, Sequence) else dataset.select_columns(["prompt"]).with_format(None)
+    usage = Usage(only_prompt(row["prompt"] for row in rows), options.max_new_tokens)
     made_by: dict[str, str] = job.made_by["inputs"]
     write_card(model_dir(job.out), usage, trained_by=job.stage, data=made_by, config=config.model_dump(mode="json"))
 
