@@ -1,4 +1,4 @@
-"""The engine of Transformers; tests/vllm_cpu/test_engine.py compares vLLM's with it."""
+"""The engine of Transformers; tests/vllm_cpu/test_real_engine.py compares vLLM's with it."""
 
 import importlib.util
 
