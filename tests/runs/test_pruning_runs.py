@@ -118,7 +118,7 @@ def test_a_run_whose_model_is_in_use_stays(write_runs, tmp_path):
     (model / "config.json").write_text("{}")
     for number, name in enumerate(("older", "before", "champion")):
         connection, mlflow_run = stage_connection(folder / name, "promote")
-        (model / "config.json").write_text(json.dumps(name))
+        (model / "config.json").write_text(json.dumps({"name": name}))
         version = registry.register(connection, model, "captioner", run=mlflow_run, tags={"run": name})
         registry.promote(connection, "captioner", version.version, expected=number or None)
     for name in ("older", "before", "champion"):

@@ -74,7 +74,7 @@ def test_file_over_the_size_limit_is_a_clear_error_not_half_a_file(tmp_path):
     )
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # noqa: E731
     done = subprocess.run([sys.executable, "-B", "-c", program], capture_output=True, text=True, preexec_fn=limit)
-    assert "UserError: no room on" in done.stderr
+    assert "TransientError: no room on" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,5 +1,7 @@
 """The laptop student, taught, for the tests against vLLM itself."""
 
+import importlib.util
+
 import pytest
 import torch
 from coloured_squares import SMALL, squares
@@ -7,6 +9,9 @@ from coloured_squares import SMALL, squares
 from rubricworks.training.config import SftConfig
 from rubricworks.training.sft import train_sft
 from rubricworks.training.tiny.student import build_student
+
+if importlib.util.find_spec("vllm") is None or importlib.util.find_spec("httpx") is None:
+    collect_ignore_glob = ["test_*.py"]  # `make test-vllm` has an environment of its own
 
 SHAPE = SMALL.model_copy(update={"hidden": 64})
 """Heads of 32 channels, the narrowest that vLLM's attention has on a CPU."""

@@ -7,7 +7,7 @@ can drop what the prompt does not ask for. The third prompt, which scores an ima
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -51,6 +51,10 @@ Answer with one JSON object and no other text: {"selected": [<numbers, the most 
 """
 
 
+_MAX_CANDIDATES = 1_000
+"""Numbers of an answer have an end, or a weak model writes digits up to its token limit."""
+
+
 class DraftCriterion(BaseModel):
     """A candidate as the model wrote it; `PromptRubricWriter` checks it."""
 
@@ -74,7 +78,7 @@ class Selection(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    selected: tuple[int, ...] = Field(min_length=1)
+    selected: tuple[Annotated[int, Field(ge=1, le=_MAX_CANDIDATES)], ...] = Field(min_length=1)
 
 
 def candidate_messages(prompt: str, keys: Mapping[str, str], count: int) -> list[dict[str, Any]]:

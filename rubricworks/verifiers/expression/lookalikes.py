@@ -36,6 +36,8 @@ _SHORT_DATE = re.compile(r"(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d{2})")
 _CURRENCIES = "$€£¥"
 _NUMERAL = rf"[{_CURRENCIES}]?\s?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:\s?%)?"
 _SPAN = re.compile(rf"(?P<low>{_NUMERAL})(?P<dash>\s*-{{1,2}}\s*)(?P<high>{_NUMERAL})(?P<unit>(?![\d^!])[^-+=<>\d]*)")
+_VARIABLES = frozenset("xyznpqrvw")
+"""Letters that are no unit, also with a space before them."""
 _FROM_TO = re.compile(r"(?:from\s+)?(?P<low>\S.*?)\s+(?:to|through|until|up to)\s+(?P<high>\S.*)", re.IGNORECASE)
 _BETWEEN = re.compile(r"(?:anywhere\s+)?between\s+(?P<low>\S.*?)\s+and\s+(?P<high>\S.*)", re.IGNORECASE)
 _UNIT_AFTER = re.compile(rf"{_NUMERAL}\s*(?P<unit>\D*)")
@@ -64,7 +66,8 @@ def split_range(text: str, *, in_math: bool) -> tuple[str, str] | None:
     """
     if match := _SPAN.fullmatch(text):
         low, high, unit = match["low"].strip(), match["high"].strip(), match["unit"]
-        is_product = len(unit.strip()) == 1 and (in_math or unit[0] != " ")  # 3-5x
+        symbol = unit.strip()
+        is_product = len(symbol) == 1 and (in_math or unit[0] != " " or symbol in _VARIABLES)  # 3-5x, 3 - 5 x
         is_difference = _size(low) > _size(high) and (in_math or match["dash"] != "-")
         if is_product or is_difference or (in_math and match["dash"] == "--"):
             return None

@@ -177,4 +177,4 @@ def test_settings_that_make_no_sense_are_refused_before_anything_is_asked(settin
 def test_the_component_passes_what_the_stage_reads():
     component = importlib.import_module("rubricworks.components.synthesis.write_checklists.component").write_checklists
     parameters = list(inspect.signature(component.python_func).parameters)
-    assert parameters == ["config", "run", "samples", "view", "metrics"]
+    assert parameters == ["config", "run", "samples", "dataset", "view", "metrics"]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from safetensors.torch import load_file
+from tiny_generator import TINY, captioned_pictures
 
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Response
@@ -80,8 +81,6 @@ def test_training_that_is_killed_ends_with_the_same_weights(pretrained, tmp_path
 
 
 def test_pretraining_that_is_killed_ends_with_the_same_weights(pretrained, tmp_path):
-    from conftest import TINY, captioned_pictures
-
     captions, images = captioned_pictures(128)
 
     class Killed(Exception):
