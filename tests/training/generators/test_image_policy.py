@@ -1,7 +1,6 @@
 """GRPO of an image generator: it learns what is rewarded, hands out its images, and resumes exactly."""
 
 import io
-import shutil
 
 import numpy as np
 import pytest
@@ -80,7 +79,7 @@ def test_training_that_is_killed_ends_with_the_same_weights(pretrained, tmp_path
     assert [one.reward for one in resumed.history] == [one.reward for one in whole.history]
 
 
-def test_pretraining_that_is_killed_ends_with_the_same_weights(pretrained, tmp_path):
+def test_pretraining_that_is_killed_ends_with_the_same_weights(tmp_path):
     captions, images = captioned_pictures(128)
 
     class Killed(Exception):
@@ -90,14 +89,14 @@ def test_pretraining_that_is_killed_ends_with_the_same_weights(pretrained, tmp_p
         if line.step >= 50:
             raise Killed
 
+    whole = pretrain_tiny_ar(captions, images, tmp_path / "whole", TINY, seed=1)
     with pytest.raises(Killed):
-        pretrain_tiny_ar(captions, images, tmp_path, TINY, seed=1, on_log=kill)
-    model = pretrain_tiny_ar(captions, images, tmp_path, TINY, seed=1)
-    first, second = (load_file(one / "model.safetensors") for one in (pretrained, model))
+        pretrain_tiny_ar(captions, images, tmp_path / "killed", TINY, seed=1, on_log=kill)
+    resumed = pretrain_tiny_ar(captions, images, tmp_path / "killed", TINY, seed=1)
+    first, second = (load_file(one / "model.safetensors") for one in (whole, resumed))
     assert all(first[name].equal(second[name]) for name in first)
     other = TinyArConfig(**{**TINY.model_dump(), "steps": 1})
-    shutil.copytree(tmp_path, tmp_path.parent / "other")
-    anew = pretrain_tiny_ar(captions, images, tmp_path.parent / "other", other, seed=1)
+    anew = pretrain_tiny_ar(captions, images, tmp_path / "killed", other, seed=1)
     assert not load_file(anew / "model.safetensors")["lm_head.weight"].equal(first["lm_head.weight"])
 
 
