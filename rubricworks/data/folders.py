@@ -75,7 +75,7 @@ def _lies_in(file: Path, root: Path) -> bool:
 
 
 def _irregular_files(root: Path) -> list[Path]:
-    """What is named like an image below a folder and is neither a file nor a folder."""
+    """Entries named like an image below a folder that are neither file nor folder."""
     if not root.is_dir():
         return []
     named = (path for path in root.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)

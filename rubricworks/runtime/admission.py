@@ -25,7 +25,7 @@ _FUNCTION = re.compile(r"[\w.]+:\w+")
 
 
 class Admission(BaseModel):
-    """What a recipe reaches, or may reach."""
+    """Hosts, variables and functions that a recipe reaches, or may reach."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

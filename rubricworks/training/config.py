@@ -245,6 +245,13 @@ class PolicyConfig(_Options):
         rollouts = self.group_size * self.prompts_per_step
         if self.rows_per_pass is not None and rollouts % self.rows_per_pass:
             raise ValueError(f"rows_per_pass {self.rows_per_pass} does not divide the {rollouts} rollouts of a step")
+        if self.selection and self.rows_per_pass is not None:
+            passes, kept = rollouts // self.rows_per_pass, self.selection.keep * self.prompts_per_step
+            if kept % passes:
+                raise ValueError(
+                    f"rows_per_pass {self.rows_per_pass} makes {passes} passes of a step, which do not share its "
+                    f"{kept} kept rollouts evenly; choose another rows_per_pass or selection.keep"
+                )
         return self
 
     @property

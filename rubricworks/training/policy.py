@@ -108,8 +108,7 @@ def train_policy(
         )
     dataset = _dataset(samples, config, reads)
     keep_freed_memory()
-    schedule = config.model_dump(exclude={"save_every", "log_every", "milestone_every", "alarm", "probe_every"})
-    digest = run_digest("policy", model_digest(model_dir), schedule, dataset_digest(dataset))
+    digest = run_digest("policy", model_digest(model_dir), schedule(config), dataset_digest(dataset))
     with main_process_first():
         checkpoint = open_run(out_dir, digest)
     generate = PolicyGenerate(config)
@@ -155,10 +154,15 @@ def train_policy(
             generate.attach(trainer.accelerator.unwrap_model(trainer.model), processor)
             train_from(trainer, checkpoint, stopped=watch.must_stop)
         save_trained_model(trainer, processor, out_dir / "model", bf16=config.bf16)
-    return PolicyResult(out_dir / "model", _steps_done(config, watch), watch.alarm.alarm, tuple(watch.history))
+    return PolicyResult(out_dir / "model", steps_done(config, watch), watch.alarm.alarm, tuple(watch.history))
 
 
-def _steps_done(config: PolicyConfig, watch: PolicyWatch) -> int:
+def schedule(config: PolicyConfig) -> dict[str, Any]:
+    """Settings that a checkpoint depends on."""
+    return config.model_dump(exclude={"save_every", "log_every", "milestone_every", "alarm", "probe_every"})
+
+
+def steps_done(config: PolicyConfig, watch: PolicyWatch) -> int:
     """Number of steps done: the history has one entry per generation, at its first step."""
     last = watch.history[-1].step if watch.history else 0
     if watch.must_stop or not last:

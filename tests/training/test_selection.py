@@ -127,6 +127,10 @@ def test_keeping_every_rollout_is_training_without_selection(warmed, tmp_path):
         ({"group_size": 4, "selection": {"keep": 5}}, "of group_size 4 at most all"),
         ({"selection": {"keep": 2, "top": 3}}, "at most keep, 2"),
         ({"selection": {"keep": 1}}, "greater than or equal to 2"),
+        (
+            {"group_size": 4, "prompts_per_step": 3, "rows_per_pass": 3, "selection": {"keep": 2}},
+            "4 passes of a step, which do not share its 6 kept rollouts",
+        ),
         ({"group_size": 1}, "at least 2 rollouts"),
     ],
 )

@@ -24,7 +24,15 @@ from rubricworks.training.checkpoints import model_digest, open_run, run_digest,
 from rubricworks.training.config import PolicyConfig
 from rubricworks.training.generators.autoregressive import VocabularyGenerator
 from rubricworks.training.machine import check_bf16, check_processes, check_sharding, rows_per_process
-from rubricworks.training.policy import LINE_METRICS, PolicyResult, Reward, dataset_digest, trl_config
+from rubricworks.training.policy import (
+    LINE_METRICS,
+    PolicyResult,
+    Reward,
+    dataset_digest,
+    schedule,
+    steps_done,
+    trl_config,
+)
 from rubricworks.training.processes import main_process_first
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
 from rubricworks.training.response_statistics import Statistic
@@ -62,6 +70,8 @@ def train_image_policy(
     check_processes(config)
     if config.vllm.mode != "off" or config.lora is not None:
         raise UserError("policy: vllm and lora are for models that write text; leave them out for an image generator")
+    if config.milestone_every:
+        raise UserError("policy.milestone_every is for models that write text; set it to 0 for an image generator")
     if len(samples) < config.prompts_per_step:
         raise UserError(
             f"{len(samples)} prompts with a rubric, but prompts_per_step is {config.prompts_per_step}; add some"
@@ -69,8 +79,7 @@ def train_image_policy(
     per_process = rows_per_process(config)
     dataset = Dataset.from_list([dict(row) for row in samples])
     keep_freed_memory()
-    schedule = config.model_dump(exclude={"save_every", "log_every", "milestone_every", "alarm", "probe_every"})
-    digest = run_digest("image policy", model_digest(model_dir), schedule, guidance, dataset_digest(dataset))
+    digest = run_digest("image policy", model_digest(model_dir), schedule(config), guidance, dataset_digest(dataset))
     with main_process_first():
         checkpoint = open_run(Path(out_dir), digest)
     watch = PolicyWatch(config, out_dir / "steps.jsonl", _no_captions, None, None, before_checkpoint, statistics)
@@ -93,6 +102,7 @@ def train_image_policy(
                 processing_class=generator.tokenizer,
                 callbacks=[StepLines("policy", LINE_METRICS, on_log), watch],
                 on_rollouts=on_rollouts,
+                mean_over_group=config.loss_type == "group_token_mean",
                 selection=config.selection,
                 generator=generator,
                 guidance=guidance,
@@ -102,7 +112,7 @@ def train_image_policy(
         if trainer.is_world_process_zero():
             generator.save(out_dir / "model")
         trainer.accelerator.wait_for_everyone()
-    return PolicyResult(out_dir / "model", len(watch.history), watch.alarm.alarm, tuple(watch.history))
+    return PolicyResult(out_dir / "model", steps_done(config, watch), watch.alarm.alarm, tuple(watch.history))
 
 
 class ImagePolicyTrainer(PolicyTrainer):

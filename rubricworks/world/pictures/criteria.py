@@ -56,7 +56,7 @@ def candidates_of(wish: Wish) -> list[Candidate]:
 
 
 class Check(NamedTuple):
-    """What a criterion asks of a picture."""
+    """Check that a criterion makes of a picture."""
 
     kind: str
     """presence, count, colour, relation, total, sharp, plain."""

@@ -26,7 +26,7 @@ TEMPLATES = ("{}", "a picture of {}", "a plain picture of {} and nothing else")
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a prompt asks for: a shape, perhaps with a colour, some times."""
+    """Requirement of a prompt: a shape, perhaps with a colour, some times."""
 
     shape: Shape
     colour: str | None = None

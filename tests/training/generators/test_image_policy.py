@@ -60,6 +60,11 @@ def test_selection_trains_on_some_and_logs_all(pretrained, tmp_path):
         assert sum(advantage is not None for advantage in step.advantages) == 4
 
 
+def test_every_optimizer_step_counts_where_rollouts_serve_two(pretrained, tmp_path):
+    result = train(pretrained, tmp_path, PolicyConfig(steps=4, num_iterations=2, **FEW))
+    assert (result.steps, len(result.history)) == (4, 2)
+
+
 def test_training_that_is_killed_ends_with_the_same_weights(pretrained, tmp_path):
     config = PolicyConfig(steps=6, **{**FEW, "save_every": 2})
     whole = train(pretrained, tmp_path / "whole", config)
@@ -105,6 +110,7 @@ def test_pretraining_that_is_killed_ends_with_the_same_weights(tmp_path):
     [
         (PolicyConfig(steps=1, group_size=2, prompts_per_step=5), "4 prompts with a rubric"),
         (PolicyConfig(steps=1, group_size=2, prompts_per_step=1, lora=LoraOptions()), "lora"),
+        (PolicyConfig(steps=1, group_size=2, prompts_per_step=1, milestone_every=1), "milestone_every"),
     ],
 )
 def test_what_cannot_be_trained_is_said_before_the_first_step(pretrained, tmp_path, config, message):
