@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 import stamina
+from hypothesis import settings
 from key_search import KEY, VARIABLE, KeySearch
 from scripted_server import ScriptedServer
 from small_disk import SmallDisk, small_disk
 
+# The same examples in every run, and no time limit; `pytest --hypothesis-profile=search` draws new ones.
+settings.register_profile("search", deadline=None, max_examples=1000)
+settings.load_profile("ci")
 pytest.register_assert_rewrite("graded")
 pytest_plugins = ["cli_fixtures", "kfp_callers", "mlflow_tables", "store_fixtures"]
 

@@ -142,7 +142,7 @@ def test_five_fields_become_six(cron):
 FIELD = st.from_regex(r"(\*|\d{1,2}(-\d{1,2})?)(/\d{1,2})?(,\d{1,2})?", fullmatch=True)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(FIELD, min_size=1, max_size=7).map(" ".join) | st.text(max_size=30))
 def test_any_text_is_a_cron_or_refused_in_one_line(text):
     try:

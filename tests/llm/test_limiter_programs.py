@@ -93,7 +93,7 @@ OPERATIONS = st.tuples(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 6), st.lists(OPERATIONS, max_size=120))
 def test_no_program_of_calls_and_cancellations_exceeds_the_limit_or_leaks_a_place(cap, operations):
     async def run():

@@ -94,7 +94,7 @@ three_raters = st.integers(1, 8).flatmap(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(three_raters, st.sampled_from(["nominal", "interval"]))
 def test_alpha_is_the_coincidence_matrix_written_out(ratings, level):
     actual, slow = krippendorff_alpha(ratings, level=level), slow_alpha(ratings, level)

@@ -92,7 +92,7 @@ def test_online_ratings_keep_their_sum_and_do_not_know_sides(rows):
     assert elo_online(map(reversed_sides, rows)) == pytest.approx(ratings)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(battles)
 def test_resampled_ratings_hold_their_median(rows):
     for rating in elo_bootstrap(rows, resamples=30).values():
@@ -108,7 +108,6 @@ def coefficients(rows: list[dict]) -> tuple[np.ndarray, np.ndarray, list[str]]:
     return features, np.array([row["judge"] == FIRST for row in rows], float), models
 
 
-@settings(deadline=None)
 @given(battles.filter(bool))
 def test_likelihood_ratings_are_within_the_stopping_rule_of_the_exact_optimum(rows):
     features, wins, models = coefficients(rows)
@@ -125,7 +124,6 @@ def test_likelihood_ratings_are_within_the_stopping_rule_of_the_exact_optimum(ro
     assert [ratings[model] for model in models] == pytest.approx(list(400 * exact + 1000), abs=reach)
 
 
-@settings(deadline=None)
 @given(decided)
 def test_likelihood_ratings_do_not_know_the_order_of_battles_nor_sides(rows):
     reach = 2 * 400 * 1e-4 * len(rows) * math.sqrt(len(MODELS))

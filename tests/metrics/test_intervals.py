@@ -143,7 +143,7 @@ def test_same_seed_same_interval_also_when_drawn_in_blocks():
     assert first.high - first.low == pytest.approx(2 * 1.96 * values.std() / math.sqrt(30_000), rel=0.2)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40))
 def test_interval_lies_within_the_values(values):
     interval = bootstrap_interval(values, resamples=50)

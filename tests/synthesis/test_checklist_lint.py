@@ -236,7 +236,7 @@ items = junk | st.fixed_dictionaries(
     additional=st.lists(items, max_size=5),
     answer=st.none() | st.text(max_size=9),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_whatever_a_model_writes_is_kept_as_it_was_or_dropped_with_a_reason(essential, additional, answer):
     draft = ChecklistDraft(essential=tuple(essential), additional=tuple(additional))
     accepted, dropped = lint_checklist(draft, answer=answer, question="how many ?")

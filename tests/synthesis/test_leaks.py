@@ -70,7 +70,7 @@ def test_a_criterion_that_only_looks_as_if_it_held_its_target_stays(criterion, r
 
 
 @given(text=st.text(max_size=40), secret=st.text(max_size=10), question=st.text(max_size=40))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_looking_for_leaks_stands_every_text_and_finds_a_word_that_is_there(text, secret, question):
     gives_away(text, secret, question)
     assert gives_away(f"{text} the answer is zebra.", "Zebra")

@@ -82,7 +82,7 @@ def test_slips_are_neighbours_that_do_not_go_together(sentence: str, count: int)
 
 
 @given(text=st.text(max_size=200) | st.lists(st.sampled_from(f"{TWO} 3 objects word CAT".split())).map(" ".join))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_text_gets_points_from_one_to_ten(text: str):
     assert all(1 <= points <= 10 for points in writing_scores(text))
     assert all(points in range(1, 11) for points in rate_writing(text))

@@ -55,7 +55,7 @@ def stated(item: SceneObject) -> Mention:
 
 @pytest.mark.parametrize("style", STYLES)
 @given(view=views)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_caption_of_any_view_parses_back_to_it(style: str, view: View):
     result = mentions(write_caption(view, style))
     assert result.objects == tuple(map(stated, view.objects))
@@ -69,7 +69,7 @@ def test_caption_of_any_view_parses_back_to_it(style: str, view: View):
 
 
 @given(tokens=st.lists(st.sampled_from(TOKENS), max_size=44))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_no_attribute_of_any_token_sequence_is_lost_or_made_up(tokens: list[str]):
     result = mentions(" ".join(tokens))
     for attribute, values in (("cell", CELLS), ("size", SIZES), ("colour", COLOURS), ("shape", SHAPES)):
@@ -79,7 +79,7 @@ def test_no_attribute_of_any_token_sequence_is_lost_or_made_up(tokens: list[str]
 
 
 @given(text=st.text(max_size=300))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_text_parses(text: str):
     mentions(text)
 

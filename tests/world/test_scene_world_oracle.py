@@ -35,7 +35,7 @@ def most_right_by_brute_force(truth: tuple[SceneObject, ...], claims: tuple[Scen
     truth=st.lists(few_objects, min_size=2, max_size=3, unique_by=lambda item: item.cell),
     claims=st.lists(few_objects, min_size=1, max_size=4),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_score_equals_the_best_one_to_one_assignment(truth: list[SceneObject], claims: list[SceneObject]):
     scene = Scene(objects=tuple(sorted(truth, key=lambda item: CELLS.index(item.cell))))
     right = most_right_by_brute_force(scene.objects, tuple(claims))

@@ -269,7 +269,7 @@ rules = (
 
 
 @given(rule=rules)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_every_rule_is_read_back_from_its_sentence(rule: Rule):
     assert parse_rule(write_rule(rule)) == rule
 

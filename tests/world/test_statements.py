@@ -59,7 +59,7 @@ def test_what_is_said_twice_is_claimed_twice():
 
 
 @given(tokens=st.lists(st.sampled_from(TOKENS), max_size=40))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_claim_of_any_caption_is_read_back_from_its_text_alone(tokens: list[str]):
     caption = " ".join(tokens)
     for claim in statements(caption):
@@ -126,7 +126,7 @@ def test_reader_of_a_caption_infers_relations_and_counts_from_what_it_says():
     ),
     word=st.none() | st.sampled_from(WORDS),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_caption_bears_out_its_own_claims(first: SceneObject, word: str | None):
     for style in STYLES:
         caption = write_caption(View((first, *SCENE.objects), word), style)
@@ -142,7 +142,7 @@ def test_claim_keeps_the_captions_own_words_for_things():
 
 
 @given(tokens=st.lists(st.sampled_from(TOKENS), min_size=1, max_size=40))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_claims_are_made_in_the_captions_own_words(tokens: list[str]):
     caption = " ".join(tokens)
     texts = [claim.text for claim in statements(caption)]

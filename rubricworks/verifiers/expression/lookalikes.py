@@ -30,7 +30,7 @@ _DATES = [
         rf"{_MONTH}\s*,?\s*{_YEAR}",
     )
 ]
-_SEASON = re.compile(r"\d\d(\d\d)/(\d\d)")
+_SEASON = re.compile(r"(?:19|20)(\d\d)/(\d\d)")
 _SHORT_DATE = re.compile(r"(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d{2})")
 
 _CURRENCIES = "$€£¥"

@@ -5,7 +5,7 @@ import json
 import statistics
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricworks.data.tables import Sample
@@ -34,7 +34,6 @@ def scoring(number: str, step: float, box: str = "[[0, 0, 10, 10]]") -> Scoring:
 
 
 @given(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=1, max_size=7))
-@settings(deadline=None)
 def test_fuzzy_credit_is_the_lower_median(credits):
     label = median_label([scoring("4", credit) for credit in credits], RUBRIC)
     assert label.additional[0].credit == statistics.median_low(credits)

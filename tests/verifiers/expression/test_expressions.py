@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import sympy
-from hypothesis import given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from rubricworks.verifiers import CannotVerify, expr_verify
@@ -94,10 +94,22 @@ def latex_of(value: Fraction) -> str:
     return f"{'-' if value < 0 else ''}\\frac{{{abs(value.numerator)}}}{{{value.denominator}}}"
 
 
+def is_season(value: Fraction) -> bool:
+    return value.numerator // 100 in (19, 20) and (value.numerator + 1) % 100 == value.denominator
+
+
 @given(st.fractions(max_denominator=1000), st.fractions(max_denominator=1000))
+@example(Fraction(0), Fraction(6139, 40))
 def test_two_fractions_are_equal_exactly_when_they_are(a, b):
+    assume(not is_season(a) and not is_season(a + b))
     assert expr_verify(latex_of(b), target=str(a)) == (a == b)
     assert expr_verify(f"{latex_of(a)}+{latex_of(b)}", target=str(a + b)) == 1
+
+
+def test_two_years_in_a_row_are_a_season_and_no_fraction():
+    assert expr_verify("2019/20", target="2019/20") == 1
+    assert expr_verify("100.95", target="2019/20") == expr_verify("2019/21", target="2019/20") == 0
+    assert expr_verify("\\frac{1819}{20}", target="1819/20") == 1
 
 
 @given(st.decimals(-(10**12), 10**12, places=3), st.integers(0, 5))
