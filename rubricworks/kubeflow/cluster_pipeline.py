@@ -2,18 +2,21 @@
 
 `preflight` precedes every stage, so that missing settings are reported before anything costs money, and hands them the
 run's folder, named after Kubeflow's run id if it is a schedule's; `outcome` runs also after a failure. One accelerator
-of each pool is checked while the stages that need none run: a broken driver is reported before a day's captions have
-been paid for.
+of each pool, and the packages of the image used there, are checked while the stages that call no model run: a broken
+driver or a missing package is reported before a day's captions have been paid for.
 """
 
 import inspect
 import json
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 
 from kfp import dsl
 from kfp.dsl import PipelineTask
 from kfp.dsl.graph_component import GraphComponent
+from kfp.dsl.pipeline_channel import PipelineChannel
 from kfp.dsl.pipeline_context import Pipeline
+from kfp.dsl.tasks_group import TasksGroup
 
 from rubricworks.components.cluster.check_accelerators.component import check_accelerators
 from rubricworks.components.cluster.outcome.component import outcome
@@ -91,21 +94,47 @@ def _tasks() -> dict[str, PipelineTask]:
 
 
 def _check_pools(tasks: list[PipelineTask], first: PipelineTask, cluster: ClusterConfig) -> None:
-    """Add, for each pool with accelerators, a task before its stages that uses one accelerator for a moment.
+    """Add, for each pool with accelerators, a task that uses one accelerator for a moment.
 
-    The checks run one after the other, because all of them write the same folder of the run.
+    The stages that call models wait for all of these tasks, and so do those of each pool for its own. A branch has
+    tasks of its own, since it may never run. The tasks run one after the other, because all of them write the same
+    folder of the run.
     """
-    # A stage in a branch waits for its branch, which may never run.
-    tasks = [task for task in tasks if task.parent_task_group is first.parent_task_group]
-    previous = first
-    for pool, pool_tasks in _by_pool(tasks, cluster):
-        placement = cluster.placement(CHECK_ACCELERATORS).model_copy(update={"pool": pool, "accelerators": 1})
-        check = check_accelerators(config="{}", run=first.outputs["run"]).after(previous)
-        check.set_display_name(f"accelerators of {pool}")
-        place(check, cluster, placement, cached=False)
-        for task in pool_tasks:
-            task.after(check)
-        previous = check
+    groups: dict[int, list[PipelineTask]] = {}
+    for task in tasks:
+        groups.setdefault(id(task.parent_task_group), []).append(task)
+    for group_tasks in groups.values():
+        previous = first if group_tasks[0].parent_task_group is first.parent_task_group else None
+        for pool, pool_tasks in _by_pool(group_tasks, cluster):
+            placement = cluster.placement(CHECK_ACCELERATORS).model_copy(update={"pool": pool, "accelerators": 1})
+            with _inside(group_tasks[0].parent_task_group):
+                check = check_accelerators(config=_check_config(group_tasks), run=first.outputs["run"])
+            if previous:
+                check.after(previous)
+            check.set_display_name(f"accelerators of {pool}")
+            place(check, cluster, placement, cached=False)
+            for task in group_tasks:
+                if task in pool_tasks or STAGES[stage_of(task)].calls_models:
+                    task.after(check)
+            previous = check
+
+
+@contextmanager
+def _inside(group: TasksGroup) -> Iterator[None]:
+    """Add tasks to a group that was closed."""
+    groups = Pipeline.get_default_pipeline().groups
+    groups.append(group)
+    try:
+        yield
+    finally:
+        groups.pop()
+
+
+def _check_config(tasks: list[PipelineTask]) -> str | PipelineChannel:
+    """Configuration of a check: a branch's stages get theirs from a task, and the check is among them."""
+    configs = [task.inputs["config"] for task in tasks]
+    made = [one for one in configs if isinstance(one, PipelineChannel) and one.task_name]
+    return made[0] if made else "{}"
 
 
 def _by_pool(tasks: list[PipelineTask], cluster: ClusterConfig) -> Iterator[tuple[str, list[PipelineTask]]]:

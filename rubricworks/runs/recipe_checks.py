@@ -1,6 +1,5 @@
 """Checks of what a recipe needs on this machine: made by `doctor`, and by `run` before anything starts."""
 
-import importlib.util
 import os
 import shutil
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from rubricworks.recipe import Recipe
 from rubricworks.recipe.cluster_configs import distinct_endpoints
 from rubricworks.recipe.estimate import CPU_PARAMETERS, count_items, count_parameters, training_bytes
 from rubricworks.runtime.admission import needs_of
+from rubricworks.runtime.packages import optional_packages, require_installed
 from rubricworks.runtime.preflight_checks import Check, require_endpoint, require_tracking, run_check
 from rubricworks.stages.data.prepare import Config as PrepareConfig
 from rubricworks.stages.data.prepare import captioned_images
@@ -66,14 +66,9 @@ def _loads(function: str) -> str:
 
 
 def _packages(recipe: Recipe) -> str:
-    needed = {"kfp": "pipelines", "trl": "train", "torch": "train", "transformers": "train", "mlflow": "tracking"}
-    if recipe.lora:
-        needed["peft"] = "train"
-    missing = {package: extra for package, extra in needed.items() if importlib.util.find_spec(package) is None}
-    if missing:
-        extras = ",".join(sorted(set(missing.values())))
-        raise UserError(f"{', '.join(missing)} not installed; run: pip install 'rubricworks[{extras}]'")
-    return "all there"
+    """Look for what the stages import, before captions and rubrics are paid for."""
+    needed = dict.fromkeys(("kfp", "trl", "torch", "transformers", "mlflow"), "")
+    return require_installed(needed | optional_packages(recipe.model_dump(mode="json", exclude={"arms"})))
 
 
 def _disk(runs: Path) -> str:

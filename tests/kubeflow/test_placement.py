@@ -15,10 +15,12 @@ from placed_tasks import CLUSTER, PIPELINES, TABLES, TRAINED_LONGEST, cluster_of
 from rubricworks.components import images
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.cluster_pipeline import place_pipeline
-from rubricworks.kubeflow.compile import compile_pipeline, compile_specs
+from rubricworks.kubeflow.compile import compile_pipeline, compile_specs, load_pipeline
 from rubricworks.kubernetes.config import FanOutPlan, TrainJobPlan
 from rubricworks.pipelines.rubicap import rubicap
 from rubricworks.recipe import ClusterConfig
+from rubricworks.recipe.methods import METHODS
+from rubricworks.runtime.stage_table import STAGES
 
 REGISTRY = {role: f"registry.example/team/{role}:1" for role in ("cpu", "trainer", "vllm")}
 DAGS = {"rubicap": RUBICAP, "rlr3": RLR3, "balcaprl": BALCAPRL}
@@ -100,7 +102,39 @@ def test_the_accelerators_of_a_pool_are_looked_at_once_and_on_one_of_them(specs)
     assert all("check-accelerators" in table[task]["after"] for task in on_gpus)
     assert table["check-accelerators"]["resources"]["accelerator"]["resourceCount"] == "1"
     assert table["check-accelerators"]["after"] == ["preflight"]
-    assert not [task for task, one in table.items() if task not in on_gpus and "check-accelerators" in one["after"]]
+
+
+@pytest.mark.parametrize("pipeline", METHODS)
+def test_nothing_is_paid_for_before_every_pool_and_its_image_are_looked_at(pipeline):
+    """A stage that calls models waits, itself or behind others, for the checks of all pools that are used later."""
+    cluster = copy.deepcopy(CLUSTER)
+    cluster["pools"]["l4"] = {"accelerator": "nvidia.com/gpu", "node_selector": {"gpu": "l4"}}
+    cluster["stages"] |= {stage: {"pool": "l4", "accelerators": 1} for stage in ("score", "train_generator")}
+    table = table_of(*compile_specs(load_pipeline(pipeline), ClusterConfig.model_validate(cluster)))
+    calling = {task for task, one in table.items() if STAGES[stage_of(one)].calls_models}
+    checks = {task for task, one in table.items() if stage_of(one) == "check_accelerators"}
+    assert calling
+    assert checks
+    for task in calling:
+        before, todo = set(), [task]
+        while todo:
+            before |= (new := {*table[todo.pop()]["after"]} - before)
+            todo += new
+        # A branch has checks of its own: those that no other branch waits for.
+        in_branch = {one for one in checks if before & {one}}
+        assert len(in_branch) == len(checks) / (3 if pipeline == "retrain" else 1), task
+
+
+def stage_of(one):
+    return one["kubernetes"]["podMetadata"]["labels"]["rubricworks.dev/stage"]
+
+
+def test_what_calls_no_model_goes_on_beside_the_check(specs):
+    table = table_of(*specs)
+    waiting = {task for task, one in table.items() if "check-accelerators" in one["after"]}
+    on_gpus = {task for task, one in table.items() if "accelerator" in one["resources"]} - {"check-accelerators"}
+    assert waiting - on_gpus == {task for task in table if STAGES[task.replace("-", "_")].calls_models} - on_gpus
+    assert not waiting & {"prepare", "prepare-questions", "promote", "report"}
 
 
 def test_the_pools_need_not_be_looked_at():
@@ -110,9 +144,9 @@ def test_the_pools_need_not_be_looked_at():
 def test_two_pools_are_looked_at_each_by_its_own_task():
     cluster = copy.deepcopy(CLUSTER)
     cluster["pools"]["l4"] = {"accelerator": "nvidia.com/gpu", "node_selector": {"gpu": "l4"}}
-    cluster["stages"] |= {"train_policy": {"pool": "l4", "accelerators": 2}}
+    cluster["stages"] |= {"caption_student": {"pool": "l4", "accelerators": 1}}
     table = table_of(*compile_specs(rubicap, ClusterConfig.model_validate(cluster)))
-    (of_l4,) = [one for one in table["train-policy"]["after"] if one.startswith("check-accelerators")]
+    (of_l4,) = [one for one in table["caption-student"]["after"] if one.startswith("check-accelerators")]
     (of_h100,) = [one for one in table["warm-up"]["after"] if one.startswith("check-accelerators")]
     assert of_l4 != of_h100
     assert table[of_l4]["kubernetes"]["nodeSelector"]["labels"] == {"gpu": "l4"}

@@ -36,16 +36,29 @@ def test_a_stage_is_placed_as_in_the_pipeline_of_its_branch(pipeline, table):
 
 def test_branches_reserve_nothing_before_they_are_taken(table):
     on_gpus = {task for task, one in table.items() if "accelerator" in one["resources"]}
-    assert {stage(table[task]) for task in on_gpus} == {"warm_up", "train_policy", "train_rlr3", "train_balcaprl"}
-    assert not [task for task in table if task.startswith("check-accelerators")]
+    trainings = {"warm_up", "train_policy", "train_rlr3", "train_balcaprl"}
+    assert {stage(table[task]) for task in on_gpus} == trainings | {"check_accelerators"}
+    spec, _ = compile_specs(retrain, cluster_of("retrain"))
+    for name, component in spec.components.items():
+        checks = [task for task in component.dag.tasks if task.startswith("check-accelerators")]
+        assert len(checks) == (1 if name.startswith("comp-condition") else 0), name
+
+
+def test_the_check_of_a_branch_is_told_what_the_champions_recipe_needs():
+    spec, _ = compile_specs(retrain, cluster_of("retrain"))
+    for name, component in spec.components.items():
+        if name.startswith("comp-condition"):
+            (check,) = [one for task, one in component.dag.tasks.items() if task.startswith("check-accelerators")]
+            told = check.inputs.parameters["config"].component_input_parameter
+            assert told == "pipelinechannel--find-new-samples-configs"
 
 
 def test_the_accelerators_of_what_always_runs_are_looked_at_before_it():
     cluster = copy.deepcopy(CLUSTER)
     cluster["stages"] |= {"find_new_samples": {"pool": "h100", "accelerators": 2}}
     table = table_of(*compile_specs(retrain, ClusterConfig.model_validate(cluster)))
-    (check,) = [task for task in table if task.startswith("check-accelerators")]
-    assert table[check]["after"] == ["preflight"]
+    checks = [task for task in table if task.startswith("check-accelerators")]
+    (check,) = [task for task in checks if table[task]["after"] == ["preflight"]]
     assert table[check]["resources"]["accelerator"]["resourceCount"] == "1"
     assert check in table["find-new-samples"]["after"]
     assert not [task for task, one in table.items() if check in one["after"] and task != "find-new-samples"]

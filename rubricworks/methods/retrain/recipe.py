@@ -11,6 +11,7 @@ from rubricworks.methods.retrain.stages.fetch_champion import Config as Champion
 from rubricworks.methods.retrain.stages.find_new_samples import Config as NewSamplesConfig
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime.config import StageConfig
+from rubricworks.runtime.packages import optional_packages, require_installed
 from rubricworks.runtime.preflight_checks import Check, run_check
 from rubricworks.runtime.stage_table import RETRAINING_STAGES
 
@@ -43,6 +44,7 @@ class RetrainRecipe(Recipe):
         search = self.new_samples
         champion, lineage = check_champion(search.model_name, self.tracking, runs)
         require_admission(lineage, search.changes, champion, search.admit)
+        require_installed(optional_packages(lineage.recipe.stages))
         return f"{search.model_name} version {champion.version}"
 
     def plan_in_words(self) -> str:

@@ -1,5 +1,6 @@
 """Recipe of the RLR³ pipeline."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -19,6 +20,8 @@ from rubricworks.methods.rlr3.stages.train_rlvr import Config as BaselineConfig
 from rubricworks.methods.rlr3.stages.write_checklists import Config as ChecklistConfig
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime.config import StageConfig
+from rubricworks.runtime.packages import require_installed
+from rubricworks.runtime.preflight_checks import Check, run_check
 from rubricworks.stages.data.prepare_questions import Config as PrepareConfig
 from rubricworks.stages.evaluation.score import Config as ScoreConfig
 from rubricworks.stages.release.promote import Config as PromoteConfig
@@ -91,6 +94,10 @@ class Rlr3Recipe(Recipe):
             "promote": self.promotion,
             "rlr3_report": self.report,
         }
+
+    def method_checks(self, runs: Path) -> Iterator[Check]:
+        verifiers = dict.fromkeys(("math_verify", "rapidfuzz", "opencc"), "verifiers of answers")
+        yield run_check("verifiers", lambda: require_installed(verifiers))
 
     def items_in_world(self) -> int:
         return self.world.scenes * self.world.questions if self.world else 0

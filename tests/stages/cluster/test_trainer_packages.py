@@ -10,7 +10,7 @@ from rubricworks.errors import UserError
 from rubricworks.recipe.cluster_configs import recipe_yaml
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.runtime.launch import launch
-from rubricworks.stages.cluster.check_accelerators import packages_of
+from rubricworks.runtime.packages import packages_of
 
 
 def written(name: str):

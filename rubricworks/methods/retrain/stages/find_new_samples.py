@@ -29,6 +29,7 @@ from rubricworks.methods.retrain.stages.new_samples import count_new
 from rubricworks.runtime.admission import Admission
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.job import OUTPUT_VALUES, Job
+from rubricworks.runtime.packages import optional_packages
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import Connection, ModelVersion, registry, stage_run
 from rubricworks.tracking.lineage import read_lineage
@@ -75,7 +76,7 @@ def run(config: Config, job: Job) -> None:
     outputs = {
         "pipeline": recipe.pipeline if report.sufficient else NO_PIPELINE,
         # As in `pipeline_arguments`: Kubeflow would resolve these braces, in a prompt too.
-        "configs": canonical_json({"stages": recipe.stages}).replace("{{$", "{\\u007b$"),
+        "configs": canonical_json({"stages": recipe.stages | _checks(recipe.stages)}).replace("{{$", "{\\u007b$"),
     }
     write_atomic(job.out / OUTPUT_VALUES, canonical_json(outputs).encode())
     if report.sufficient:
@@ -93,6 +94,12 @@ def run(config: Config, job: Job) -> None:
     with stage_run(job.run, job.stage) as log:
         log.log_metrics(figures)
         log.set_tags({"outcome": outcome})
+
+
+def _checks(stages: dict[str, Any]) -> dict[str, Any]:
+    """Configuration of the check that a cluster makes before the branch calls a model."""
+    packages = optional_packages(stages)
+    return {"check_accelerators": {"packages": packages}} if packages else {}
 
 
 def _last_challenger(connection: Connection, champion: ModelVersion) -> ModelVersion | None:
