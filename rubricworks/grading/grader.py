@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from rubricworks.errors import UserError
 from rubricworks.grading.execution import execute
+from rubricworks.grading.image_checks import image_problem
 from rubricworks.grading.image_prompts import image_judge_messages
 from rubricworks.grading.prompts import Judgment, check_ids, judge_messages
 from rubricworks.grading.requests import AnyRequest, Exposure, request_with_exposure
@@ -103,7 +104,7 @@ class Grader:
                 response is an image, and the rubric is a checklist or the image's bytes are missing.
         """
         response = Response.of(response)
-        if response.is_image and not _is_checklist(rubric) and (problem := await _image_problem(sample, response)):
+        if response.is_image and not _is_checklist(rubric) and (problem := await image_problem(sample, response)):
             return self._unreadable(sample, response, rubric, problem)
         calls = self._calls(sample, response, rubric)
         results = [await calls[0]] if len(calls) == 1 else await asyncio.gather(*calls)
@@ -247,22 +248,6 @@ class Grader:
 
 def _is_checklist(rubric: Rubric) -> bool:
     return any(criterion.reference for criterion in rubric.criteria)
-
-
-async def _image_problem(sample: "Sample", response: Response) -> str:
-    """Reason why no decoder reads the image; empty if one does."""
-    from rubricworks.data.images import BadImage, check_image
-
-    if response.image is None or response.media_type is None:
-        raise UserError(
-            f"sample {sample.sample_id}: the response is an image of which only the digest is known "
-            f"({response.digest[:12]}); add its bytes with Response.with_image"
-        )
-    try:
-        await asyncio.to_thread(check_image, response.image, response.media_type)
-    except BadImage as error:
-        return str(error)
-    return ""
 
 
 def _verifier_failure(verdict: Verdict, raw: str) -> ChatError:

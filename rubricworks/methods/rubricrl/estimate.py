@@ -10,6 +10,8 @@ from rubricworks.recipe.estimate import CallEstimate, scoring_calls
 _INSTRUCTIONS = 450
 """Tokens of a prompt's fixed text."""
 _PROMPT = 60
+_SCORE = 10
+"""Tokens of a scoring endpoint's answer."""
 
 
 def estimate_calls(recipe: RubricrlRecipe, prompts: int) -> Iterator[CallEstimate]:
@@ -28,9 +30,13 @@ def estimate_calls(recipe: RubricrlRecipe, prompts: int) -> Iterator[CallEstimat
     yield CallEstimate("write_prompt_rubrics", "selection", rubric.writer, written, _INSTRUCTIONS + pool, 60)
     steps = policy.steps or math.ceil((policy.epochs or 0) * train / policy.prompts_per_step)
     rollouts = steps * policy.prompts_per_step * policy.group_size
-    one = policy.call_per == "criterion"
-    calls, criteria = (rollouts * rubric.select, 1) if one else (rollouts, rubric.select)
-    tokens_in = _INSTRUCTIONS + _PROMPT + IMAGE_TOKENS + criteria * TOKENS_PER_CRITERION
-    for judge in (policy.judge, *policy.more_judges):
-        yield CallEstimate("train_generator", "judge", judge, calls, tokens_in, criteria * TOKENS_PER_CRITERION)
+    if policy.reward:
+        for endpoint in policy.reward.endpoints:
+            yield CallEstimate("train_generator", "reward", endpoint, rollouts, _PROMPT + IMAGE_TOKENS, _SCORE)
+    else:
+        one = policy.call_per == "criterion"
+        calls, criteria = (rollouts * rubric.select, 1) if one else (rollouts, rubric.select)
+        tokens_in = _INSTRUCTIONS + _PROMPT + IMAGE_TOKENS + criteria * TOKENS_PER_CRITERION
+        for judge in (policy.judge, *policy.more_judges):
+            yield CallEstimate("train_generator", "judge", judge, calls, tokens_in, criteria * TOKENS_PER_CRITERION)
     yield from scoring_calls(recipe.evaluation, images)

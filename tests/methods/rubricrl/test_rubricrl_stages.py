@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,9 @@ from rubricworks.methods.rubricrl.report.page import build_report
 from rubricworks.recipe import WorldConfig
 from rubricworks.rubrics import Rubric, Scorecard
 from rubricworks.runtime.launch import launch
+from rubricworks.world.models.picture_scorers import PICTURE_SCORERS
 
+RECIPES = Path(__file__).parents[3] / "recipes"
 TINY = {
     "hidden": 32,
     "layers": 1,
@@ -30,6 +33,19 @@ def endpoint(model):
     return {"url": os.environ["RUBRICWORKS_WORLD_URL"], "model": model, "max_tokens": 4096}
 
 
+def test_endpoints_reward_in_place_of_the_judge_and_their_call_estimates_replace_its():
+    from rubricworks.methods.rubricrl.estimate import estimate_calls
+    from rubricworks.recipe.files import load_recipe
+
+    overrides = [
+        "policy.reward.endpoints=[{url: 'http://a/v1', model: clip-like, weight: 3}, {url: 'http://b/v1', model: x}]"
+    ]
+    recipe = load_recipe(RECIPES / "rubricrl-ar-laptop.yaml", overrides)
+    assert [one.weight for one in recipe.policy.reward.endpoints] == [3, 1]
+    calls = [one for one in estimate_calls(recipe, 400) if one.stage == "train_generator"]
+    assert [(one.endpoint.model, one.count) for one in calls] == [("clip-like", 80 * 16 * 8), ("x", 80 * 16 * 8)]
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A folder in which every stage but the report has run."""
@@ -37,7 +53,7 @@ def run(tmp_path_factory):
     with serve_world(WorldConfig(scenes=0, pictures=64, seed=1), folder / "world"):
         pictures = folder / "world" / "pictures"
 
-        def stage(name, config, **inputs):
+        def stage(name, config, folder=folder, **inputs):
             return launch(name, json.dumps(config), str(folder / "run"), inputs)
 
         samples = stage(
@@ -64,6 +80,20 @@ def run(tmp_path_factory):
                 "prompts_per_step": 2,
                 "selection": {"keep": 2},
             },
+            samples=samples,
+            rubrics=rubrics,
+            model=model,
+        )
+        stage(
+            "train_generator",
+            {
+                "judge": endpoint("picture-judge"),
+                "reward": {"endpoints": [{**endpoint("clip-like"), "weight": 3}, endpoint("realism-like")]},
+                "steps": 1,
+                "group_size": 4,
+                "prompts_per_step": 2,
+            },
+            folder=folder / "by_endpoints",
             samples=samples,
             rubrics=rubrics,
             model=model,
@@ -104,6 +134,21 @@ def test_all_images_are_logged_with_scorecards_and_only_the_kept_ones_have_an_ad
     assert len(cards) == len(rows)
     for row, card in zip(rows, cards, strict=True):
         assert row["reward"] == pytest.approx(sum(card.credits) / len(card.credits))
+
+
+def test_a_training_by_endpoints_takes_their_weighted_mean_and_asks_no_judge(run):
+    training = run.parent / "by_endpoints" / "run" / "train_generator"
+    prompts = {row["sample_id"]: row["prompt"] for row in read_rows(run / "prepare_prompts")}
+    images = ResponseImages(training / IMAGES)
+    rows = list(read_rows(training / "rollouts"))
+    assert len(rows) == 8
+    for row in rows:
+        image = images.read(response_of(row)).image
+        clip, realism = (
+            PICTURE_SCORERS[one](prompts[row["sample_id"]], image, 1) for one in ("clip-like", "realism-like")
+        )
+        assert row["reward"] == pytest.approx((3 * clip + realism) / 4, abs=1e-5)
+    assert list(read_rows(training / "scorecards")) == []
 
 
 def test_generated_images_are_scored_and_a_prompt_that_comes_twice_is_drawn_twice(run):

@@ -2,12 +2,14 @@
 
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from rubricworks.adapters.image_scores import ImageScoreReward
 from rubricworks.adapters.trl import RubricReward
 from rubricworks.data.tables import read_samples
 from rubricworks.errors import UserError
 from rubricworks.grading import CallPer, Combine, Grader
+from rubricworks.grading.image_scores import ScoreEndpoint
 from rubricworks.llm import Endpoint
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
@@ -19,6 +21,15 @@ if TYPE_CHECKING:
     from rubricworks.training.policy import PolicyResult
 
 
+class EndpointReward(BaseModel):
+    """Scores of endpoints in place of the rubric reward, as the papers' peers reward (`grading.image_scores`)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    endpoints: tuple[ScoreEndpoint, ...] = Field(min_length=1)
+    """One, or several whose weighted mean is the reward; the weights are the same for every prompt."""
+
+
 class Config(StageConfig, PolicyConfig):
     judge: Endpoint
     """Grades the images; it sees the prompt, the image and the criteria."""
@@ -27,6 +38,8 @@ class Config(StageConfig, PolicyConfig):
     combine: Combine = "majority"
     call_per: CallPer = "criterion"
     """One judge call per criterion, as in the paper, or one per image with all of them."""
+    reward: EndpointReward | None = Field(default=None, exclude_if=lambda reward: reward is None)
+    """Reward by scoring endpoints; by default the rubric reward. The judge is then not asked."""
     guidance: float = Field(default=1.0, ge=0)
     """Classifier-free guidance of the rollouts; 1 is none, as in the paper."""
 
@@ -49,16 +62,23 @@ def run(config: Config, job: Job) -> None:
             f"none of the prompts to train on has a rubric ({len(rubrics)} others have): nothing can be learnt; see "
             f"{job.inputs['rubrics'] / 'dead_letters'}"
         )
-    judges = [job.client(judge, "judge") for judge in (config.judge, *config.more_judges)]
     letters = DeadLetters(job)
     scorecards = scorecard_table()
-    grader = Grader(judges, call_per=config.call_per, combine=config.combine, on_error=letters.add)
+    reward: RubricReward | ImageScoreReward
+    if config.reward:
+        judges = [job.client(endpoint, "reward") for endpoint in config.reward.endpoints]
+        weights = [endpoint.weight for endpoint in config.reward.endpoints]
+        reward = ImageScoreReward(list(zip(judges, weights, strict=True)), on_error=letters.add)
+    else:
+        judges = [job.client(judge, "judge") for judge in (config.judge, *config.more_judges)]
+        grader = Grader(judges, call_per=config.call_per, combine=config.combine, on_error=letters.add)
+        reward = RubricReward(grader, sink=scorecards.add)
     train(
         config,
         PolicyConfig(**{name: getattr(config, name) for name in PolicyConfig.model_fields}),
         job,
         samples,
-        [RubricReward(grader, sink=scorecards.add)],
+        [reward],
         scorecards,
         judges=judges,
         letters=letters,

@@ -1,0 +1,92 @@
+"""What a scripted model sees in a generated picture, by its pixels alone.
+
+It looks at the cells of the grid one by one and names what stands in each by its colour and its outline. A shape that
+lies across cells escapes it, as do small flaws: a shape is complete if it is large enough and its two halves mirror
+each other. The evaluation uses another program, `pictures.detector`.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rubricworks.world.chat import ApiError
+from rubricworks.world.pictures.drawing import BACKGROUND, CELL_SIDE, COLOURS, GRID, RGB, SIDE, read_pixels
+
+_INK = 100.0
+"""RGB distance from the background above which a pixel is drawn on."""
+_SPECK = 40.0
+_MIN_AREA = 15
+_MIN_SIDE, _MIRRORED = 8, 0.9
+"""Of a complete shape: pixels on its shorter side, and the share of pixels that equal their mirror image."""
+
+
+class SeenShape(NamedTuple):
+    """A shape in a cell."""
+
+    shape: str
+    colour: str
+    row: int
+    column: int
+    complete: bool
+
+
+class SeenPicture(NamedTuple):
+    """Shapes of a picture, cell by cell."""
+
+    seen: tuple[SeenShape, ...]
+    plain: bool
+    """No smears between the shapes."""
+
+
+@lru_cache(maxsize=512)
+def look(image: bytes) -> SeenPicture:
+    """Read a picture.
+
+    Raises:
+        ApiError: no picture of this world's size.
+    """
+    try:
+        pixels = read_pixels(image).astype(float)
+    except OSError as error:
+        raise ApiError(400, "the image part is not a readable PNG or JPEG file", param="messages") from error
+    if pixels.shape != (SIDE, SIDE, 3):
+        raise ApiError(400, f"pictures are {SIDE}x{SIDE} pixels, this one is {pixels.shape[1]}x{pixels.shape[0]}")
+    distance = np.linalg.norm(pixels - BACKGROUND, axis=2)
+    seen = []
+    for row in range(GRID):
+        for column in range(GRID):
+            area = slice(row * CELL_SIDE, (row + 1) * CELL_SIDE), slice(column * CELL_SIDE, (column + 1) * CELL_SIDE)
+            if one := _read_cell(pixels[area], distance[area] > _INK, row, column):
+                seen.append(one)
+    return SeenPicture(tuple(seen), bool(((distance > _SPECK) & (distance <= _INK)).mean() < 0.02))
+
+
+def _read_cell(pixels: NDArray[np.float64], ink: NDArray[np.bool_], row: int, column: int) -> SeenShape | None:
+    if ink.sum() < _MIN_AREA:
+        return None
+    ys, xs = np.nonzero(ink)
+    box = ink[ys.min() : ys.max() + 1, xs.min() : xs.max() + 1]
+    fill = box.mean()
+    top, bottom = box[: max(1, len(box) // 4)].mean(), box[-max(1, len(box) // 4) :].mean()
+    if fill > 0.9:
+        shape = "square"
+    elif bottom - top > 0.35:
+        shape = "triangle"
+    else:
+        shape = "circle" if fill > 0.66 else "cross"
+    median = np.median(pixels[ink], axis=0)
+    colour = min(COLOURS, key=lambda one: float(np.linalg.norm(median - RGB[one])))
+    complete = min(box.shape) >= _MIN_SIDE and (box == box[:, ::-1]).mean() >= _MIRRORED
+    return SeenShape(shape, colour, row, column, complete=bool(complete))
+
+
+RELATION_TESTS: Mapping[str, Callable[[SeenShape, SeenShape], bool]] = {
+    "left of": lambda a, b: a.column < b.column,
+    "right of": lambda a, b: a.column > b.column,
+    "above": lambda a, b: a.row < b.row,
+    "below": lambda a, b: a.row > b.row,
+}
+"""Relation of a prompt → test of the first shape and the second."""
