@@ -18,6 +18,7 @@ _COMMANDS = {
     "init": ("rubricworks.cli.init:init", "Write a recipe for your images and your endpoint."),
     "doctor": ("rubricworks.cli.doctor:doctor", "Check what a recipe needs, and say what to fix."),
     "caption": ("rubricworks.cli.caption:caption", "Caption a folder of images with a model or an endpoint."),
+    "recaption": ("rubricworks.cli.recaption:recaption", "Caption millions of images, shard by shard, or plan it."),
     "synthesize": ("rubricworks.cli.synthesize:synthesize", "Write rubrics for images from a committee's captions."),
     "grade": ("rubricworks.cli.grade:grade", "Grade captions by rubrics."),
     "evaluate": ("rubricworks.cli.evaluate:evaluate", "Score any models on any samples, in one table."),

@@ -31,35 +31,76 @@ def parquet_entries(path: str, *, image_column: str | None = None, caption_colum
     root = Path(path)
     for file in source_files(path, (".parquet",)):
         name = file.relative_to(root).as_posix() if root.is_dir() else file.name
-        try:
-            with pq.ParquetFile(file) as parquet:
-                columns = _select_columns(parquet.schema_arrow, str(file), image_column, caption_column)
-                batches = parquet.iter_batches(batch_size=_BATCH, columns=[column for column in columns if column])
-                yield from _rows(batches, columns, name, str(file))
-        except (pa.ArrowException, OSError) as error:
-            yield RejectedEntry(source=str(file), reason=f"damaged Parquet file: {str(error).splitlines()[0]}")
+        yield from parquet_file_entries(file, name, image_column=image_column, caption_column=caption_column)
+
+
+def parquet_file_entries(
+    file: Path,
+    name: str,
+    groups: range | None = None,
+    *,
+    image_column: str | None = None,
+    caption_column: str | None = None,
+) -> Entries:
+    """Entries of one Parquet file.
+
+    Args:
+        name: beginning of its entries' keys.
+        groups: row groups to read; all by default.
+    """
+    try:
+        with pq.ParquetFile(file) as parquet:
+            columns = _select_columns(parquet.schema_arrow, str(file), image_column, caption_column)
+            names = [column for column in columns if column]
+            batches = parquet.iter_batches(
+                batch_size=_BATCH, columns=names, row_groups=None if groups is None else list(groups)
+            )
+            first = sum(parquet.metadata.row_group(number).num_rows for number in range(groups.start if groups else 0))
+            yield from _rows(batches, columns, name, str(file), first)
+    except (pa.ArrowException, OSError) as error:
+        yield RejectedEntry(source=str(file), reason=f"damaged Parquet file: {str(error).splitlines()[0]}")
 
 
 def saved_dataset_entries(path: str, *, image_column: str | None = None, caption_column: str | None = None) -> Entries:
     """Entries of a saved dataset, split by split in the order of its `dataset_dict.json`."""
+    for file, name in saved_dataset_files(path):
+        yield from arrow_file_entries(file, name, image_column=image_column, caption_column=caption_column)
+
+
+def saved_dataset_files(path: str) -> Iterator[tuple[Path, str]]:
+    """Arrow files of a saved dataset, each with the beginning of its entries' keys."""
     for folder, prefix in _splits(Path(path)):
         for file in _arrow_files(folder):
-            name = prefix + file.name
-            try:
-                with contextlib.closing(pa.memory_map(str(file))) as source:
-                    reader = _open_arrow(source)
-                    columns = _select_columns(reader.schema, str(file), image_column, caption_column)
-                    batches = (piece.select([c for c in columns if c]) for batch in reader for piece in _pieces(batch))
-                    yield from _rows(batches, columns, name, str(file))
-            except (pa.ArrowException, OSError) as error:
-                yield RejectedEntry(source=str(file), reason=f"damaged Arrow file: {str(error).splitlines()[0]}")
+            yield file, prefix + file.name
+
+
+def arrow_file_entries(
+    file: Path, name: str, *, image_column: str | None = None, caption_column: str | None = None
+) -> Entries:
+    """Entries of one Arrow file.
+
+    Args:
+        name: beginning of its entries' keys.
+    """
+    try:
+        with contextlib.closing(pa.memory_map(str(file))) as source:
+            reader = _open_arrow(source)
+            columns = _select_columns(reader.schema, str(file), image_column, caption_column)
+            batches = (piece.select([c for c in columns if c]) for batch in reader for piece in _pieces(batch))
+            yield from _rows(batches, columns, name, str(file))
+    except (pa.ArrowException, OSError) as error:
+        yield RejectedEntry(source=str(file), reason=f"damaged Arrow file: {str(error).splitlines()[0]}")
 
 
 def _rows(
-    batches: Iterator[pa.RecordBatch], columns: tuple[str, str | None, str | None], name: str, location: str
+    batches: Iterator[pa.RecordBatch],
+    columns: tuple[str, str | None, str | None],
+    name: str,
+    location: str,
+    first: int = 0,
 ) -> Entries:
     image_column, caption_column, prompt_column = columns
-    row_number = 0
+    row_number = first
     for batch in batches:
         for row in batch.to_pylist():
             references = captions_of(row[caption_column]) if caption_column else ()
@@ -67,7 +108,7 @@ def _rows(
             cell = row[image_column]
             if isinstance(cell, str):
                 if (
-                    row_number == 0
+                    row_number == first
                     and "url" not in image_column.lower()
                     and not cell.startswith(("http://", "https://"))
                 ):

@@ -72,7 +72,7 @@ def image_entries(source: str, *, image_column: str | None = None, caption_colum
 
     Arguments and errors are those of `read_source`.
     """
-    kind, path = _split_prefix(source)
+    kind, path = source_kind(source)
     columns = {"image_column": image_column, "caption_column": caption_column}
     if kind == "folder":
         entries = folder_entries(path)
@@ -89,19 +89,16 @@ def image_entries(source: str, *, image_column: str | None = None, caption_colum
         empty = False
         yield entry
     if empty:
-        raise UserError(f"{path}: no images here (read as {kind}); {_hint(kind)}")
+        raise UserError(f"{path}: no images here (read as {kind}); {source_hint(kind)}")
 
 
 def open_image(entry: ImageEntry | RejectedEntry, *, max_side: int | None = 1_024) -> SourceItem | RejectedEntry:
     """Read and normalise one image."""
     if isinstance(entry, RejectedEntry):
         return entry
-    try:
-        image = normalise_image(entry.read(), max_side=max_side)
-    except BadImage as error:
-        return RejectedEntry(source=entry.source, reason=str(error))
-    except OSError as error:
-        return RejectedEntry(source=entry.source, reason=f"cannot be read: {error.strerror or error}")
+    image = image_bytes(entry, max_side=max_side)
+    if isinstance(image, RejectedEntry):
+        return image
     return SourceItem(
         key=entry.key,
         image=image,
@@ -110,6 +107,16 @@ def open_image(entry: ImageEntry | RejectedEntry, *, max_side: int | None = 1_02
         prompt=entry.prompt,
         source=entry.source,
     )
+
+
+def image_bytes(entry: ImageEntry, *, max_side: int | None = 1_024) -> bytes | RejectedEntry:
+    """Read and normalise one image, without the digest of its pixels."""
+    try:
+        return normalise_image(entry.read(), max_side=max_side)
+    except BadImage as error:
+        return RejectedEntry(source=entry.source, reason=str(error))
+    except OSError as error:
+        return RejectedEntry(source=entry.source, reason=f"cannot be read: {error.strerror or error}")
 
 
 async def open_images(
@@ -133,7 +140,12 @@ async def open_images(
     return await asyncio.gather(*map(read_entry, entries))
 
 
-def _split_prefix(source: str) -> tuple[str, str]:
+def source_kind(source: str) -> tuple[str, str]:
+    """Kind and path of a source, by its prefix or by what lies there.
+
+    Raises:
+        UserError: the prefix is no kind.
+    """
     prefix, colon, rest = source.partition(":")
     if colon and prefix in KINDS:
         return prefix, str(local_path(rest))
@@ -158,7 +170,8 @@ def _infer_kind(path: Path) -> str:
     return "parquet" if suffix == ".parquet" else "folder"
 
 
-def _hint(kind: str) -> str:
+def source_hint(kind: str) -> str:
+    """Advice for a source of a kind that holds no images."""
     return {
         "folder": f"image files end in {', '.join(IMAGE_SUFFIXES[:4])} …",
         "parquet": "give a Parquet file with rows, or a folder of them",

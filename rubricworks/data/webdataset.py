@@ -20,10 +20,15 @@ def tar_entries(path: str) -> Entries:
     root = Path(path)
     for file in source_files(path, (".tar", ".tgz")):
         name = file.relative_to(root).as_posix() if root.is_dir() else file.name
-        yield from _samples(file, name)
+        yield from tar_file_entries(file, name)
 
 
-def _samples(file: Path, name: str) -> Entries:
+def tar_file_entries(file: Path, name: str) -> Entries:
+    """Entries of one tar.
+
+    Args:
+        name: beginning of its entries' keys.
+    """
     key = ""
     parts: dict[str, bytes] = {}
     try:

@@ -41,6 +41,7 @@ def ask_all(
     shard_size: int,
     clients: Iterable[ChatClient],
     side_tables: Sequence[str] = (),
+    unit: str = "samples",
 ) -> Manifest:
     """Build the job's table, its dead letters and side tables from what `ask` returns for each item, in order.
 
@@ -49,6 +50,7 @@ def ask_all(
     Args:
         total: number of items.
         side_tables: names of further tables, each written to a folder of its name.
+        unit: plural noun for one item, for progress and messages.
     Raises:
         UserError: there were items and none produced a row.
     """
@@ -83,7 +85,7 @@ def ask_all(
                 made_by=job.made_by,
                 shard_size=shard_size,
                 side_tables={name: job.out / name for name in tables[1:]},
-                progress=job.progress(total, "samples").at,
+                progress=job.progress(total, unit).at,
             )
             if parts:
                 return await build(items=range(total), make_rows=read_part_rows)
@@ -98,7 +100,7 @@ def ask_all(
     # An empty part may be chance; only the whole stage is judged.
     if total and not manifest.rows and part is None:
         job.mark_unusable()
-        raise UserError(f"no {table} came of {total} samples: {_main_reasons(job)}; see {job.out / 'dead_letters'}")
+        raise UserError(f"no {table} came of {total} {unit}: {_main_reasons(job)}; see {job.out / 'dead_letters'}")
     return manifest
 
 

@@ -5,7 +5,7 @@ restart the stage.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -55,7 +55,37 @@ class StageCalls:
         Raises:
             UserError: the first that a coroutine raised.
         """
-        tasks = [asyncio.ensure_future(call) for call in calls]
+        return await self._gather([asyncio.ensure_future(call) for call in calls])
+
+    async def gather_stream(self, calls: Iterator[Coroutine[Any, Any, T]], at_once: int) -> list[T]:
+        """Run the coroutines `at_once` at a time and return their results in order, as `gather_all` does.
+
+        The iterator is asked for the next one when there is room for it, so that what it reads need not fit in memory.
+        """
+        slots, tasks, failed = asyncio.Semaphore(at_once), list[asyncio.Future[T]](), asyncio.Event()
+
+        def settle(task: asyncio.Future[T]) -> None:
+            slots.release()
+            if task.cancelled() or task.exception() is not None:
+                failed.set()
+
+        try:
+            while not failed.is_set():
+                await slots.acquire()
+                call = next(calls, None)
+                if call is None:
+                    break
+                task: asyncio.Future[T] = asyncio.ensure_future(call)
+                task.add_done_callback(settle)
+                tasks.append(task)
+        except BaseException:
+            for started in tasks:
+                started.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            raise
+        return await self._gather(tasks)
+
+    async def _gather(self, tasks: Sequence[asyncio.Future[T]]) -> list[T]:
         try:
             return await asyncio.gather(*tasks)
         except BaseException:

@@ -113,6 +113,8 @@ _TABLE = (
     Stage("recap", "methods.balcaprl.stages", "synthesis", "cpu", ("samples",),
           table="samples", view="methods.balcaprl.views:rewritten_references", cacheable=True, in_retraining=True,
           calls_models=True),
+    Stage("recaption", "stages.synthesis", "synthesis", "trainer", ("samples",),
+          table="captions", view="reports.views.writings:captions", can_fan_out=True, calls_models=True),
     Stage("write_exams", "methods.balcaprl.stages", "synthesis", "cpu", ("samples",),
           table="exams", view="methods.balcaprl.views:exams", cacheable=True, can_fan_out=True, in_retraining=True,
           calls_models=True),

@@ -195,6 +195,22 @@ def test_a_committee_shared_out_over_pods_writes_the_table_of_a_single_one_to_th
 
 
 @pytest.mark.cluster
+def test_a_recaptioning_shared_out_over_pods_writes_the_table_of_a_single_one_to_the_byte(
+    pods_are_processes, tmp_path, serve, monkeypatch
+):
+    server = serve([say("a wall")])
+    sources = [pictures(tmp_path / name, count) for name, count in (("a", 3), ("b", 2), ("c", 4))]
+    config = {"sources": sources, "captioners": [{"endpoint": {"url": server.url, "model": "m"}}]}
+    with monkeypatch.context() as patch:
+        patch.delenv(FAN_OUT)
+        expected = stage(tmp_path / "alone", "recaption", config)
+    out = stage(tmp_path / "shared", "recaption", config)
+    assert files(out) == files(expected)
+    assert len(pods_are_processes) == 2
+    assert len(list(read_rows(out))) == 9
+
+
+@pytest.mark.cluster
 def test_a_part_that_comes_to_its_share_of_the_budget_stops_the_stage_which_goes_on_when_it_is_raised(
     pods_are_processes, tmp_path, serve
 ):

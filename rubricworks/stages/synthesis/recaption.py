@@ -1,0 +1,341 @@
+"""Recaption a source of any size: one image in, one caption out, by endpoints, vLLM's offline engine or Transformers.
+
+The source is divided into units (tars, row groups, slices of a folder), and every captioner's captions of a unit are
+one shard of the table, so a killed stage goes on at its last unit, and parts of an Indexed Job take a range of units
+each. Images are streamed and not stored: `sample_id` is the image's key in its source. An image that cannot be used is
+a row of `rejected`; one that a captioner gave no answer for is a dead letter.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
+from itertools import islice
+from operator import not_
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from rubricworks.data.hosts import AllowedHosts
+from rubricworks.data.images import BadImage
+from rubricworks.data.manifest import read_manifest
+from rubricworks.data.source_entries import Entries, ImageEntry, RejectedEntry
+from rubricworks.data.source_units import SourceUnit, source_units, stored_units
+from rubricworks.data.sources import image_bytes
+from rubricworks.data.tables import count_rows, read_shard
+from rubricworks.environment import fill
+from rubricworks.errors import UserError
+from rubricworks.llm import ChatClient, ChatError, Endpoint, image_part, text_part
+from rubricworks.runtime.call_table import Answers, Row, ask_all, caption_row, dead_letter
+from rubricworks.runtime.config import StageConfig
+from rubricworks.runtime.job import Job
+from rubricworks.runtime.progress import call_figures
+from rubricworks.runtime.store.source_files import kind_and_place, local_source, stored_files
+from rubricworks.storage import is_remote
+from rubricworks.synthesis.prompts import CAPTION_PROMPT, CAPTION_PROMPT_VERSION
+from rubricworks.training.config import EngineOptions, engine_field
+
+if TYPE_CHECKING:
+    from rubricworks.data.remote import Fetcher
+    from rubricworks.training.engine import Engine
+
+_REPORT_EVERY_S = 5.0
+
+
+class Captioner(BaseModel):
+    """A model that writes captions: behind an endpoint, or loaded here."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    name: str = ""
+    """Name in the table, by default the model's."""
+    endpoint: Endpoint | None = None
+    model: str | None = Field(default=None, min_length=1)
+    """A model directory, or a name on the Hugging Face Hub."""
+    engine: EngineOptions = engine_field()
+    """Engine of a `model`: `{kind: vllm}` on GPUs."""
+    max_new_tokens: int = Field(default=1024, ge=1)
+    """Longest caption of a `model`; that of an endpoint is its `max_tokens`."""
+    temperature: float = Field(default=0.0, ge=0)
+    """Of a `model`; 0 is greedy."""
+    batch_size: int = Field(default=256, ge=1)
+    """Images that a `model` is given at once."""
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        if (self.endpoint is None) == (self.model is None):
+            raise ValueError("give a captioner either an endpoint or a model")
+        return self
+
+    @property
+    def label(self) -> str:
+        return self.name or (self.endpoint.model if self.endpoint else Path(str(self.model)).name)
+
+
+class Config(StageConfig):
+    sources: tuple[str, ...] = ()
+    """Folders of images, Parquet, Hugging Face datasets on disk, WebDataset tars; none where the stage gets samples."""
+    allowed_hosts: tuple[str, ...] = Field(default=(), exclude_if=not_)
+    """Hosts that images may be fetched from, where a source holds URLs."""
+    captioners: tuple[Captioner, ...] = Field(min_length=1)
+    prompt: str | None = Field(default=None, min_length=1)
+    """Request to the captioners; by default that of the samples, or one for detail."""
+    own_prompts: bool = Field(default=False, exclude_if=not_)
+    """Use the prompt that a source gives with an image, where it gives one."""
+    splits: tuple[str, ...] = Field(default=(), exclude_if=not_)
+    """Splits of the samples to caption; all by default."""
+    max_side: int = Field(default=1024, ge=16)
+    """Larger images are scaled down to this many pixels on their longer side."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        labels = [captioner.label for captioner in self.captioners]
+        if repeated := next((label for label in labels if labels.count(label) > 1), None):
+            raise ValueError(f"two captioners are called {repeated}; give them names")
+        AllowedHosts(self.allowed_hosts)
+        return self
+
+    def versions(self) -> dict[str, str]:
+        """Digest of each model directory, which may change in its place."""
+        from rubricworks.training.checkpoints import model_digest
+
+        folders = {one.label: Path(fill(one.model, "captioner.model")) for one in self.captioners if one.model}
+        return {name: model_digest(folder) for name, folder in folders.items() if folder.is_dir()}
+
+
+class _Item(NamedTuple):
+    """One shard of the table: a unit by one captioner."""
+
+    captioner: Captioner
+    unit: SourceUnit
+    first: bool
+    """The first captioner's: it reports what is rejected."""
+
+
+def run(config: Config, job: Job, *, fetcher: "Fetcher | None" = None) -> None:
+    """Build the tables `captions` and `rejected`; a test may pass a fetcher for its own server."""
+    units = _units(config, job)
+    clients = {one.label: job.client(one.endpoint, "recaption") for one in config.captioners if one.endpoint}
+    live = _LiveRate(list(clients.values()))
+    captions = _Captions(config, job, clients, live, fetcher)
+    items = [_Item(one, unit, not number) for number, one in enumerate(config.captioners) for unit in units]
+    try:
+        ask_all(
+            job,
+            "captions",
+            items,
+            captions.of_unit,
+            total=len(items),
+            shard_size=1,
+            clients=clients.values(),
+            side_tables=["rejected"],
+            unit="units",
+        )
+    finally:
+        captions.unload()
+    job.figures.update(
+        rejected=count_rows(job.out / "rejected"), images_per_second=round(live.rate, 3), images=live.images
+    )
+
+
+def _units(config: Config, job: Job) -> list[SourceUnit]:
+    """Units of the samples, or of the sources; the keys of a second source begin with its number."""
+    if "samples" in job.inputs:
+        return _sample_units(job.inputs["samples"], config.splits)
+    if not config.sources:
+        raise UserError("recaption: there are no images; give sources")
+    units = []
+    for number, source in enumerate(config.sources):
+        units += [_numbered(unit, number) for unit in _units_of_source(fill(source, "recaption.sources"))]
+    return units
+
+
+def _units_of_source(source: str) -> list[SourceUnit]:
+    kind, place = kind_and_place(source)
+    if is_remote(place) and kind in ("", "parquet:", "webdataset:"):
+        bucket, files = stored_files(place)
+        prefix = place.rstrip("/").rpartition("/")[2]
+        units = stored_units(place, bucket, [item for path, item in files.items() if path.startswith(f"{prefix}/")])
+        if units:
+            return units
+    return source_units(local_source(source))
+
+
+def _numbered(unit: SourceUnit, number: int) -> SourceUnit:
+    if not number:
+        return unit
+
+    def read() -> Entries:
+        for entry in unit.read():
+            if isinstance(entry, ImageEntry):
+                key = f"{number}:{entry.key}"
+                entry = ImageEntry(key, entry.source, entry.read, entry.references, entry.prompt, entry.url)
+            yield entry
+
+    return SourceUnit(f"{number}:{unit.name}", unit.place, read)
+
+
+def _sample_units(samples: Path, splits: tuple[str, ...]) -> list[SourceUnit]:
+    def read(number: int) -> Entries:
+        for row in read_shard(samples, number):
+            if row["image"] and (not splits or row["split"] in splits):
+                yield ImageEntry(row["sample_id"], row["source"], partial(bytes, row["image"]), (), row["prompt"])
+
+    shards = read_manifest(samples).shards
+    return [SourceUnit(shard.name, str(samples), partial(read, number)) for number, shard in enumerate(shards)]
+
+
+class _Captions:
+    """Captions of units; one model is in memory at a time."""
+
+    def __init__(
+        self,
+        config: Config,
+        job: Job,
+        clients: dict[str, ChatClient],
+        live: "_LiveRate",
+        fetcher: "Fetcher | None",
+    ) -> None:
+        self._config, self._job, self._clients, self._live, self._fetcher = config, job, clients, live, fetcher
+        self._hosts = AllowedHosts(config.allowed_hosts)
+        self._loaded: tuple[str, Engine] | None = None
+        self._own_prompts = config.own_prompts or (config.prompt is None and "samples" in job.inputs)
+
+    async def of_unit(self, item: _Item) -> Answers:
+        from rubricworks.data.remote import Fetcher
+
+        async with self._fetcher or Fetcher(self._hosts) as fetcher:
+            if item.captioner.endpoint:
+                rows = await self._ask(item, fetcher)
+            else:
+                rows = await self._generate(item, fetcher)
+        captions = [row for row in rows if "caption" in row]
+        letters = [row for row in rows if "attempts" in row]
+        rejected = [row for row in rows if "sample_id" not in row]
+        return Answers(captions, letters, {"rejected": rejected if item.first else []})
+
+    def unload(self) -> None:
+        if self._loaded:
+            self._loaded[1].close()
+            self._loaded = None
+
+    def _entries(self, unit: SourceUnit) -> Entries:
+        return self._hosts.screen(unit.entries(), unit.place)
+
+    def _prompt(self, entry: ImageEntry) -> str:
+        return (entry.prompt if self._own_prompts else "") or self._config.prompt or CAPTION_PROMPT
+
+    async def _image(self, entry: ImageEntry | RejectedEntry, fetcher: "Fetcher") -> bytes | RejectedEntry:
+        if isinstance(entry, RejectedEntry):
+            return entry
+        if entry.url is not None:
+            try:
+                content = await fetcher.fetch(entry.url)
+            except BadImage as error:
+                return RejectedEntry(source=entry.source, reason=str(error))
+            entry = ImageEntry(entry.key, entry.source, partial(bytes, content))
+        return image_bytes(entry, max_side=self._config.max_side)
+
+    async def _ask(self, item: _Item, fetcher: "Fetcher") -> list[Row]:
+        client = self._clients[item.captioner.label]
+
+        async def caption(entry: ImageEntry | RejectedEntry) -> Row:
+            image = await self._image(entry, fetcher)
+            if isinstance(image, RejectedEntry):
+                self._live.add(rejected=1)
+                return image.model_dump()
+            assert isinstance(entry, ImageEntry), "the image of a rejected entry is the rejection"
+            request = [{"role": "user", "content": [image_part(image), text_part(self._prompt(entry))]}]
+            try:
+                reply = await client.chat(request, seed=self._config.seed)
+            except ChatError as error:
+                self._live.add(failed=1)
+                return dead_letter(entry.key, self._job, f"recaption by {client.endpoint.model}", error)
+            self._live.add()
+            row = caption_row(entry.key, client, self._config.seed, reply)
+            return {**row, "captioner": item.captioner.label}
+
+        calls: Iterator[Coroutine[Any, Any, Row]] = map(caption, self._entries(item.unit))
+        return await self._job.calls.gather_stream(calls, 2 * client.endpoint.concurrency)
+
+    async def _generate(self, item: _Item, fetcher: "Fetcher") -> list[Row]:
+        captioner, rows = item.captioner, list[Row]()
+        entries = self._entries(item.unit)
+        while chunk := list(islice(entries, captioner.batch_size)):
+            images = [(entry, await self._image(entry, fetcher)) for entry in chunk]
+            usable = [
+                (entry, image) for entry, image in images if isinstance(entry, ImageEntry) and isinstance(image, bytes)
+            ]
+            texts = iter(
+                self._engine(captioner)(
+                    [image for _, image in usable],
+                    [self._prompt(entry) for entry, _ in usable],
+                    max_new_tokens=captioner.max_new_tokens,
+                    temperature=captioner.temperature,
+                    seed=self._config.seed,
+                )
+                if usable
+                else ()
+            )
+            for entry, image in images:
+                if isinstance(image, RejectedEntry):
+                    self._live.add(rejected=1)
+                    rows.append(image.model_dump())
+                elif isinstance(entry, ImageEntry):
+                    text, tokens = next(texts)
+                    self._live.add()
+                    rows.append(self._row(entry.key, captioner, text, tokens))
+        return rows
+
+    def _engine(self, captioner: Captioner) -> "Engine":
+        from rubricworks.training.engine import load_engine
+
+        if self._loaded is None or self._loaded[0] != captioner.label:
+            self.unload()
+            model = fill(str(captioner.model), "captioner.model")
+            self._loaded = captioner.label, load_engine(model, captioner.engine, batch_size=captioner.batch_size)
+        return self._loaded[1]
+
+    def _row(self, key: str, captioner: Captioner, text: str, tokens: int) -> Row:
+        versions: dict[str, str] = self._job.made_by.get("versions", {})
+        return {
+            "sample_id": key,
+            "captioner": captioner.label,
+            "model": Path(str(captioner.model)).name,
+            "revision": versions.get(captioner.label, ""),
+            "prompt_version": CAPTION_PROMPT_VERSION,
+            "endpoint": "",
+            "seed": self._config.seed,
+            "caption": text.strip(),
+            "prompt_tokens": 0,
+            "completion_tokens": tokens,
+            "cost": 0.0,
+        }
+
+
+class _LiveRate:
+    """Images of this process so far, printed now and then: rate, rejections, tokens, dollars."""
+
+    def __init__(self, clients: list[ChatClient], clock: Callable[[], float] = time.monotonic) -> None:
+        self._clients, self._clock = clients, clock
+        self._started = self._printed = clock()
+        self.images = self.rejected = self.failed = 0
+
+    @property
+    def rate(self) -> float:
+        """Captions a second."""
+        return self.images / max(self._clock() - self._started, 1e-3)
+
+    def add(self, *, rejected: int = 0, failed: int = 0) -> None:
+        self.rejected += rejected
+        self.failed += failed
+        self.images += not rejected and not failed
+        if self._clock() - self._printed >= _REPORT_EVERY_S:
+            self._printed = self._clock()
+            print(self.line(), file=sys.stderr, flush=True)
+
+    def line(self) -> str:
+        parts = [f"{self.images:,} images", f"{self.rate:,.1f}/s"]
+        parts += [f"{self.rejected:,} rejected"] if self.rejected else []
+        return "  ".join([*parts, *call_figures(self._clients)])
