@@ -23,6 +23,9 @@ $(VENV)/installed: pyproject.toml constraints.txt
 demo: $(VENV)/installed  ## The whole loop on this machine: images in, a better captioner and a report out
 	$(RUN) rubricworks.cli run quickstart
 
+# The workers share the cores already.
+test test-fast: export OMP_NUM_THREADS := 1
+
 test: test-fast  ## Every test that needs Python alone
 	$(RUN) pytest -m e2e -n auto --dist loadfile
 

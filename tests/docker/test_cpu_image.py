@@ -55,7 +55,11 @@ if IMAGE == "trainer":
     ("image", "some"),
     [
         ("cpu", {"prepare", "caption_committee", "promote", "report"}),
-        ("trainer", {"warm_up", "train_policy", "train_genrm", "score", "check_accelerators"}),
+        pytest.param(
+            "trainer",
+            {"warm_up", "train_policy", "train_genrm", "score", "check_accelerators"},
+            marks=pytest.mark.e2e,
+        ),
     ],
 )
 def test_every_component_of_an_image_can_be_imported_with_its_lock_alone(image, some):

@@ -17,7 +17,9 @@ async def longer(completion_ids, **columns):
     return [len(ids) / 8 for ids in completion_ids]
 
 
-@pytest.mark.parametrize("killed_at", [4, 5, 6])
+@pytest.mark.parametrize(
+    "killed_at", [pytest.param(4, marks=pytest.mark.e2e), 5, pytest.param(6, marks=pytest.mark.e2e)]
+)
 def test_policy_resumed_in_a_later_epoch_goes_on_in_its_order(student, tmp_path, killed_at):
     """Two steps an epoch, and two samples left out of each."""
     config = PolicyConfig(steps=6, save_every=killed_at - 1, **FEW)
