@@ -49,15 +49,18 @@ class RubricReward:
         *,
         rubric_column: str = "rubric",
         reduce: Reduce = weighted_reward,
+        criterion: str | None = None,
         sink: Callable[[list[Scorecard]], object] | None = None,
     ) -> None:
         """
         Args:
             rubric_column: column with each row's rubric.
             reduce: maps a scorecard's credits and the rubric's weights to a reward.
+            criterion: key, or title, of the criteria whose passes are logged (TRL's `log_extra`, column `passes`).
             sink: called with the scorecards of each batch that `__call__` rewards.
         """
         self.grader = grader
+        self.criterion = criterion
         self.rubric_column = rubric_column
         self.reduce = reduce
         self.sink = sink
@@ -87,6 +90,9 @@ class RubricReward:
         rewards = self._rewards(scorecards, rubrics, samples, columns)
         if log_metric := columns.get("log_metric"):
             log_metric("rubric_reward/unjudged", sum(reward is None for reward in rewards) / max(len(rewards), 1))
+        if self.criterion is not None and (log_extra := columns.get("log_extra")):
+            pairs = zip(scorecards, rubrics, strict=True)
+            log_extra("passes", [_passes(card, rubric, self.criterion) for card, rubric in pairs])
         return RubricScores(rewards, scorecards)
 
     def _rewards(
@@ -136,6 +142,7 @@ class GroupReward(RubricReward):
         remap: bool = True,
         gate: bool = True,
         mask: bool = True,
+        criterion: str | None = None,
         sink: Callable[[list[Scorecard]], object] | None = None,
     ) -> None:
         """
@@ -144,8 +151,9 @@ class GroupReward(RubricReward):
             max_tokens: a response of this length is truncated and earns 0.
             remap, gate, mask: the three parts, each optional for ablations; without them the reward is the weighted
                 mean.
+            criterion: as for `RubricReward`.
         """
-        super().__init__(grader, rubric_column=rubric_column, sink=sink)
+        super().__init__(grader, rubric_column=rubric_column, criterion=criterion, sink=sink)
         self.group_size, self.max_tokens = group_size, max_tokens
         self.remap, self.gate, self.mask = remap, gate, mask
 
@@ -198,6 +206,18 @@ class GroupReward(RubricReward):
             )
             for ends, card, sample, rubric in zip(in_time, scorecards, samples, rubrics, strict=True)
         ]
+
+
+def _passes(card: Scorecard, rubric: Rubric, key: str) -> bool | None:
+    """Return True if all criteria of a key, or title, have full credit; None without a verdict."""
+    credits = [
+        credit
+        for credit, criterion in zip(card.credits, rubric.criteria, strict=True)
+        if key in (criterion.key, criterion.criterion)
+    ]
+    if not credits or None in credits:
+        return None
+    return all(credit == 1 for credit in credits)
 
 
 def _ground_truth(criterion: Criterion) -> str:

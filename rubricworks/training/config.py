@@ -149,6 +149,17 @@ class SelectionOptions(_Options):
     """Rollouts whose mean and deviation give the advantages: the kept ones (LN), or all that were drawn (GN)."""
 
 
+class RefillOptions(_Options):
+    """Other prompts in the place of those whose rollouts all pass or all fail (DAPO, section 3.2)."""
+
+    rounds: int = Field(3, ge=1)
+    """Draws of other prompts in a step; a group that is still missing after them is not trained on."""
+    criterion: str | None = Field(None, min_length=1)
+    """Key, or title, of the criteria that a rollout passes or fails, for rewards from rubrics. By default the reward
+    decides: a prompt whose rollouts all earn 1, or all 0, gives way. A shaped reward seldom is 0, so that its failures
+    stay."""
+
+
 class PolicyConfig(_Options):
     """GRPO as TRL implements it; the defaults are the laptop student's. Names in brackets are TRL's."""
 
@@ -193,6 +204,8 @@ class PolicyConfig(_Options):
     importance_level: Literal["token", "sequence"] = "token"
     selection: SelectionOptions | None = Field(None, exclude_if=lambda selection: selection is None)
     """Train on some of each group's rollouts alone; on all by default."""
+    refill: RefillOptions | None = Field(None, exclude_if=lambda refill: refill is None)
+    """Draw other prompts for those whose rollouts all pass or all fail; none by default."""
     mask_truncated: bool = False
     """Exclude rollouts that reach max_new_tokens from the loss."""
     seed: int = 0

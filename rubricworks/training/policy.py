@@ -140,6 +140,7 @@ def train_policy(
                 mean_over_group=config.loss_type == "group_token_mean",
                 penalty=penalty,
                 selection=config.selection,
+                refill=config.refill,
                 sampler=config.vllm,
             )
             trainer.remove_callback(PrinterCallback)
@@ -178,6 +179,8 @@ LINE_METRICS = {
     LOGP_DIFFERENCE: "logp difference",
     RATIO: "ratio",
     OUT_OF_BOUNDS: "out of bounds",
+    "refill/drawn": "prompts drawn",
+    "refill/missing": "prompts missing",
 }
 
 

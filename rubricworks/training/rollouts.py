@@ -9,6 +9,7 @@ or over the whole batch. TRL's `dr_grpo` loss divides by a constant and advantag
 scaled by `group_token_weights` give equation 1 exactly, also with accumulation and on several processes.
 """
 
+import logging
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -17,12 +18,21 @@ import torch
 from accelerate.utils import gather_object
 from torch import Tensor
 from trl import GRPOConfig, GRPOTrainer
+from trl.data_utils import prepare_multimodal_messages
 
 from rubricworks.errors import UserError
 from rubricworks.rl import decoupled_advantages, group_advantages
 from rubricworks.rl.advantages import Scale
 from rubricworks.rubrics import Response
-from rubricworks.training.config import SelectionOptions, VllmOptions
+from rubricworks.training.config import RefillOptions, SelectionOptions, VllmOptions
+from rubricworks.training.refill import (
+    PASSES,
+    Group,
+    check_reward_passes,
+    join_generated,
+    other_prompts,
+    split_groups,
+)
 from rubricworks.training.selection import keep_rows, select_rows
 from rubricworks.training.vllm_rollouts import (
     LOGP_DIFFERENCE,
@@ -37,6 +47,8 @@ Penalty = Callable[..., Sequence[float]]
 
 It takes the arguments of a reward function and is synchronous.
 """
+
+logger = logging.getLogger(__name__)
 
 _UNJUDGED_STEPS = 3
 _ROLLOUT = ("prompt", "completion", "completion_ids")
@@ -59,13 +71,31 @@ class StepRollouts(NamedTuple):
     """Name of a reward function → its values."""
 
 
+Row = tuple[str, str | Response, int]
+"""Sample id, response, tokens."""
+
+
 class _Scored(NamedTuple):
     """Rows of all processes, as `_calculate_rewards` gathers them."""
 
-    rows: list[tuple[str, str | Response, int]]
+    rows: list[Row]
     rewards_NK: Tensor
     judged_N: Tensor
     penalties_N: Tensor | None
+
+
+class _Drawn(NamedTuple):
+    """All rollouts that a step with `refill` drew, and the groups of its batch."""
+
+    groups: list[Group]
+    """Of this process; those without a signal are only there for the batch's shape."""
+    signals: list[bool]
+    """Per group of the batch, of all processes: it is trained on."""
+    rows: list[Row]
+    """Of all processes, one process after the other."""
+    rewards_NK: Tensor
+    places: list[int]
+    """Position in `rows` of each rollout of the batch, of all processes."""
 
 
 class PolicyTrainer(GRPOTrainer):
@@ -87,6 +117,7 @@ class PolicyTrainer(GRPOTrainer):
         penalty: Penalty | None = None,
         sampler: VllmOptions | None = None,
         selection: SelectionOptions | None = None,
+        refill: RefillOptions | None = None,
         **kwargs: Any,
     ) -> None:
         """
@@ -95,8 +126,16 @@ class PolicyTrainer(GRPOTrainer):
             penalty: subtracted from the advantages of judged rollouts (BalCapRL, A.5).
             sampler: vLLM's options: the limit of `vllm_rollouts.SamplerAgreement`, and the bounds of the ratio.
             selection: rollouts of each group to train on; all by default.
+            refill: draws of other prompts for those without a signal; none by default.
+        Raises:
+            UserError: no reward says which rollouts pass the criterion of `refill`.
         """
         self._selection = selection
+        self._refill = refill
+        self._batch: list[Group] = []
+        """Groups that TRL takes for its next batch instead of generating."""
+        self._idle_steps = 0
+        self._said_missing = False
         self._on_rollouts = on_rollouts
         self._mean_over_group = mean_over_group
         self._penalty = penalty
@@ -105,6 +144,8 @@ class PolicyTrainer(GRPOTrainer):
         self._sampler_options = sampler or VllmOptions()
         self._agreement = SamplerAgreement(self._sampler_options.max_logp_difference)
         super().__init__(*args, **kwargs)
+        if refill is not None:
+            check_reward_passes(self.reward_funcs, refill.criterion)
         if self.use_vllm:
             mend_generation(self.vllm_generation)
 
@@ -119,8 +160,14 @@ class PolicyTrainer(GRPOTrainer):
             next(iter(self._sampler))
         return epochs, batches
 
+    def _generate(self, prompts: Any) -> tuple[Any, ...]:
+        return join_generated(self._batch) if self._batch else super()._generate(prompts)
+
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Tensor:
-        rewards_NK = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        if self._batch:
+            rewards_NK = self.accelerator.gather(torch.cat([group.rewards_GK for group in self._batch]))
+        else:
+            rewards_NK = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         rows = [
             (str(row["sample_id"]), _response(completion), len(ids))
             for row, completion, ids in zip(inputs, completions, completion_ids_list, strict=True)
@@ -136,24 +183,26 @@ class PolicyTrainer(GRPOTrainer):
 
     def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
         step = self.state.global_step + 1
-        output = super()._generate_and_score_completions(inputs)
+        drawn = None if self._refill is None else self._draw(inputs, self._refill.rounds, step)
+        if drawn is not None:
+            inputs = [row for group in drawn.groups for row in group.rows]
+            self._batch = drawn.groups
+        try:
+            output = super()._generate_and_score_completions(inputs)
+        finally:
+            self._batch = []
         rows, rewards_NK, judged_N, penalties_N = self._scored
-        weights_K = self.args.reward_weights or [1.0] * len(self.reward_func_names)
-        weighted_N = (rewards_NK.cpu().double() * torch.tensor(weights_K, dtype=torch.float64)).sum(dim=1)
-        kept = self._kept_rows(_values(weighted_N), step)
-        advantages_N = self._advantages(output["advantages"], rewards_NK, weighted_N, kept)
+        weighted_N = self._weighted(rewards_NK)
+        trained = self._trained_rows(len(weighted_N), drawn)
+        kept = self._kept_rows(_values(weighted_N), trained, step)
+        advantages_N = self._advantages(output["advantages"], rewards_NK, weighted_N, trained, kept)
         if penalties_N is not None:
             advantages_N = torch.where(judged_N, advantages_N - penalties_N, advantages_N)
         first = self.accelerator.process_index * len(inputs)
         output["advantages"] = advantages_N[first : first + len(inputs)]
         if self.accelerator.is_main_process:
-            sample_ids, responses, tokens = (list(column) for column in zip(*rows, strict=True))
-            components = dict(zip(self.reward_func_names, map(_values, rewards_NK.T), strict=True))
-            trained_on = set(kept)
-            advantages = [value if row in trained_on else None for row, value in enumerate(advantages_N.tolist())]
-            self._on_rollouts(
-                StepRollouts(step, sample_ids, responses, tokens, _values(weighted_N), advantages, components)
-            )
+            of_kept = {row: advantages_N[row].item() for row in kept}
+            self._hand_out(step, rows, rewards_NK, of_kept, drawn)
         # TRL measures it, over all processes, as part of its importance sampling correction.
         if differences := self._metrics["train"].get(LOGP_DIFFERENCE):
             self._agreement.update(step, differences[-1])
@@ -165,49 +214,187 @@ class PolicyTrainer(GRPOTrainer):
             outside, all_ratios = self.accelerator.gather(counts[None]).sum(dim=0).tolist()
             self._metrics["train"][OUT_OF_BOUNDS].append(outside / max(all_ratios, 1))
         local = [row - first for row in kept if first <= row < first + len(inputs)]
-        if self._selection is not None:
-            output = keep_rows(output, local, len(inputs))
-            output["num_items_in_batch"] = self.accelerator.gather(output["completion_mask"].sum()).sum()
+        fillers = self._fillers(local, len(inputs)) if drawn is not None else []
+        if self._selection is not None or drawn is not None:
+            output = keep_rows(output, [*local, *fillers], len(inputs))
+            output["completion_mask"][len(local) :] = 0
+            output["advantages"][len(local) :] = 0
+            output["num_items_in_batch"] = self.accelerator.gather(output["completion_mask"].sum()).sum().clamp(min=1)
         if self._mean_over_group:
-            tokens_N = output["completion_mask"].sum(dim=1) * judged_N[first:][local]
+            tokens_N = output["completion_mask"][: len(local)].sum(dim=1) * judged_N[first:][local]
             group_size = self._selection.keep if self._selection else self.num_generations
             weights = group_token_weights(tokens_N, group_size, self.max_completion_length)
-            output["advantages"] = output["advantages"] * weights
+            output["advantages"][: len(local)] *= weights
+        self._check_signal(step, judged_N, weighted_N, drawn)
+        return output
+
+    def _draw(self, inputs: Any, rounds: int, step: int) -> _Drawn:
+        """Generate and score the step's prompts, and others for those without a signal."""
+        rows: list[Row] = []
+        rewards: list[Tensor] = []
+        groups, spare = self._score(inputs, rows, rewards)
+        needed = len(inputs) // self.num_generations
+        dataset: Any = self.train_dataset
+        ids = [str(name) for name in dataset.with_format(None)["sample_id"]]
+        used = set(gather_object([str(row["sample_id"]) for row in inputs]))
+        order = other_prompts(
+            len(ids), [at for at, name in enumerate(ids) if name in used], seed=self.args.seed, step=step
+        )
+        processes, here = self.accelerator.num_processes, self.accelerator.process_index
+        done = 0
+        for done in range(1, rounds + 1):
+            # All processes draw the same number, so that their collective operations meet.
+            missing = max(gather_object([needed - len(groups)]))
+            count = min(missing, len(order) // processes)
+            if not count:
+                done -= 1
+                break
+            mine = order[here * count : (here + 1) * count]
+            order = order[processes * count :]
+            others = [dict(row) for at in mine for row in [dataset[at]] for _ in range(self.num_generations)]
+            more, without = self._score(others, rows, rewards)
+            groups += more
+            spare += without
+        groups, missing = groups[:needed], needed - len(groups[:needed])
+        groups += spare[:missing]
+        total_missing = sum(gather_object([missing]))
+        metrics = self._metrics["train"]
+        metrics["refill/rounds"].append(done)
+        metrics["refill/drawn"].append(sum(gather_object([len(rows)])) / self.num_generations)
+        metrics["refill/missing"].append(total_missing)
+        if total_missing and not self._said_missing and self.accelerator.is_main_process:
+            self._said_missing = True
+            logger.warning(
+                "step %d: %d of %d groups all pass or all fail, and %d rounds of refill found no others; it trains on "
+                "fewer. Later steps are counted in refill/missing",
+                step, total_missing, needed * processes, done,
+            )  # fmt: skip
+        places = [here * len(rows) + group.first + at for group in groups for at in range(self.num_generations)]
+        return _Drawn(
+            groups,
+            gather_object([group.has_signal for group in groups]),
+            gather_object(rows),
+            self.accelerator.gather(torch.cat(rewards)),
+            gather_object(places),
+        )
+
+    def _score(
+        self, inputs: list[dict[str, Any]], rows: list[Row], rewards: list[Tensor]
+    ) -> tuple[list[Group], list[Group]]:
+        """Groups of these prompts with a signal, and those without; their rollouts are added to `rows`, `rewards`."""
+        prompts = [row["prompt"] for row in inputs]
+        if inputs[0].get("image") is not None:
+            prompts = [prepare_multimodal_messages(row["prompt"], images=[row["image"]]) for row in inputs]
+        generated = self._generate(prompts)
+        _, completion_ids, _, completions, _, extra, *_ = generated
+        scored = [{**row, **{name: values[at] for name, values in extra.items()}} for at, row in enumerate(inputs)]
+        self._calculate_rewards(scored, prompts, completions, completion_ids)
+        passes = self._pending_extra_logs.pop(PASSES, None)
+        first = self.accelerator.process_index * len(inputs)
+        here = slice(first, first + len(inputs))
+        local_NK = self._scored.rewards_NK[here]
+        groups = split_groups(
+            inputs, generated, local_NK, passes, self.num_generations,
+            first=len(rows), reward_of=lambda rewards_NK: _values(self._weighted(rewards_NK)),
+        )  # fmt: skip
+        rows += self._scored.rows[here]
+        rewards.append(local_NK)
+        return [one for one in groups if one.has_signal], [one for one in groups if not one.has_signal]
+
+    def _weighted(self, rewards_NK: Tensor) -> Tensor:
+        """Weighted sums of the reward functions' values; NaN where one is missing."""
+        weights_K = self.args.reward_weights or [1.0] * len(self.reward_func_names)
+        return (rewards_NK.cpu().double() * torch.tensor(weights_K, dtype=torch.float64)).sum(dim=1)
+
+    def _trained_rows(self, count: int, drawn: _Drawn | None) -> list[int]:
+        """Rows of the groups that are trained on, of all processes."""
+        if drawn is None:
+            return list(range(count))
+        return [row for row in range(count) if drawn.signals[row // self.num_generations]]
+
+    def _kept_rows(self, rewards_N: list[float | None], trained: list[int], step: int) -> list[int]:
+        """Rows to train on, of all processes, out of those of groups that are trained on."""
+        if self._selection is None:
+            return trained
+        kept = select_rows(rewards_N, self.num_generations, self._selection, seed=self.args.seed, step=step)
+        return sorted(set(kept) & set(trained))
+
+    def _fillers(self, local: list[int], count: int) -> list[int]:
+        """Rows that count for nothing and make the batch of this process divide into its passes."""
+        passes = self.args.steps_per_generation or 1
+        needed = max(-(-len(local) // passes), 1) * passes - len(local)
+        return [row for row in range(count) if row not in set(local)][:needed]
+
+    def _hand_out(
+        self, step: int, rows: list[Row], rewards_NK: Tensor, advantages: dict[int, float], drawn: _Drawn | None
+    ) -> None:
+        """Pass the step's rollouts to the callback, with the advantages of those that it trains on."""
+        if drawn is not None:
+            rows, rewards_NK = drawn.rows, drawn.rewards_NK
+            advantages = {drawn.places[row]: value for row, value in advantages.items()}
+        sample_ids, responses, tokens = (list(column) for column in zip(*rows, strict=True))
+        components = dict(zip(self.reward_func_names, map(_values, rewards_NK.T), strict=True))
+        of_all = [advantages.get(row) for row in range(len(rows))]
+        rewards = _values(self._weighted(rewards_NK))
+        self._on_rollouts(StepRollouts(step, sample_ids, responses, tokens, rewards, of_all, components))
+
+    def _check_signal(self, step: int, judged_N: Tensor, weighted_N: Tensor, drawn: _Drawn | None) -> None:
+        """Stop a training whose steps have nothing to learn from.
+
+        Raises:
+            UserError: for several steps no rollout could be judged, or `refill` found no group with a signal.
+        """
         self._unjudged_steps = 0 if judged_N.any() else self._unjudged_steps + 1
         passes = (self.args.steps_per_generation or 1) * self.num_iterations
         generations = math.ceil(self.state.max_steps * self.args.gradient_accumulation_steps / passes)
-        if self._unjudged_steps == min(_UNJUDGED_STEPS, generations):
+        limit = min(_UNJUDGED_STEPS, generations)
+        if self._unjudged_steps == limit:
             raise UserError(
                 f"no rollout could be judged in the last {self._unjudged_steps} steps (up to step {step}); check the "
                 "judge; training continues from its last checkpoint"
             )
-        return output
+        groups_NG = weighted_N.view(-1, self.num_generations)
+        differ = bool((groups_NG.nan_to_num(-math.inf).amax(dim=1) > groups_NG.nan_to_num(math.inf).amin(dim=1)).any())
+        learns = differ if drawn is None else any(drawn.signals)
+        self._idle_steps = 0 if learns else self._idle_steps + 1
+        if self._idle_steps < limit:
+            return
+        if drawn is not None:
+            raise UserError(
+                f"no prompt is left: in the last {self._idle_steps} steps (up to step {step}) the rollouts of every "
+                "prompt all pass or all fail, also of those that policy.refill drew; name another criterion, or leave "
+                "refill out"
+            )
+        if self._idle_steps == limit and self.accelerator.is_main_process:
+            logger.warning(
+                "in the last %d steps (up to step %d) all rollouts of every prompt earned the same reward: advantage "
+                "0, nothing is learnt; look at the rubrics and the judge", self._idle_steps, step,
+            )  # fmt: skip
 
-    def _kept_rows(self, rewards_N: list[float | None], step: int) -> list[int]:
-        """Rows to train on, of all processes."""
-        if self._selection is None:
-            return list(range(len(rewards_N)))
-        return select_rows(rewards_N, self.num_generations, self._selection, seed=self.args.seed, step=step)
-
-    def _advantages(self, of_trl: Tensor, rewards_NK: Tensor, weighted_N: Tensor, kept: list[int]) -> Tensor:
+    def _advantages(
+        self, of_trl: Tensor, rewards_NK: Tensor, weighted_N: Tensor, trained: list[int], kept: list[int]
+    ) -> Tensor:
         """Advantages of all processes' rollouts; those that are not kept have any value.
 
         Args:
             of_trl: TRL's own, of this process.
+            trained: rows of the groups that are trained on, which alone count.
+            kept: those of them that selection keeps.
         """
         decoupled = self.multi_objective_aggregation == "normalize_then_sum"
         weights_K = self.reward_weights.to(rewards_NK)
-        if self._selection is None or self._selection.normalise == "all":
-            if decoupled:
-                return decoupled_advantages(rewards_NK, weights_K, self.num_generations)
+        rows, size = trained, self.num_generations
+        if self._selection is not None and self._selection.normalise == "kept":
+            rows, size = kept, self._selection.keep
+        elif not decoupled and len(trained) == len(weighted_N):
             return self.accelerator.gather(of_trl)
-        keep = self._selection.keep
-        if decoupled:
-            of_kept = decoupled_advantages(rewards_NK[kept], weights_K, keep)
-        else:
-            of_kept = group_advantages(weighted_N[kept].to(rewards_NK), keep, scale=self.scale_rewards)
         advantages_N = torch.zeros_like(rewards_NK[:, 0])
-        advantages_N[kept] = of_kept
+        if not rows:
+            return advantages_N
+        if decoupled:
+            advantages_N[rows] = decoupled_advantages(rewards_NK[rows], weights_K, size)
+        else:
+            advantages_N[rows] = group_advantages(weighted_N[rows].to(rewards_NK), size, scale=self.scale_rewards)
         return advantages_N
 
 

@@ -18,6 +18,7 @@ from rubricworks.data.tables import read_rows, read_samples
 from rubricworks.errors import UserError
 from rubricworks.grading import FailedCall
 from rubricworks.llm import ChatClient
+from rubricworks.rubrics import Rubric
 from rubricworks.runtime.call_table import Row, grading_dead_letters
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.runtime.progress import VerdictProgress
@@ -65,6 +66,28 @@ def rubric_texts(job: Job) -> dict[str, str]:
     """Read sample_id → rubric as JSON from the input `rubrics`."""
     rows = read_rows(job.inputs["rubrics"], columns=["sample_id", "rubric"])
     return {row["sample_id"]: row["rubric"] for row in rows}
+
+
+def refill_criterion(config: PolicyConfig, rubrics: Mapping[str, str]) -> str | None:
+    """Criterion by which `policy.refill` drops prompts, if one is named.
+
+    Args:
+        rubrics: sample_id → rubric as JSON.
+    Raises:
+        UserError: no rubric has a criterion of that key or title.
+    """
+    name = config.refill and config.refill.criterion
+    if not name:
+        return None
+    keys: set[str] = set()
+    for text in rubrics.values():
+        for criterion in Rubric.model_validate_json(text).criteria:
+            if name in (criterion.key, criterion.criterion):
+                return name
+            keys.add(criterion.key or criterion.criterion)
+    raise UserError(
+        f"policy.refill.criterion {name}: no rubric has such a criterion; there are {', '.join(sorted(keys)[:20])}"
+    )
 
 
 def training_dataset(job: Job, rubrics: Mapping[str, str]) -> "Dataset":
@@ -162,7 +185,9 @@ def train(
                 progress.add(verdicts)
 
             def record_log(line: "StepLog") -> None:
-                figures = {name: value for name, value in line.metrics.items() if name.startswith("sampling/")}
+                figures = {
+                    name: value for name, value in line.metrics.items() if name.startswith(("sampling/", "refill/"))
+                }
                 log.log_metrics(figures, step=line.step)
 
             result = train_model(

@@ -104,6 +104,7 @@ def train_image_policy(
                 on_rollouts=on_rollouts,
                 mean_over_group=config.loss_type == "group_token_mean",
                 selection=config.selection,
+                refill=config.refill,
                 generator=generator,
                 guidance=guidance,
             )

@@ -10,7 +10,7 @@ from tiny_generator import TINY, captioned_pictures
 
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Response
-from rubricworks.training.config import LoraOptions, PolicyConfig, SelectionOptions
+from rubricworks.training.config import LoraOptions, PolicyConfig, RefillOptions, SelectionOptions
 from rubricworks.training.generators.autoregressive import VocabularyGenerator
 from rubricworks.training.generators.config import TinyArConfig
 from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS
@@ -58,6 +58,22 @@ def test_selection_trains_on_some_and_logs_all(pretrained, tmp_path):
     for step in steps:
         assert len(step.responses) == 16
         assert sum(advantage is not None for advantage in step.advantages) == 4
+
+
+def test_prompts_without_a_signal_give_way_and_their_images_are_logged_too(pretrained, tmp_path):
+    async def likes_the_left_of_two(prompts, completions, sample_id, **columns):
+        drawn = await likes_the_left(prompts, completions)
+        return [reward if name in ("s0", "s1") else 1.0 for name, reward in zip(sample_id, drawn, strict=True)]
+
+    steps = []
+    config = PolicyConfig(steps=2, refill=RefillOptions(rounds=2), **FEW)
+    train(pretrained, tmp_path, config, likes_the_left_of_two, on_step=steps.append)
+    names = set()
+    for step in steps:
+        names |= {name for name, one in zip(step.sample_ids, step.advantages, strict=True) if one is not None}
+        assert all(one.is_image and one.image for one in step.responses)
+    assert names
+    assert names <= {"s0", "s1"}
 
 
 def test_every_optimizer_step_counts_where_rollouts_serve_two(pretrained, tmp_path):

@@ -27,6 +27,7 @@ from rubricworks.runtime.job import Job, model_dir
 from rubricworks.stages.training.policy_training import (
     DeadLetters,
     graded_dataset,
+    refill_criterion,
     rubric_texts,
     train,
     training_dataset,
@@ -227,7 +228,11 @@ def _train_on_rubrics(config: Config, job: Job) -> None:
     judge = job.client(config.judge, "judge")
     letters = DeadLetters(job)
     scorecards = scorecard_table()
-    reward = RubricReward(Grader(judge, call_per=config.call_per, on_error=letters.add), sink=scorecards.add)
+    reward = RubricReward(
+        Grader(judge, call_per=config.call_per, on_error=letters.add),
+        criterion=refill_criterion(config, rubrics),
+        sink=scorecards.add,
+    )
     train(config, config.policy_config(), job, dataset, [reward], scorecards, judges=[judge], letters=letters)
 
 

@@ -14,7 +14,7 @@ from rubricworks.grading import Combine, Exposure, Grader
 from rubricworks.llm import Endpoint
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
-from rubricworks.stages.training.policy_training import DeadLetters, train, training_dataset
+from rubricworks.stages.training.policy_training import DeadLetters, refill_criterion, train, training_dataset
 from rubricworks.stages.training.step_tables import scorecard_table
 from rubricworks.training.config import AlarmConfig, PolicyConfig
 
@@ -52,7 +52,8 @@ class Config(Options):
 
 
 def run(config: Config, job: Job) -> None:
-    dataset = training_dataset(job, filtered_rubrics(job))
+    rubrics = filtered_rubrics(job)
+    dataset = training_dataset(job, rubrics)
     judges = [job.client(judge, "judge") for judge in (config.judge, *config.more_judges)]
     letters = DeadLetters(job)
     scorecards = scorecard_table()
@@ -63,6 +64,7 @@ def run(config: Config, job: Job) -> None:
         remap=config.remap,
         gate=config.gate,
         mask=config.mask,
+        criterion=refill_criterion(config, rubrics),
         sink=scorecards.add,
     )
     train(config, config.policy_config(), job, dataset, [reward], scorecards, judges=judges, letters=letters)

@@ -10,7 +10,7 @@ from rubricworks.data.tables import read_rows
 from rubricworks.grading.boxed import BoxedGrader, answer_rubric
 from rubricworks.methods.rlr3.stages.train_rlr3 import Options, filtered_rubrics
 from rubricworks.runtime.job import Job
-from rubricworks.stages.training.policy_training import DeadLetters, train, training_dataset
+from rubricworks.stages.training.policy_training import DeadLetters, refill_criterion, train, training_dataset
 from rubricworks.stages.training.step_tables import scorecard_table
 
 
@@ -38,6 +38,7 @@ def run(config: Config, job: Job) -> None:
         remap=False,
         gate=False,
         mask=False,
+        criterion=refill_criterion(config, rubrics),
         sink=scorecards.add,
     )
     dataset = training_dataset(job, rubrics)

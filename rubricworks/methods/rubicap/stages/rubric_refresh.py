@@ -67,6 +67,7 @@ class RubricRefresh:
             current = [self.rubrics[sample_id] for sample_id in columns["sample_id"]]
             return await reward(prompts, completions, **columns | {"rubric": current})
 
+        rubric_reward.criterion = getattr(reward, "criterion", None)  # type: ignore[attr-defined]
         return rubric_reward
 
     def restore(self, step: int) -> None:

@@ -10,7 +10,13 @@ from rubricworks.methods.rubicap.stages.held_out_probe import HeldOutProbe
 from rubricworks.methods.rubicap.stages.rubric_refresh import Refresh, RubricRefresh
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
-from rubricworks.stages.training.policy_training import DeadLetters, rubric_texts, train, training_dataset
+from rubricworks.stages.training.policy_training import (
+    DeadLetters,
+    refill_criterion,
+    rubric_texts,
+    train,
+    training_dataset,
+)
 from rubricworks.stages.training.step_tables import scorecard_table
 from rubricworks.training.config import PolicyConfig
 
@@ -68,7 +74,7 @@ def run(config: Config, job: Job) -> None:
         reward = FunctionReward(config.reward.function, on_error=letters.add)
     else:
         grader = Grader(judges, call_per=config.call_per, combine=config.combine, on_error=letters.add)
-        reward = RubricReward(grader, sink=scorecards.add)
+        reward = RubricReward(grader, criterion=refill_criterion(config, rubrics), sink=scorecards.add)
     refresh = RubricRefresh(config.refresh, job, rubrics) if config.refresh else None
     if refresh and (checkpoint := last_checkpoint(job.out)):
         refresh.restore(int(checkpoint.name.rpartition("-")[2]))

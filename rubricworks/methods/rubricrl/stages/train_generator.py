@@ -13,7 +13,7 @@ from rubricworks.grading.image_scores import ScoreEndpoint
 from rubricworks.llm import Endpoint
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
-from rubricworks.stages.training.policy_training import DeadLetters, rubric_texts, train
+from rubricworks.stages.training.policy_training import DeadLetters, refill_criterion, rubric_texts, train
 from rubricworks.stages.training.step_tables import scorecard_table
 from rubricworks.training.config import PolicyConfig
 
@@ -72,7 +72,7 @@ def run(config: Config, job: Job) -> None:
     else:
         judges = [job.client(judge, "judge") for judge in (config.judge, *config.more_judges)]
         grader = Grader(judges, call_per=config.call_per, combine=config.combine, on_error=letters.add)
-        reward = RubricReward(grader, sink=scorecards.add)
+        reward = RubricReward(grader, criterion=refill_criterion(config, rubrics), sink=scorecards.add)
     train(
         config,
         PolicyConfig(**{name: getattr(config, name) for name in PolicyConfig.model_fields}),
