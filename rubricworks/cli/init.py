@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from rubricworks.errors import UserError
 from rubricworks.llm import Endpoint
-from rubricworks.recipe.estimate import CPU_PARAMETERS, count_parameters
 from rubricworks.recipe.files import load_recipe, recipe_path
+from rubricworks.recipe.sizes import CPU_PARAMETERS, count_parameters
 
 _MIN_IMAGES = 4
 _SPARE_TOKENS = 4

@@ -6,11 +6,7 @@ import click
 
 from rubricworks.cli.options import report_line
 from rubricworks.errors import UserError
-from rubricworks.kubeflow.accelerator_warnings import (
-    accelerator_warning,
-    idle_accelerator_warning,
-    without_idle_accelerators,
-)
+from rubricworks.kubeflow.planned_cluster import placement_warnings, planned_cluster
 from rubricworks.kubeflow.recipe_runs import cluster_of, connect_to_cluster, push_recipe
 from rubricworks.recipe import METHODS, ClusterConfig
 from rubricworks.recipe.files import built_in_recipes, load_recipe, recipe_path
@@ -71,9 +67,9 @@ def _target(name: str, overrides: tuple[str, ...]) -> tuple[str, str, ClusterCon
         return name, name, None
     recipe = load_recipe(recipe_path(name), overrides)
     if recipe.cluster:
-        for warning in filter(None, (accelerator_warning(recipe), idle_accelerator_warning(recipe))):
+        for warning in placement_warnings(recipe):
             report_line(f"warning: {warning}")
-        return recipe.name, recipe.pipeline, without_idle_accelerators(recipe, recipe.cluster)
+        return recipe.name, recipe.pipeline, planned_cluster(recipe, recipe.cluster)
     if name in METHODS:
         return name, name, None
     raise UserError(

@@ -88,13 +88,14 @@ def _select_nodes(task: PipelineTask, pool: PoolConfig) -> None:
 
 
 def _mount(task: PipelineTask, cluster: ClusterConfig, placement: StagePlacement) -> None:
-    space = cluster.workspace
-    if space.storage_class:
+    size, storage_class = cluster.workspace_size(placement), cluster.workspace.storage_class
+    if storage_class:
         kubernetes.add_ephemeral_volume(
-            task, "workspace", WORKSPACE, ["ReadWriteOnce"], space.size, storage_class_name=space.storage_class
+            task, "workspace", WORKSPACE, ["ReadWriteOnce"], size, storage_class_name=storage_class
         )
     else:
-        kubernetes.empty_dir_mount(task, "workspace", WORKSPACE, size_limit=space.size)
+        # A pipeline has no word for a request of ephemeral storage (kfp 2.17), which the pods of a Job have.
+        kubernetes.empty_dir_mount(task, "workspace", WORKSPACE, size_limit=size)
     if placement.shared_memory:
         kubernetes.empty_dir_mount(task, "shared-memory", "/dev/shm", "Memory", placement.shared_memory)
     for mount in cluster.claim_mounts():

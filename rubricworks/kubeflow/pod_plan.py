@@ -36,7 +36,7 @@ def plans_of(stage: str, image: str, cluster: ClusterConfig, placement: StagePla
 def pod_plan(stage: str, image: str, cluster: ClusterConfig, placement: StagePlacement) -> PodPlan:
     """Plan of a pod with a stage's placement."""
     pool = cluster.pools.get(placement.pool or "", PoolConfig())
-    volumes, mounts = _volumes(cluster)
+    volumes, mounts = _volumes(cluster, placement)
     return PodPlan(
         image=image,
         cpu=placement.cpu,
@@ -44,6 +44,7 @@ def pod_plan(stage: str, image: str, cluster: ClusterConfig, placement: StagePla
         accelerator=pool.accelerator if placement.accelerators else None,
         accelerators=placement.accelerators or 0,
         shared_memory=placement.shared_memory,
+        ephemeral_storage=_ephemeral_storage(cluster, placement),
         node_selector=pool.node_selector,
         tolerations=tuple(_toleration(one.model_dump(exclude_none=True)) for one in pool.tolerations),
         affinity=_affinity(pool.affinity),
@@ -55,6 +56,15 @@ def pod_plan(stage: str, image: str, cluster: ClusterConfig, placement: StagePla
         mounts=tuple(mounts),
         run_as_user=cluster.run_as_user,
     )
+
+
+def _ephemeral_storage(cluster: ClusterConfig, placement: StagePlacement) -> str | None:
+    """Part of the node's disk that a pod requests; None if its files lie on a volume, or take no more than the default.
+
+    The default is a limit that most stages stay far below: requested, it would keep their pods off small nodes.
+    """
+    on_node = cluster.workspace.storage_class is None and cluster.runs_claim() is None
+    return (placement.workspace or cluster.workspace.size) if on_node else None
 
 
 def _toleration(fields: dict[str, Any]) -> dict[str, Any]:
@@ -89,17 +99,17 @@ def _environment(cluster: ClusterConfig, placement: StagePlacement) -> list[dict
     ]
 
 
-def _volumes(cluster: ClusterConfig) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    space = cluster.workspace
-    if space.storage_class:
+def _volumes(cluster: ClusterConfig, placement: StagePlacement) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    size, storage_class = cluster.workspace_size(placement), cluster.workspace.storage_class
+    if storage_class:
         claim_spec = {
             "accessModes": ["ReadWriteOnce"],
-            "storageClassName": space.storage_class,
-            "resources": {"requests": {"storage": space.size}},
+            "storageClassName": storage_class,
+            "resources": {"requests": {"storage": size}},
         }
         workspace: dict[str, Any] = {"ephemeral": {"volumeClaimTemplate": {"spec": claim_spec}}}
     else:
-        workspace = {"emptyDir": {"sizeLimit": space.size}}
+        workspace = {"emptyDir": {"sizeLimit": size}}
     volumes: list[dict[str, Any]] = [{"name": "workspace", **workspace}]
     mounts: list[dict[str, Any]] = [{"name": "workspace", "mountPath": WORKSPACE}]
     for number, mount in enumerate(cluster.claim_mounts()):

@@ -10,11 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rubricworks.errors import UserError
-from rubricworks.kubeflow.accelerator_warnings import (
-    accelerator_warning,
-    idle_accelerator_warning,
-    without_idle_accelerators,
-)
+from rubricworks.kubeflow.planned_cluster import placement_warnings, planned_cluster
 from rubricworks.recipe import ClusterConfig, Recipe
 from rubricworks.recipe.cluster_configs import cluster_stage_json
 from rubricworks.recipe.estimate import budget_warning
@@ -97,13 +93,13 @@ def push_recipe(
     from rubricworks.kubeflow.compile import compile_pipeline, load_pipeline
     from rubricworks.kubeflow.versions import push, revision_of
 
-    for warning in (budget_warning(recipe), accelerator_warning(recipe), idle_accelerator_warning(recipe)):
+    for warning in (budget_warning(recipe), *placement_warnings(recipe)):
         if warning:
             say(f"warning: {warning}")
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / f"{recipe.pipeline}.yaml"
         without = () if recipe.arm is None else NOT_REUSABLE
-        cluster = without_idle_accelerators(recipe, cluster_of(recipe, source))
+        cluster = planned_cluster(recipe, cluster_of(recipe, source))
         compile_pipeline(load_pipeline(recipe.pipeline), package, cluster, without=without)
         version = push(kubeflow, package, revision=revision_of(recipe_path(source)), name=version_name)
     say(f"version {version.name}: {'uploaded' if version.uploaded else 'there already'}")

@@ -90,6 +90,8 @@ class PodPlan(_Section):
     accelerators: int = Field(0, ge=0)
     shared_memory: str | None = None
     """Size of /dev/shm."""
+    ephemeral_storage: str | None = None
+    """Part of the node's disk that the pod may count on."""
     node_selector: dict[str, str] = {}
     tolerations: tuple[dict[str, Any], ...] = ()
     affinity: dict[str, Any] | None = None

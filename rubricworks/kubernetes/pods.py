@@ -56,7 +56,7 @@ class Trouble(NamedTuple):
 
 def resources(plan: PodPlan) -> Json:
     """Return requests and limits: memory and accelerators are limited to their requests, processors are not."""
-    requests = {"cpu": plan.cpu, "memory": plan.memory}
+    requests = {"cpu": plan.cpu, "memory": plan.memory, "ephemeral-storage": plan.ephemeral_storage}
     limits: dict[str, str | None] = {"memory": plan.memory}
     if plan.accelerator and plan.accelerators:
         requests[plan.accelerator] = limits[plan.accelerator] = str(plan.accelerators)

@@ -37,6 +37,8 @@ from rubricworks.runtime.stage_table import STAGES
 DEFAULT = "default"
 CLUSTER_ONLY = ("preflight", "outcome")
 """Tasks that a pipeline has on a cluster alone: the first, and the last, which runs even if others failed."""
+DEFAULT_WORKSPACE = "50Gi"
+"""Workspace of a stage that reads and trains no large model."""
 CHECK_ACCELERATORS = "check_accelerators"
 RUNS_FOLDER = "/rubricworks/runs"
 """Mount point of a claim that holds all runs."""
@@ -78,7 +80,8 @@ class WorkspaceConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    size: Memory = "50Gi"
+    size: Memory | None = None
+    """Size for every stage. By default what the models and checkpoints of a stage take by its recipe, 50Gi at least."""
     storage_class: str | None = Field(default=None, min_length=1)
     """Class of a volume for each stage, deleted with its pod. By default the node's own disk."""
 
@@ -204,6 +207,10 @@ class ClusterConfig(BaseModel):
         """Placement of a stage, with defaults in the fields that it leaves out."""
         default = self.stages.get(DEFAULT, StagePlacement()).with_defaults(BUILT_IN_PLACEMENT)
         return self.stages.get(stage, StagePlacement()).with_defaults(default)
+
+    def workspace_size(self, placement: StagePlacement) -> str:
+        """Size of a stage's workspace."""
+        return placement.workspace or self.workspace.size or DEFAULT_WORKSPACE
 
     def check_stages(self, stages: Iterable[str]) -> None:
         """Check that every name below `stages` is a task of the pipeline, and has several pods only if it can.

@@ -8,8 +8,6 @@ calls (`methods/<paper>/estimate`).
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.scorer import Workload
@@ -17,19 +15,12 @@ from rubricworks.llm import Budget, Endpoint
 from rubricworks.llm.token_estimates import CAPTION_TOKENS, CRITERIA_PER_RUBRIC, IMAGE_TOKENS, TOKENS_PER_CRITERION
 from rubricworks.recipe.methods import METHODS
 from rubricworks.recipe.recipe import Recipe
+from rubricworks.recipe.sizes import process_memory, training_bytes, workspace_lines
 from rubricworks.runtime import preflight_checks
-from rubricworks.runtime.stage_table import STAGES
 from rubricworks.stages.evaluation.score import Config as ScoreConfig
 from rubricworks.stages.synthesis.caption_committee import Config as CommitteeConfig
 from rubricworks.stages.synthesis.caption_student import Config as StudentConfig
 from rubricworks.stages.synthesis.synthesize_rubrics import Config as SynthesisConfig
-from rubricworks.training.config import PolicyConfig, SftConfig
-
-BYTES_PER_PARAMETER = {"full": 18, "lora": 3}
-"""Training memory without activations: bf16 weights and gradients, fp32 master weights and Adam; LoRA: weights."""
-
-CPU_PARAMETERS = 50_000_000
-"""Size up to which a student is trained without a GPU, unasked: a step of GRPO then takes seconds."""
 
 
 @dataclass(frozen=True)
@@ -177,61 +168,5 @@ def plan_text(recipe: Recipe) -> str:
         size = "not known from its name" if memory is None else f"{memory / 2**30:.1f} GiB and its activations"
         lines.append(f"memory to train {recipe.base_model}: {size}")
         lines += process_memory(recipe)
+        lines += workspace_lines(recipe)
     return "\n".join(lines)
-
-
-def process_memory(recipe: Recipe) -> list[str]:
-    """Memory of each process, and disk space, of the trainings that a cluster shards over several accelerators.
-
-    Three checkpoints lie on the disk while the oldest is replaced: weights twice, as FSDP's own file and as a model,
-    and Adam's moments. The model and the milestones are saved in the precision of `bf16`.
-    """
-    lines = []
-    for stage, config in recipe.stage_configs().items():
-        if recipe.cluster is None or not STAGES[stage].multi_process:
-            continue
-        placement = recipe.cluster.placement(stage)
-        processes = (placement.accelerators or 1) * (placement.train_job.nodes if placement.train_job else 1)
-        options: Any = getattr(config, "rlvr", None) or (getattr(config, "sft", None) if stage == "warm_up" else config)
-        parameters = count_parameters(getattr(config, "student", None) or str(recipe.base_model))
-        if processes < 2 or options is None or options.lora or parameters is None:
-            continue
-        each = parameters * training_bytes_each(options) / processes / 2**30
-        read = parameters * (4 if options.master_weights or not options.bf16 else 2) / 2**30
-        every = getattr(options, "milestone_every", 0)
-        models = 1 + (options.steps // every if every and options.steps else 0)
-        disk = parameters * (3 * training_bytes_each(options) + models * (2 if options.bf16 else 4)) / 2**30
-        lines.append(
-            f"  {stage} on {processes} accelerators: {each:.1f} GiB each, with activations and vLLM beside it; "
-            f"{read:.0f} GiB of host memory for the process that reads the weights; {disk:.0f} GiB of disk "
-            f"(cluster.workspace.size is {recipe.cluster.workspace.size})"
-        )
-    return lines
-
-
-def training_bytes_each(options: SftConfig | PolicyConfig) -> int:
-    """Bytes of a parameter with its gradient and Adam's two moments, all in the precision of the weights."""
-    return 8 if options.bf16 and not options.master_weights else 16
-
-
-def training_bytes(student: str, *, lora: bool) -> int | None:
-    """Estimate the GPU memory for weights, gradients and optimiser of a student; None if its size is unknown.
-
-    Args:
-        student: a folder or a Hub name, which tells the number of parameters.
-    """
-    parameters = count_parameters(student)
-    return None if parameters is None else parameters * BYTES_PER_PARAMETER["lora" if lora else "full"]
-
-
-def count_parameters(student: str) -> int | None:
-    """Estimate the number of parameters from a folder's weights, or from the name; None if neither tells."""
-    if student == "tiny":
-        return 700_000
-    weights = list(Path(student).glob("*.safetensors"))
-    if weights:
-        return sum(path.stat().st_size for path in weights) // 2
-    for part in reversed(student.replace("_", "-").split("-")):
-        if part[:-1].replace(".", "", 1).isdigit() and part[-1] in "Bb":
-            return int(float(part[:-1]) * 1e9)
-    return None

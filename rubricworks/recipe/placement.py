@@ -150,6 +150,8 @@ class StagePlacement(BaseModel):
     """Number of the pool's accelerators; none by default."""
     shared_memory: Memory | None = None
     """Size of /dev/shm, used by data loaders and NCCL; it counts as memory. By default the node's 64 MB."""
+    workspace: Memory | None = None
+    """Size of the workspace; by default the cluster's, or what the recipe's models take."""
     timeout: Duration | None = None
     """Time limit of an attempt; none by default."""
     retries: int | None = Field(default=None, ge=0, le=20)

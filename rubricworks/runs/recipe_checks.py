@@ -12,7 +12,8 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.functions import load_scorer
 from rubricworks.recipe import Recipe
 from rubricworks.recipe.cluster_configs import distinct_endpoints
-from rubricworks.recipe.estimate import CPU_PARAMETERS, count_items, count_parameters, training_bytes
+from rubricworks.recipe.estimate import count_items
+from rubricworks.recipe.sizes import CPU_PARAMETERS, count_parameters, training_bytes
 from rubricworks.runtime.admission import needs_of
 from rubricworks.runtime.packages import optional_packages, require_installed
 from rubricworks.runtime.preflight_checks import Check, require_endpoint, require_tracking, run_check

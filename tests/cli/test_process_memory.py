@@ -1,11 +1,17 @@
-"""Memory that the plan states for each process of a sharded training: bytes of a parameter by hand."""
+"""Memory of each process of a sharded training, and disk of each stage: bytes of a parameter by hand."""
 
 import pytest
 import yaml
+from placed_tasks import table_of
 
-from rubricworks.recipe.estimate import process_memory
+from rubricworks.kubeflow.compile import compile_specs, load_pipeline
+from rubricworks.kubeflow.planned_cluster import placement_warnings, planned_cluster
+from rubricworks.kubernetes.config import TrainJobPlan
+from rubricworks.kubernetes.pods import resources
 from rubricworks.recipe.files import load_recipe, recipe_path
+from rubricworks.recipe.sizes import process_memory, workspace_lines
 
+CLUSTER = {"storage": "s3://b", "images": {role: f"registry.example/{role}:1" for role in ("cpu", "trainer", "vllm")}}
 EIGHT = {"pool": "h100", "accelerators": 8}
 
 
@@ -15,29 +21,27 @@ def planned(tmp_path):
         data = yaml.safe_load(recipe_path(name).read_text())
         pools = {"h100": {"accelerator": "nvidia.com/gpu"}}
         path = tmp_path / "mine.yaml"
-        path.write_text(yaml.safe_dump({**data, "cluster": {"storage": "s3://b", "pools": pools, "stages": stages}}))
-        return process_memory(load_recipe(path, overrides))
+        path.write_text(yaml.safe_dump({**data, "cluster": {**CLUSTER, "pools": pools, "stages": stages}}))
+        return load_recipe(path, overrides)
 
     return planned
 
 
 def test_a_training_on_eight_accelerators_states_the_memory_of_each(planned):
-    (line,) = planned("rubicap", {"train_policy": EIGHT})
+    (line,) = process_memory(planned("rubicap", {"train_policy": EIGHT}))
     assert line.startswith("  train_policy on 8 accelerators: 13.0 GiB each")  # 7e9 x 16 bytes / 8
     assert "26 GiB of host memory" in line  # 7e9 x 4 bytes
-    # 7e9 x (3 checkpoints of 16 bytes, and the model's 2)
-    assert line.endswith("; 326 GiB of disk (cluster.workspace.size is 50Gi)")
 
 
 def test_bfloat16_weights_halve_it(planned):
-    (line,) = planned("rubicap", {"train_policy": EIGHT}, "policy.master_weights=false")
+    (line,) = process_memory(planned("rubicap", {"train_policy": EIGHT}, "policy.master_weights=false"))
     assert "6.5 GiB each" in line
     assert "13 GiB of host memory" in line
 
 
 def test_the_genrms_memory_is_that_of_its_own_student_and_nodes_count(planned):
     job = EIGHT | {"train_job": {"nodes": 2}}
-    lines = planned("rlr3", {"train_genrm": EIGHT, "train_rlr3": job})
+    lines = process_memory(planned("rlr3", {"train_genrm": EIGHT, "train_rlr3": job}))
     assert {line.split(" each")[0].strip() for line in lines} == {
         "train_rlr3 on 16 accelerators: 27.9 GiB",  # 30e9 x 16 bytes / 16
         "train_genrm on 8 accelerators: 14.9 GiB",  # 8e9 x 16 bytes / 8
@@ -45,5 +49,71 @@ def test_the_genrms_memory_is_that_of_its_own_student_and_nodes_count(planned):
 
 
 def test_single_accelerators_and_recipes_without_a_cluster_add_nothing(planned):
-    assert planned("rubicap", {"train_policy": EIGHT | {"accelerators": 1}}) == []
+    assert process_memory(planned("rubicap", {"train_policy": EIGHT | {"accelerators": 1}})) == []
     assert process_memory(load_recipe(recipe_path("rubicap"), ())) == []
+
+
+ON_RUBICAP = 7e9 * (3 * 16 + 2) + 7e9 * 2
+"""Three checkpoints (weights twice, two moments, in fp32) and the model in bf16; the student that it starts from."""
+
+
+def workspaces(recipe):
+    """Stage → size of the workspace in the compiled pipeline."""
+    pipeline = load_pipeline(recipe.pipeline)
+    table = table_of(*compile_specs(pipeline, planned_cluster(recipe, recipe.cluster)))
+    mounts = {task.replace("-", "_"): one["kubernetes"]["emptyDirMounts"] for task, one in table.items()}
+    return {task: next(mount["sizeLimit"] for mount in one) for task, one in mounts.items()}
+
+
+def test_the_compiled_pipeline_has_a_workspace_for_three_checkpoints(planned):
+    recipe = planned("rubicap", {"train_policy": EIGHT})
+    sizes = workspaces(recipe)
+    size = int(sizes["train_policy"].removesuffix("Gi"))
+    assert 1 <= size - 10 - ON_RUBICAP / 2**30 + 1 <= 2  # 10 GiB of samples and tables, rounded up
+    assert {sizes[stage] for stage in ("prepare", "caption_committee", "warm_up", "preflight")} == {"50Gi"}
+    assert [text for text in placement_warnings(recipe) if "workspace" in text] == []
+
+
+def test_milestones_of_thirty_billion_parameters_count_where_they_are_written_and_read(planned):
+    sizes = {stage: int(size.removesuffix("Gi")) for stage, size in workspaces(planned("rlr3", {})).items()}
+    milestones = 30e9 * 11 * 2 / 2**30  # every 100 of 1,000 steps, and the model
+    assert sizes["train_rlr3"] > milestones + 30e9 * 3 * 16 / 2**30
+    assert sizes["score"] > 2 * milestones
+    assert sizes["write_checklists"] == 50
+
+
+def test_a_size_in_the_recipe_wins_and_is_warned_of_if_checkpoints_do_not_fit(planned):
+    recipe = planned("rubicap", {"train_policy": EIGHT}, "cluster.workspace.size=200Gi")
+    assert set(workspaces(recipe).values()) == {"200Gi"}
+    (warning,) = [text for text in placement_warnings(recipe) if "workspace" in text]
+    assert "train_policy takes about 350Gi and has 200Gi" in warning
+    assert warning in plan_lines(recipe)
+    own = planned("rubicap", {"train_policy": {**EIGHT, "workspace": "500Gi"}})
+    assert workspaces(own)["train_policy"] == "500Gi"
+    assert [text for text in placement_warnings(own) if "workspace" in text] == []
+
+
+def plan_lines(recipe):
+    return "\n".join(workspace_lines(recipe))
+
+
+def test_the_plan_states_the_size_that_is_compiled(planned):
+    recipe = planned("rubicap", {"train_policy": EIGHT})
+    assert f"train_policy {workspaces(recipe)['train_policy']} for about" in plan_lines(recipe)
+
+
+def test_the_pods_of_a_train_job_ask_their_node_for_the_disk_that_they_fill(planned):
+    recipe = planned("rubicap", {"train_policy": EIGHT | {"train_job": {"nodes": 2}}})
+    table = table_of(*compile_specs(load_pipeline("rubicap"), planned_cluster(recipe, recipe.cluster)))
+    pod = TrainJobPlan.model_validate_json(table["train-policy"]["env"]["RUBRICWORKS_TRAIN_JOB"]).pod
+    size = workspaces(recipe)["train_policy"]
+    assert resources(pod)["requests"]["ephemeral-storage"] == size
+    assert {"name": "workspace", "emptyDir": {"sizeLimit": size}} in pod.volumes
+
+
+@pytest.mark.parametrize("change", ["cluster.workspace.storage_class=fast", "cluster.storage=pvc://runs/all"])
+def test_on_a_volume_nothing_is_asked_of_the_node(planned, change):
+    recipe = planned("rubicap", {"train_policy": EIGHT | {"train_job": {"nodes": 2}}}, change)
+    table = table_of(*compile_specs(load_pipeline("rubicap"), planned_cluster(recipe, recipe.cluster)))
+    pod = TrainJobPlan.model_validate_json(table["train-policy"]["env"]["RUBRICWORKS_TRAIN_JOB"]).pod
+    assert "ephemeral-storage" not in resources(pod)["requests"]

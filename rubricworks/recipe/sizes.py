@@ -1,0 +1,192 @@
+"""Memory and disk that a recipe's models take: in training, by process, and in the workspace of each stage.
+
+`--dry-run` shows them, and the compiled pipeline asks for the workspaces. A run on a claim (`pvc://`) is worked on in
+place, so that its stages need no workspace.
+"""
+
+import math
+import re
+from pathlib import Path
+
+from rubricworks.recipe.cluster import DEFAULT_WORKSPACE, ClusterConfig
+from rubricworks.recipe.placement import StagePlacement
+from rubricworks.recipe.recipe import Recipe
+from rubricworks.runtime.config import StageConfig
+from rubricworks.runtime.stage_table import STAGES
+from rubricworks.training.config import PolicyConfig, SftConfig
+
+BYTES_PER_PARAMETER = {"full": 18, "lora": 3}
+"""Training memory without activations: bf16 weights and gradients, fp32 master weights and Adam; LoRA: weights."""
+
+CPU_PARAMETERS = 50_000_000
+"""Size up to which a student is trained without a GPU, unasked: a step of GRPO then takes seconds."""
+
+_TABLES = 10 << 30
+"""Samples, tables and answers of a stage."""
+_CHECKPOINTS = 3
+"""Two are kept, and a third is written before the oldest is deleted."""
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
+_BINARY_UNITS = {f"{unit}i": 1 << (10 * power) for power, unit in enumerate("KMGTPE", start=1)}
+
+
+def process_memory(recipe: Recipe) -> list[str]:
+    """Memory of each process of the trainings that a cluster shards over several accelerators."""
+    lines = []
+    for stage, config in recipe.stage_configs().items():
+        if recipe.cluster is None or not STAGES[stage].multi_process:
+            continue
+        placement = recipe.cluster.placement(stage)
+        processes = (placement.accelerators or 1) * (placement.train_job.nodes if placement.train_job else 1)
+        options = trainings(stage, config)[-1] if trainings(stage, config) else None
+        parameters = count_parameters(getattr(config, "student", None) or str(recipe.base_model))
+        if processes < 2 or options is None or options.lora or parameters is None:
+            continue
+        each = parameters * training_bytes_each(options) / processes / 2**30
+        read = parameters * (4 if options.master_weights or not options.bf16 else 2) / 2**30
+        lines.append(
+            f"  {stage} on {processes} accelerators: {each:.1f} GiB each, with activations and vLLM beside it; "
+            f"{read:.0f} GiB of host memory for the process that reads the weights"
+        )
+    return lines
+
+
+def trainings(stage: str, config: StageConfig) -> list[SftConfig | PolicyConfig]:
+    """Options of the trainings that a stage runs, one after the other."""
+    if stage == "train_genrm":
+        parts = [getattr(config, "sft", None), getattr(config, "rlvr", None)]
+    else:
+        parts = [getattr(config, "sft", None) if stage == "warm_up" else config]
+    return [part for part in parts if isinstance(part, SftConfig | PolicyConfig)]
+
+
+def training_bytes_each(options: SftConfig | PolicyConfig) -> int:
+    """Bytes of a parameter with its gradient and Adam's two moments, all in the precision of the weights."""
+    return 8 if options.bf16 and not options.master_weights else 16
+
+
+def training_bytes(student: str, *, lora: bool) -> int | None:
+    """Estimate the GPU memory for weights, gradients and optimiser of a student; None if its size is unknown.
+
+    Args:
+        student: a folder or a Hub name, which tells the number of parameters.
+    """
+    parameters = count_parameters(student)
+    return None if parameters is None else parameters * BYTES_PER_PARAMETER["lora" if lora else "full"]
+
+
+def count_parameters(student: str) -> int | None:
+    """Estimate the number of parameters from a folder's weights, or from the name; None if neither tells."""
+    if student == "tiny":
+        return 700_000
+    weights = list(Path(student).glob("*.safetensors"))
+    if weights:
+        return sum(path.stat().st_size for path in weights) // 2
+    for part in reversed(student.replace("_", "-").split("-")):
+        if part[:-1].replace(".", "", 1).isdigit() and part[-1] in "Bb":
+            return int(float(part[:-1]) * 1e9)
+    return None
+
+
+def stage_disk(recipe: Recipe) -> dict[str, int]:
+    """Stage → bytes that its files take; empty where runs lie on a claim, and for a retraining, whose recipe is the
+    champion's."""
+    cluster = recipe.cluster
+    if cluster is None or cluster.runs_claim() is not None or recipe.base_model is None:
+        return {}
+    configs = recipe.stage_configs()
+    sizes = {stage: _parameters(recipe, config) for stage, config in configs.items()}
+    saved = {
+        stage: sum(map(saved_models, trained)) * sizes[stage]
+        for stage, config in configs.items()
+        if (trained := trainings(stage, config))
+    }
+    policy = max((size for stage, size in saved.items() if STAGES[stage].multi_node), default=0)
+    read = {"model": saved.get("warm_up", 2 * sizes.get("warm_up", 0)), "policy": policy, "peer": policy}
+    disk = {}
+    for stage, config in configs.items():
+        written = sum(training_disk(options, sizes[stage]) for options in trainings(stage, config))
+        if stage == "warm_up" and not written:
+            written = read["model"]  # a copy of the student
+        disk[stage] = _TABLES + written + sum(read.get(name, 0) for name in STAGES[stage].inputs)
+    return disk
+
+
+def training_disk(options: SftConfig | PolicyConfig, parameters: int) -> int:
+    """Bytes of a training's checkpoints, its model and its milestones.
+
+    A checkpoint holds the weights twice, as FSDP's own file and as a model, and Adam's two moments; one of LoRA holds
+    little. The model and the milestones are saved in the precision of `bf16`.
+    """
+    checkpoints = 0 if options.lora else _CHECKPOINTS * training_bytes_each(options)
+    return parameters * (checkpoints + saved_models(options))
+
+
+def saved_models(options: SftConfig | PolicyConfig) -> int:
+    """Bytes of a parameter in the model and the milestones that a training leaves."""
+    every = getattr(options, "milestone_every", 0)
+    models = 1 + (options.steps // every if every and options.steps else 0)
+    return models * (2 if options.bf16 else 4)
+
+
+def planned_workspaces(recipe: Recipe) -> dict[str, str]:
+    """Stage → workspace that its files take, as Kubernetes writes it, where the recipe sets none and the default is
+    too small."""
+    return {
+        stage: gibibytes(need)
+        for stage, need in stage_disk(recipe).items()
+        if need > size_bytes(DEFAULT_WORKSPACE) and _workspace(recipe, stage) is None
+    }
+
+
+def with_planned_workspaces(recipe: Recipe, cluster: ClusterConfig) -> ClusterConfig:
+    """The cluster section with a workspace for each stage whose files the default would not hold."""
+    own = {
+        stage: cluster.stages.get(stage, StagePlacement()).model_copy(update={"workspace": size})
+        for stage, size in planned_workspaces(recipe).items()
+    }
+    return cluster.model_copy(update={"stages": cluster.stages | own})
+
+
+def workspace_lines(recipe: Recipe) -> list[str]:
+    """Workspaces for `--dry-run`; empty if the default holds all files of every stage."""
+    large = {stage: need for stage, need in stage_disk(recipe).items() if need > size_bytes(DEFAULT_WORKSPACE)}
+    if not large:
+        return []
+    sizes = {stage: _workspace(recipe, stage) or gibibytes(need) for stage, need in large.items()}
+    needs = [f"{stage} {size} for about {gibibytes(large[stage])}" for stage, size in sizes.items()]
+    warning = workspace_warning(recipe)
+    return [f"workspaces: {', '.join(needs)} of files", *([f"warning: {warning}"] if warning else [])]
+
+
+def workspace_warning(recipe: Recipe) -> str:
+    """Warning with the stages whose workspace, as the recipe sets it, is too small; empty if there is none."""
+    small = [
+        f"{stage} takes about {gibibytes(need)} and has {size}"
+        for stage, need in stage_disk(recipe).items()
+        if (size := _workspace(recipe, stage)) and size_bytes(size) < need
+    ]
+    if not small:
+        return ""
+    return f"workspaces that will fill up: {'; '.join(small)}: raise cluster.workspace.size, or leave it out"
+
+
+def size_bytes(size: str) -> int:
+    """Bytes of a size such as 50Gi."""
+    number, unit = re.fullmatch(r"(\d+)(\w*)", size).groups()  # type: ignore[union-attr]
+    return int(number) * (_UNITS | _BINARY_UNITS)[unit]
+
+
+def gibibytes(count: int) -> str:
+    """A number of bytes as Kubernetes writes it, rounded up."""
+    return f"{math.ceil(count / (1 << 30))}Gi"
+
+
+def _workspace(recipe: Recipe, stage: str) -> str | None:
+    """Size of a stage's workspace, if the recipe sets one."""
+    cluster = recipe.cluster
+    return None if cluster is None else cluster.placement(stage).workspace or cluster.workspace.size
+
+
+def _parameters(recipe: Recipe, config: StageConfig) -> int:
+    """Parameters of the model that a stage trains; 0 if nothing tells its size."""
+    return count_parameters(str(getattr(config, "student", None) or recipe.base_model)) or 0
