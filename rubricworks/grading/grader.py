@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from rubricworks.errors import UserError
 from rubricworks.grading.execution import execute
 from rubricworks.grading.image_checks import image_problem
-from rubricworks.grading.image_prompts import image_judge_messages
+from rubricworks.grading.image_prompts import ANSWERS, Credits, image_judge_messages
 from rubricworks.grading.prompts import Judgment, check_ids, judge_messages
 from rubricworks.grading.requests import AnyRequest, Exposure, request_with_exposure
 from rubricworks.grading.scoring_answers import Scoring, check_scoring
@@ -68,6 +68,7 @@ class Grader:
         exposure: Exposure = "text",
         call_per: CallPer = "response",
         combine: Combine = "majority",
+        credits: Credits = "binary",
         on_error: Callable[[FailedCall], None] | None = None,
     ) -> None:
         """
@@ -76,6 +77,7 @@ class Grader:
             exposure: parts of the sample that the judge sees; see `requests.Exposure`.
             call_per: one call per response, or per criterion.
             combine: rule for combining the credits of several judges; see `votes.Combine`.
+            credits: scale of the scores of an image, see `image_prompts.Credits`; texts are scored 0 or 1.
             on_error: callback for every failed call, for dead letters.
         """
         self.judges = (judges,) if isinstance(judges, ChatClient) else tuple(judges)
@@ -85,10 +87,14 @@ class Grader:
             ("exposure", exposure, Exposure),
             ("call_per", call_per, CallPer),
             ("combine", combine, Combine),
+            ("credits", credits, Credits),
         ):
             if value not in get_args(choices):
                 raise UserError(f"{name} is {value!r}; choose {' or '.join(get_args(choices))}")
+        if credits == "continuous" and combine == "majority" and len(self.judges) > 1:
+            raise UserError("continuous credits have no majority; set combine to median or any")
         self.exposure = exposure
+        self.credits: Credits = credits
         self.call_per = call_per
         self.combine: Combine = combine
         self._name = " + ".join(judge.endpoint.model for judge in self.judges)
@@ -168,7 +174,9 @@ class Grader:
             return partial(judge_messages, text, sample=sample if shows_sample else None)
         prompt_image = image_part(sample.require_image("exposure is 'image'")) if shows_sample else None
         part = image_part(response.image)
-        return partial(image_judge_messages, part, prompt=sample.prompt, prompt_image=prompt_image)
+        return partial(
+            image_judge_messages, part, prompt=sample.prompt, prompt_image=prompt_image, credits=self.credits
+        )
 
     async def _judge(
         self,
@@ -180,8 +188,9 @@ class Grader:
     ) -> _CallResult:
         """Judge criteria without references in one call."""
         messages = messages_of(criteria)
+        answer = ANSWERS[self.credits] if response.is_image else Judgment
         try:
-            reply = await judge.chat(messages, Judgment, check=lambda judgment: check_ids(judgment, len(criteria)))
+            reply = await judge.chat(messages, answer, check=lambda judgment: check_ids(judgment, len(criteria)))
         except ChatError as error:
             return self._failure(judge, sample, response, criteria, error)
         scores = {score.id: score for score in reply.value.verdicts}

@@ -1,18 +1,22 @@
 """Prompt of the judge for a response that is an image.
 
 The contract is RubricRL's image evaluation (appendix A.1): the prompt, the generated image and the criteria, each
-scored 1 or 0. The answer is that of a text's judge (`prompts.Judgment`), so one call may hold all criteria.
+scored 1 or 0. The answer is that of a text's judge (`prompts.Judgment`), so one call may hold all criteria. Continuous
+credits are an option beside the paper's: a number from 0 to 1 for each criterion.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
-from rubricworks.grading.prompts import criteria_text
+from rubricworks.grading.prompts import ContinuousJudgment, Judgment, criteria_text
 from rubricworks.llm.messages import fence, text_part
 from rubricworks.rubrics import Criterion
 
 IMAGE_JUDGE_PROMPT_VERSION = "image-judge-1"
-"""Version of the text below, recorded in tables; change it with every change of the text."""
+"""Version of the texts below, recorded in tables; change it with every change of a text."""
+
+Credits = Literal["binary", "continuous"]
+"""binary: 1 or 0, as in the paper; continuous: from 0 to 1, by how far the image meets the criterion."""
 
 IMAGE_JUDGE_SYSTEM = """\
 You check one generated image against a list of criteria and report, for each one, whether the image meets it.
@@ -36,12 +40,36 @@ Answer with one JSON object and no other text:
 Give exactly one verdict per criterion, in the order of the list, each with its reasoning before its score.\
 """
 
+_BINARY_RULE = IMAGE_JUDGE_SYSTEM[IMAGE_JUDGE_SYSTEM.index("3. ") : IMAGE_JUDGE_SYSTEM.index("\n\nDecide each")]
+_CONTINUOUS_RULE = """\
+3. Score from 0 to 1 how far the rule is met: 1 only if it is met in full, 0 if what it needs is missing, contradicted \
+or unrecognisable, or if the rule forbids something that the image shows plainly, and a number between for what is met \
+in part, such as three of four objects.\
+"""
+CONTINUOUS_IMAGE_JUDGE_SYSTEM = (
+    IMAGE_JUDGE_SYSTEM.replace(_BINARY_RULE, _CONTINUOUS_RULE)
+    .replace("whether the image meets it", "how far the image meets it")
+    .replace("<0 or 1>", "<a number from 0 to 1>")
+)
+
 _INPUT = "The prompt came with this image. It is not the one to score."
 _RESPONSE = "The response to score is this image."
 
 
+ANSWERS: dict[Credits, type[Judgment] | type[ContinuousJudgment]] = {
+    "binary": Judgment,
+    "continuous": ContinuousJudgment,
+}
+_SYSTEMS: dict[Credits, str] = {"binary": IMAGE_JUDGE_SYSTEM, "continuous": CONTINUOUS_IMAGE_JUDGE_SYSTEM}
+
+
 def image_judge_messages(
-    image: dict[str, Any], criteria: Sequence[Criterion], *, prompt: str, prompt_image: dict[str, Any] | None = None
+    image: dict[str, Any],
+    criteria: Sequence[Criterion],
+    *,
+    prompt: str,
+    prompt_image: dict[str, Any] | None = None,
+    credits: Credits = "binary",
 ) -> list[dict[str, Any]]:
     """Messages to the judge for one image.
 
@@ -49,6 +77,7 @@ def image_judge_messages(
         image: message part of the response; made once by `image_part`, it is encoded once for all calls.
         prompt: prompt of the sample; empty if it has none.
         prompt_image: message part of the sample's own image, if the judge is to see it.
+        credits: scale of the scores.
     """
     blocks = [f"<criteria>\n{criteria_text(tuple(criteria))}\n</criteria>"]
     if prompt:
@@ -57,4 +86,4 @@ def image_judge_messages(
     if prompt_image is not None:
         content += [text_part(_INPUT), prompt_image]
     content += [text_part(_RESPONSE), image]
-    return [{"role": "system", "content": IMAGE_JUDGE_SYSTEM}, {"role": "user", "content": content}]
+    return [{"role": "system", "content": _SYSTEMS[credits]}, {"role": "user", "content": content}]

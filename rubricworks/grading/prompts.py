@@ -80,7 +80,32 @@ class Judgment(BaseModel):
     verdicts: tuple[CriterionScore, ...] = Field(min_length=1)
 
 
-def check_ids(judgment: Judgment, count: int) -> None:
+def _continuous_number(score: object) -> object:
+    """Refuse a boolean, which pydantic would take for a number."""
+    if isinstance(score, bool | str):
+        raise ValueError("give a number from 0 to 1")
+    return score
+
+
+class ContinuousScore(BaseModel):
+    """The judge's continuous score of one criterion."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    id: Annotated[int, Field(json_schema_extra={"minimum": 1, "maximum": 1000})]
+    reasoning: str
+    score: Annotated[float, Field(ge=0, le=1), BeforeValidator(_continuous_number)]
+
+
+class ContinuousJudgment(BaseModel):
+    """A judge's complete answer in continuous credits; its ids as in `Judgment`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    verdicts: tuple[ContinuousScore, ...] = Field(min_length=1)
+
+
+def check_ids(judgment: Judgment | ContinuousJudgment, count: int) -> None:
     """Raise ValueError unless each id of 1..count has exactly one verdict."""
     ids = [verdict.id for verdict in judgment.verdicts]
     if ids != (expected := list(range(1, count + 1))) and sorted(ids) != expected:

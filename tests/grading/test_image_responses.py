@@ -7,6 +7,7 @@ import struct
 import zlib
 from contextlib import AsyncExitStack
 
+import numpy as np
 import pytest
 from image_judge import COLOUR_RUBRIC, COLOURS, colour_judge, criteria_in, images_in, plain_image
 from openai.types.chat import ChatCompletionMessageParam
@@ -14,6 +15,7 @@ from pydantic import TypeAdapter
 from scripted_server import fail, say
 
 from rubricworks.data import Sample
+from rubricworks.data.images import decoded_image
 from rubricworks.errors import UserError
 from rubricworks.grading import FailedCall, Grader, request_with_exposure, scoring_request
 from rubricworks.grading.boxed import BoxedGrader
@@ -24,6 +26,7 @@ from rubricworks.llm import ChatClient, ChatError, Endpoint, messages
 from rubricworks.llm.request import RequestFrame
 from rubricworks.rubrics import Criterion, ErrorClass, Response, Rubric, Scorecard
 
+COLOUR_NAMES = list(COLOURS)
 SAMPLE = Sample(sample_id="s1", prompt="a red square")
 CHECKLIST = Rubric(criteria=(Criterion(criterion="Answer", reference="expr_verify(target='4')", weight=1),))
 RED = Response.of_image(plain_image("red"))
@@ -160,10 +163,61 @@ def test_keys_of_text_requests_change_with_the_prompts_version_alone():
     assert key == "f1a361a5c146d340791866e10a974ed7748b06821358dc8baf75a18f56c809aa"
 
 
+def shades(scores):
+    """A judge that gives these scores, in the order of the criteria."""
+
+    def judge(_, body):
+        verdicts = [
+            {"id": one["id"], "reasoning": "r", "score": scores[COLOUR_NAMES.index(one["criterion"])]}
+            for one in criteria_in(body)
+        ]
+        return say(json.dumps({"verdicts": verdicts}))
+
+    return judge
+
+
+@pytest.mark.parametrize("call_per", ["response", "criterion"])
+def test_continuous_credits_are_the_judges_numbers_and_the_prompt_asks_for_them(serve, call_per):
+    server = serve(shades([1, 0.25, 0.0]))
+    assert grade([server], credits="continuous", call_per=call_per).credits == [1, 0.25, 0]
+    system = server.chats[0].body["messages"][0]["content"]
+    assert "a number from 0 to 1" in system
+    assert "There is no half score" not in system
+    assert len(server.chats) == (1 if call_per == "response" else 3)
+    schema = json.dumps(server.chats[0].body["response_format"])
+    assert '"maximum": 1' in schema
+    assert '"enum"' not in schema
+
+
+@pytest.mark.parametrize("score", [1.5, -0.1, True, "1", None])
+def test_a_number_outside_the_scale_is_malformed_and_no_credit(serve, score):
+    card = grade([serve(shades([score, 1, 1]))], credits="continuous")
+    assert {verdict.error for verdict in card.verdicts} == {ErrorClass.MALFORMED}
+    binary = grade([serve(shades([0.5, 1, 1]))])
+    assert {verdict.error for verdict in binary.verdicts} == {ErrorClass.MALFORMED}
+
+
+def test_continuous_and_binary_answers_are_cached_apart(serve, tmp_path):
+    server = serve(shades([1, 0, 0]))
+    for credits in ("binary", "continuous", "binary", "continuous"):
+        assert grade([server], credits=credits, cache=tmp_path / "cache.sqlite").credits == [1, 0, 0]
+    assert len(server.chats) == 2
+
+
+def test_continuous_credits_of_several_judges_are_combined_by_the_median_and_have_no_majority(serve):
+    servers = [serve(shades([score, 0, 1])) for score in (0.2, 0.9, 0.4)]
+    assert grade(servers, credits="continuous", combine="median").credits == [0.4, 0, 1]
+    with pytest.raises(UserError, match="continuous credits have no majority; set combine to median or any"):
+        grade(servers, credits="continuous")
+    with pytest.raises(UserError, match="credits is 'grades'; choose binary or continuous"):
+        grade(servers, credits="grades")
+
+
 @pytest.mark.parametrize(
     "image",
     [
         pytest.param(b"", id="empty"),
+        pytest.param(decoded_image(np.full((8, 8, 3), np.nan, np.float32)), id="NaN pixels"),
         pytest.param(b"no image at all", id="text"),
         pytest.param(plain_image("red", size=64)[:-30], id="truncated PNG"),
         pytest.param(b"\xff\xd8\xff" + b"0" * 50, id="JPEG by its signature alone"),

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
+from pydantic import Field
+
 from rubricworks.evaluation.scorers.scorer import (
     Item,
     Need,
@@ -14,6 +16,7 @@ from rubricworks.evaluation.scorers.scorer import (
     Workload,
 )
 from rubricworks.grading import CallPer, Grader
+from rubricworks.grading.image_prompts import Credits
 from rubricworks.llm import Endpoint
 from rubricworks.llm.token_estimates import grading_calls
 from rubricworks.rewards import weighted_reward
@@ -29,10 +32,12 @@ class RubricScorer(Scorer):
     """Grades by the rubric, criterion by criterion."""
     call_per: CallPer = "response"
     """One judge call per response, with all its criteria, or one per criterion (RubiCap's paper)."""
+    credits: Credits = Field(default="binary", exclude_if=lambda credits: credits == "binary")
+    """For images: 1 or 0 for a criterion, or a number between."""
 
     async def open(self, context: ScoringContext) -> ScoreItem:
         judge = await context.client(self.judge, "judge")
-        grader = Grader(judge, call_per=self.call_per, on_error=context.on_failure)
+        grader = Grader(judge, call_per=self.call_per, credits=self.credits, on_error=context.on_failure)
 
         async def grade(item: Item) -> list[Score]:
             rubric = context.rubrics.get(item.sample.sample_id)

@@ -16,7 +16,7 @@ from datasets import Dataset
 from torch import Tensor
 from transformers import PrinterCallback
 
-from rubricworks.data.images import png_bytes
+from rubricworks.data.images import decoded_image
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Response
 from rubricworks.training.allocator import keep_freed_memory
@@ -168,8 +168,8 @@ def _rollouts(prompts: list[str], trainer: ImagePolicyTrainer) -> dict[str, Any]
 
 
 def image_responses(images: np.ndarray[Any, Any] | Sequence[np.ndarray[Any, Any]]) -> list[Response]:
-    """Responses of RGB images, as PNG."""
-    return [Response.of_image(png_bytes(image)) for image in images]
+    """Responses of RGB images, as PNG; one whose pixels are no numbers is unreadable."""
+    return [Response.of_image(decoded_image(image)) for image in images]
 
 
 def _no_captions(*_: Any, **__: Any) -> list[tuple[str, int]]:

@@ -9,6 +9,7 @@ from rubricworks.adapters.trl import RubricReward
 from rubricworks.data.tables import read_samples
 from rubricworks.errors import UserError
 from rubricworks.grading import CallPer, Combine, Grader
+from rubricworks.grading.image_prompts import Credits
 from rubricworks.grading.image_scores import ScoreEndpoint
 from rubricworks.llm import Endpoint
 from rubricworks.runtime.config import StageConfig
@@ -38,6 +39,8 @@ class Config(StageConfig, PolicyConfig):
     combine: Combine = "majority"
     call_per: CallPer = "criterion"
     """One judge call per criterion, as in the paper, or one per image with all of them."""
+    credits: Credits = Field(default="binary", exclude_if=lambda credits: credits == "binary")
+    """1 or 0 for a criterion, as in the paper, or a number between."""
     reward: EndpointReward | None = Field(default=None, exclude_if=lambda reward: reward is None)
     """Reward by scoring endpoints; by default the rubric reward. The judge is then not asked."""
     guidance: float = Field(default=1.0, ge=0)
@@ -71,7 +74,9 @@ def run(config: Config, job: Job) -> None:
         reward = ImageScoreReward(list(zip(judges, weights, strict=True)), on_error=letters.add)
     else:
         judges = [job.client(judge, "judge") for judge in (config.judge, *config.more_judges)]
-        grader = Grader(judges, call_per=config.call_per, combine=config.combine, on_error=letters.add)
+        grader = Grader(
+            judges, call_per=config.call_per, combine=config.combine, credits=config.credits, on_error=letters.add
+        )
         reward = RubricReward(grader, criterion=refill_criterion(config, rubrics), sink=scorecards.add)
     train(
         config,

@@ -1,7 +1,7 @@
 """Write one rubric per text-to-image prompt, before training and without images (RubricRL, section 3.2).
 
-A prompt has no row if no candidate passed the checks. Failed calls become dead letters; dropped candidates are counted
-by reason. `rubrics` rows have the number of candidates that passed in `candidates`.
+A prompt of which no candidate passed the checks has no row but a dead letter with the reasons, like a failed call;
+dropped candidates are counted by reason. `rubrics` rows have the number of candidates that passed in `candidates`.
 """
 
 from collections import Counter
@@ -12,7 +12,8 @@ from rubricworks.data.tables import Sample, count_samples, read_samples
 from rubricworks.llm import ChatError, Endpoint
 from rubricworks.methods.rubricrl.rubric_keys import KeyControls
 from rubricworks.methods.rubricrl.rubric_prompts import PROMPT_RUBRIC_VERSION
-from rubricworks.methods.rubricrl.rubric_writer import PromptRubricWriter
+from rubricworks.methods.rubricrl.rubric_writer import PromptRubricResult, PromptRubricWriter
+from rubricworks.rubrics import ErrorClass
 from rubricworks.runtime.call_table import Answers, ask_all, dead_letter
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
@@ -55,7 +56,7 @@ def run(config: Config, job: Job) -> None:
         dropped.update(reason for _, reason in result.dropped)
         letters = [dead_letter(sample.sample_id, job, purpose, error) for error in result.failures]
         if result.rubric is None:
-            return Answers([], letters)
+            return Answers([], [*letters, dead_letter(sample.sample_id, job, purpose, _nothing_left(result, config))])
         keys.update(criterion.key for criterion in result.rubric.criteria)
         row = {
             "sample_id": sample.sample_id,
@@ -81,3 +82,10 @@ def run(config: Config, job: Job) -> None:
         clients=[client],
     )
     job.figures.update(dropped_candidates=dict(dropped), criteria_by_key=dict(keys))
+
+
+def _nothing_left(result: PromptRubricResult, config: Config) -> ChatError:
+    reasons = Counter(reason for _, reason in result.dropped)
+    listed = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common()) or "none was written"
+    message = f"no criterion is left of {len(result.dropped)} candidates, so the prompt is left out: {listed}"
+    return ChatError(ErrorClass.MALFORMED, message, attempts=config.queries)
