@@ -8,8 +8,9 @@ import pytest
 from claimed_captions import BASE, write_captions, write_seed
 
 from rubricworks.claims import child_runs as engine
+from rubricworks.claims.arm_table import ArmTable
 from rubricworks.claims.report import ClaimsReport
-from rubricworks.methods.balcaprl.arm_tables import ArmTable, arm_label, table_arms
+from rubricworks.methods.balcaprl.arm_tables import arm_label, table_arms
 from rubricworks.methods.balcaprl.claims import ARMS, SETTINGS
 from rubricworks.recipe.files import load_recipe, recipe_path
 

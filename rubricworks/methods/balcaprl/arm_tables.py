@@ -4,11 +4,10 @@ All policies of a table start from the same base model and decode greedily on th
 over those images and do not cover the variance between trainings; `rubricworks claims` runs several seeds.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
+from rubricworks.claims.arm_table import ArmForm, ArmRow, Column
 from rubricworks.claims.arms import OWN
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scoreboard import BASE, LENGTH, POLICY, WIN, Scoreboard
@@ -48,51 +47,30 @@ LABELS = {
     "caprl": "CapRL's reward",
     "rubicap": "RubiCap's reward",
 }
-COLUMNS = {
-    "dc_score": "DCScore",
-    "caption_qa": "CaptionQA",
-    WIN: "Arena",
-    LENGTH: "Length",
-    "b_capscore_precision": "Precision",
-    "b_capscore_recall": "Recall",
-    "b_capscore_linguistic": "Linguistic",
-    "b_capscore": "b-CapScore",
-    "oracle_f1": "Oracle F1",
-}
-"""The paper's four columns, then their components. Shares are in percent, length in tokens."""
-LEGEND = (
-    "Scores in percent, length in tokens, 95 % intervals over the held-out images. Arena is the share of comparisons "
-    "with the base model that were won, in the place of CapArena's Elo score. “BalCapRL” has the recipe's own weights."
+FORM = ArmForm(
+    columns={
+        "dc_score": Column("DCScore"),
+        "caption_qa": Column("CaptionQA", "Capt.QA"),
+        WIN: Column("Arena", of_base=0.5),
+        LENGTH: Column("Length", plain=True),
+        "b_capscore_precision": Column("Precision", "Prec."),
+        "b_capscore_recall": Column("Recall"),
+        "b_capscore_linguistic": Column("Linguistic", "Writing"),
+        "b_capscore": Column("b-CapScore", "b-Cap"),
+        "oracle_f1": Column("Oracle F1", "Oracle"),
+    },
+    legend=(
+        "Scores in percent, length in tokens, 95 % intervals over the held-out images. Arena is the share of "
+        "comparisons with the base model that were won, in the place of CapArena's Elo score. “BalCapRL” has the "
+        "recipe's own weights."
+    ),
+    simulated=(
+        "Simulated: images, recaptioner and judges are the scene world's, with programmed faults; the student and its "
+        "training are real."
+    ),
+    stood_in="images, recaptioner and judges",
 )
-
-
-class ArmRow(BaseModel):
-    """Scores of one model."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    arm: str
-    """`base`, `own` or the arm's name."""
-    label: str
-    figures: dict[str, Interval]
-    """Figure → mean; figures that were not measured are missing."""
-
-
-class ArmTable(BaseModel):
-    """Table that `rubricworks arms` writes as JSON."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    title: str
-    recipe: str
-    seed: int
-    changed: tuple[str, ...]
-    """Settings that all runs changed in the recipe."""
-    simulated: bool
-    """True if the scene world stood in for images and judges."""
-    version: str
-    """Version of rubricworks."""
-    rows: tuple[ArmRow, ...]
+"""The paper's four columns, then their components. The base model wins half of the comparisons with itself."""
 
 
 def table_arms(table: str, arms: Iterable[str]) -> list[str]:
@@ -127,7 +105,7 @@ def arm_rows(runs: Mapping[str, Path]) -> tuple[ArmRow, ...]:
 
 
 def _figures(board: Scoreboard, model: str) -> dict[str, Interval]:
-    return {figure: mean for figure in COLUMNS if (mean := board.mean(model, figure))}
+    return {figure: mean for figure in FORM.columns if (mean := board.mean(model, figure))}
 
 
 def arm_label(arm: str) -> str:
@@ -140,12 +118,6 @@ def arm_label(arm: str) -> str:
     if kind == "judge":
         return f"Judge {value.replace('_', '-')}"
     return f"Precision weight {_decimal(value.removeprefix('prec_'))}" if arm.startswith("w_prec_") else arm
-
-
-def select_rows(rows: Sequence[ArmRow], arms: Sequence[str]) -> tuple[ArmRow, ...]:
-    """Return the rows of the base model and of the given arms, in that order."""
-    by_arm = {row.arm: row for row in rows}
-    return tuple(by_arm[arm] for arm in (BASE, *arms))
 
 
 def _decimal(digits: str) -> str:
