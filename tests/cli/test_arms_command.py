@@ -128,9 +128,9 @@ def test_mistakes_are_told_before_anything_runs(tell, place, words, message):
     assert not place.exists()
 
 
-def test_only_captions_are_compared(tell, place):
+def test_methods_without_tables_are_refused(tell, place):
     result = tell("arms", "rlr3-laptop", "--arm", "x")
-    assert "a recipe of the pipeline rlr3; arms are compared of balcaprl only" in result.err
+    assert "a recipe of the pipeline rlr3; arms are compared of balcaprl and rubricrl only" in result.err
 
 
 def test_arms_of_another_start_or_other_settings_are_not_compared(tell, place):

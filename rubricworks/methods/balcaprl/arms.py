@@ -2,8 +2,8 @@
 
 from rubricworks.claims.arm_table import write_documents
 from rubricworks.claims.arms import ArmComparison, ArmDocuments, ArmRuns
+from rubricworks.claims.run_scores import is_finished
 from rubricworks.methods.balcaprl.arm_tables import FORM, TITLES, arm_rows, table_arms
-from rubricworks.methods.balcaprl.claim_results import is_finished
 
 
 def write_table(runs: ArmRuns) -> ArmDocuments:

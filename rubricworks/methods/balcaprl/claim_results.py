@@ -7,11 +7,10 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
-from rubricworks.claims.settings import read_settings
-from rubricworks.errors import UserError
-from rubricworks.evaluation.scoreboard import BASE, POLICY, SCORES_FILE, Scoreboard, read_scoreboard
+from rubricworks.claims import run_scores
+from rubricworks.evaluation.scoreboard import BASE, POLICY, Scoreboard
 from rubricworks.grading.assertion_texts import has_words, text_states
-from rubricworks.reports.scores import STAGE, response_rows, score_rows
+from rubricworks.reports.scores import response_rows, score_rows
 
 RECIPE = "balcaprl-laptop"
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
@@ -25,26 +24,13 @@ class CaptionResults(NamedTuple):
     """`base` and `policy` → share of captions with a sentence that names nothing visible; see `commentary_share`."""
 
 
-def is_finished(run: Path) -> bool:
-    """Return True if the held-out captions are scored; the run's own page may still be missing."""
-    return (run / STAGE / "done.json").is_file()
-
-
 def read_scores(run: Path) -> Scoreboard:
     """Read the scoreboard of a run.
 
     Raises:
         UserError: the run is not of BalCapRL's pipeline, is not finished, or a file is damaged.
     """
-    read_settings(run, "balcaprl")
-    if not is_finished(run):
-        raise UserError(f"{run}: the stage {STAGE} has not finished; run it to its end, or leave it out")
-    board = read_scoreboard(run / STAGE)
-    if board is None:
-        raise UserError(f"{run / STAGE / SCORES_FILE}: missing; run the stage {STAGE} again")
-    if missing := [model for model in (BASE, POLICY) if board.scores(model) is None]:
-        raise UserError(f"{run / STAGE / SCORES_FILE}: no figures of {', '.join(missing)}; run the stage {STAGE} again")
-    return board
+    return run_scores.read_scores(run, "balcaprl")
 
 
 def read_results(run: Path) -> CaptionResults:

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from rubricworks.claims.claim import Claim, Finding, Observation, Rule, judge_claim
 from rubricworks.claims.papers import Paper
+from rubricworks.claims.run_scores import is_finished
 from rubricworks.evaluation.scoreboard import BASE, LENGTH, POLICY, WIN
-from rubricworks.methods.balcaprl.claim_results import RECIPE, CaptionResults, is_finished, read_results
+from rubricworks.methods.balcaprl.claim_results import RECIPE, CaptionResults, read_results
 from rubricworks.metrics.rankings import spearman
 
 OWN = "own"

@@ -29,11 +29,14 @@ def estimate_calls(recipe: RubricrlRecipe, prompts: int) -> Iterator[CallEstimat
     pool = rubric.queries * per_query
     yield CallEstimate("write_prompt_rubrics", "selection", rubric.writer, written, _INSTRUCTIONS + pool, 60)
     steps = policy.steps or math.ceil((policy.epochs or 0) * train / policy.prompts_per_step)
+    # `refill` may draw more prompts, as many as have no signal.
     rollouts = steps * policy.prompts_per_step * policy.group_size
-    if policy.reward:
+    if policy.method != "rl":
+        rollouts = train * policy.group_size if policy.method == "best_of_n" else 0
+    if policy.reward and rollouts:
         for endpoint in policy.reward.endpoints:
             yield CallEstimate("train_generator", "reward", endpoint, rollouts, _PROMPT + IMAGE_TOKENS, _SCORE)
-    else:
+    elif rollouts:
         one = policy.call_per == "criterion"
         calls, criteria = (rollouts * rubric.select, 1) if one else (rollouts, rubric.select)
         tokens_in = _INSTRUCTIONS + _PROMPT + IMAGE_TOKENS + criteria * TOKENS_PER_CRITERION

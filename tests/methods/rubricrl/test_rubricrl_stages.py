@@ -40,7 +40,9 @@ def test_endpoints_reward_in_place_of_the_judge_and_their_call_estimates_replace
     from rubricworks.recipe.files import load_recipe
 
     overrides = [
-        "policy.reward.endpoints=[{url: 'http://a/v1', model: clip-like, weight: 3}, {url: 'http://b/v1', model: x}]"
+        "policy.steps=80",
+        "policy.group_size=8",
+        "policy.reward.endpoints=[{url: 'http://a/v1', model: clip-like, weight: 3}, {url: 'http://b/v1', model: x}]",
     ]
     recipe = load_recipe(RECIPES / "rubricrl-ar-laptop.yaml", overrides)
     assert [one.weight for one in recipe.policy.reward.endpoints] == [3, 1]
@@ -236,4 +238,66 @@ def test_every_strange_prompt_has_a_rubric_or_a_dead_letter_with_its_reason(tmp_
         assert letter["message"] == (
             "no criterion is left of 2 candidates, so the prompt is left out: 2 x ungrounded: the prompt does "
             "not contain the words that it rests on"
+        )
+
+
+def test_supervised_peers_train_on_the_best_images_or_on_captioned_pictures(run, tmp_path, monkeypatch):
+    from rubricworks.methods.rubricrl import supervised_peers
+    from rubricworks.training.generators.policy import image_responses
+
+    trained = []
+    train = supervised_peers.train_supervised
+
+    def record(generator, prompts, codes_NL, *rest, **more):
+        images = image_responses(generator.codec.decode(codes_NL))
+        trained.append(list(zip(prompts, (image.digest for image in images), strict=True)))
+        return train(generator, prompts, codes_NL, *rest, **more)
+
+    monkeypatch.setattr(supervised_peers, "train_supervised", record)
+    inputs = {"samples": "prepare_prompts", "rubrics": "write_prompt_rubrics", "model": "pretrain_generator"}
+    inputs = {name: str(run / stage) for name, stage in inputs.items()}
+    sft = {"steps": 2, "batch_size": 4}
+    with serve_world(WorldConfig(scenes=0, pictures=64, seed=1), tmp_path / "world"):
+        judge = endpoint("picture-judge")
+        best = {"judge": judge, "method": "best_of_n", "group_size": 4, "selection": {"keep": 2}, "sft": sft}
+        launch("train_generator", json.dumps(best), str(tmp_path / "best"), inputs)
+        pairs = str(tmp_path / "world" / "pictures" / "pairs.parquet")
+        launch(
+            "train_generator",
+            json.dumps({"judge": judge, "method": "sft", "pictures": pairs, "sft": sft}),
+            str(tmp_path / "sft"),
+            inputs,
+        )
+    prompts = {row["sample_id"]: row["prompt"] for row in read_rows(run / "prepare_prompts")}
+    drawn = {}
+    for row in read_rows(tmp_path / "best" / "train_generator" / "rollouts"):
+        drawn.setdefault(prompts[row["sample_id"]], []).append((row["reward"], row["response"]))
+    assert len(drawn) == 8
+    for prompt, images in drawn.items():
+        rewards = dict((digest, reward) for reward, digest in images)
+        kept = sorted(rewards[digest] for one, digest in trained[0] if one == prompt)
+        assert kept == sorted(reward for reward, _ in images)[-2:]
+    assert len(trained[1]) == 64
+    assert all((tmp_path / one / "train_generator" / "model" / "config.json").is_file() for one in ("best", "sft"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"method": "sft"}, "give pictures"),
+        ({"method": "best_of_n"}, r"give selection\.keep"),
+        ({"group_size": 4, "selection": {"keep": 5}}, "of group_size 4 at most all"),
+        ({"group_size": 1}, "a group needs at least 2 rollouts"),
+        ({"refill": {"criterion": "symmetry"}}, "no rubric has such a criterion; there are .*object_count"),
+    ],
+)
+def test_trainings_that_cannot_be_are_one_line(run, tmp_path, fields, message):
+    inputs = {"samples": "prepare_prompts", "rubrics": "write_prompt_rubrics", "model": "pretrain_generator"}
+    judge = {"url": "http://127.0.0.1:9", "model": "picture-judge"}
+    with pytest.raises((UserError, ValueError), match=message):
+        launch(
+            "train_generator",
+            json.dumps({"judge": judge, "steps": 1, "prompts_per_step": 2, **fields}),
+            str(tmp_path / "run"),
+            {name: str(run / stage) for name, stage in inputs.items()},
         )

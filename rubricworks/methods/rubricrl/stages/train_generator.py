@@ -1,6 +1,10 @@
-"""Train an image generator on the rubrics of its prompts: GRPO for an autoregressive one (RubricRL, section 3.3)."""
+"""Train an image generator on the rubrics of its prompts: GRPO for an autoregressive one (RubricRL, section 3.3).
 
-from typing import TYPE_CHECKING, Any
+Peers train the same generator: scores of endpoints in place of the rubric's reward, `method: sft` on captioned
+pictures, and `method: best_of_n` on the best of its own images.
+"""
+
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -16,7 +20,7 @@ from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
 from rubricworks.stages.training.policy_training import DeadLetters, refill_criterion, rubric_texts, train
 from rubricworks.stages.training.step_tables import scorecard_table
-from rubricworks.training.config import PolicyConfig
+from rubricworks.training.config import PolicyConfig, SftConfig
 
 if TYPE_CHECKING:
     from rubricworks.training.policy import PolicyResult
@@ -46,14 +50,36 @@ class Config(StageConfig, PolicyConfig):
     guidance: float = Field(default=1.0, ge=0)
     """Classifier-free guidance of the rollouts; 1 is none, as in the paper."""
 
+    method: Literal["rl", "sft", "best_of_n"] = Field(default="rl", exclude_if=lambda method: method == "rl")
+    """`sft` trains on captioned pictures instead. `best_of_n` draws `group_size` images of each prompt and trains on
+    the `selection.keep` best of them."""
+    sft: SftConfig = Field(default=SftConfig(), exclude_if=lambda sft: sft == SftConfig())
+    """Training options for the methods `sft` and `best_of_n`."""
+    pictures: str | None = Field(default=None, exclude_if=lambda pictures: pictures is None)
+    """Captioned pictures for `method: sft`: Parquet with `image` and `caption`."""
+
     @model_validator(mode="after")
     def _for_images(self) -> "Config":
         if self.refresh_every or self.probe_every:
             raise ValueError("refresh_every and probe_every are for captions; leave them at 0")
+        if self.method == "sft" and self.pictures is None:
+            raise ValueError("method sft trains on captioned pictures; give pictures")
+        if self.method == "best_of_n" and self.selection is None:
+            raise ValueError("method best_of_n trains on the best images of a prompt; give selection.keep")
         return self
+
+    @property
+    def supervised(self) -> SftConfig:
+        """Training options with the stage's seed."""
+        return self.sft.model_copy(update={"seed": self.seed})
 
 
 def run(config: Config, job: Job) -> None:
+    if config.method == "sft":
+        from rubricworks.methods.rubricrl.supervised_peers import train_on_pictures
+
+        train_on_pictures(job, str(config.pictures), config.supervised, config.model_dump(mode="json"))
+        return
     rubrics = rubric_texts(job)
     samples = [
         {"sample_id": sample.sample_id, "prompt": sample.prompt, "rubric": rubrics[sample.sample_id]}
@@ -78,9 +104,16 @@ def run(config: Config, job: Job) -> None:
             judges, call_per=config.call_per, combine=config.combine, credits=config.credits, on_error=letters.add
         )
         reward = RubricReward(grader, criterion=refill_criterion(config, rubrics), sink=scorecards.add)
+    options = PolicyConfig(**{name: getattr(config, name) for name in PolicyConfig.model_fields})
+    if config.method == "best_of_n":
+        from rubricworks.methods.rubricrl.supervised_peers import train_on_best
+
+        settings = config.model_dump(mode="json")
+        train_on_best(job, samples, reward, options, config.supervised, settings, config.guidance, scorecards, letters)
+        return
     train(
         config,
-        PolicyConfig(**{name: getattr(config, name) for name in PolicyConfig.model_fields}),
+        options,
         job,
         samples,
         [reward],

@@ -1,0 +1,157 @@
+"""Supervised peers of RubricRL: training on captioned pictures (SFT), or on the best of its own images (Best-of-N)."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from rubricworks.errors import UserError
+from rubricworks.methods.rubricrl.stages.pretrain_generator import read_pictures
+from rubricworks.rl import select_rollouts
+from rubricworks.rubrics import Scorecard
+from rubricworks.runtime.job import Job, model_dir
+from rubricworks.runtime.store.source_files import local_source
+from rubricworks.stages.training.policy_training import DeadLetters
+from rubricworks.stages.training.step_tables import GradingTable, StepTables
+from rubricworks.storage import write_atomic
+from rubricworks.tracking import RunLog, stage_run
+from rubricworks.training.allocator import keep_freed_memory
+from rubricworks.training.checkpoints import model_digest, open_run, run_digest
+from rubricworks.training.config import PolicyConfig, SftConfig
+from rubricworks.training.generators.autoregressive import VocabularyGenerator
+from rubricworks.training.generators.policy import image_responses
+from rubricworks.training.generators.supervised import train_supervised
+from rubricworks.training.processes import process_count
+from rubricworks.training.rollouts import StepRollouts
+
+_BATCH = 128
+"""Images that are sampled at once."""
+
+
+def train_on_pictures(job: Job, pictures: str, sft: SftConfig, settings: Mapping[str, Any]) -> None:
+    """Train the generator on captioned pictures.
+
+    Args:
+        pictures: Parquet with `image` and `caption`.
+        settings: of the stage, for tracking and for the digest of the training.
+    """
+    captions, images, digest = read_pictures(local_source(pictures))
+    with _training(job, settings) as (log, _):
+        generator = VocabularyGenerator.load(model_dir(job.inputs["model"]))
+        _train(job, generator, captions, generator.codec.encode(images), sft, log, [settings, digest])
+
+
+def train_on_best(
+    job: Job,
+    samples: Sequence[Mapping[str, Any]],
+    reward: Callable[..., Awaitable[Sequence[float | None]]],
+    options: PolicyConfig,
+    sft: SftConfig,
+    settings: Mapping[str, Any],
+    guidance: float,
+    scorecards: GradingTable[Scorecard],
+    letters: DeadLetters,
+) -> None:
+    """Draw `group_size` images of each prompt, and train on the `selection.keep` best of them.
+
+    The images are the table `rollouts`, as of a first step. The judge's answers are cached, so that a training that was
+    killed draws and grades the same.
+
+    Raises:
+        UserError: no image could be judged.
+    """
+    assert options.selection is not None
+    with _training(job, settings) as (log, tables):
+        generator = VocabularyGenerator.load(model_dir(job.inputs["model"]))
+        rows = [row for row in samples for _ in range(options.group_size)]
+        prompts = [row["prompt"] for row in rows]
+        draw = torch.Generator(generator.model.device).manual_seed(options.seed)
+        codes_NL = torch.cat(
+            [
+                generator.sample(
+                    prompts[start : start + _BATCH],
+                    temperature=options.temperature,
+                    guidance=guidance,
+                    generator=draw,
+                ).codes_NL
+                for start in range(0, len(prompts), _BATCH)
+            ]
+        )
+        responses = image_responses(generator.codec.decode(codes_NL))
+        columns = {name: [row[name] for row in rows] for name in ("sample_id", "rubric")}
+        rewards = asyncio.run(_reward(reward, prompts, responses, columns, job))
+        best = [
+            start + at
+            for start in range(0, len(rows), options.group_size)
+            for at in _best(rewards[start : start + options.group_size], options.selection.keep)
+        ]
+        if not best:
+            raise UserError("no image could be judged, so none is the best; check the judge")
+        tokens = [codes_NL.shape[1]] * len(rows)
+        step = StepRollouts(1, columns["sample_id"], responses, tokens, rewards, [None] * len(rows))
+        gradings, _ = scorecards.drain(step)
+        tables.add(step, gradings, letters.drain())
+        job.figures.update(images=len(rows), best=len(best))
+        _train(job, generator, [prompts[at] for at in best], codes_NL[best], sft, log, [settings])
+
+
+async def _reward(
+    reward: Callable[..., Awaitable[Sequence[float | None]]],
+    prompts: Sequence[str],
+    responses: Sequence[Any],
+    columns: Mapping[str, list[Any]],
+    job: Job,
+) -> list[float | None]:
+    try:
+        return list(await reward(prompts=prompts, completions=responses, **columns))
+    finally:
+        for client in job.calls.clients:
+            await client.close()
+
+
+def _best(rewards_G: Sequence[float | None], keep: int) -> list[int]:
+    """The `keep` highest rewards of a prompt, fewer if fewer were judged."""
+    return [at for at in select_rollouts(rewards_G, keep, top=keep) if rewards_G[at] is not None]
+
+
+@contextmanager
+def _training(job: Job, settings: Mapping[str, Any]) -> Iterator[tuple[RunLog, StepTables]]:
+    if process_count() > 1:
+        raise UserError(f"policy.method {settings['method']} trains on one process; start one, or train with method rl")
+    keep_freed_memory()
+    with stage_run(job.run, job.stage) as log, StepTables(job, every=1) as tables:
+        log.log_params(dict(settings))
+        yield log, tables
+
+
+def _train(
+    job: Job,
+    generator: VocabularyGenerator,
+    prompts: Sequence[str],
+    codes_NL: torch.Tensor,
+    sft: SftConfig,
+    log: RunLog,
+    identity: Sequence[Any],
+) -> None:
+    """Train, and write the result into the job's folder.
+
+    Args:
+        identity: values that a checkpoint depends on beside the generator.
+    """
+    checkpoint = open_run(job.out, run_digest("supervised", model_digest(model_dir(job.inputs["model"])), *identity))
+    if not (job.out / "model").is_dir():
+        train_supervised(
+            generator,
+            prompts,
+            codes_NL,
+            job.out,
+            sft,
+            checkpoint=checkpoint,
+            title="policy",
+            on_log=lambda line: log.log_metrics(line.metrics, step=line.step),
+        )
+    write_atomic(job.out / "alarm.json", json.dumps(None).encode())
+    job.figures.update(examples=len(prompts), steps=sft.steps, alarm=None)

@@ -1,0 +1,108 @@
+"""Supervised training of an autoregressive generator: the likelihood of each picture's codes after its prompt.
+
+It pretrains the tiny generator and is the peer of RL that trains on captioned pictures, or on the best of its own
+(Best-of-N). It resumes from its last checkpoint with the same result.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+from transformers import PrinterCallback, Trainer, TrainingArguments
+
+from rubricworks.training.checkpoints import train_from
+from rubricworks.training.config import SftConfig
+from rubricworks.training.generators.autoregressive import VocabularyGenerator
+from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
+
+
+def train_supervised(
+    generator: VocabularyGenerator,
+    prompts: Sequence[str],
+    codes_NL: Tensor,
+    out: Path,
+    config: SftConfig,
+    *,
+    checkpoint: Path | None,
+    title: str,
+    on_log: Callable[[StepLog], None] | None = None,
+) -> Path:
+    """Train on prompts and the codes of their pictures, and return `out/model`.
+
+    Args:
+        checkpoint: to continue from; None starts anew (`checkpoints.open_run`).
+        title: first word of its progress lines.
+    """
+    arguments = TrainingArguments(
+        output_dir=str(out),
+        max_steps=config.steps,
+        per_device_train_batch_size=config.batch_size,
+        learning_rate=config.learning_rate,
+        lr_scheduler_type="cosine",
+        warmup_steps=round(config.warmup * config.steps),
+        weight_decay=config.weight_decay,
+        max_grad_norm=config.max_grad_norm,
+        seed=config.seed,
+        save_strategy="steps",
+        save_steps=config.save_every,
+        save_total_limit=2,
+        logging_steps=config.log_every,
+        optim="adamw_torch_fused",
+        remove_unused_columns=False,
+        dataloader_pin_memory=False,
+        disable_tqdm=True,
+        report_to="none",
+    )
+    trainer = _SupervisedTrainer(
+        model=generator.model,
+        args=arguments,
+        train_dataset=_Pictures(prompts, codes_NL),
+        data_collator=_Collator(generator),
+        processing_class=generator.tokenizer,
+        callbacks=[StepLines(title, {"loss": "loss", "learning_rate": "lr"}, on_log)],
+    )
+    trainer.generator = generator
+    trainer.remove_callback(PrinterCallback)
+    with quiet_libraries():
+        train_from(trainer, checkpoint)
+    return generator.save(out / "model")
+
+
+class _Pictures(Dataset[tuple[str, Tensor]]):
+    def __init__(self, prompts: Sequence[str], codes_NL: Tensor) -> None:
+        self.prompts, self.codes_NL = prompts, codes_NL
+
+    def __len__(self) -> int:
+        return len(self.prompts)
+
+    def __getitem__(self, index: int) -> tuple[str, Tensor]:
+        return self.prompts[index], self.codes_NL[index]
+
+
+class _Collator:
+    """Prompts and codes in one row."""
+
+    def __init__(self, generator: VocabularyGenerator) -> None:
+        self.generator = generator
+
+    def __call__(self, rows: Sequence[tuple[str, Tensor]]) -> dict[str, Tensor]:
+        ids, mask = (tensor.cpu() for tensor in self.generator.encode_prompts([prompt for prompt, _ in rows]))
+        codes = torch.stack([codes for _, codes in rows]) + self.generator.first
+        return {
+            "input_ids": torch.cat([ids, codes], dim=1),
+            "attention_mask": torch.cat([mask, torch.ones_like(codes)], dim=1),
+        }
+
+
+class _SupervisedTrainer(Trainer):
+    generator: VocabularyGenerator
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Tensor], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        logps, _ = self.generator.logps(model, inputs["input_ids"], inputs["attention_mask"])
+        loss = -logps.mean()
+        return (loss, {}) if return_outputs else loss
