@@ -6,7 +6,7 @@ It starts the same stages as a run, `prepare` and `score`, in a folder of its ow
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 from pydantic import ValidationError
@@ -112,6 +112,8 @@ def evaluate(
     board = read_scoreboard(folder)
     assert board is not None
     click.echo(board_text(board))
+    for note in board_notes(board):
+        click.echo(note, err=True)
     if simulated:
         click.echo("\nsimulated: the scene world stood in for images and judges")
     click.echo(f"\n{out / 'scores.html'}: the page; {folder / 'scores.json'}: all numbers")
@@ -133,6 +135,25 @@ def board_text(board: Scoreboard) -> str:
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )
+
+
+def board_notes(board: Scoreboard) -> list[str]:
+    """Sentences about what the table leaves out: scorers that were skipped, responses without a score."""
+    notes = [f"{name} was skipped: {reason}" for name, reason in board.skipped.items()]
+    for one in board.models:
+        for figure in board.headlines:
+            mean = one.means.get(figure)
+            if mean and mean.missing:
+                total = (mean.samples or 0) + mean.missing
+                notes.append(
+                    f"{one.model}: {board.title(figure)} is of {mean.samples} of {total} samples; the rows of the "
+                    f"other {mean.missing} say why"
+                )
+    notes += [
+        f"{name}: {number(bias.value)} [{interval(bias)}] of the decided judgments prefer the caption that stands first"
+        for name, bias in board.position_bias.items()
+    ]
+    return notes
 
 
 def _models_by_name(texts: Sequence[str], api_key_env: str | None, max_tokens: int) -> dict[str, ModelSource]:
@@ -187,7 +208,8 @@ def _scorer_settings(names: Sequence[str], judge: Endpoint | None) -> dict[str, 
     scorers: dict[str, Any] = {}
     for name in names:
         if name in Scorers.model_fields and name != "functions":
-            scorers[name] = {} if judge is None or name == "oracle" else {"judge": judge.model_dump()}
+            takes_judge = "judge" in get_args(Scorers.model_fields[name].annotation)[0].model_fields
+            scorers[name] = {"judge": judge.model_dump()} if judge and takes_judge else {}
         elif ":" in name and not Path(name).exists():
             scorers.setdefault("functions", []).append({"function": name})
         else:

@@ -11,9 +11,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rubricworks.errors import UserError
+from rubricworks.evaluation.ratings import (
+    CAPARENA,
+    COMPARISONS,
+    RATING_OF,
+    RATING_TITLES,
+    TOURNAMENT,
+    position_bias,
+    ratings,
+)
 from rubricworks.metrics import Interval, mean_interval, paired_differences
 
 SCORES_FILE = "scores.json"
@@ -61,6 +70,10 @@ class Scoreboard(BaseModel):
     """Figures that are reported first: the first part of each scorer."""
     best: dict[str, int] = {}
     """Model with milestones → step of its best one."""
+    skipped: dict[str, str] = Field(default={}, exclude_if=lambda scorers: not scorers)
+    """Scorer that could not score on this machine → the reason."""
+    position_bias: dict[str, Interval] = Field(default={}, exclude_if=lambda scorers: not scorers)
+    """Scorer that compares captions → share of its decided judgments that prefer the caption in the first position."""
     differences: dict[str, Interval] = {}
     """`a - b` → best milestone of one model minus that of another, on the same samples."""
 
@@ -149,6 +162,8 @@ def summarise_scores(
     titles: Mapping[str, str] | None = None,
     scorers: Collection[str] | None = None,
     by_task: Collection[str] = (),
+    unbounded: Collection[str] = (),
+    skipped: Mapping[str, str] | None = None,
     select_by: str | None = None,
     seed: int = 0,
 ) -> Scoreboard:
@@ -161,6 +176,8 @@ def summarise_scores(
         titles: figure → name on pages.
         scorers: those whose first figure is reported first, in this order; by default all, in the table's order.
         by_task: figures that are averaged by task.
+        unbounded: figures whose values do not lie in [0, 1].
+        skipped: scorers that could not score on this machine, with the reason.
         select_by: figure that chooses the best milestone.
         seed: of the bootstrap over tasks.
     Raises:
@@ -170,10 +187,16 @@ def summarise_scores(
     corpus: dict[_Key, dict[str, float]] = defaultdict(dict)
     versions: dict[str, str] = {}
     first: dict[str, str] = {}
+    compared: list[Mapping[str, Any]] = []
     for row in rows:
         key = _Key(row["model"], row["step"], row["decoding"])
+        if row["scorer"] in COMPARISONS:
+            compared.append(row)
+            if row["scorer"] == TOURNAMENT:
+                values[key]  # a model without a comparison of its own is on the board
+                continue
         figure = figure_name(row["scorer"], row["part"])
-        if row["against"] not in (None, base):
+        if row["against"] not in (None, base) and row["scorer"] != CAPARENA:
             figure = f"{figure} against {row['against']}"
         first.setdefault(row["scorer"], figure)
         if versions.setdefault(row["scorer"], row["version"]) != row["version"]:
@@ -187,18 +210,24 @@ def summarise_scores(
             raise ValueError(f"two scores of sample {row['sample_id']} by {row['model']}: {figure}")
         else:
             values[key][figure][row["sample_id"]] = row["value"]
-    summary = _Summary(values, tasks or {}, frozenset(by_task), seed)
+    rated = ratings(compared)
+    first |= {name: RATING_OF[name] for name in dict.fromkeys(row["scorer"] for row in compared) if name in RATING_OF}
+    summary = _Summary(values, tasks or {}, frozenset(by_task), seed, frozenset((*unbounded, LENGTH)))
     models = tuple(
         ModelScores(
             **key._asdict(),
-            means=summary.means(figures) | {name: Interval(value=value) for name, value in corpus[key].items()},
+            means={
+                **summary.means(figures),
+                **{name: Interval(value=value) for name, value in corpus[key].items()},
+                **rated.get(key, {}),
+            },
             gains={} if key.model == base else summary.gains(key, _Key(base, None, key.decoding)),
             tasks=summary.task_means(figures),
         )
         for key, figures in values.items()
     )
     figures = {figure for one in models for figure in one.means}
-    given = {**(titles or {}), **_TITLES}
+    given = {**(titles or {}), **_TITLES, **RATING_TITLES}
     titles = {figure: given[figure] for figure in given if figure in figures}
     heads = [first[name] for name in scorers or first if name in first]
     board = Scoreboard(
@@ -206,6 +235,8 @@ def summarise_scores(
         models=models,
         titles=titles | {figure: figure.replace("_", " ").capitalize() for figure in sorted(figures - titles.keys())},
         headlines=tuple(figure for figure in heads if figure in figures and figure != LENGTH),
+        skipped=dict(skipped or {}),
+        position_bias=position_bias(compared),
     )
     if select_by is None or not (arms := list(dict.fromkeys(one.model for one in models if one.step is not None))):
         return board
@@ -235,6 +266,7 @@ class _Summary(NamedTuple):
     tasks: Mapping[str, str]
     by_task: frozenset[str]
     seed: int
+    unbounded: frozenset[str] = frozenset({LENGTH})
 
     def means(self, figures: Mapping[str, Values]) -> dict[str, Interval]:
         means = {figure: self._mean(figure, values) for figure, values in figures.items()}
@@ -265,10 +297,12 @@ class _Summary(NamedTuple):
 
     def _mean(self, figure: str, values: Values, *, share: bool = True) -> Interval | None:
         if figure not in self.by_task:
-            return mean_interval(values.values(), share=share and figure != LENGTH)
+            return mean_interval(values.values(), share=share and figure not in self.unbounded)
         by_task = dict(sorted(values.items(), key=lambda item: self._task(item[0])))
         strata = [self._task(sample) for sample in by_task]
-        return mean_interval(by_task.values(), share=share, strata=strata, seed=self.seed)
+        return mean_interval(
+            by_task.values(), share=share and figure not in self.unbounded, strata=strata, seed=self.seed
+        )
 
     def _task(self, sample: str) -> str:
         return self.tasks.get(sample) or "all"

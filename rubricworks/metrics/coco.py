@@ -27,9 +27,12 @@ Candidates = dict[str, list[str]]
 References = dict[str, list[str]]
 
 
-class _Scores(NamedTuple):
+class CocoScores(NamedTuple):
+    """Scores of a corpus of captions, and of each of them."""
+
     corpus: dict[str, float]
     captions: dict[str, dict[str, float]]
+    """Image's id → scores of its caption."""
 
 
 def coco_scores(
@@ -50,7 +53,7 @@ def coco_scores(
         ValueError: there is no caption, the ids differ, or an image has no list of references.
         UserError: there is no Java, pycocoevalcap is not installed, or a Java program failed.
     """
-    return _score(candidates, references, ptb).corpus
+    return caption_and_corpus_scores(candidates, references, ptb=ptb).corpus
 
 
 def coco_caption_scores(
@@ -63,10 +66,13 @@ def coco_caption_scores(
     Returns:
         Image's id → the scores of `coco_scores` for its caption.
     """
-    return _score(candidates, references, ptb).captions
+    return caption_and_corpus_scores(candidates, references, ptb=ptb).captions
 
 
-def _score(candidates: Mapping[str, str], references: Mapping[str, Sequence[str]], ptb: bool) -> _Scores:
+def caption_and_corpus_scores(
+    candidates: Mapping[str, str], references: Mapping[str, Sequence[str]], *, ptb: bool = True
+) -> CocoScores:
+    """Scores of the corpus and of each caption at once. Arguments and errors are those of `coco_scores`."""
     if not candidates or candidates.keys() != references.keys():
         lone = sorted(map(str, candidates.keys() ^ references.keys()))
         raise ValueError(
@@ -95,7 +101,7 @@ def _score(candidates: Mapping[str, str], references: Mapping[str, Sequence[str]
     meteor, meteor_row = _meteor(package, gts, res)
     names = ("Bleu_1", "Bleu_2", "Bleu_3", "Bleu_4", "ROUGE_L", "METEOR", "CIDEr")
     rows = zip(*bleu_rows, rouge_row, meteor_row, cider_row, strict=True)
-    return _Scores(
+    return CocoScores(
         dict(zip(names, map(float, (*bleu, rouge, meteor, cider)), strict=True)),
         {image: dict(zip(names, map(float, row), strict=True)) for image, row in zip(candidates, rows, strict=True)},
     )

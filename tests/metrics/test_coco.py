@@ -69,14 +69,14 @@ def scores() -> tuple[dict, dict]:
     """Scores of the corpus and of each caption, in lower case; computed once."""
     if shutil.which("java") is None:
         pytest.skip("there is no Java on this machine")
-    once = coco._score(CANDIDATES, REFERENCES, False)
+    once = coco.caption_and_corpus_scores(CANDIDATES, REFERENCES, ptb=False)
 
-    def scored(*args: object) -> object:
-        assert args == (CANDIDATES, REFERENCES, False)
+    def scored(*args: object, ptb: bool) -> object:
+        assert (*args, ptb) == (CANDIDATES, REFERENCES, False)
         return once
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(coco, "_score", scored)
+        patch.setattr(coco, "caption_and_corpus_scores", scored)
         return coco_scores(CANDIDATES, REFERENCES, ptb=False), coco_caption_scores(CANDIDATES, REFERENCES, ptb=False)
 
 

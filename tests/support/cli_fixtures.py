@@ -1,6 +1,8 @@
 """The command line in this process: what it prints, and the code it ends with."""
 
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from typing import NamedTuple
 
 import pytest
@@ -27,3 +29,11 @@ def tell(capsys, monkeypatch, tmp_path) -> Callable[..., Told]:
         return Told(ended.value.code or 0, captured.out, captured.err)
 
     return run
+
+
+def run_cli(*arguments: object) -> Told:
+    """Run a command in this folder; for fixtures of a whole module, where there is no capsys."""
+    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err, pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    assert "Traceback" not in out.getvalue() + err.getvalue()
+    return Told(ended.value.code or 0, out.getvalue(), err.getvalue())

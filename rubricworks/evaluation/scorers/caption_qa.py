@@ -9,15 +9,19 @@ which `qa.py` counts as wrong, is asked again and then missing, because the capt
 model.
 
 CapRL's reward (`accuracy`) is the share of right answers.
+
+With `word_budgets` every model describes the image again under each limit (RubiCap, section 4.5: 100 to 600 words), and
+the exam is taken from each of those captions: parts `budget_100`, … and, with the words that the captions have,
+`words_100`, …. `budget_by: cut` takes the first words of the caption instead, which needs no further response.
 """
 
 import hashlib
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from rubricworks.data.tables import read_rows
 from rubricworks.evaluation.scorers.caption_prompts import Exam, ExamQuestion, exam_taker_messages
@@ -47,6 +51,29 @@ class CaptionQAScorer(Scorer):
 
     judge: Endpoint
     """A text model that answers the exams from captions."""
+    word_budgets: tuple[int, ...] = Field(default=(), exclude_if=lambda budgets: not budgets)
+    """Numbers of words, such as 100 to 600, for the curve of the score over the length."""
+    budget_by: Literal["prompt", "cut"] = Field(default="prompt", exclude_if=lambda way: way == "prompt")
+    """`prompt` states the limit in the prompt, and longer captions count as they are; `cut` cuts the response."""
+
+    @field_validator("word_budgets")
+    @classmethod
+    def _rising(cls, budgets: tuple[int, ...]) -> tuple[int, ...]:
+        if any(budget < 1 for budget in budgets) or list(budgets) != sorted(set(budgets)):
+            raise ValueError(f"{list(budgets)}: give numbers of words in rising order, such as [100, 200, 300]")
+        return budgets
+
+    @property
+    def unbounded(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(f"words_{budget}" for budget in self.word_budgets)
+
+    def variants(self, prompt: str) -> dict[str, str]:
+        if self.budget_by == "cut":
+            return {}
+        return {_variant(budget): f"{prompt} Use at most {budget} words." for budget in self.word_budgets}
+
+    def figure_parts(self) -> tuple[str, ...]:
+        return (*self.parts, *(f"{kind}_{budget}" for budget in self.word_budgets for kind in ("budget", "words")))
 
     async def open(self, context: ScoringContext) -> ScoreItem:
         taker = ExamTaker(await context.client(self.judge, "exam"), seed=context.seed)
@@ -55,13 +82,40 @@ class CaptionQAScorer(Scorer):
             sample_id = item.sample.sample_id
             if (exam := context.exams.get(sample_id)) is None:
                 return self._missing(item, "no exam")
-            result = await taker.take(sample_id, item.text, exam)
-            return self._scores(item, (result.score,), result.model_dump_json())
+            scores = [self._score(item, "score", await taker.take(sample_id, item.text, exam))]
+            for budget in self.word_budgets:
+                caption = self._budgeted(item, budget)
+                if caption is None:
+                    scores += [
+                        Score(sample_id=sample_id, part=f"{kind}_{budget}", value=None, reason="no response")
+                        for kind in ("budget", "words")
+                    ]
+                    continue
+                scores.append(self._score(item, f"budget_{budget}", await taker.take(sample_id, caption, exam)))
+                words = float(len(caption.split()))
+                scores.append(Score(sample_id=sample_id, part=f"words_{budget}", value=words))
+            return scores
 
         return grade
 
+    def _score(self, item: Item, part: str, result: "ExamResult") -> Score:
+        sample_id = item.sample.sample_id
+        return Score(sample_id=sample_id, part=part, value=result.score, evidence=result.model_dump_json())
+
+    def _budgeted(self, item: Item, budget: int) -> str | None:
+        """Caption under a budget; None if the model gave none."""
+        if self.budget_by == "cut":
+            return " ".join(item.text.split()[:budget])
+        response = item.variants.get(_variant(budget))
+        return None if response is None else item.text_of(response)
+
     def plan(self, work: Workload) -> Iterator[PlannedCalls]:
-        yield PlannedCalls("exam", self.judge, work.responses * QUESTIONS_PER_EXAM, CAPTION_TOKENS + 150, 2)
+        exams = work.responses * (1 + len(self.word_budgets))
+        yield PlannedCalls("exam", self.judge, exams * QUESTIONS_PER_EXAM, CAPTION_TOKENS + 150, 2)
+
+
+def _variant(budget: int) -> str:
+    return f"{budget} words"
 
 
 class ExamAnswer(BaseModel):

@@ -8,10 +8,9 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
-
+from rubricworks.evaluation.scorers.position_tally import PairwiseJudgment, PairwiseResult
 from rubricworks.evaluation.scorers.scorer import (
     Item,
     Need,
@@ -59,37 +58,24 @@ class ArenaScorer(Scorer):
 
     async def open(self, context: ScoringContext) -> ScoreItem:
         judge = await context.client(self.judge, "arena")
+        tally = context.tally(self.name)
 
         async def grade(item: Item) -> list[Score]:
             if item.opponent is None:
                 return self._missing(item, "no response of the opponent")
             texts = (item.text, item.opponent_text)
             result = await compare(judge, item.image, *texts, order=self.order, seed=context.seed)
-            reasons = [judgment.reason for judgment in result.judgments]
-            return self._scores(item, (result.win,), json.dumps({"reasons": reasons}, ensure_ascii=False))
+            tally.add(result)
+            evidence: dict[str, Any] = {"reasons": [judgment.reason for judgment in result.judgments]}
+            if self.order == "both":
+                evidence["judgments"] = [judgment.judgment for judgment in result.judgments]
+            return self._scores(item, (result.win,), json.dumps(evidence, ensure_ascii=False))
 
         return grade
 
     def plan(self, work: Workload) -> Iterator[PlannedCalls]:
         count = work.compared * (2 if self.order == "both" else 1)
         yield PlannedCalls("arena", self.judge, count, COMPARISON_IN, COMPARISON_OUT)
-
-
-class PairwiseJudgment(BaseModel):
-    """The judge's answer."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    reason: str
-    judgment: Literal["A", "B", "Tie"]
-
-
-class PairwiseResult(NamedTuple):
-    """Result of one caption against another."""
-
-    win: float
-    """1 for a win, 0 for a loss, 0.5 for a tie; with both orders also 0.25 and 0.75."""
-    judgments: tuple[PairwiseJudgment, ...]
 
 
 _WIN_OF_A = {"A": 1.0, "B": 0.0, "Tie": 0.5}
@@ -105,12 +91,13 @@ async def compare(
     """
     if order == "both":
         first, second = await asyncio.gather(_ask(client, image, caption, other), _ask(client, image, other, caption))
-        return PairwiseResult((_WIN_OF_A[first.judgment] + 1 - _WIN_OF_A[second.judgment]) / 2, (first, second))
+        win = (_WIN_OF_A[first.judgment] + 1 - _WIN_OF_A[second.judgment]) / 2
+        return PairwiseResult(win, (first, second), (True, False))
     if _comes_first(seed, image, caption, other):
         judgment = await _ask(client, image, caption, other)
-        return PairwiseResult(_WIN_OF_A[judgment.judgment], (judgment,))
+        return PairwiseResult(_WIN_OF_A[judgment.judgment], (judgment,), (True,))
     judgment = await _ask(client, image, other, caption)
-    return PairwiseResult(1 - _WIN_OF_A[judgment.judgment], (judgment,))
+    return PairwiseResult(1 - _WIN_OF_A[judgment.judgment], (judgment,), (False,))
 
 
 def pairwise_messages(image: bytes, caption_a: str, caption_b: str) -> list[dict[str, Any]]:

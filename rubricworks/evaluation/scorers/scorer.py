@@ -17,6 +17,7 @@ from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scoreboard import figure_name
 from rubricworks.evaluation.scorers.caption_prompts import Exam
+from rubricworks.evaluation.scorers.position_tally import PositionTally
 from rubricworks.grading import FailedCall
 from rubricworks.llm import ChatClient, ChatError, Endpoint
 from rubricworks.rubrics import Response, Rubric
@@ -34,6 +35,8 @@ class Score(BaseModel):
     """None for a score of all samples together, such as CIDEr."""
     value: float | None
     part: str = "score"
+    against: str | None = None
+    """The other model of a comparison; by default the stage's opponent, where the scorer needs one."""
     reason: str | None = None
     """Why there is no value."""
     evidence: str | None = None
@@ -53,6 +56,13 @@ class Item(NamedTuple):
     response: Response
     opponent: Response | None = None
     """The opponent's response to the same sample."""
+    model: str = ""
+    """Model that responded."""
+    field: Mapping[str, Response] = {}
+    """Model → response to the same sample with the same decoding, of all models in the order of the evaluation; for
+    scorers with `needs_field`."""
+    variants: Mapping[str, Response] = {}
+    """Variant of the prompt → response to it, of the scorer's own `variants`."""
 
     @property
     def text(self) -> str:
@@ -61,7 +71,7 @@ class Item(NamedTuple):
         Raises:
             UserError: the response is an image.
         """
-        return self._text_of(self.response)
+        return self.text_of(self.response)
 
     @property
     def image(self) -> bytes:
@@ -75,9 +85,9 @@ class Item(NamedTuple):
     @property
     def opponent_text(self) -> str:
         """Text of the opponent's response; empty if there is none."""
-        return self._text_of(self.opponent) if self.opponent else ""
+        return self.text_of(self.opponent) if self.opponent else ""
 
-    def _text_of(self, response: Response) -> str:
+    def text_of(self, response: Response) -> str:
         if response.text is None:
             raise UserError(f"sample {self.sample.sample_id}: the response is an image, and this scorer reads texts")
         return response.text
@@ -125,6 +135,12 @@ class ScoringContext:
     exams: Mapping[str, Exam] = field(default_factory=dict)
     """Sample → exam."""
     seed: int = 1
+    tallies: dict[str, PositionTally] = field(default_factory=dict)
+    """Scorer → positions that its judge prefers."""
+
+    def tally(self, scorer: str) -> PositionTally:
+        """Tally of a pairwise judge's positions; the stage refuses scores of a judge that always names one."""
+        return self.tallies.setdefault(scorer, PositionTally())
 
     async def client(self, endpoint: Endpoint, purpose: str) -> ChatClient:
         """Open a client for a purpose, as the ledger names it."""
@@ -145,6 +161,12 @@ class Scorer(BaseModel, ABC):
     needs: ClassVar[frozenset[Need]] = frozenset()
     by_task: ClassVar[bool] = False
     """Its mean is the mean over tasks (macro average), as benchmarks of several tasks report it."""
+    unbounded: ClassVar[tuple[str, ...]] = ()
+    """Parts whose values do not lie in [0, 1], such as ranks."""
+    needs_corpus: ClassVar[bool] = False
+    """Its batch is all of a model's responses at once, without the samples' images."""
+    needs_field: ClassVar[bool] = False
+    """It compares a response with those of all other models."""
 
     @abstractmethod
     async def open(self, context: ScoringContext) -> ScoreItem:
@@ -160,6 +182,18 @@ class Scorer(BaseModel, ABC):
 
         return score_batch
 
+    def unavailable(self) -> str | None:
+        """Reason why it cannot score on this machine (a missing program, package or data file); None if it can."""
+        return None
+
+    def variants(self, prompt: str) -> dict[str, str]:
+        """Variant → prompt, of further prompts that every model responds to for this scorer."""
+        return {}
+
+    def figure_parts(self) -> tuple[str, ...]:
+        """Parts that it gives with these settings."""
+        return self.parts
+
     def plan(self, work: Workload) -> Iterator[PlannedCalls]:
         """Yield the calls that scoring needs; none for a scorer without a model."""
         yield from ()
@@ -168,9 +202,9 @@ class Scorer(BaseModel, ABC):
         """Figure → name on pages."""
         return {
             figure_name(self.name, part): self.title
-            if len(self.parts) == 1 or part == "score"
-            else f"{self.title}, {part}"
-            for part in self.parts
+            if len(self.figure_parts()) == 1 or part == "score"
+            else f"{self.title}, {part.replace('_', ' ')}"
+            for part in self.figure_parts()
         }
 
     def judges(self) -> str:
@@ -188,17 +222,23 @@ class Scorer(BaseModel, ABC):
         try:
             return await score(item)
         except ChatError as error:
-            judge = self.judges() or self.name
-            context.on_failure(FailedCall(item.sample.sample_id, item.response, judge, (self.name,), error))
+            context.on_failure(self.failed_call(item, error))
             return self._missing(item, error.error_class.value)
+
+    def failed_call(self, item: Item, error: ChatError) -> FailedCall:
+        """Dead letter of a response that could not be judged."""
+        judge = self.judges() or self.name
+        return FailedCall(item.sample.sample_id, item.response, judge, (self.name,), error)
 
     def _missing(self, item: Item, reason: str) -> list[Score]:
         """Scores without a value, one per part."""
-        return [Score(sample_id=item.sample.sample_id, part=part, value=None, reason=reason) for part in self.parts]
+        return [
+            Score(sample_id=item.sample.sample_id, part=part, value=None, reason=reason) for part in self.figure_parts()
+        ]
 
     def _scores(self, item: Item, values: Sequence[float], evidence: str | None = None) -> list[Score]:
         """Scores of all parts, in their order; the first has the evidence."""
         return [
             Score(sample_id=item.sample.sample_id, part=part, value=value, evidence=None if number else evidence)
-            for number, (part, value) in enumerate(zip(self.parts, values, strict=True))
+            for number, (part, value) in enumerate(zip(self.figure_parts(), values, strict=True))
         ]

@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.evaluation.scorers.answers import AnswerScorer
 from rubricworks.evaluation.scorers.b_capscore import BCapScorer
+from rubricworks.evaluation.scorers.blind_ranking import BlindRankingScorer
+from rubricworks.evaluation.scorers.caparena import CapArenaScorer
 from rubricworks.evaluation.scorers.caption_qa import CaptionQAScorer
+from rubricworks.evaluation.scorers.capture import CaptureScorer
+from rubricworks.evaluation.scorers.coco import CocoScorer
 from rubricworks.evaluation.scorers.dc_score import DCScorer
 from rubricworks.evaluation.scorers.functions import FunctionScorer
 from rubricworks.evaluation.scorers.geneval import GenevalScorer
@@ -15,6 +19,8 @@ from rubricworks.evaluation.scorers.oracle import OracleScorer
 from rubricworks.evaluation.scorers.pairwise import ArenaScorer
 from rubricworks.evaluation.scorers.rubric_reward import RubricScorer
 from rubricworks.evaluation.scorers.scorer import Scorer
+from rubricworks.evaluation.scorers.specs import SpecsScorer
+from rubricworks.evaluation.scorers.tournament import TournamentScorer
 
 
 class Scorers(BaseModel):
@@ -33,6 +39,12 @@ class Scorers(BaseModel):
     """For evaluation only, like any truth."""
     geneval: GenevalScorer | None = None
     """Images against their prompts; its detector must not be the judge that rewards."""
+    coco: CocoScorer | None = Field(default=None, exclude_if=lambda scorer: scorer is None)
+    capture: CaptureScorer | None = Field(default=None, exclude_if=lambda scorer: scorer is None)
+    specs: SpecsScorer | None = Field(default=None, exclude_if=lambda scorer: scorer is None)
+    caparena: CapArenaScorer | None = Field(default=None, exclude_if=lambda scorer: scorer is None)
+    tournament: TournamentScorer | None = Field(default=None, exclude_if=lambda scorer: scorer is None)
+    blind_ranking: BlindRankingScorer | None = Field(default=None, exclude_if=lambda scorer: scorer is None)
     functions: tuple[FunctionScorer, ...] = ()
     """A user's own scorers."""
 

@@ -97,7 +97,11 @@ class Config(StageConfig):
         return self
 
     def versions(self) -> dict[str, str]:
-        return {scorer.name: scorer.version for scorer in self.scorers}
+        """A scorer that cannot score on this machine has a version of its own: it scores once it can."""
+        return {
+            scorer.name: f"{scorer.version}, not available" if scorer.unavailable() else scorer.version
+            for scorer in self.scorers
+        }
 
 
 def run(config: Config, job: Job) -> None:
@@ -136,6 +140,10 @@ class Scoring:
         self.versions = config.versions()
         self.sample_ids, self.tasks = self._scorable_samples()
         self.questions = self._visual_questions()
+        self.skipped = {scorer.name: reason for scorer in self.scorers if (reason := scorer.unavailable())}
+        if len(self.skipped) == len(self.scorers):
+            raise UserError("; ".join(f"{name} cannot score: {reason}" for name, reason in self.skipped.items()))
+        self._corpora: dict[tuple[str, tuple[str, int | None, str]], dict[str | None, list[Score]]] = {}
 
     @property
     def batch_count(self) -> int:
@@ -149,6 +157,7 @@ class Scoring:
                 if not (chunk := list(islice(samples, self.config.batch_size))):
                     break
                 questions = [one for sample in chunk for one in self.questions.get(sample.sample_id, ())]
+                questions += [one for sample in chunk for one in self._variants(sample).values()]
                 yield Batch(model, part, chunk, questions)
 
     async def write_scores(self) -> None:
@@ -163,7 +172,9 @@ class Scoring:
                 exams=self.exams,
                 seed=self.config.seed,
             )
-            functions = [(scorer, await scorer.open_batch(context)) for scorer in self.scorers]
+            functions = [
+                (scorer, await scorer.open_batch(context)) for scorer in self.scorers if scorer.name not in self.skipped
+            ]
 
             async def make_rows(chunk: list[tuple[int, Batch]]) -> dict[str, list[Row]]:
                 self._failures: list[FailedCall] = []
@@ -182,6 +193,10 @@ class Scoring:
                 side_tables={"dead_letters": self.job.out / "dead_letters"},
                 progress=self.job.progress(self.batch_count, "batches of scores").at,
             )
+        for name, tally in context.tallies.items():
+            if fault := tally.fault:
+                self.job.mark_unusable()
+                raise UserError(f"{name}: {fault}")
 
     def summarise(self) -> Scoreboard:
         """Summarise the scores.
@@ -189,7 +204,7 @@ class Scoring:
         Raises:
             UserError: a scorer judged no response.
         """
-        by_task = [figure_name(one.name, part) for one in self.scorers if one.by_task for part in one.parts]
+        by_task = [figure_name(one.name, part) for one in self.scorers if one.by_task for part in one.figure_parts()]
         board = summarise_scores(
             read_rows(self.job.out),
             base=self.config.opponent,
@@ -197,6 +212,8 @@ class Scoring:
             titles={figure: title for scorer in self.scorers for figure, title in scorer.titles().items()},
             scorers=[scorer.name for scorer in self.scorers],
             by_task=by_task,
+            unbounded=[figure_name(one.name, part) for one in self.scorers for part in one.unbounded],
+            skipped=self.skipped,
             select_by=self.config.select_by if self.config.milestones else None,
             seed=self.config.seed,
         )
@@ -204,7 +221,7 @@ class Scoring:
         reasons = Counter((row["scorer"], row["reason"]) for row in read_rows(self.job.out, columns=columns))
         for scorer in self.scorers:
             mine = Counter({reason: times for (name, reason), times in reasons.items() if name == scorer.name})
-            if mine and None not in mine:
+            if mine and None not in mine and scorer.name not in self.skipped:
                 self.job.mark_unusable()
                 reason = ", ".join(f"{times} x {reason}" for reason, times in mine.most_common(2))
                 raise UserError(
@@ -215,22 +232,44 @@ class Scoring:
     async def _score(self, functions: list[tuple[Scorer, ScoreBatch]], shard: int, batch: Batch) -> list[Row]:
         """Rows of one batch: by scorer in their order, then the length of the responses and the visual questions."""
         rows = {row["sample_id"]: row for row in read_shard(self.job.out / RESPONSES, shard)}
-        opponents = self._opponents(batch)
+        opponents, field = self._opponents(batch), self._field(batch)
         items = [
-            Item(sample, self._response(rows[sample.sample_id]), opponents.get(sample.sample_id))
+            Item(
+                sample,
+                self._response(rows[sample.sample_id]),
+                opponents.get(sample.sample_id),
+                _label(batch.model),
+                {
+                    label: responses[sample.sample_id]
+                    for label, responses in field.items()
+                    if sample.sample_id in responses
+                },
+                {
+                    name: self._response(rows[variant.sample_id])
+                    for name, variant in self._variants(sample).items()
+                    if variant.sample_id in rows
+                },
+            )
             for sample in batch.samples
             if sample.sample_id in rows
         ]
         compared = batch.model.name != self.config.opponent
         used = [(scorer, function) for scorer, function in functions if compared or "opponent" not in scorer.needs]
-        results = await self.job.calls.gather_all(function(items) for _, function in used)
+        results = await self.job.calls.gather_all(
+            self._corpus_scores(scorer, function, batch) if scorer.needs_corpus else function(items)
+            for scorer, function in used
+        )
         scored: list[Row] = []
-        for (scorer, _), scores in zip(used, results, strict=True):
+        given = [(scorer, scores) for (scorer, _), scores in zip(used, results, strict=True)]
+        given += [
+            (scorer, self._not_available(scorer, items)) for scorer in self.scorers if scorer.name in self.skipped
+        ]
+        for scorer, scores in given:
             absent = [
                 Score(sample_id=sample.sample_id, part=part, value=None, reason="no response")
                 for sample in batch.samples
                 if sample.sample_id not in rows
-                for part in scorer.parts
+                for part in scorer.figure_parts()
             ]
             against = self.config.opponent if "opponent" in scorer.needs else None
             version, judge = self.versions[scorer.name], scorer.judges()
@@ -258,6 +297,70 @@ class Scoring:
         parts = self.batch_count // len(self.models)
         shard = (same or candidates)[0] * parts + batch.part
         return {row["sample_id"]: self._response(row) for row in read_shard(self.job.out / RESPONSES, shard)}
+
+    def _field(self, batch: Batch) -> dict[str, dict[str, Response]]:
+        """Label → sample → response of all models with the batch's decoding, for scorers that compare them."""
+        if not any(scorer.needs_field for scorer in self.scorers):
+            return {}
+        parts = self.batch_count // len(self.models)
+        field: dict[str, dict[str, Response]] = {}
+        for number, model in enumerate(self.models):
+            if model.decoding == batch.model.decoding:
+                shard = read_shard(self.job.out / RESPONSES, number * parts + batch.part)
+                field[_label(model)] = {row["sample_id"]: self._response(row) for row in shard}
+        return field
+
+    def _variants(self, sample: Sample) -> dict[str, Sample]:
+        """Variant → the sample with another prompt, for scorers that ask models again."""
+        prompts = {name: text for scorer in self.scorers for name, text in scorer.variants(sample.prompt).items()}
+        return {
+            name: sample.model_copy(
+                update={
+                    "sample_id": f"{sample.sample_id}#{name}",
+                    "source": f"{sample.source}#{name}",
+                    "prompt": prompt,
+                }
+            )
+            for name, prompt in prompts.items()
+        }
+
+    def _not_available(self, scorer: Scorer, items: list[Item]) -> list[Score]:
+        """Scores without a value of a scorer that cannot score on this machine."""
+        reason = f"not available: {self.skipped[scorer.name]}"
+        return [
+            Score(sample_id=item.sample.sample_id, part=part, value=None, reason=reason)
+            for item in items
+            for part in scorer.figure_parts()
+        ]
+
+    async def _corpus_scores(self, scorer: Scorer, function: ScoreBatch, batch: Batch) -> list[Score]:
+        """Scores of a batch's responses from those of all of the model's; scores of the whole in its first batch."""
+        key = (scorer.name, _key(batch.model))
+        if key not in self._corpora:
+            first = self.models.index(batch.model) * (parts := self.batch_count // len(self.models))
+            rows = {
+                row["sample_id"]: row
+                for number in range(first, first + parts)
+                for row in read_shard(self.job.out / RESPONSES, number)
+            }
+            columns = [name for name in Sample.model_fields if name != "image"]
+            samples = (
+                Sample.model_validate(row)
+                for row in read_rows(self.job.inputs["samples"], columns=columns)
+                if row["sample_id"] in self.sample_ids and row["sample_id"] in rows
+            )
+            items = [Item(sample, self._response(rows[sample.sample_id]), model=batch.model.name) for sample in samples]
+            scores: dict[str | None, list[Score]] = defaultdict(list)
+            for score in await function(items) if items else []:
+                scores[score.sample_id].append(score)
+            self._corpora[key] = scores
+        scores = self._corpora[key]
+        chosen = [None] if batch.part == 0 else []
+        return [
+            score
+            for sample_id in [*(sample.sample_id for sample in batch.samples), *chosen]
+            for score in scores.get(sample_id, ())
+        ]
 
     def _response(self, row: Row) -> Response:
         return self._images.read(response_of(row))
@@ -354,6 +457,11 @@ def _models(config: Config, job: Job) -> Iterator[EvaluatedModel]:
             yield EvaluatedModel(name=name, source=source, revision=revision, decoding=decoding)
 
 
+def _label(model: EvaluatedModel) -> str:
+    """Name of a model among all of an evaluation, with its milestone."""
+    return model.name if model.step is None else f"{model.name} at {model.step}"
+
+
 def _key(model: EvaluatedModel) -> tuple[str, int | None, str]:
     return model.name, model.step, model.decoding
 
@@ -363,11 +471,11 @@ def _score_row(
 ) -> Row:
     return {
         **model.columns(),
-        "against": against,
         "scorer": scorer,
         "version": version,
         "judge": judge,
         **score.model_dump(),
+        "against": score.against or against,
     }
 
 

@@ -17,6 +17,8 @@ from rubricworks.world.models.picture_judge import picture_judge_reply
 from rubricworks.world.models.picture_scorers import PICTURE_SCORERS, picture_score_reply
 from rubricworks.world.models.prompt_rubric_writer import prompt_rubric_writer_reply
 from rubricworks.world.models.question_rewriter import question_rewriter_reply
+from rubricworks.world.models.ranking_judge import ranking_judge_reply
+from rubricworks.world.models.scene_graphs import graph_parser_reply
 from rubricworks.world.models.scorers import SCORERS, scorer_reply
 from rubricworks.world.scene.scene import Scene
 
@@ -30,6 +32,8 @@ BALCAPRL_MODELS: Mapping[str, Reply] = {
     "exam-writer": exam_writer_reply,
     "exam-taker": exam_taker_reply,
     "fact-judge": fact_judge_reply,
+    "graph-parser": graph_parser_reply,
+    "ranking-judge": ranking_judge_reply,
 }
 RLR3_MODELS: Mapping[str, Reply] = {
     **dict.fromkeys(CHECKLIST_WRITERS, checklist_writer_reply),

@@ -1,0 +1,75 @@
+"""Tournament: a pairwise judge compares every two models on every sample, and Elo ratings sum it up (CapArena).
+
+One row per model, sample and earlier model, whose name is in `against`. The ratings are computed from the judgments in
+the evidence (`evaluation.ratings`).
+"""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from itertools import takewhile
+from typing import ClassVar
+
+from rubricworks.evaluation.scorers.pairwise import Order, compare
+from rubricworks.evaluation.scorers.scorer import (
+    Item,
+    PlannedCalls,
+    Score,
+    ScoreItem,
+    Scorer,
+    ScoringContext,
+    Workload,
+)
+from rubricworks.llm import ChatError, Endpoint
+from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT
+from rubricworks.rubrics import Response
+
+
+class TournamentScorer(Scorer):
+    name: ClassVar[str] = "tournament"
+    title: ClassVar[str] = "Tournament"
+    parts: ClassVar[tuple[str, ...]] = ("win",)
+    needs_field: ClassVar[bool] = True
+
+    judge: Endpoint
+    """Sees the image and two captions."""
+    order: Order = "both"
+    """Both orders, since the position in which a caption is read sways judges; or one drawn at random."""
+
+    async def open(self, context: ScoringContext) -> ScoreItem:
+        judge = await context.client(self.judge, "tournament")
+        tally = context.tally(self.name)
+
+        async def play(item: Item, other: str, response: Response) -> Score:
+            texts = (item.text, item.text_of(response))
+            try:
+                result = await compare(judge, item.image, *texts, order=self.order, seed=context.seed)
+            except ChatError as error:
+                context.on_failure(self.failed_call(item, error))
+                reason = error.error_class.value
+                return Score(sample_id=item.sample.sample_id, part="win", value=None, reason=reason, against=other)
+            tally.add(result)
+            judgments = [
+                {"first": own_first, "judgment": judgment.judgment, "reason": judgment.reason}
+                for judgment, own_first in zip(result.judgments, result.own_first, strict=True)
+            ]
+            return Score(
+                sample_id=item.sample.sample_id,
+                part="win",
+                value=result.win,
+                against=other,
+                evidence=json.dumps({"judgments": judgments}, ensure_ascii=False),
+            )
+
+        async def grade(item: Item) -> list[Score]:
+            others = takewhile(lambda entry: entry[0] != item.model, item.field.items())
+            return list(await asyncio.gather(*(play(item, *other) for other in others)))
+
+        return grade
+
+    def plan(self, work: Workload) -> Iterator[PlannedCalls]:
+        models = 1 + (work.compared // max(1, work.responses - work.compared))
+        pairs = models * (models - 1) // 2 * (work.responses // models)
+        yield PlannedCalls(
+            "tournament", self.judge, pairs * (2 if self.order == "both" else 1), COMPARISON_IN, COMPARISON_OUT
+        )
