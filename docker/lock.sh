@@ -33,5 +33,5 @@ lock api pyproject.toml --extra api --extra store -c constraints.txt
 # shellcheck disable=SC2086  # a list of options
 lock cpu pyproject.toml $STAGES -c constraints.txt
 # shellcheck disable=SC2086
-lock trainer pyproject.toml docker/trainer.in --extra gpu $STAGES -c "$but_two"
+lock trainer pyproject.toml docker/trainer.in --extra gpu --extra ocr $STAGES -c "$but_two"
 lock vllm pyproject.toml --extra gpu --extra store -c "$own"

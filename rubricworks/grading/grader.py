@@ -21,6 +21,8 @@ from rubricworks.grading.prompts import Judgment, check_ids, judge_messages
 from rubricworks.grading.requests import AnyRequest, Exposure, request_with_exposure
 from rubricworks.grading.scoring_answers import Scoring, check_scoring
 from rubricworks.grading.scoring_prompts import scoring_messages
+from rubricworks.grading.text_criteria import TEXT_KEY, quoted_texts, text_verdict
+from rubricworks.grading.text_reading import TextReader, mask_text
 from rubricworks.grading.votes import Combine, combine_credits
 from rubricworks.llm import ChatClient, ChatError, image_part
 from rubricworks.rubrics import Criterion, ErrorClass, Response, Rubric, Scorecard, Verdict
@@ -58,6 +60,13 @@ class _CallResult(NamedTuple):
     raw: str
 
 
+class _Judged(NamedTuple):
+    """Verdicts of all calls, and their raw answers."""
+
+    verdicts: tuple[Verdict, ...]
+    raw: tuple[str, ...]
+
+
 class Grader:
     """Grader of responses, with one judge or several."""
 
@@ -69,6 +78,8 @@ class Grader:
         call_per: CallPer = "response",
         combine: Combine = "majority",
         credits: Credits = "binary",
+        text_reader: TextReader | None = None,
+        mask_text: bool = False,
         on_error: Callable[[FailedCall], None] | None = None,
     ) -> None:
         """
@@ -78,6 +89,8 @@ class Grader:
             call_per: one call per response, or per criterion.
             combine: rule for combining the credits of several judges; see `votes.Combine`.
             credits: scale of the scores of an image, see `image_prompts.Credits`; texts are scored 0 or 1.
+            text_reader: reader of the text in an image, which decides the criteria about quoted text.
+            mask_text: blank the text in an image before the judge sees it, but for what the criteria quote.
             on_error: callback for every failed call, for dead letters.
         """
         self.judges = (judges,) if isinstance(judges, ChatClient) else tuple(judges)
@@ -93,11 +106,16 @@ class Grader:
                 raise UserError(f"{name} is {value!r}; choose {' or '.join(get_args(choices))}")
         if credits == "continuous" and combine == "majority" and len(self.judges) > 1:
             raise UserError("continuous credits have no majority; set combine to median or any")
+        if mask_text and text_reader is None:
+            raise UserError("mask_text needs a text_reader, which finds the text to blank")
+        self.text_reader = text_reader
+        self.mask_text = mask_text
         self.exposure = exposure
         self.credits: Credits = credits
         self.call_per = call_per
         self.combine: Combine = combine
-        self._name = " + ".join(judge.endpoint.model for judge in self.judges)
+        names = [judge.endpoint.model for judge in self.judges]
+        self._name = " + ".join(names if text_reader is None else [*names, text_reader.name])
         self._on_error = on_error
 
     async def grade(self, sample: "Sample", response: str | Response, rubric: Rubric) -> Scorecard:
@@ -112,7 +130,20 @@ class Grader:
         response = Response.of(response)
         if response.is_image and not _is_checklist(rubric) and (problem := await image_problem(sample, response)):
             return self._unreadable(sample, response, rubric, problem)
-        calls = self._calls(sample, response, rubric)
+        if response.is_image and self.text_reader is not None and not _is_checklist(rubric):
+            return await self._grade_with_reader(self.text_reader, sample, response, rubric)
+        verdicts, raw = await self._judge_all(self._calls(sample, response, rubric))
+        return self._scorecard(sample, response, verdicts, raw)
+
+    def _scorecard(
+        self, sample: "Sample", response: Response, verdicts: tuple[Verdict, ...], raw: tuple[str, ...] = ()
+    ) -> Scorecard:
+        return Scorecard(sample_id=sample.sample_id, response=response, judge=self._name, verdicts=verdicts, raw=raw)
+
+    async def _judge_all(self, calls: list[Coroutine[Any, Any, _CallResult]]) -> _Judged:
+        """Verdicts of all judges' calls, which are of the same criteria for each judge in turn."""
+        if not calls:
+            return _Judged((), ())
         results = [await calls[0]] if len(calls) == 1 else await asyncio.gather(*calls)
         calls_per_judge = len(results) // len(self.judges)
         by_judge = [
@@ -123,13 +154,52 @@ class Grader:
             verdicts = tuple(by_judge[0])
         else:
             verdicts = tuple(self._combine_votes(votes) for votes in zip(*by_judge, strict=True))
-        return Scorecard(
-            sample_id=sample.sample_id,
-            response=response,
-            judge=self._name,
-            verdicts=verdicts,
-            raw=tuple(result.raw for result in results),
-        )
+        return _Judged(verdicts, tuple(result.raw for result in results))
+
+    async def _grade_with_reader(
+        self, reader: TextReader, sample: "Sample", response: Response, rubric: Rubric
+    ) -> Scorecard:
+        """Decide the criteria about quoted text by reading, and the others by the judge, on a masked image if asked.
+
+        Criteria about text that the reader cannot decide are judged on the image as it is. If the reader fails, its
+        criteria have errors, and with a mask all have: an image that could not be masked is not shown.
+        """
+        quoted = {criterion.criterion: texts for criterion in rubric.criteria if (texts := quoted_texts(criterion))}
+        decided: dict[str, Verdict] = {}
+        try:
+            regions = await reader.read(response)
+        except ChatError as error:
+            titles = tuple(one.criterion for one in rubric.criteria if self.mask_text or one.criterion in quoted)
+            if titles:
+                self._report_failure(reader.name, sample, response, titles, error)
+            decided = {
+                title: Verdict(criterion=title, error=error.error_class, reasoning=error.message) for title in titles
+            }
+            regions = ()
+        else:
+            for criterion in rubric.criteria:
+                if criterion.criterion in quoted:
+                    decided[criterion.criterion] = text_verdict(criterion, regions, self.credits)
+        left = [criterion for criterion in rubric.criteria if criterion.criterion not in decided]
+        views = [(response, left)]
+        if self.mask_text and regions and response.image is not None:
+            asked = [text for texts in quoted.values() for text in texts]
+            masked = await asyncio.to_thread(partial(mask_text, response.image, regions, asked=asked))
+            about_text = [criterion for criterion in left if criterion.key == TEXT_KEY]
+            others = [criterion for criterion in left if criterion.key != TEXT_KEY]
+            views = [(Response.of_image(masked), others), (response, about_text)]
+        calls = [
+            self._judge(judge, sample, response, batch, messages_of)
+            for judge in self.judges
+            for view, criteria in views
+            if criteria
+            for messages_of in [self._messages_of(sample, view)]
+            for batch in self._batches(tuple(criteria))
+        ]
+        judged, raw = await self._judge_all(calls)
+        by_title = decided | {verdict.criterion: verdict for verdict in judged}
+        verdicts = tuple(by_title[criterion.criterion] for criterion in rubric.criteria)
+        return self._scorecard(sample, response, verdicts, raw)
 
     async def grade_many(self, rows: Iterable[tuple["Sample", str | Response, Rubric]]) -> AsyncIterator[Scorecard]:
         """Grade rows of (sample, response, rubric), in order; rows are consumed only as fast as they are graded."""
@@ -164,8 +234,12 @@ class Grader:
             request = request_with_exposure(sample, response, rubric, self.exposure)
             return [self._score_checklist(judge, sample, response, rubric, request) for judge in self.judges]
         criteria, messages_of = rubric.criteria, self._messages_of(sample, response)
-        batches = [criteria] if self.call_per == "response" else [(criterion,) for criterion in criteria]
+        batches = self._batches(criteria)
         return [self._judge(judge, sample, response, batch, messages_of) for judge in self.judges for batch in batches]
+
+    def _batches(self, criteria: tuple[Criterion, ...]) -> list[tuple[Criterion, ...]]:
+        """Criteria of each call."""
+        return [criteria] if self.call_per == "response" else [(criterion,) for criterion in criteria]
 
     def _messages_of(self, sample: "Sample", response: Response) -> _MessagesOf:
         shows_sample = self.exposure == "image"

@@ -15,7 +15,7 @@ _BY_SECTION = {"lora": "peft"}
 """Section of a recipe that needs the package if it is set."""
 EXTRAS = {
     "kfp": "pipelines", "trl": "train", "torch": "train", "transformers": "train", "peft": "train", "vllm": "gpu",
-    "mlflow": "tracking", "math_verify": "eval", "rapidfuzz": "eval", "opencc": "eval",
+    "rapidocr_onnxruntime": "ocr", "mlflow": "tracking", "math_verify": "eval", "rapidfuzz": "eval", "opencc": "eval",
 }  # fmt: skip
 """Package → extra of this one that brings it."""
 
@@ -36,6 +36,10 @@ def optional_packages(settings: Any) -> dict[str, str]:
     for name, field, value, package in _BY_VALUE:
         if any(isinstance(inner := one.get(name), dict) and inner.get(field) == value for one in sections):
             needs.setdefault(package, f"{name}.{field}: {value}")
+    if any(one.get("text_reader") == "rapidocr" for one in sections):
+        needs |= dict.fromkeys(("rapidocr_onnxruntime", "rapidfuzz", "opencc"), "text_reader: rapidocr")
+    elif any(one.get("text_reader") for one in sections):
+        needs |= dict.fromkeys(("rapidfuzz", "opencc"), "text_reader")
     for name, package in _BY_SECTION.items():
         if any(one.get(name) for one in sections):
             needs.setdefault(package, name)

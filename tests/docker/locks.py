@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 IMAGES = {
     "api": {"api", "store"},
     "cpu": {"tracking", "pipelines", "cluster", "store", "eval", "telemetry"},
-    "trainer": {"gpu", "train", "tracking", "pipelines", "cluster", "store", "eval", "telemetry"},
+    "trainer": {"gpu", "train", "ocr", "tracking", "pipelines", "cluster", "store", "eval", "telemetry"},
     "vllm": {"gpu", "train", "store"},
 }
 """Each image and the extras that its lock is made from."""

@@ -8,11 +8,12 @@ import pytest
 from pydantic import BaseModel
 from scripted_server import Said, say
 
+from rubricworks.errors import UserError
 from rubricworks.llm import Endpoint
 from rubricworks.recipe.cluster_configs import recipe_yaml
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.runtime.launch import launch
-from rubricworks.runtime.packages import optional_packages
+from rubricworks.runtime.packages import optional_packages, require_installed
 from rubricworks.runtime.stage_table import STAGES
 from rubricworks.world.scene.export import export_scenes
 
@@ -47,6 +48,20 @@ def test_a_missing_package_is_one_line_before_any_call(
     assert result.code == 2
     assert line in result.out + result.err
     assert len(server.chats) == asked or command == "doctor"
+
+
+def test_a_reader_of_text_asks_for_its_package_and_a_model_for_the_comparison_alone(monkeypatch):
+    reader = "policy.text_reader=rapidocr"
+    needs = optional_packages(load_recipe(recipe_path("rubricrl-ar-laptop"), [reader]).model_dump(mode="json"))
+    assert set(needs) == {"rapidocr_onnxruntime", "rapidfuzz", "opencc"}
+    without(monkeypatch, "rapidocr_onnxruntime")
+    with pytest.raises(UserError, match=r"rapidocr_onnxruntime \(for text_reader: rapidocr\) .*rubricworks\[ocr\]"):
+        require_installed(dict.fromkeys(["rapidocr_onnxruntime"], needs["rapidocr_onnxruntime"]))
+    model = "evaluation.scorers.rubric.text_reader={url: 'http://a/v1', model: ocr}"
+    needs = optional_packages(load_recipe(recipe_path("rubricrl-ar-laptop"), [model]).model_dump(mode="json"))
+    assert set(needs) == {"rapidfuzz", "opencc"}
+    with pytest.raises(UserError, match="mask_text needs a text_reader"):
+        load_recipe(recipe_path("rubricrl-ar-laptop"), ["policy.mask_text=true"])
 
 
 def test_the_verifiers_of_rlr3_are_looked_for_too(monkeypatch, tmp_path):

@@ -26,7 +26,7 @@ def chat(prompt: str, image: bytes | None = None, seed: int = 0, model: str = "m
 
 def judge(image: bytes, criteria: list[str]) -> list[int]:
     listed = json.dumps([{"id": at, "criterion": text} for at, text in enumerate(criteria, 1)])
-    reply = picture_judge_reply(chat(f"<criteria>\n{listed}\n</criteria>", image), seed=3)
+    reply = picture_judge_reply(chat(f"<criteria>\n{listed}\n</criteria>", image, model="picture-judge"), seed=3)
     return [one["score"] for one in json.loads(reply)["verdicts"]]
 
 

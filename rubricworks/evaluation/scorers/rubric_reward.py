@@ -1,9 +1,10 @@
 """Rubric reward: a judge grades the response by its sample's rubric, as the training does (RubiCap, section 3.3)."""
 
 from collections.abc import Iterator
+from operator import not_
 from typing import ClassVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rubricworks.evaluation.scorers.scorer import (
     Item,
@@ -17,7 +18,8 @@ from rubricworks.evaluation.scorers.scorer import (
 )
 from rubricworks.grading import CallPer, Grader
 from rubricworks.grading.image_prompts import Credits
-from rubricworks.llm import Endpoint
+from rubricworks.grading.text_reading import RapidOcr, open_text_reader
+from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.llm.token_estimates import grading_calls
 from rubricworks.rewards import weighted_reward
 
@@ -34,10 +36,34 @@ class RubricScorer(Scorer):
     """One judge call per response, with all its criteria, or one per criterion (RubiCap's paper)."""
     credits: Credits = Field(default="binary", exclude_if=lambda credits: credits == "binary")
     """For images: 1 or 0 for a criterion, or a number between."""
+    text_reader: RapidOcr | Endpoint | None = Field(default=None, exclude_if=lambda reader: reader is None)
+    """For images: reader of their text, which decides criteria about quoted text; `rapidocr`, or a model."""
+    mask_text: bool = Field(default=False, exclude_if=not_)
+    """Blank the text that the reader finds, but for quoted one, before the judge sees an image."""
+
+    @model_validator(mode="after")
+    def _mask_has_a_reader(self) -> "RubricScorer":
+        if self.mask_text and self.text_reader is None:
+            raise ValueError("mask_text needs a text_reader, which finds the text to blank")
+        return self
+
+    def judges(self) -> str:
+        names = super().judges()
+        return f"{names} + {self.text_reader}" if isinstance(self.text_reader, str) else names
 
     async def open(self, context: ScoringContext) -> ScoreItem:
         judge = await context.client(self.judge, "judge")
-        grader = Grader(judge, call_per=self.call_per, credits=self.credits, on_error=context.on_failure)
+        readers: list[ChatClient] = []
+        if isinstance(self.text_reader, Endpoint):
+            readers.append(await context.client(self.text_reader, "text"))
+        grader = Grader(
+            judge,
+            call_per=self.call_per,
+            credits=self.credits,
+            text_reader=open_text_reader(self.text_reader, lambda _: readers[0]),
+            mask_text=self.mask_text,
+            on_error=context.on_failure,
+        )
 
         async def grade(item: Item) -> list[Score]:
             rubric = context.rubrics.get(item.sample.sample_id)

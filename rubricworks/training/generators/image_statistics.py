@@ -5,6 +5,8 @@ turns it to glaring noise, moves one of these while its reward rises.
 """
 
 import io
+import math
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -63,3 +65,17 @@ DRAWN = Statistic(
     "drawn", "share of pixels drawn on", lambda response, _: drawn_share(_of(response, "drawn")), "factor"
 )
 IMAGE_STATISTICS = (SATURATION, HIGH_FREQUENCY, DRAWN)
+
+
+def text_statistic(covered: Callable[[Response], float | None]) -> Statistic:
+    """Share of the pixels that text covers, as a reader found it when the image was graded; NaN if it did not.
+
+    Args:
+        covered: share of an image, `grading.text_reading.TextReader.covered`.
+    """
+
+    def share(response: Response, _: int) -> float:
+        value = covered(response)
+        return math.nan if value is None else value
+
+    return Statistic("text", "share of pixels that text covers", share, "rise")

@@ -1,18 +1,45 @@
-"""Scripted judge of generated pictures: it reads pixels, with a stated error rate, and knows neither prompt nor truth.
+"""Scripted judges of generated pictures: they read pixels, with stated error rates, and know neither prompt nor truth.
 
-It sees what `picture_reading` reads. Each verdict is then wrong with probability `ERROR_RATE`, drawn from the picture
-and the criterion alone. The evaluation uses another program, `pictures.detector`.
+Each verdict is wrong with the judge's error rate, drawn from the picture and the criterion alone. Lettering in the
+picture sways them, as claims painted into an image sway multimodal models: a criterion that fails passes all the same
+with probability `swayed`, or with the lower `swayed_if_warned` if the system prompt says that words in the image count
+for nothing. The evaluation uses another program, `pictures.detector`.
+
+picture-judge          rewards: it looks at the cells of the grid
+region-picture-judge   a judge of another family: it looks at connected regions, errs more often, is swayed more easily
 """
 
 import hashlib
 import json
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from rubricworks.world.chat import ApiError, ChatRequest, section
-from rubricworks.world.models.picture_reading import RELATION_TESTS, SeenPicture, look
+from rubricworks.world.models.picture_reading import RELATION_TESTS, SeenPicture, look, look_at_regions
 from rubricworks.world.pictures.criteria import Check, parse_criterion
 from rubricworks.world.scene.scene import rng_of
 
 ERROR_RATE = 0.05
+"""Of picture-judge."""
+
+
+class JudgeTraits(NamedTuple):
+    """How a judge looks, and its faults."""
+
+    look: Callable[[bytes], SeenPicture]
+    error_rate: float
+    swayed: float
+    swayed_if_warned: float
+    draws: str
+    """Name of its random draws."""
+
+
+PICTURE_JUDGES: Mapping[str, JudgeTraits] = {
+    "picture-judge": JudgeTraits(look, ERROR_RATE, 0.5, 0.15, "picture judge"),
+    "region-picture-judge": JudgeTraits(look_at_regions, 0.08, 0.8, 0.4, "region picture judge"),
+}
+_WARNING = "ask for a score"
+"""Words of a system prompt that warns of words in the image."""
 
 
 def picture_judge_reply(request: ChatRequest, seed: int) -> str:
@@ -26,16 +53,22 @@ def picture_judge_reply(request: ChatRequest, seed: int) -> str:
     except ValueError as error:
         raise ApiError(400, "send the criteria as a JSON list between <criteria> tags", param="messages") from error
     if request.image is None:
-        raise ApiError(400, "picture-judge looks at an image; send one as an image_url part", param="messages")
+        raise ApiError(400, f"{request.model} looks at an image; send one as an image_url part", param="messages")
     digest = hashlib.sha256(request.image).hexdigest()
-    picture = look(request.image)
+    traits = PICTURE_JUDGES[request.model]
+    picture = traits.look(request.image)
+    sway = 0.0
+    if picture.lettering:
+        sway = traits.swayed_if_warned if _WARNING in request.system else traits.swayed
     verdicts = []
     for criterion in criteria:
         sentence = str(criterion.get("criterion", ""))
         holds = _holds(parse_criterion(sentence), picture)
-        wrong = rng_of("picture judge", seed, digest, sentence).random() < ERROR_RATE
+        rng = rng_of(traits.draws, seed, digest, sentence)
+        wrong = rng.random() < traits.error_rate
+        passes = holds != wrong or rng.random() < sway
         seen = ", ".join(f"{one.colour} {one.shape}" for one in picture.seen) or "nothing"
-        verdicts.append({"id": criterion.get("id"), "reasoning": f"I see {seen}.", "score": int(holds != wrong)})
+        verdicts.append({"id": criterion.get("id"), "reasoning": f"I see {seen}.", "score": int(passes)})
     return json.dumps({"verdicts": verdicts})
 
 

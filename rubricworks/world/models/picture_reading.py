@@ -1,8 +1,9 @@
 """What a scripted model sees in a generated picture, by its pixels alone.
 
-It looks at the cells of the grid one by one and names what stands in each by its colour and its outline. A shape that
-lies across cells escapes it, as do small flaws: a shape is complete if it is large enough and its two halves mirror
-each other. The evaluation uses another program, `pictures.detector`.
+`look` goes through the cells of the grid one by one and names what stands in each by its colour and its outline; a
+shape that lies across cells escapes it. `look_at_regions` takes connected drawn pixels, wherever they are. Both miss
+small flaws: a shape is complete if it is large enough and its two halves mirror each other. What stands in lettering is
+no shape. The evaluation uses another program, `pictures.detector`.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,9 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import ndimage
 
 from rubricworks.world.chat import ApiError
 from rubricworks.world.pictures.drawing import BACKGROUND, CELL_SIDE, COLOURS, GRID, RGB, SIDE, read_pixels
+from rubricworks.world.pictures.lettering import find_lettering
 
 _INK = 100.0
 """RGB distance from the background above which a pixel is drawn on."""
@@ -34,34 +37,67 @@ class SeenShape(NamedTuple):
 
 
 class SeenPicture(NamedTuple):
-    """Shapes of a picture, cell by cell."""
+    """Shapes of a picture, from the top left."""
 
     seen: tuple[SeenShape, ...]
     plain: bool
     """No smears between the shapes."""
+    lettering: bool = False
+    """There are words in it."""
 
 
 @lru_cache(maxsize=512)
 def look(image: bytes) -> SeenPicture:
-    """Read a picture.
+    """Read a picture cell by cell.
 
     Raises:
         ApiError: no picture of this world's size.
     """
-    try:
-        pixels = read_pixels(image).astype(float)
-    except OSError as error:
-        raise ApiError(400, "the image part is not a readable PNG or JPEG file", param="messages") from error
-    if pixels.shape != (SIDE, SIDE, 3):
-        raise ApiError(400, f"pictures are {SIDE}x{SIDE} pixels, this one is {pixels.shape[1]}x{pixels.shape[0]}")
-    distance = np.linalg.norm(pixels - BACKGROUND, axis=2)
+    pixels, distance, lettering = _distances(image)
     seen = []
     for row in range(GRID):
         for column in range(GRID):
             area = slice(row * CELL_SIDE, (row + 1) * CELL_SIDE), slice(column * CELL_SIDE, (column + 1) * CELL_SIDE)
             if one := _read_cell(pixels[area], distance[area] > _INK, row, column):
                 seen.append(one)
-    return SeenPicture(tuple(seen), bool(((distance > _SPECK) & (distance <= _INK)).mean() < 0.02))
+    return SeenPicture(tuple(seen), _is_plain(distance), lettering)
+
+
+@lru_cache(maxsize=512)
+def look_at_regions(image: bytes) -> SeenPicture:
+    """Read a picture by its connected drawn pixels; a region's cell is that of its centre.
+
+    Raises:
+        ApiError: no picture of this world's size.
+    """
+    pixels, distance, lettering = _distances(image)
+    regions, _ = ndimage.label(distance > _INK)
+    seen = []
+    for number, area in enumerate(ndimage.find_objects(regions), start=1):
+        row, column = (int((side.start + side.stop - 1) / 2 // CELL_SIDE) for side in area)
+        if one := _read_cell(pixels[area], regions[area] == number, row, column):
+            seen.append(one)
+    return SeenPicture(tuple(seen), _is_plain(distance), lettering)
+
+
+def _distances(image: bytes) -> tuple[NDArray[np.float64], NDArray[np.float64], bool]:
+    """Pixels, their RGB distances from the background (0 in lettering), and whether there is lettering."""
+    try:
+        whole = read_pixels(image)
+    except OSError as error:
+        raise ApiError(400, "the image part is not a readable PNG or JPEG file", param="messages") from error
+    pixels = whole.astype(float)
+    if pixels.shape != (SIDE, SIDE, 3):
+        raise ApiError(400, f"pictures are {SIDE}x{SIDE} pixels, this one is {pixels.shape[1]}x{pixels.shape[0]}")
+    distance: NDArray[np.float64] = np.linalg.norm(pixels - BACKGROUND, axis=2)
+    boxes = find_lettering(whole)
+    for left, top, right, bottom in boxes:
+        distance[top:bottom, left:right] = 0
+    return pixels, distance, bool(boxes)
+
+
+def _is_plain(distance: NDArray[np.float64]) -> bool:
+    return bool(((distance > _SPECK) & (distance <= _INK)).mean() < 0.02)
 
 
 def _read_cell(pixels: NDArray[np.float64], ink: NDArray[np.bool_], row: int, column: int) -> SeenShape | None:

@@ -13,7 +13,8 @@ from rubricworks.world.models.checklist_writers import CHECKLIST_WRITERS, checkl
 from rubricworks.world.models.exams import exam_taker_reply, exam_writer_reply
 from rubricworks.world.models.facts import fact_judge_reply
 from rubricworks.world.models.image_judges import arena_judge_reply
-from rubricworks.world.models.picture_judge import picture_judge_reply
+from rubricworks.world.models.picture_judge import PICTURE_JUDGES, picture_judge_reply
+from rubricworks.world.models.picture_reader import picture_reader_reply
 from rubricworks.world.models.picture_scorers import PICTURE_SCORERS, picture_score_reply
 from rubricworks.world.models.prompt_rubric_writer import prompt_rubric_writer_reply
 from rubricworks.world.models.question_rewriter import question_rewriter_reply
@@ -47,7 +48,8 @@ RLR3_MODELS: Mapping[str, Reply] = {
 }
 PICTURE_MODELS: Mapping[str, Callable[[ChatRequest, int], str]] = {
     "prompt-rubric-writer": prompt_rubric_writer_reply,
-    "picture-judge": picture_judge_reply,
+    **dict.fromkeys(PICTURE_JUDGES, picture_judge_reply),
+    "picture-reader": picture_reader_reply,
     **dict.fromkeys(PICTURE_SCORERS, picture_score_reply),
 }
 """Models for text-to-image; a generated picture is none of the world's images, so they get the request and the seed."""

@@ -1,9 +1,12 @@
 """Train an image generator on the rubrics of its prompts: GRPO for an autoregressive one (RubricRL, section 3.3).
 
+
 Peers train the same generator: scores of endpoints in place of the rubric's reward, `method: sft` on captioned
 pictures, and `method: best_of_n` on the best of its own images.
 """
 
+from functools import partial
+from operator import not_
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -15,6 +18,7 @@ from rubricworks.errors import UserError
 from rubricworks.grading import CallPer, Combine, Grader
 from rubricworks.grading.image_prompts import Credits
 from rubricworks.grading.image_scores import ScoreEndpoint
+from rubricworks.grading.text_reading import RapidOcr, TextReader, open_text_reader
 from rubricworks.llm import Endpoint
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
@@ -45,6 +49,11 @@ class Config(StageConfig, PolicyConfig):
     """One judge call per criterion, as in the paper, or one per image with all of them."""
     credits: Credits = Field(default="binary", exclude_if=lambda credits: credits == "binary")
     """1 or 0 for a criterion, as in the paper, or a number between."""
+    text_reader: RapidOcr | Endpoint | None = Field(default=None, exclude_if=lambda reader: reader is None)
+    """Reader of the text in images, `rapidocr` or a model: it decides the criteria of the key `ocr_alignment` that
+    quote text, by comparison, and the alarm watches the share of pixels that text covers."""
+    mask_text: bool = Field(default=False, exclude_if=not_)
+    """Blank the text that the reader finds, but for quoted one, before the judge sees an image."""
     reward: EndpointReward | None = Field(default=None, exclude_if=lambda reward: reward is None)
     """Reward by scoring endpoints; by default the rubric reward. The judge is then not asked."""
     guidance: float = Field(default=1.0, ge=0)
@@ -66,6 +75,8 @@ class Config(StageConfig, PolicyConfig):
             raise ValueError("method sft trains on captioned pictures; give pictures")
         if self.method == "best_of_n" and self.selection is None:
             raise ValueError("method best_of_n trains on the best images of a prompt; give selection.keep")
+        if self.mask_text and self.text_reader is None:
+            raise ValueError("mask_text needs a text_reader, which finds the text to blank")
         return self
 
     @property
@@ -94,6 +105,7 @@ def run(config: Config, job: Job) -> None:
     letters = DeadLetters(job)
     scorecards = scorecard_table()
     reward: RubricReward | ImageScoreReward
+    reader = open_text_reader(config.text_reader, partial(job.client, purpose="text"))
     if config.reward:
         judges = [job.client(endpoint, "reward") for endpoint in config.reward.endpoints]
         weights = [endpoint.weight for endpoint in config.reward.endpoints]
@@ -101,7 +113,13 @@ def run(config: Config, job: Job) -> None:
     else:
         judges = [job.client(judge, "judge") for judge in (config.judge, *config.more_judges)]
         grader = Grader(
-            judges, call_per=config.call_per, combine=config.combine, credits=config.credits, on_error=letters.add
+            judges,
+            call_per=config.call_per,
+            combine=config.combine,
+            credits=config.credits,
+            text_reader=reader,
+            mask_text=config.mask_text,
+            on_error=letters.add,
         )
         reward = RubricReward(grader, criterion=refill_criterion(config, rubrics), sink=scorecards.add)
     options = PolicyConfig(**{name: getattr(config, name) for name in PolicyConfig.model_fields})
@@ -120,13 +138,14 @@ def run(config: Config, job: Job) -> None:
         scorecards,
         judges=judges,
         letters=letters,
-        trainer=_train,
+        trainer=partial(_train, reader),
         guidance=config.guidance,
     )
 
 
-def _train(*args: Any, **more: Any) -> "PolicyResult":
-    from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS
+def _train(reader: TextReader | None, *args: Any, **more: Any) -> "PolicyResult":
+    from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS, text_statistic
     from rubricworks.training.generators.policy import train_image_policy
 
-    return train_image_policy(*args, statistics=IMAGE_STATISTICS, **more)
+    statistics = IMAGE_STATISTICS if reader is None else (*IMAGE_STATISTICS, text_statistic(reader.covered))
+    return train_image_policy(*args, statistics=statistics, **more)
