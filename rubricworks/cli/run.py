@@ -17,6 +17,7 @@ from rubricworks.recipe import Recipe
 from rubricworks.recipe.cluster_configs import recipe_yaml
 from rubricworks.recipe.estimate import budget_warning, plan_text
 from rubricworks.recipe.files import load_recipe, recipe_path
+from rubricworks.recipe.sizes import colocate_warning
 from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.runs.recipe_checks import check_machine, check_recipe, check_sources
 from rubricworks.runs.records import OUTCOME
@@ -104,6 +105,8 @@ def run(
         return
     # Only part of the plan is still to be paid for if a run is resumed, or takes from another.
     if resume is None and not reuse and (warning := budget_warning(parsed)):
+        report_line(f"warning: {warning}")
+    if warning := colocate_warning(parsed):
         report_line(f"warning: {warning}")
     with lock_folder(folder):
         _run_here(parsed, folder, runs, sources)

@@ -6,7 +6,7 @@ from rubricworks.kubeflow.accelerator_warnings import (
     without_idle_accelerators,
 )
 from rubricworks.recipe import ClusterConfig, Recipe
-from rubricworks.recipe.sizes import with_planned_workspaces, workspace_warning
+from rubricworks.recipe.sizes import colocate_warning, with_planned_workspaces, workspace_warning
 
 
 def planned_cluster(recipe: Recipe, cluster: ClusterConfig) -> ClusterConfig:
@@ -15,6 +15,11 @@ def planned_cluster(recipe: Recipe, cluster: ClusterConfig) -> ClusterConfig:
 
 
 def placement_warnings(recipe: Recipe) -> list[str]:
-    """Warnings of placements that do not fit the recipe's stages."""
-    warnings = (accelerator_warning(recipe), idle_accelerator_warning(recipe), workspace_warning(recipe))
+    """Warnings of placements that do not fit the recipe's stages, and of memory that they will lack."""
+    warnings = (
+        accelerator_warning(recipe),
+        idle_accelerator_warning(recipe),
+        workspace_warning(recipe),
+        colocate_warning(recipe),
+    )
     return [warning for warning in warnings if warning]

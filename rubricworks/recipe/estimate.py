@@ -15,7 +15,7 @@ from rubricworks.llm import Budget, Endpoint
 from rubricworks.llm.token_estimates import CAPTION_TOKENS, CRITERIA_PER_RUBRIC, IMAGE_TOKENS, TOKENS_PER_CRITERION
 from rubricworks.recipe.methods import METHODS
 from rubricworks.recipe.recipe import Recipe
-from rubricworks.recipe.sizes import process_memory, training_bytes, workspace_lines
+from rubricworks.recipe.sizes import colocate_warning, process_memory, training_bytes, workspace_lines
 from rubricworks.runtime import preflight_checks
 from rubricworks.stages.evaluation.score import Config as ScoreConfig
 from rubricworks.stages.synthesis.caption_committee import Config as CommitteeConfig
@@ -169,4 +169,6 @@ def plan_text(recipe: Recipe) -> str:
         lines.append(f"memory to train {recipe.base_model}: {size}")
         lines += process_memory(recipe)
         lines += workspace_lines(recipe)
+        if warning := colocate_warning(recipe):
+            lines.append(f"warning: {warning}")
     return "\n".join(lines)

@@ -21,6 +21,8 @@ BYTES_PER_PARAMETER = {"full": 18, "lora": 3}
 CPU_PARAMETERS = 50_000_000
 """Size up to which a student is trained without a GPU, unasked: a step of GRPO then takes seconds."""
 
+_LARGE = 1_000_000_000
+"""Parameters from which a model's own limit of tokens may not fit beside it."""
 _TABLES = 10 << 30
 """Samples, tables and answers of a stage."""
 _CHECKPOINTS = 3
@@ -57,6 +59,32 @@ def trainings(stage: str, config: StageConfig) -> list[SftConfig | PolicyConfig]
     else:
         parts = [getattr(config, "sft", None) if stage == "warm_up" else config]
     return [part for part in parts if isinstance(part, SftConfig | PolicyConfig)]
+
+
+def colocate_warning(recipe: Recipe) -> str:
+    """Warning with the trainings whose vLLM may find no room for one response; empty if there is none.
+
+    Without `max_model_length` vLLM reserves memory for a response as long as the model allows, in the share of the GPU
+    that `gpu_memory` leaves after the weights.
+    """
+    found: dict[str, None] = {}
+    for stage, config in recipe.stage_configs().items():
+        for options in trainings(stage, config):
+            vllm = getattr(options, "vllm", None)
+            if vllm is None or vllm.mode != "colocate" or vllm.max_model_length is not None:
+                continue
+            student = str(getattr(config, "student", None) or recipe.base_model)
+            parameters = count_parameters(student)
+            if parameters is None or parameters >= _LARGE:
+                weights = "of unknown size" if parameters is None else f"of {2 * parameters / 2**30:.0f} GiB"
+                found[f"{stage} ({student}, weights {weights}, gpu_memory {vllm.gpu_memory:g})"] = None
+    if not found:
+        return ""
+    return (
+        f"vLLM may not start in {', '.join(found)}: vllm.max_model_length is not set, and it must find memory for a "
+        "response as long as the model allows, often 128,000 tokens; set it to the longest prompt, image tokens "
+        "included, and max_new_tokens"
+    )
 
 
 def training_bytes_each(options: SftConfig | PolicyConfig) -> int:

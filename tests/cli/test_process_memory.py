@@ -9,7 +9,8 @@ from rubricworks.kubeflow.planned_cluster import placement_warnings, planned_clu
 from rubricworks.kubernetes.config import TrainJobPlan
 from rubricworks.kubernetes.pods import resources
 from rubricworks.recipe.files import load_recipe, recipe_path
-from rubricworks.recipe.sizes import process_memory, workspace_lines
+from rubricworks.recipe.sizes import colocate_warning, process_memory, workspace_lines
+from rubricworks.world.scene.export import export_scenes
 
 CLUSTER = {"storage": "s3://b", "images": {role: f"registry.example/{role}:1" for role in ("cpu", "trainer", "vllm")}}
 EIGHT = {"pool": "h100", "accelerators": 8}
@@ -117,3 +118,35 @@ def test_on_a_volume_nothing_is_asked_of_the_node(planned, change):
     table = table_of(*compile_specs(load_pipeline("rubicap"), planned_cluster(recipe, recipe.cluster)))
     pod = TrainJobPlan.model_validate_json(table["train-policy"]["env"]["RUBRICWORKS_TRAIN_JOB"]).pod
     assert "ephemeral-storage" not in resources(pod)["requests"]
+
+
+NO_LIMIT = "policy.vllm.max_model_length=null"
+
+
+def test_seven_billion_parameters_without_a_limit_of_tokens_are_warned_of(planned):
+    recipe = planned("rubicap", {}, NO_LIMIT)
+    warning = colocate_warning(recipe)
+    assert "train_policy (Qwen/Qwen2.5-VL-7B-Instruct, weights of 13 GiB, gpu_memory 0.3)" in warning
+    assert "vllm.max_model_length is not set" in warning
+    assert warning in placement_warnings(recipe)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["policy.vllm.max_model_length=8192", "policy.vllm.mode=off", "warm_up.student=Qwen/Qwen2.5-VL-0.5B-Instruct"],
+)
+def test_with_a_limit_elsewhere_or_small_it_starts(planned, change):
+    assert colocate_warning(planned("rubicap", {}, NO_LIMIT, change)) == ""
+
+
+@pytest.mark.parametrize("name", ["rubicap", "balcaprl", "rlr3"])
+def test_recipes_of_this_project_set_their_limit(planned, name):
+    assert colocate_warning(planned(name, {})) == ""
+
+
+def test_a_dry_run_and_a_run_say_so(tell, tmp_path):
+    export_scenes(tmp_path / "scenes", seed=3, count=4)
+    source = f"data.source={tmp_path / 'scenes' / 'images'}"
+    for more in (["--dry-run"], ["--run", "mine"]):
+        result = tell("run", "rubicap", "--set", source, "--set", NO_LIMIT, *more)
+        assert "warning: vLLM may not start in train_policy (Qwen/Qwen2.5-VL-7B-Instruct" in result.out + result.err
