@@ -1,7 +1,8 @@
 """Chat endpoints: an OpenAI-compatible client with typed answers, retries, repair turns and a cache."""
 
 from rubricworks.llm.client import ChatClient
-from rubricworks.llm.endpoint import Endpoint
+from rubricworks.llm.endpoint import Endpoint, ImageEndpoint, SeesImages
+from rubricworks.llm.image_check import check_sees_images
 from rubricworks.llm.messages import fence, image_part, text_part
 from rubricworks.llm.preflight import check_endpoint, list_models
 from rubricworks.llm.question import ChatError, Reply
@@ -18,6 +19,9 @@ __all__ = [
     "Totals",
     "Usage",
     "check_endpoint",
+    "check_sees_images",
+    "ImageEndpoint",
+    "SeesImages",
     "fence",
     "image_part",
     "list_models",

@@ -4,7 +4,9 @@ An `Endpoint` holds no secret: the API key stays in an environment variable, and
 on connecting. So an endpoint can be printed, hashed and stored next to a table.
 """
 
-from typing import Self
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 from yarl import URL
@@ -70,6 +72,11 @@ class Endpoint(BaseModel):
         """Name of this endpoint in messages."""
         return f"{self.model} at {self.url}"
 
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Servers, model and key: endpoints with the same one differ in the settings of their requests alone."""
+        return (self.url, self.replicas, self.model, self.api_key_env)
+
     def connect_urls(self) -> list[URL]:
         """Base URLs of the endpoint and its replicas, with variables expanded.
 
@@ -98,3 +105,15 @@ class Endpoint(BaseModel):
 
     def with_model(self, model: str | None) -> Self:
         return self if model is None else self.model_copy(update={"model": model})
+
+
+@dataclass(frozen=True)
+class SeesImages:
+    """Marker of a configuration's field: the model behind it is shown images."""
+
+    when: Callable[[Any], bool] = lambda config: True
+    """True if it is by the rest of the configuration."""
+
+
+ImageEndpoint = Annotated[Endpoint, SeesImages()]
+"""Endpoint of a model that is shown images."""

@@ -4,9 +4,8 @@ from typing import Any
 
 import yaml
 
-from rubricworks.llm import Endpoint
 from rubricworks.recipe.recipe import Recipe
-from rubricworks.runtime.config import StageConfig, canonical_json
+from rubricworks.runtime.config import StageConfig, canonical_json, image_endpoints_in
 from rubricworks.stages.cluster.outcome import Config as OutcomeConfig
 from rubricworks.stages.cluster.preflight import Config as PreflightConfig
 from rubricworks.stages.cluster.preflight import NamedEndpoint
@@ -28,11 +27,13 @@ def recipe_yaml(recipe: Recipe) -> str:
     return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
 
 
-def distinct_endpoints(recipe: Recipe) -> list[tuple[str, Endpoint]]:
+def distinct_endpoints(recipe: Recipe) -> list[NamedEndpoint]:
     """Each distinct endpoint once, with the first field that names it."""
-    endpoints: dict[tuple[object, ...], tuple[str, Endpoint]] = {}
+    shown = {one.identity for one in image_endpoints_in(recipe)}
+    endpoints: dict[tuple[object, ...], NamedEndpoint] = {}
     for where, endpoint in recipe.endpoints():
-        endpoints.setdefault((endpoint.url, endpoint.replicas, endpoint.model, endpoint.api_key_env), (where, endpoint))
+        named = NamedEndpoint(where=where, endpoint=endpoint, sees_images=endpoint.identity in shown)
+        endpoints.setdefault(endpoint.identity, named)
     return list(endpoints.values())
 
 
@@ -48,7 +49,7 @@ def _preflight(recipe: Any) -> PreflightConfig:
         recipe=recipe_yaml(recipe),
         storage=recipe.cluster.storage if recipe.cluster and recipe.cluster.runs_claim() is None else None,
         data=recipe.data_source,
-        endpoints=tuple(NamedEndpoint(where=where, endpoint=one) for where, one in distinct_endpoints(recipe)),
+        endpoints=tuple(distinct_endpoints(recipe)),
         models=student_models(recipe),
         tracking=recipe.tracking,
         budget=recipe.budget,

@@ -4,7 +4,7 @@ import difflib
 import json
 from collections.abc import Callable, Sequence
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -101,5 +101,8 @@ def _fields_at(recipe: type[Recipe], loc: Sequence[Any]) -> list[str]:
 def _unwrap(kinds: Sequence[Any]) -> list[Any]:
     types: list[Any] = []
     for kind in kinds:
-        types += _unwrap(get_args(kind)) if get_origin(kind) in (Union, UnionType, tuple, list) else [kind]
+        if get_origin(kind) is Annotated:
+            types += _unwrap(get_args(kind)[:1])
+        else:
+            types += _unwrap(get_args(kind)) if get_origin(kind) in (Union, UnionType, tuple, list) else [kind]
     return types

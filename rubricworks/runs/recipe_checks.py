@@ -57,8 +57,9 @@ def check_sources(recipe: Recipe) -> Iterator[Check]:
         learns = isinstance(warm_up, WarmUpConfig) and warm_up.sft and not warm_up.questions
         if isinstance(data, PrepareConfig) and learns and not images.problem:
             yield run_check("captions", lambda: _captions(data))
-    for where, endpoint in distinct_endpoints(recipe):
-        yield run_check(f"endpoint {where}", partial(require_endpoint, endpoint))
+    for named in distinct_endpoints(recipe):
+        require = partial(require_endpoint, named.endpoint, sees_images=named.sees_images)
+        yield run_check(f"endpoint {named.where}", require)
 
 
 def _loads(function: str) -> str:

@@ -2,14 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.data import manifest
-from rubricworks.llm import Endpoint
+from rubricworks.llm import Endpoint, SeesImages
 
 
 class StageConfig(BaseModel):
@@ -90,6 +90,33 @@ def canonical_json(value: Any) -> str:
 def digest_of(value: Any) -> str:
     """Return the sha256 of the canonical JSON, in hexadecimal."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def image_endpoints_in(value: Any, *, shown: bool = False) -> Iterator[Endpoint]:
+    """Yield every endpoint in a configuration, or a sequence of them, whose model is shown images.
+
+    Args:
+        shown: the endpoints of the value itself are.
+    """
+    if isinstance(value, Endpoint):
+        if shown:
+            yield value
+    elif isinstance(value, BaseModel):
+        for name, field in type(value).model_fields.items():
+            marks = _marks([field.annotation, *field.metadata])
+            yield from image_endpoints_in(getattr(value, name), shown=any(mark.when(value) for mark in marks))
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from image_endpoints_in(item, shown=shown)
+
+
+def _marks(kinds: Iterable[Any]) -> list[SeesImages]:
+    """Markers in annotations, at any depth."""
+    marks: list[SeesImages] = []
+    for kind in kinds:
+        inner = (*get_args(kind), *getattr(kind, "__metadata__", ()))
+        marks += [kind] if isinstance(kind, SeesImages) else _marks(inner)
+    return marks
 
 
 def endpoints_in(value: Any, where: str = "") -> Iterator[tuple[str, Endpoint]]:

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rubricworks.data.questions import QuestionColumns, QuestionEntry, question_entries
 from rubricworks.environment import fill, names_in
 from rubricworks.errors import UserError
-from rubricworks.llm import Budget, Endpoint, check_endpoint, read_spending
+from rubricworks.llm import Budget, Endpoint, check_endpoint, check_sees_images, read_spending
 from rubricworks.llm.spending import SPENDING_FILE
 from rubricworks.runtime.store.source_files import kind_and_place, stored_files
 from rubricworks.storage import is_remote
@@ -89,13 +89,17 @@ def _count_items(data: DataSource) -> int:
     return sum(isinstance(entry, ImageEntry) for entry in screened)
 
 
-def require_endpoint(endpoint: Endpoint) -> str:
+def require_endpoint(endpoint: Endpoint, *, sees_images: bool = False) -> str:
     """Send one request to a model endpoint.
 
+    Args:
+        sees_images: the model is shown images: ask it about a picture, too.
     Raises:
-        UserError: the endpoint does not answer, or refuses.
+        UserError: the endpoint does not answer, or refuses, or its model does not see.
     """
     asyncio.run(check_endpoint(endpoint))
+    if sees_images:
+        asyncio.run(check_sees_images(endpoint))
     if endpoint.api_key_env or names_in(endpoint.url):
         return f"{endpoint.label} answers, with what the environment holds"
     return f"{endpoint.label} answers"

@@ -24,6 +24,7 @@ from aiohttp import web
 from PIL import Image
 
 from rubricworks.errors import UserError
+from rubricworks.llm.image_check import QUESTION
 from rubricworks.world.chat import ApiError, ChatRequest, decode_data_url, read_request, write_reply
 from rubricworks.world.models.captioners import TEACHERS, teacher_caption
 from rubricworks.world.models.image_judges import likert_judge_reply, pairwise_judge_reply
@@ -32,7 +33,7 @@ from rubricworks.world.models.roster import BALCAPRL_MODELS, PICTURE_MODELS, RLR
 from rubricworks.world.models.weak_judges import gullible_judge_reply, image_reading_judge_reply, master_key_judge_reply
 from rubricworks.world.models.writer import lenient_rubric_writer_reply, rubric_writer_reply
 from rubricworks.world.pictures.detector import as_geneval, detect
-from rubricworks.world.pictures.drawing import read_pixels
+from rubricworks.world.pictures.drawing import colour_of, read_pixels
 from rubricworks.world.scene.oracle import score_caption
 from rubricworks.world.scene.scene import Scene
 from rubricworks.world.scene.scene_index import SceneIndex, UnknownImage, read_scene_index
@@ -48,6 +49,7 @@ _TEXT_MODELS: dict[str, Callable[[str], str]] = {
     "gullible-judge": gullible_judge_reply,
     "master-key-judge": master_key_judge_reply,
 }
+_BLIND = frozenset({"judge", "gullible-judge", "master-key-judge"})
 _PIPELINE_MODELS: Mapping[str, Reply] = {**RLR3_MODELS, **BALCAPRL_MODELS}
 _BODY_LIMIT = 64 * 2**20
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -67,6 +69,10 @@ class World:
         Raises:
             ApiError: no such model, or no image of this world for a model that needs one.
         """
+        if request.model in _BLIND and request.image is not None:
+            raise ApiError(400, f"{request.model} is a text model and takes no images", param="messages")
+        if request.model in MODELS and request.image is not None and request.prompt == QUESTION:
+            return self.colour(request.image)
         if request.model in _TEXT_MODELS:
             return _TEXT_MODELS[request.model](request.prompt)
         if request.model in PICTURE_MODELS:
@@ -93,6 +99,12 @@ class World:
         if request.model == "likert-judge":
             return likert_judge_reply(request.prompt, scene, digest, seed=self.seed)
         return teacher_caption(request.model, scene, digest, request_seed=request.seed, world_seed=self.seed)
+
+    def colour(self, image: bytes) -> str:
+        try:
+            return colour_of(image)
+        except (OSError, ValueError, Image.DecompressionBombError) as error:
+            raise ApiError(400, "the image is not a readable PNG or JPEG file", param="messages") from error
 
     def find(self, image: bytes) -> tuple[str, Scene]:
         try:

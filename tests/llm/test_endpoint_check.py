@@ -1,13 +1,20 @@
 """What the check of an endpoint before a run makes of the server's list of models."""
 
 import asyncio
+import base64
+import io
 import json
 
 import pytest
-from scripted_server import Said, say
+from PIL import Image
+from scripted_server import Said, fail, say
 
+from rubricworks.cli.world import serve_world
 from rubricworks.errors import UserError
-from rubricworks.llm import Endpoint, check_endpoint
+from rubricworks.llm import Endpoint, check_endpoint, check_sees_images
+from rubricworks.recipe.cluster_configs import distinct_endpoints
+from rubricworks.recipe.files import load_recipe, recipe_path
+from rubricworks.runs.recipe_checks import check_sources
 
 
 def check(serve, max_tokens: int, entry: dict, **options) -> None:
@@ -28,3 +35,90 @@ def test_a_longer_context_an_unknown_one_and_another_limit_pass(serve):
     check(serve, 4096, {})
     check(serve, 4096, {"max_model_len": None})
     check(serve, 4096, {"max_model_len": 4096}, extra_body={"max_tokens": 512})
+
+
+def asked(serve, answer) -> None:
+    server = serve(lambda number, body: answer)
+    try:
+        asyncio.run(check_sees_images(Endpoint(url=server.url, model="captioner")))
+    finally:
+        assert len(server.chats) == 1, "one call, whatever comes of it"
+
+
+VLLM = json.dumps({"error": {"message": "At most 0 image(s) may be provided in one prompt.", "code": 400}})
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (say("Blue"), "answers 'Blue'; give a model that sees"),
+        (say("I'm sorry, but I cannot see images."), 'answers "I\'m sorry, but I cannot see images."'),
+        (say("<think>There is no picture. I guess purple?</think>It is green."), "answers 'It is green.'"),
+        (say("Please provide the picture."), "does not see them: asked for the colour of a purple picture"),
+        (fail(400, VLLM), r"takes no images, and is shown some: .*At most 0 image\(s\) may be provided"),
+        (fail(500, "image input is not supported - hint: provide the mmproj"), "takes no images"),
+    ],
+)
+def test_a_text_model_is_told_by_the_colour_that_only_the_picture_has(serve, answer, reason):
+    with pytest.raises(UserError, match=reason) as caught:
+        asked(serve, answer)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        say("Purple"),
+        say("The picture is a solid violet square, neither red nor blue."),
+        say('{"colour": "magenta"}'),
+        say("a circle"),
+        say(None, finish="length"),
+        fail(429, "slow down"),
+        fail(503, "loading"),
+    ],
+)
+def test_who_sees_it_who_says_no_colour_and_who_is_busy_passes(serve, answer):
+    asked(serve, answer)
+
+
+def test_the_picture_has_the_colour_that_is_asked_for(serve):
+    server = serve(lambda number, body: say("purple"))
+    asyncio.run(check_sees_images(Endpoint(url=server.url, model="captioner")))
+    image, question = server.chats[0].body["messages"][0]["content"]
+    picture = Image.open(io.BytesIO(base64.b64decode(image["image_url"]["url"].partition(",")[2])))
+    assert len(picture.getcolors()) == 1
+    red, green, blue = picture.getpixel((0, 0))
+    assert green < red < blue  # between red and blue, nearer to blue
+    assert "purple" not in question["text"].lower()
+
+
+SHOWN = {
+    "rubicap-laptop": {"teacher-1", "rubric-writer", "pairwise-judge"},
+    "balcaprl-laptop": {"recaptioner", "exam-writer", "assertion-judge", "arena-judge", "fact-judge"},
+    "rlr3-laptop": {"question-opener", "checklist-writer-1"},
+    "rubricrl-ar-laptop": {"picture-judge"},
+}
+TEXT_ONLY = {"judge", "prompt-rubric-writer", "exam-taker", "checklist-merger", "scorer", "answer-judge"}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_models_of_the_world_see_where_the_recipe_shows_them_images(name, tmp_path):
+    world = "world.pictures=1000" if name.startswith("rubricrl") else "world.scenes=40"
+    own = () if name.startswith("rubricrl") else ("data.held_out=8", "data.warm_up=8")
+    recipe = load_recipe(recipe_path(name), (world, *own))
+    shown = {one.endpoint.model for one in distinct_endpoints(recipe) if one.sees_images}
+    assert shown >= SHOWN[name]
+    assert not shown & TEXT_ONLY
+    with serve_world(recipe.world, tmp_path):
+        checks = [check for check in check_sources(recipe) if check.name.startswith("endpoint")]
+    assert checks
+    assert [check for check in checks if check.problem] == []
+
+
+def test_a_judge_of_the_world_that_sees_nothing_is_no_captioner(tmp_path):
+    teacher = "committee={teachers: [{url: '${RUBRICWORKS_WORLD_URL}', model: judge}], captions_each: 2}"
+    recipe = load_recipe(recipe_path("quickstart"), ("world.scenes=40", "data.held_out=8", "data.warm_up=8", teacher))
+    with serve_world(recipe.world, tmp_path):
+        problems = {check.name: check.problem for check in check_sources(recipe) if check.problem}
+    assert list(problems) == ["endpoint committee.teachers.0"]
+    assert "takes no images, and is shown some" in problems["endpoint committee.teachers.0"]

@@ -5,7 +5,7 @@ the image too. The linguistic score is ungated here: length is the policy's matt
 """
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -21,7 +21,7 @@ from rubricworks.evaluation.scorers.scorer import (
 )
 from rubricworks.grading import AssertionGrader, Pointability
 from rubricworks.grading.assertion_texts import MIN_OVERLAP, first_reference
-from rubricworks.llm import Endpoint
+from rubricworks.llm import Endpoint, ImageEndpoint, SeesImages
 from rubricworks.llm.token_estimates import (
     ASSERTION_TOKENS,
     ASSERTIONS_PER_CAPTION,
@@ -37,9 +37,9 @@ class BCapScorer(Scorer):
     parts: ClassVar[tuple[str, ...]] = ("score", "precision", "recall", "linguistic")
     needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
 
-    judge: Endpoint
+    judge: Annotated[Endpoint, SeesImages(lambda config: config.verifier is None)]
     """Lists and rates assertions; without a verifier it sees the image too."""
-    verifier: Endpoint | None = None
+    verifier: ImageEndpoint | None = None
     """Checks the assertions against the image, separately from the judge."""
     pointability: Pointability = "evidence"
     """Accepts assertions that visible evidence justifies (appendix A.4); training is stricter."""

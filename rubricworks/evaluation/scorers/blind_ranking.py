@@ -23,7 +23,7 @@ from rubricworks.evaluation.scorers.scorer import (
     ScoringContext,
     Workload,
 )
-from rubricworks.llm import Endpoint
+from rubricworks.llm import ImageEndpoint
 from rubricworks.llm.messages import fence, image_part, text_part
 from rubricworks.llm.token_estimates import CAPTION_TOKENS, IMAGE_TOKENS
 from rubricworks.metrics import LETTERS
@@ -55,7 +55,7 @@ class BlindRankingScorer(Scorer):
     needs_field: ClassVar[bool] = True
     unbounded: ClassVar[tuple[str, ...]] = parts
 
-    judge: Endpoint
+    judge: ImageEndpoint
     """Sees the image and all captions."""
     references: bool = False
     """Rank the sample's first reference caption among the models; it gets no row."""

@@ -23,7 +23,7 @@ from rubricworks.evaluation.scorers.scorer import (
     ScoringContext,
     Workload,
 )
-from rubricworks.llm import Endpoint
+from rubricworks.llm import ImageEndpoint
 from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT
 from rubricworks.metrics.caparena import BASELINES
 from rubricworks.storage import local_path
@@ -36,7 +36,7 @@ class CapArenaScorer(Scorer):
     title: ClassVar[str] = "Wins against CapArena's baselines"
     parts: ClassVar[tuple[str, ...]] = ("win",)
 
-    judge: Endpoint
+    judge: ImageEndpoint
     """Sees the image and both captions."""
     baselines: str
     """The benchmark's `caparena_auto_600.json`: image's file name → `ref_model` and `captions` by model."""

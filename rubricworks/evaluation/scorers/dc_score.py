@@ -32,7 +32,7 @@ from rubricworks.evaluation.scorers.scorer import (
     Workload,
 )
 from rubricworks.grading.assertion_texts import first_reference, has_words
-from rubricworks.llm import ChatClient, ChatError, Endpoint, image_part
+from rubricworks.llm import ChatClient, ChatError, ImageEndpoint, image_part
 from rubricworks.llm.token_estimates import (
     ASSERTION_TOKENS,
     ASSERTIONS_PER_CAPTION,
@@ -50,7 +50,7 @@ class DCScorer(Scorer):
     parts: ClassVar[tuple[str, ...]] = ("score", "f1", "precision", "recall")
     needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
 
-    judge: Endpoint
+    judge: ImageEndpoint
     """Splits captions into facts, matches them, and checks them against the image."""
 
     async def open(self, context: ScoringContext) -> ScoreItem:

@@ -16,7 +16,7 @@ from rubricworks.evaluation.scorers.scorer import (
     ScoringContext,
     Workload,
 )
-from rubricworks.llm import Endpoint
+from rubricworks.llm import ImageEndpoint
 from rubricworks.llm.messages import fence, image_part, text_part
 from rubricworks.llm.token_estimates import CAPTION_TOKENS, IMAGE_TOKENS
 
@@ -35,7 +35,7 @@ class LikertScorer(Scorer):
     title: ClassVar[str] = "Likert rating"
     parts: ClassVar[tuple[str, ...]] = ("rating",)
 
-    judge: Endpoint
+    judge: ImageEndpoint
     """Sees the image and the response."""
 
     async def open(self, context: ScoringContext) -> ScoreItem:

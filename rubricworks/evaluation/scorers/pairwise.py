@@ -21,7 +21,7 @@ from rubricworks.evaluation.scorers.scorer import (
     ScoringContext,
     Workload,
 )
-from rubricworks.llm import ChatClient, Endpoint
+from rubricworks.llm import ChatClient, ImageEndpoint
 from rubricworks.llm.messages import fence, image_part, text_part
 from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT
 
@@ -51,7 +51,7 @@ class ArenaScorer(Scorer):
     parts: ClassVar[tuple[str, ...]] = ("win",)
     needs: ClassVar[frozenset[Need]] = frozenset({"opponent"})
 
-    judge: Endpoint
+    judge: ImageEndpoint
     """Sees the image and both captions."""
     order: Order = "random"
     """Positions: drawn at random (CapArena), or both orders."""

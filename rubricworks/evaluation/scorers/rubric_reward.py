@@ -19,7 +19,7 @@ from rubricworks.evaluation.scorers.scorer import (
 from rubricworks.grading import CallPer, Grader
 from rubricworks.grading.image_prompts import Credits
 from rubricworks.grading.text_reading import RapidOcr, open_text_reader
-from rubricworks.llm import ChatClient, Endpoint
+from rubricworks.llm import ChatClient, Endpoint, ImageEndpoint
 from rubricworks.llm.token_estimates import grading_calls
 from rubricworks.rewards import weighted_reward
 
@@ -36,7 +36,7 @@ class RubricScorer(Scorer):
     """One judge call per response, with all its criteria, or one per criterion (RubiCap's paper)."""
     credits: Credits = Field(default="binary", exclude_if=lambda credits: credits == "binary")
     """For images: 1 or 0 for a criterion, or a number between."""
-    text_reader: RapidOcr | Endpoint | None = Field(default=None, exclude_if=lambda reader: reader is None)
+    text_reader: RapidOcr | ImageEndpoint | None = Field(default=None, exclude_if=lambda reader: reader is None)
     """For images: reader of their text, which decides criteria about quoted text; `rapidocr`, or a model."""
     mask_text: bool = Field(default=False, exclude_if=not_)
     """Blank the text that the reader finds, but for quoted one, before the judge sees an image."""

@@ -20,7 +20,7 @@ from rubricworks.evaluation.scorers.scorer import (
     ScoringContext,
     Workload,
 )
-from rubricworks.llm import ChatError, Endpoint
+from rubricworks.llm import ChatError, ImageEndpoint
 from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT
 from rubricworks.rubrics import Response
 
@@ -31,7 +31,7 @@ class TournamentScorer(Scorer):
     parts: ClassVar[tuple[str, ...]] = ("win",)
     needs_field: ClassVar[bool] = True
 
-    judge: Endpoint
+    judge: ImageEndpoint
     """Sees the image and two captions."""
     order: Order = "both"
     """Both orders, since the position in which a caption is read sways judges; or one drawn at random."""

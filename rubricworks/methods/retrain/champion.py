@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from rubricworks.errors import UserError
 from rubricworks.evaluation.retired_tables import RETIRED_STAGES
 from rubricworks.runtime.admission import Admission, needs_of
-from rubricworks.runtime.config import StageConfig, canonical_json, endpoints_in
+from rubricworks.runtime.config import StageConfig, canonical_json, endpoints_in, image_endpoints_in
 from rubricworks.runtime.job import Job
 from rubricworks.runtime.preflight_checks import require_endpoint, run_check
 from rubricworks.runtime.stage_table import STAGES
@@ -213,9 +213,14 @@ def check_endpoints(recipe: StagedRecipe) -> None:
     Raises:
         UserError: lists the endpoints that do not.
     """
-    endpoints = [pair for stage in recipe.stages for pair in endpoints_in(parse_config(stage, recipe.stages), stage)]
-    distinct = {(one.url, one.replicas, one.model, one.api_key_env): (where, one) for where, one in reversed(endpoints)}
-    checks = [run_check(where, partial(require_endpoint, one)) for where, one in distinct.values()]
+    configs = {stage: parse_config(stage, recipe.stages) for stage in recipe.stages}
+    endpoints = [pair for stage, config in configs.items() for pair in endpoints_in(config, stage)]
+    shown = {one.identity for config in configs.values() for one in image_endpoints_in(config)}
+    distinct = {one.identity: (where, one) for where, one in reversed(endpoints)}
+    checks = [
+        run_check(where, partial(require_endpoint, one, sees_images=one.identity in shown))
+        for where, one in distinct.values()
+    ]
     if failures := [check for check in checks if check.problem]:
         problems = "; ".join(f"{check.name}: {check.problem}" for check in failures)
         raise UserError(f"{len(failures)} of {len(checks)} endpoints of {recipe.name} fail: {problems}")

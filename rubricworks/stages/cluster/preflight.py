@@ -38,6 +38,7 @@ class NamedEndpoint(BaseModel):
 
     where: str
     endpoint: Endpoint
+    sees_images: bool = False
 
 
 class Config(StageConfig):
@@ -83,7 +84,9 @@ def check_all(config: Config, job: Job) -> Iterator[Check]:
     for where, model in config.models.items():
         yield run_check(f"model {where}", partial(require_model, model))
     for named in config.endpoints:
-        yield run_check(f"endpoint {named.where}", partial(require_endpoint, named.endpoint))
+        yield run_check(
+            f"endpoint {named.where}", partial(require_endpoint, named.endpoint, sees_images=named.sees_images)
+        )
     yield run_check("tracking", lambda: _require_tracking_server(config.tracking, job))
 
 

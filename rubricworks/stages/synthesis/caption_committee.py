@@ -10,14 +10,14 @@ from operator import not_
 from pydantic import Field
 
 from rubricworks.data.tables import Sample, count_samples, read_samples
-from rubricworks.llm import ChatClient, ChatError, Endpoint, image_part, text_part
+from rubricworks.llm import ChatClient, ChatError, ImageEndpoint, image_part, text_part
 from rubricworks.runtime.call_table import Answers, Row, ask_all, caption_row, dead_letter
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
 
 
 class Config(StageConfig):
-    teachers: tuple[Endpoint, ...] = Field(min_length=1)
+    teachers: tuple[ImageEndpoint, ...] = Field(min_length=1)
     """The committee, ideally of different families. Their names are hidden from the rubric writer."""
     captions_each: int = Field(default=1, ge=1, le=16)
     """Captions drawn from each teacher; above 1, give the teachers a temperature."""

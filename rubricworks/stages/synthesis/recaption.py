@@ -26,7 +26,7 @@ from rubricworks.data.sources import image_bytes
 from rubricworks.data.tables import count_rows, read_shard
 from rubricworks.environment import fill
 from rubricworks.errors import UserError
-from rubricworks.llm import ChatClient, ChatError, Endpoint, image_part, text_part
+from rubricworks.llm import ChatClient, ChatError, ImageEndpoint, image_part, text_part
 from rubricworks.runtime.call_table import Answers, Row, ask_all, caption_row, dead_letter
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
@@ -50,7 +50,7 @@ class Captioner(BaseModel):
 
     name: str = ""
     """Name in the table, by default the model's."""
-    endpoint: Endpoint | None = None
+    endpoint: ImageEndpoint | None = None
     model: str | None = Field(default=None, min_length=1)
     """A model directory, or a name on the Hugging Face Hub."""
     engine: EngineOptions = engine_field()

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from rubricworks.data.tables import Sample, count_rows, count_samples, read_rows, read_samples
-from rubricworks.llm import ChatClient, ChatError, Endpoint
+from rubricworks.llm import ChatClient, ChatError, ImageEndpoint
 from rubricworks.runtime.call_table import Answers, Row, ask_all, dead_letter
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
@@ -27,7 +27,7 @@ from rubricworks.synthesis.prompts import WRITER_PROMPT_VERSION
 
 
 class Config(StageConfig):
-    writer: Endpoint
+    writer: ImageEndpoint
     """A strong vision-language model."""
     coverage: Literal["discriminative", "full"] = "discriminative"
     """Criteria only where the student fails (as in the paper), or for everything that the committee agrees on."""

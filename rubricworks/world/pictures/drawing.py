@@ -77,3 +77,14 @@ def read_pixels(image: bytes) -> NDArray[np.uint8]:
     """
     with Image.open(io.BytesIO(image)) as picture:
         return np.asarray(picture.convert("RGB"))
+
+
+def colour_of(image: bytes) -> str:
+    """Name of the colour that an encoded image has most of.
+
+    Raises:
+        OSError: no decoder reads it.
+    """
+    pixels = read_pixels(image).reshape(-1, 3).astype(int)
+    distances = np.abs(pixels[:, None] - np.array(list(RGB.values()))).sum(axis=2)
+    return COLOURS[int(np.bincount(distances.argmin(axis=1), minlength=len(COLOURS)).argmax())]

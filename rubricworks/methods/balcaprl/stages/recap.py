@@ -11,7 +11,7 @@ from pydantic import Field
 
 from rubricworks.data.tables import count_rows, count_samples, read_rows
 from rubricworks.errors import UserError
-from rubricworks.llm import ChatError, Endpoint, image_part, text_part
+from rubricworks.llm import ChatError, ImageEndpoint, image_part, text_part
 from rubricworks.runtime.call_table import Answers, Row, ask_all, caption_row, dead_letter
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
@@ -22,7 +22,7 @@ _ADVICE = "give the images captions, or name a recap.captioner that writes them"
 
 
 class Config(StageConfig):
-    captioner: Endpoint | None = None
+    captioner: ImageEndpoint | None = None
     """A strong vision-language model; without one the samples keep the captions that came with the images."""
     splits: tuple[Split, ...] = Field(default=_SPLITS, min_length=1)
     """Splits to recaption. `[held_out]` trains on the original captions and evaluates against the new ones, so that

@@ -8,7 +8,7 @@ references, `reward: questions` like CapRL, on the input `exams`, and `reward: r
 import json
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -19,7 +19,7 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.caption_qa import ExamTaker, read_exams
 from rubricworks.grading import AssertionGrader, CallPer, Grader, Pointability
 from rubricworks.grading.assertion_texts import MIN_OVERLAP, has_words
-from rubricworks.llm import Endpoint
+from rubricworks.llm import Endpoint, ImageEndpoint, SeesImages
 from rubricworks.methods.balcaprl.stages.exam_reward import ExamReward
 from rubricworks.runtime.call_table import Row
 from rubricworks.runtime.config import StageConfig
@@ -84,10 +84,10 @@ class LengthControl(BaseModel):
 
 
 class Config(StageConfig, PolicyConfig):
-    judge: Endpoint
+    judge: Annotated[Endpoint, SeesImages(lambda config: config.reward == "balanced" and config.verifier is None)]
     """Lists and marks assertions, and rates the writing; without a verifier it sees the image. With `reward: questions`
     it is the text model that takes the exams; with `rubrics` it grades by them. Both times it sees no image."""
-    verifier: Endpoint | None = None
+    verifier: ImageEndpoint | None = None
     """Checks the assertions against the image; the judge then sees no image."""
     pointability: Pointability = "strict"
     """Test that an assertion must pass in addition to being true; `off` is the paper's ablation."""

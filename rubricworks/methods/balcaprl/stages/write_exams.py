@@ -11,14 +11,14 @@ from pydantic import Field
 
 from rubricworks.data.tables import Sample, count_samples, read_samples
 from rubricworks.evaluation.scorers.caption_prompts import EXAM_PROMPT_VERSION, Exam, exam_writer_messages
-from rubricworks.llm import ChatError, Endpoint
+from rubricworks.llm import ChatError, ImageEndpoint
 from rubricworks.runtime.call_table import Answers, ask_all, dead_letter
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
 
 
 class Config(StageConfig):
-    writer: Endpoint
+    writer: ImageEndpoint
     """A strong vision-language model."""
     splits: tuple[Literal["train", "held_out"], ...] = Field(default=("held_out",), min_length=1)
     """Splits that get exams. `train` is for CapRL's reward, and costs a call per training sample."""

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from rubricworks.data.question_text import Templates, box_span, option_by_letter, question_without_options
 from rubricworks.data.tables import read_rows
-from rubricworks.llm import ChatError, Endpoint
+from rubricworks.llm import ChatError, ImageEndpoint
 from rubricworks.runtime.call_table import Answers, Row, ask_all, dead_letter
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
@@ -20,7 +20,7 @@ from rubricworks.synthesis.open_ended_prompts import Opening, check_open_ended, 
 
 
 class Config(StageConfig):
-    opener: Endpoint | None = None
+    opener: ImageEndpoint | None = None
     """A vision-language model; without one no question changes."""
     templates: Templates = Templates()
     """Prompt templates; a converted question gets the template of open-ended questions."""

@@ -4,19 +4,21 @@ It trains on the samples that pass the offline filter. The defaults are the pape
 on-policy, without a KL penalty, with the token mean of each group (equation 1).
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from rubricworks.adapters.trl import GroupReward
 from rubricworks.data.tables import read_rows
 from rubricworks.grading import Combine, Exposure, Grader
-from rubricworks.llm import Endpoint
+from rubricworks.llm import Endpoint, SeesImages
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
 from rubricworks.stages.training.policy_training import DeadLetters, refill_criterion, train, training_dataset
 from rubricworks.stages.training.step_tables import scorecard_table
 from rubricworks.training.config import AlarmConfig, PolicyConfig
+
+_SHOWN_IMAGES = SeesImages(lambda config: config.exposure == "image")
 
 
 class Options(StageConfig, PolicyConfig):
@@ -39,9 +41,9 @@ class Options(StageConfig, PolicyConfig):
 
 
 class Config(Options):
-    judge: Endpoint
+    judge: Annotated[Endpoint, _SHOWN_IMAGES]
     """Extractor and judge: a text model, such as a GenRM."""
-    more_judges: tuple[Endpoint, ...] = ()
+    more_judges: tuple[Annotated[Endpoint, _SHOWN_IMAGES], ...] = ()
     combine: Combine = "median"
     exposure: Exposure = "text"
     """`text` is minimal exposure; the others are the paper's ablations."""

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from rubricworks.data.tables import Sample, count_samples, read_samples
 from rubricworks.errors import UserError
 from rubricworks.grading import FailedCall, Grader
-from rubricworks.llm import ChatError, Endpoint
+from rubricworks.llm import ChatError, Endpoint, ImageEndpoint
 from rubricworks.runtime.call_table import Answers, Row, ask_all, dead_letter, grading_dead_letters
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
@@ -22,7 +22,7 @@ from rubricworks.verifiers.verifier_table import VERIFIERS
 
 
 class Config(StageConfig):
-    teachers: tuple[Endpoint, ...] = Field(min_length=1)
+    teachers: tuple[ImageEndpoint, ...] = Field(min_length=1)
     """Strong vision-language models; each writes its own checklist."""
     merger: Endpoint | None = None
     """Merges their checklists; not needed with one teacher."""

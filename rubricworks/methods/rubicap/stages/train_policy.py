@@ -5,7 +5,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from rubricworks.adapters.functions import FunctionReward, load_reward, source_digest
 from rubricworks.adapters.trl import RubricReward
 from rubricworks.grading import CallPer, Combine, Grader
-from rubricworks.llm import Endpoint
+from rubricworks.llm import Endpoint, ImageEndpoint
 from rubricworks.methods.rubicap.stages.held_out_probe import HeldOutProbe
 from rubricworks.methods.rubicap.stages.rubric_refresh import Refresh, RubricRefresh
 from rubricworks.runtime.config import StageConfig
@@ -40,7 +40,7 @@ class PolicySection(StageConfig, PolicyConfig):
     combine: Combine = "majority"
     call_per: CallPer = "response"
     """One judge call per response, with all its criteria, or one per criterion (the paper)."""
-    probe: Endpoint | None = None
+    probe: ImageEndpoint | None = None
     """Pairwise judge that compares the policy with the base on held-out samples during training, for the alarm."""
     probe_samples: int = Field(default=32, ge=1)
     reward: OwnReward | None = Field(default=None, exclude_if=lambda reward: reward is None)

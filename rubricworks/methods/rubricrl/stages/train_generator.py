@@ -19,7 +19,7 @@ from rubricworks.grading import CallPer, Combine, Grader
 from rubricworks.grading.image_prompts import Credits
 from rubricworks.grading.image_scores import ScoreEndpoint
 from rubricworks.grading.text_reading import RapidOcr, TextReader, open_text_reader
-from rubricworks.llm import Endpoint
+from rubricworks.llm import ImageEndpoint
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
 from rubricworks.stages.training.policy_training import DeadLetters, refill_criterion, rubric_texts, train
@@ -40,16 +40,16 @@ class EndpointReward(BaseModel):
 
 
 class Config(StageConfig, PolicyConfig):
-    judge: Endpoint
+    judge: ImageEndpoint
     """Grades the images; it sees the prompt, the image and the criteria."""
-    more_judges: tuple[Endpoint, ...] = ()
+    more_judges: tuple[ImageEndpoint, ...] = ()
     """Further judges that grade every image; `combine` merges their credits."""
     combine: Combine = "majority"
     call_per: CallPer = "criterion"
     """One judge call per criterion, as in the paper, or one per image with all of them."""
     credits: Credits = Field(default="binary", exclude_if=lambda credits: credits == "binary")
     """1 or 0 for a criterion, as in the paper, or a number between."""
-    text_reader: RapidOcr | Endpoint | None = Field(default=None, exclude_if=lambda reader: reader is None)
+    text_reader: RapidOcr | ImageEndpoint | None = Field(default=None, exclude_if=lambda reader: reader is None)
     """Reader of the text in images, `rapidocr` or a model: it decides the criteria of the key `ocr_alignment` that
     quote text, by comparison, and the alarm watches the share of pixels that text covers."""
     mask_text: bool = Field(default=False, exclude_if=not_)
