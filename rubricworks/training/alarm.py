@@ -131,6 +131,6 @@ def step_stats(
     return StepStats(
         step=step,
         reward=fmean(judged) if judged else math.nan,
-        values={one.name: fmean(one.measure(*rollout) for rollout in rollouts) for one in statistics},
+        values={one.name: _mean([one.measure(*rollout) for rollout in rollouts]) for one in statistics},
         held_out=held_out,
     )

@@ -21,7 +21,8 @@ from rubricworks.tracking import RunLog, stage_run
 from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import model_digest, open_run, run_digest
 from rubricworks.training.config import PolicyConfig, SftConfig
-from rubricworks.training.generators.autoregressive import VocabularyGenerator
+from rubricworks.training.generators.autoregressive import CodeGenerator
+from rubricworks.training.generators.loading import load_generator
 from rubricworks.training.generators.policy import image_responses
 from rubricworks.training.generators.supervised import train_supervised
 from rubricworks.training.processes import process_count
@@ -40,7 +41,7 @@ def train_on_pictures(job: Job, pictures: str, sft: SftConfig, settings: Mapping
     """
     captions, images, digest = read_pictures(local_source(pictures))
     with _training(job, settings) as (log, _):
-        generator = VocabularyGenerator.load(model_dir(job.inputs["model"]))
+        generator = load_generator(model_dir(job.inputs["model"]))
         _train(job, generator, captions, generator.codec.encode(images), sft, log, [settings, digest])
 
 
@@ -65,7 +66,7 @@ def train_on_best(
     """
     assert options.selection is not None
     with _training(job, settings) as (log, tables):
-        generator = VocabularyGenerator.load(model_dir(job.inputs["model"]))
+        generator = load_generator(model_dir(job.inputs["model"]))
         rows = [row for row in samples for _ in range(options.group_size)]
         prompts = [row["prompt"] for row in rows]
         draw = torch.Generator(generator.model.device).manual_seed(options.seed)
@@ -129,7 +130,7 @@ def _training(job: Job, settings: Mapping[str, Any]) -> Iterator[tuple[RunLog, S
 
 def _train(
     job: Job,
-    generator: VocabularyGenerator,
+    generator: CodeGenerator,
     prompts: Sequence[str],
     codes_NL: torch.Tensor,
     sft: SftConfig,

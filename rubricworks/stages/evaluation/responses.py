@@ -24,7 +24,7 @@ from rubricworks.training.config import EngineOptions
 
 if TYPE_CHECKING:
     from rubricworks.training.engine import Engine
-    from rubricworks.training.generators.autoregressive import VocabularyGenerator
+    from rubricworks.training.generators.autoregressive import CodeGenerator
 
 RESPONSES = "responses"
 """Folder and name of the table."""
@@ -114,7 +114,7 @@ class _Responder:
         self.job, self.generation = job, generation
         self._stack = AsyncExitStack()
         self._loaded: dict[str, Engine] = {}
-        self._generators: dict[str, VocabularyGenerator] = {}
+        self._generators: dict[str, CodeGenerator] = {}
         self._clients: dict[str, ChatClient] = {}
         self._files: dict[tuple[str, str | None, str], dict[str, _Given]] = {}
 
@@ -141,9 +141,9 @@ class _Responder:
 
     def _generate(self, folder: str, model: EvaluatedModel, samples: list[Sample]) -> list[_Given]:
         from rubricworks.training.engine import load_engine
-        from rubricworks.training.generators.autoregressive import is_vocabulary_generator
+        from rubricworks.training.generators.loading import is_code_generator
 
-        if is_vocabulary_generator(Path(folder)):
+        if is_code_generator(Path(folder)):
             return self._draw(folder, model, samples)
         generation = self.generation
         if folder not in self._loaded:  # one at a time in memory
@@ -162,11 +162,11 @@ class _Responder:
 
     def _draw(self, folder: str, model: EvaluatedModel, samples: list[Sample]) -> list[_Given]:
         """Images of a generator; their seed depends on the samples, so that a prompt that comes twice differs."""
-        from rubricworks.training.generators.autoregressive import VocabularyGenerator
+        from rubricworks.training.generators.loading import load_generator
         from rubricworks.training.generators.policy import image_responses
 
         if folder not in self._generators:
-            self._generators = {folder: VocabularyGenerator.load(Path(folder))}
+            self._generators = {folder: load_generator(Path(folder))}
         generation = self.generation
         first = samples[0].sample_id if samples else ""
         images = self._generators[folder].generate(

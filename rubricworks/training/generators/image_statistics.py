@@ -50,19 +50,22 @@ def _pixels(image: bytes) -> NDArray[np.float64]:
         return np.asarray(rgb, dtype=float) / 255
 
 
-def _of(response: Response, name: str) -> NDArray[np.float64]:
+def _measure(response: Response, name: str, of_pixels: Callable[[NDArray[np.float64]], float]) -> float:
+    """Statistic of an image; NaN for one without bytes, of which a decoder made no pixels."""
     if response.image is None:
         raise ValueError(f"the statistic {name!r} is of images, and the response has no pixels")
-    return _pixels(response.image)
+    return of_pixels(_pixels(response.image)) if response.image else math.nan
 
 
-SATURATION = Statistic("saturation", "saturation", lambda response, _: saturation(_of(response, "saturation")), "rise")
+SATURATION = Statistic(
+    "saturation", "saturation", lambda response, _: _measure(response, "saturation", saturation), "rise"
+)
 HIGH_FREQUENCY = Statistic(
-    "high_frequency", "energy in high frequencies", lambda response, _: high_frequency(_of(response, "high_frequency")),
-    "rise",
+    "high_frequency", "energy in high frequencies",
+    lambda response, _: _measure(response, "high_frequency", high_frequency), "rise",
 )  # fmt: skip
 DRAWN = Statistic(
-    "drawn", "share of pixels drawn on", lambda response, _: drawn_share(_of(response, "drawn")), "factor"
+    "drawn", "share of pixels drawn on", lambda response, _: _measure(response, "drawn", drawn_share), "factor"
 )
 IMAGE_STATISTICS = (SATURATION, HIGH_FREQUENCY, DRAWN)
 

@@ -1,29 +1,29 @@
 """Policy RL of an autoregressive image generator: GRPO whose rollouts are image codes, rewarded on their pixels.
 
 TRL draws a group through `rollout_func`: the generator samples codes, its codec decodes them, and the images reach the
-reward functions as responses. The loss uses the log-probabilities over the codes (`VocabularyGenerator.logps`), for
+reward functions as responses. The loss uses the log-probabilities over the codes (`CodeGenerator.logps`), for
 which the trainer overrides one method of TRL. Guidance is off in rollouts by default, as in the paper.
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from datasets import Dataset
 from torch import Tensor
 from transformers import PrinterCallback
 
-from rubricworks.data.images import decoded_image
+from rubricworks.data.images import png_bytes
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Response
 from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import model_digest, open_run, run_digest, train_from
 from rubricworks.training.config import PolicyConfig
-from rubricworks.training.generators.autoregressive import VocabularyGenerator
-from rubricworks.training.machine import check_bf16, check_processes, check_sharding, rows_per_process
+from rubricworks.training.generators.autoregressive import CodeGenerator, Pixels
+from rubricworks.training.generators.loading import load_generator
+from rubricworks.training.machine import check_bf16, check_one_gpu_per_process, check_processes, rows_per_process
 from rubricworks.training.policy import (
     LINE_METRICS,
     PolicyResult,
@@ -33,7 +33,7 @@ from rubricworks.training.policy import (
     steps_done,
     trl_config,
 )
-from rubricworks.training.processes import main_process_first
+from rubricworks.training.processes import is_sharded, main_process_first
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
 from rubricworks.training.response_statistics import Statistic
 from rubricworks.training.rollouts import PolicyTrainer, StepRollouts
@@ -65,9 +65,11 @@ def train_image_policy(
     Raises:
         UserError: invalid samples or options, before the first step; or no rollout can be judged for several steps.
     """
+    check_one_gpu_per_process()
     check_bf16(config.bf16)
-    check_sharding(config.lora)
     check_processes(config)
+    if is_sharded():
+        raise UserError("an image generator samples in the trainer, which needs it whole; train it without FSDP")
     if config.vllm.mode != "off" or config.lora is not None:
         raise UserError("policy: vllm and lora are for models that write text; leave them out for an image generator")
     if config.milestone_every:
@@ -91,7 +93,8 @@ def train_image_policy(
             on_step(step)
 
     if not (out_dir / "model").is_dir():
-        generator = VocabularyGenerator.load(Path(model_dir))
+        dtype = torch.bfloat16 if config.bf16 and not config.master_weights else torch.float32
+        generator = load_generator(Path(model_dir), dtype=dtype, on_device=False)
         config = config.model_copy(update={"max_new_tokens": generator.codec.length})
         with quiet_libraries():
             trainer = ImagePolicyTrainer(
@@ -111,7 +114,7 @@ def train_image_policy(
             trainer.remove_callback(PrinterCallback)
             train_from(trainer, checkpoint, stopped=watch.must_stop)
         if trainer.is_world_process_zero():
-            generator.save(out_dir / "model")
+            generator.save(out_dir / "model", dtype=torch.bfloat16 if config.bf16 else None)
         trainer.accelerator.wait_for_everyone()
     return PolicyResult(out_dir / "model", steps_done(config, watch), watch.alarm.alarm, tuple(watch.history))
 
@@ -119,7 +122,7 @@ def train_image_policy(
 class ImagePolicyTrainer(PolicyTrainer):
     """GRPO trainer of an autoregressive image generator."""
 
-    def __init__(self, *args: Any, generator: VocabularyGenerator, guidance: float = 1.0, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, generator: CodeGenerator, guidance: float = 1.0, **kwargs: Any) -> None:
         self.generator, self.guidance = generator, guidance
         with warnings.catch_warnings():
             # tests/training/generators tells when the experimental interface changes.
@@ -155,7 +158,8 @@ def _rollouts(prompts: list[str], trainer: ImagePolicyTrainer) -> dict[str, Any]
     """Sample one image per prompt with the current policy (TRL's `rollout_func`)."""
     generator = trainer.generator
     # Drawn from the trainer's random state, so that a resumed training draws the same.
-    draw = torch.Generator(generator.model.device).manual_seed(int(torch.randint(2**62, ()).item()))
+    seed = int(torch.randint(2**62, ()).item()) + trainer.accelerator.process_index
+    draw = torch.Generator(generator.model.device).manual_seed(seed)
     sampled = generator.sample(prompts, temperature=trainer.temperature, guidance=trainer.guidance, generator=draw)
     ids, mask = generator.encode_prompts(prompts)
     prompt_ids = [row[keep.bool()].tolist() for row, keep in zip(ids, mask, strict=True)]
@@ -167,9 +171,17 @@ def _rollouts(prompts: list[str], trainer: ImagePolicyTrainer) -> dict[str, Any]
     }
 
 
-def image_responses(images: np.ndarray[Any, Any] | Sequence[np.ndarray[Any, Any]]) -> list[Response]:
-    """Responses of RGB images, as PNG; one whose pixels are no numbers is unreadable."""
-    return [Response.of_image(decoded_image(image)) for image in images]
+def image_responses(images: Iterable[Pixels | None]) -> list[Response]:
+    """Responses of RGB images, as PNG; one that the decoder failed on has no bytes, which no grader reads.
+
+    Raises:
+        UserError: the images have several sizes.
+    """
+    images = list(images)
+    if len(sizes := {image.shape[:2] for image in images if image is not None}) > 1:
+        named = " and ".join(f"{width}x{height}" for height, width in sorted(sizes)[:3])
+        raise UserError(f"the generator's images are of {named} pixels; a generator has one size")
+    return [Response.of_image(b"" if image is None else png_bytes(image)) for image in images]
 
 
 def _no_captions(*_: Any, **__: Any) -> list[tuple[str, int]]:

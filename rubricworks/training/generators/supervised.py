@@ -15,12 +15,12 @@ from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from rubricworks.training.checkpoints import train_from
 from rubricworks.training.config import SftConfig
-from rubricworks.training.generators.autoregressive import VocabularyGenerator
+from rubricworks.training.generators.autoregressive import CodeGenerator
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
 
 
 def train_supervised(
-    generator: VocabularyGenerator,
+    generator: CodeGenerator,
     prompts: Sequence[str],
     codes_NL: Tensor,
     out: Path,
@@ -85,7 +85,7 @@ class _Pictures(Dataset[tuple[str, Tensor]]):
 class _Collator:
     """Prompts and codes in one row."""
 
-    def __init__(self, generator: VocabularyGenerator) -> None:
+    def __init__(self, generator: CodeGenerator) -> None:
         self.generator = generator
 
     def __call__(self, rows: Sequence[tuple[str, Tensor]]) -> dict[str, Tensor]:
@@ -98,7 +98,7 @@ class _Collator:
 
 
 class _SupervisedTrainer(Trainer):
-    generator: VocabularyGenerator
+    generator: CodeGenerator
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Tensor], return_outputs: bool = False, num_items_in_batch: Any = None

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from rubricworks.errors import UserError
-from rubricworks.training.generators.autoregressive import VocabularyGenerator, is_vocabulary_generator
+from rubricworks.training.generators.autoregressive import VocabularyGenerator
+from rubricworks.training.generators.loading import is_code_generator
 
 PROMPTS = ["a red circle", "a blue circle", "a circle"]
 
@@ -88,8 +89,8 @@ def test_a_prompt_that_leaves_no_room_is_refused_and_not_cut(generator):
 
 
 def test_a_folder_that_is_no_generator_is_told_apart(pretrained, student, tmp_path):
-    assert is_vocabulary_generator(pretrained)
-    assert not is_vocabulary_generator(student)
-    assert not is_vocabulary_generator(tmp_path)
+    assert is_code_generator(pretrained)
+    assert not is_code_generator(student)
+    assert not is_code_generator(tmp_path)
     with pytest.raises(UserError, match="cannot load the generator"):
         VocabularyGenerator.load(tmp_path)
