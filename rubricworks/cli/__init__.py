@@ -22,6 +22,10 @@ _COMMANDS = {
     "synthesize": ("rubricworks.cli.synthesize:synthesize", "Write rubrics for images from a committee's captions."),
     "grade": ("rubricworks.cli.grade:grade", "Grade captions by rubrics."),
     "evaluate": ("rubricworks.cli.evaluate:evaluate", "Score any models on any samples, in one table."),
+    "leaderboard": (
+        "rubricworks.cli.leaderboard:leaderboard_command",
+        "Put the models of any evaluations in one table, with what may be compared.",
+    ),
     "agreement": ("rubricworks.cli.agreement:agreement", "Compare judges with people, and with each other."),
     "audit": ("rubricworks.cli.audit:audit", "Measure what a judge credits to responses that do not deserve it."),
     "arms": ("rubricworks.cli.arms:arms", "Compare a recipe with its arms: what each part is worth, in one table."),

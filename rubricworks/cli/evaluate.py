@@ -12,6 +12,7 @@ import click
 from pydantic import ValidationError
 
 from rubricworks.cli.caption import run_stage
+from rubricworks.cli.leaderboard import build_board, write_board
 from rubricworks.cli.options import api_key_option, parse_endpoint
 from rubricworks.data.manifest import MANIFEST, read_manifest
 from rubricworks.data.tables import read_rows
@@ -116,7 +117,9 @@ def evaluate(
         click.echo(note, err=True)
     if simulated:
         click.echo("\nsimulated: the scene world stood in for images and judges")
+    write_board(build_board([out], against=against), out, title=f"Evaluation {out.name}", simulated=simulated)
     click.echo(f"\n{out / 'scores.html'}: the page; {folder / 'scores.json'}: all numbers")
+    click.echo(f"{out / 'leaderboard.html'}: models against scorers, with significant differences")
 
 
 def board_text(board: Scoreboard) -> str:

@@ -25,6 +25,7 @@ from rubricworks.metrics.caption_questions import CANNOT_ANSWER, LETTERS, extrac
 from rubricworks.metrics.caption_score import b_capscore
 from rubricworks.metrics.capture import capture_score, synonym_score
 from rubricworks.metrics.coco import coco_caption_scores, coco_scores
+from rubricworks.metrics.comparisons import bootstrap_p_value, holm
 from rubricworks.metrics.dpg import dpg_categories, dpg_score
 from rubricworks.metrics.geneval import box_iou, geneval_correct, geneval_reasons, geneval_summary, relative_position
 from rubricworks.metrics.intervals import (
@@ -52,6 +53,7 @@ __all__ = [
     "alpha_estimate",
     "b_capscore",
     "bootstrap_interval",
+    "bootstrap_p_value",
     "box_iou",
     "caparena_auto",
     "caption_level_agreement",
@@ -70,6 +72,7 @@ __all__ = [
     "geneval_correct",
     "geneval_reasons",
     "geneval_summary",
+    "holm",
     "is_yes_no",
     "kendall_tau_b",
     "krippendorff_alpha",

@@ -210,13 +210,13 @@ def bootstrap_interval(
         positions = _positions(strata, judged, "stratum")
         parts = [numbers[positions == position] for position in range(positions.max() + 1)]
         value = float(np.mean([part.mean() for part in parts]))
-        means = np.sum([_resampled_means(part, resamples, generator) for part in parts], axis=0) / len(parts)
+        means = np.sum([resampled_means(part, resamples, generator) for part in parts], axis=0) / len(parts)
         # (1 - 0.95) / 2 is 2e-17 above 0.025: stored summaries of answers have the quantile of 0.025 itself.
         low, high = np.quantile(means, [round((1 - level) / 2, 12), round((1 + level) / 2, 12)])
         return Interval(value=value, low=float(low), high=float(high))
     else:
         value = float(numbers.mean())
-        means = _resampled_means(numbers, resamples, generator)
+        means = resampled_means(numbers, resamples, generator)
     return percentile_interval(value, means, level)
 
 
@@ -311,7 +311,8 @@ def _positions(groups: Sequence[Hashable], judged: Sequence[bool], name: str) ->
     return np.array([positions.setdefault(group, len(positions)) for group in compress(groups, judged)], np.intp)
 
 
-def _resampled_means(numbers: Numbers, resamples: int, generator: np.random.Generator) -> Numbers:
+def resampled_means(numbers: Numbers, resamples: int, generator: np.random.Generator) -> Numbers:
+    """Means of `resamples` bootstrap resamples."""
     return _replicates(lambda draws: numbers[draws].mean(axis=1), numbers.size, resamples, generator)
 
 

@@ -34,7 +34,7 @@ class RunLog:
     def log_metrics(self, values: Mapping[str, float | None], *, step: int = 0) -> None:
         """Log points of curves; None and NaN (not measured) are skipped."""
         measured = {name: value for name, value in values.items() if value is not None}
-        points = {_key(name): float(value) for name, value in measured.items() if math.isfinite(value)}
+        points = {metric_name(name): float(value) for name, value in measured.items() if math.isfinite(value)}
         if points:
             self._write("metrics", values=points, step=step)
 
@@ -56,7 +56,7 @@ class RunLog:
         self._write("artifact", path=os.path.abspath(path), folder=folder)
 
     def set_tags(self, tags: Mapping[str, Any]) -> None:
-        self._write("tags", values={_key(name): str(value) for name, value in tags.items()})
+        self._write("tags", values={metric_name(name): str(value) for name, value in tags.items()})
 
     def set_status(self, status: str) -> None:
         """Set the run's status: RUNNING, FINISHED, FAILED or KILLED."""
@@ -104,11 +104,11 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
         if isinstance(value, Mapping):
             flat |= flatten(value, f"{key}.")
         else:
-            flat[_key(key)] = value if isinstance(value, str) else json.dumps(value, default=str)
+            flat[metric_name(key)] = value if isinstance(value, str) else json.dumps(value, default=str)
     return flat
 
 
-def _key(name: str) -> str:
+def metric_name(name: str) -> str:
     """Convert to a valid MLflow name: letters, digits, spaces, `_-.:/`, no empty path parts, 250 characters."""
     parts = (part for part in re.sub(r"[^\w\-. /:]", "_", name).split("/") if part.strip("."))
     return "/".join(parts)[:250] or "_"

@@ -152,3 +152,18 @@ def test_a_scorer_without_its_model_is_skipped_with_the_reason(suite):
     assert {row["value"] for row in suite.rows["specs"]} == {None}
     assert all("no such model directory" in row["reason"] for row in suite.rows["specs"])
     assert "specs was skipped" in suite.done.err
+
+
+def test_the_board_of_an_evaluation_is_logged_to_mlflow(suite, tmp_path):
+    from mlflow import MlflowClient
+
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    options = ["--experiment", "boards", "--mlflow", uri, "--title", "Captioners", "--out", tmp_path / "board"]
+    done = run_cli("leaderboard", suite.out, *options)
+    assert done.code == 0, done.err
+    client = MlflowClient(uri)
+    [run] = client.search_runs([client.get_experiment_by_name("boards").experiment_id])
+    assert run.data.metrics["whole/ROUGE-L"] == suite.board.scores("whole").means["coco_rouge_l"].value
+    assert run.data.tags["mlflow.runName"] == "Captioners"
+    files = {artifact.path for artifact in client.list_artifacts(run.info.run_id)}
+    assert {"leaderboard.html", "leaderboard.csv", "instruments.json"} <= files

@@ -1,0 +1,210 @@
+"""`rubricworks leaderboard`: models of any evaluations in one table, with what may be compared and what may not."""
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rubricworks.data.manifest import MANIFEST, canonical_json, read_manifest
+from rubricworks.data.tables import read_rows
+from rubricworks.errors import UserError
+from rubricworks.evaluation.leaderboard import Leaderboard, Source, leaderboard
+from rubricworks.evaluation.scoreboard import LENGTH, read_scoreboard
+from rubricworks.llm.spending import SPENDING_FILE, read_spending
+from rubricworks.metrics import ranking_agreement
+from rubricworks.reports.formats import interval, number
+from rubricworks.reports.leaderboard import (
+    Agreement,
+    leaderboard_csv,
+    leaderboard_markdown,
+    leaderboard_page,
+    leaderboard_text,
+    standings,
+)
+from rubricworks.reports.run_folder import SOURCE, is_simulated
+from rubricworks.storage import write_atomic
+from rubricworks.tracking import TrackingConfig, connect
+from rubricworks.tracking.evaluations import log_evaluation
+
+_SAMPLE_STAGES = ("recap", "open_questions", "prepare_questions", "prepare")
+
+
+@click.command(name="leaderboard")
+@click.argument(
+    "sources", nargs=-1, required=True, metavar="EVALUATION...", type=click.Path(path_type=Path, exists=True)
+)
+@click.option(
+    "--against", metavar="NAME", help="Model that the others are compared with; default: the first evaluation's."
+)
+@click.option("--all", "every_figure", is_flag=True, help="Every part of every scorer, not only the first.")
+@click.option("--ranking", metavar="FILE|FIGURE", help="Compare each figure's ranking of the models with this one.")
+@click.option("--title", default="Leaderboard", show_default=True)
+@click.option("--experiment", metavar="NAME", help="Log the board to this MLflow experiment, as an evaluation.")
+@click.option("--mlflow", "uri", metavar="URI", default="", help="MLflow; default: MLFLOW_TRACKING_URI, or a file.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for leaderboard.html, .md, .csv and .json.")
+def leaderboard_command(
+    sources: tuple[Path, ...],
+    against: str | None,
+    every_figure: bool,
+    ranking: str | None,
+    title: str,
+    experiment: str | None,
+    uri: str,
+    out: Path | None,
+) -> None:
+    """Put the models of EVALUATIONs in one table: runs, folders of `rubricworks evaluate`, or tables of scores.
+
+    A column is one scorer with one version, judge and opponent; a figure that was measured by two is two columns.
+    Differences are paired by sample, and their significance is corrected for the number of comparisons.
+
+    The ranking is a figure of the board (oracle_f1), or a CSV with the columns model and standing (higher is better)
+    or rank (1 is the best), as people give it.
+
+    \b
+    rubricworks leaderboard runs/a runs/b scored/ --against base --out board/
+    rubricworks leaderboard scored/ --ranking people.csv
+    """
+    board = build_board(sources, against=against, every_figure=every_figure)
+    agreements = _agreements(board, ranking, sources) if ranking else []
+    click.echo(leaderboard_text(board))
+    for one in agreements:
+        value = f"{number(one.spearman.value)} [{interval(one.spearman)}]" if one.spearman else "not defined"
+        click.echo(f"{one.column.title}: agreement with the ranking {value}, {one.models} models")
+    if out:
+        simulated = any(map(_is_simulated, sources))
+        write_board(board, out, title=title, simulated=simulated, agreements=agreements)
+        click.echo(f"\n{out / 'leaderboard.html'}: the page; beside it .md, .csv and .json")
+    if experiment:
+        connection = connect(TrackingConfig(uri=uri, experiment=experiment), Path("runs"))
+        if connection is None:
+            raise UserError("--experiment: MLflow is not installed; pip install 'rubricworks[tracking]'")
+        run = log_evaluation(connection, board, title, out)
+        click.echo(f"logged to MLflow experiment {experiment}, run {run}")
+
+
+def build_board(sources: Sequence[Path], *, against: str | None = None, every_figure: bool = False) -> Leaderboard:
+    """Build the board of several evaluations.
+
+    Raises:
+        UserError: there is no score, or no model called `against`.
+    """
+    try:
+        return leaderboard([_source(place) for place in sources], against=against, every_figure=every_figure)
+    except ValueError as error:
+        raise UserError(f"{', '.join(map(str, sources))}: {error}") from error
+
+
+def write_board(
+    board: Leaderboard, out: Path, *, title: str, simulated: bool = False, agreements: Sequence[Agreement] = ()
+) -> None:
+    """Write the board's page, and its Markdown, CSV and JSON forms, into a folder."""
+    page = leaderboard_page(board, title=title, simulated=simulated, agreements=agreements)
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomic(out / "leaderboard.html", page.encode("utf-8", "replace"))
+    write_atomic(out / "leaderboard.md", leaderboard_markdown(board).encode("utf-8", "replace"))
+    write_atomic(out / "leaderboard.csv", leaderboard_csv(board).encode("utf-8", "replace"))
+    write_atomic(out / "leaderboard.json", canonical_json(board.model_dump(mode="json")))
+
+
+def _source(place: Path) -> Source:
+    """Tables of a run, of an evaluation's folder, or a table itself."""
+    folder = place if (place / MANIFEST).is_file() else place / "score"
+    if not (folder / MANIFEST).is_file() or read_manifest(folder).table != "scores":
+        raise UserError(
+            f"{place}: no finished scores; give a run, a folder of `rubricworks evaluate`, or a scores table"
+        )
+    home = folder.parent
+    board = read_scoreboard(folder)
+    responses = folder / "responses"
+    counts: dict[str, int] = {}
+    rows = list(read_rows(responses)) if (responses / MANIFEST).is_file() else []
+    for row in rows:
+        counts[row["model"]] = counts.get(row["model"], 0) + 1
+    return Source(
+        place.name,
+        read_rows(folder),
+        rows,
+        _tasks(home),
+        board.titles if board else {},
+        _dollars(home, counts),
+        [figure for figure in board.headlines if figure != LENGTH] if board else (),
+        board.base if board else None,
+    )
+
+
+def _tasks(home: Path) -> dict[str, str]:
+    """Sample → task, of the samples that were scored."""
+    try:
+        samples = Path(json.loads((home / SOURCE).read_bytes())["samples"])
+    except (OSError, ValueError, KeyError):
+        samples = next((home / stage for stage in _SAMPLE_STAGES if (home / stage / MANIFEST).is_file()), home)
+    if not (samples / MANIFEST).is_file() or read_manifest(samples).table != "samples":
+        return {}
+    rows = read_rows(samples, columns=["sample_id", "task"])
+    return {row["sample_id"]: row["task"] for row in rows if row["task"]}
+
+
+def _dollars(home: Path, responses: Mapping[str, int]) -> dict[str, float]:
+    """Model → cost of a response, of endpoints with a price; by the endpoint's model or its only model's name."""
+    costs: dict[str, float] = {}
+    for row in read_spending(home / SPENDING_FILE):
+        if row["purpose"] == "response" and row["cost"]:
+            costs[row["model"]] = costs.get(row["model"], 0.0) + row["cost"]
+    return {model: cost / responses[model] for model, cost in costs.items() if responses.get(model)}
+
+
+def _is_simulated(place: Path) -> bool:
+    """Return True if the scene world stood in for images or judges."""
+    try:
+        return bool(json.loads((place / SOURCE).read_bytes()).get("simulated")) or is_simulated(place)
+    except (OSError, ValueError):
+        return is_simulated(place)
+
+
+def _agreements(board: Leaderboard, ranking: str, sources: tuple[Path, ...]) -> list[Agreement]:
+    standing = standings(board, _ranking(board, ranking))
+    if len(standing) < 2:
+        raise UserError(f"--ranking {ranking}: it ranks {len(standing)} of the board's models; at least 2 are needed")
+    values: dict[tuple[str, str, str, str], dict[str, dict[str, float | None]]] = {}
+    for place in sources:
+        for row in _source(place).scores:
+            if row["sample_id"] is not None and row["model"] in standing:
+                part = row["scorer"] if row["part"] == "score" else f"{row['scorer']}_{row['part']}"
+                key = (part, row["version"], row["judge"], row["decoding"])
+                values.setdefault(key, {}).setdefault(row["model"], {})[row["sample_id"]] = row["value"]
+    agreements = []
+    for column in board.columns:
+        found: Mapping[str, dict[str, Any]] = values.get((column.figure, column.version, column.judge, "greedy"), {})
+        samples = sorted(set.intersection(*(set(one) for one in found.values()))) if found else []
+        scores = {model: [one[sample] for sample in samples] for model, one in found.items()}
+        if len(scores) < 2 or not samples or column.figure == ranking:
+            continue
+        if any(all(value is None for value in row) for row in scores.values()):
+            continue
+        spearman = ranking_agreement(scores, {model: standing[model] for model in scores})
+        agreements.append(Agreement(column, spearman, len(scores)))
+    return agreements
+
+
+def _ranking(board: Leaderboard, name: str) -> dict[str, float]:
+    """Model → standing, higher is better."""
+    at = next((at for at, column in enumerate(board.columns) if column.figure == name), None)
+    if at is not None:
+        return {row.model: row.cells[at].mean.value for row in board.rows if at in row.cells}
+    path = Path(name)
+    if not path.is_file():
+        figures = ", ".join(dict.fromkeys(column.figure for column in board.columns))
+        raise UserError(f"--ranking {name}: no such file, and no figure of the board ({figures})")
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    ranking: dict[str, float] = {}
+    for number_, row in enumerate(rows, start=2):
+        try:
+            standing = float(row["standing"]) if "standing" in row else -float(row["rank"])
+            ranking[row["model"]] = standing
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{path}: line {number_}: give the columns model, and standing or rank") from error
+    return ranking

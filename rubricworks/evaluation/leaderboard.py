@@ -1,0 +1,362 @@
+"""Leaderboard: models of any evaluations against scorers, with paired differences from one of them.
+
+A column is a figure by one instrument: one version of the scorer (its prompts and formulas), one judge, one opponent.
+The same figure by two instruments is two columns, and nothing is compared across them. A model is a name with its
+revision, step and decoding: the same in two evaluations is one row, and two revisions of one name are two rows.
+
+Differences are paired on the samples that both models have. Their p-values are corrected for the number of all
+comparisons on the board (Holm).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+from rubricworks.evaluation.ratings import CAPARENA, COMPARISONS, RATING_TITLES, TOURNAMENT, ratings
+from rubricworks.evaluation.scoreboard import figure_name
+from rubricworks.metrics import Interval, bootstrap_p_value, holm, mean_interval, paired_differences
+
+LEVEL = 0.05
+_BY_TASK = frozenset({"answers", "geneval", "benchmark"})
+_OF_LENGTH = frozenset({"length"})
+
+
+class Instrument(NamedTuple):
+    """What measured a column."""
+
+    figure: str
+    scorer: str
+    version: str
+    judge: str
+    against: str | None
+    """The opponent of a comparison, with its revision."""
+
+
+class Cell(BaseModel):
+    """A model's figure in one column."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mean: Interval
+    """Of all samples that the model was scored on."""
+    difference: Interval | None = None
+    """Minus the model that the board compares with, on the samples that both have."""
+    p: float | None = None
+    """Of the difference, corrected for the number of comparisons on the board."""
+
+    @property
+    def mark(self) -> str:
+        """`+` or `-` where the difference is significant, else empty."""
+        if self.p is None or self.p >= LEVEL or self.difference is None:
+            return ""
+        return "+" if self.difference.value > 0 else "-"
+
+
+class Row(BaseModel):
+    """One model."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str
+    revision: str
+    step: int | None
+    decoding: str
+    cells: dict[int, Cell]
+    """Number of the column → figure."""
+    words: Interval | None = None
+    """Words per response."""
+    dollars: float | None = None
+    """Cost of a response, of models at endpoints whose price is known."""
+
+    @property
+    def label(self) -> str:
+        step = "" if self.step is None else f" at {self.step}"
+        return f"{self.model}{step}" + ("" if self.decoding == "greedy" else f", {self.decoding}")
+
+
+class Column(BaseModel):
+    """A figure by one instrument."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    figure: str
+    title: str
+    scorer: str
+    version: str
+    judge: str
+    against: str | None
+    is_share: bool
+    """All values lie in [0, 1]."""
+
+
+class Leaderboard(BaseModel):
+    """Models against scorers."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    against: str
+    """Model that the others are compared with."""
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+    """What must not be read from the board: instruments apart, samples that differ, scores that are missing."""
+    comparisons: int = 0
+    """Number of comparisons that the p-values are corrected for."""
+
+
+class Source(NamedTuple):
+    """One evaluation."""
+
+    name: str
+    scores: Iterable[Mapping[str, Any]]
+    """Rows of its table `scores`."""
+    responses: Iterable[Mapping[str, Any]] = ()
+    """Rows of its table `responses`."""
+    tasks: Mapping[str, str] = {}
+    """Sample → task."""
+    titles: Mapping[str, str] = {}
+    """Figure → name on pages."""
+    dollars: Mapping[str, float] = {}
+    """Model → cost of a response."""
+    heads: Sequence[str] = ()
+    """Figures that it reports first; the board shows these."""
+    base: str | None = None
+    """Model that it compares with."""
+
+
+_Model = tuple[str, str, int | None, str]
+
+
+def leaderboard(sources: Sequence[Source], *, against: str | None = None, every_figure: bool = False) -> Leaderboard:
+    """Build the board of several evaluations.
+
+    Args:
+        against: name of the model that the others are compared with; by default
+            that of the first evaluation.
+        every_figure: show every part of every scorer, not only the first.
+    Raises:
+        ValueError: there is no score, or no model of the name `against`.
+    """
+    collected = _Collected()
+    for source in sources:
+        collected.add(source)
+    models = collected.models()
+    if not models:
+        raise ValueError("there are no scores of any model")
+    names = {model[0] for model in models}
+    chosen = against or next((one.base for one in sources if one.base in names), models[0][0])
+    if chosen not in names:
+        raise ValueError(f"no model is called {chosen}; they are {', '.join(sorted(names))}")
+    columns = [
+        instrument
+        for instrument in collected.values
+        if every_figure or instrument.figure in collected.heads(instrument)
+    ]
+    cells: dict[tuple[_Model, int], Cell] = {}
+    raw: dict[tuple[_Model, int], float] = {}
+    for number, instrument in enumerate(columns):
+        for model in models:
+            if cell := collected.cell(instrument, model, _peer(model, chosen, models)):
+                mean, difference, p = cell
+                cells[model, number] = Cell(mean=mean, difference=difference)
+                if p is not None:
+                    raw[model, number] = p
+    for key, p in holm(raw).items():
+        cells[key] = cells[key].model_copy(update={"p": p})
+    several = {name for name in names if len({model[1] for model in models if model[0] == name}) > 1}
+    return Leaderboard(
+        against=chosen,
+        columns=tuple(collected.column(instrument, columns) for instrument in columns),
+        rows=tuple(
+            Row(
+                model=f"{model[0]} ({model[1][:8] or 'no revision'})" if model[0] in several else model[0],
+                revision=model[1],
+                step=model[2],
+                decoding=model[3],
+                cells={number: cells[model, number] for number in range(len(columns)) if (model, number) in cells},
+                words=collected.words_of(model),
+                dollars=collected.dollars.get(model[0]),
+            )
+            for model in models
+        ),
+        notes=tuple(collected.notes(columns, models)),
+        comparisons=len(raw),
+    )
+
+
+def _peer(model: _Model, against: str, models: Sequence[_Model]) -> _Model | None:
+    """Model that another is compared with: that of the same decoding, else its first; None for itself."""
+    candidates = [one for one in models if one[0] == against and one != model]
+    if model[0] == against:
+        return None
+    return next((one for one in candidates if one[3] == model[3]), next(iter(candidates), None))
+
+
+class _Collected:
+    """Values of all evaluations by instrument and model."""
+
+    def __init__(self) -> None:
+        self.values: dict[Instrument, dict[_Model, dict[str, float | None]]] = {}
+        self.corpus: dict[Instrument, dict[_Model, Interval]] = defaultdict(dict)
+        self.dollars: dict[str, float] = {}
+        self._titles: dict[str, str] = {}
+        self._heads: dict[str, str] = {}
+        self._shown: set[str] = set()
+        self._tasks: dict[str, str] = {}
+        self._words: dict[_Model, dict[str, float | None]] = defaultdict(dict)
+        self._conflicts: dict[tuple[str, str], int] = defaultdict(int)
+        self._missing: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        self._skipped: dict[str, str] = {}
+
+    def add(self, source: Source) -> None:
+        self._titles |= {**RATING_TITLES, **source.titles}
+        self._tasks |= source.tasks
+        self.dollars |= source.dollars
+        self._shown |= set(source.heads)
+        rows = list(source.scores)
+        revisions = {row["model"]: row["revision"] for row in rows}
+        compared = [row for row in rows if row["scorer"] in COMPARISONS]
+        for row in rows:
+            if row["scorer"] not in _OF_LENGTH and row["scorer"] != TOURNAMENT:
+                self._add_score(row, revisions)
+        self._add_ratings(compared)
+        for row in source.responses:
+            if "#" in row["sample_id"] or row.get("response_type"):
+                continue  # a response under a word budget, or an image
+            self._words[_model(row)].setdefault(row["sample_id"], float(len(row["response"].split())))
+
+    def _add_score(self, row: Mapping[str, Any], revisions: Mapping[str, str]) -> None:
+        figure = figure_name(row["scorer"], row["part"])
+        self._heads.setdefault(row["scorer"], figure)
+        opponent = None if row["scorer"] == CAPARENA else row["against"]
+        against = _opponent(opponent, revisions.get(opponent, "")) if opponent else None
+        instrument = Instrument(figure, row["scorer"], row["version"], row["judge"], against)
+        model = _model(row)
+        if row["sample_id"] is None:
+            if row["value"] is not None:
+                self.values.setdefault(instrument, {})
+                self.corpus[instrument][model] = Interval(value=row["value"])
+            return
+        if row["value"] is None:
+            if row["reason"].startswith("not available"):
+                self._skipped[row["scorer"]] = row["reason"]
+                return
+            self._missing[figure, model[0]][row["reason"]] += 1
+        values = self.values.setdefault(instrument, {}).setdefault(model, {})
+        if row["sample_id"] in values and values[row["sample_id"]] != row["value"]:
+            self._conflicts[figure, model[0]] += 1
+            return
+        values[row["sample_id"]] = row["value"]
+
+    def _add_ratings(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Ratings hold within one evaluation: its own models are the field."""
+        revisions = {row["model"]: row["revision"] for row in rows}
+        for scorer in (TOURNAMENT, CAPARENA):
+            mine = [row for row in rows if row["scorer"] == scorer]
+            if not mine:
+                continue
+            names = {row["model"] for row in mine} | {row["against"] for row in mine}
+            field = ", ".join(sorted(names)) if scorer == TOURNAMENT else None
+            self._heads[scorer] = "tournament_elo" if scorer == TOURNAMENT else "caparena_auto"
+            for (name, step, decoding), figures in ratings(mine).items():
+                for figure, interval in figures.items():
+                    instrument = Instrument(figure, scorer, mine[0]["version"], mine[0]["judge"], field)
+                    self.values.setdefault(instrument, {})
+                    model = (name, revisions.get(name, self._revision(name)), step, decoding)
+                    self.corpus[instrument][model] = interval
+
+    def _revision(self, name: str) -> str:
+        return next((model[1] for values in self.values.values() for model in values if model[0] == name), "")
+
+    def models(self) -> list[_Model]:
+        every = [model for values in self.values.values() for model in values]
+        return list(dict.fromkeys([*every, *(model for values in self.corpus.values() for model in values)]))
+
+    def heads(self, instrument: Instrument) -> set[str]:
+        return self._shown | {self._heads.get(instrument.scorer, instrument.figure)}
+
+    def words_of(self, model: _Model) -> Interval | None:
+        return mean_interval(self._words.get(model, {}).values(), share=False)
+
+    def cell(
+        self, instrument: Instrument, model: _Model, peer: _Model | None
+    ) -> tuple[Interval, Interval | None, float | None] | None:
+        if model in self.corpus[instrument]:
+            return self.corpus[instrument][model], None, None
+        values = self.values[instrument].get(model, {})
+        strata = self._strata(instrument, values)
+        mean = mean_interval(values.values(), share=_is_share(values.values()), strata=strata)
+        if mean is None:
+            return None
+        others = self.values[instrument].get(peer) if peer else None
+        if peer and instrument.against == _opponent(peer[0], peer[1]):
+            others = dict.fromkeys(values, 0.5)  # wins against that very model
+        differences = paired_differences(values, others) if others else {}
+        strata = self._strata(instrument, differences)
+        difference = mean_interval(differences.values(), share=False, strata=strata)
+        return mean, difference, bootstrap_p_value(differences.values(), strata=strata) if difference else None
+
+    def _strata(self, instrument: Instrument, values: Mapping[str, float | None]) -> list[str] | None:
+        """Task of each sample, for scorers whose mean is the mean over tasks."""
+        if instrument.scorer not in _BY_TASK:
+            return None
+        return [self._tasks.get(sample) or sample.rpartition("/")[0] or "all" for sample in values]
+
+    def column(self, instrument: Instrument, columns: Sequence[Instrument]) -> Column:
+        title = self._titles.get(instrument.figure) or instrument.figure.replace("_", " ").capitalize()
+        return Column(
+            **instrument._asdict(),
+            title=title + self._suffix(instrument, columns),
+            is_share=all(_is_share(values.values()) for values in self.values[instrument].values())
+            and bool(self.values[instrument]),
+        )
+
+    def _suffix(self, instrument: Instrument, columns: Sequence[Instrument]) -> str:
+        """What tells a column from another one of the same figure."""
+        twins = [one for one in columns if one.figure == instrument.figure and one != instrument]
+        apart = {
+            f"version {instrument.version}": any(one.version != instrument.version for one in twins),
+            f"judge {instrument.judge or 'none'}": any(one.judge != instrument.judge for one in twins),
+            f"against {instrument.against or 'none'}": any(one.against != instrument.against for one in twins),
+        }
+        told = [text for text, differs in apart.items() if differs]
+        return f" ({', '.join(told)})" if told else ""
+
+    def notes(self, columns: Sequence[Instrument], models: Sequence[_Model]) -> Iterable[str]:
+        by_figure: dict[str, list[Instrument]] = defaultdict(list)
+        for instrument in columns:
+            by_figure[instrument.figure].append(instrument)
+        for figure, several in by_figure.items():
+            if len(several) > 1:
+                ways = " and ".join(self._suffix(one, columns).strip(" ()") for one in several)
+                yield f"{figure} was measured by {ways}: separate columns, and no difference is taken between them."
+        for instrument in columns:
+            sets = {frozenset(values) for values in self.values[instrument].values()}
+            if len(sets) > 1:
+                common = len(frozenset.intersection(*sets))
+                yield (
+                    f"{instrument.figure}: the models were scored on different samples, {common} of them in common; "
+                    "compare the differences, which are paired, and not the means."
+                )
+        for (figure, model), reasons in self._missing.items():
+            if figure in by_figure:
+                told = ", ".join(f"{count} x {reason}" for reason, count in reasons.items())
+                yield f"{figure}: {model} has no score on {sum(reasons.values())} samples ({told}); they are left out."
+        for (figure, model), count in self._conflicts.items():
+            yield f"{figure}: {count} samples of {model} have two scores; the first evaluation's count."
+        for scorer, reason in self._skipped.items():
+            yield f"{scorer} was skipped: {reason}."
+
+
+def _opponent(name: str, revision: str) -> str:
+    return f"{name} {revision[:8]}".strip()
+
+
+def _model(row: Mapping[str, Any]) -> _Model:
+    return row["model"], row["revision"], row["step"], row["decoding"]
+
+
+def _is_share(values: Iterable[float | None]) -> bool:
+    return all(0 <= value <= 1 for value in values if value is not None)
