@@ -20,6 +20,7 @@ from rubricworks.storage import files_digest
 from rubricworks.tracking.connection import Connection, report_mlflow_errors
 from rubricworks.tracking.model_flavour import MLMODEL_FILE, MODEL_FOLDER, write_flavour
 from rubricworks.tracking.transfers import long_transfers
+from rubricworks.training.model_card import CARD
 
 CHAMPION = "champion"
 CHALLENGER = "challenger"
@@ -30,7 +31,7 @@ OPPONENT_TAG = "challenged"
 APPROVAL_TAG = "approval"
 """Tag of a challenger: state of its approval, `waiting` while a person has to decide."""
 WAITING = "waiting"
-_TAG_LENGTH = 5_000
+_TAG_LENGTH = _DESCRIPTION_LENGTH = 5_000
 
 
 class ChampionMoved(UserError):
@@ -59,6 +60,8 @@ def register(
     run: str,
     tags: Mapping[str, Any],
     prompt: str = "Describe the image.",
+    card: str = "",
+    summary: str = "",
 ) -> ModelVersion:
     """Store a model's folder with an MLflow run and register it; a model registered before keeps its version.
 
@@ -66,6 +69,8 @@ def register(
         run: id of the MLflow run.
         tags: tags of the version, such as data digest, recipe digest, figures of the evaluation.
         prompt: prompt of the model's example.
+        card: model card beside the folder, whose own is that of its training.
+        summary: description of the version, in Markdown.
     """
     if not any(model_dir.glob("*")):
         raise UserError(f"{model_dir}: no model here; run the stage that trains it")
@@ -80,6 +85,8 @@ def register(
         if logged.status != "READY":
             with tempfile.TemporaryDirectory() as description, long_transfers():
                 write_flavour(Path(description), model_dir, model_id=logged.model_id, run=run, prompt=prompt)
+                if card:
+                    (Path(description) / CARD).write_text(card, encoding="utf-8")
                 client.log_model_artifacts(logged.model_id, str(model_dir), MODEL_FOLDER)
                 client.log_model_artifacts(logged.model_id, description)
             client.finalize_logged_model(logged.model_id, "READY")
@@ -90,6 +97,7 @@ def register(
             run_id=run,
             tags={**texts, DIGEST_TAG: digest},
             model_id=logged.model_id,
+            description=summary[:_DESCRIPTION_LENGTH] or None,
         )
         return _to_model_version(version)
 

@@ -1,11 +1,12 @@
 """Model card of a trained model: `README.md` in its folder, with the prompt and the length that it was trained with.
 
 A model trained on one prompt answers another one badly. The prompt stands in the card's metadata as `instance_prompt`,
-the Hub's field for it, and the length as `max_new_tokens` in `generation_config.json`, which both engines read.
+the Hub's field for it, and the length as `max_new_tokens` in `generation_config.json`, which both engines read. A
+generator of images has neither: it is asked with any prompt, and writes as many codes as an image has.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,9 +45,14 @@ def write_card(
         config: configuration of the training.
     """
     metadata: dict[str, Any] = {"library_name": "transformers", "tags": ["rubricworks", trained_by]}
+    if codes := _codes_of_images(model_dir):
+        usage = Usage()
+        metadata["pipeline_tag"] = "text-to-image"
     if usage.prompt is not None:
         metadata["instance_prompt"] = usage.prompt
     lines = [f"# Model trained by Rubricworks, stage `{trained_by}`", ""]
+    if codes:
+        lines += [f"It draws images: {codes} codes each, after the prompt, which its codebook turns into pixels.", ""]
     if usage.prompt is not None:
         lines += ["Ask it with the prompt of its training:", "", *_quoted(usage.prompt), ""]
     if usage.max_new_tokens is not None:
@@ -63,17 +69,30 @@ def write_card(
         write_atomic(file, (json.dumps(fields, indent=2, sort_keys=True) + "\n").encode())
 
 
-def card_with_scores(model_dir: Path, figures: Mapping[str, Mapping[str, float | None]]) -> str:
-    """Return a model's card with a table of its evaluation; figure → its parts (`base`, `policy`, `low`, …) → value."""
+def card_with_scores(
+    model_dir: Path, figures: Mapping[str, Mapping[str, float | None]], reasons: Sequence[str] = ()
+) -> str:
+    """Return a model's card with its evaluation (`score_lines`)."""
     file = model_dir / CARD
     card = file.read_text() if file.is_file() else "# Model\n"
+    return "\n".join([card.rstrip(), "", *score_lines(figures, reasons)])
+
+
+def score_lines(figures: Mapping[str, Mapping[str, float | None]], reasons: Sequence[str] = ()) -> list[str]:
+    """Lines of Markdown of an evaluation: what the gate decided, and the figures that it was given.
+
+    Args:
+        figures: figure → its parts (`base`, `policy`, `low`, …) → value.
+        reasons: sentences of the gate.
+    """
     rows = [
         f"| {name} | {part} | {value:.4g} |"
         for name, parts in figures.items()
         for part, value in parts.items()
         if value is not None
     ]
-    return "\n".join([card.rstrip(), "", "## Scores", "", "| figure | part | value |", "|---|---|---|", *rows, ""])
+    gate = ["## Gate", "", *(f"- {reason}" for reason in reasons), ""] if reasons else []
+    return [*gate, "## Scores", "", "| figure | part | value |", "|---|---|---|", *rows, ""]
 
 
 def read_usage(model_dir: Path) -> Usage:
@@ -92,6 +111,13 @@ def read_usage(model_dir: Path) -> Usage:
     prompt = metadata.get("instance_prompt") if isinstance(metadata, dict) else None
     length = fields.get("max_new_tokens") if isinstance(fields, dict) else None
     return Usage(prompt if isinstance(prompt, str) else None, length if isinstance(length, int) else None)
+
+
+def _codes_of_images(model_dir: Path) -> int | None:
+    """Number of codes of one image; None for a model of texts."""
+    from rubricworks.training.generators.codebook import CODEBOOK_FILE, PatchCodebook
+
+    return PatchCodebook.load(model_dir).length if (model_dir / CODEBOOK_FILE).is_file() else None
 
 
 def _quoted(text: str) -> list[str]:

@@ -3,10 +3,12 @@
 import json
 
 import pytest
+import torch
 import yaml
 from transformers import GenerationConfig
 
 from rubricworks.errors import UserError
+from rubricworks.training.generators.codebook import PatchCodebook
 from rubricworks.training.model_card import Usage, card_with_scores, only_prompt, read_usage, write_card
 
 PROMPT = "describe: the image\n--- in detail"
@@ -60,3 +62,23 @@ def test_scores_stand_below_the_card(tmp_path):
     card = card_with_scores(tmp_path, {"win_rate": {"value": 0.7734, "low": 0.71, "high": None}})
     assert card.startswith((tmp_path / "README.md").read_text().rstrip())
     assert card.endswith("| win_rate | value | 0.7734 |\n| win_rate | low | 0.71 |\n")
+
+
+def test_the_gates_words_stand_with_the_scores(tmp_path):
+    write(tmp_path)
+    card = card_with_scores(tmp_path, {"win_rate": {"value": 0.7734}}, ["win_rate 0.773 is above 0.5"])
+    assert "## Gate\n\n- win_rate 0.773 is above 0.5\n\n## Scores\n" in card
+
+
+def test_the_card_of_a_generator_speaks_of_images(tmp_path):
+    """36 x 36 pixels in patches of 6 are 36 codes; the length of answers is not the generator's."""
+    GenerationConfig(eos_token_id=5).save_pretrained(tmp_path)
+    PatchCodebook(torch.zeros(8, 6 * 6 * 3), side=36, patch=6).save(tmp_path)
+    write(tmp_path)
+    card = (tmp_path / "README.md").read_text()
+    assert "It draws images: 36 codes each" in card
+    assert yaml.safe_load(card.split("---\n")[1])["pipeline_tag"] == "text-to-image"
+    assert "answers" not in card
+    assert "Ask it with the prompt" not in card
+    assert read_usage(tmp_path) == Usage()
+    assert GenerationConfig.from_pretrained(tmp_path).max_new_tokens is None

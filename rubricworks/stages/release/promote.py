@@ -32,7 +32,7 @@ from rubricworks.tracking import (
 )
 from rubricworks.tracking.lineage import store_lineage
 from rubricworks.tracking.sample_scores import SCORES_TAG, read_sample_scores, store_sample_scores
-from rubricworks.training.model_card import CARD, card_with_scores
+from rubricworks.training.model_card import CARD, card_with_scores, score_lines
 
 Figures = dict[str, dict[str, Any]]
 """Name of a figure → its parts, as the gate reads them."""
@@ -70,7 +70,7 @@ def run(config: Config, job: Job) -> None:
         "reasons": list(result.reasons),
     }
     write_atomic(job.out / "promotion.json", canonical_json(promotion).encode())
-    write_atomic(job.out / CARD, card_with_scores(model_dir(job.inputs["policy"]), figures).encode())
+    write_atomic(job.out / CARD, card_with_scores(model_dir(job.inputs["policy"]), figures, result.reasons).encode())
     job.figures.update(promoted=promotion["promoted"], version=version)
 
 
@@ -156,6 +156,8 @@ def register_policy(
         name,
         run=mlflow_run,
         prompt=_first_prompt(job.inputs["samples"]),
+        card=card_with_scores(model_dir(job.inputs["policy"]), figures, result.reasons),
+        summary="\n".join(score_lines(figures, result.reasons)),
         tags={
             "run": job.run.name,
             "data_digest": job.made_by["inputs"]["samples"],

@@ -140,6 +140,15 @@ def test_all_images_are_logged_with_scorecards_and_only_the_kept_ones_have_an_ad
         assert row["reward"] == pytest.approx(sum(card.credits) / len(card.credits))
 
 
+def test_the_card_of_a_trained_generator_speaks_of_images_not_of_answers(run):
+    model = run / "train_generator" / "model"
+    card = (model / "README.md").read_text()
+    assert "It draws images: 36 codes each" in card
+    assert "answers" not in card.split("## Recipe")[0]
+    # The length of texts, 44 by default, is not the generator's.
+    assert json.loads((model / "generation_config.json").read_text()).get("max_new_tokens") is None
+
+
 def test_a_training_by_endpoints_takes_their_weighted_mean_and_asks_no_judge(run):
     training = run.parent / "by_endpoints" / "run" / "train_generator"
     prompts = {row["sample_id"]: row["prompt"] for row in read_rows(run / "prepare_prompts")}

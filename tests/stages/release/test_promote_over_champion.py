@@ -12,7 +12,9 @@ from rubricworks.data.tables import count_rows
 from rubricworks.evaluation.scoreboard import summarise_scores
 from rubricworks.runtime.launch import launch
 from rubricworks.tracking import TrackingConfig, connect, registry
+from rubricworks.tracking.lineage import fetch_artifacts
 from rubricworks.tracking.sample_scores import read_sample_scores
+from rubricworks.training.model_card import CARD
 
 pytest.importorskip("mlflow")
 
@@ -159,3 +161,17 @@ def test_the_registry_keeps_what_the_policy_scored_on_each_sample(tmp_path):
     expected = [row["value"] for row in rows if row["model"] == "policy" and row["scorer"] == "oracle"]
     assert mean(values.values()) == pytest.approx(mean(expected))
     assert len(values) == SAMPLES == count_rows(tmp_path / "one" / "scores") // 3
+
+
+def test_the_card_of_a_registered_model_has_the_figures_that_its_gate_read(tmp_path):
+    content = promote(tmp_path, "one", score_rows(0.5, 0.75))
+    connection = registered(tmp_path)
+    version = registry.champion(connection, "captioner")
+    folder = fetch_artifacts(connection, version.source, tmp_path / "fetched", "the model")
+    shown = connection.client.get_model_version("captioner", str(version.version)).description
+    for text in ((folder / CARD).read_text(), shown):
+        assert "| win_rate | value | 0.75 |" in text
+        assert "| oracle_f1 | base |" in text
+        assert [line[2:] for line in text.splitlines() if line.startswith("- ")] == content["reasons"]
+    # The model's own folder stays as it was trained.
+    assert sorted(path.name for path in registry.model_files(folder).iterdir()) == ["config.json"]
