@@ -26,6 +26,8 @@ from rubricworks.runtime.stage_table import NOT_REUSABLE
 from rubricworks.storage import write_atomic
 
 REUSE_FILE = "reuse.json"
+SOURCE = "source"
+"""Key, among a configuration's `versions`, of the digest of all that its stage reads outside the run."""
 
 
 def write_reuse(run: Path, sources: Sequence[Path]) -> None:
@@ -68,9 +70,10 @@ def read_reuse(run: Path) -> list[Path]:
 def try_reuse(job: Job) -> bool:
     """Copy the stage from the first run whose output matches, and return True; print the source or the reason.
 
-    A stage without inputs reads sources outside every run, which no digest covers, so it is never reused.
+    A stage without inputs reads sources outside every run. It is reused only if its configuration gives their digest.
     """
-    if not job.inputs or job.stage in NOT_REUSABLE:
+    covered = job.inputs or SOURCE in job.made_by.get("versions", {})
+    if not covered or job.stage in NOT_REUSABLE:
         return False
     for source in read_reuse(job.run):
         reason = _difference(source / job.stage, job.made_by) or _copy_stage(source, job)
@@ -90,6 +93,11 @@ def _difference(folder: Path, made_by: dict[str, Any]) -> str | None:
         return f"it was made by version {done.get('version')}"
     if done.get("stage") != made_by["stage"] or done.get("config") != made_by["config"]:
         return "its configuration differs"
+    versions, source_versions = made_by.get("versions") or {}, done.get("versions") or {}
+    if other := sorted(
+        name for name in {*versions, *source_versions} if versions.get(name) != source_versions.get(name)
+    ):
+        return f"what it was made with differs: {', '.join(other)}"
     inputs, source_inputs = made_by["inputs"], done.get("inputs") or {}
     changed = sorted(name for name in {*inputs, *source_inputs} if inputs.get(name) != source_inputs.get(name))
     return f"its input differs: {', '.join(changed)}" if changed else None

@@ -16,6 +16,7 @@ from rubricworks.methods.rubricrl.report.page import build_report
 from rubricworks.recipe import WorldConfig
 from rubricworks.rubrics import Rubric, Scorecard
 from rubricworks.runtime.launch import launch
+from rubricworks.runtime.reuse import write_reuse
 from rubricworks.world.chat import section
 from rubricworks.world.models.picture_scorers import PICTURE_SCORERS
 
@@ -310,3 +311,26 @@ def test_trainings_that_cannot_be_are_one_line(run, tmp_path, fields, message):
             str(tmp_path / "run"),
             {name: str(run / stage) for name, stage in inputs.items()},
         )
+
+
+def test_arms_share_a_generator_that_was_pretrained_on_the_same_pictures(run, tmp_path, capfd):
+    def pretrain(name, seed, source=None):
+        with serve_world(WorldConfig(scenes=0, pictures=64, seed=seed), tmp_path / name / "world"):
+            config = {
+                "generator": "tiny_ar",
+                "source": "${RUBRICWORKS_WORLD_DIR}/pictures/pairs.parquet",
+                "tiny_ar": {**TINY, "steps": 2},
+            }
+            if source is not None:
+                write_reuse(tmp_path / name / "run", [source])
+            launch("pretrain_generator", json.dumps(config), str(tmp_path / name / "run"), {})
+        return tmp_path / name / "run"
+
+    first = pretrain("first", 1)
+    capfd.readouterr()
+    second = pretrain("second", 1, first)
+    assert "taken from run" in capfd.readouterr().err
+    weights = [(one / "pretrain_generator" / "model" / "model.safetensors").read_bytes() for one in (first, second)]
+    assert weights[0] == weights[1]
+    pretrain("third", 2, first)
+    assert "not taken from run: what it was made with differs: source" in capfd.readouterr().err

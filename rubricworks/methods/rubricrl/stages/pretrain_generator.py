@@ -15,8 +15,9 @@ from rubricworks.environment import fill
 from rubricworks.errors import UserError
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
+from rubricworks.runtime.reuse import SOURCE
 from rubricworks.runtime.store.source_files import local_source
-from rubricworks.storage import link
+from rubricworks.storage import files_digest, link
 from rubricworks.tracking import stage_run
 from rubricworks.training.generators.config import TinyArConfig
 
@@ -42,6 +43,13 @@ class Config(StageConfig):
         if self.generator == TINY_AR and self.source is None:
             raise ValueError("the generator is tiny_ar, which knows nothing yet: give source, captioned pictures")
         return self
+
+    def versions(self) -> dict[str, str]:
+        """Digest of the pictures, so that runs that pretrain on the same ones share the generator."""
+        if self.source is None or not (source := Path(local_source(self.source))).exists():
+            return {}
+        files = [source] if source.is_file() else source.rglob("*")
+        return {SOURCE: files_digest(files, source.parent)}
 
 
 def run(config: Config, job: Job) -> None:
