@@ -1,27 +1,48 @@
-"""FastAPI application: three routes; all but the probes need the token.
+"""FastAPI application of an installation: probes, the API under /api/v1, and the pages.
 
     GET /healthz   the process answers                               open, for kubelets
-    GET /readyz    database and storage answer (200), or not (503)   open; reasons only for callers with the token
-    GET /version   version and git revision                          with the token
+    GET /readyz    database and storage answer (200), or not (503)   open; reasons only for callers with a token
+    GET /version   version and git revision
+    /api/v1/…      runs, rollouts, tokens, the audit log; described by /openapi.json
+    /              pages
 
-    RUBRICWORKS_DATABASE_URL=sqlite:///platform.db rubricworks api serve
+    rubricworks server
 
-Runs, schedules and rubrics have no routes here yet.
+Routers hold no rules, services no HTTP. Every route names the right that it needs (`access.requires`); the application
+does not start with one that names none.
 """
 
 import asyncio
+import contextlib
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
-from starlette.exceptions import HTTPException
+from fastapi.responses import FileResponse
+from fastapi.routing import APIRoute
+from fastapi.staticfiles import StaticFiles
 
+import rubricworks.reports
 from rubricworks import __version__
-from rubricworks.platform_api.access import Access, refusal_of
+from rubricworks.errors import UserError
+from rubricworks.platform_api.access import Access, is_open
+from rubricworks.platform_api.db.engine import Database, open_probe
+from rubricworks.platform_api.db.migrate import migrate
+from rubricworks.platform_api.limits import BodyLimit, SecurityHeaders
+from rubricworks.platform_api.problems import add_problem_handlers
 from rubricworks.platform_api.readiness import Dependency, check_database, check_storage_access
-from rubricworks.platform_api.settings import ApiSettings, open_database, settings_from_environment
+from rubricworks.platform_api.routers import access, pages, probes, rollouts, runs
+from rubricworks.platform_api.services.run_index import RunIndex
+from rubricworks.platform_api.settings import ApiSettings, settings_from_environment
+from rubricworks.runs.store import RunStore, open_run_store
+
+ROUTERS = (probes.router, runs.router, rollouts.router, access.router, pages.router)
+_STATIC = Path(__file__).parent / "pages" / "static"
+_REPORT_STYLES = Path(rubricworks.reports.__file__).parent / "templates"
+_log = logging.getLogger(__name__)
 
 
 def create_app(settings: ApiSettings | None = None) -> FastAPI:
@@ -29,59 +50,84 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.settings = settings or settings_from_environment()
-        engine = open_database(app.state.settings)
-        app.state.dependencies = []
-        if engine is not None:
-            app.state.dependencies.append(Dependency("database", partial(check_database, engine)))
-        if app.state.settings.storage:
-            # Requests to a bucket cost money, so it is checked less often.
-            check = partial(check_storage_access, app.state.settings.storage)
-            app.state.dependencies.append(Dependency("storage", check, fresh=60.0))
-        yield
-        if engine is not None:
-            engine.dispose()
+        async with contextlib.AsyncExitStack() as stack:
+            await _start(app, settings or settings_from_environment(), stack)
+            yield
 
-    app = FastAPI(title="Rubricworks", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
+    app = FastAPI(
+        title="Rubricworks",
+        version=__version__,
+        description="Runs, rollouts, rubrics, scores and promotions of an installation.",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    add_problem_handlers(app)
+    for router in ROUTERS:
+        app.include_router(router)
+    app.add_route("/static/report.css", _report_style)
+    app.mount("/static", StaticFiles(directory=_STATIC), name="static")
+    # The last one added is asked first.
     app.add_middleware(Access)
-    app.add_exception_handler(HTTPException, _error_response)
-    app.add_api_route("/healthz", alive, methods=["GET"])
-    app.add_api_route("/readyz", ready, methods=["GET"])
-    app.add_api_route("/version", version, methods=["GET"])
+    app.add_middleware(BodyLimit)
+    app.add_middleware(SecurityHeaders)
+    _require_rights()
     return app
 
 
-async def alive() -> dict[str, str]:
-    """Report that the process answers, without checking its dependencies."""
-    return {"status": "alive"}
+async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExitStack) -> None:
+    state = app.state
+    state.settings, state.dependencies = settings, []
+    state.problem_page = pages.problem_page
+    state.database = Database(settings.database_url)
+    stack.push_async_callback(state.database.close)
+    if state.database.is_sqlite:  # Postgres is migrated by a Job: `rubricworks server migrate`
+        await migrate(state.database)
+    if settings.database is not None:
+        probe = open_probe(state.database)
+        stack.callback(probe.dispose)
+        state.dependencies.append(Dependency("database", partial(check_database, probe)))
+    state.store = None
+    if settings.storage:
+        # Requests to a bucket cost money, so it is checked less often.
+        check = partial(check_storage_access, settings.storage)
+        state.dependencies.append(Dependency("storage", check, fresh=60.0))
+        state.store = await asyncio.to_thread(_open_store, settings.storage)
+    if state.store is not None:
+        index = asyncio.create_task(RunIndex(state.database, state.store).follow(settings.index_seconds))
+        stack.push_async_callback(_end, index)
 
 
-async def ready(request: Request) -> JSONResponse:
-    """Report the state of the database and the storage."""
-    state = request.app.state
-    findings = await asyncio.gather(*(dependency.finding() for dependency in state.dependencies))
-    may_see_reasons = refusal_of(request.scope, state.settings) is None
-    checks = {
-        dependency.name: {"status": "ok" if finding.ok else "failed"}
-        | ({"detail": finding.detail} if may_see_reasons else {})
-        for dependency, finding in zip(state.dependencies, findings, strict=True)
-    }
-    all_ok = all(finding.ok for finding in findings)
-    body = {"status": "ready" if all_ok else "not ready", "checks": checks}
-    return JSONResponse(body, status_code=200 if all_ok else 503, headers={"Cache-Control": "no-store"})
+def _open_store(storage: str) -> RunStore | None:
+    try:
+        return open_run_store(storage)
+    except UserError as error:
+        _log.warning("%s", error)
+        return None
 
 
-async def version(request: Request) -> dict[str, str]:
-    """Report the version and git revision of the service."""
-    return {"name": "rubricworks", "version": __version__, "revision": request.app.state.settings.revision}
+async def _end(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
 
 
-async def _error_response(request: Request, error: Exception) -> JSONResponse:
-    """Convert an HTTP error to the common form `{"error": "…"}`."""
-    assert isinstance(error, HTTPException)
-    message = f"there is no {request.url.path}" if error.status_code == 404 else str(error.detail)
-    return JSONResponse({"error": message}, status_code=error.status_code, headers=error.headers)
+async def _report_style(request: Request) -> FileResponse:
+    """The style sheet that pages share with reports."""
+    return FileResponse(_REPORT_STYLES / "report.css", media_type="text/css")
+
+
+def guarded_routes() -> list[APIRoute]:
+    """All routes that need a principal."""
+    routes = [route for router in ROUTERS for route in router.routes]
+    return [route for route in routes if isinstance(route, APIRoute) and not is_open(route.path)]
+
+
+def _require_rights() -> None:
+    for route in guarded_routes():
+        if not any(hasattr(one.call, "right") for one in route.dependant.dependencies):
+            raise RuntimeError(f"{route.path} names no right; give it one of routers.dependencies' principals")
 
 
 app = create_app()
-"""Application for `uvicorn rubricworks.platform_api.app:app`; `rubricworks api serve` validates settings first."""
+"""Application for `uvicorn rubricworks.platform_api.app:app`; `rubricworks server` validates settings first."""

@@ -8,21 +8,23 @@ import uvicorn
 from rubricworks.errors import UserError
 from rubricworks.platform_api.access import OPEN_PATHS, binds_to_loopback
 from rubricworks.platform_api.app import create_app
-from rubricworks.platform_api.settings import open_database, settings_from_environment
+from rubricworks.platform_api.db.engine import open_engine
+from rubricworks.platform_api.settings import settings_from_environment
 
 _SECONDS_TO_FINISH = 20
 
 
-def listening_socket(host: str, port: int) -> socket.socket:
+def listening_socket(host: str, port: int, runs: str | None = None) -> socket.socket:
     """Open a socket that listens on `host`.
+
+    Args:
+        runs: storage of the runs, if the environment names none.
 
     Raises:
         UserError: the address cannot be used, or it is not loopback and no token is set.
     """
-    settings = settings_from_environment()
-    engine = open_database(settings)
-    if engine is not None:
-        engine.dispose()
+    settings = settings_from_environment(runs)
+    open_engine(settings.database_url)  # its URL is checked, and nothing connects
     try:
         if settings.token is None and not binds_to_loopback(host):
             raise UserError(
@@ -43,12 +45,15 @@ def url_of(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(listening: socket.socket) -> None:
+def serve(listening: socket.socket, runs: str | None = None) -> None:
     """Serve until SIGINT or SIGTERM, with the settings of the environment."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("uvicorn.access").addFilter(_reject_probes)
     config = uvicorn.Config(
-        create_app(), log_config=None, server_header=False, timeout_graceful_shutdown=_SECONDS_TO_FINISH
+        create_app(settings_from_environment(runs)),
+        log_config=None,
+        server_header=False,
+        timeout_graceful_shutdown=_SECONDS_TO_FINISH,
     )
     uvicorn.Server(config).run(sockets=[listening])
 

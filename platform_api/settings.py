@@ -1,15 +1,15 @@
 """Settings of the service, read from the environment and checked before it listens."""
 
 import os
+from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, SecretStr
-from sqlalchemy import Engine, create_engine, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from rubricworks.errors import UserError
+from rubricworks.storage import is_remote, local_path
 
 _SHORTEST_TOKEN = 16
-_CONNECT_SECONDS = 5
+DATABASE_FILE = "platform.db"
 
 
 class ApiSettings(BaseModel):
@@ -22,16 +22,29 @@ class ApiSettings(BaseModel):
     storage: str | None = None
     """RUBRICWORKS_STORAGE: storage of the runs, `s3://bucket/prefix` or a folder."""
     token: SecretStr | None = None
-    """RUBRICWORKS_API_TOKEN: token that callers send as `Authorization: Bearer …`."""
+    """RUBRICWORKS_API_TOKEN: token that callers send as `Authorization: Bearer …`; it is an admin's."""
     revision: str = "unknown"
     """RUBRICWORKS_REVISION: git revision of the image."""
+    index_seconds: float = 2.0
+    """Pause between two looks at the runs."""
+
+    @property
+    def database_url(self) -> str:
+        """The database's URL; by default a file in the folder of the runs, or else one that ends with the process."""
+        if self.database is not None:
+            return self.database.get_secret_value()
+        if self.storage is None or is_remote(self.storage):
+            return "sqlite+aiosqlite:///:memory:"
+        return f"sqlite+aiosqlite:///{local_path(self.storage).absolute() / DATABASE_FILE}"
 
 
-def settings_from_environment() -> ApiSettings:
+def settings_from_environment(runs: str | None = None) -> ApiSettings:
     """Read the settings from the environment; an empty variable counts as not set.
 
+    Args:
+        runs: storage of the runs, before the environment's.
     Raises:
-        UserError: the token is too short.
+        UserError: the token is too short, or the folder of the database is missing.
     """
     token = _variable("RUBRICWORKS_API_TOKEN")
     if token and len(token) < _SHORTEST_TOKEN:
@@ -40,36 +53,18 @@ def settings_from_environment() -> ApiSettings:
             "make one with `openssl rand -hex 32`"
         )
     database = _variable("RUBRICWORKS_DATABASE_URL")
+    storage = _variable("RUBRICWORKS_STORAGE") or runs
+    if storage and not is_remote(storage) and database is None:
+        folder = local_path(storage)
+        if not os.access(folder if folder.exists() else Path(folder).absolute().parent, os.W_OK):
+            raise UserError(f"{folder}: cannot be written; name the folder of all runs with --runs")
+        folder.mkdir(parents=True, exist_ok=True)
     return ApiSettings(
         database=SecretStr(database) if database else None,
-        storage=_variable("RUBRICWORKS_STORAGE"),
+        storage=storage,
         token=SecretStr(token) if token else None,
         revision=_variable("RUBRICWORKS_REVISION") or "unknown",
     )
-
-
-def open_database(settings: ApiSettings) -> Engine | None:
-    """Create the database engine, which connects on first use; None if no database is set.
-
-    Raises:
-        UserError: the URL is invalid, or its driver is not installed.
-    """
-    if settings.database is None:
-        return None
-    try:
-        url = make_url(settings.database.get_secret_value())
-        timeout = {"connect_timeout": _CONNECT_SECONDS} if url.get_backend_name() == "postgresql" else {}
-        return create_engine(url, pool_pre_ping=True, connect_args=timeout)
-    except (NoSuchModuleError, ModuleNotFoundError) as error:
-        raise UserError(
-            f"RUBRICWORKS_DATABASE_URL: there is no database driver for {url.drivername!r}; "
-            "write postgresql+psycopg://user:password@host/name"
-        ) from error
-    except (ArgumentError, TypeError, ValueError) as error:  # its text may repeat the URL, password and all
-        raise UserError(
-            "RUBRICWORKS_DATABASE_URL is no SQLAlchemy URL; write postgresql+psycopg://user:password@host/name, "
-            "with special characters of the password as %XX"
-        ) from error
 
 
 def _variable(name: str) -> str | None:

@@ -13,7 +13,7 @@ _SECRET_IN_QUERY = re.compile(
     r"(?P<name>[?&][\w-]*(?:api[_-]?key|token|secret|password|signature|credential)=)[^&\s\"']+", re.IGNORECASE
 )
 _KEY = re.compile(
-    r"\b(?:sk-|sk_live_|hf_|ghp_|gho_|github_pat_|glpat-|xox[abp]-|nvapi-|AIza)[\w-]{12,}"
+    r"\b(?:sk-|sk_live_|hf_|rw_|ghp_|gho_|github_pat_|glpat-|xox[abp]-|nvapi-|AIza)[\w-]{12,}"
     r"|\bAKIA[0-9A-Z]{16}\b|\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
 _ASSIGNMENT = re.compile(r"(?P<name>[\w-]+)(?P<sign>[\"']?\s*[:=]\s*)(?P<value>[\"'][^\"']*[\"']|[^\s,}\]]+)")

@@ -34,7 +34,8 @@ _COMMANDS = {
     "schedules": ("rubricworks.cli.schedules:schedules", "Schedule runs on Kubeflow."),
     "promote": ("rubricworks.cli.promote:promote", "Make a challenger the champion, or reject it."),
     "pipelines": ("rubricworks.cli.pipelines:pipelines", "Compile pipelines for Kubeflow, and push them there."),
-    "api": ("rubricworks.cli.api:api", "The HTTP service of an installation."),
+    "server": ("rubricworks.cli.server:server", "Pages and API: runs, rollouts, verdicts, criteria."),
+    "tokens": ("rubricworks.cli.tokens:tokens", "Create, list and revoke tokens of the server."),
     "world": ("rubricworks.cli.world:world", "The embedded scene world: simulated images and models."),
 }
 

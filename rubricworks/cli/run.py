@@ -1,6 +1,7 @@
 """`rubricworks run`: checks, then the recipe's pipeline on this machine or on Kubeflow."""
 
 import os
+import shlex
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -161,6 +162,9 @@ def _print_result(recipe: Recipe, folder: Path, seconds: float) -> None:
     lines = [f"done in {seconds:.0f} s", *recipe.success_lines(folder)]
     if (report := folder / "report.html").is_file():
         lines.append(f"report: {report}")
+        lines.append(
+            f"each rollout with its verdicts: rubricworks server --runs {shlex.quote(os.path.relpath(folder.parent))}"
+        )
     click.echo("\n".join(lines))
 
 

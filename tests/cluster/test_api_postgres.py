@@ -1,5 +1,6 @@
-"""Readiness on a real Postgres: ready, not ready while it is down or refuses the password, ready again."""
+"""The service on a real Postgres: its readiness, its migrations, its index of runs."""
 
+import asyncio
 import os
 import pwd
 import shutil
@@ -11,10 +12,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
 from object_store import free_port
 from pydantic import SecretStr
 from served_api import TOKEN, ask, bearer, served
+from trained_run import STAGE, write_run
 
+from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.db.migrate import migrate
+from rubricworks.platform_api.db.tables import Table
 from rubricworks.platform_api.settings import ApiSettings
 
 pytestmark = pytest.mark.cluster
@@ -106,3 +113,43 @@ def test_a_password_that_is_refused_is_said_and_not_shown(postgres, caplog):
     assert status == 503
     assert "password authentication failed" in body["detail"]
     assert "wr0ng-s3cret" not in f"{body} {caplog.text}"
+
+
+def test_two_pods_migrate_at_once_and_the_tables_are_those_of_the_code(postgres):
+    async def work() -> tuple[list[str], list[object]]:
+        databases = [Database(postgres.url().get_secret_value()) for _ in range(2)]
+        revisions = await asyncio.gather(*(migrate(database) for database in databases))
+        async with databases[0].engine.connect() as connection:
+            difference = await connection.run_sync(
+                lambda plain: compare_metadata(MigrationContext.configure(plain), Table.metadata)
+            )
+        for database in databases:
+            await database.close()
+        return revisions, difference
+
+    (first, second), difference = asyncio.run(work())
+    assert first == second
+    assert difference == []
+
+
+def test_runs_are_indexed_and_shown(postgres, tmp_path):
+    write_run(tmp_path)
+    asyncio.run(migrated(postgres))
+    with served(ApiSettings(database=postgres.url(), storage=str(tmp_path), index_seconds=0.05)) as url:
+        groups = f"{url}/api/v1/runs/today-1/stages/{STAGE}/groups"
+        deadline = time.monotonic() + 30
+        while len(ask(groups)[1].get("items", [])) < 4:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert ask(f"{groups}/1/a")[1]["rollouts"][0]["reward"] == pytest.approx(2 / 3)
+        assert ask(f"{url}/api/v1/runs?limit=1")[1]["items"][0]["name"] == "today-1"
+        assert len(ask(f"{url}/api/v1/runs/today-1/stages/{STAGE}/criteria")[1]) == 3
+        body = {"name": "a", "scope": "viewer"}
+        assert ask(f"{url}/api/v1/tokens", method="POST", body=body)[0] == 201
+        assert ask(f"{url}/api/v1/tokens", method="POST", body=body)[0] == 409
+
+
+async def migrated(postgres: Postgres) -> None:
+    database = Database(postgres.url().get_secret_value())
+    await migrate(database)
+    await database.close()

@@ -101,7 +101,7 @@ def test_image_of_the_api_serves_in_a_restricted_container_and_stops_when_told(a
     port = free_port()
     settings = {"API_TOKEN": TOKEN, "DATABASE_URL": "sqlite:////tmp/platform.db", "STORAGE": "file:///tmp/runs"}
     environment = [f"--env=RUBRICWORKS_{name}={value}" for name, value in settings.items()]
-    command = ("rubricworks", "api", "serve", "--host", "0.0.0.0", "--port", str(port))
+    command = ("rubricworks", "server", "--host", "0.0.0.0", "--port", str(port))
     started = podman("run", "--detach", "--no-healthcheck", *RESTRICTED, *environment, api, *command).stdout.strip()
     try:
         assert wait_for(f"http://127.0.0.1:{port}/readyz") == {

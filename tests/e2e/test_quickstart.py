@@ -38,7 +38,7 @@ def test_summary_and_report_say_how_it_went(finished):
     assert "http://" not in page.replace("http://www.w3.org", "").replace("http://127.0.0.1", "")
     assert page.count("data:image/") >= 8
     assert "not promoted: win rate" in output
-    assert output.rstrip().endswith(f"report: {run / 'report.html'}")
+    assert f"report: {run / 'report.html'}\neach rollout with its verdicts: rubricworks server" in output
 
 
 LOAD = """

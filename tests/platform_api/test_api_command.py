@@ -1,4 +1,4 @@
-"""`rubricworks api serve`: bad settings are one line before the port opens; good ones answer until told to stop."""
+"""`rubricworks server`: bad settings are one line before the port opens; good ones answer until told to stop."""
 
 import os
 import signal
@@ -29,13 +29,13 @@ SECRET = "s3cret"
         ({"RUBRICWORKS_DATABASE_URL": f"oracle+nothing://u:{SECRET}@h/db"}, [], "no database driver"),
     ],
 )
-def test_bad_settings_are_one_line(monkeypatch, capsys, environment, arguments, message):
+def test_bad_settings_are_one_line(monkeypatch, capsys, tmp_path, environment, arguments, message):
     for name in ("RUBRICWORKS_API_TOKEN", "RUBRICWORKS_DATABASE_URL", "RUBRICWORKS_STORAGE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(SystemExit) as stopped:
-        main(["api", "serve", *arguments])
+        main(["server", "--runs", str(tmp_path), *arguments])
     printed = capsys.readouterr()
     assert stopped.value.code == 2
     assert message in printed.err
@@ -43,17 +43,17 @@ def test_bad_settings_are_one_line(monkeypatch, capsys, environment, arguments, 
     assert SECRET not in printed.err + printed.out
 
 
-def test_a_port_that_is_taken_is_one_line(monkeypatch, capsys):
+def test_a_port_that_is_taken_is_one_line(monkeypatch, capsys, tmp_path):
     monkeypatch.delenv("RUBRICWORKS_API_TOKEN", raising=False)
     with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(SystemExit) as stopped:
-        main(["api", "serve", "--port", str(listener.getsockname()[1])])
+        main(["server", "--runs", str(tmp_path), "--port", str(listener.getsockname()[1])])
     assert stopped.value.code == 2
     assert "Address already in use" in capsys.readouterr().err
 
 
 def test_serves_on_every_address_with_a_token_until_it_is_told_to_stop(tmp_path):
     environment = {**os.environ, "RUBRICWORKS_API_TOKEN": TOKEN, "RUBRICWORKS_STORAGE": str(tmp_path / "runs")}
-    command = [sys.executable, "-m", "rubricworks.cli", "api", "serve", "--host", "0.0.0.0", "--port", "0"]
+    command = [sys.executable, "-m", "rubricworks.cli", "server", "--host", "0.0.0.0", "--port", "0"]
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
     try:

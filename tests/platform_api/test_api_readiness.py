@@ -43,14 +43,15 @@ def test_a_database_that_cannot_be_reached_is_told_without_its_password(caplog):
     assert for_all == (503, {"status": "not ready", "checks": {"database": {"status": "failed"}}})
     assert for_operators[0] == 503
     assert "127.0.0.1" in for_operators[1]["checks"]["database"]["detail"]
-    assert "database: postgresql://someone:***@127.0.0.1:9/platform" in caplog.text
+    assert "database: postgresql+psycopg://someone:***@127.0.0.1:9/platform" in caplog.text
     assert PASSWORD not in f"{for_operators} {caplog.text} {settings(database=database)!r}"
 
 
 def test_a_storage_that_cannot_be_written(tmp_path):
     in_the_way = tmp_path / "file"
     in_the_way.write_text("")
-    with served(settings(storage=str(in_the_way))) as url:
+    database = SecretStr(f"sqlite:///{tmp_path}/platform.db")
+    with served(settings(storage=str(in_the_way), database=database)) as url:
         status, body = ask(url + "/readyz", **bearer())
     assert status == 503
     assert str(in_the_way) in body["checks"]["storage"]["detail"]

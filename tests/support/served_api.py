@@ -4,6 +4,7 @@ import http.client
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -25,6 +26,8 @@ def served(settings: ApiSettings) -> Iterator[str]:
     server = uvicorn.Server(uvicorn.Config(create_app(settings), log_config=None))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
+    while not server.started and thread.is_alive():
+        time.sleep(0.005)
     try:
         yield url_of(listening)
     finally:
@@ -32,14 +35,23 @@ def served(settings: ApiSettings) -> Iterator[str]:
         thread.join()
 
 
-def ask(url: str, *, method: str = "GET", **headers: str) -> tuple[int, Any]:
+def ask(url: str, *, method: str = "GET", body: Any = None, **headers: str) -> tuple[int, Any]:
     """Status and JSON body."""
+    status, _, content = exchange(url, method=method, body=body, **headers)
+    return status, json.loads(content)
+
+
+def exchange(url: str, *, method: str = "GET", body: Any = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers by their names in small letters, and body; a value that is no bytes is sent as JSON."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.netloc, timeout=20)
+    sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    if sent is not None:
+        headers.setdefault("Content-Type", "application/json")
     try:
-        connection.request(method, parts.path, headers=headers)
+        connection.request(method, parts.path + ("?" + parts.query if parts.query else ""), body=sent, headers=headers)
         answer = connection.getresponse()
-        return answer.status, json.loads(answer.read())
+        return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
     finally:
         connection.close()
 

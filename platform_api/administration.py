@@ -1,0 +1,80 @@
+"""Administration of an installation on its own machine: migrations and tokens, in the database that the server uses."""
+
+import getpass
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from rubricworks.errors import UserError
+from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.db.migrate import migrate
+from rubricworks.platform_api.db.tables import Token
+from rubricworks.platform_api.problems import Problem
+from rubricworks.platform_api.services import tokens
+from rubricworks.platform_api.services.principals import Principal
+from rubricworks.platform_api.settings import settings_from_environment
+
+
+async def migrate_database(runs: str) -> str:
+    """Bring the database to the newest revision and return that.
+
+    Raises:
+        UserError: the database cannot be reached or is newer.
+    """
+    async with _database(runs) as database:
+        return await migrate(database)
+
+
+async def create_token(runs: str, name: str, scope: str, days: int) -> str:
+    """Create a token and return its secret.
+
+    Raises:
+        UserError: the name is taken.
+    """
+    async with _database(runs) as database:
+        await _migrate_sqlite(database)
+        async with database.session() as session:
+            _, secret = await tokens.create_token(session, _operator(), name, scope, days)
+    return secret
+
+
+async def list_tokens(runs: str) -> Sequence[Token]:
+    """All tokens, the newest first."""
+    async with _database(runs) as database:
+        await _migrate_sqlite(database)
+        async with database.session() as session:
+            return await tokens.list_tokens(session)
+
+
+async def revoke_token(runs: str, name: str) -> None:
+    """Revoke a token.
+
+    Raises:
+        UserError: there is no such token.
+    """
+    async with _database(runs) as database:
+        await _migrate_sqlite(database)
+        async with database.session() as session:
+            await tokens.revoke_token(session, _operator(), name)
+
+
+@asynccontextmanager
+async def _database(runs: str) -> AsyncIterator[Database]:
+    settings = settings_from_environment(runs)
+    database = Database(settings.database_url)
+    try:
+        if database.engine.url.database in (None, ":memory:"):
+            raise UserError("runs in a bucket have no database file: set RUBRICWORKS_DATABASE_URL, as for the server")
+        yield database
+    except Problem as problem:
+        raise UserError(problem.detail) from problem
+    finally:
+        await database.close()
+
+
+async def _migrate_sqlite(database: Database) -> None:
+    if database.is_sqlite:
+        await migrate(database)
+
+
+def _operator() -> Principal:
+    return Principal(getpass.getuser(), "admin")

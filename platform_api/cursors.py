@@ -1,0 +1,30 @@
+"""Cursors of pages: opaque to callers, checked when they come back."""
+
+import base64
+import binascii
+import json
+from typing import Any
+
+from rubricworks.platform_api.problems import BadRequest
+
+
+def encode_cursor(*place: Any) -> str:
+    """Cursor that begins after a place: text and numbers."""
+    return base64.urlsafe_b64encode(json.dumps(place, separators=(",", ":")).encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str, *kinds: type) -> tuple[Any, ...]:
+    """The place of a cursor.
+
+    Raises:
+        BadRequest: it is no cursor of this list.
+    """
+    try:
+        place = json.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
+        if not isinstance(place, list) or [type(one) for one in place] != list(kinds):
+            raise ValueError("another list's")
+        if any(isinstance(one, int) and abs(one) >= 1 << 63 for one in place):
+            raise ValueError("no row has such a number")
+    except (ValueError, binascii.Error, RecursionError) as error:
+        raise BadRequest("cursor: not one that this list gave; leave it out to begin anew") from error
+    return tuple(place)

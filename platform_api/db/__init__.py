@@ -1,0 +1,1 @@
+"""Database of the platform: tables, engine and migrations."""

@@ -1,0 +1,60 @@
+"""Migrations: the database is brought to the newest revision before the service listens, or by a Job of the chart.
+
+Each revision adds before a later one removes (expand, contract), so that the version before still works beside it.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DatabaseError
+
+from rubricworks.errors import UserError
+from rubricworks.platform_api.db.engine import Database
+
+_LOCK = 7_278_364_101
+"""Key of the lock under which Postgres is migrated: two pods that start together do not both migrate."""
+
+
+async def migrate(database: Database) -> str:
+    """Bring the database to the newest revision and return that.
+
+    Raises:
+        UserError: the database cannot be reached, or a newer version of Rubricworks has migrated it.
+    """
+    try:
+        async with database.engine.begin() as connection:
+            if not database.is_sqlite:
+                await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+            return await connection.run_sync(_upgrade)
+    except DatabaseError as error:
+        reason, *_ = str(error.orig or error).strip().splitlines() or [type(error).__name__]
+        url = database.engine.url.render_as_string(hide_password=True)
+        raise UserError(f"the database {url} cannot be opened: {reason}") from error
+
+
+def _upgrade(connection: Connection) -> str:
+    config = _config(connection)
+    scripts = ScriptDirectory.from_config(config)
+    known = {script.revision for script in scripts.walk_revisions()}
+    now = MigrationContext.configure(connection).get_current_revision()
+    if now is not None and now not in known:
+        raise UserError(
+            f"the database is at revision {now}, which this version does not know: a newer version has migrated it; "
+            "install that version, or name another database by RUBRICWORKS_DATABASE_URL"
+        )
+    command.upgrade(config, "head")
+    return str(scripts.get_current_head())
+
+
+def _config(connection: Connection) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
+    config.set_main_option("path_separator", "os")
+    attributes: dict[str, Any] = config.attributes
+    attributes["connection"] = connection
+    return config

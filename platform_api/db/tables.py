@@ -1,0 +1,179 @@
+"""Tables of the platform's database: what no run folder holds, and an index of what they hold.
+
+Rows of training stay in Parquet. `runs`, `shards`, `rollouts` and `rubric_criteria` are an index of committed files and
+can be dropped and built again; the others (tokens, sessions, audit log, promotions, deliveries) are the only copy.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    Index,
+    MetaData,
+    String,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+NAMES = {
+    "ix": "ix_%(column_0_label)s",
+    "uq": "uq_%(table_name)s_%(column_0_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+"""Names of constraints, the same on SQLite and Postgres, so that migrations can drop them."""
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A time with its zone, also on SQLite, which stores none."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        return value.replace(tzinfo=UTC) if value is not None and value.tzinfo is None else value
+
+
+def utc_now() -> datetime:
+    """Time of now, with its zone."""
+    return datetime.now(UTC)
+
+
+class Table(DeclarativeBase):
+    """Base of all tables."""
+
+    metadata = MetaData(naming_convention=NAMES)
+
+
+class Token(Table):
+    """API token: its secret is stored as a digest alone."""
+
+    __tablename__ = "tokens"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(String(100), unique=True)
+    scope: Mapped[str] = mapped_column(String(20))
+    digest: Mapped[str] = mapped_column(String(64), unique=True)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
+    created_by: Mapped[str] = mapped_column(String(100))
+    expires_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    revoked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class Session(Table):
+    """A browser's login with a token, by the digest of its cookie."""
+
+    __tablename__ = "sessions"
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    token_id: Mapped[int] = mapped_column(ForeignKey("tokens.id"), index=True)
+    expires_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class Change(Table):
+    """One change, as the audit log has it."""
+
+    __tablename__ = "changes"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
+    who: Mapped[str] = mapped_column(String(100))
+    action: Mapped[str] = mapped_column(String(50), index=True)
+    subject: Mapped[str] = mapped_column(String(300), index=True)
+    details: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+
+
+class KeyedAnswer(Table):
+    """The answer to a POST with an idempotency key; the same request again gets it again."""
+
+    __tablename__ = "keyed_answers"
+    who: Mapped[str] = mapped_column(String(100), primary_key=True)
+    key: Mapped[str] = mapped_column(String(200), primary_key=True)
+    request: Mapped[str] = mapped_column(String(64))
+    """Digest of method, path and body."""
+    status: Mapped[int | None]
+    """None while the first request is being answered."""
+    body: Mapped[str | None] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now, index=True)
+
+
+class Run(Table):
+    """Index of a run's record."""
+
+    __tablename__ = "runs"
+    name: Mapped[str] = mapped_column(String(200), primary_key=True)
+    state: Mapped[str] = mapped_column(String(20), index=True)
+    recipe: Mapped[str] = mapped_column(String(200), index=True)
+    pipeline: Mapped[str] = mapped_column(String(100))
+    started: Mapped[datetime] = mapped_column(UtcDateTime)
+    changed: Mapped[datetime] = mapped_column(UtcDateTime)
+    bytes: Mapped[int] = mapped_column(BigInteger)
+    message: Mapped[str] = mapped_column(Text)
+    stages: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
+    __table_args__ = (Index("ix_runs_changed_name", "changed", "name"),)
+
+
+class Shard(Table):
+    """A committed shard of a table whose rows are indexed."""
+
+    __tablename__ = "shards"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    run: Mapped[str] = mapped_column(String(200))
+    stage: Mapped[str] = mapped_column(String(100))
+    number: Mapped[int]
+    rows: Mapped[int]
+    size: Mapped[int] = mapped_column(BigInteger)
+    modified: Mapped[datetime] = mapped_column(UtcDateTime)
+    __table_args__ = (UniqueConstraint("run", "stage", "number"),)
+
+
+class Rollout(Table):
+    """Index of a rollout: its place in the shard, its numbers, and the credit of each criterion."""
+
+    __tablename__ = "rollouts"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    shard_id: Mapped[int] = mapped_column(ForeignKey("shards.id", ondelete="CASCADE"), index=True)
+    row: Mapped[int]
+    run: Mapped[str] = mapped_column(String(200))
+    stage: Mapped[str] = mapped_column(String(100))
+    step: Mapped[int]
+    sample_id: Mapped[str] = mapped_column(String(200))
+    reward: Mapped[float | None]
+    advantage: Mapped[float | None]
+    credits: Mapped[list[float | None] | None] = mapped_column(JSON)
+    """In the order of the criteria that `criteria` has; None where nothing was graded."""
+    criteria: Mapped[str | None] = mapped_column(String(64))
+    __table_args__ = (
+        Index("ix_rollouts_place", "run", "stage", "step", "sample_id", "row"),
+        Index("ix_rollouts_sample", "run", "stage", "sample_id", "step"),
+    )
+
+
+class CriterionCredits(Table):
+    """Credits of one criterion in one shard, summed, so that a page needs no row of a rollout."""
+
+    __tablename__ = "criterion_credits"
+    shard_id: Mapped[int] = mapped_column(ForeignKey("shards.id", ondelete="CASCADE"), primary_key=True)
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    criterion: Mapped[str] = mapped_column(Text)
+    graded: Mapped[int]
+    total: Mapped[float]
+    squares: Mapped[float]
+    lowest: Mapped[float]
+    highest: Mapped[float]
+
+
+class RubricCriteria(Table):
+    """Names of a rubric's criteria, by their digest."""
+
+    __tablename__ = "rubric_criteria"
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    names: Mapped[list[str]] = mapped_column(JSON)

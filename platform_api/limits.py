@@ -1,0 +1,73 @@
+"""Limits and headers of every answer."""
+
+from collections.abc import MutableMapping
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rubricworks.platform_api.problems import problem_response
+
+MAX_BODY = 2 * 1024 * 1024
+"""Bytes of a request's body; a recipe has a few thousand."""
+_HEADERS = {
+    b"content-security-policy": b"default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    b"frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'",
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"same-origin",
+    b"x-frame-options": b"DENY",
+}
+
+
+class BodyLimit:
+    """ASGI middleware that refuses bodies above `MAX_BODY` before they are read whole."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        length = dict(scope["headers"]).get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > MAX_BODY:
+            return await _too_large()(scope, receive, send)
+        count = 0
+
+        async def receive_some() -> Message:
+            nonlocal count
+            message = await receive()
+            count += len(message.get("body", b""))
+            if count > MAX_BODY:
+                raise _BodyTooLarge
+            return message
+
+        try:
+            await self.app(scope, receive_some, send)
+        except _BodyTooLarge:
+            await _too_large()(scope, receive, send)
+
+
+class SecurityHeaders:
+    """ASGI middleware that gives every answer the headers by which browsers protect its pages."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                known = {name.lower() for name, _ in message["headers"]}
+                message["headers"] = [
+                    *message["headers"],
+                    *((name, value) for name, value in _HEADERS.items() if name not in known),
+                ]
+            await send(message)
+
+        await self.app(scope, receive, send_with_headers)
+
+
+class _BodyTooLarge(Exception):
+    pass
+
+
+def _too_large() -> Any:
+    return problem_response(413, "Body too large", f"a body has at most {MAX_BODY} bytes")

@@ -1,0 +1,108 @@
+"""Errors over HTTP: RFC 9457 problem details, with the problem of each field beside the field.
+
+A route raises `Problem`; what the library raises as `UserError` is the caller's 422; anything else is a 500 without
+its text, which goes to the log.
+"""
+
+import logging
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from sqlalchemy.exc import OperationalError
+from starlette.exceptions import HTTPException
+
+from rubricworks.errors import UserError
+from rubricworks.redaction import redact
+
+MEDIA_TYPE = "application/problem+json"
+_log = logging.getLogger(__name__)
+
+
+class Problem(Exception):
+    """An error that the caller is told."""
+
+    def __init__(self, status: int, title: str, detail: str, **more: Any) -> None:
+        super().__init__(detail)
+        self.status, self.title, self.detail, self.more = status, title, detail, more
+
+
+class NotFound(Problem):
+    """The thing that a path names is not there."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(404, "Not found", detail)
+
+
+class Conflict(Problem):
+    """The state of a thing does not allow the change."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(409, "Conflict", detail)
+
+
+class BadRequest(Problem):
+    """A parameter that cannot be read."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(422, "Invalid request", detail)
+
+
+def problem_response(status: int, title: str, detail: str, *, headers: Any = None, **more: Any) -> JSONResponse:
+    """A response in the form of RFC 9457."""
+    body = {"type": "about:blank", "title": title, "status": status, "detail": redact(detail), **more}
+    return JSONResponse(body, status_code=status, media_type=MEDIA_TYPE, headers=headers)
+
+
+def add_problem_handlers(app: FastAPI) -> None:
+    """Give every error of the application this form."""
+    app.add_exception_handler(Problem, _problem)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(UserError, _user_error)
+    app.add_exception_handler(OperationalError, _database_away)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+async def _problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)
+    return _answer(request, error.status, error.title, error.detail, **error.more)
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    detail = f"there is no {request.url.path}" if error.status_code == 404 else str(error.detail)
+    return _answer(request, error.status_code, str(error.detail), detail, headers=error.headers)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    fields = [{"field": ".".join(map(str, one["loc"])), "problem": one["msg"]} for one in error.errors()]
+    listed = "; ".join(f"{one['field']}: {one['problem']}" for one in fields)
+    return _answer(request, 422, "Invalid request", listed, fields=fields)
+
+
+async def _user_error(request: Request, error: Exception) -> Response:
+    return _answer(request, 422, "Invalid request", str(error))
+
+
+async def _database_away(request: Request, error: Exception) -> Response:
+    _log.warning("the database does not answer: %s", type(error).__name__)
+    detail = "the database does not answer; try again in a moment"
+    return _answer(request, 503, "Database unavailable", detail, headers={"Retry-After": "2"})
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return _answer(request, 500, "Internal error", "the service's log has the reason")
+
+
+def _answer(request: Request, status: int, title: str, detail: str, *, headers: Any = None, **more: Any) -> Response:
+    """A page for people in a browser, a body for programs."""
+    draw = getattr(request.app.state, "problem_page", None)
+    is_page = not request.url.path.startswith("/api/") and "text/html" in request.headers.get("accept", "")
+    if draw is None or not is_page:
+        return problem_response(status, title, detail, headers=headers, **more)
+    page: Response = draw(request, status, title, redact(detail), headers)
+    return page

@@ -1,0 +1,65 @@
+"""Routes of tokens, the audit log and the caller."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+
+from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
+from rubricworks.platform_api.routers.dependencies import (
+    PROBLEMS,
+    Admin,
+    Cursor,
+    Limit,
+    SessionOf,
+    Viewer,
+)
+from rubricworks.platform_api.schemas.access import (
+    Caller,
+    ChangeBody,
+    ChangePage,
+    NewToken,
+    TokenBody,
+    TokenRequest,
+)
+from rubricworks.platform_api.services import audit_log, tokens
+
+router = APIRouter(prefix="/api/v1", tags=["access"], responses=PROBLEMS)
+TokenName = Annotated[str, Path(min_length=1, max_length=100)]
+
+
+@router.get("/caller", summary="Show who the caller is")
+async def show_caller(viewer: Viewer) -> Caller:
+    return Caller.model_validate({"name": viewer.name, "scope": viewer.scope})
+
+
+@router.get("/tokens", summary="List tokens, the newest first")
+async def list_tokens(session: SessionOf, admin: Admin) -> list[TokenBody]:
+    return [TokenBody.model_validate(token) for token in await tokens.list_tokens(session)]
+
+
+@router.post("/tokens", status_code=201, summary="Create a token; its secret is shown once")
+async def create_token(asked: TokenRequest, session: SessionOf, admin: Admin) -> NewToken:
+    token, secret = await tokens.create_token(session, admin, asked.name, asked.scope, asked.days)
+    return NewToken.model_validate({**TokenBody.model_validate(token).model_dump(), "secret": secret})
+
+
+@router.delete("/tokens/{name}", summary="Revoke a token, and end its sessions")
+async def revoke_token(name: TokenName, session: SessionOf, admin: Admin) -> TokenBody:
+    return TokenBody.model_validate(await tokens.revoke_token(session, admin, name))
+
+
+@router.get("/changes", summary="List changes, the newest first")
+async def list_changes(
+    session: SessionOf,
+    viewer: Viewer,
+    action: Annotated[str | None, Query(max_length=50)] = None,
+    subject: Annotated[str | None, Query(max_length=300)] = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> ChangePage:
+    before = decode_cursor(cursor, int)[0] if cursor is not None else None
+    found = await audit_log.list_changes(session, before=before, limit=limit + 1, action=action, subject=subject)
+    return ChangePage(
+        items=[ChangeBody.model_validate(change) for change in found[:limit]],
+        next_cursor=encode_cursor(found[limit - 1].id) if len(found) > limit else None,
+    )

@@ -1,0 +1,70 @@
+"""Parameters that routes share: the database's session, the storage of runs, pages, idempotency keys."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import Depends, Header, Query, Request
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from rubricworks.platform_api.access import requires
+from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.problems import Problem
+from rubricworks.platform_api.services.principals import Principal, Right
+from rubricworks.runs.store import RunStore
+
+Viewer = Annotated[Principal, Depends(requires(Right.VIEW))]
+Runner = Annotated[Principal, Depends(requires(Right.RUN))]
+Approver = Annotated[Principal, Depends(requires(Right.APPROVE))]
+Admin = Annotated[Principal, Depends(requires(Right.ADMINISTER))]
+
+Limit = Annotated[int, Query(ge=1, le=200, description="Items of a page at most")]
+Cursor = Annotated[str | None, Query(max_length=500, description="`next_cursor` of the page before")]
+IdempotencyKey = Annotated[
+    str,
+    Header(
+        min_length=8, max_length=200, pattern=r"^[!-~]+$", description="A new key for each change; again for a retry"
+    ),
+]
+PROBLEMS: dict[int | str, dict[str, object]] = {
+    status: {"description": description, "content": {"application/problem+json": {}}}
+    for status, description in {
+        401: "No principal",
+        403: "No right",
+        404: "Not there",
+        409: "Conflict",
+        413: "Body too large",
+        422: "Invalid request",
+        429: "Too many wrong tokens",
+        503: "A dependency is away",
+    }.items()
+}
+"""Error answers of every route."""
+
+
+def get_database(request: Request) -> Database:
+    """The database of the service."""
+    database: Database = request.app.state.database
+    return database
+
+
+async def get_session(database: Annotated[Database, Depends(get_database)]) -> AsyncIterator[AsyncSession]:
+    """A session that commits before the answer is sent."""
+    async with database.session() as session:
+        yield session
+
+
+def get_store(request: Request) -> RunStore:
+    """The storage of the runs.
+
+    Raises:
+        Problem: none is configured, or it does not answer.
+    """
+    store: RunStore | None = request.app.state.store
+    if store is None:
+        raise Problem(503, "No runs", "this service has no storage of runs; set RUBRICWORKS_STORAGE")
+    return store
+
+
+DatabaseOf = Annotated[Database, Depends(get_database)]
+SessionOf = Annotated[AsyncSession, Depends(get_session, scope="function")]
+StoreOf = Annotated[RunStore, Depends(get_store)]

@@ -1,0 +1,47 @@
+"""Probes of a kubelet, and the version."""
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from sqlalchemy.exc import SQLAlchemyError
+
+from rubricworks import __version__
+from rubricworks.platform_api.access import principal_of
+from rubricworks.platform_api.routers.dependencies import PROBLEMS, Viewer
+
+router = APIRouter(tags=["service"])
+
+
+@router.get("/healthz", summary="Report that the process answers, without checking its dependencies")
+async def alive() -> dict[str, str]:
+    return {"status": "alive"}
+
+
+@router.get(
+    "/readyz",
+    response_model=dict[str, Any],
+    summary="Report the state of the database and the storage",
+    responses={503: {"description": "A dependency does not answer"}},
+)
+async def ready(request: Request) -> JSONResponse:
+    state = request.app.state
+    findings = await asyncio.gather(*(dependency.finding() for dependency in state.dependencies))
+    all_ok = all(finding.ok for finding in findings)
+    try:
+        may_see_reasons = await principal_of(request.scope, dict(request.headers)) is not None
+    except SQLAlchemyError:  # a database that is away cannot say whose a token is
+        may_see_reasons = False
+    checks = {
+        dependency.name: {"status": "ok" if finding.ok else "failed"}
+        | ({"detail": finding.detail} if may_see_reasons else {})
+        for dependency, finding in zip(state.dependencies, findings, strict=True)
+    }
+    body = {"status": "ready" if all_ok else "not ready", "checks": checks}
+    return JSONResponse(body, status_code=200 if all_ok else 503, headers={"Cache-Control": "no-store"})
+
+
+@router.get("/version", summary="Report the version and git revision of the service", responses=PROBLEMS)
+async def version(request: Request, viewer: Viewer) -> dict[str, str]:
+    return {"name": "rubricworks", "version": __version__, "revision": request.app.state.settings.revision}

@@ -1,0 +1,117 @@
+"""Routes of rollouts: groups by step, their verdicts, criteria, images."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Path, Query
+from fastapi.responses import Response
+
+from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
+from rubricworks.platform_api.routers.dependencies import PROBLEMS, Cursor, Limit, SessionOf, StoreOf, Viewer
+from rubricworks.platform_api.routers.runs import RunName, StageName
+from rubricworks.platform_api.schemas.rollouts import CriterionBody, FlipBody, GroupBody, GroupDetail, GroupPage
+from rubricworks.platform_api.services import images, rollouts, runs
+from rubricworks.platform_api.services.images import Image
+
+router = APIRouter(prefix="/api/v1/runs/{run}", tags=["rollouts"], responses=PROBLEMS)
+Step = Annotated[int, Path(ge=0, lt=1 << 31)]
+SampleId = Annotated[str, Path(min_length=1, max_length=200)]
+_PICTURE: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"image/*": {}}, "description": "The image"},
+    304: {"description": "Not modified"},
+}
+
+
+@router.get("/stages/{stage}/groups", summary="List groups of rollouts in the order of their steps")
+async def list_groups(
+    run: RunName,
+    stage: StageName,
+    session: SessionOf,
+    viewer: Viewer,
+    step: Annotated[int | None, Query(ge=0, lt=1 << 31)] = None,
+    sample_id: Annotated[str | None, Query(max_length=200)] = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> GroupPage:
+    await runs.get_run(session, run)
+    after = decode_cursor(cursor, int, str) if cursor is not None else None
+    found = await rollouts.list_groups(
+        session,
+        run,
+        stage,
+        step=step,
+        sample_id=sample_id,
+        after=after,
+        limit=limit + 1,
+    )
+    last = found[limit - 1] if len(found) > limit else None
+    return GroupPage(
+        items=[GroupBody.model_validate(group) for group in found[:limit]],
+        next_cursor=encode_cursor(last.step, last.sample_id) if last else None,
+    )
+
+
+@router.get("/stages/{stage}/groups/{step}/{sample_id}", summary="Show a group with its verdicts")
+async def show_group(
+    run: RunName, stage: StageName, step: Step, sample_id: SampleId, session: SessionOf, store: StoreOf, viewer: Viewer
+) -> GroupDetail:
+    await runs.get_run(session, run)
+    members = await rollouts.get_group(session, store, run, stage, step, sample_id)
+    return GroupDetail.model_validate({"step": step, "sample_id": sample_id, "rollouts": members})
+
+
+@router.get("/stages/{stage}/criteria", summary="Figures of each criterion over the training")
+async def list_criteria(run: RunName, stage: StageName, session: SessionOf, viewer: Viewer) -> list[CriterionBody]:
+    await runs.get_run(session, run)
+    return [CriterionBody.model_validate(one) for one in await rollouts.list_criteria(session, run, stage)]
+
+
+@router.get("/stages/{stage}/flips", summary="Groups whose rollouts differ on a criterion")
+async def list_flips(
+    run: RunName,
+    stage: StageName,
+    session: SessionOf,
+    viewer: Viewer,
+    criterion: Annotated[str, Query(min_length=1, max_length=2000)],
+    limit: Limit = 50,
+) -> list[FlipBody]:
+    await runs.get_run(session, run)
+    found = await rollouts.flips(session, run, stage, criterion, limit)
+    return [FlipBody(step=step, sample_id=sample_id, credit=credit) for step, sample_id, credit in found]
+
+
+@router.get("/samples/{sample_id}/image", summary="Image of a sample", response_class=Response, responses=_PICTURE)
+async def show_sample_image(
+    run: RunName,
+    sample_id: SampleId,
+    session: SessionOf,
+    store: StoreOf,
+    viewer: Viewer,
+    if_none_match: Annotated[str | None, Header()] = None,
+) -> Response:
+    await runs.get_run(session, run)
+    return _image_response(await images.sample_image(store, run, sample_id), if_none_match)
+
+
+@router.get(
+    "/stages/{stage}/images/{digest}", summary="Image of a response", response_class=Response, responses=_PICTURE
+)
+async def show_response_image(
+    run: RunName,
+    stage: StageName,
+    digest: Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")],
+    session: SessionOf,
+    store: StoreOf,
+    viewer: Viewer,
+    media_type: Literal["image/png", "image/jpeg"] = "image/png",
+    if_none_match: Annotated[str | None, Header()] = None,
+) -> Response:
+    await runs.get_run(session, run)
+    return _image_response(await images.response_image(store, run, stage, digest, media_type), if_none_match)
+
+
+def _image_response(image: Image, known: str | None) -> Response:
+    tag = f'"{image.digest}"'
+    headers = {"ETag": tag, "Cache-Control": "private, max-age=86400", "Content-Disposition": "inline"}
+    if known == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(image.content, media_type=image.media_type, headers=headers)

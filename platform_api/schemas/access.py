@@ -1,0 +1,64 @@
+"""Tokens and the audit log over HTTP."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+ScopeName = Literal["viewer", "runner", "approver", "admin"]
+
+
+class TokenRequest(BaseModel):
+    """A token to create."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9@._-]*$", examples=["ci"])
+    scope: ScopeName
+    days: int = Field(default=90, ge=1, le=366, description="Days until it expires")
+
+
+class TokenBody(BaseModel):
+    """A token, without its secret."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    name: str
+    scope: ScopeName
+    created_at: datetime
+    created_by: str
+    expires_at: datetime
+    revoked_at: datetime | None
+
+
+class NewToken(TokenBody):
+    """A token with its secret, which is shown once."""
+
+    secret: str
+
+
+class ChangeBody(BaseModel):
+    """A change, as the audit log has it."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    id: int
+    at: datetime
+    who: str
+    action: str = Field(examples=["token.create"])
+    subject: str
+    details: dict[str, Any]
+
+
+class ChangePage(BaseModel):
+    """A page of the audit log, the newest first."""
+
+    items: list[ChangeBody]
+    next_cursor: str | None
+
+
+class Caller(BaseModel):
+    """The caller and its rights."""
+
+    name: str
+    scope: ScopeName

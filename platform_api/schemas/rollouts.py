@@ -1,0 +1,78 @@
+"""Rollouts, verdicts and criteria over HTTP."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class GroupBody(BaseModel):
+    """The rollouts of one sample in one step."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    step: int
+    sample_id: str = Field(examples=["2b71b300c10aae76"])
+    rollouts: int
+    unjudged: int = Field(description="Rollouts without a reward")
+    mean: float | None = Field(description="Mean reward of those that were judged")
+    lowest: float | None
+    highest: float | None
+
+
+class GroupPage(BaseModel):
+    """A page of groups."""
+
+    items: list[GroupBody]
+    next_cursor: str | None
+
+
+class VerdictBody(BaseModel):
+    """The verdict on one criterion: a credit or an error."""
+
+    criterion: str
+    credit: float | None
+    error: str | None = None
+    reasoning: str | None = None
+
+
+class RolloutBody(BaseModel):
+    """A response with its reward and its verdicts."""
+
+    response: str = Field(description="The text, or the digest of the image")
+    response_type: str | None = Field(description="Media type of an image; null for a text")
+    tokens: int
+    reward: float | None
+    advantage: float | None
+    judge: str | None
+    verdicts: list[VerdictBody]
+    raw: list[str] = Field(description="The judge's own words")
+
+
+class GroupDetail(BaseModel):
+    """A group with its rollouts, the highest reward first."""
+
+    step: int
+    sample_id: str
+    rollouts: list[RolloutBody]
+
+
+class CriterionBody(BaseModel):
+    """One criterion's credits over a training."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    criterion: str
+    graded: int
+    pass_rate: float = Field(description="Mean credit")
+    variance: float
+    first: float = Field(description="Mean credit up to the first checkpoint that has the criterion")
+    last: float = Field(description="Mean credit after the last but one")
+    state: Literal["always", "never", "varies"] = Field(description="Always and never met criteria give no gradient")
+
+
+class FlipBody(BaseModel):
+    """A group whose rollouts differ on a criterion."""
+
+    step: int
+    sample_id: str
+    credit: float

@@ -1,0 +1,48 @@
+"""Runs over HTTP."""
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+State = Literal["done", "going", "failed", "unfinished"]
+
+
+class StageBody(BaseModel):
+    """A stage of a run."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    stage: str = Field(examples=["train_policy"])
+    done: bool
+    changed: datetime = Field(description="Time of its end, or else of its start")
+
+
+class RunBody(BaseModel):
+    """A run, as its files tell."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    name: str = Field(examples=["quickstart-20261123-020900"])
+    state: State
+    recipe: str = Field(examples=["quickstart"])
+    pipeline: str = Field(examples=["rubicap"])
+    started: datetime
+    changed: datetime = Field(description="Time of the last write to any of its files")
+    bytes: int
+    message: str = Field(description="Reason of a failure, or the result of a finished run")
+    stages: list[StageBody]
+
+
+class RunPage(BaseModel):
+    """A page of runs."""
+
+    items: list[RunBody]
+    next_cursor: str | None = Field(description="Cursor of the next page; null on the last one")
+
+
+class LogBody(BaseModel):
+    """End of a stage's log."""
+
+    stage: str
+    text: str

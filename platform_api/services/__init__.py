@@ -1,0 +1,1 @@
+"""Rules of the platform, without HTTP: each service reads runs and the database, and changes the latter."""

@@ -1,0 +1,40 @@
+"""Callers and what they may do.
+
+A scope is a set of rights. Approving and running are apart, so that one person cannot hold both sides of the two-person
+rule by accident; an admin has all rights. A login by OIDC would make a `Principal` here, as tokens do.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Right(StrEnum):
+    """Right that a route asks for."""
+
+    VIEW = "view"
+    RUN = "run"
+    APPROVE = "approve"
+    ADMINISTER = "administer"
+
+
+SCOPES: dict[str, frozenset[Right]] = {
+    "viewer": frozenset({Right.VIEW}),
+    "runner": frozenset({Right.VIEW, Right.RUN}),
+    "approver": frozenset({Right.VIEW, Right.APPROVE}),
+    "admin": frozenset(Right),
+}
+"""Rights of each scope of tokens."""
+
+
+@dataclass(frozen=True)
+class Principal:
+    """An authenticated caller."""
+
+    name: str
+    scope: str
+    token_id: int | None = None
+    """None for the token of the environment and for programs of this machine."""
+
+    def may(self, right: Right) -> bool:
+        """Return True if its scope has the right."""
+        return right in SCOPES[self.scope]

@@ -1,0 +1,238 @@
+"""Rollouts of a training: groups by step, each response with its verdicts, and criteria over the whole training."""
+
+import asyncio
+import json
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import func, select, tuple_
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from rubricworks.platform_api.db.tables import CriterionCredits, Rollout, RubricCriteria, Shard
+from rubricworks.platform_api.problems import NotFound
+from rubricworks.platform_api.services.run_index import read_table
+from rubricworks.platform_api.services.runs import check_name
+from rubricworks.runs.store import RunStore
+
+
+class Group(NamedTuple):
+    """The rollouts of one sample in one step, as a list shows them."""
+
+    step: int
+    sample_id: str
+    rollouts: int
+    unjudged: int
+    mean: float | None
+    lowest: float | None
+    highest: float | None
+
+
+class CriterionFigures(NamedTuple):
+    """One criterion's credits over a training."""
+
+    criterion: str
+    graded: int
+    pass_rate: float | None
+    variance: float | None
+    first: float | None
+    """Mean credit in the first quarter of its steps."""
+    last: float | None
+    state: str
+    """`always`, `never` or `varies`: the first two give no gradient."""
+
+
+async def stages_with_rollouts(session: AsyncSession, run: str) -> Sequence[str]:
+    """Stages of a run that have indexed rollouts."""
+    return (await session.scalars(select(Shard.stage).where(Shard.run == run).distinct().order_by(Shard.stage))).all()
+
+
+async def list_groups(
+    session: AsyncSession,
+    run: str,
+    stage: str,
+    *,
+    step: int | None,
+    sample_id: str | None,
+    after: tuple[int, str] | None,
+    limit: int,
+) -> list[Group]:
+    """Groups in the order of their steps."""
+    place = (Rollout.step, Rollout.sample_id)
+    query = (
+        select(
+            *place,
+            func.count(),
+            func.count() - func.count(Rollout.reward),
+            func.avg(Rollout.reward),
+            func.min(Rollout.reward),
+            func.max(Rollout.reward),
+        )
+        .where(Rollout.run == run, Rollout.stage == stage)
+        .group_by(*place)
+        .order_by(*place)
+        .limit(limit)
+    )
+    if step is not None:
+        query = query.where(Rollout.step == step)
+    if sample_id is not None:
+        query = query.where(Rollout.sample_id == sample_id)
+    if after is not None:
+        query = query.where(tuple_(*place) > after)
+    return [Group(*row) for row in await session.execute(query)]
+
+
+async def step_range(session: AsyncSession, run: str, stage: str) -> tuple[int, int] | None:
+    """First and last step that have rollouts."""
+    first, last = (
+        await session.execute(
+            select(func.min(Rollout.step), func.max(Rollout.step)).where(Rollout.run == run, Rollout.stage == stage)
+        )
+    ).one()
+    return None if first is None else (first, last)
+
+
+async def get_group(
+    session: AsyncSession, store: RunStore, run: str, stage: str, step: int, sample_id: str
+) -> list[dict[str, Any]]:
+    """The rollouts of a group, the highest reward first, each with its response and its verdicts with their reasons.
+
+    Raises:
+        NotFound: there is no such group.
+    """
+    check_name(run)
+    query = (
+        select(Rollout, Shard.number)
+        .join(Shard, Shard.id == Rollout.shard_id)
+        .where(Rollout.run == run, Rollout.stage == stage, Rollout.step == step, Rollout.sample_id == sample_id)
+        .order_by(Rollout.row)
+    )
+    found = (await session.execute(query)).all()
+    if not found:
+        raise NotFound(f"{run} has no rollouts of sample {sample_id!r} in step {step} of {stage}")
+    members = []
+    for number in sorted({shard for _, shard in found}):
+        rows = [rollout for rollout, shard in found if shard == number]
+        written = await asyncio.to_thread(_read_group, store, run, stage, number, step, sample_id)
+        if written is None or len(written) != len(rows):
+            raise NotFound(f"the rollouts of step {step} are being replaced; ask again in a moment")
+        members += [
+            {"reward": row.reward, "advantage": row.advantage, **one} for row, one in zip(rows, written, strict=True)
+        ]
+    return sorted(members, key=lambda one: (one["reward"] is None, -(one["reward"] or 0.0)))
+
+
+async def neighbours(
+    session: AsyncSession, run: str, stage: str, step: int, sample_id: str
+) -> tuple[tuple[int, str] | None, tuple[int, str] | None]:
+    """Groups before and after one, in the order of steps."""
+    place = tuple_(Rollout.step, Rollout.sample_id)
+    query = select(Rollout.step, Rollout.sample_id).where(Rollout.run == run, Rollout.stage == stage).limit(1)
+    before = query.where(place < (step, sample_id)).order_by(Rollout.step.desc(), Rollout.sample_id.desc())
+    after = query.where(place > (step, sample_id)).order_by(Rollout.step, Rollout.sample_id)
+    rows = [(await session.execute(one)).first() for one in (before, after)]
+    first, last = ((row[0], row[1]) if row else None for row in rows)
+    return first, last
+
+
+async def list_criteria(session: AsyncSession, run: str, stage: str) -> list[CriterionFigures]:
+    """Figures of each criterion, those that give no gradient first, then by how often it was graded."""
+    query = (
+        select(CriterionCredits, Shard.number)
+        .join(Shard, Shard.id == CriterionCredits.shard_id)
+        .where(Shard.run == run, Shard.stage == stage)
+        .order_by(Shard.number)
+    )
+    sums: defaultdict[str, list[CriterionCredits]] = defaultdict(list)
+    for one, _ in (await session.execute(query)).all():
+        sums[one.criterion].append(one)
+    figures = [_figures(name, shards) for name, shards in sums.items()]
+    return sorted(figures, key=lambda one: (one.state == "varies", -one.graded, one.criterion))
+
+
+async def flips(
+    session: AsyncSession, run: str, stage: str, criterion: str, limit: int
+) -> list[tuple[int, str, float]]:
+    """Steps and samples in which a criterion was met by some rollouts of the group and not by others.
+
+    Returns:
+        step, sample and the share of credit, the first steps first.
+    """
+    query = (
+        select(Rollout.step, Rollout.sample_id, Rollout.credits, RubricCriteria.names)
+        .join(RubricCriteria, RubricCriteria.digest == Rollout.criteria)
+        .where(Rollout.run == run, Rollout.stage == stage)
+        .order_by(Rollout.step, Rollout.sample_id, Rollout.row)
+    )
+    found: list[tuple[int, str, float]] = []
+    place, credits = (0, ""), list[float]()
+    async for step, sample_id, values, names in await session.stream(query.execution_options(yield_per=500)):
+        if (step, sample_id) != place:
+            found += _mixed(place, credits)
+            place, credits = (step, sample_id), []
+        if len(found) == limit:
+            return found
+        credits += [
+            credit
+            for name, credit in zip(names, values or [], strict=False)
+            if name == criterion and credit is not None
+        ]
+    return found + _mixed(place, credits)
+
+
+def _mixed(place: tuple[int, str], credits: list[float]) -> list[tuple[int, str, float]]:
+    return [(*place, statistics.fmean(credits))] if len(set(credits)) > 1 else []
+
+
+def _figures(name: str, shards: list[CriterionCredits]) -> CriterionFigures:
+    graded = sum(one.graded for one in shards)
+    mean = math.fsum(one.total for one in shards) / graded
+    state = (
+        "always"
+        if min(one.lowest for one in shards) == 1
+        else "never"
+        if max(one.highest for one in shards) == 0
+        else "varies"
+    )
+    return CriterionFigures(
+        criterion=name,
+        graded=graded,
+        pass_rate=mean,
+        variance=max(0.0, math.fsum(one.squares for one in shards) / graded - mean * mean),
+        first=shards[0].total / shards[0].graded,
+        last=shards[-1].total / shards[-1].graded,
+        state=state,
+    )
+
+
+def _read_group(
+    store: RunStore, run: str, stage: str, number: int, step: int, sample_id: str
+) -> list[dict[str, Any]] | None:
+    rollouts = read_table(store, run, f"{stage}/rollouts/part-{number:05}.parquet")
+    if rollouts is None:
+        return None
+    cards = read_table(store, run, f"{stage}/scorecards/part-{number:05}.parquet") or {"step": []}
+    graded: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    for position, card_step in enumerate(cards["step"]):
+        if card_step == step and cards["sample_id"][position] == sample_id:
+            graded[cards["response"][position]].append(json.loads(cards["scorecard"][position]))
+    members = []
+    for position, row_step in enumerate(rollouts["step"]):
+        if row_step != step or rollouts["sample_id"][position] != sample_id:
+            continue
+        response = rollouts["response"][position]
+        options = graded[response]
+        card = (options.pop(0) if len(options) > 1 else options[0]) if options else None
+        members.append(
+            {
+                "response": response,
+                "response_type": rollouts.get("response_type", {position: None})[position],
+                "tokens": rollouts["tokens"][position],
+                "judge": card["judge"] if card else None,
+                "verdicts": card["verdicts"] if card else [],
+                "raw": card.get("raw", []) if card else [],
+            }
+        )
+    return members

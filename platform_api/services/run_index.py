@@ -1,0 +1,223 @@
+"""Index of runs and rollouts: follows what runs commit, and never what they are writing.
+
+A look lists the runs, reads the records of those that changed, and indexes each shard of rollouts and scorecards that
+is committed and not indexed yet. A shard that was replaced, as a restarted training does, is indexed anew. Everything
+in the index can be dropped and built again from the runs.
+"""
+
+import asyncio
+import hashlib
+import json
+import logging
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import delete, insert, select, text
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from rubricworks.errors import UserError
+from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.db.tables import CriterionCredits, Rollout, RubricCriteria, Run, Shard
+from rubricworks.runs.records import RunRecord, run_record
+from rubricworks.runs.store import RunStore, StoredFile
+
+_SHARD = re.compile(r"(?P<stage>[\w-]+)/rollouts/part-(?P<number>\d{5})\.parquet")
+_LOCK = 7_278_364_102
+"""Key of the lock under which one of several services indexes."""
+_log = logging.getLogger(__name__)
+
+
+class RunIndex:
+    """The index of one storage of runs."""
+
+    def __init__(self, database: Database, store: RunStore) -> None:
+        self._database, self._store = database, store
+        self._seen: dict[str, object] = {}
+        """State of each run's files when it was last indexed."""
+
+    async def follow(self, seconds: float) -> None:
+        """Look at the runs again and again, until cancelled."""
+        while True:
+            try:
+                await self.look()
+            except (SQLAlchemyError, UserError, OSError) as error:
+                _log.warning("runs could not be indexed: %s", type(error).__name__)
+            except Exception:
+                _log.exception("indexing runs failed")
+            await asyncio.sleep(seconds)
+
+    async def look(self) -> int:
+        """Index what changed; return the number of runs that did."""
+        names = await asyncio.to_thread(self._store.names)
+        changed = 0
+        for name in names:
+            files = await asyncio.to_thread(self._store.files, name)
+            state = (len(files), max((file.modified for file in files.values()), default=None))
+            is_running = await asyncio.to_thread(self._store.is_running, name)
+            if self._seen.get(name) == (*state, is_running):
+                continue
+            if await self._index_run(name, files):
+                self._seen[name] = (*state, is_running)
+                changed += 1
+        await self._forget(set(names))
+        return changed
+
+    async def _index_run(self, name: str, files: dict[str, StoredFile]) -> bool:
+        record = await asyncio.to_thread(run_record, self._store, name)
+        if record is None:
+            return False
+        async with self._database.session() as session:
+            if not await self._is_ours(session):
+                return False
+            await session.merge(_row(record))
+            known = {
+                (shard.stage, shard.number): shard
+                for shard in await session.scalars(select(Shard).where(Shard.run == name))
+            }
+            for path, file in sorted(files.items()):
+                if (match := _SHARD.fullmatch(path)) is None:
+                    continue
+                shard = known.pop((match["stage"], int(match["number"])), None)
+                if shard is None or (shard.size, shard.modified) != (file.size, file.modified):
+                    if shard is not None:
+                        await session.delete(shard)
+                        await session.flush()
+                    await self._index_shard(session, name, match["stage"], int(match["number"]), file)
+            for shard in known.values():
+                await session.delete(shard)
+        return True
+
+    async def _index_shard(self, session: AsyncSession, run: str, stage: str, number: int, file: StoredFile) -> None:
+        rows = await asyncio.to_thread(_read_shard, self._store, run, stage, number)
+        if rows is None:
+            return
+        shard = Shard(run=run, stage=stage, number=number, rows=len(rows), size=file.size, modified=file.modified)
+        session.add(shard)
+        await session.flush()
+        criteria: dict[str, list[str]] = {}
+        values = []
+        for position, row in enumerate(rows):
+            names = row.pop("names")
+            if names is not None:
+                row["criteria"] = _digest(names)
+                criteria[row["criteria"]] = names
+            values.append({"shard_id": shard.id, "row": position, "run": run, "stage": stage, **row})
+        known = set(
+            await session.scalars(select(RubricCriteria.digest).where(RubricCriteria.digest.in_(list(criteria))))
+        )
+        new = [{"digest": digest, "names": names} for digest, names in criteria.items() if digest not in known]
+        if new:
+            await session.execute(insert(RubricCriteria), new)
+        if values:
+            await session.execute(insert(Rollout), values)
+        if sums := _credit_sums(shard.id, values, criteria):
+            await session.execute(insert(CriterionCredits), sums)
+
+    async def _forget(self, names: set[str]) -> None:
+        """Drop runs that were deleted."""
+        gone = set(self._seen) - names
+        async with self._database.session() as session:
+            known = set(await session.scalars(select(Run.name)))
+            for name in (known - names) | gone:
+                await session.execute(delete(Shard).where(Shard.run == name))
+                await session.execute(delete(Run).where(Run.name == name))
+                self._seen.pop(name, None)
+
+    async def _is_ours(self, session: AsyncSession) -> bool:
+        if self._database.is_sqlite:
+            return True
+        return bool(await session.scalar(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": _LOCK}))
+
+
+def _credit_sums(shard: int, rows: list[dict[str, Any]], criteria: dict[str, list[str]]) -> list[dict[str, Any]]:
+    credits: dict[str, list[float]] = {}
+    for row in rows:
+        for name, credit in zip(criteria.get(row.get("criteria") or "", []), row["credits"] or [], strict=False):
+            if credit is not None:
+                credits.setdefault(name, []).append(credit)
+    return [
+        {
+            "shard_id": shard,
+            "digest": _digest([name]),
+            "criterion": name,
+            "graded": len(values),
+            "total": math.fsum(values),
+            "squares": math.fsum(value * value for value in values),
+            "lowest": min(values),
+            "highest": max(values),
+        }
+        for name, values in credits.items()
+    ]
+
+
+def _row(record: RunRecord) -> Run:
+    return Run(
+        name=record.name,
+        state=record.state,
+        recipe=record.recipe,
+        pipeline=record.pipeline,
+        started=record.started,
+        changed=record.changed,
+        bytes=record.bytes,
+        message=record.message,
+        stages=[stage.model_dump(mode="json") for stage in record.stages],
+    )
+
+
+def _read_shard(store: RunStore, run: str, stage: str, number: int) -> list[dict[str, Any]] | None:
+    """Numbers of a shard's rollouts with the credits of their scorecards; None if it is gone or no Parquet."""
+    rollouts = read_table(store, run, f"{stage}/rollouts/part-{number:05}.parquet")
+    if rollouts is None:
+        return None
+    columns = ("step", "sample_id", "response", "reward", "advantage")
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*(rollouts[one] for one in columns), strict=True)]
+    graded: dict[tuple[int, str, str], list[tuple[list[str], list[float | None]]]] = {}
+    for place, names, credits in _scorecards(store, run, stage, number):
+        graded.setdefault(place, []).append((names, credits))
+    for row in rows:
+        cards = graded.get((row["step"], row["sample_id"], row.pop("response")))
+        # Equal responses of a group have a scorecard each, in their order.
+        row["names"], row["credits"] = (cards.pop(0) if len(cards) > 1 else cards[0]) if cards else (None, None)
+    return rows
+
+
+def _scorecards(
+    store: RunStore, run: str, stage: str, number: int
+) -> Iterator[tuple[tuple[int, str, str], list[str], list[float | None]]]:
+    cards = read_table(store, run, f"{stage}/scorecards/part-{number:05}.parquet")
+    if cards is None or "scorecard" not in cards:
+        return
+    for step, sample, response, written in zip(
+        *(cards[one] for one in ("step", "sample_id", "response", "scorecard")), strict=True
+    ):
+        verdicts = json.loads(written)["verdicts"]
+        yield (
+            (step, sample, response),
+            [verdict["criterion"] for verdict in verdicts],
+            [verdict["credit"] for verdict in verdicts],
+        )
+
+
+def read_table(
+    store: RunStore, run: str, path: str, *, columns: list[str] | None = None
+) -> dict[str, list[Any]] | None:
+    """Columns of a Parquet file of a run; None if there is none, or it is no Parquet."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    content = store.read(run, path)
+    if content is None:
+        return None
+    try:
+        table: dict[str, list[Any]] = pq.read_table(pa.BufferReader(content), columns=columns).to_pydict()
+    except (pa.ArrowException, OSError):
+        _log.warning("%s/%s is no Parquet file", run, path)
+        return None
+    return table
+
+
+def _digest(names: list[str]) -> str:
+    return hashlib.sha256(json.dumps(names).encode()).hexdigest()

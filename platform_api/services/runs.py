@@ -1,0 +1,134 @@
+"""Runs: listing from the index; steps, logs and figures from their files."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import func, select, tuple_
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from rubricworks.errors import UserError
+from rubricworks.platform_api.db.tables import Run
+from rubricworks.platform_api.problems import NotFound
+from rubricworks.redaction import redact
+from rubricworks.runs.run_name import check_run_name
+from rubricworks.runs.store import RunStore
+
+REPORT = "report.html"
+_LOG_BYTES = 256 * 1024
+
+
+async def list_runs(
+    session: AsyncSession,
+    *,
+    state: str | None,
+    recipe: str | None,
+    search: str | None,
+    before: tuple[datetime, str] | None,
+    limit: int,
+) -> Sequence[Run]:
+    """Runs, the last changed first."""
+    query = select(Run).order_by(Run.changed.desc(), Run.name.desc()).limit(limit)
+    if state is not None:
+        query = query.where(Run.state == state)
+    if recipe is not None:
+        query = query.where(Run.recipe == recipe)
+    if search:
+        query = query.where(Run.name.contains(search, autoescape=True))
+    if before is not None:
+        query = query.where(tuple_(Run.changed, Run.name) < before)
+    return (await session.scalars(query)).all()
+
+
+async def count_runs(session: AsyncSession) -> dict[str, int]:
+    """Number of runs in each state."""
+    rows = await session.execute(select(Run.state, func.count()).group_by(Run.state))
+    return {state: count for state, count in rows}
+
+
+async def get_run(session: AsyncSession, name: str) -> Run:
+    """A run.
+
+    Raises:
+        NotFound: there is none of that name; says which names are alike.
+    """
+    run = await session.get(Run, name)
+    if run is None:
+        alike = (await session.scalars(select(Run.name).order_by(Run.changed.desc()).limit(200))).all()
+        hint = _nearest(name, alike)
+        raise NotFound(f"there is no run {name!r}" + (f"; did you mean {hint}?" if hint else ""))
+    return run
+
+
+async def read_steps(store: RunStore, run: str, stage: str, after: int) -> list[dict[str, Any]]:
+    """Statistics of a training's steps after the given one, as it wrote them."""
+    content = await read_file(store, run, f"{stage}/steps.jsonl")
+    steps = []
+    for line in (content or b"").splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:  # the last line may be half written
+            continue
+        if isinstance(row, dict) and isinstance(row.get("step"), int) and row["step"] > after:
+            steps.append(row)
+    return steps
+
+
+async def read_log(store: RunStore, run: str, stage: str) -> str:
+    """End of a stage's log, without secrets.
+
+    Raises:
+        NotFound: the stage has no log.
+    """
+    content = await read_file(store, run, f"logs/{stage}.log")
+    if content is None:
+        raise NotFound(f"{stage} of {run} has no log; runs on Kubeflow keep theirs there")
+    return redact(content[-_LOG_BYTES:].decode(errors="replace"))
+
+
+async def has_report(store: RunStore, run: str) -> bool:
+    """Return True if the run has written its report."""
+    check_name(run)
+    return REPORT in await asyncio.to_thread(store.files, run)
+
+
+async def read_json(store: RunStore, run: str, path: str) -> Any:
+    """A JSON file of a run; None if there is none or it is damaged."""
+    content = await read_file(store, run, path)
+    try:
+        return json.loads(content) if content is not None else None
+    except ValueError:
+        return None
+
+
+async def read_file(store: RunStore, run: str, path: str) -> bytes | None:
+    """A file of a run, by a path that cannot lead out of its folder.
+
+    Raises:
+        NotFound: the names are no plain ones.
+    """
+    check_name(run)
+    parts = path.split("/")
+    if any(part in ("", ".", "..") or "\\" in part or "\0" in part for part in parts):
+        raise NotFound(f"there is no {path!r} in {run}")
+    return await asyncio.to_thread(store.read, run, path)
+
+
+def check_name(run: str) -> None:
+    """Check that a run's name is one folder's.
+
+    Raises:
+        NotFound: it is not.
+    """
+    try:
+        check_run_name(run, "run")
+    except UserError as error:
+        raise NotFound(f"there is no run {run!r}") from error
+
+
+def _nearest(name: str, names: Sequence[str]) -> str | None:
+    import difflib
+
+    return next(iter(difflib.get_close_matches(name, names, n=1)), None)

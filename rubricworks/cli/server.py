@@ -1,0 +1,59 @@
+"""`rubricworks server`: the pages and the API of an installation, or of this machine's runs."""
+
+import asyncio
+from types import ModuleType
+
+import click
+
+from rubricworks.errors import UserError
+
+
+@click.group(invoke_without_command=True)
+@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 for every address; needs a token.")
+@click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65_535), help="0 takes a free one.")
+@click.option(
+    "--runs", default="runs", show_default=True, metavar="FOLDER", help="All runs: a folder or s3://bucket/folder."
+)
+@click.pass_context
+def server(context: click.Context, host: str, port: int, runs: str) -> None:
+    """Serve pages and API until stopped; the first line printed is the URL.
+
+    \b
+    RUBRICWORKS_API_TOKEN      an admin's token: `Authorization: Bearer …`; without it only this machine is served
+    RUBRICWORKS_DATABASE_URL   postgresql+psycopg://user:password@host/name; by default a file in the folder of runs
+    RUBRICWORKS_STORAGE        s3://bucket/prefix or a folder, instead of --runs
+    """
+    if context.invoked_subcommand is not None:
+        return
+    serving = load_serving()
+    listening = serving.listening_socket(host, port, runs)
+    click.echo(serving.url_of(listening))
+    serving.serve(listening, runs)
+
+
+@server.command()
+@click.option("--runs", default="runs", show_default=True, metavar="FOLDER", help="All runs, as for `server`.")
+def migrate(runs: str) -> None:
+    """Bring the database to this version's revision; a server on SQLite does so itself.
+
+    The version before works on beside it.
+    """
+    load_serving()
+    from rubricworks.platform_api.administration import migrate_database
+
+    click.echo(f"the database is at revision {asyncio.run(migrate_database(runs))}")
+
+
+def load_serving() -> ModuleType:
+    """Import the service.
+
+    Raises:
+        UserError: its packages are not installed.
+    """
+    try:
+        from rubricworks.platform_api import serving
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("rubricworks"):
+            raise
+        raise UserError(f"{error.name} is not installed; get it with: pip install 'rubricworks[api]'") from error
+    return serving

@@ -1,0 +1,54 @@
+"""Migrations make the tables that the code reads, and refuse a database of a newer version."""
+
+import asyncio
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from rubricworks.errors import UserError
+from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.db.migrate import migrate
+from rubricworks.platform_api.db.tables import Table
+
+
+def in_database(url, work):
+    async def run():
+        database = Database(url)
+        try:
+            return await work(database)
+        finally:
+            await database.close()
+
+    return asyncio.run(run())
+
+
+def test_migrations_and_tables_are_the_same_and_a_second_time_changes_nothing(tmp_path):
+    async def work(database):
+        revisions = [await migrate(database), await migrate(database)]
+        async with database.engine.connect() as connection:
+            difference = await connection.run_sync(
+                lambda plain: compare_metadata(MigrationContext.configure(plain), Table.metadata)
+            )
+        return revisions, difference
+
+    (first, second), difference = in_database(f"sqlite:///{tmp_path}/x.db", work)
+    assert first == second
+    assert difference == []
+
+
+def test_a_database_of_a_newer_version_is_refused(tmp_path):
+    async def work(database):
+        await migrate(database)
+        async with database.engine.begin() as connection:
+            await connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+        await migrate(database)
+
+    with pytest.raises(UserError, match="revision 9999, which this version does not know"):
+        in_database(f"sqlite:///{tmp_path}/x.db", work)
+
+
+def test_a_file_that_is_no_database_is_told(tmp_path):
+    (tmp_path / "x.db").write_bytes(b"no database" * 100)
+    with pytest.raises(UserError, match="cannot be opened: file is not a database"):
+        in_database(f"sqlite:///{tmp_path}/x.db", migrate)

@@ -1,0 +1,171 @@
+"""Runs and rollouts over HTTP, from files that a training wrote."""
+
+import shutil
+import time
+
+import pytest
+from served_api import ask, exchange, served
+from trained_run import NAMES, STAGE, png, rollout, write_run, write_shard
+
+from rubricworks.platform_api.settings import ApiSettings
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    write_run(folder)
+    write_run(folder, "other-2", recipe="rubicap")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def url(runs):
+    with served(ApiSettings(storage=str(runs), index_seconds=0.05)) as url:
+        wait_for(lambda: len(ask(f"{url}/api/v1/runs")[1]["items"]) == 2)
+        yield f"{url}/api/v1"
+
+
+def wait_for(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.02)
+
+
+def test_runs_are_listed_by_page_the_last_changed_first(url):
+    status, first = ask(f"{url}/runs?limit=1")
+    assert (status, [run["name"] for run in first["items"]]) == (200, ["other-2"])
+    second = ask(f"{url}/runs?limit=1&cursor={first['next_cursor']}")[1]
+    assert ([run["name"] for run in second["items"]], second["next_cursor"]) == (["today-1"], None)
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [("recipe=rubicap", ["other-2"]), ("search=day", ["today-1"]), ("search=%25", []), ("state=failed", [])],
+)
+def test_runs_are_filtered(url, query, names):
+    assert [run["name"] for run in ask(f"{url}/runs?{query}")[1]["items"]] == names
+
+
+def test_a_run_is_as_its_files_say(url):
+    run = ask(f"{url}/runs/today-1")[1]
+    assert (run["state"], run["pipeline"], run["message"]) == ("done", "rubicap", "trained")
+    assert [stage["stage"] for stage in run["stages"]] == ["prepare", STAGE]
+
+
+def test_an_unknown_run_is_told_with_the_name_that_is_alike(url):
+    assert ask(f"{url}/runs/today-2")[1]["detail"] == "there is no run 'today-2'; did you mean today-1?"
+
+
+def test_half_a_line_of_statistics_waits_and_a_log_shows_no_password(url):
+    assert ask(f"{url}/runs/today-1/stages/{STAGE}/steps?after=1")[1] == [{"step": 2, "reward": 0.75}]
+    assert ask(f"{url}/runs/today-1/stages/{STAGE}/log")[1]["text"] == "asked https://***@host/v1\nended\n"
+
+
+def test_groups_have_the_figures_of_their_rollouts(url):
+    groups = ask(f"{url}/runs/today-1/stages/{STAGE}/groups?step=2")[1]["items"]
+    assert [group["sample_id"] for group in groups] == ["a", "b"]
+    assert groups[0] == {
+        **{"step": 2, "sample_id": "a", "rollouts": 3, "unjudged": 1},
+        **{"mean": 0.75, "lowest": 0.5, "highest": 1.0},
+    }
+
+
+def test_pages_of_groups_are_the_whole_list(url):
+    places, cursor = [], ""
+    while cursor is not None:
+        page = ask(f"{url}/runs/today-1/stages/{STAGE}/groups?limit=1" + (f"&cursor={cursor}" if cursor else ""))[1]
+        places += [(group["step"], group["sample_id"]) for group in page["items"]]
+        cursor = page["next_cursor"]
+    assert places == [(1, "a"), (1, "b"), (2, "a"), (2, "b")]
+
+
+def test_a_group_shows_each_response_with_its_verdicts_best_first_and_unjudged_last(url):
+    group = ask(f"{url}/runs/today-1/stages/{STAGE}/groups/1/a")[1]
+    assert [one["reward"] for one in group["rollouts"]] == [pytest.approx(2 / 3), 0.5, None]
+    worst = group["rollouts"][-1]
+    assert (worst["response"], worst["verdicts"][2]["error"]) == ("", "timeout")
+    assert [verdict["criterion"] for verdict in worst["verdicts"]] == NAMES
+
+
+def test_criteria_that_never_vary_stand_first(url):
+    figures = ask(f"{url}/runs/today-1/stages/{STAGE}/criteria")[1]
+    assert [(one["criterion"], one["state"], one["graded"]) for one in figures] == [
+        (NAMES[0], "always", 12),
+        (NAMES[1], "varies", 12),
+        (NAMES[2], "varies", 8),
+    ]
+    last = figures[-1]
+    assert (last["pass_rate"], last["first"], last["last"]) == (0.5, 0.25, 0.75)
+    assert last["variance"] == pytest.approx((2 * 0.25 + 2 * 0.25) / 8)
+
+
+def test_groups_in_which_a_criterion_was_met_by_some(url):
+    place = f"{url}/runs/today-1/stages/{STAGE}/flips?criterion="
+    assert ask(place + "Names%20the%20star")[1] == []
+    assert [(one["step"], one["sample_id"]) for one in ask(place + "Names%20nothing%20else&limit=3")[1]] == [
+        *((1, "a"), (1, "b"), (2, "a"))
+    ]
+
+
+def test_an_image_comes_with_its_type_and_is_not_sent_twice(url):
+    place = f"{url}/runs/today-1/samples/a/image"
+    status, headers, body = exchange(place)
+    assert (status, headers["content-type"], body) == (200, "image/png", png())
+    assert exchange(place, **{"If-None-Match": headers["etag"]})[0] == 304
+    assert ask(f"{url}/runs/today-1/samples/b/image")[0] == 404
+
+
+def test_a_shard_that_is_replaced_and_a_run_that_is_deleted_are_followed(tmp_path):
+    run = write_run(tmp_path)
+    with served(ApiSettings(storage=str(tmp_path), index_seconds=0.02)) as url:
+        groups = f"{url}/api/v1/runs/today-1/stages/{STAGE}/groups"
+        wait_for(lambda: len(ask(groups)[1].get("items", [])) == 4)
+        write_shard(run, 1, [rollout(2, "c", "other", [1.0, 1.0, 1.0])])
+        wait_for(lambda: [one["sample_id"] for one in ask(groups)[1]["items"]] == ["a", "b", "c"])
+        (run / STAGE / "rollouts" / "part-00000.parquet").write_bytes(b"no Parquet")
+        wait_for(lambda: [one["sample_id"] for one in ask(groups)[1]["items"]] == ["c"])
+        shutil.rmtree(run)
+        wait_for(lambda: ask(f"{url}/api/v1/runs/today-1")[0] == 404)
+
+
+@pytest.mark.parametrize(
+    "name", ["..", "%2e%2e", "%252e%252e", "..%2f..%2fetc%2fpasswd", "..%5c..%5cetc", "a%00b", "file:%2f%2f%2fetc"]
+)
+@pytest.mark.parametrize("where", ["runs/{}", "runs/today-1/stages/{}/log", "runs/today-1/samples/{}/image"])
+def test_no_name_leads_out_of_the_folder(url, where, name):
+    status, _, body = exchange(f"{url}/{where.format(name)}")
+    assert status in (404, 422)
+    assert b"root:" not in body
+
+
+@pytest.mark.parametrize("cursor", ["x", "e30", "W10", "WzEsMl0", "' OR 1=1 --", "WyIyMDI2IiwgMV0", "WzllOTk5LCJhIl0"])
+@pytest.mark.parametrize("where", ["runs", f"runs/today-1/stages/{STAGE}/groups", "changes"])
+def test_a_cursor_that_no_list_gave_is_refused(url, where, cursor):
+    status, body = ask(f"{url}/{where}?cursor={cursor.replace(' ', '%20')}")
+    assert (status, "leave it out" in body["detail"]) == (422, True)
+
+
+def test_pages_show_what_a_policy_wrote_as_text(url):
+    pages = url.removesuffix("/api/v1")
+    status, headers, body = exchange(f"{pages}/runs/today-1/rollouts/{STAGE}/1/a")
+    assert status == 200
+    assert b"&lt;script&gt;alert(1)&lt;/script&gt;" in body
+    assert b"<script>alert" not in body
+    assert b"<b>red</b>" not in body
+    assert "default-src 'self'" in headers["content-security-policy"]
+
+
+@pytest.mark.parametrize(
+    "page", ["/runs", "/runs/today-1", f"/runs/today-1/rollouts/{STAGE}", f"/runs/today-1/criteria/{STAGE}"]
+)
+def test_pages_name_the_run(url, page):
+    status, _, body = exchange(url.removesuffix("/api/v1") + page)
+    assert (status, b"today-1" in body) == (200, True)
+
+
+def test_an_unknown_run_is_a_page_for_browsers(url):
+    page = url.removesuffix("/api/v1") + "/runs/today-2"
+    status, headers, body = exchange(page, Accept="text/html")
+    assert (status, headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert b"did you mean today-1?" in body

@@ -1,0 +1,173 @@
+"""Tokens, their rights on every route, sessions of browsers, and the log of changes."""
+
+import re
+import sqlite3
+
+import pytest
+from pydantic import SecretStr
+from served_api import TOKEN, ask, bearer, exchange, served
+from trained_run import STAGE, write_run
+
+from rubricworks.cli import main
+from rubricworks.platform_api.app import create_app, guarded_routes
+from rubricworks.platform_api.services.principals import SCOPES
+from rubricworks.platform_api.settings import ApiSettings
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def url(folder):
+    write_run(folder)
+    with served(ApiSettings(storage=str(folder), token=SecretStr(TOKEN), index_seconds=0.05)) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def secrets(url):
+    made = {
+        scope: ask(f"{url}/api/v1/tokens", method="POST", body={"name": f"a-{scope}", "scope": scope}, **bearer())
+        for scope in SCOPES
+    }
+    assert {status for status, _ in made.values()} == {201}
+    return {scope: body["secret"] for scope, (_, body) in made.items()}
+
+
+def right_of(route):
+    return next(one.call.right for one in route.dependant.dependencies if hasattr(one.call, "right"))
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("route", guarded_routes(), ids=lambda route: f"{min(route.methods)} {route.path}")
+def test_every_route_lets_those_through_that_have_its_right(url, secrets, route, scope):
+    values = {"run": "today-1", "stage": STAGE, "step": "1", "sample_id": "a", "name": "nobody", "digest": "0" * 64}
+    path = re.sub(r"\{(\w+)\}", lambda match: values[match[1]], route.path)
+    if path.endswith("/logout"):
+        return  # the same for everybody, see below
+    status, _, _ = exchange(url + path, method=min(route.methods), **bearer(secrets[scope]))
+    assert (status == 403) == (right_of(route) not in SCOPES[scope])
+    assert status not in (401, 500)
+
+
+def test_a_route_without_a_right_keeps_the_application_from_starting():
+    from rubricworks.platform_api.routers import runs
+
+    async def everything() -> str:
+        return "everything"
+
+    before = list(runs.router.routes)
+    runs.router.add_api_route("/everything", everything)
+    try:
+        with pytest.raises(RuntimeError, match="names no right"):
+            create_app(ApiSettings())
+    finally:
+        runs.router.routes[:] = before
+
+
+def test_a_revoked_token_and_its_sessions_end_at_once_and_both_changes_are_logged(url):
+    secret = ask(f"{url}/api/v1/tokens", method="POST", body={"name": "brief", "scope": "viewer"}, **bearer())[1][
+        "secret"
+    ]
+    cookie = log_in(url, secret)
+    assert ask(f"{url}/api/v1/caller", **bearer(secret)) == (200, {"name": "brief", "scope": "viewer"})
+    assert exchange(f"{url}/api/v1/caller", Cookie=cookie)[0] == 200
+    for _ in range(2):
+        assert ask(f"{url}/api/v1/tokens/brief", method="DELETE", **bearer())[1]["revoked_at"]
+    assert exchange(f"{url}/api/v1/caller", **bearer(secret))[0] == 401
+    assert exchange(f"{url}/api/v1/caller", Cookie=cookie)[0] == 401
+    changes = ask(f"{url}/api/v1/changes?subject=brief", **bearer())[1]["items"]
+    assert [(one["action"], one["who"]) for one in changes] == [
+        ("token.revoke", "environment"),
+        ("token.create", "environment"),
+    ]
+
+
+def test_a_token_that_expired_is_none(url, folder, secrets):
+    with sqlite3.connect(folder / "platform.db") as database:
+        database.execute("UPDATE tokens SET expires_at = '2020-01-01 00:00:00.000000' WHERE name = 'a-runner'")
+    assert exchange(f"{url}/api/v1/caller", **bearer(secrets["runner"]))[0] == 401
+    with sqlite3.connect(folder / "platform.db") as database:
+        database.execute("UPDATE tokens SET expires_at = '2999-01-01 00:00:00.000000' WHERE name = 'a-runner'")
+
+
+def test_the_database_has_no_secret(folder, secrets):
+    content = b"".join(path.read_bytes() for path in folder.glob("platform.db*"))
+    assert not any(secret.encode() in content for secret in secrets.values())
+
+
+def test_a_name_is_taken_for_ever(url, secrets):
+    status, body = ask(f"{url}/api/v1/tokens", method="POST", body={"name": "a-viewer", "scope": "admin"}, **bearer())
+    assert (status, "names are never used again" in body["detail"]) == (409, True)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *({}, {"name": "x"}, {"name": "x", "scope": "root"}, {"name": "../x", "scope": "viewer"}),
+        *({"name": "x", "scope": "viewer", "days": 0}, {"name": "x", "scope": "viewer", "more": 1}, [], b"{"),
+    ],
+)
+def test_a_request_that_does_not_validate_names_each_field(url, body):
+    status, answer = ask(f"{url}/api/v1/tokens", method="POST", body=body, **bearer())
+    assert status == 422
+    assert answer["fields"]
+
+
+def log_in(url, secret):
+    status, headers, _ = exchange(
+        f"{url}/login",
+        method="POST",
+        body=f"token={secret}&next=//evil.example".encode(),
+        **{"Content-Type": "application/x-www-form-urlencoded"},
+    )
+    assert (status, headers["location"]) == (303, "/")
+    assert "HttpOnly" in headers["set-cookie"]
+    assert "SameSite=strict" in headers["set-cookie"]
+    return headers["set-cookie"].partition(";")[0]
+
+
+def test_a_browser_is_led_to_the_login_and_out_again(url, secrets):
+    status, headers, _ = exchange(f"{url}/runs", Accept="text/html")
+    assert (status, headers["location"]) == (303, "/login?next=/runs")
+    cookie = log_in(url, secrets["viewer"])
+    assert b"today-1" in exchange(f"{url}/runs", Accept="text/html", Cookie=cookie)[2]
+    assert exchange(f"{url}/tokens", Cookie=cookie)[0] == 403
+    assert exchange(f"{url}/logout", method="POST", Cookie=cookie)[0] == 303
+    assert exchange(f"{url}/runs", Accept="text/html", Cookie=cookie)[1]["location"] == "/login?next=/runs"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+    ],
+)
+def test_a_page_of_another_site_changes_nothing(url, headers):
+    status, body = ask(f"{url}/api/v1/tokens/a-viewer", method="DELETE", **headers, **bearer())
+    assert (status, "another site" in body["detail"]) == (403, True)
+
+
+def test_a_large_body_is_refused_before_it_is_read(url):
+    assert ask(f"{url}/api/v1/tokens", method="POST", body=b"x" * 3_000_000, **bearer())[0] == 413
+
+
+def test_tokens_of_the_command_line_work_on_the_server(url, folder, capsys):
+    def run(*arguments):
+        with pytest.raises(SystemExit) as end:
+            main(["tokens", *arguments, "--runs", str(folder)])
+        return end.value.code, capsys.readouterr()
+
+    _, printed = run("create", "made-here", "--scope", "viewer")
+    secret = printed.out.strip()
+    assert ask(f"{url}/api/v1/caller", **bearer(secret))[1]["name"] == "made-here"
+    assert run("revoke", "made-here")[0] == 0
+    assert exchange(f"{url}/api/v1/caller", **bearer(secret))[0] == 401
+    assert "made-here" in run("list")[1].out
+    code, printed = run("revoke", "nobody")
+    assert (code, "there is no token named 'nobody'" in printed.err) == (2, True)

@@ -1,0 +1,91 @@
+"""A run's folder with rollouts and scorecards as a training writes them, by pyarrow alone."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from rubricworks.data.schemas import table_from_rows
+
+NAMES = ["Names the star", "Says that it is <b>red</b>", "Names nothing else"]
+STAGE = "train_policy"
+
+
+def png(colour: str = "red") -> bytes:
+    """A small picture."""
+    buffer = io.BytesIO()
+    Image.new("RGB", (4, 4), colour).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def rollout(step: int, sample: str, response: str, credits: list[float | None]) -> dict[str, Any]:
+    """Columns of a rollout, with its reward from the credits."""
+    reward = None if None in credits else sum(credits) / len(credits)
+    verdicts = [
+        {
+            "criterion": name,
+            "credit": credit,
+            "error": None if credit is not None else "timeout",
+            "reasoning": "because",
+        }
+        for name, credit in zip(NAMES, credits, strict=True)
+    ]
+    return {"step": step, "sample_id": sample, "response": response, "reward": reward, "verdicts": verdicts}
+
+
+def write_shard(run: Path, number: int, rollouts: list[dict[str, Any]], stage: str = STAGE) -> None:
+    """Commit a shard of rollouts and of scorecards."""
+    rows = [{key: one[key] for key in ("step", "sample_id", "response", "reward")} for one in rollouts]
+    cards = [
+        row
+        | {
+            "judge": "judge",
+            "scorecard": json.dumps(
+                {key: one[key] for key in ("sample_id", "response", "verdicts")} | {"judge": "judge", "raw": ["{}"]}
+            ),
+        }
+        for row, one in zip(rows, rollouts, strict=True)
+    ]
+    advantages = [row | {"tokens": 7, "advantage": 0.5} for row in rows]
+    for table, of_table in (("rollouts", advantages), ("scorecards", cards)):
+        folder = run / stage / table
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table_from_rows(table, of_table), folder / f"part-{number:05}.parquet")
+
+
+def write_run(folder: Path, name: str = "today-1", *, recipe: str = "quickstart") -> Path:
+    """A run of two samples and two steps, which trained and ended."""
+    run = folder / name
+    (run / "prepare").mkdir(parents=True)
+    (run / "recipe.yaml").write_text(f"name: {recipe}\npipeline: rubicap\n")
+    samples = [
+        {"sample_id": sample, "split": "train", "image": image, "image_digest": None, "prompt": "?", "references": []}
+        | {"source": "here", "question": None, "answer": None, "task": None, "options": None}
+        for sample, image in (("a", png()), ("b", None))
+    ]
+    pq.write_table(pa.Table.from_pylist(samples), run / "prepare" / "part-00000.parquet")
+    for stage in ("prepare", STAGE):
+        (run / stage).mkdir(exist_ok=True)
+        (run / stage / "made_from.json").write_text("{}")
+        (run / stage / "done.json").write_text("{}")
+    rollouts = [
+        rollout(step, sample, text, credits)
+        for step, third in ((1, 0.0), (2, 1.0))
+        for sample in ("a", "b")
+        for text, credits in (
+            ("a red star <script>alert(1)</script>", [1.0, 1.0, third]),
+            ("a star", [1.0, 0.0, 0.5]),
+            ("", [1.0, 0.0, None]),
+        )
+    ]
+    write_shard(run, 0, rollouts[:6])
+    write_shard(run, 1, rollouts[6:])
+    (run / STAGE / "steps.jsonl").write_text('{"step": 1, "reward": 0.5}\n{"step": 2, "reward": 0.75}\n{"step": 3,')
+    (run / "logs").mkdir()
+    (run / "logs" / f"{STAGE}.log").write_text("asked https://user:pa55@host/v1\nended\n")
+    (run / "outcome.json").write_text(json.dumps({"state": "SUCCEEDED", "message": "trained"}))
+    return run
