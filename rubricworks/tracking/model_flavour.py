@@ -1,8 +1,10 @@
 """MLflow's description of a model folder: `MLmodel` with two flavours, the signature, an example and the packages.
 
 The folder itself lies beside it, in `model/`, as training wrote it, and loads in plain transformers. MLflow loads the
-flavour `transformers` as parts (`mlflow.transformers.load_model(uri, return_type="components")`): its pipelines take no
-processor, which a model that reads images needs. `python_function` answers rows of image and prompt.
+flavour `transformers` as parts (`mlflow.transformers.load_model(uri, return_type="components")`): its `load_model`
+refuses a pipeline where `processor_type` is set, builds one from the loaded model and the listed components otherwise
+(3.17), and Transformers' pipeline for images has to be given a processor, which it finds by itself only where the model
+is a name. `python_function` answers rows of image and prompt. A generator of images has this flavour alone.
 """
 
 import base64
@@ -19,6 +21,9 @@ _PYFUNC_LOADER = "rubricworks.training.mlflow_model"
 _REQUIREMENTS = "requirements.txt"
 _PYTHON_ENV = "python_env.yaml"
 _EXAMPLE = "input_example.json"
+_FIRST_CODE = "first_image_code"
+"""Field of the `config.json` of a generator for laptops."""
+_GENERATORS = {"janus", "emu3"}
 _WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".gguf"}
 
 
@@ -49,8 +54,10 @@ def write_flavour(folder: Path, model_dir: Path, *, model_id: str, run: str, pro
     )
     config = _config(model_dir)
     if architectures := config.get("architectures"):
-        components = _write_components(folder, model_dir)
-        model.add_flavor("transformers", **_transformers_flavour(config, architectures[0], components))
+        # The codes of a generator's vocabulary are no text for a pipeline of Transformers.
+        if not _draws_images(config):
+            components = _write_components(folder, model_dir)
+            model.add_flavor("transformers", **_transformers_flavour(config, architectures[0], components))
         pyfunc.add_to_model(model, loader_module=_PYFUNC_LOADER, data=MODEL_FOLDER, python_env=_PYTHON_ENV)
     model.save(str(folder / MLMODEL_FILE))
     _write_example(folder / _EXAMPLE, prompt)
@@ -60,6 +67,10 @@ def write_flavour(folder: Path, model_dir: Path, *, model_id: str, run: str, pro
 def _config(model_dir: Path) -> dict[str, Any]:
     path = model_dir / "config.json"
     return dict(json.loads(path.read_bytes())) if path.is_file() else {}
+
+
+def _draws_images(config: dict[str, Any]) -> bool:
+    return _FIRST_CODE in config or config.get("model_type") in _GENERATORS
 
 
 def _transformers_flavour(config: dict[str, Any], architecture: str, components: list[str]) -> dict[str, Any]:

@@ -45,14 +45,14 @@ def write_card(
         config: configuration of the training.
     """
     metadata: dict[str, Any] = {"library_name": "transformers", "tags": ["rubricworks", trained_by]}
-    if codes := _codes_of_images(model_dir):
+    if draws := _draws_images(model_dir):
         usage = Usage()
         metadata["pipeline_tag"] = "text-to-image"
     if usage.prompt is not None:
         metadata["instance_prompt"] = usage.prompt
     lines = [f"# Model trained by Rubricworks, stage `{trained_by}`", ""]
-    if codes:
-        lines += [f"It draws images: {codes} codes each, after the prompt, which its codebook turns into pixels.", ""]
+    if draws:
+        lines += ["It draws images: codes after the prompt, which its codec turns into pixels.", ""]
     if usage.prompt is not None:
         lines += ["Ask it with the prompt of its training:", "", *_quoted(usage.prompt), ""]
     if usage.max_new_tokens is not None:
@@ -113,11 +113,12 @@ def read_usage(model_dir: Path) -> Usage:
     return Usage(prompt if isinstance(prompt, str) else None, length if isinstance(length, int) else None)
 
 
-def _codes_of_images(model_dir: Path) -> int | None:
-    """Number of codes of one image; None for a model of texts."""
-    from rubricworks.training.generators.codebook import CODEBOOK_FILE, PatchCodebook
+def _draws_images(model_dir: Path) -> bool:
+    if not (model_dir / "config.json").is_file():
+        return False
+    from rubricworks.training.generators.loading import is_code_generator
 
-    return PatchCodebook.load(model_dir).length if (model_dir / CODEBOOK_FILE).is_file() else None
+    return is_code_generator(model_dir)
 
 
 def _quoted(text: str) -> list[str]:

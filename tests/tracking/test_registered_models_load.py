@@ -1,13 +1,16 @@
 """Registered models load as MLflow promises, and in plain transformers: real models, a real registry."""
 
 import base64
+import importlib.util
 import json
 from io import BytesIO
 from pathlib import Path
 
 import pytest
 from PIL import Image
+from tiny_generator import TINY, captioned_pictures
 
+from rubricworks.errors import UserError
 from rubricworks.storage import files_digest
 from rubricworks.tracking import registry, stage_connection
 from rubricworks.tracking.lineage import fetch_artifacts
@@ -159,3 +162,47 @@ def test_without_a_processor_the_flavour_is_that_of_a_text_model(register, tmp_p
     tokenizer.save_pretrained(tmp_path / "text")
     register(tmp_path / "text")
     assert mlflow.transformers.load_model(URI).task == "text-generation"
+
+
+def test_a_generator_draws_the_images_that_it_draws_itself(register, tmp_path):
+    import pandas
+
+    from rubricworks.data.images import png_bytes
+    from rubricworks.training.generators.autoregressive import VocabularyGenerator
+    from rubricworks.training.generators.tiny_ar import pretrain_tiny_ar
+
+    settings = TINY.model_copy(update={"steps": 2})
+    folder = pretrain_tiny_ar(*captioned_pictures(32), tmp_path / "tiny", settings, seed=1)
+    register(folder)
+    prompts = ["a red circle", "a blue circle"]
+    rows = pandas.DataFrame([{"image": "", "prompt": prompt} for prompt in prompts])
+    drawn = [base64.b64decode(one) for one in mlflow.pyfunc.load_model(URI).predict(rows)]
+    generator = VocabularyGenerator.load(folder)
+    assert drawn == [png_bytes(pixels) for pixels in generator.generate(prompts, temperature=0.0)]
+    assert Image.open(BytesIO(drawn[0])).size == (36, 36)
+    with pytest.raises(mlflow.MlflowException, match='does not have the "transformers" flavor'):
+        mlflow.transformers.load_model(URI)
+
+
+def test_by_default_a_model_that_sees_is_refused_with_what_to_write(register, llava):
+    """MLflow's own sentence; where it goes, the flavour can give a pipeline and the docs can say so."""
+    register(llava)
+    with pytest.raises(mlflow.MlflowException, match="specifying the 'return_type'='components'"):
+        mlflow.transformers.load_model(URI)
+
+
+def test_without_a_processor_type_transformers_cannot_build_the_pipeline_either(llava):
+    from transformers import AutoTokenizer, LlavaForConditionalGeneration, pipeline
+
+    model, tokenizer = LlavaForConditionalGeneration.from_pretrained(llava), AutoTokenizer.from_pretrained(llava)
+    with pytest.raises(Exception, match="Impossible to guess which processor to use"):
+        pipeline("image-text-to-text", model=model, tokenizer=tokenizer)
+
+
+@pytest.mark.parametrize("missing", ["torch", "transformers"])
+def test_python_function_names_what_is_not_installed(register, student, monkeypatch, missing):
+    register(student)
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == missing else find(name, *rest))
+    with pytest.raises(UserError, match=rf"^the model runs on {missing}: pip install 'rubricworks\[train\]'$"):
+        mlflow.pyfunc.load_model(URI)

@@ -3,12 +3,10 @@
 import json
 
 import pytest
-import torch
 import yaml
 from transformers import GenerationConfig
 
 from rubricworks.errors import UserError
-from rubricworks.training.generators.codebook import PatchCodebook
 from rubricworks.training.model_card import Usage, card_with_scores, only_prompt, read_usage, write_card
 
 PROMPT = "describe: the image\n--- in detail"
@@ -71,12 +69,12 @@ def test_the_gates_words_stand_with_the_scores(tmp_path):
 
 
 def test_the_card_of_a_generator_speaks_of_images(tmp_path):
-    """36 x 36 pixels in patches of 6 are 36 codes; the length of answers is not the generator's."""
+    """The length of answers is not the generator's."""
     GenerationConfig(eos_token_id=5).save_pretrained(tmp_path)
-    PatchCodebook(torch.zeros(8, 6 * 6 * 3), side=36, patch=6).save(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "first_image_code": 5}))
     write(tmp_path)
     card = (tmp_path / "README.md").read_text()
-    assert "It draws images: 36 codes each" in card
+    assert "It draws images: codes after the prompt" in card
     assert yaml.safe_load(card.split("---\n")[1])["pipeline_tag"] == "text-to-image"
     assert "answers" not in card
     assert "Ask it with the prompt" not in card
