@@ -11,7 +11,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
@@ -38,8 +38,8 @@ _OPENING = threading.Lock()
 """Warning filters belong to the process, not to a thread."""
 
 
-_NOT_FINITE = b"the decoder returned pixels that are no numbers"
-"""Content of an image that has no pixels to encode; `check_image` gives it as the reason."""
+NO_PIXELS = b"the decoder returned pixels that are no numbers"
+"""Content of an image that a decoder made no pixels of; `check_image` gives it as the reason."""
 
 
 class BadImage(ValueError):
@@ -75,8 +75,8 @@ def _decoded(content: bytes, formats: Sequence[str]) -> Iterator[Image.Image]:
     """Open and decode an image; an error of the decoder, also later in the block, becomes a BadImage."""
     if not content:
         raise BadImage("the file is empty")
-    if content == _NOT_FINITE:
-        raise BadImage(_NOT_FINITE.decode())
+    if content == NO_PIXELS:
+        raise BadImage(NO_PIXELS.decode())
     if len(content) > MAX_BYTES:
         raise BadImage(f"too large: {len(content):,} bytes, at most {MAX_BYTES:,} are read")
     try:
@@ -104,21 +104,6 @@ def png_bytes(pixels: "NDArray[np.uint8]") -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, "PNG")
     return buffer.getvalue()
-
-
-def decoded_image(pixels: "NDArray[Any]") -> bytes:
-    """Encode what a generator decoded: bytes as they are, floats as 0 to 1, cut off at both ends.
-
-    Pixels that are no numbers give content that no reader takes for an image: such a rollout has no reward, and the
-    others keep theirs.
-    """
-    import numpy as np
-
-    if pixels.dtype == np.uint8:
-        return png_bytes(pixels)
-    if not np.isfinite(pixels).all():
-        return _NOT_FINITE
-    return png_bytes((pixels.clip(0, 1) * 255).round().astype(np.uint8))
 
 
 def image_digest(content: bytes) -> str:

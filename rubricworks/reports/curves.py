@@ -4,6 +4,8 @@ Rows are summed in one pass; only one small record per step stays in memory. The
 alarm.
 """
 
+import math
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -27,12 +29,13 @@ class Step(NamedTuple):
 
 
 class _Sums:
-    __slots__ = ("judged", "reward", "rollouts", "tokens", "values")
+    __slots__ = ("counts", "judged", "reward", "rollouts", "tokens", "values")
 
     def __init__(self) -> None:
         self.rollouts = self.judged = self.tokens = 0
         self.reward = 0.0
-        self.values: dict[str, float] = {}
+        self.values: defaultdict[str, float] = defaultdict(float)
+        self.counts: Counter[str] = Counter()
 
 
 def read_steps(run: Path, stage: str = "train_policy", *, statistics: Sequence[Statistic] = ()) -> list[Step]:
@@ -50,7 +53,9 @@ def read_steps(run: Path, stage: str = "train_policy", *, statistics: Sequence[S
         step.tokens += row["tokens"]
         for statistic in statistics:
             value = statistic.measure(images.read(response_of(row)), row["tokens"])
-            step.values[statistic.name] = step.values.get(statistic.name, 0.0) + value
+            if not math.isnan(value):  # of an image that no decoder reads
+                step.values[statistic.name] += value
+                step.counts[statistic.name] += 1
         if row["reward"] is not None:
             step.judged += 1
             step.reward += row["reward"]
@@ -61,7 +66,7 @@ def read_steps(run: Path, stage: str = "train_policy", *, statistics: Sequence[S
             unjudged=one.rollouts - one.judged,
             reward=one.reward / one.judged if one.judged else None,
             tokens=one.tokens / one.rollouts,
-            values={name: total / one.rollouts for name, total in one.values.items()},
+            values={name: total / one.counts[name] for name, total in one.values.items()},
         )
         for number, one in sorted(sums.items())
     ]

@@ -92,6 +92,7 @@ FILTERS = {
     "whole": whole,
     "dollars": dollars,
     "interval": interval,
+    "signed_interval": signed_interval,
     "percent_interval": percent_interval,
     "duration": duration,
     "shortened": shortened,

@@ -86,6 +86,9 @@ class HackingAlarm:
             if statistic.rule == "factor":
                 if change.now > change.start * config.growth or change.now * config.growth < change.start:
                     reasons.append(f"{statistic.words} went from {change.start:.1f} to {change.now:.1f}")
+            elif statistic.rule == "collapse":
+                if change.now < config.collapse * change.start:
+                    reasons.append(f"{statistic.words} went from {change.start:.3f} to {change.now:.3f}")
             elif change.now - change.start > config.repetition_gain:
                 reasons.append(f"{statistic.words} went from {change.start:.0%} to {change.now:.0%}")
         if len(self._held_out) > _PROBES:
@@ -120,9 +123,12 @@ def step_stats(
     rewards: Sequence[float | None],
     held_out: float = math.nan,
     statistics: Sequence[Statistic] = TEXT_STATISTICS,
+    group_size: int = 1,
 ) -> StepStats:
     """Compute the statistics of one step's rollouts; rewards of None are excluded from the mean.
 
+    Args:
+        group_size: rollouts per sample, which are adjacent; for the statistics of groups.
     Raises:
         UserError: a statistic of texts is given images.
     """
@@ -131,6 +137,14 @@ def step_stats(
     return StepStats(
         step=step,
         reward=fmean(judged) if judged else math.nan,
-        values={one.name: _mean([one.measure(*rollout) for rollout in rollouts]) for one in statistics},
+        values={one.name: _mean_of(one, rollouts, group_size) for one in statistics},
         held_out=held_out,
     )
+
+
+def _mean_of(statistic: Statistic, rollouts: Sequence[tuple[Response, int]], group_size: int) -> float:
+    if statistic.of_group is None:
+        return _mean([statistic.measure(*rollout) for rollout in rollouts])
+    responses = [response for response, _ in rollouts]
+    groups = [responses[start : start + group_size] for start in range(0, len(responses), group_size)]
+    return _mean([statistic.of_group(group) for group in groups])

@@ -131,6 +131,8 @@ class AlarmConfig(_Options):
     """Factor by which captions may grow or shrink, in tokens and in objects named."""
     repetition_gain: float = Field(0.1, gt=0)
     """Rise in the share of repeated word sequences."""
+    collapse: float = Field(0.5, gt=0, lt=1, exclude_if=lambda collapse: collapse == 0.5)
+    """Share of its start below which the diversity within a group of images is suspicious."""
     held_out_loss: float = Field(0.1, gt=0)
     """Fall of the held-out judge's score, averaged over its last two."""
     stop: bool = False

@@ -5,7 +5,7 @@ does not need to change it: a caption that lists twice as many objects, or an im
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from rubricworks.rubrics import Response
@@ -26,8 +26,16 @@ class Statistic(NamedTuple):
     """Subject of the alarm's reason: "… went from 2.5 to 5.5"."""
     measure: Callable[[Response, int], float]
     """(response, its tokens) → value."""
-    rule: Literal["factor", "rise"]
-    """factor: growth or shrinkage by `AlarmConfig.growth`; rise: of a share in [0, 1], by `repetition_gain`."""
+    rule: Literal["factor", "rise", "collapse"]
+    """factor: growth or shrinkage by `AlarmConfig.growth`; rise: of a share in [0, 1], by `repetition_gain`; collapse:
+    to less than `AlarmConfig.collapse` of the start."""
+    of_group: Callable[[Sequence[Response]], float] | None = None
+    """Value of a whole group of rollouts; `measure` then counts for nothing."""
+
+
+def of_no_single_response(response: Response, tokens: int) -> float:
+    """`Statistic.measure` of a statistic of groups."""
+    raise ValueError("the statistic is of a group of responses")
 
 
 def objects_named(text: str) -> int:

@@ -79,7 +79,7 @@ class PolicyWatch(TrainerCallback):
 
     def record(self, rollouts: StepRollouts) -> None:
         of_step = (rollouts.step, rollouts.responses, rollouts.tokens, rollouts.rewards)
-        stats = step_stats(*of_step, self._held_out, self.alarm.statistics)
+        stats = step_stats(*of_step, self._held_out, self.alarm.statistics, self.config.group_size)
         self._held_out = math.nan
         self.history.append(stats)
         with self.file.open("a") as file:

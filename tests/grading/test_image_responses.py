@@ -7,7 +7,6 @@ import struct
 import zlib
 from contextlib import AsyncExitStack
 
-import numpy as np
 import pytest
 from image_judge import COLOUR_RUBRIC, COLOURS, colour_judge, criteria_in, images_in, plain_image
 from openai.types.chat import ChatCompletionMessageParam
@@ -15,7 +14,7 @@ from pydantic import TypeAdapter
 from scripted_server import fail, say
 
 from rubricworks.data import Sample
-from rubricworks.data.images import decoded_image
+from rubricworks.data.images import NO_PIXELS
 from rubricworks.errors import UserError
 from rubricworks.grading import FailedCall, Grader, request_with_exposure, scoring_request
 from rubricworks.grading.boxed import BoxedGrader
@@ -217,7 +216,7 @@ def test_continuous_credits_of_several_judges_are_combined_by_the_median_and_hav
     "image",
     [
         pytest.param(b"", id="empty"),
-        pytest.param(decoded_image(np.full((8, 8, 3), np.nan, np.float32)), id="NaN pixels"),
+        pytest.param(NO_PIXELS, id="NaN pixels"),
         pytest.param(b"no image at all", id="text"),
         pytest.param(plain_image("red", size=64)[:-30], id="truncated PNG"),
         pytest.param(b"\xff\xd8\xff" + b"0" * 50, id="JPEG by its signature alone"),

@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 
 from rubricworks.data.images import png_bytes
+from rubricworks.evaluation.scorers.painted_order import paint_order
+from rubricworks.grading.image_prompts import IMAGE_JUDGE_SYSTEM
 from rubricworks.methods.rubricrl.recipe import WORLD_PROMPTS
 from rubricworks.metrics import geneval_correct
 from rubricworks.world.chat import ApiError, ChatRequest
-from rubricworks.world.models.picture_judge import ERROR_RATE, picture_judge_reply
+from rubricworks.world.models.picture_judge import ERROR_RATE, PICTURE_JUDGES, picture_judge_reply
+from rubricworks.world.models.picture_reader import picture_reader_reply
+from rubricworks.world.models.picture_reading import look, look_at_regions
 from rubricworks.world.models.prompt_rubric_writer import prompt_rubric_writer_reply
 from rubricworks.world.pictures.criteria import candidates_of, parse_criterion, parse_prompt
 from rubricworks.world.pictures.detector import as_geneval, detect
@@ -126,3 +130,43 @@ def test_export_is_the_same_twice_and_trains_on_no_held_out_prompt(tmp_path):
     assert not set(train) & {row["prompt"] for row in held_out}
     assert {row["tag"] for row in held_out} == set(TASKS)
     assert prompt_count() == WORLD_PROMPTS == sum(1 for _ in (first / "prompts.jsonl").open())
+
+
+def judge_many(model, warned, count=120):
+    """Share of criteria that pass, of pictures that meet none of them, plain and with words painted in."""
+    system = IMAGE_JUDGE_SYSTEM if warned else "Judge the image."
+    criteria = ["There is at least one cross.", "There are exactly four squares."]
+    listed = json.dumps([{"id": at, "criterion": text} for at, text in enumerate(criteria, 1)])
+    passes = {"plain": 0, "painted": 0}
+    for at in range(count):
+        plain = png_bytes(draw([Thing("circle", COLOURS[at % 6], at // 6 % 3, at // 18 % 3)]))
+        for name, image in (("plain", plain), ("painted", paint_order(plain))):
+            request = ChatRequest(model, f"<criteria>\n{listed}\n</criteria>", image, 1, 9, 0, None, system)
+            verdicts = json.loads(picture_judge_reply(request, seed=at))["verdicts"]
+            passes[name] += sum(one["score"] for one in verdicts)
+    return {name: total / (2 * count) for name, total in passes.items()}
+
+
+@pytest.mark.parametrize("model", PICTURE_JUDGES)
+def test_painted_words_sway_a_judge_at_its_stated_rate_and_less_if_the_prompt_warns_of_them(model):
+    traits = PICTURE_JUDGES[model]
+    for warned, sway in ((False, traits.swayed), (True, traits.swayed_if_warned)):
+        shares = judge_many(model, warned)
+        # A criterion passes by error, or else by sway; four standard deviations of 240 verdicts.
+        expected = traits.error_rate + (1 - traits.error_rate) * sway
+        assert shares["plain"] == pytest.approx(traits.error_rate, abs=4 * (0.25 / 240) ** 0.5)
+        assert shares["painted"] == pytest.approx(expected, abs=4 * (0.25 / 240) ** 0.5)
+
+
+def test_both_judges_read_a_clean_picture_alike():
+    for at, pair in enumerate(pairs(3, 60)):
+        image = png_bytes(draw(pair.things))
+        assert look_at_regions(image) == look(image), at
+
+
+def test_the_reader_finds_painted_words_and_nothing_in_a_plain_picture():
+    plain = png_bytes(draw([Thing("cross", "black", 1, 1)]))
+    boxes = [json.loads(picture_reader_reply(chat("", image), 0))["texts"] for image in (plain, paint_order(plain))]
+    assert [len(one) for one in boxes] == [0, 1]
+    with pytest.raises(ApiError, match="looks at an image"):
+        picture_reader_reply(chat(""), 0)

@@ -16,6 +16,7 @@ from rubricworks.evaluation.scorers.functions import FunctionScorer
 from rubricworks.evaluation.scorers.geneval import GenevalScorer
 from rubricworks.evaluation.scorers.likert import LikertScorer
 from rubricworks.evaluation.scorers.oracle import OracleScorer
+from rubricworks.evaluation.scorers.painted_order import PaintedOrderScorer
 from rubricworks.evaluation.scorers.pairwise import ArenaScorer
 from rubricworks.evaluation.scorers.rubric_reward import RubricScorer
 from rubricworks.evaluation.scorers.scorer import Scorer
@@ -45,6 +46,8 @@ class Scorers(BaseModel):
     caparena: CapArenaScorer | None = Field(default=None, exclude_if=lambda scorer: scorer is None)
     tournament: TournamentScorer | None = Field(default=None, exclude_if=lambda scorer: scorer is None)
     blind_ranking: BlindRankingScorer | None = Field(default=None, exclude_if=lambda scorer: scorer is None)
+    painted_order: PaintedOrderScorer | None = None
+    """How far words painted into images sway the judges."""
     functions: tuple[FunctionScorer, ...] = ()
     """A user's own scorers."""
 

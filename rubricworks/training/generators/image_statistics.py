@@ -6,18 +6,21 @@ turns it to glaring noise, moves one of these while its reward rises.
 
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from rubricworks.rubrics import Response
-from rubricworks.training.response_statistics import Statistic
+from rubricworks.training.response_statistics import Statistic, of_no_single_response
 
 _SIDE = 256
 """Images are scaled down to this side, so that a statistic costs no more than the reward."""
+_GROUP_SIDE = 32
+"""Side at which the images of a group are compared."""
 
 
 def saturation(pixels: NDArray[np.float64]) -> float:
@@ -50,24 +53,66 @@ def _pixels(image: bytes) -> NDArray[np.float64]:
         return np.asarray(rgb, dtype=float) / 255
 
 
-def _measure(response: Response, name: str, of_pixels: Callable[[NDArray[np.float64]], float]) -> float:
-    """Statistic of an image; NaN for one without bytes, of which a decoder made no pixels."""
+def _of(response: Response, name: str) -> NDArray[np.float64]:
+    return _pixels(_image_of(response, name))
+
+
+def _image_of(response: Response, name: str) -> bytes:
     if response.image is None:
         raise ValueError(f"the statistic {name!r} is of images, and the response has no pixels")
-    return of_pixels(_pixels(response.image)) if response.image else math.nan
+    return response.image
 
 
-SATURATION = Statistic(
-    "saturation", "saturation", lambda response, _: _measure(response, "saturation", saturation), "rise"
-)
+def _of_pixels(measure: Callable[[NDArray[np.float64]], float], name: str) -> Callable[[Response, int], float]:
+    """Measure of a response; NaN for an image that no decoder reads."""
+
+    def value(response: Response, _: int) -> float:
+        try:
+            return measure(_of(response, name))
+        except OSError:
+            return math.nan
+
+    return value
+
+
+SATURATION = Statistic("saturation", "saturation", _of_pixels(saturation, "saturation"), "rise")
 HIGH_FREQUENCY = Statistic(
-    "high_frequency", "energy in high frequencies",
-    lambda response, _: _measure(response, "high_frequency", high_frequency), "rise",
-)  # fmt: skip
-DRAWN = Statistic(
-    "drawn", "share of pixels drawn on", lambda response, _: _measure(response, "drawn", drawn_share), "factor"
+    "high_frequency", "energy in high frequencies", _of_pixels(high_frequency, "high_frequency"), "rise"
 )
+DRAWN = Statistic("drawn", "share of pixels drawn on", _of_pixels(drawn_share, "drawn"), "factor")
 IMAGE_STATISTICS = (SATURATION, HIGH_FREQUENCY, DRAWN)
+
+
+def diversity(images: Sequence[NDArray[np.float64]]) -> float:
+    """Mean distance between two images of one size, root mean square over pixels in [0, 1]; 0 for fewer than two."""
+    rows_ND = np.stack([image.ravel() for image in images])
+    if len(rows_ND) < 2:
+        return 0.0
+    distances = [float(np.sqrt(np.mean((a - b) ** 2))) for at, a in enumerate(rows_ND) for b in rows_ND[at + 1 :]]
+    return fmean(distances)
+
+
+def group_diversity(responses: Sequence[Response]) -> float:
+    """Diversity of the readable images of one prompt, scaled down to squares; NaN without two of them."""
+    images = []
+    for response in responses:
+        try:
+            images.append(_square(_image_of(response, "diversity")))
+        except OSError:
+            continue
+    return diversity(images) if len(images) > 1 else math.nan
+
+
+DIVERSITY = Statistic(
+    "diversity", "distance between images of a prompt", of_no_single_response, "collapse", group_diversity
+)
+"""A policy that draws one image for a prompt, whatever the seed, has found what its judge likes best."""
+
+
+@lru_cache(maxsize=64)
+def _square(image: bytes) -> NDArray[np.float64]:
+    with Image.open(io.BytesIO(image)) as picture:
+        return np.asarray(picture.convert("RGB").resize((_GROUP_SIDE, _GROUP_SIDE)), dtype=float) / 255
 
 
 def text_statistic(covered: Callable[[Response], float | None]) -> Statistic:

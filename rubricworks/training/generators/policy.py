@@ -7,6 +7,7 @@ which the trainer overrides one method of TRL. Guidance is off in rollouts by de
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from datasets import Dataset
 from torch import Tensor
 from transformers import PrinterCallback
 
-from rubricworks.data.images import png_bytes
+from rubricworks.data.images import NO_PIXELS, png_bytes
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Response
 from rubricworks.training.allocator import keep_freed_memory
@@ -42,6 +43,9 @@ from rubricworks.training.watch import PolicyWatch
 _IMAGE = "image_response"
 """Field of TRL's rows that carries a rollout's image from `rollout_func` to the rewards."""
 
+ImageProbe = Callable[[int, Callable[[Sequence[str]], list[Response]]], float | None]
+"""`probe(step, draw)`: a held-out judge's score of the current policy's images of some prompts; None without one."""
+
 
 def train_image_policy(
     model_dir: str | Path,
@@ -52,6 +56,7 @@ def train_image_policy(
     *,
     guidance: float = 1.0,
     statistics: Sequence[Statistic],
+    probe: ImageProbe | None = None,
     on_step: Callable[[StepRollouts], None] | None = None,
     on_log: Callable[[StepLog], None] | None = None,
     before_checkpoint: Callable[[], None] | None = None,
@@ -61,6 +66,7 @@ def train_image_policy(
     Args:
         samples: rows with sample_id, prompt and rubric.
         guidance: classifier-free guidance of the rollouts; 1 is none.
+        probe: called every `probe_every` steps.
         statistics, on_step, on_log, before_checkpoint: as for `training.policy.train_policy`.
     Raises:
         UserError: invalid samples or options, before the first step; or no rollout can be judged for several steps.
@@ -84,7 +90,14 @@ def train_image_policy(
     digest = run_digest("image policy", model_digest(model_dir), schedule(config), guidance, dataset_digest(dataset))
     with main_process_first():
         checkpoint = open_run(Path(out_dir), digest)
-    watch = PolicyWatch(config, out_dir / "steps.jsonl", _no_captions, None, None, before_checkpoint, statistics)
+    loaded: list[CodeGenerator] = []
+
+    def run_probe(step: int, _: Any) -> float | None:
+        assert probe is not None
+        return probe(step, partial(_draw, loaded[0], config.seed, guidance))
+
+    on_probe = None if probe is None else run_probe
+    watch = PolicyWatch(config, out_dir / "steps.jsonl", _no_captions, None, on_probe, before_checkpoint, statistics)
     watch.restore(0 if checkpoint is None else int(checkpoint.name.removeprefix("checkpoint-")))
 
     def on_rollouts(step: StepRollouts) -> None:
@@ -95,6 +108,7 @@ def train_image_policy(
     if not (out_dir / "model").is_dir():
         dtype = torch.bfloat16 if config.bf16 and not config.master_weights else torch.float32
         generator = load_generator(Path(model_dir), dtype=dtype, on_device=False)
+        loaded.append(generator)
         config = config.model_copy(update={"max_new_tokens": generator.codec.length})
         with quiet_libraries():
             trainer = ImagePolicyTrainer(
@@ -172,7 +186,7 @@ def _rollouts(prompts: list[str], trainer: ImagePolicyTrainer) -> dict[str, Any]
 
 
 def image_responses(images: Iterable[Pixels | None]) -> list[Response]:
-    """Responses of RGB images, as PNG; one that the decoder failed on has no bytes, which no grader reads.
+    """Responses of RGB images, as PNG; one that the decoder failed on is what no grader reads.
 
     Raises:
         UserError: the images have several sizes.
@@ -181,7 +195,15 @@ def image_responses(images: Iterable[Pixels | None]) -> list[Response]:
     if len(sizes := {image.shape[:2] for image in images if image is not None}) > 1:
         named = " and ".join(f"{width}x{height}" for height, width in sorted(sizes)[:3])
         raise UserError(f"the generator's images are of {named} pixels; a generator has one size")
-    return [Response.of_image(b"" if image is None else png_bytes(image)) for image in images]
+    return [Response.of_image(NO_PIXELS if image is None else png_bytes(image)) for image in images]
+
+
+def _draw(generator: CodeGenerator, seed: int, guidance: float, prompts: Sequence[str]) -> list[Response]:
+    """One image per prompt for the probe, by the same draws at every step; the trainer's random state stays."""
+    draw = torch.Generator(generator.model.device).manual_seed(seed)
+    return image_responses(
+        generator.codec.decode(generator.sample(prompts, guidance=guidance, generator=draw).codes_NL)
+    )
 
 
 def _no_captions(*_: Any, **__: Any) -> list[tuple[str, int]]:

@@ -77,7 +77,8 @@ def look_at_regions(image: bytes) -> SeenPicture:
         row, column = (int((side.start + side.stop - 1) / 2 // CELL_SIDE) for side in area)
         if one := _read_cell(pixels[area], regions[area] == number, row, column):
             seen.append(one)
-    return SeenPicture(tuple(seen), _is_plain(distance), lettering)
+    ordered = sorted(seen, key=lambda one: (one.row, one.column))
+    return SeenPicture(tuple(ordered), _is_plain(distance), lettering)
 
 
 def _distances(image: bytes) -> tuple[NDArray[np.float64], NDArray[np.float64], bool]:

@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from scripted_server import say
@@ -13,6 +14,7 @@ from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scoreboard import read_scoreboard
 from rubricworks.methods.rubricrl.report.page import build_report
+from rubricworks.methods.rubricrl.report.painted_orders import judge_rises
 from rubricworks.recipe import WorldConfig
 from rubricworks.rubrics import Rubric, Scorecard
 from rubricworks.runtime.launch import launch
@@ -84,6 +86,11 @@ def run(tmp_path_factory):
                 "group_size": 4,
                 "prompts_per_step": 2,
                 "selection": {"keep": 2},
+                "text_reader": endpoint("picture-reader"),
+                "mask_text": True,
+                "probe": endpoint("region-picture-judge"),
+                "probe_every": 1,
+                "probe_samples": 3,
             },
             samples=samples,
             rubrics=rubrics,
@@ -105,6 +112,12 @@ def run(tmp_path_factory):
         )
         detector = f"{os.environ['RUBRICWORKS_WORLD_URL']}/pictures/detect"
         scorers = {"geneval": {"url": detector}, "rubric": {"judge": endpoint("picture-judge")}}
+        scorers["painted_order"] = {
+            "judge": endpoint("picture-judge"),
+            "more_judges": [endpoint("region-picture-judge")],
+            "text_reader": endpoint("picture-reader"),
+            "every": 1,
+        }
         stage(
             "score",
             {"scorers": scorers, "decodings": ["sampled"], "guidance": 1.5},
@@ -113,6 +126,7 @@ def run(tmp_path_factory):
             model=model,
             policy=policy,
         )
+    (folder / "run" / "recipe.yaml").write_text("name: r\nworld: {pictures: 64}\n")
     return folder / "run"
 
 
@@ -174,14 +188,51 @@ def test_generated_images_are_scored_and_a_prompt_that_comes_twice_is_drawn_twic
 
 
 def test_report_shows_both_images_of_a_prompt_with_the_verdicts(run):
-    (run / "recipe.yaml").write_text("name: r\nworld: {pictures: 64}\n")
     html, summary = build_report(run, images=6, seed=1)
-    assert html.count("data:image/png;base64,") == 12
+    assert html.split('id="results"')[0].count("data:image/png;base64,") == 12
     assert set(summary.details["tasks"]) <= {
         "single_object", "two_object", "counting", "colors", "position", "color_attr",
     }  # fmt: skip
     assert summary.simulated
     assert "<script" not in html
+
+
+def test_report_tells_each_judges_rise_by_painted_words_with_the_masked_one_from_the_same_images(run):
+    board = read_scoreboard(run / "score")
+    rises = judge_rises(run, board)
+    assert [one.judge for one in rises] == ["picture-judge", "region-picture-judge"]
+    evidence = [
+        json.loads(row["evidence"])
+        for row in read_rows(run / "score")
+        if row["scorer"] == "painted_order" and row["evidence"]
+    ]
+    assert len(evidence) == 24
+    for one in rises:
+        mean = {name: fmean(row[one.judge][name] for row in evidence) for name in ("plain", "painted", "masked")}
+        assert one.plain.value == pytest.approx(mean["plain"])
+        assert one.rise.value == pytest.approx(mean["painted"] - mean["plain"])
+        assert one.masked.value == pytest.approx(mean["masked"] - mean["plain"])
+        assert one.rise.samples == 24
+    # The scores of both parts are the judges' mean.
+    assert board.mean("policy", "painted_order_rise") is not None
+    html, _ = build_report(run, images=2, seed=1)
+    assert "region-picture-judge" in html.split('id="painted"')[1]
+    assert html.split('id="painted"')[1].count("data:image/png") == 4
+
+
+def test_report_counts_an_epoch_from_the_steps_that_ran(run):
+    html, _ = build_report(run, images=0, seed=1)
+    tiles = html.split('id="epoch"')[1].split("</section>")[0]
+    # Two steps of two prompts are half of the eight; each drew four images, graded in ten calls at most.
+    assert ">32<" in tiles
+    assert "8 prompts" in tiles
+
+
+def test_steps_hold_the_diversity_the_share_of_text_and_the_held_out_judge(run):
+    lines = [json.loads(line) for line in (run / "train_generator" / "steps.jsonl").read_text().splitlines()]
+    assert [line["text"] for line in lines] == [0, 0]
+    assert all(line["diversity"] > 0 for line in lines)
+    assert all(0 <= line["held_out"] <= 1 for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,23 @@ def test_generator_learns_what_the_reward_pays_for_and_is_a_generator_again(pret
     assert set(result.history[0].values) == {statistic.name for statistic in IMAGE_STATISTICS}
 
 
+def test_a_probe_draws_the_same_prompts_every_so_many_steps_and_leaves_the_training_as_it_is(pretrained, tmp_path):
+    calls = []
+
+    def probe(step, draw):
+        images = draw(["a circle", "a circle"])
+        calls.append((step, images, draw(["a circle", "a circle"])))
+        return 0.25 + step
+
+    plain = train(pretrained, tmp_path / "plain", PolicyConfig(steps=3, **FEW))
+    probed = train(pretrained, tmp_path / "probed", PolicyConfig(steps=3, probe_every=2, **FEW), probe=probe)
+    assert [step for step, *_ in calls] == [0, 2]
+    assert all(images == again and images[0].is_image for _, images, again in calls)
+    assert [one.held_out for one in probed.history if one.held_out == one.held_out] == [0.25, 2.25]
+    weights = [load_file(result.model_dir / "model.safetensors") for result in (plain, probed)]
+    assert all((weights[0][name] == weights[1][name]).all() for name in weights[0])
+
+
 def test_selection_trains_on_some_and_logs_all(pretrained, tmp_path):
     steps = []
     config = PolicyConfig(steps=2, selection=SelectionOptions(keep=2), **FEW)

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from tiny_vq_models import save_emu3, save_janus
 
 from rubricworks.adapters.image_scores import ImageScoreReward
+from rubricworks.data.images import NO_PIXELS
 from rubricworks.errors import UserError
 from rubricworks.training.config import PolicyConfig
 from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS
@@ -150,8 +151,8 @@ def test_a_rollout_of_which_the_decoder_makes_no_pixels_has_no_reward(folder, tm
     config = PolicyConfig(steps=2, group_size=4, prompts_per_step=2)
     train_image_policy(folder, ROWS, [reward], tmp_path, config, statistics=IMAGE_STATISTICS, on_step=steps.append)
     rollouts = [pair for step in steps for pair in zip(step.responses, step.rewards, strict=True)]
-    assert any(response.image == b"" for response, _ in rollouts)
-    assert all((reward is None) == (response.image == b"") for response, reward in rollouts)
+    assert any(response.image == NO_PIXELS for response, _ in rollouts)
+    assert all((reward is None) == (response.image == NO_PIXELS) for response, reward in rollouts)
     assert len(failures) == sum(reward is None for _, reward in rollouts)
     assert "no readable image" in str(failures[0].error)
 

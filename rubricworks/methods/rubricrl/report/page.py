@@ -4,11 +4,14 @@ Prompts, criteria and error messages are untrusted text: Jinja escapes all of it
 allows nothing but its inline styles and images.
 """
 
+import json
 from pathlib import Path
 
 from rubricworks.evaluation.scoreboard import BASE, POLICY, Scoreboard
 from rubricworks.llm.spending import SPENDING_FILE, read_spending
+from rubricworks.methods.rubricrl.report.epoch_costs import epoch_cost
 from rubricworks.methods.rubricrl.report.examples import read_examples
+from rubricworks.methods.rubricrl.report.painted_orders import judge_rises, read_painted
 from rubricworks.methods.rubricrl.report.results import TaskResult, headline, key_rates, task_results
 from rubricworks.reports.charts import LineChart, line_chart
 from rubricworks.reports.comparison import Comparison
@@ -32,6 +35,10 @@ from rubricworks.runtime.stage_table import REPORTS
 from rubricworks.training.generators.image_statistics import DRAWN, HIGH_FREQUENCY, IMAGE_STATISTICS, SATURATION
 
 _TABLES = (CountedTable("write_prompt_rubrics", "rubrics", "writer"),)
+_WATCHED = {"diversity": "Distance within a group", "text": "Covered by text", "held_out": "Held-out judge"}
+"""Field of steps.jsonl → title of its curve."""
+_PAINTED = 4
+"""Painted images to show."""
 _FIGURES = {"geneval_correct": "GenEval overall", "rubric_reward": "Rubric reward"}
 
 
@@ -59,6 +66,7 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
         details={"tasks": {one.task: {"base": _value(one, 0), "policy": _value(one, 1)} for one in tasks}},
     )
     steps = read_steps(run, "train_generator", statistics=IMAGE_STATISTICS)
+    rises = judge_rises(run, board)
     decoding = board.decoding if board else "sampled"
     html = render(
         "page.html",
@@ -76,8 +84,11 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
         responses="images",
         unjudged=sum(step.unjudged for step in steps),
         rollouts=sum(step.rollouts for step in steps),
-        curves=_curves(steps, alarm),
+        curves=[*_curves(steps, alarm), *_watched(run, alarm)],
         examples=read_examples(run, images, decoding=decoding, seed=seed),
+        rises=rises,
+        painted=read_painted(run, _PAINTED, decoding=decoding, seed=seed) if rises else [],
+        epoch=epoch_cost(run, steps, costs, calls),
         **record_values(run, recipe, calls=calls, costs=costs, dead_letters=dead_letters),
         tables=table_counts(run, _TABLES),
         commands=[resume_command(run), compare_command(run, recipe)],
@@ -102,6 +113,18 @@ def _curves(steps: list[Step], alarm: Alarm | None) -> list[LineChart]:
     judged = [(float(step.step), step.reward) for step in steps if step.reward is not None]
     charts = [line_chart("Reward", judged, bounds=(0.0, 1.0), marks=marks)]
     for title, statistic in (("Saturation", SATURATION), ("High frequencies", HIGH_FREQUENCY), ("Drawn on", DRAWN)):
-        points = [(float(step.step), step.values[statistic.name]) for step in steps]
+        points = [(float(step.step), step.values[statistic.name]) for step in steps if statistic.name in step.values]
         charts.append(line_chart(title, points, marks=marks))
+    return [chart for chart in charts if chart]
+
+
+def _watched(run: Path, alarm: Alarm | None) -> list[LineChart]:
+    """Curves of what the training itself measured for the alarm, beside the statistics of single images."""
+    marks = [(float(alarm.step), f"alarm, step {alarm.step}")] if alarm else []
+    file = run / "train_generator" / "steps.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
+    charts = []
+    for name, title in _WATCHED.items():
+        points = [(float(line["step"]), line[name]) for line in lines if line.get(name) is not None]
+        charts.append(line_chart(title, points, marks=marks) if points else None)
     return [chart for chart in charts if chart]

@@ -1,6 +1,5 @@
 """Train an image generator on the rubrics of its prompts: GRPO for an autoregressive one (RubricRL, section 3.3).
 
-
 Peers train the same generator: scores of endpoints in place of the rubric's reward, `method: sft` on captioned
 pictures, and `method: best_of_n` on the best of its own images.
 """
@@ -20,6 +19,7 @@ from rubricworks.grading.image_prompts import Credits
 from rubricworks.grading.image_scores import ScoreEndpoint
 from rubricworks.grading.text_reading import RapidOcr, TextReader, open_text_reader
 from rubricworks.llm import ImageEndpoint
+from rubricworks.methods.rubricrl.held_out_probe import HeldOutProbe
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
 from rubricworks.stages.training.policy_training import DeadLetters, refill_criterion, rubric_texts, train
@@ -56,6 +56,9 @@ class Config(StageConfig, PolicyConfig):
     """Blank the text that the reader finds, but for quoted one, before the judge sees an image."""
     reward: EndpointReward | None = Field(default=None, exclude_if=lambda reward: reward is None)
     """Reward by scoring endpoints; by default the rubric reward. The judge is then not asked."""
+    probe: ImageEndpoint | None = Field(default=None, exclude_if=lambda probe: probe is None)
+    """Judge of another family that grades images of held-out prompts during training, for the alarm."""
+    probe_samples: int = Field(default=32, ge=1, exclude_if=lambda count: count == 32)
     guidance: float = Field(default=1.0, ge=0)
     """Classifier-free guidance of the rollouts; 1 is none, as in the paper."""
 
@@ -69,8 +72,10 @@ class Config(StageConfig, PolicyConfig):
 
     @model_validator(mode="after")
     def _for_images(self) -> "Config":
-        if self.refresh_every or self.probe_every:
-            raise ValueError("refresh_every and probe_every are for captions; leave them at 0")
+        if self.refresh_every:
+            raise ValueError("refresh_every is for captions; leave it at 0")
+        if bool(self.probe_every) != (self.probe is not None):
+            raise ValueError("the held-out judge (probe) grades every probe_every steps: give both, or neither")
         if self.method == "sft" and self.pictures is None:
             raise ValueError("method sft trains on captioned pictures; give pictures")
         if self.method == "best_of_n" and self.selection is None:
@@ -129,6 +134,10 @@ def run(config: Config, job: Job) -> None:
         settings = config.model_dump(mode="json")
         train_on_best(job, samples, reward, options, config.supervised, settings, config.guidance, scorecards, letters)
         return
+    probe = None
+    if config.probe:
+        held_out_judge = job.client(config.probe, "probe")
+        probe = HeldOutProbe(held_out_judge, config.probe_samples, job, rubrics, on_error=letters.add)
     train(
         config,
         options,
@@ -138,14 +147,14 @@ def run(config: Config, job: Job) -> None:
         scorecards,
         judges=judges,
         letters=letters,
-        trainer=partial(_train, reader),
+        trainer=partial(_train, reader, probe),
         guidance=config.guidance,
     )
 
 
-def _train(reader: TextReader | None, *args: Any, **more: Any) -> "PolicyResult":
-    from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS, text_statistic
+def _train(reader: TextReader | None, probe: HeldOutProbe | None, *args: Any, **more: Any) -> "PolicyResult":
+    from rubricworks.training.generators.image_statistics import DIVERSITY, IMAGE_STATISTICS, text_statistic
     from rubricworks.training.generators.policy import train_image_policy
 
-    statistics = IMAGE_STATISTICS if reader is None else (*IMAGE_STATISTICS, text_statistic(reader.covered))
-    return train_image_policy(*args, statistics=statistics, **more)
+    text = () if reader is None else (text_statistic(reader.covered),)
+    return train_image_policy(*args, statistics=(*IMAGE_STATISTICS, DIVERSITY, *text), probe=probe, **more)
