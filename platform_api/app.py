@@ -82,7 +82,10 @@ async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExi
     state.database = Database(settings.database_url)
     stack.push_async_callback(state.database.close)
     if state.database.is_sqlite:  # Postgres is migrated by a Job: `rubricworks server migrate`
-        await migrate(state.database)
+        try:
+            await migrate(state.database)
+        except UserError as error:  # /readyz says so too
+            _log.error("%s", error)
     if settings.database is not None:
         probe = open_probe(state.database)
         stack.callback(probe.dispose)

@@ -13,10 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from rubricworks.errors import UserError
+from rubricworks.platform_api.db.migrate import check_revision
 
 _FAILURE_SECONDS = 5.0
 """Maximum lifetime of a cached failure."""
@@ -77,14 +78,14 @@ class Dependency:
 
 
 def check_database(engine: Engine) -> str:
-    """Select a row from the database.
+    """Compare the database's revision with this version's.
 
     Raises:
-        UserError: the database does not answer or refuses.
+        UserError: the database does not answer, refuses, or has not been migrated.
     """
     try:
         with engine.connect() as connection:
-            connection.execute(text("SELECT 1"))
+            check_revision(connection)
     except SQLAlchemyError as error:
         first_line, *_ = str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__]
         raise UserError(f"{engine.url.render_as_string(hide_password=True)}: {first_line}") from error

@@ -37,9 +37,26 @@ async def migrate(database: Database) -> str:
         raise UserError(f"the database {url} cannot be opened: {reason}") from error
 
 
+def check_revision(connection: Connection) -> None:
+    """Check that the tables of this version are there. A newer version's hold them as well.
+
+    Raises:
+        UserError: they are not.
+    """
+    now = MigrationContext.configure(connection).get_current_revision()
+    scripts = _scripts(connection)
+    before = {script.revision for script in scripts.walk_revisions()} - {scripts.get_current_head()}
+    if now is None or now in before:
+        raise UserError(f"the database is at revision {now or 'none'}: migrate it with: rubricworks server migrate")
+
+
+def _scripts(connection: Connection) -> ScriptDirectory:
+    return ScriptDirectory.from_config(_config(connection))
+
+
 def _upgrade(connection: Connection) -> str:
     config = _config(connection)
-    scripts = ScriptDirectory.from_config(config)
+    scripts = _scripts(connection)
     known = {script.revision for script in scripts.walk_revisions()}
     now = MigrationContext.configure(connection).get_current_revision()
     if now is not None and now not in known:

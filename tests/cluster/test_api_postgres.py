@@ -97,7 +97,16 @@ def until(ready: Callable[[], tuple[int, dict[str, str]]], status: int) -> dict[
     return result[1]
 
 
+def test_not_ready_before_its_tables_are_there(postgres):
+    with service(postgres.url()) as ready:
+        assert ready()[0] == 503
+        assert "rubricworks server migrate" in ready()[1]["detail"]
+        asyncio.run(migrated(postgres))
+        assert until(ready, 200)["status"] == "ok"
+
+
 def test_ready_not_ready_while_the_database_is_down_and_ready_again(postgres):
+    asyncio.run(migrated(postgres))
     with service(postgres.url()) as ready:
         assert ready() == (200, {"status": "ok", "detail": "postgresql answers"})
         postgres.stop()
