@@ -1,10 +1,11 @@
-"""Prompts for text-to-image from files: lines of text, JSON lines, or Parquet.
+"""Prompts for text-to-image from files: lines of text, JSON lines, Parquet, or DPG-Bench's CSV.
 
 A row has `prompt`, or `prompts` with recaptions of several lengths, of which one is drawn: the paper trains on images
 whose captions were rewritten at diverse lengths (section 4.1). A row of GenEval's `evaluation_metadata.jsonl` also has
 `tag`, `include` and `exclude`, which `evaluation.scorers.geneval` checks images against.
 """
 
+import csv
 import json
 import random
 from collections.abc import Iterator
@@ -35,7 +36,8 @@ def prompt_entries(source: str, seed: int) -> Iterator[PromptEntry | RejectedEnt
     """Iterate over the rows of a file of prompts; a row that cannot be used comes with its reason.
 
     Args:
-        source: `.txt` with one prompt a line, `.jsonl`, or a Parquet file.
+        source: `.txt` with one prompt a line, `.jsonl`, a Parquet file, or `.csv` with `text` or `prompt`, each taken
+            once.
         seed: of the draw among recaptions, which depends on the row besides.
     Raises:
         UserError: the file is missing or damaged, or has no column of prompts.
@@ -86,4 +88,20 @@ def _rows(source: str) -> Iterator[dict[str, Any]]:
         except UnicodeDecodeError as error:
             raise UserError(f"{source}: not UTF-8 at byte {error.start}; save it as UTF-8") from error
         return
+    if path.suffix == ".csv":
+        yield from _csv_rows(path)
+        return
     yield from iter_rows(source, [], optional=_OPTIONAL)
+
+
+def _csv_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Prompts of a CSV file, each once: DPG-Bench repeats a prompt for every question about its images."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.DictReader(file)
+            column = next((name for name in ("prompt", "text") if name in (rows.fieldnames or ())), None)
+            if column is None:
+                raise UserError(f"{path}: no column `prompt` or `text`")
+            yield from ({"prompt": text} for text in dict.fromkeys(row[column] or "" for row in rows))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path}: cannot be read as CSV ({error})") from error

@@ -132,7 +132,7 @@ def test_export_is_the_same_twice_and_trains_on_no_held_out_prompt(tmp_path):
     assert prompt_count() == WORLD_PROMPTS == sum(1 for _ in (first / "prompts.jsonl").open())
 
 
-def judge_many(model, warned, count=120):
+def judge_many(model, warned, count=72):
     """Share of criteria that pass, of pictures that meet none of them, plain and with words painted in."""
     system = IMAGE_JUDGE_SYSTEM if warned else "Judge the image."
     criteria = ["There is at least one cross.", "There are exactly four squares."]
@@ -152,10 +152,10 @@ def test_painted_words_sway_a_judge_at_its_stated_rate_and_less_if_the_prompt_wa
     traits = PICTURE_JUDGES[model]
     for warned, sway in ((False, traits.swayed), (True, traits.swayed_if_warned)):
         shares = judge_many(model, warned)
-        # A criterion passes by error, or else by sway; four standard deviations of 240 verdicts.
+        # A criterion passes by error, or else by sway; four standard deviations of 144 verdicts.
         expected = traits.error_rate + (1 - traits.error_rate) * sway
-        assert shares["plain"] == pytest.approx(traits.error_rate, abs=4 * (0.25 / 240) ** 0.5)
-        assert shares["painted"] == pytest.approx(expected, abs=4 * (0.25 / 240) ** 0.5)
+        assert shares["plain"] == pytest.approx(traits.error_rate, abs=4 * (0.25 / 144) ** 0.5)
+        assert shares["painted"] == pytest.approx(expected, abs=4 * (0.25 / 144) ** 0.5)
 
 
 def test_both_judges_read_a_clean_picture_alike():

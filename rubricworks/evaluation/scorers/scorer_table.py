@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from rubricworks.evaluation.scorers.aesthetic import AestheticScorer
 from rubricworks.evaluation.scorers.answers import AnswerScorer
 from rubricworks.evaluation.scorers.b_capscore import BCapScorer
 from rubricworks.evaluation.scorers.blind_ranking import BlindRankingScorer
@@ -12,6 +13,7 @@ from rubricworks.evaluation.scorers.caption_qa import CaptionQAScorer
 from rubricworks.evaluation.scorers.capture import CaptureScorer
 from rubricworks.evaluation.scorers.coco import CocoScorer
 from rubricworks.evaluation.scorers.dc_score import DCScorer
+from rubricworks.evaluation.scorers.dpg import DpgScorer
 from rubricworks.evaluation.scorers.functions import FunctionScorer
 from rubricworks.evaluation.scorers.geneval import GenevalScorer
 from rubricworks.evaluation.scorers.likert import LikertScorer
@@ -46,6 +48,9 @@ class Scorers(BaseModel):
     caparena: CapArenaScorer | None = Field(default=None, exclude_if=lambda scorer: scorer is None)
     tournament: TournamentScorer | None = Field(default=None, exclude_if=lambda scorer: scorer is None)
     blind_ranking: BlindRankingScorer | None = Field(default=None, exclude_if=lambda scorer: scorer is None)
+    dpg: DpgScorer | None = None
+    """Questions about generated images."""
+    aesthetic: AestheticScorer | None = None
     painted_order: PaintedOrderScorer | None = None
     """How far words painted into images sway the judges."""
     functions: tuple[FunctionScorer, ...] = ()

@@ -63,16 +63,17 @@ def picture_judge_reply(request: ChatRequest, seed: int) -> str:
     verdicts = []
     for criterion in criteria:
         sentence = str(criterion.get("criterion", ""))
-        holds = _holds(parse_criterion(sentence), picture)
+        right = holds(parse_criterion(sentence), picture)
         rng = rng_of(traits.draws, seed, digest, sentence)
         wrong = rng.random() < traits.error_rate
-        passes = holds != wrong or rng.random() < sway
+        passes = right != wrong or rng.random() < sway
         seen = ", ".join(f"{one.colour} {one.shape}" for one in picture.seen) or "nothing"
         verdicts.append({"id": criterion.get("id"), "reasoning": f"I see {seen}.", "score": int(passes)})
     return json.dumps({"verdicts": verdicts})
 
 
-def _holds(check: Check | None, picture: SeenPicture) -> bool:
+def holds(check: Check | None, picture: SeenPicture) -> bool:
+    """Return True if the picture passes the check; no picture passes one that is not understood."""
     if check is None:  # a criterion that it does not understand
         return False
     if check.kind == "sharp":

@@ -14,6 +14,7 @@ from rubricworks.world.models.exams import exam_taker_reply, exam_writer_reply
 from rubricworks.world.models.facts import fact_judge_reply
 from rubricworks.world.models.image_judges import arena_judge_reply
 from rubricworks.world.models.picture_judge import PICTURE_JUDGES, picture_judge_reply
+from rubricworks.world.models.picture_questions import picture_questions_reply
 from rubricworks.world.models.picture_reader import picture_reader_reply
 from rubricworks.world.models.picture_scorers import PICTURE_SCORERS, picture_score_reply
 from rubricworks.world.models.prompt_rubric_writer import prompt_rubric_writer_reply
@@ -50,6 +51,7 @@ PICTURE_MODELS: Mapping[str, Callable[[ChatRequest, int], str]] = {
     "prompt-rubric-writer": prompt_rubric_writer_reply,
     **dict.fromkeys(PICTURE_JUDGES, picture_judge_reply),
     "picture-reader": picture_reader_reply,
+    "picture-answerer": picture_questions_reply,
     **dict.fromkeys(PICTURE_SCORERS, picture_score_reply),
 }
 """Models for text-to-image; a generated picture is none of the world's images, so they get the request and the seed."""

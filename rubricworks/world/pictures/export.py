@@ -3,6 +3,7 @@
 folder/pictures/pairs.parquet     image (PNG) and caption: what a generator is pretrained on
 folder/pictures/prompts.jsonl     prompts to train on, each at three lengths
 folder/pictures/geneval.jsonl     held-out prompts in GenEval's form: prompt, tag, include, exclude
+folder/pictures/dpg.csv           questions about the held-out prompts in DPG-Bench's form
 """
 
 import json
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 
 from rubricworks.data.images import png_bytes
 from rubricworks.errors import UserError
+from rubricworks.world.pictures.dpg_questions import write_questions
 from rubricworks.world.pictures.drawing import draw
 from rubricworks.world.pictures.prompts import TASKS, TEMPLATES, Task, Wish, pairs, wishes
 from rubricworks.world.scene.scene import rng_of
@@ -57,6 +59,7 @@ def export_pictures(folder: Path | str, *, seed: int, count: int, mismatched: fl
                 held_out.write(json.dumps({**wish.metadata(), "prompt": text}) + "\n")
             for texts in rest:
                 train.write(json.dumps({"prompts": texts, "tag": task}) + "\n")
+    write_questions(out / "dpg.csv", ((text, wish) for task in TASKS for wish, text in _split(seed, task)[0]))
     return out
 
 

@@ -118,6 +118,8 @@ def run(tmp_path_factory):
             "text_reader": endpoint("picture-reader"),
             "every": 1,
         }
+        scorers["dpg"] = {"judge": endpoint("picture-answerer"), "questions": str(pictures / "dpg.csv")}
+        scorers["aesthetic"] = {"endpoint": endpoint("aesthetic-like")}
         stage(
             "score",
             {"scorers": scorers, "decodings": ["sampled"], "guidance": 1.5},
@@ -181,7 +183,9 @@ def test_a_training_by_endpoints_takes_their_weighted_mean_and_asks_no_judge(run
 
 def test_generated_images_are_scored_and_a_prompt_that_comes_twice_is_drawn_twice(run):
     board = read_scoreboard(run / "score")
-    assert {"geneval_correct", "rubric_reward"} <= set(board.headlines)
+    assert {"geneval_correct", "rubric_reward", "dpg", "aesthetic"} <= set(board.headlines)
+    scored = {row["scorer"] for row in read_rows(run / "score") if row["value"] is not None}
+    assert {"dpg", "aesthetic", "painted_order"} <= scored
     rows = [row for row in read_rows(run / "score" / "responses") if row["model"] == "base"]
     assert len(rows) == 12
     assert len({row["response"] for row in rows}) > 6
