@@ -149,7 +149,7 @@ _TABLE = (
     Stage("pretrain_generator", "methods.rubricrl.stages", "training", "trainer",
           view="reports.views.training:warm_up"),
     Stage("train_generator", "methods.rubricrl.stages", "training", "trainer", ("samples", "rubrics", "model"),
-          table="rollouts", view="reports.views.training:policy", calls_models=True),
+          table="rollouts", view="reports.views.training:policy", multi_process=True, calls_models=True),
     # evaluation
     Stage("score", "stages.evaluation", "evaluation", "trainer",
           ("samples", "rubrics", "exams", "model", "peer", "policy"),

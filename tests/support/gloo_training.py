@@ -115,6 +115,40 @@ def genrm(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]:
     return {"rewards": [step.reward for step in result.history]}
 
 
+def generator(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]:
+    """Policy training of an image generator whose images are recorded; some prompts have no signal and give way."""
+    import torch
+
+    from rubricworks.training.config import PolicyConfig
+    from rubricworks.training.generators.autoregressive import CodeGenerator, SampledCodes
+    from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS
+    from rubricworks.training.generators.policy import train_image_policy
+
+    group = config["group_size"]
+
+    def draw(self: Any, prompts: Any, **options: Any) -> SampledCodes:
+        rows = [torch.Generator().manual_seed(100 * len(prompt) + at % group) for at, prompt in enumerate(prompts)]
+        codes = [torch.randint(self.codec.codes, (self.codec.length,), generator=row) for row in rows]
+        return SampledCodes(torch.stack(codes), torch.zeros(len(codes), self.codec.length))
+
+    async def rewards(prompts: Any, completions: Any, sample_id: Any, **columns: Any) -> list[float]:
+        return [float(name in ("s0", "s1")) or (at % group) / group for at, name in enumerate(sample_id)]
+
+    CodeGenerator.sample = draw  # type: ignore[method-assign, assignment]
+    words = ["a", "a red", "a red circle", "a blue circle a", "a circle a red circle", "a a a a a a"]
+    rows = [{"sample_id": f"s{at}", "prompt": prompt, "rubric": "{}"} for at, prompt in enumerate(words)]
+    steps: list[Any] = []
+    result = train_image_policy(
+        model, rows, [rewards], folder / "generator", PolicyConfig(**config), statistics=IMAGE_STATISTICS,
+        on_step=steps.append,
+    )  # fmt: skip
+    trained = [
+        sorted({name for name, one in zip(step.sample_ids, step.advantages, strict=True) if one is not None})
+        for step in steps
+    ]
+    return {"rewards": [step.reward for step in result.history], "trained": trained}
+
+
 def _record_rollouts(answers: dict[str, list[str]]) -> None:
     """Make the trainer draw these texts, by sample and position in the group."""
     from rubricworks.training.processing import tokenizer_of
@@ -150,7 +184,7 @@ def _kill_when(file: Path) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-TASKS = {"load": load, "sft": sft, "policy": policy, "genrm": genrm, "kill_at": kill_at}
+TASKS = {"load": load, "sft": sft, "policy": policy, "genrm": genrm, "generator": generator, "kill_at": kill_at}
 
 
 class HeldParameters:
@@ -158,6 +192,7 @@ class HeldParameters:
 
     def __init__(self) -> None:
         self.whole = self.most = 0
+        self._model: Any = None
 
     def watch(self) -> None:
         """Watch every model that a trainer loads from now on."""
@@ -178,6 +213,8 @@ class HeldParameters:
         torch.nn.modules.module.register_module_forward_hook(self._count)
 
     def _count(self, module: Any, *_: Any) -> None:
+        if self._model is None:  # a trainer that loads its model by itself
+            return
         parts = [getattr(one, "_local_tensor", one) for one in self._model.parameters()]
         self.most = max(self.most, sum(part.numel() * part.element_size() for part in parts))
 

@@ -77,3 +77,22 @@ BALCAPRL = {
     "promote": {"scores": "score", "policy": "train_balcaprl", "samples": "prepare"},
     "balcaprl_report": {"promotion": "promote"},
 }
+
+RUBRICRL = {
+    "prepare_prompts": {},
+    "write_prompt_rubrics": {"samples": "prepare_prompts"},
+    "pretrain_generator": {},
+    "train_generator": {
+        "samples": "prepare_prompts",
+        "rubrics": "write_prompt_rubrics",
+        "model": "pretrain_generator",
+    },
+    "score": {
+        "samples": "prepare_prompts",
+        "rubrics": "write_prompt_rubrics",
+        "model": "pretrain_generator",
+        "policy": "train_generator",
+    },
+    "promote": {"scores": "score", "policy": "train_generator", "samples": "prepare_prompts"},
+    "rubricrl_report": {"promotion": "promote"},
+}

@@ -7,6 +7,7 @@ import pytest
 import torch
 from coloured_squares import SMALL, squares
 from gloo_training import LABEL, QUESTION, WRONG, run_processes
+from gloo_training import generator as train_generator
 from gloo_training import genrm as train_genrm
 from gloo_training import policy as train_on_squares
 from safetensors.torch import load_file
@@ -114,3 +115,20 @@ def test_rollouts_are_drawn_from_the_sharded_policy(students, tmp_path):
     assert len(results[0]["policy"]["rewards"]) == POLICY["steps"]
     state = json.loads((tmp_path / "drawn" / "checkpoint-2" / "trainer_state.json").read_text())
     assert state["global_step"] == 2
+
+
+def test_image_generator_in_two_processes_ends_in_the_model_of_one(tmp_path, monkeypatch):
+    """Each process draws the prompts that replace those without a signal, as many as the other one."""
+    from tiny_generator import TINY, captioned_pictures
+
+    from rubricworks.training.generators.autoregressive import CodeGenerator
+    from rubricworks.training.generators.tiny_ar import pretrain_tiny_ar
+
+    monkeypatch.setattr(CodeGenerator, "sample", CodeGenerator.sample)  # which the recorded images replace
+    model = pretrain_tiny_ar(*captioned_pictures(64), tmp_path / "tiny", TINY.model_copy(update={"steps": 2}), seed=1)
+    config = {"steps": 1, "group_size": 4, "prompts_per_step": 2, "learning_rate": 1e-3, "refill": {"rounds": 5}}
+    first, _ = run_processes({"generator": {"model": str(model), "config": config}}, tmp_path / "two", sharded=False)
+    whole = train_generator(tmp_path / "one", str(model), config)
+    assert first["generator"]["trained"] == whole["trained"]
+    assert all(len(names) == 2 and not {"s0", "s1"} & set(names) for names in whole["trained"])
+    assert_same_model(tmp_path / "two" / "generator" / "model", tmp_path / "one" / "generator" / "model", model)

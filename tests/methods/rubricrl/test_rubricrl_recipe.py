@@ -1,0 +1,44 @@
+"""The recipe with the paper's settings: what it sets, and where its stages run on a cluster."""
+
+import re
+
+from placed_tasks import table_of
+
+from rubricworks.kubeflow.compile import compile_specs
+from rubricworks.pipelines.rubricrl import rubricrl
+from rubricworks.recipe.files import load_recipe, recipe_path
+
+NAME = "rubricrl-ar"
+
+
+def test_the_papers_settings():
+    recipe = load_recipe(recipe_path(NAME))
+    policy = recipe.policy
+    assert (policy.group_size, policy.selection.keep, policy.selection.strategy) == (16, 4, "hybrid")
+    assert (policy.selection.normalise, policy.guidance, recipe.evaluation.guidance) == ("kept", 1.0, 7.5)
+    assert (recipe.rubric.per_query, recipe.rubric.select, recipe.data.max_train) == (10, 10, 11_000)
+    assert recipe.rubric.writer.model == policy.judge.model == "o4-mini"
+
+
+def test_no_two_arms_are_the_same_and_all_share_the_rest():
+    recipe = load_recipe(recipe_path(NAME))
+    stages = [load_recipe(recipe_path(NAME), arm=arm).stage_json() for arm in (None, *recipe.arms)]
+    assert len({one["train_generator"] for one in stages}) == len(stages)
+    shared = {"prepare_prompts", "write_prompt_rubrics", "pretrain_generator", "score"}
+    assert all(one[stage] == stages[0][stage] for one in stages for stage in shared)
+
+
+def test_on_kubeflow_the_generator_trains_on_all_gpus_of_its_pool(tmp_path):
+    text = recipe_path(NAME).read_text()
+    start = text.index("# cluster:")
+    (tmp_path / "mine.yaml").write_text(text[:start] + re.sub(r"(?m)^# ?", "", text[start:]))
+    cluster = load_recipe(tmp_path / "mine.yaml").cluster
+    tasks = table_of(*compile_specs(rubricrl, cluster))
+    trained = tasks["train-generator"]
+    accelerator = trained["resources"]["accelerator"]
+    assert (accelerator["resourceCount"], accelerator["resourceType"]) == ("8", "nvidia.com/gpu")
+    assert trained["env"]["RUBRICWORKS_ACCELERATORS"] == "8"
+    assert {"prepare-prompts", "pretrain-generator", "write-prompt-rubrics"} <= set(trained["after"])
+    assert tasks["score"]["resources"]["accelerator"]["resourceCount"] == "1"
+    for task in ("prepare-prompts", "write-prompt-rubrics", "pretrain-generator", "promote"):
+        assert "accelerator" not in tasks[task]["resources"]
