@@ -8,7 +8,7 @@ export GOMP_SPINCOUNT := 0
 # A run and the tests start many processes; without bytecode each compiles the library anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-fast test-cluster test-vllm test-kind conformance lint docs smoke bench bench-start bench-reward bench-grading bench-recaption bench-attacks bench-verifiers coverage claims images locks clean help
+.PHONY: demo test test-fast test-cluster test-vllm test-lmms test-kind conformance lint docs smoke bench bench-start bench-reward bench-grading bench-recaption bench-attacks bench-verifiers coverage claims images locks clean help
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,7 +31,7 @@ test: test-fast  ## Every test that needs Python alone
 
 # One worker more than there are cores, since some tests wait for servers and processes.
 test-fast: $(VENV)/installed  ## Without the end-to-end tests
-	$(RUN) pytest -m 'not e2e and not cluster and not vllm' -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
+	$(RUN) pytest -m 'not e2e and not cluster and not vllm and not lmms' -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
 
 test-cluster: $(VENV)/installed  ## What a cluster needs, against real servers and tools (Debian or Ubuntu; five minutes)
 	tests/cluster/install.sh
@@ -42,6 +42,9 @@ test-vllm:  ## What generates on GPUs, against vLLM itself on CPU cores (an envi
 	PYTHON=$(PYTHON) tests/vllm_cpu/install.sh $(VENV)-vllm
 	OMP_NUM_THREADS=1 TORCH_COMPILE_DISABLE=1 VLLM_CPU_OMP_THREADS_BIND=nobind HF_HUB_OFFLINE=1 \
 	  $(VENV)-vllm/bin/python -m pytest -m vllm tests/vllm_cpu
+
+test-lmms: $(VENV)/installed  ## General benchmarks by lmms-eval itself (an environment of its own; ten minutes at first)
+	$(RUN) pytest -m lmms tests/lmms_eval -n 0 --timeout 3000
 
 test-kind:  ## The chart on a real control plane (docker, kind, kubectl, helm; after `make images`)
 	tests/cluster/kind.sh

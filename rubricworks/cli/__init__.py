@@ -22,6 +22,7 @@ _COMMANDS = {
     "synthesize": ("rubricworks.cli.synthesize:synthesize", "Write rubrics for images from a committee's captions."),
     "grade": ("rubricworks.cli.grade:grade", "Grade captions by rubrics."),
     "evaluate": ("rubricworks.cli.evaluate:evaluate", "Score any models on any samples, in one table."),
+    "serve": ("rubricworks.cli.serve:serve", "Serve a model directory through OpenAI's protocol."),
     "leaderboard": (
         "rubricworks.cli.leaderboard:leaderboard_command",
         "Put the models of any evaluations in one table, with what may be compared.",

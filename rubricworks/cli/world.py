@@ -51,17 +51,27 @@ def world() -> None:
     help="Share of the captions that say one of their sentences twice.",
 )
 @click.option("--pictures", default=0, show_default=True, help="Captioned pictures for text-to-image, with prompts.")
+@click.option("--benchmarks", default=0, show_default=True, help="Questions in each of five small benchmarks.")
 @click.option("--seed", default=1, show_default=True)
 def export(
-    folder: Path, scenes: int, questions: int, commentary: float, repetition: float, pictures: int, seed: int
+    folder: Path,
+    scenes: int,
+    questions: int,
+    commentary: float,
+    repetition: float,
+    pictures: int,
+    benchmarks: int,
+    seed: int,
 ) -> None:
     """Draw scenes into FOLDER: images, noisy captions, questions if asked for, and the truth."""
     from rubricworks.recipe import WorldConfig
 
     shares = {"commentary": commentary, "repetition": repetition}
-    _export(folder, WorldConfig(scenes=scenes, questions=questions, pictures=pictures, seed=seed, **shares))
+    counts = {"questions": questions, "pictures": pictures, "benchmarks": benchmarks}
+    _export(folder, WorldConfig(scenes=scenes, seed=seed, **counts, **shares))
     more = f", questions about them in {folder / 'questions'}" if questions else ""
     more += f", pictures and prompts in {folder / 'pictures'}" if pictures else ""
+    more += f", benchmarks in {folder / 'benchmarks'}" if benchmarks else ""
     click.echo(
         f"{scenes} images in {folder / 'images'}{more}; serve their models with: rubricworks world serve {folder}"
     )
@@ -138,6 +148,10 @@ def _export(folder: Path, config: "WorldConfig") -> None:
         from rubricworks.world.scene.questions_export import export_questions
 
         export_questions(folder, seed=seed, count=scenes, per_scene=config.questions)
+    if config.benchmarks:
+        from rubricworks.world.scene.benchmarks_export import export_benchmarks
+
+        export_benchmarks(folder, seed=seed, count=config.benchmarks)
     if config.pictures:
         from rubricworks.world.pictures.export import export_pictures
 

@@ -19,7 +19,8 @@ from rubricworks.evaluation.scoreboard import figure_name
 from rubricworks.metrics import Interval, bootstrap_p_value, holm, mean_interval, paired_differences
 
 LEVEL = 0.05
-_BY_TASK = frozenset({"answers", "geneval", "benchmark"})
+_BY_TASK = frozenset({"answers", "geneval"})
+_BENCHMARK = "benchmark_"
 _OF_LENGTH = frozenset({"length"})
 
 
@@ -300,7 +301,7 @@ class _Collected:
 
     def _strata(self, instrument: Instrument, values: Mapping[str, float | None]) -> list[str] | None:
         """Task of each sample, for scorers whose mean is the mean over tasks."""
-        if instrument.scorer not in _BY_TASK:
+        if instrument.scorer not in _BY_TASK and not instrument.scorer.startswith(_BENCHMARK):
             return None
         return [self._tasks.get(sample) or sample.rpartition("/")[0] or "all" for sample in values]
 

@@ -305,4 +305,4 @@ class _Summary(NamedTuple):
         )
 
     def _task(self, sample: str) -> str:
-        return self.tasks.get(sample) or "all"
+        return self.tasks.get(sample) or sample.rpartition("/")[0] or "all"

@@ -87,8 +87,14 @@ def score_rows(run: Path, columns: list[str] | None = None) -> Iterator[dict[str
 
 def scored_ids(run: Path, model: str | None = None) -> list[str]:
     """Samples whose responses were scored, each once; by default those of any model."""
-    rows = score_rows(run, ["sample_id", "model"])
-    ids = (row["sample_id"] for row in rows if row["sample_id"] is not None and model in (None, row["model"]))
+    rows = score_rows(run, ["sample_id", "model", "scorer"])
+    ids = (
+        row["sample_id"]
+        for row in rows
+        if row["sample_id"] is not None
+        and model in (None, row["model"])
+        and not row["scorer"].startswith("benchmark_")  # its samples are its own
+    )
     return list(dict.fromkeys(ids))
 
 

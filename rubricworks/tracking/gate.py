@@ -43,8 +43,14 @@ class Gate(BaseModel):
     """Bound for the lower end of b-CapScore's gain over the base; for BalCapRL runs."""
     geneval_gain_low_above: float | None = Field(default=None, ge=-1, le=1, exclude_if=lambda bound: bound is None)
     """Bound for the lower end of GenEval's gain over the base; for image generators."""
+    forgetting_at_most: float | None = Field(default=None, ge=0, le=1, exclude_if=lambda bound: bound is None)
+    """Largest loss of the mean over general benchmarks against the base, by the low end of the difference."""
     samples_at_least: int = Field(default=_SAMPLES, ge=1, exclude_if=lambda count: count == _SAMPLES)
     """Fewest judged samples behind each figure that a rule reads."""
+
+    @property
+    def _forgetting_bound(self) -> float | None:
+        return None if self.forgetting_at_most is None else -self.forgetting_at_most
 
     def _rules(self) -> list[tuple[str, str, str, float]]:
         """Label, figure, relation and bound of each rule that is on."""
@@ -53,6 +59,7 @@ class Gate(BaseModel):
             ("accuracy gain", "accuracy_gain", "above", self.accuracy_gain_low_above),
             ("b-CapScore gain", "b_capscore_gain", "above", self.b_capscore_gain_low_above),
             ("GenEval gain", "geneval_correct_gain", "above", self.geneval_gain_low_above),
+            ("general benchmarks, gain over the base", "benchmark_gain", "at least", self._forgetting_bound),
             ("oracle f1, gain over the base", "oracle_f1_gain", "at least", self.oracle_f1_gain_at_least),
             ("rubric reward, gain over the base", "rubric_reward_gain", "at least", self.rubric_reward_gain_at_least),
         )
@@ -68,7 +75,7 @@ class Gate(BaseModel):
 
         Args:
             summary: figure → the parts of its interval, {"low", "samples", …}: "win_rate", "oracle_f1_gain",
-                "rubric_reward_gain", "accuracy_gain", "b_capscore_gain".
+                "rubric_reward_gain", "accuracy_gain", "b_capscore_gain", "benchmark_gain".
         """
         findings = [
             self._finding(f"{label}, low end", summary.get(name), relation, bound)

@@ -7,9 +7,10 @@ a stage. A response that cannot be judged gets a score without a value, and a fa
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -21,6 +22,9 @@ from rubricworks.evaluation.scorers.position_tally import PositionTally
 from rubricworks.grading import FailedCall
 from rubricworks.llm import ChatClient, ChatError, Endpoint
 from rubricworks.rubrics import Response, Rubric
+
+if TYPE_CHECKING:
+    from rubricworks.evaluation.models import EvaluatedModel
 
 Need = Literal["rubric", "exam", "reference", "answer", "opponent"]
 """What a scorer needs of a sample, or beside its response: the opponent's response."""
@@ -120,6 +124,14 @@ class Workload:
     """Responses of models other than the opponent."""
 
 
+def _no_scratch(name: str) -> Path:
+    raise UserError(f"{name}: this scorer runs in the stage score alone")
+
+
+def _no_server(folder: str) -> AbstractContextManager[str]:
+    raise UserError(f"{folder}: models are served in the stage score alone")
+
+
 @dataclass
 class ScoringContext:
     """Clients, references and callbacks that a stage lends to its scorers."""
@@ -135,6 +147,10 @@ class ScoringContext:
     exams: Mapping[str, Exam] = field(default_factory=dict)
     """Sample → exam."""
     seed: int = 1
+    scratch: Callable[[str], Path] = _no_scratch
+    """Folder of a name for files that vary between runs."""
+    serve: Callable[[str], AbstractContextManager[str]] = _no_server
+    """Serve a model directory; gives the base URL."""
     tallies: dict[str, PositionTally] = field(default_factory=dict)
     """Scorer → positions that its judge prefers."""
 
@@ -165,6 +181,8 @@ class Scorer(BaseModel, ABC):
     """Parts whose values do not lie in [0, 1], such as ranks."""
     needs_corpus: ClassVar[bool] = False
     """Its batch is all of a model's responses at once, without the samples' images."""
+    measures_models: ClassVar[bool] = False
+    """It asks the model itself (`measure`), whatever the responses to the samples are."""
     needs_field: ClassVar[bool] = False
     """It compares a response with those of all other models."""
 
@@ -181,6 +199,10 @@ class Scorer(BaseModel, ABC):
             return [one for scores in results for one in scores]
 
         return score_batch
+
+    async def measure(self, model: "EvaluatedModel", context: "ScoringContext") -> list[Score]:
+        """Scores of a model that is asked itself; for scorers with `measures_models`."""
+        return []
 
     def unavailable(self) -> str | None:
         """Reason why it cannot score on this machine (a missing program, package or data file); None if it can."""

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rubricworks.evaluation.scorers.aesthetic import AestheticScorer
 from rubricworks.evaluation.scorers.answers import AnswerScorer
 from rubricworks.evaluation.scorers.b_capscore import BCapScorer
+from rubricworks.evaluation.scorers.benchmark import BenchmarkScorer
 from rubricworks.evaluation.scorers.blind_ranking import BlindRankingScorer
 from rubricworks.evaluation.scorers.caparena import CapArenaScorer
 from rubricworks.evaluation.scorers.caption_qa import CaptionQAScorer
@@ -53,6 +54,8 @@ class Scorers(BaseModel):
     aesthetic: AestheticScorer | None = None
     painted_order: PaintedOrderScorer | None = None
     """How far words painted into images sway the judges."""
+    benchmarks: tuple[BenchmarkScorer, ...] = Field(default=(), exclude_if=lambda scorers: not scorers)
+    """General benchmarks; the first set is the one that is reported."""
     functions: tuple[FunctionScorer, ...] = ()
     """A user's own scorers."""
 
@@ -61,4 +64,5 @@ class Scorers(BaseModel):
         for field in type(self).model_fields:
             if isinstance(value := getattr(self, field), Scorer):
                 yield value
+        yield from self.benchmarks
         yield from self.functions

@@ -9,7 +9,7 @@ candidate's best milestone where milestones were scored.
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack
 from itertools import count, islice
 from pathlib import Path
 from statistics import mean
@@ -94,6 +94,14 @@ class Config(StageConfig):
     def _some_scorer(self) -> "Config":
         if not list(self.scorers):
             raise ValueError(f"scorers: none is given; name at least one of {', '.join(Scorers.model_fields)}")
+        sets = [one.name for one in self.scorers.benchmarks]
+        if repeated := [name for name, times in Counter(sets).items() if times > 1]:
+            raise ValueError(f"scorers.benchmarks: {repeated[0]} is given twice")
+        if self.select_by in sets[:1]:
+            raise ValueError(
+                f"select_by: {self.select_by} is the set that is reported, and a checkpoint chosen by it looks better "
+                "than it is; give a second set of benchmarks, and choose by that one"
+            )
         return self
 
     def versions(self) -> dict[str, str]:
@@ -171,7 +179,10 @@ class Scoring:
                 rubrics=self.rubrics,
                 exams=self.exams,
                 seed=self.config.seed,
+                scratch=self.job.scratch,
+                serve=self._serve,
             )
+            self._context = context
             functions = [
                 (scorer, await scorer.open_batch(context)) for scorer in self.scorers if scorer.name not in self.skipped
             ]
@@ -258,17 +269,21 @@ class Scoring:
         results = await self.job.calls.gather_all(
             self._corpus_scores(scorer, function, batch) if scorer.needs_corpus else function(items)
             for scorer, function in used
+            if not scorer.measures_models
         )
+        used = [(scorer, function) for scorer, function in used if not scorer.measures_models]
+        measured = [scorer for scorer, _ in functions if scorer.measures_models and batch.part == 0]
         scored: list[Row] = []
         given = [(scorer, scores) for (scorer, _), scores in zip(used, results, strict=True)]
-        given += [
-            (scorer, self._not_available(scorer, items)) for scorer in self.scorers if scorer.name in self.skipped
-        ]
+        given += [(scorer, await scorer.measure(batch.model, self._context)) for scorer in measured]
+        for scorer in self.scorers:
+            if scorer.name in self.skipped:
+                given.append((scorer, self._not_available(scorer, items)))
         for scorer, scores in given:
             absent = [
                 Score(sample_id=sample.sample_id, part=part, value=None, reason="no response")
                 for sample in batch.samples
-                if sample.sample_id not in rows
+                if sample.sample_id not in rows and not scorer.measures_models
                 for part in scorer.figure_parts()
             ]
             against = self.config.opponent if "opponent" in scorer.needs else None
@@ -323,6 +338,11 @@ class Scoring:
             )
             for name, prompt in prompts.items()
         }
+
+    def _serve(self, folder: str) -> AbstractContextManager[str]:
+        from rubricworks.training.model_server import served_model
+
+        return served_model(folder, self.config.engine, batch_size=self.config.batch_size)
 
     def _not_available(self, scorer: Scorer, items: list[Item]) -> list[Score]:
         """Scores without a value of a scorer that cannot score on this machine."""

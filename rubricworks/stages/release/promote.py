@@ -110,7 +110,7 @@ def _check_over_champion(
         rows = read_rows(job.inputs["samples"], columns=["sample_id", "task"])
         tasks = {row["sample_id"]: row["task"] or "" for row in rows}
     over_champion = check_over_champion(
-        config.gate,
+        config.gate.model_copy(update={"forgetting_at_most": None}),  # forgetting is measured against the base
         candidate_scores(job.inputs["scores"]),
         read_sample_scores(connection, champion),
         tasks,
@@ -199,6 +199,8 @@ def gate_figures(board: Scoreboard) -> Figures:
         figures[name] = {model: mean.value if mean else None for model, mean in means.items()}
         if figure != LENGTH:
             figures[f"{name}_gain"] = _interval(board.gain(candidate, figure))
+            if figure.startswith("benchmark_"):
+                figures.setdefault("benchmark_gain", figures[f"{name}_gain"])
     return figures
 
 

@@ -1,0 +1,194 @@
+"""General benchmarks: what a model can do beside its training, and what the training made it forget.
+
+`set` is one of `suites.TASK_SETS`, run by lmms-eval, or any name with question files of one's own in `source`, which
+are asked here and checked by rules. A model directory is served for the time; a file of responses cannot be measured.
+The figure is the mean over the benchmarks of the set (macro average), with one value per sample where the harness gives
+one; the paired difference from the base, with its sign changed, is the forgetting. A benchmark that lmms-eval lacks has
+a row that says so, and another one never takes its place.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from rubricworks.data.question_text import Templates, question_with_options
+from rubricworks.data.questions import question_entries
+from rubricworks.data.source_entries import RejectedEntry
+from rubricworks.data.sources import open_image
+from rubricworks.data.tables import Sample
+from rubricworks.environment import fill
+from rubricworks.errors import UserError
+from rubricworks.evaluation.scorers.answers import check_by_rules
+from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext
+from rubricworks.evaluation.suites.lmms_eval import VERSION, run_tasks
+from rubricworks.evaluation.suites.task_sets import TASK_SETS
+from rubricworks.llm import ChatError, Endpoint, image_part, text_part
+from rubricworks.storage import local_path
+from rubricworks.verifiers import CannotVerify
+
+if TYPE_CHECKING:
+    from rubricworks.evaluation.models import EvaluatedModel
+
+_FIELD = "evaluation.scorers.benchmarks"
+_WHOLE = json.dumps({"whole_task": True})
+"""Evidence of a row that stands for all samples of a benchmark, because the harness gives no score of each."""
+
+
+class BenchmarkScorer(Scorer):
+    by_task: ClassVar[bool] = True
+    measures_models: ClassVar[bool] = True
+
+    set: str = Field(pattern=r"^[\w.-]+$")
+    """Set of benchmarks: rubicap-10, rubicap-9, pretrain-9, balcaprl-10, rlr3-15, scene-5, or a name of one's own."""
+    harness: Literal["lmms-eval", "questions"] = "lmms-eval"
+    """`questions` asks the question files of `source` and needs no other program."""
+    source: str | None = None
+    """Question files; with lmms-eval, a folder of further task definitions."""
+    tasks: tuple[str, ...] = ()
+    """Only these benchmarks of the set, by task."""
+    limit: int | None = Field(default=None, ge=1)
+    """First samples of each benchmark, to try a recipe out."""
+    max_new_tokens: int = Field(default=1024, ge=1)
+    """Of answers to question files; lmms-eval's tasks have limits of their own."""
+    templates: Templates = Templates()
+    """Prompts of question files."""
+
+    @model_validator(mode="after")
+    def _known(self) -> "BenchmarkScorer":
+        if self.harness == "questions" and self.source is None:
+            raise ValueError("harness: questions needs source, a folder of question files")
+        if self.harness == "lmms-eval" and self.set not in TASK_SETS:
+            raise ValueError(f"{self.set} is no set of benchmarks; they are {', '.join(TASK_SETS)}")
+        known = {one.task for one in TASK_SETS.get(self.set, ())}
+        if self.harness == "lmms-eval" and (strange := [task for task in self.tasks if task not in known]):
+            raise ValueError(f"{strange[0]} is no task of {self.set}; they are {', '.join(filter(None, known))}")
+        return self
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return f"benchmark_{self.set}"
+
+    @property
+    def title(self) -> str:  # type: ignore[override]
+        return f"Benchmarks {self.set}"
+
+    @property
+    def version(self) -> str:  # type: ignore[override]
+        """Harness and limit: figures of a part of the samples are another measurement."""
+        harness = f"lmms-eval {VERSION}" if self.harness == "lmms-eval" else "rules 1"
+        only = f", tasks {'+'.join(self.tasks)}" if self.tasks else ""
+        return harness + only + (f", first {self.limit}" if self.limit else "")
+
+    async def open(self, context: ScoringContext) -> ScoreItem:
+        async def nothing(item: Item) -> list[Score]:
+            return []
+
+        return nothing
+
+    async def measure(self, model: "EvaluatedModel", context: ScoringContext) -> list[Score]:
+        """Scores of a model on every benchmark; sample ids are `TASK/SAMPLE`.
+
+        Raises:
+            UserError: the harness failed, or the model cannot be served.
+        """
+        with ExitStack() as stack:
+            endpoint = model.source.endpoint
+            if endpoint is None and model.source.folder is not None:
+                url = stack.enter_context(context.serve(model.source.folder))
+                endpoint = Endpoint(url=url, model=Path(model.source.folder).name, revision=model.revision)
+            if endpoint is None:
+                return [self._unmeasured(task, "only responses of this model are given") for task in self._tasks()]
+            if self.harness == "questions":
+                return await self._ask(endpoint.model_copy(update={"max_tokens": self.max_new_tokens}), context)
+            return await self._run(model, endpoint, context)
+
+    def _tasks(self) -> list[str]:
+        known = [one.task or one.name for one in TASK_SETS.get(self.set, ())]
+        return [task for task in known if not self.tasks or task in self.tasks] or [self.set]
+
+    async def _run(self, model: "EvaluatedModel", endpoint: Endpoint, context: ScoringContext) -> list[Score]:
+        """Scores by lmms-eval."""
+        chosen = [one for one in TASK_SETS[self.set] if not self.tasks or one.task in self.tasks]
+        lacking = [self._unmeasured(one.name, f"lmms-eval {VERSION} has no task of {one.name}")
+                   for one in chosen if one.task is None]  # fmt: skip
+        source = local_path(fill(self.source, f"{_FIELD}.source")) if self.source else None
+        key = f"{model.name} {model.revision} {model.step} {model.decoding} {endpoint.model} {self.version}"
+        folder = context.scratch(f"{self.name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}")
+        results = await run_tasks(
+            {one.task: one.metric for one in chosen if one.task},
+            url=_base_url(endpoint),
+            model=endpoint.model,
+            api_key=os.environ.get(endpoint.api_key_env or "", "") or "none",
+            folder=folder,
+            include=source,
+            limit=self.limit,
+            concurrency=min(32, endpoint.concurrency),
+        )
+        scores: list[Score] = []
+        for one in chosen:
+            if one.task is None:
+                continue
+            result = results[one.task]
+            if not result.samples:
+                scores.append(Score(sample_id=f"{one.task}/all", value=result.value, evidence=_WHOLE))
+            for sample, value in result.samples.items():
+                reason = None if value is not None else "the endpoint did not answer"
+                scores.append(Score(sample_id=f"{one.task}/{sample}", value=value, reason=reason))
+        return [*scores, *lacking]
+
+    async def _ask(self, endpoint: Endpoint, context: ScoringContext) -> list[Score]:
+        """Scores of answers to question files, by rules."""
+        client = await context.client(endpoint, "benchmark")
+
+        async def answer(sample: Sample) -> list[Score]:
+            image = [image_part(sample.image)] if sample.image else []
+            messages = [{"role": "user", "content": [*image, text_part(sample.prompt)]}]
+            try:
+                reply = await client.chat(messages, seed=context.seed)
+                right = float(check_by_rules(sample, reply.raw))
+            except ChatError as error:
+                return [Score(sample_id=sample.sample_id, value=None, reason=error.error_class.value)]
+            except CannotVerify:
+                return [Score(sample_id=sample.sample_id, value=None, reason="the reference answer cannot be read")]
+            return [Score(sample_id=sample.sample_id, value=right)]
+
+        results = await context.gather(answer(sample) for sample in self._questions())
+        if not results:
+            raise UserError(f"{_FIELD}.source: {self.source} holds no question of {', '.join(self.tasks) or self.set}")
+        return [score for scores in results for score in scores]
+
+    def _questions(self) -> Iterator[Sample]:
+        counts: dict[str, int] = {}
+        for entry in question_entries(fill(str(self.source), f"{_FIELD}.source")):
+            item = entry if isinstance(entry, RejectedEntry) else open_image(entry.image)
+            if isinstance(entry, RejectedEntry) or isinstance(item, RejectedEntry):
+                continue
+            task = entry.task or self.set
+            number = counts.get(task, 0)
+            if (self.tasks and task not in self.tasks) or (self.limit and number >= self.limit):
+                continue
+            counts[task] = number + 1
+            yield Sample(
+                sample_id=f"{task}/{number}",
+                image=item.image,
+                prompt=self.templates.prompt(entry.question, entry.options),
+                question=question_with_options(entry.question, entry.options),
+                answer=entry.answer,
+                task=task,
+                options=entry.options or None,
+            )
+
+    def _unmeasured(self, task: str, reason: str) -> Score:
+        return Score(sample_id=f"{task}/all", value=None, reason=reason)
+
+
+def _base_url(endpoint: Endpoint) -> str:
+    """URL of an endpoint as the OpenAI SDK takes it."""
+    url = fill(endpoint.url, "endpoint.url").rstrip("/")
+    return url if url.split("//", 1)[-1].count("/") else f"{url}/v1"

@@ -1,0 +1,191 @@
+"""A model directory behind OpenAI's chat protocol, on this machine, for programs that speak nothing else.
+
+Requests that arrive while the model is busy make the next batch. Decoding is greedy unless a request has a temperature.
+For heavy traffic `vllm serve` is faster; this server needs no more than the model's own engine.
+"""
+
+import asyncio
+import base64
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from aiohttp import web
+
+from rubricworks.errors import UserError
+from rubricworks.training.config import EngineOptions
+from rubricworks.training.engine import Engine, load_engine
+
+_BODY_LIMIT = 64 * 2**20
+_MOST_TOKENS = 1024
+
+
+class _Call(NamedTuple):
+    image: bytes | None
+    prompt: str
+    max_tokens: int
+    temperature: float
+    seed: int
+    done: "asyncio.Future[tuple[str, int]]"
+
+
+class ModelServer:
+    """Chat completions of one engine, in batches."""
+
+    def __init__(self, engine: Engine, name: str, *, batch_size: int) -> None:
+        self._engine, self.name, self._batch_size = engine, name, batch_size
+        self._waiting: asyncio.Queue[_Call] = asyncio.Queue()
+
+    def app(self) -> web.Application:
+        """The application: `/v1/models`, `/v1/chat/completions` and `/health`."""
+        app = web.Application(client_max_size=_BODY_LIMIT)
+        app.router.add_get("/health", self._health)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_post("/v1/chat/completions", self._complete)
+        app.cleanup_ctx.append(self._work)
+        return app
+
+    async def _work(self, app: web.Application) -> Any:
+        worker = asyncio.create_task(self._answer_batches())
+        yield
+        worker.cancel()
+
+    async def _answer_batches(self) -> None:
+        while True:
+            calls = [await self._waiting.get()]
+            while len(calls) < self._batch_size and not self._waiting.empty():
+                calls.append(self._waiting.get_nowait())
+            kinds = dict.fromkeys((call.max_tokens, call.temperature, call.seed) for call in calls)
+            for kind in kinds:
+                batch = [call for call in calls if (call.max_tokens, call.temperature, call.seed) == kind]
+                try:
+                    texts = await asyncio.to_thread(self._generate, batch)
+                except Exception as error:  # one bad batch must not end the server
+                    texts = [error] * len(batch)
+                for call, text in zip(batch, texts, strict=True):
+                    if call.done.done():
+                        continue
+                    if isinstance(text, Exception):
+                        call.done.set_exception(text)
+                    else:
+                        call.done.set_result(text)
+
+    def _generate(self, batch: list[_Call]) -> list[Any]:
+        first = batch[0]
+        return self._engine(
+            [call.image for call in batch],
+            [call.prompt for call in batch],
+            max_new_tokens=first.max_tokens,
+            temperature=first.temperature,
+            seed=first.seed,
+        )
+
+    async def _health(self, request: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def _models(self, request: web.Request) -> web.Response:
+        return web.json_response({"object": "list", "data": [{"id": self.name, "object": "model"}]})
+
+    async def _complete(self, request: web.Request) -> web.Response:
+        try:
+            body = json.loads(await request.read())
+            image, prompt = _content(body["messages"])
+            limit = int(body.get("max_completion_tokens") or body.get("max_tokens") or _MOST_TOKENS)
+            numbers = (limit, float(body.get("temperature") or 0.0), int(body.get("seed") or 0))
+        except (ValueError, KeyError, TypeError) as error:
+            message = {"message": f"cannot read the request: {error}", "type": "invalid_request_error"}
+            return web.json_response({"error": message}, status=400)
+        call = _Call(image, prompt, *numbers, asyncio.get_running_loop().create_future())
+        await self._waiting.put(call)
+        try:
+            text, tokens = await call.done
+        except Exception as error:
+            message = {"message": f"{type(error).__name__}: {error}", "type": "server_error"}
+            return web.json_response({"error": message}, status=500)
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        usage = {"prompt_tokens": len(prompt.split()), "completion_tokens": tokens}
+        usage["total_tokens"] = sum(usage.values())
+        answer = {"id": "chat", "object": "chat.completion", "created": int(time.time()), "model": self.name}
+        return web.json_response({**answer, "choices": [choice], "usage": usage})
+
+
+def _content(messages: list[dict[str, Any]]) -> tuple[bytes | None, str]:
+    """Image and text of a request's messages.
+
+    Raises:
+        ValueError: there are several images, or one that is no data URL.
+    """
+    images, texts = [], []
+    for message in messages:
+        content = message.get("content") or ""
+        parts: list[dict[str, Any]] = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        for part in parts:
+            if part["type"] == "text":
+                texts.append(part["text"])
+            else:
+                url = part["image_url"]["url"]
+                if not url.startswith("data:image/") or "," not in url:
+                    raise ValueError("images must be data URLs (data:image/png;base64,…); this server fetches nothing")
+                images.append(base64.b64decode(url.partition(",")[2], validate=True))
+    if len(images) > 1:
+        raise ValueError(f"{len(images)} images; this server takes one a request")
+    return (images[0] if images else None), "\n".join(text for text in texts if text)
+
+
+@contextmanager
+def served_model(
+    folder: str | Path,
+    options: EngineOptions | None = None,
+    *,
+    batch_size: int = 16,
+    host: str = "127.0.0.1",
+    port: int = 0,
+) -> Iterator[str]:
+    """Serve a model directory in a thread; yields the base URL. The model is unloaded at the end.
+
+    Raises:
+        UserError: the model cannot be loaded.
+    """
+    engine = load_engine(folder, options or EngineOptions(), batch_size=batch_size)
+    ready: threading.Event = threading.Event()
+    loop = asyncio.new_event_loop()
+    address: list[str] = []
+    failure: list[OSError] = []
+
+    async def start() -> web.AppRunner:
+        runner = web.AppRunner(ModelServer(engine, Path(folder).name, batch_size=batch_size).app())
+        await runner.setup()
+        site = web.TCPSite(runner, host, port)
+        await site.start()
+        bound = runner.addresses[0][1]
+        address.append(f"http://{host}:{bound}/v1")
+        return runner
+
+    def work() -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            runner = loop.run_until_complete(start())
+        except OSError as error:
+            failure.append(error)
+            return
+        finally:
+            ready.set()
+        loop.run_forever()
+        loop.run_until_complete(runner.cleanup())
+
+    thread = threading.Thread(target=work, name="model-server", daemon=True)
+    thread.start()
+    ready.wait()
+    try:
+        if failure:
+            raise UserError(f"cannot serve {folder} at {host}:{port}: {failure[0].strerror}")
+        yield address[0]
+    finally:
+        if not failure:
+            loop.call_soon_threadsafe(loop.stop)
+        thread.join(30)
+        engine.close()

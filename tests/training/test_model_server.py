@@ -1,0 +1,80 @@
+"""A model behind OpenAI's chat protocol: what reaches the engine, and what the client gets."""
+
+import asyncio
+import threading
+from contextlib import contextmanager
+
+import pytest
+from synthetic_run import picture
+
+from rubricworks.llm import ChatClient, ChatError, Endpoint, image_part, text_part
+from rubricworks.training import model_server
+from rubricworks.training.model_server import served_model
+
+RED, BLUE = picture("red"), picture("blue")
+
+
+class EchoEngine:
+    """Says what it was asked, and remembers its batches; it cannot read the word `boom`."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[int, int, float]] = []
+        self.closed = threading.Event()
+
+    def __call__(self, images, prompts, *, max_new_tokens, temperature=0.0, seed=0):
+        self.batches.append((len(prompts), max_new_tokens, temperature))
+        if "boom" in prompts:
+            raise RuntimeError("out of memory")
+        names = {None: "nothing", RED: "red", BLUE: "blue"}
+        return [(f"{names[image]}: {prompt}", 2) for image, prompt in zip(images, prompts, strict=True)]
+
+    def close(self):
+        self.closed.set()
+
+
+@pytest.fixture
+def served(monkeypatch):
+    engine = EchoEngine()
+    monkeypatch.setattr(model_server, "load_engine", lambda *_, **__: engine)
+
+    @contextmanager
+    def serve():
+        with served_model("some/model") as url:
+            yield engine, url
+
+    return serve
+
+
+def ask(url, *contents, **options):
+    async def run():
+        options_ = {"max_tokens": 7, "attempts": 1, **options}
+        async with ChatClient(Endpoint(url=url, model="model", **options_)) as client:
+            calls = (client.chat([{"role": "user", "content": list(content)}]) for content in contents)
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+    return asyncio.run(run())
+
+
+def test_pictures_and_texts_reach_the_engine_in_batches(served):
+    with served() as (engine, url):
+        questions = [(image_part(image), text_part(f"q{number}")) for number, image in enumerate([RED, BLUE] * 6)]
+        replies = ask(url, *questions, (text_part("plain"),))
+    expected = [f"{'blue' if number % 2 else 'red'}: q{number}" for number in range(12)]
+    assert [reply.raw for reply in replies] == [*expected, "nothing: plain"]
+    assert {reply.usage.completion_tokens for reply in replies} == {2}
+    assert sum(count for count, _, _ in engine.batches) == 13
+    assert len(engine.batches) < 13  # what waits goes together
+    assert {(limit, temperature) for _, limit, temperature in engine.batches} == {(7, 0.0)}
+    assert engine.closed.is_set()
+
+
+def test_a_fault_of_the_engine_and_two_pictures_are_errors_of_their_requests_alone(served):
+    with served() as (_, url):
+        [fault] = ask(url, (text_part("boom"),))
+        [two] = ask(url, (image_part(RED), image_part(BLUE), text_part("which")))
+        [after] = ask(url, (text_part("still there"),))
+    assert isinstance(fault, ChatError)
+    assert "out of memory" in str(fault)
+    assert isinstance(two, ChatError)
+    assert "2 images; this server takes one a request" in str(two)
+    assert after.raw == "nothing: still there"
