@@ -1,9 +1,12 @@
 """Further attempts of a task that failed, on the Kubeflow stand-in with a stage's real launch."""
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from kfp import dsl
 from kubeflow_driver import BackendRun, KubeflowBackend
 from kubeflow_pods import ForkedPods
@@ -18,6 +21,7 @@ from rubricworks.tracking import TrackingConfig
 pytest.importorskip("mlflow")
 pytestmark = pytest.mark.e2e
 RETRIES = 3
+ROOT = Path(__file__).parents[2]
 
 
 @dsl.pipeline(name="small")
@@ -28,7 +32,7 @@ def small(run: str, warm_up_config: str) -> None:
 class Backend(KubeflowBackend):
     """A backend whose `warm_up` fails as it is told, attempt after attempt, and then works."""
 
-    def __init__(self, home: Path, faults: list[str], **settings: str) -> None:
+    def __init__(self, home: Path, faults: list[str], **settings: Any) -> None:
         self.home = home
         (home / "faults").write_text(json.dumps({"warm_up": faults}))
         pods = ForkedPods(home / "pods", "quick_stages", {"QUICK_FAILURES": str(home / "faults")})
@@ -79,14 +83,46 @@ def test_a_mistake_after_a_crash_is_met_once(tmp_path):
     assert (run.task("warm-up").phase, run.task("warm-up").attempts) == ("Failed", 1 + RETRIES)
 
 
-def test_a_lost_pod_is_started_again_where_argo_is_told_to_and_named_where_it_is_not(tmp_path):
-    """docs/cluster.md has the setting of Argo's ConfigMap; a pipeline has no word for it."""
+def test_a_lost_pod_is_named_where_argo_is_told_nothing(tmp_path):
     backend = Backend(tmp_path, ["lost"])
     assert backend.begin().task("warm-up").attempts == 1
     assert backend.outcome() == ("FAILED", "ended without a word of its own: warm_up")
     assert backend.retry(backend.runs[0]).state == "SUCCEEDED"
-    again = tmp_path / "again"
-    again.mkdir()
-    backend = Backend(again, ["lost"], retry_policy="Always")
-    assert backend.begin().task("warm-up").attempts == 2
-    assert backend.outcome() == ("SUCCEEDED", None)
+
+
+def documented_defaults() -> dict[str, str]:
+    """`retryStrategy` of the ConfigMap in docs/cluster.md."""
+    (block,) = re.findall(r"```yaml\n(data:\n.*?)```", (ROOT / "docs" / "cluster.md").read_text(), re.DOTALL)
+    defaults = yaml.safe_load(yaml.safe_load(block)["data"]["workflowDefaults"])
+    return defaults["spec"]["templateDefaults"]["retryStrategy"]
+
+
+@pytest.mark.parametrize(
+    ("faults", "phase", "pods"),
+    [
+        (["lost"], "Succeeded", 2),
+        (["crash", "lost"], "Succeeded", 3),
+        (["mistake"], "Failed", 1 + RETRIES),
+    ],
+)
+def test_argo_told_as_documented_starts_lost_pods_again_and_no_group(tmp_path, faults, phase, pods):
+    run = Backend(tmp_path, faults, template_defaults=documented_defaults()).begin()
+    assert (run.task("warm-up").phase, run.pods["warm-up"]) == (phase, pods)
+    assert (run.pods["preflight"], run.pods["outcome"]) == (1, 1)
+
+
+def test_without_the_expression_every_group_is_run_again(tmp_path):
+    """The stages' group twice in each of the run's two."""
+    told = {"limit": "1", "retryPolicy": "Always"}
+    run = Backend(tmp_path, ["mistake"] * 9, template_defaults=told).begin()
+    assert run.pods["warm-up"] == 4 * (1 + RETRIES)
+    assert run.pods["outcome"] == 2
+
+
+def test_the_policy_of_kubeflows_own_manifests_leaves_failed_stages(tmp_path):
+    told = {"limit": "2", "retryPolicy": "OnError"}
+    assert Backend(tmp_path, ["lost"], template_defaults=told).begin().task("warm-up").attempts == 2
+    other = tmp_path / "other"
+    other.mkdir()
+    run = Backend(other, ["crash"], template_defaults=told).begin()
+    assert (run.task("warm-up").phase, run.task("warm-up").attempts) == ("Failed", 1)

@@ -16,8 +16,12 @@ exit handler     `driver/resolve.go` TaskFinalStatus: the last known state of th
 retries          `compiler/argocompiler/container.go` getTaskRetryStrategyFromInput: a limit and a pause, no policy, no
                  expression. Argo's policy is then OnFailure: a container that ends badly is started again, whatever its
                  exit code; a pod that is lost (deleted, or its node gone) is not. `templateDefaults` of Argo's own
-                 ConfigMap may name another policy. PR #13386, for one in the pipeline, is open. Retrying a run starts
-                 its failed tasks from their first attempt (`backend/src/common/util/workflow.go`).
+                 ConfigMap may say otherwise, for every template: groups have their tasks run again, too, all of them
+                 (argo-workflows #13990). An expression of Argo's knows a group by its exit code, -1
+                 (`workflow/controller/operator.go` buildRetryStrategyLocalScope); the launcher's own is 1 whatever the
+                 stage's. PR #13386, for a policy in the pipeline, is open; #13485 has the manifests say OnError.
+                 Retrying a run starts its failed tasks from their first attempt
+                 (`backend/src/common/util/workflow.go`).
 MLflow           2.17, `common/plugins/mlflow/handler.go`: a nested run for every group and task, and its id in the
                  task's environment as MLFLOW_RUN_ID.
 
@@ -28,6 +32,7 @@ import hashlib
 import json
 import re
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,7 +46,8 @@ from rubricworks.kubeflow.compile import read_package
 
 Phase = Literal["Succeeded", "Failed", "Error", "Skipped", "Omitted"]
 """Argo's phase of a node; `Error` is a pod that was lost."""
-RetryPolicy = Literal["OnFailure", "OnError", "Always"]
+_NO_EXIT_CODE = -1
+_RETRY_CLAUSE = re.compile(r"\s*(?:lastRetry\.status == '(\w+)'|asInt\(lastRetry\.exitCode\) > (-?\d+))\s*")
 
 _ENDS_ALWAYS = PipelineTaskSpec.TriggerPolicy.ALL_UPSTREAM_TASKS_COMPLETED
 _CONDITION = re.compile(r"inputs\.parameter_values\['([^']+)'\] (==|!=) '([^']*)'")
@@ -88,6 +94,8 @@ class BackendRun:
     state: str = "RUNNING"
     told: str = ""
     """State that the exit handler was told."""
+    pods: Counter[str] = field(default_factory=Counter)
+    """Task → pods that were started for it."""
 
     @property
     def phases(self) -> dict[str, str]:
@@ -128,19 +136,20 @@ class KubeflowBackend:
         pods: Pods,
         *,
         secrets: Mapping[str, Mapping[str, str]] | None = None,
-        retry_policy: RetryPolicy = "OnFailure",
+        template_defaults: Mapping[str, str] | None = None,
         mlflow: "MlflowPlugin | None" = None,
     ) -> None:
         """
         Args:
             folder: the pipeline root.
             secrets: Secret or ConfigMap → key → value.
-            retry_policy: the policy of Argo's `templateDefaults`, or Argo's own default.
+            template_defaults: `retryStrategy` of Argo's `templateDefaults`: limit, retryPolicy, expression.
             mlflow: the plugin, which 2.16 does not have.
         """
         assert mlflow is None or version != "2.16"
         self.version, self.folder, self.pods, self.mlflow = version, folder, pods, mlflow
-        self.secrets, self.retry_policy = secrets if secrets is not None else {}, retry_policy
+        self.secrets = secrets if secrets is not None else {}
+        self.template_defaults = template_defaults or {}
         self.cache: dict[str, TaskRun] = {}
         self.runs: list[BackendRun] = []
 
@@ -149,6 +158,14 @@ class KubeflowBackend:
         run = BackendRun(str(uuid.uuid4()), name, package, dict(arguments))
         self.runs.append(run)
         return self._execute(run)
+
+    def is_retried(self, phase: Phase, exit_code: int) -> bool:
+        """Return True if Argo starts a node again that ended so."""
+        policy = self.template_defaults.get("retryPolicy", "OnFailure")
+        if phase not in {"OnFailure": ("Failed",), "OnError": ("Error",), "Always": ("Failed", "Error")}[policy]:
+            return False
+        expression = self.template_defaults.get("expression")
+        return expression is None or any(_holds_retry(one, phase, exit_code) for one in expression.split("||"))
 
     def retry(self, run: BackendRun) -> BackendRun:
         """Run the tasks again that did not succeed, each from its first attempt, and the exit task."""
@@ -178,6 +195,17 @@ class _Workflow:
             self._settings = deployment["executors"]
 
     def run_dag(self, dag: _Dag) -> Phase:
+        for _ in range(int(self._backend.template_defaults.get("limit", 0))):
+            before = len(self._run.tasks)
+            phase = self._run_dag_once(dag)
+            if phase == "Succeeded" or not self._backend.is_retried(phase, _NO_EXIT_CODE):
+                return phase
+            del self._run.tasks[before:]
+            for record in (dag.phases, dag.children, dag.outputs):
+                record.clear()
+        return self._run_dag_once(dag)
+
+    def _run_dag_once(self, dag: _Dag) -> Phase:
         waiting = dict(sorted(dag.component.dag.tasks.items()))
         while waiting:
             ready = [name for name, task in waiting.items() if not _dependencies(task) & waiting.keys()]
@@ -263,12 +291,11 @@ class _Workflow:
     def _run_attempts(
         self, result: TaskRun, task: PipelineTaskSpec, component: ComponentSpec, inputs: dict[str, Any], dag: _Dag
     ) -> None:
-        policy = self._backend.retry_policy
-        retried = {"OnFailure": ("Failed",), "OnError": ("Error",), "Always": ("Failed", "Error")}[policy]
         for attempt in range(1 + task.retry_policy.max_retry_count):
             result.attempts += 1
+            self._run.pods[result.name] += 1
             result.phase = self._run_pod(result, attempt, component, inputs, dag)
-            if result.phase not in retried:
+            if not self._backend.is_retried(result.phase, _NO_EXIT_CODE if result.phase == "Error" else 1):
                 return
 
     def _run_pod(
@@ -370,6 +397,13 @@ def _dependencies(task: PipelineTaskSpec) -> set[str]:
 
 def _all_succeeded(task: PipelineTaskSpec, dag: _Dag) -> bool:
     return all(dag.phases[one] == "Succeeded" for one in _dependencies(task))
+
+
+def _holds_retry(clause: str, phase: Phase, exit_code: int) -> bool:
+    """Evaluate one part of a retry expression."""
+    match = _RETRY_CLAUSE.fullmatch(clause)
+    assert match, clause
+    return phase == match[1] if match[1] else exit_code > int(match[2])
 
 
 def _holds(condition: str, inputs: Mapping[str, Any]) -> bool:
