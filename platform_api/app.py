@@ -62,6 +62,7 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
         redoc_url=None,
         lifespan=lifespan,
     )
+    app.state.routers, app.state.problem_page = ROUTERS, pages.problem_page
     add_problem_handlers(app)
     for router in ROUTERS:
         app.include_router(router)
@@ -78,7 +79,6 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
 async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExitStack) -> None:
     state = app.state
     state.settings, state.dependencies = settings, []
-    state.problem_page = pages.problem_page
     state.database = Database(settings.database_url)
     stack.push_async_callback(state.database.close)
     if state.database.is_sqlite:  # Postgres is migrated by a Job: `rubricworks server migrate`

@@ -73,7 +73,14 @@ async def _problem(request: Request, error: Exception) -> Response:
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     detail = f"there is no {request.url.path}" if error.status_code == 404 else str(error.detail)
-    return _answer(request, error.status_code, str(error.detail), detail, headers=error.headers)
+    headers = {"Allow": ", ".join(_methods(request))} if error.status_code == 405 else error.headers
+    return _answer(request, error.status_code, str(error.detail), detail, headers=headers)
+
+
+def _methods(request: Request) -> list[str]:
+    """Methods of every route with the request's path; the router names those of the first one alone."""
+    routes = [route for router in request.app.state.routers for route in router.routes]
+    return sorted({method for route in routes if route.path_regex.match(request.url.path) for method in route.methods})
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

@@ -28,6 +28,7 @@ IdempotencyKey = Annotated[
 PROBLEMS: dict[int | str, dict[str, object]] = {
     status: {"description": description, "content": {"application/problem+json": {}}}
     for status, description in {
+        400: "Unreadable body",
         401: "No principal",
         403: "No right",
         404: "Not there",
