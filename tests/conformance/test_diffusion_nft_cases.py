@@ -1,7 +1,4 @@
-"""DiffusionNFT's probability, loss and gradients against those of the authors' code (NVlabs/DiffusionNFT@24af555).
-
-The `tracker_cases` of the file, running means per prompt, are no part of these functions.
-"""
+"""DiffusionNFT's probability, loss, gradients and advantages against the authors' code (NVlabs/DiffusionNFT@24af555)."""
 
 import json
 from pathlib import Path
@@ -9,9 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from rubricworks.rl import diffusion_nft_loss, optimality_probability
+from rubricworks.rl import diffusion_nft_loss, optimality_probability, prompt_advantages
 
-CASES = json.loads((Path(__file__).parent / "data" / "g_diffusion_nft.json").read_text())["loss_cases"]
+FILE = json.loads((Path(__file__).parent / "data" / "g_diffusion_nft.json").read_text())
+CASES = FILE["loss_cases"]
 NAMED = pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 
 
@@ -42,3 +40,17 @@ def test_loss_and_its_gradient(case):
     loss.backward()
     assert loss.item() == pytest.approx(expected["total_loss"], rel=1e-5)
     torch.testing.assert_close(v_theta.grad, torch.tensor(expected["grad_v_theta"]), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("case", FILE["tracker_cases"])
+def test_advantages_within_each_prompt(case):
+    rewards = torch.tensor(case["rewards"], dtype=torch.float64)
+    advantages = prompt_advantages(rewards, case["prompts"], global_std=case["global_std"])
+    torch.testing.assert_close(advantages, torch.tensor(case["expected_advantages"], dtype=torch.float64))
+
+
+def test_rollouts_that_could_not_be_judged_stand_outside():
+    rewards = torch.tensor([0.2, float("nan"), 0.6, float("nan")])
+    advantages = prompt_advantages(rewards, ["a", "a", "a", "b"])
+    judged = prompt_advantages(torch.tensor([0.2, 0.6]), ["a", "a"])
+    assert advantages.tolist() == [judged[0].item(), 0.0, judged[1].item(), 0.0]
