@@ -7,20 +7,18 @@ Training resumes from its last complete checkpoint; on a CPU it ends with the sa
 
 import hashlib
 import math
-import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from datasets import Dataset
 from transformers import PrinterCallback
 from trl import GRPOConfig
 
 from rubricworks.errors import UserError
-from rubricworks.training.alarm import Alarm, StepStats
 from rubricworks.training.allocator import keep_freed_memory
-from rubricworks.training.checkpoints import model_digest, open_run, run_digest, train_from
+from rubricworks.training.checkpoints import model_digest, run_digest, train_from
 from rubricworks.training.config import PolicyConfig
 from rubricworks.training.generate import Processor, check_reads_images, decode_image, generate_captions, load_model
 from rubricworks.training.lora import add_adapters, save_trained_model
@@ -35,14 +33,14 @@ from rubricworks.training.machine import (
     vllm_url,
 )
 from rubricworks.training.milestones import Milestones
-from rubricworks.training.processes import main_process_first
+from rubricworks.training.policy_run import PolicyResult, open_policy_run, schedule
 from rubricworks.training.processing import template_options, text_messages, tokenizer_of
-from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
+from rubricworks.training.progress import StepLog, quiet_libraries
 from rubricworks.training.response_statistics import TEXT_STATISTICS, Statistic
 from rubricworks.training.rollouts import Penalty, PolicyTrainer, StepRollouts
 from rubricworks.training.shared_images import encode_images_once
 from rubricworks.training.vllm_rollouts import LOGP_DIFFERENCE, OUT_OF_BOUNDS, RATIO, image_token_bias
-from rubricworks.training.watch import PolicyWatch, Probe, Refresh
+from rubricworks.training.watch import Probe, Refresh
 
 Reward = Callable[..., Awaitable[Sequence[float | None]]]
 """`await reward(prompts=…, completions=…, sample_id=[…], rubric=[…], …)`: a number per completion, or None if not
@@ -50,15 +48,6 @@ judged.
 
 The keywords are the samples' columns, with `image` decoded and `image_bytes` encoded.
 """
-
-
-class PolicyResult(NamedTuple):
-    """Result of a training that is finished or was stopped by the alarm."""
-
-    model_dir: Path
-    steps: int
-    alarm: Alarm | None
-    history: tuple[StepStats, ...]
 
 
 def train_policy(
@@ -109,18 +98,19 @@ def train_policy(
     dataset = _dataset(samples, config, reads)
     keep_freed_memory()
     digest = run_digest("policy", model_digest(model_dir), schedule(config), dataset_digest(dataset))
-    with main_process_first():
-        checkpoint = open_run(out_dir, digest)
     generate = PolicyGenerate(config)
-    watch = PolicyWatch(config, out_dir / "steps.jsonl", generate, refresh, probe, before_checkpoint, statistics)
-    watch.restore(0 if checkpoint is None else int(checkpoint.name.removeprefix("checkpoint-")))
-
-    def on_rollouts(step: StepRollouts) -> None:
-        watch.record(step)
-        if on_step is not None:
-            on_step(step)
-
-    if not (out_dir / "model").is_dir():
+    run = open_policy_run(
+        out_dir,
+        digest,
+        config,
+        generate=generate,
+        refresh=refresh,
+        probe=probe,
+        before_checkpoint=before_checkpoint,
+        statistics=statistics,
+        on_step=on_step,
+    )
+    if not run.is_trained:
         model, processor = load_model(
             model_dir, dtype="bfloat16" if config.bf16 and not config.master_weights else "float32", on_device=False
         )
@@ -135,8 +125,8 @@ def train_policy(
                 args=trl_config(config, out_dir, per_process, processor),
                 train_dataset=dataset,
                 processing_class=processor,
-                callbacks=[StepLines("policy", LINE_METRICS, on_log), watch],
-                on_rollouts=on_rollouts,
+                callbacks=run.callbacks(LINE_METRICS, on_log),
+                on_rollouts=run.record,
                 mean_over_group=config.loss_type == "group_token_mean",
                 penalty=penalty,
                 selection=config.selection,
@@ -153,22 +143,9 @@ def train_policy(
                     )
                 )
             generate.attach(trainer.accelerator.unwrap_model(trainer.model), processor)
-            train_from(trainer, checkpoint, stopped=watch.must_stop)
-        save_trained_model(trainer, processor, out_dir / "model", bf16=config.bf16)
-    return PolicyResult(out_dir / "model", steps_done(config, watch), watch.alarm.alarm, tuple(watch.history))
-
-
-def schedule(config: PolicyConfig) -> dict[str, Any]:
-    """Settings that a checkpoint depends on."""
-    return config.model_dump(exclude={"save_every", "log_every", "milestone_every", "alarm", "probe_every"})
-
-
-def steps_done(config: PolicyConfig, watch: PolicyWatch) -> int:
-    """Number of steps done: the history has one entry per generation, at its first step."""
-    last = watch.history[-1].step if watch.history else 0
-    if watch.must_stop or not last:
-        return last
-    return min(last + config.generation_every - 1, config.steps or sys.maxsize)
+            train_from(trainer, run.checkpoint, stopped=run.watch.must_stop)
+        save_trained_model(trainer, processor, run.model_dir, bf16=config.bf16)
+    return run.result()
 
 
 LINE_METRICS = {

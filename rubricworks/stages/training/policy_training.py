@@ -32,7 +32,7 @@ from rubricworks.training.processes import is_main, main_process_first
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from rubricworks.training.policy import PolicyResult
+    from rubricworks.training.policy_run import PolicyResult
     from rubricworks.training.progress import StepLog
     from rubricworks.training.rollouts import StepRollouts
 

@@ -20,25 +20,17 @@ from rubricworks.data.images import NO_PIXELS, png_bytes
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Response
 from rubricworks.training.allocator import keep_freed_memory
-from rubricworks.training.checkpoints import model_digest, open_run, run_digest, train_from
+from rubricworks.training.checkpoints import model_digest, run_digest, train_from
 from rubricworks.training.config import PolicyConfig
 from rubricworks.training.generators.autoregressive import CodeGenerator, Pixels
 from rubricworks.training.generators.loading import load_generator
 from rubricworks.training.machine import check_bf16, check_one_gpu_per_process, check_processes, rows_per_process
-from rubricworks.training.policy import (
-    LINE_METRICS,
-    PolicyResult,
-    Reward,
-    dataset_digest,
-    schedule,
-    steps_done,
-    trl_config,
-)
-from rubricworks.training.processes import is_sharded, main_process_first
-from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
+from rubricworks.training.policy import LINE_METRICS, Reward, dataset_digest, trl_config
+from rubricworks.training.policy_run import PolicyResult, open_policy_run, schedule
+from rubricworks.training.processes import is_sharded
+from rubricworks.training.progress import StepLog, quiet_libraries
 from rubricworks.training.response_statistics import Statistic
 from rubricworks.training.rollouts import PolicyTrainer, StepRollouts
-from rubricworks.training.watch import PolicyWatch
 
 _IMAGE = "image_response"
 """Field of TRL's rows that carries a rollout's image from `rollout_func` to the rewards."""
@@ -88,24 +80,23 @@ def train_image_policy(
     dataset = Dataset.from_list([dict(row) for row in samples])
     keep_freed_memory()
     digest = run_digest("image policy", model_digest(model_dir), schedule(config), guidance, dataset_digest(dataset))
-    with main_process_first():
-        checkpoint = open_run(Path(out_dir), digest)
     loaded: list[CodeGenerator] = []
 
     def run_probe(step: int, _: Any) -> float | None:
         assert probe is not None
         return probe(step, partial(_draw, loaded[0], config.seed, guidance))
 
-    on_probe = None if probe is None else run_probe
-    watch = PolicyWatch(config, out_dir / "steps.jsonl", _no_captions, None, on_probe, before_checkpoint, statistics)
-    watch.restore(0 if checkpoint is None else int(checkpoint.name.removeprefix("checkpoint-")))
-
-    def on_rollouts(step: StepRollouts) -> None:
-        watch.record(step)
-        if on_step is not None:
-            on_step(step)
-
-    if not (out_dir / "model").is_dir():
+    run = open_policy_run(
+        Path(out_dir),
+        digest,
+        config,
+        generate=_no_captions,
+        probe=None if probe is None else run_probe,
+        before_checkpoint=before_checkpoint,
+        statistics=statistics,
+        on_step=on_step,
+    )
+    if not run.is_trained:
         dtype = torch.bfloat16 if config.bf16 and not config.master_weights else torch.float32
         generator = load_generator(Path(model_dir), dtype=dtype, on_device=False)
         loaded.append(generator)
@@ -117,8 +108,8 @@ def train_image_policy(
                 args=trl_config(config, out_dir, per_process, generator.tokenizer),
                 train_dataset=dataset,
                 processing_class=generator.tokenizer,
-                callbacks=[StepLines("policy", LINE_METRICS, on_log), watch],
-                on_rollouts=on_rollouts,
+                callbacks=run.callbacks(LINE_METRICS, on_log),
+                on_rollouts=run.record,
                 mean_over_group=config.loss_type == "group_token_mean",
                 selection=config.selection,
                 refill=config.refill,
@@ -126,11 +117,11 @@ def train_image_policy(
                 guidance=guidance,
             )
             trainer.remove_callback(PrinterCallback)
-            train_from(trainer, checkpoint, stopped=watch.must_stop)
+            train_from(trainer, run.checkpoint, stopped=run.watch.must_stop)
         if trainer.is_world_process_zero():
-            generator.save(out_dir / "model", dtype=torch.bfloat16 if config.bf16 else None)
+            generator.save(run.model_dir, dtype=torch.bfloat16 if config.bf16 else None)
         trainer.accelerator.wait_for_everyone()
-    return PolicyResult(out_dir / "model", steps_done(config, watch), watch.alarm.alarm, tuple(watch.history))
+    return run.result()
 
 
 class ImagePolicyTrainer(PolicyTrainer):

@@ -27,7 +27,7 @@ from rubricworks.stages.training.step_tables import scorecard_table
 from rubricworks.training.config import PolicyConfig, SftConfig
 
 if TYPE_CHECKING:
-    from rubricworks.training.policy import PolicyResult
+    from rubricworks.training.policy_run import PolicyResult
 
 
 class EndpointReward(BaseModel):

@@ -1,0 +1,99 @@
+"""Frame of a policy training, whatever trainer it has: its folder, checkpoint, statistics, alarm and result."""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from transformers import TrainerCallback
+
+from rubricworks.training.alarm import Alarm, StepStats
+from rubricworks.training.checkpoints import open_run
+from rubricworks.training.config import PolicyConfig
+from rubricworks.training.processes import main_process_first
+from rubricworks.training.progress import StepLines, StepLog
+from rubricworks.training.response_statistics import TEXT_STATISTICS, Statistic
+from rubricworks.training.rollouts import StepRollouts
+from rubricworks.training.watch import Generate, PolicyWatch, Probe, Refresh
+
+
+class PolicyResult(NamedTuple):
+    """Result of a training that is finished or was stopped by the alarm."""
+
+    model_dir: Path
+    steps: int
+    alarm: Alarm | None
+    history: tuple[StepStats, ...]
+
+
+@dataclass(frozen=True)
+class PolicyRun:
+    """Folder of a policy training that was opened by `open_policy_run`."""
+
+    out_dir: Path
+    config: PolicyConfig
+    checkpoint: Path | None
+    """Checkpoint to continue from."""
+    watch: PolicyWatch
+    on_step: Callable[[StepRollouts], None] | None
+
+    @property
+    def model_dir(self) -> Path:
+        return self.out_dir / "model"
+
+    @property
+    def is_trained(self) -> bool:
+        """True if the model is there already."""
+        return self.model_dir.is_dir()
+
+    def record(self, step: StepRollouts) -> None:
+        """Take a step's rollouts: a trainer's `on_rollouts`."""
+        self.watch.record(step)
+        if self.on_step is not None:
+            self.on_step(step)
+
+    def callbacks(self, metrics: dict[str, str], on_log: Callable[[StepLog], None] | None) -> list[TrainerCallback]:
+        """Callbacks of the trainer.
+
+        Args:
+            metrics: metric name → label in the progress lines.
+        """
+        return [StepLines("policy", metrics, on_log), self.watch]
+
+    def result(self) -> PolicyResult:
+        """The finished training; the history has one entry per generation, at its first step."""
+        last = self.watch.history[-1].step if self.watch.history else 0
+        if not self.watch.must_stop and last:
+            last = min(last + self.config.generation_every - 1, self.config.steps or sys.maxsize)
+        return PolicyResult(self.model_dir, last, self.watch.alarm.alarm, tuple(self.watch.history))
+
+
+def open_policy_run(
+    out_dir: Path,
+    digest: str,
+    config: PolicyConfig,
+    *,
+    generate: Generate,
+    refresh: Refresh | None = None,
+    probe: Probe | None = None,
+    before_checkpoint: Callable[[], None] | None = None,
+    statistics: Sequence[Statistic] = TEXT_STATISTICS,
+    on_step: Callable[[StepRollouts], None] | None = None,
+) -> PolicyRun:
+    """Open the folder of the training with this digest; what another training left there is deleted.
+
+    Args:
+        generate, refresh, probe, before_checkpoint, statistics: see `watch.PolicyWatch`.
+        on_step: receives each step's rollouts.
+    """
+    with main_process_first():
+        checkpoint = open_run(out_dir, digest)
+    watch = PolicyWatch(config, out_dir / "steps.jsonl", generate, refresh, probe, before_checkpoint, statistics)
+    watch.restore(0 if checkpoint is None else int(checkpoint.name.removeprefix("checkpoint-")))
+    return PolicyRun(out_dir, config, checkpoint, watch, on_step)
+
+
+def schedule(config: PolicyConfig) -> dict[str, Any]:
+    """Settings that a checkpoint depends on."""
+    return config.model_dump(exclude={"save_every", "log_every", "milestone_every", "alarm", "probe_every"})
