@@ -25,3 +25,28 @@ class TinyArConfig(BaseModel):
     unconditional: float = Field(0.1, ge=0, lt=1)
     """Share of captions that are left out."""
     save_every: int = Field(200, ge=1)
+
+
+class TinyFlowConfig(BaseModel):
+    """Shape of the flow-matching generator and its pretraining; the defaults give 2 million parameters."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    hidden: int = Field(128, ge=24)
+    layers: int = Field(3, ge=1)
+    heads: int = Field(4, ge=1)
+    text_layers: int = Field(1, ge=0)
+    """Layers of the text encoder; with 0 the words are embedded alone."""
+    patch: int = Field(12, ge=1)
+    """Side of a patch in pixels. A grid of patches that cuts objects is learned several times slower."""
+    initializer_range: float = Field(0.08, gt=0)
+    max_prompt_tokens: int = Field(64, ge=4)
+    sampling_steps: int = Field(8, ge=1)
+    shift: float = Field(3.0, ge=1)
+    """Share of the noise levels that is spent at high noise, where it is decided what is drawn."""
+    steps: int = Field(1200, ge=1)
+    batch_size: int = Field(64, ge=1)
+    learning_rate: float = Field(1e-3, gt=0)
+    unconditional: float = Field(0.1, ge=0, lt=1)
+    """Share of captions that are left out."""
+    save_every: int = Field(200, ge=1)

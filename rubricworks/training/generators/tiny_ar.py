@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import open_run, run_digest
@@ -21,9 +20,9 @@ from rubricworks.training.generators.autoregressive import BEGIN_IMAGE, FIRST_CO
 from rubricworks.training.generators.codebook import PatchCodebook
 from rubricworks.training.generators.config import TinyArConfig
 from rubricworks.training.generators.supervised import train_supervised
+from rubricworks.training.generators.words import word_tokenizer
 from rubricworks.training.progress import StepLog
 
-_PAD, _UNKNOWN = "<pad>", "<unk>"
 _IMAGES_FOR_CODEBOOK = 4096
 
 
@@ -55,7 +54,7 @@ def pretrain_tiny_ar(
         seed=seed,
         save_every=config.save_every,
     )
-    prompts = _with_gaps(captions, config.unconditional, seed)
+    prompts = captions_with_gaps(captions, config.unconditional, seed)
     codes_NL = codec.encode(images)
     return train_supervised(
         generator, prompts, codes_NL, out, options, checkpoint=checkpoint, title="pretraining", on_log=on_log
@@ -63,16 +62,9 @@ def pretrain_tiny_ar(
 
 
 def _build(captions: Sequence[str], codec: PatchCodebook, config: TinyArConfig, seed: int) -> VocabularyGenerator:
-    splitter = pre_tokenizers.Split(" ", behavior="removed")
-    words = sorted({piece for caption in set(captions) for piece, _ in splitter.pre_tokenize_str(caption)})
-    vocabulary = {token: at for at, token in enumerate([_PAD, _UNKNOWN, BEGIN_IMAGE, *words])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=_UNKNOWN))
-    tokenizer.pre_tokenizer = splitter
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token=_PAD, unk_token=_UNKNOWN, eos_token=_PAD, padding_side="left"
-    )
+    tokenizer = word_tokenizer(captions, further=[BEGIN_IMAGE])
     shape = LlamaConfig(
-        vocab_size=len(vocabulary) + codec.codes,
+        vocab_size=len(tokenizer) + codec.codes,
         hidden_size=config.hidden,
         intermediate_size=config.intermediate,
         num_hidden_layers=config.layers,
@@ -85,14 +77,14 @@ def _build(captions: Sequence[str], codec: PatchCodebook, config: TinyArConfig, 
         eos_token_id=0,
         tie_word_embeddings=False,
     )
-    setattr(shape, FIRST_CODE, len(vocabulary))
+    setattr(shape, FIRST_CODE, len(tokenizer))
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = LlamaForCausalLM(shape)
-    return VocabularyGenerator(model, fast, codec)
+    return VocabularyGenerator(model, tokenizer, codec)
 
 
-def _with_gaps(captions: Sequence[str], share: float, seed: int) -> list[str]:
+def captions_with_gaps(captions: Sequence[str], share: float, seed: int) -> list[str]:
     """The captions, with a share of them empty. They are drawn once, so that a resumed training leaves out the same."""
     rng = random.Random(seed)
     return ["" if rng.random() < share else caption for caption in captions]

@@ -1,0 +1,99 @@
+"""Flow-matching generators: images drawn by following a learned velocity from noise.
+
+With noise level t, x_t = (1 - t) x_0 + t noise, and the velocity is noise - x_0, as in diffusers. `FlowGenerator` is
+the interface that DiffusionNFT trains by; `pixel_flow` has the one for laptops, `pipelines` those of diffusers.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from rubricworks.errors import UserError
+
+Conditions = Mapping[str, Tensor]
+"""Encoded prompts: tensors with a row per prompt."""
+
+
+class SampledLatents(NamedTuple):
+    """N images before their decoding, and what they were drawn with."""
+
+    latents: Tensor
+    """[N, ...]"""
+    levels: Tensor
+    """Noise levels at which the velocity was evaluated, in order, above 0."""
+    conditions: Conditions
+
+
+class FlowGenerator(Protocol):
+    """Generator whose transformer predicts a velocity."""
+
+    transformer: nn.Module
+    """Replaced, or given adapters, while it is trained."""
+
+    def encode_prompts(self, prompts: Sequence[str]) -> Conditions:
+        """Encode prompts as the transformer reads them."""
+        ...
+
+    def velocity(self, x_t: Tensor, t_N: Tensor, conditions: Conditions, *, guidance: float) -> Tensor:
+        """Velocity at noise levels t, without classifier-free guidance, as `x_t`.
+
+        Args:
+            guidance: scale that a guidance-distilled transformer reads; others ignore it.
+        """
+        ...
+
+    def sample(self, prompts: Sequence[str], *, guidance: float, generator: torch.Generator) -> SampledLatents:
+        """Sample one image per prompt; guidance 1 is none."""
+        ...
+
+    def decode(self, latents: Tensor) -> Tensor:
+        """RGB pixels of latents, [N, height, width, 3], 0 to 1 for what is in range."""
+        ...
+
+    def generate(
+        self, prompts: Sequence[str], *, temperature: float = 1.0, guidance: float = 1.0, seed: int = 0,
+        batch_size: int = 64,
+    ) -> list[NDArray[np.uint8]]:  # fmt: skip
+        """Generate one image per prompt; the temperature is without meaning for a flow."""
+        ...
+
+    def save(self, out: Path) -> Path:
+        """Write a folder that `generators.loading` reads."""
+        ...
+
+
+def rows_of(conditions: Conditions, rows: Any) -> dict[str, Tensor]:
+    """Conditions of some rows."""
+    return {name: value[rows] for name, value in conditions.items()}
+
+
+def to_pixels(images: Tensor) -> NDArray[np.uint8]:
+    """Images [N, height, width, 3] in 0 to 1 as bytes.
+
+    Raises:
+        UserError: an image has a value that is no number.
+    """
+    if not images.isfinite().all():
+        bad = int((~images.flatten(1).isfinite().all(dim=1)).sum())
+        raise UserError(
+            f"{bad} of {len(images)} generated images have pixels that are no numbers; the generator's weights have "
+            "diverged, lower the learning rate, or its precision is too low"
+        )
+    return (images.float() * 255).round().clamp(0, 255).to(torch.uint8).cpu().numpy()
+
+
+def generate_images(
+    generator: FlowGenerator, prompts: Sequence[str], *, guidance: float, seed: int, batch_size: int
+) -> list[NDArray[np.uint8]]:
+    """Sample and decode in batches."""
+    draw = torch.Generator().manual_seed(seed)
+    images: list[NDArray[np.uint8]] = []
+    for start in range(0, len(prompts), batch_size):
+        sampled = generator.sample(prompts[start : start + batch_size], guidance=guidance, generator=draw)
+        images += list(to_pixels(generator.decode(sampled.latents)))
+    return images

@@ -1,0 +1,150 @@
+"""A flow-matching generator small enough for two CPU cores, built and pretrained from captioned pictures.
+
+The pretraining fits the velocity at noise levels that are spread as those of the sampling; one caption in ten is left
+out, for classifier-free guidance. It resumes from its last checkpoint with the same result.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from transformers import BertConfig, BertModel, PrinterCallback, Trainer, TrainingArguments
+
+from rubricworks.training.allocator import keep_freed_memory
+from rubricworks.training.checkpoints import open_run, run_digest, train_from
+from rubricworks.training.generators.config import TinyFlowConfig
+from rubricworks.training.generators.pixel_flow import PixelFlow, PixelFlowShape
+from rubricworks.training.generators.tiny_ar import captions_with_gaps
+from rubricworks.training.generators.words import word_tokenizer
+from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
+
+_LOWEST = 0.2
+"""Noise level below which the error of the image counts as at this level; what is left to learn there is little."""
+
+
+def pretrain_tiny_flow(
+    captions: Sequence[str],
+    images: NDArray[np.uint8],
+    out: Path,
+    config: TinyFlowConfig,
+    *,
+    seed: int = 0,
+    digest: str = "",
+    on_log: Callable[[StepLog], None] | None = None,
+) -> Path:
+    """Build and pretrain a generator on pictures [N, side, side, 3], and return `out/model`.
+
+    Args:
+        digest: of the pictures; a call with another one starts anew.
+    """
+    keep_freed_memory()
+    checkpoint = open_run(out, run_digest("tiny-flow", config.model_dump(exclude={"save_every"}), seed, digest))
+    if (out / "model").is_dir():
+        return out / "model"
+    generator = _build(captions, images.shape[1], config, seed)
+    arguments = TrainingArguments(
+        output_dir=str(out),
+        max_steps=config.steps,
+        per_device_train_batch_size=config.batch_size,
+        learning_rate=config.learning_rate,
+        lr_scheduler_type="cosine",
+        warmup_steps=round(0.05 * config.steps),
+        seed=seed,
+        save_strategy="steps",
+        save_steps=config.save_every,
+        save_total_limit=2,
+        logging_steps=25,
+        optim="adamw_torch_fused",
+        remove_unused_columns=False,
+        dataloader_pin_memory=False,
+        disable_tqdm=True,
+        report_to="none",
+    )
+    latents, texts = generator.encode(images), captions_with_gaps(captions, config.unconditional, seed)
+    trainer = _PretrainingTrainer(
+        model=_Parts(generator),
+        args=arguments,
+        train_dataset=list(zip(texts, latents, strict=True)),
+        data_collator=lambda rows: {"captions": [text for text, _ in rows], "x_0": torch.stack([x for _, x in rows])},
+        callbacks=[StepLines("pretraining", {"loss": "loss", "learning_rate": "lr"}, on_log)],
+    )
+    trainer.remove_callback(PrinterCallback)
+    with quiet_libraries():
+        train_from(trainer, checkpoint)
+    return generator.save(out / "model")
+
+
+def _build(captions: Sequence[str], side: int, config: TinyFlowConfig, seed: int) -> PixelFlow:
+    from diffusers import QwenImageTransformer2DModel
+
+    tokenizer = word_tokenizer(captions, padding_side="right")
+    channels = config.patch**2 * 3
+    per_head = config.hidden // config.heads
+    axis = per_head // 3 // 2 * 2
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        transformer = QwenImageTransformer2DModel(
+            patch_size=1,
+            in_channels=channels,
+            out_channels=channels,
+            num_layers=config.layers,
+            attention_head_dim=per_head,
+            num_attention_heads=config.heads,
+            joint_attention_dim=config.hidden,
+            axes_dims_rope=(per_head - 2 * axis, axis, axis),
+        )
+        text_encoder = BertModel(
+            BertConfig(
+                vocab_size=len(tokenizer),
+                hidden_size=config.hidden,
+                num_hidden_layers=config.text_layers,
+                num_attention_heads=config.heads,
+                intermediate_size=4 * config.hidden,
+                max_position_embeddings=config.max_prompt_tokens,
+                hidden_dropout_prob=0.0,
+                attention_probs_dropout_prob=0.0,
+                initializer_range=config.initializer_range,
+                pad_token_id=0,
+            ),
+            add_pooling_layer=False,
+        )
+    shape = PixelFlowShape(
+        side=side,
+        patch=config.patch,
+        sampling_steps=config.sampling_steps,
+        shift=config.shift,
+        max_prompt_tokens=config.max_prompt_tokens,
+    )
+    return PixelFlow(transformer, text_encoder, tokenizer, shape)
+
+
+class _Parts(nn.Module):
+    """What is trained, as one module."""
+
+    def __init__(self, generator: PixelFlow) -> None:
+        super().__init__()
+        self.generator = generator
+        self.transformer, self.text_encoder = generator.transformer, generator.text_encoder
+
+    def forward(self, captions: Sequence[str], x_0: Tensor) -> dict[str, Tensor]:
+        """Error of the predicted image at a random noise level, weighted as that of the velocity."""
+        count = len(x_0)
+        # One level of each stratum, in a random order: a batch covers all of them.
+        strata = (torch.randperm(count, device=x_0.device) + torch.rand(count, device=x_0.device)) / count
+        t_N = self.generator.shifted(strata)
+        noise, t = torch.randn_like(x_0), t_N[:, None, None]
+        image = self.generator.clean_image((1 - t) * x_0 + t * noise, t_N, self.generator.encode_prompts(captions))
+        error = (image - x_0).square().mean(dim=(1, 2))
+        return {"loss": (error / t_N.clamp(min=_LOWEST).square()).mean()}
+
+
+class _PretrainingTrainer(Trainer):
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        loss = model(**inputs)["loss"]
+        return (loss, {}) if return_outputs else loss
