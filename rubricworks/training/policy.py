@@ -178,7 +178,7 @@ def trl_config(config: PolicyConfig, out_dir: Path, per_process: int, processor:
         temperature=config.temperature,
         top_p=config.top_p,
         learning_rate=config.learning_rate,
-        lr_scheduler_type=_SCHEDULES[config.lr_schedule],
+        lr_scheduler_type=SCHEDULES[config.lr_schedule],
         warmup_steps=config.warmup,
         weight_decay=config.weight_decay,
         max_grad_norm=config.max_grad_norm,
@@ -224,7 +224,7 @@ def trl_config(config: PolicyConfig, out_dir: Path, per_process: int, processor:
 
 
 _OBJECTIVES = {"grpo": "sum_then_normalize", "c-gdpo": "normalize_then_sum"}
-_SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
+SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
 
 
 def _dataset(samples: Dataset | Iterable[Mapping[str, Any]], config: PolicyConfig, reads: str) -> Dataset:

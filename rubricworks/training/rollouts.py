@@ -34,6 +34,7 @@ from rubricworks.training.refill import (
     split_groups,
 )
 from rubricworks.training.selection import keep_rows, select_rows
+from rubricworks.training.unjudged import PATIENCE, UnjudgedSteps
 from rubricworks.training.vllm_rollouts import (
     LOGP_DIFFERENCE,
     OUT_OF_BOUNDS,
@@ -50,7 +51,6 @@ It takes the arguments of a reward function and is synchronous.
 
 logger = logging.getLogger(__name__)
 
-_UNJUDGED_STEPS = 3
 _ROLLOUT = ("prompt", "completion", "completion_ids")
 """Keys of TRL's rows that are not columns of the dataset."""
 
@@ -140,7 +140,7 @@ class PolicyTrainer(GRPOTrainer):
         self._mean_over_group = mean_over_group
         self._penalty = penalty
         self._scored: _Scored
-        self._unjudged_steps = 0
+        self._unjudged = UnjudgedSteps()
         self._sampler_options = sampler or VllmOptions()
         self._agreement = SamplerAgreement(self._sampler_options.max_logp_difference)
         super().__init__(*args, **kwargs)
@@ -344,15 +344,10 @@ class PolicyTrainer(GRPOTrainer):
         Raises:
             UserError: for several steps no rollout could be judged, or `refill` found no group with a signal.
         """
-        self._unjudged_steps = 0 if judged_N.any() else self._unjudged_steps + 1
         passes = (self.args.steps_per_generation or 1) * self.num_iterations
         generations = math.ceil(self.state.max_steps * self.args.gradient_accumulation_steps / passes)
-        limit = min(_UNJUDGED_STEPS, generations)
-        if self._unjudged_steps == limit:
-            raise UserError(
-                f"no rollout could be judged in the last {self._unjudged_steps} steps (up to step {step}); check the "
-                "judge; training continues from its last checkpoint"
-            )
+        self._unjudged.update(step, bool(judged_N.any()), generations)
+        limit = min(PATIENCE, generations)
         groups_NG = weighted_N.view(-1, self.num_generations)
         differ = bool((groups_NG.nan_to_num(-math.inf).amax(dim=1) > groups_NG.nan_to_num(math.inf).amin(dim=1)).any())
         learns = differ if drawn is None else any(drawn.signals)

@@ -1,4 +1,4 @@
-"""DiffusionNFT's probability, loss, gradients and advantages against the authors' code (NVlabs/DiffusionNFT@24af555)."""
+"""DiffusionNFT's probability, loss, gradients and advantages as its authors compute them (NVlabs@24af555)."""
 
 import json
 from pathlib import Path

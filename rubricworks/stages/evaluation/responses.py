@@ -21,10 +21,11 @@ from rubricworks.rubrics import Response
 from rubricworks.runtime.call_table import Row, dead_letter
 from rubricworks.runtime.job import Job
 from rubricworks.training.config import EngineOptions
+from rubricworks.training.generators.config import ImageSampling
 
 if TYPE_CHECKING:
     from rubricworks.training.engine import Engine
-    from rubricworks.training.generators.autoregressive import CodeGenerator
+    from rubricworks.training.generators.image_generators import ImageGenerator
 
 RESPONSES = "responses"
 """Folder and name of the table."""
@@ -52,6 +53,8 @@ class Generation(NamedTuple):
     guidance: float = 1.0
     """Classifier-free guidance of image generators; 1 is none."""
     engine: EngineOptions = EngineOptions()
+    sampling: ImageSampling = ImageSampling()
+    """Of flow-matching image generators."""
 
 
 class _Given(NamedTuple):
@@ -114,7 +117,7 @@ class _Responder:
         self.job, self.generation = job, generation
         self._stack = AsyncExitStack()
         self._loaded: dict[str, Engine] = {}
-        self._generators: dict[str, CodeGenerator] = {}
+        self._generators: dict[str, ImageGenerator] = {}
         self._clients: dict[str, ChatClient] = {}
         self._files: dict[tuple[str, str | None, str], dict[str, _Given]] = {}
 
@@ -141,9 +144,9 @@ class _Responder:
 
     def _generate(self, folder: str, model: EvaluatedModel, samples: list[Sample]) -> list[_Given]:
         from rubricworks.training.engine import load_engine
-        from rubricworks.training.generators.loading import is_code_generator
+        from rubricworks.training.generators.image_generators import is_image_generator
 
-        if is_code_generator(Path(folder)):
+        if is_image_generator(Path(folder)):
             return self._draw(folder, model, samples)
         generation = self.generation
         if folder not in self._loaded:  # one at a time in memory
@@ -162,12 +165,12 @@ class _Responder:
 
     def _draw(self, folder: str, model: EvaluatedModel, samples: list[Sample]) -> list[_Given]:
         """Images of a generator; their seed depends on the samples, so that a prompt that comes twice differs."""
-        from rubricworks.training.generators.loading import load_generator
+        from rubricworks.training.generators.image_generators import load_image_generator
         from rubricworks.training.generators.policy import image_responses
 
-        if folder not in self._generators:
-            self._generators = {folder: load_generator(Path(folder))}
         generation = self.generation
+        if folder not in self._generators:
+            self._generators = {folder: load_image_generator(Path(folder), generation.sampling)}
         first = samples[0].sample_id if samples else ""
         images = self._generators[folder].generate(
             [sample.prompt for sample in samples],

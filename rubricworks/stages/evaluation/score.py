@@ -38,6 +38,7 @@ from rubricworks.storage import link, write_atomic
 from rubricworks.tracking import stage_run
 from rubricworks.training.checkpoints import milestone_dirs
 from rubricworks.training.config import EngineOptions, engine_field
+from rubricworks.training.generators.config import ImageSampling
 from rubricworks.verifiers import CannotVerify
 
 _TRACKED_ROWS = 48
@@ -71,6 +72,8 @@ class Config(StageConfig):
     batch_size: int = Field(default=64, ge=1)
     guidance: float = Field(default=1.0, ge=0, exclude_if=lambda guidance: guidance == 1)
     """Classifier-free guidance of image generators; 1 is none."""
+    sampling: ImageSampling = Field(default=ImageSampling(), exclude_if=lambda sampling: sampling == ImageSampling())
+    """Sampling of flow-matching image generators; their own by default."""
     engine: EngineOptions = engine_field()
     """Engine that writes the responses of model directories: `{kind: vllm}` on GPUs."""
     splits: tuple[str, ...] | None = ("held_out",)
@@ -116,7 +119,13 @@ def run(config: Config, job: Job) -> None:
     scoring = Scoring(config, job)
     made_by = {"models": [model.model_dump(mode="json", exclude={"source"}) for model in scoring.models]}
     generation = Generation(
-        config.max_new_tokens, config.temperature, config.batch_size, config.seed, config.guidance, config.engine
+        config.max_new_tokens,
+        config.temperature,
+        config.batch_size,
+        config.seed,
+        config.guidance,
+        config.engine,
+        config.sampling,
     )
     write_responses(job, scoring.batches, scoring.batch_count, generation, **made_by)
     asyncio.run(scoring.write_scores())

@@ -1,5 +1,7 @@
 """Settings of tiny generators; imports no torch, so that a recipe is validated before anything heavy loads."""
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 
@@ -50,3 +52,44 @@ class TinyFlowConfig(BaseModel):
     unconditional: float = Field(0.1, ge=0, lt=1)
     """Share of captions that are left out."""
     save_every: int = Field(200, ge=1)
+
+
+class ImageSampling(BaseModel):
+    """Sampling of a flow-matching generator; null is the generator's own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    steps: int | None = Field(None, ge=1)
+    """Evaluations of the velocity."""
+    side: int | None = Field(None, ge=8)
+    """Height and width in pixels."""
+
+
+class DiffusionOptions(BaseModel):
+    """DiffusionNFT; the defaults are those of its authors' code (NVlabs/DiffusionNFT)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sampling: ImageSampling = ImageSampling()
+    """Sampling of the rollouts."""
+    beta: float = Field(1.0, gt=0)
+    """Distance of the implicit positive and negative policy from the sampling policy."""
+    clip: float = Field(5.0, gt=0)
+    """Advantage at which an image counts as optimal (Z in RubricRL, equation 8)."""
+    kl_weight: float = Field(1e-4, ge=0)
+    """Weight of the distance to the initial velocity."""
+    form: Literal["x0", "velocity"] = "x0"
+    """Target of the loss: the clean image, as in the authors' code, or the velocity (RubricRL, equation 10)."""
+    levels: Literal["sampled", "stratified"] = "sampled"
+    """Noise levels to train at: those of the sampling, or one of each stratum of (0, 1], more of them near noise."""
+    levels_per_image: int | None = Field(None, ge=1)
+    """Noise levels per image and update; as many as the sampling has by default."""
+    decay_rate: float = Field(0.001, ge=0)
+    """Decay of the sampling policy's moving average, per update, up to `decay_cap`."""
+    decay_cap: float = Field(0.5, ge=0, lt=1)
+    decay_start: int = Field(0, ge=0)
+    """Updates during which the sampling policy is the trained one."""
+
+    def decay_at(self, step: int) -> float:
+        """Decay after so many updates (RubricRL, equation 11)."""
+        return min(max(step - self.decay_start, 0) * self.decay_rate, self.decay_cap)

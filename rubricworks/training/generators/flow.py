@@ -8,25 +8,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rubricworks.errors import UserError
+from rubricworks.training.generators.autoregressive import Pixels
 
 Conditions = Mapping[str, Tensor]
 """Encoded prompts: tensors with a row per prompt."""
 
 
 class SampledLatents(NamedTuple):
-    """N images before their decoding, and what they were drawn with."""
+    """N images before their decoding."""
 
     latents: Tensor
     """[N, ...]"""
     levels: Tensor
     """Noise levels at which the velocity was evaluated, in order, above 0."""
-    conditions: Conditions
 
 
 class FlowGenerator(Protocol):
@@ -58,7 +55,7 @@ class FlowGenerator(Protocol):
     def generate(
         self, prompts: Sequence[str], *, temperature: float = 1.0, guidance: float = 1.0, seed: int = 0,
         batch_size: int = 64,
-    ) -> list[NDArray[np.uint8]]:  # fmt: skip
+    ) -> list[Pixels | None]:  # fmt: skip
         """Generate one image per prompt; the temperature is without meaning for a flow."""
         ...
 
@@ -72,27 +69,19 @@ def rows_of(conditions: Conditions, rows: Any) -> dict[str, Tensor]:
     return {name: value[rows] for name, value in conditions.items()}
 
 
-def to_pixels(images: Tensor) -> NDArray[np.uint8]:
-    """Images [N, height, width, 3] in 0 to 1 as bytes.
-
-    Raises:
-        UserError: an image has a value that is no number.
-    """
-    if not images.isfinite().all():
-        bad = int((~images.flatten(1).isfinite().all(dim=1)).sum())
-        raise UserError(
-            f"{bad} of {len(images)} generated images have pixels that are no numbers; the generator's weights have "
-            "diverged, lower the learning rate, or its precision is too low"
-        )
-    return (images.float() * 255).round().clamp(0, 255).to(torch.uint8).cpu().numpy()
+def to_pixels(images: Tensor) -> list[Pixels | None]:
+    """Images [N, height, width, 3] in 0 to 1 as bytes; None for one with a value that is no number."""
+    fine_N = images.flatten(1).isfinite().all(dim=1).tolist()
+    pixels = (images.nan_to_num().float() * 255).round().clamp(0, 255).to(torch.uint8).cpu().numpy()
+    return [image if fine else None for image, fine in zip(pixels, fine_N, strict=True)]
 
 
 def generate_images(
     generator: FlowGenerator, prompts: Sequence[str], *, guidance: float, seed: int, batch_size: int
-) -> list[NDArray[np.uint8]]:
+) -> list[Pixels | None]:
     """Sample and decode in batches."""
     draw = torch.Generator().manual_seed(seed)
-    images: list[NDArray[np.uint8]] = []
+    images: list[Pixels | None] = []
     for start in range(0, len(prompts), batch_size):
         sampled = generator.sample(prompts[start : start + batch_size], guidance=guidance, generator=draw)
         images += list(to_pixels(generator.decode(sampled.latents)))

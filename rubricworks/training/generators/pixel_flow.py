@@ -19,6 +19,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor, nn
 
 from rubricworks.errors import UserError
+from rubricworks.training.generators.autoregressive import Pixels
+from rubricworks.training.generators.config import ImageSampling
 from rubricworks.training.generators.flow import Conditions, SampledLatents, generate_images
 from rubricworks.training.progress import quiet_libraries
 
@@ -45,7 +47,14 @@ class PixelFlowShape(BaseModel):
 class PixelFlow:
     """Transformer, text encoder and tokenizer of a generator on pixels."""
 
-    def __init__(self, transformer: nn.Module, text_encoder: Any, tokenizer: Any, shape: PixelFlowShape) -> None:
+    def __init__(
+        self, transformer: nn.Module, text_encoder: Any, tokenizer: Any, shape: PixelFlowShape, steps: int | None = None
+    ) -> None:
+        """
+        Args:
+            steps: evaluations of the velocity per image; those of the shape by default.
+        """
+        self.steps = steps or shape.sampling_steps
         self.transformer, self.text_encoder, self.tokenizer, self.shape = transformer, text_encoder, tokenizer, shape
 
     @property
@@ -85,7 +94,7 @@ class PixelFlow:
 
     def levels(self) -> Tensor:
         """Noise levels of the sampling, from 1 down to 0."""
-        return self.shifted(torch.linspace(1, 0, self.shape.sampling_steps + 1, device=self.device))
+        return self.shifted(torch.linspace(1, 0, self.steps + 1, device=self.device))
 
     def shifted(self, levels: Tensor) -> Tensor:
         """Noise levels moved towards noise."""
@@ -105,7 +114,7 @@ class PixelFlow:
                 v_empty = self.velocity(x, t_N, empty)
                 v = v_empty + guidance * (v - v_empty)
             x = x + (following - level) * v
-        return SampledLatents(x, levels[:-1], conditions)
+        return SampledLatents(x, levels[:-1])
 
     def encode(self, images: NDArray[np.uint8]) -> Tensor:
         """Latents of RGB images [N, side, side, 3]: patches of pixels in -1 to 1, [N, tokens, channels]."""
@@ -122,7 +131,7 @@ class PixelFlow:
     def generate(
         self, prompts: Sequence[str], *, temperature: float = 1.0, guidance: float = 1.0, seed: int = 0,
         batch_size: int = 64,
-    ) -> list[NDArray[np.uint8]]:  # fmt: skip
+    ) -> list[Pixels | None]:  # fmt: skip
         """Generate one image per prompt; the temperature is without meaning for a flow."""
         return generate_images(self, prompts, guidance=guidance, seed=seed, batch_size=batch_size)
 
@@ -141,11 +150,11 @@ class PixelFlow:
         return out
 
     @classmethod
-    def load(cls, folder: Path) -> "PixelFlow":
+    def load(cls, folder: Path, sampling: ImageSampling | None = None) -> "PixelFlow":
         """Read a generator.
 
         Raises:
-            UserError: the folder holds none, or it is damaged.
+            UserError: the folder holds none, it is damaged, or its images have another size than is asked for.
         """
         from diffusers import QwenImageTransformer2DModel
         from transformers import AutoTokenizer, BertModel
@@ -158,9 +167,14 @@ class PixelFlow:
                 tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
         except (OSError, ValueError, ValidationError) as error:
             raise UserError(f"cannot load the generator {folder}: {str(error).splitlines()[0]}") from error
+        if sampling is not None and sampling.side not in (None, shape.side):
+            raise UserError(f"sampling.side is {sampling.side}; the generator {folder} draws {shape.side} pixels")
+        steps = sampling.steps if sampling is not None else None
         device = "cuda" if torch.cuda.is_available() else "cpu"
         text_encoder.requires_grad_(False)
-        return cls(transformer.to(device).eval(), text_encoder.to(device).eval(), tokenizer, shape)
+        return cls(
+            cast(Any, transformer).to(device).eval(), cast(Any, text_encoder).to(device).eval(), tokenizer, shape, steps
+        )
 
 
 def is_pixel_flow(folder: Path) -> bool:

@@ -87,7 +87,7 @@ def _build(captions: Sequence[str], side: int, config: TinyFlowConfig, seed: int
     axis = per_head // 3 // 2 * 2
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        transformer = QwenImageTransformer2DModel(
+        transformer: Any = QwenImageTransformer2DModel(
             patch_size=1,
             in_channels=channels,
             out_channels=channels,

@@ -1,10 +1,12 @@
 """Build or load the image generator that RL starts from.
 
-`tiny_ar` is a small autoregressive generator, pretrained on captioned pictures. Any other value is the folder of a
+`tiny_ar` is a small autoregressive generator and `tiny_flow` a flow-matching one, pretrained on captioned pictures. Any
+other value is the folder of a
 generator, which is passed on unchanged: the paper starts from supervised checkpoints (RubricRL, section 4.1).
 """
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,20 +21,22 @@ from rubricworks.runtime.reuse import SOURCE
 from rubricworks.runtime.store.source_files import local_source
 from rubricworks.storage import files_digest, link
 from rubricworks.tracking import stage_run
-from rubricworks.training.generators.config import TinyArConfig
+from rubricworks.training.generators.config import TinyArConfig, TinyFlowConfig
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-TINY_AR = "tiny_ar"
+TINY_AR, TINY_FLOW = "tiny_ar", "tiny_flow"
 
 
 class Config(StageConfig):
     generator: str
-    """`tiny_ar`, or the folder of a generator."""
+    """`tiny_ar`, `tiny_flow`, or the folder of a generator: of a model, or of a diffusers pipeline."""
     tiny_ar: TinyArConfig = TinyArConfig()
     """Shape and pretraining of the tiny generator."""
+    tiny_flow: TinyFlowConfig = Field(default=TinyFlowConfig(), exclude_if=lambda shape: shape == TinyFlowConfig())
+    """Shape and pretraining of the tiny flow-matching generator."""
     source: str | None = None
     """Captioned pictures of one size for its pretraining: Parquet with `image` and `caption`."""
     max_pictures: int | None = Field(default=None, ge=1)
@@ -40,8 +44,10 @@ class Config(StageConfig):
 
     @model_validator(mode="after")
     def _tiny_needs_pictures(self) -> "Config":
-        if self.generator == TINY_AR and self.source is None:
-            raise ValueError("the generator is tiny_ar, which knows nothing yet: give source, captioned pictures")
+        if self.generator in (TINY_AR, TINY_FLOW) and self.source is None:
+            raise ValueError(
+                f"the generator is {self.generator}, which knows nothing yet: give source, captioned pictures"
+            )
         return self
 
     def versions(self) -> dict[str, str]:
@@ -53,27 +59,36 @@ class Config(StageConfig):
 
 
 def run(config: Config, job: Job) -> None:
-    if config.generator != TINY_AR:
+    if config.generator not in (TINY_AR, TINY_FLOW):
         folder = Path(fill(config.generator, "warm_up.generator"))
-        if not (folder / "config.json").is_file():
+        if not any((folder / name).is_file() for name in ("config.json", "model_index.json")):
             raise UserError(f"warm_up.generator {folder} is not a generator's folder (no config.json)")
         link(job.out / "model", folder)
         return
-    from rubricworks.training.generators.tiny_ar import pretrain_tiny_ar
-
     captions, images, digest = read_pictures(local_source(str(config.source)), config.max_pictures)
-    job.figures.update(pictures=len(captions), steps=config.tiny_ar.steps)
+    shape = config.tiny_ar if config.generator == TINY_AR else config.tiny_flow
+    job.figures.update(pictures=len(captions), steps=shape.steps)
     with stage_run(job.run, job.stage) as log:
         log.log_params(config.model_dump(mode="json"))
-        pretrain_tiny_ar(
+        _pretrainer(shape)(
             captions,
             images,
             job.out,
-            config.tiny_ar,
+            shape,
             seed=config.seed,
             digest=digest,
             on_log=lambda line: log.log_metrics(line.metrics, step=line.step),
         )
+
+
+def _pretrainer(shape: TinyArConfig | TinyFlowConfig) -> Callable[..., Path]:
+    if isinstance(shape, TinyArConfig):
+        from rubricworks.training.generators.tiny_ar import pretrain_tiny_ar
+
+        return pretrain_tiny_ar
+    from rubricworks.training.generators.tiny_flow import pretrain_tiny_flow
+
+    return pretrain_tiny_flow
 
 
 def read_pictures(source: str, count: int | None = None) -> tuple[list[str], "NDArray[np.uint8]", str]:

@@ -1,4 +1,6 @@
-"""Train an image generator on the rubrics of its prompts: GRPO for an autoregressive one (RubricRL, section 3.3).
+"""Train an image generator on the rubrics of its prompts (RubricRL, section 3.3 and appendix 0.A.4).
+
+An autoregressive generator is trained by GRPO, a flow-matching one by DiffusionNFT.
 
 Peers train the same generator: scores of endpoints in place of the rubric's reward, `method: sft` on captioned
 pictures, and `method: best_of_n` on the best of its own images.
@@ -6,6 +8,7 @@ pictures, and `method: best_of_n` on the best of its own images.
 
 from functools import partial
 from operator import not_
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -25,6 +28,7 @@ from rubricworks.runtime.job import Job
 from rubricworks.stages.training.policy_training import DeadLetters, refill_criterion, rubric_texts, train
 from rubricworks.stages.training.step_tables import scorecard_table
 from rubricworks.training.config import PolicyConfig, SftConfig
+from rubricworks.training.generators.config import DiffusionOptions
 
 if TYPE_CHECKING:
     from rubricworks.training.policy_run import PolicyResult
@@ -60,7 +64,9 @@ class Config(StageConfig, PolicyConfig):
     """Judge of another family that grades images of held-out prompts during training, for the alarm."""
     probe_samples: int = Field(default=32, ge=1, exclude_if=lambda count: count == 32)
     guidance: float = Field(default=1.0, ge=0)
-    """Classifier-free guidance of the rollouts; 1 is none, as in the paper."""
+    """Classifier-free guidance of the rollouts; 1 is none, as in the paper. FLUX reads it as an input."""
+    diffusion: DiffusionOptions | None = Field(default=None, exclude_if=lambda options: options is None)
+    """DiffusionNFT's options, for a flow-matching generator."""
 
     method: Literal["rl", "sft", "best_of_n"] = Field(default="rl", exclude_if=lambda method: method == "rl")
     """`sft` trains on captioned pictures instead. `best_of_n` draws `group_size` images of each prompt and trains on
@@ -149,12 +155,29 @@ def run(config: Config, job: Job) -> None:
         letters=letters,
         trainer=partial(_train, reader, probe),
         guidance=config.guidance,
+        diffusion=config.diffusion,
     )
 
 
-def _train(reader: TextReader | None, probe: HeldOutProbe | None, *args: Any, **more: Any) -> "PolicyResult":
+def _train(
+    reader: TextReader | None,
+    probe: HeldOutProbe | None,
+    model_dir: Path,
+    *args: Any,
+    diffusion: DiffusionOptions | None,
+    **more: Any,
+) -> "PolicyResult":
+    from rubricworks.training.generators.image_generators import is_flow_generator
     from rubricworks.training.generators.image_statistics import DIVERSITY, IMAGE_STATISTICS, text_statistic
-    from rubricworks.training.generators.policy import train_image_policy
 
     text = () if reader is None else (text_statistic(reader.covered),)
-    return train_image_policy(*args, statistics=(*IMAGE_STATISTICS, DIVERSITY, *text), probe=probe, **more)
+    more |= {"statistics": (*IMAGE_STATISTICS, DIVERSITY, *text), "probe": probe}
+    if is_flow_generator(model_dir):
+        from rubricworks.training.generators.diffusion_policy import train_diffusion_policy
+
+        return train_diffusion_policy(model_dir, *args, diffusion=diffusion, **more)
+    from rubricworks.training.generators.policy import train_image_policy
+
+    if diffusion is not None:
+        raise UserError("policy.diffusion is for a flow-matching generator; leave it out for an autoregressive one")
+    return train_image_policy(model_dir, *args, **more)

@@ -1,0 +1,454 @@
+"""Policy RL of a flow-matching generator: DiffusionNFT (arXiv 2509.16117), as RubricRL uses it (appendix 0.A.4).
+
+A step draws a group of images per prompt with the sampling form of the transformer, has them rewarded, and fits the
+trained form to the images at some noise levels: towards those with a reward above their prompt's mean, away from those
+below (`rl.diffusion_nft_loss`). Afterwards the sampling form follows the trained one by a moving average. Checkpoints
+hold both forms, the optimizer and the random states; on a CPU a resumed training ends with the same weights.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.utils.data import Sampler
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from rubricworks.errors import UserError
+from rubricworks.rl import diffusion_nft_loss, optimality_probability, prompt_advantages
+from rubricworks.rubrics import Response
+from rubricworks.training.allocator import keep_freed_memory
+from rubricworks.training.checkpoints import model_digest, run_digest, train_from
+from rubricworks.training.config import PolicyConfig
+from rubricworks.training.generators.config import DiffusionOptions
+from rubricworks.training.generators.flow import FlowGenerator, rows_of, to_pixels
+from rubricworks.training.generators.image_generators import load_flow_generator
+from rubricworks.training.generators.policy import ImageProbe, image_responses
+from rubricworks.training.generators.velocity_forms import VelocityForms
+from rubricworks.training.machine import autocasts, check_bf16
+from rubricworks.training.policy import SCHEDULES, Reward
+from rubricworks.training.policy_run import PolicyResult, open_policy_run, schedule
+from rubricworks.training.processes import process_count
+from rubricworks.training.progress import StepLog, quiet_libraries
+from rubricworks.training.response_statistics import Statistic
+from rubricworks.training.rollouts import StepRollouts
+from rubricworks.training.selection import select_rows
+from rubricworks.training.unjudged import UnjudgedSteps
+
+_WEIGHTS = "forms.safetensors"
+_LINE_METRICS = {"reward": "reward", "loss": "loss", "drift": "drift", "learning_rate": "lr"}
+_IGNORED = (
+    "max_new_tokens", "temperature", "top_p", "loss_type", "objective", "beta", "epsilon", "epsilon_high", "delta",
+    "importance_level", "mask_truncated", "milestone_every", "vllm", "refresh_every",
+)  # fmt: skip
+"""Fields of `PolicyConfig` that are without meaning here."""
+
+
+def train_diffusion_policy(
+    model_dir: str | Path,
+    samples: Sequence[Mapping[str, Any]],
+    rewards: Sequence[Reward],
+    out_dir: Path,
+    config: PolicyConfig,
+    *,
+    diffusion: DiffusionOptions | None = None,
+    guidance: float = 1.0,
+    statistics: Sequence[Statistic],
+    probe: ImageProbe | None = None,
+    on_step: Callable[[StepRollouts], None] | None = None,
+    on_log: Callable[[StepLog], None] | None = None,
+    before_checkpoint: Callable[[], None] | None = None,
+) -> PolicyResult:
+    """Train a flow-matching generator on the samples' rewards; the result's `model_dir` is a generator's folder.
+
+    Args:
+        samples: rows with sample_id, prompt and rubric.
+        guidance: scale of the rollouts' guidance; 1 is none.
+        probe: called every `probe_every` steps, with the sampling policy.
+        statistics, on_step, on_log, before_checkpoint: as for `training.policy.train_policy`.
+    Raises:
+        UserError: invalid samples or options, before the first step; or no rollout can be judged for several steps.
+    """
+    out_dir, diffusion = Path(out_dir), diffusion or DiffusionOptions()
+    check_bf16(config.bf16)
+    _check_options(config)
+    if len(samples) < config.prompts_per_step * config.steps_per_generation:
+        raise UserError(
+            f"{len(samples)} prompts with a rubric, but prompts_per_step is {config.prompts_per_step}; add some"
+        )
+    rows = [dict(sample) for sample in samples]
+    keep_freed_memory()
+    digest = run_digest(
+        "diffusion policy", model_digest(model_dir), schedule(config), diffusion.model_dump(), guidance, rows
+    )
+    trainers: list[DiffusionPolicyTrainer] = []
+
+    def run_probe(step: int, _: Any) -> float | None:
+        assert probe is not None
+        return probe(step, trainers[0].draw_for_probe)
+
+    run = open_policy_run(
+        out_dir,
+        digest,
+        config,
+        generate=_no_captions,
+        probe=None if probe is None else run_probe,
+        before_checkpoint=before_checkpoint,
+        statistics=statistics,
+        on_step=on_step,
+    )
+    if not run.is_trained:
+        generator = load_flow_generator(
+            Path(model_dir), diffusion.sampling, dtype="bfloat16" if config.bf16 else "float32"
+        )
+        with quiet_libraries():
+            trainer = DiffusionPolicyTrainer(
+                generator,
+                rewards,
+                rows,
+                config,
+                diffusion,
+                out_dir=out_dir,
+                guidance=guidance,
+                on_rollouts=run.record,
+                callbacks=run.callbacks(_LINE_METRICS, on_log),
+            )
+            trainers.append(trainer)
+            with trainer:
+                train_from(trainer, run.checkpoint, stopped=run.watch.must_stop)
+        trainer.forms.merge()
+        generator.save(run.model_dir)
+    return run.result()
+
+
+class _Generation(NamedTuple):
+    """Images of a generation that the loss takes."""
+
+    latents: Tensor
+    levels: Tensor
+    """Noise levels of the sampling."""
+    conditions: Mapping[str, Tensor]
+    """One row per prompt."""
+    prompt_N: Tensor
+    """Row of an image's prompt."""
+    r_N: Tensor
+    """Optimality probability."""
+
+
+class DiffusionPolicyTrainer(Trainer):
+    """Transformers' trainer whose step is DiffusionNFT's; a context manager around its training."""
+
+    def __init__(
+        self,
+        generator: FlowGenerator,
+        rewards: Sequence[Reward],
+        samples: Sequence[Mapping[str, Any]],
+        config: PolicyConfig,
+        diffusion: DiffusionOptions,
+        *,
+        out_dir: Path,
+        guidance: float,
+        on_rollouts: Callable[[StepRollouts], None],
+        callbacks: Sequence[TrainerCallback] = (),
+    ) -> None:
+        self.generator, self.rewards, self.config, self.diffusion = generator, list(rewards), config, diffusion
+        self.guidance, self.on_rollouts = guidance, on_rollouts
+        self.forms = VelocityForms(generator, config.lora, keep_initial=diffusion.kl_weight > 0, seed=config.seed)
+        if config.gradient_checkpointing:
+            self.forms.transformer.enable_gradient_checkpointing()
+        self._unjudged, self._loop = UnjudgedSteps(), asyncio.Runner()
+        self._generation: list[_Generation] = []
+        self._metrics: dict[str, list[float]] = {}
+        self._order = _PromptOrder(len(samples), config)
+        super().__init__(
+            model=self.forms,
+            args=_arguments(config, out_dir, len(samples)),
+            train_dataset=list(samples),
+            data_collator=_rows,
+            callbacks=[*callbacks, _Follow(self.forms, diffusion)],
+        )
+        self.remove_callback(PrinterCallback)
+
+    def __enter__(self) -> "DiffusionPolicyTrainer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.close()
+
+    def _get_train_sampler(self, dataset: Any = None) -> Any:
+        return self._order
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
+        """One optimizer step's gradients; the first step of a generation draws and rewards its images."""
+        place = self.state.global_step % self.config.generation_every
+        if place == 0:
+            self._generation = self._draw(inputs)
+        return self._backward(self._generation[place % self.config.steps_per_generation])
+
+    def draw_for_probe(self, prompts: Sequence[str]) -> list[Response]:
+        """One image per prompt, by the same draws at every step; the trainer's random state stays."""
+        draw = torch.Generator().manual_seed(self.config.seed)
+        with self.forms.sampling(), self.accelerator.autocast():
+            sampled = self.generator.sample(prompts, guidance=self.guidance, generator=draw)
+            return image_responses(to_pixels(self.generator.decode(sampled.latents)))
+
+    def _draw(self, samples: Sequence[Mapping[str, Any]]) -> list[_Generation]:
+        """Draw a group of images per sample and have them rewarded; one part per optimizer step."""
+        group, step = self.config.group_size, self.state.global_step + 1
+        rows = [sample for sample in samples for _ in range(group)]
+        prompts = [row["prompt"] for row in rows]
+        self.forms.eval()
+        with self.forms.sampling(), self.accelerator.autocast():
+            draw = torch.Generator().manual_seed(int(torch.randint(2**62, ()).item()))
+            chunks = [
+                self.generator.sample(part, guidance=self.guidance, generator=draw)
+                for part in _chunks(prompts, self.config.rows_per_pass)
+            ]
+            responses = [
+                response
+                for chunk in chunks
+                for response in image_responses(to_pixels(self.generator.decode(chunk.latents)))
+            ]
+            conditions = self.generator.encode_prompts([sample["prompt"] for sample in samples])
+        rewards, components = self._rewarded(rows, prompts, responses)
+        kept = list(range(len(rows)))
+        if self.config.selection is not None:
+            kept = select_rows(rewards, group, self.config.selection, seed=self.config.seed, step=step)
+        advantages = self._advantages(rewards, kept)
+        self.on_rollouts(
+            StepRollouts(
+                step,
+                [str(row["sample_id"]) for row in rows],
+                responses,
+                [0] * len(rows),
+                rewards,
+                advantages,
+                components,
+            )
+        )
+        judged = [reward for reward in rewards if reward is not None]
+        self._note("reward", sum(judged) / len(judged) if judged else None)
+        self._unjudged.update(step, bool(judged), self._order.generations)
+        latents = torch.cat([chunk.latents for chunk in chunks])
+        per_step = self.config.prompts_per_step * group
+        parts = []
+        for start in range(0, len(rows), per_step):
+            trained = [
+                row
+                for row in range(start, start + per_step)
+                if advantages[row] is not None and rewards[row] is not None
+            ]
+            values = torch.tensor([advantages[row] for row in trained], dtype=torch.float32)
+            parts.append(
+                _Generation(
+                    latents[trained],
+                    chunks[0].levels,
+                    conditions,
+                    torch.tensor([row // group for row in trained], dtype=torch.long),
+                    optimality_probability(values, self.diffusion.clip),
+                )
+            )
+        return parts
+
+    def _rewarded(
+        self, rows: Sequence[Mapping[str, Any]], prompts: list[str], responses: list[Response]
+    ) -> tuple[list[float | None], dict[str, list[float | None]]]:
+        """Weighted rewards and those of each function; a rollout that one of them cannot judge has none."""
+        columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
+
+        async def ask() -> list[Sequence[float | None]]:
+            return await asyncio.gather(
+                *(reward(prompts=prompts, completions=responses, **columns) for reward in self.rewards)
+            )
+
+        values = self._loop.run(ask())
+        weights = self.config.reward_weights or [1.0] * len(self.rewards)
+        weighted = [
+            None if None in each else sum(weight * value for weight, value in zip(weights, each, strict=True))
+            for each in zip(*values, strict=True)
+        ]
+        names = [getattr(reward, "__name__", type(reward).__name__) for reward in self.rewards]
+        return weighted, {name: list(of_one) for name, of_one in zip(names, values, strict=True)}
+
+    def _advantages(self, rewards: Sequence[float | None], kept: Sequence[int]) -> list[float | None]:
+        """Advantages of the kept rollouts, None for the others."""
+        of_all = torch.tensor([float("nan") if reward is None else reward for reward in rewards], dtype=torch.float64)
+        groups = [row // self.config.group_size for row in range(len(rewards))]
+        selection, global_std = self.config.selection, self.config.scale_rewards == "batch"
+        if selection is None or selection.normalise == "all":
+            values = prompt_advantages(of_all, groups, global_std=global_std).tolist()
+            return [value if row in set(kept) else None for row, value in enumerate(values)]
+        of_kept = prompt_advantages(of_all[list(kept)], [groups[row] for row in kept], global_std=global_std)
+        by_row = dict(zip(kept, of_kept.tolist(), strict=True))
+        return [by_row.get(row) for row in range(len(rewards))]
+
+    def _backward(self, part: _Generation) -> Tensor:
+        """Accumulate the gradients of the mean loss over images and noise levels."""
+        count, device = len(part.latents), self.accelerator.device
+        total = torch.zeros((), device=device)
+        if not count:
+            return total
+        levels_NK = self._levels(part.levels.cpu(), count)
+        noise_and_rows = self.config.rows_per_pass or count
+        self.forms.train()
+        for levels_N in levels_NK.T:
+            noise = torch.randn(part.latents.shape)
+            for rows in torch.arange(count).split(noise_and_rows):
+                x_0, r, t = part.latents[rows].to(device), part.r_N[rows].to(device), levels_N[rows].to(device)
+                conditions = rows_of(part.conditions, part.prompt_N[rows].to(device))
+                loss = self._loss(x_0, noise[rows].to(x_0), t, r, conditions)
+                share = len(rows) / count / levels_NK.shape[1]
+                self.accelerator.backward(loss * share)
+                total += loss.detach() * share
+        return total
+
+    def _loss(self, x_0: Tensor, noise: Tensor, t_N: Tensor, r_N: Tensor, conditions: Mapping[str, Tensor]) -> Tensor:
+        t = t_N.view(-1, *[1] * (x_0.ndim - 1)).to(x_0.dtype)
+        x_t = (1 - t) * x_0 + t * noise
+
+        def velocity() -> Tensor:
+            with self.accelerator.autocast():
+                return self.generator.velocity(x_t, t_N, conditions, guidance=self.guidance)
+
+        with self.forms.sampling():
+            v_old = velocity()
+        v_ref = v_old
+        if self.diffusion.kl_weight:
+            with self.forms.initial():
+                v_ref = velocity()
+        v_theta = velocity()
+        self._note("drift", (v_theta.detach() - v_old).float().square().mean().item())
+        return diffusion_nft_loss(
+            v_theta=v_theta,
+            v_old=v_old,
+            v_ref=v_ref,
+            x_t=x_t,
+            x_0=x_0,
+            t=t_N,
+            r=r_N,
+            beta=self.diffusion.beta,
+            kl_weight=self.diffusion.kl_weight,
+            scale=self.diffusion.clip,
+            form=self.diffusion.form,
+        )
+
+    def _levels(self, sampled_T: Tensor, count: int) -> Tensor:
+        """Noise levels to train each image at, [count, levels]."""
+        levels = self.diffusion.levels_per_image or len(sampled_T)
+        if self.diffusion.levels == "sampled":
+            return sampled_T[torch.rand(count, len(sampled_T)).argsort(dim=1)[:, :levels]]
+        strata = (torch.arange(levels) + torch.rand(count, levels)) / levels
+        return strata.sqrt()
+
+    def _note(self, name: str, value: float | None) -> None:
+        if value is not None:
+            self._metrics.setdefault(name, []).append(value)
+
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        means = {name: sum(values) / len(values) for name, values in self._metrics.items()}
+        self._metrics.clear()
+        super().log({**logs, **means}, *args, **kwargs)
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        folder = Path(str(output_dir))
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file(self.forms.tensors(), folder / _WEIGHTS)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        self.forms.restore(load_file(Path(resume_from_checkpoint) / _WEIGHTS))
+
+
+class _Follow(TrainerCallback):
+    """Callback by which the sampling form follows the trained one after each update."""
+
+    def __init__(self, forms: VelocityForms, diffusion: DiffusionOptions) -> None:
+        self.forms, self.diffusion = forms, diffusion
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        self.forms.blend(self.diffusion.decay_at(state.global_step))
+
+
+class _PromptOrder(Sampler[int]):
+    """Prompts of all steps; each generation's come once for each of its steps. A function of the seed alone."""
+
+    def __init__(self, count: int, config: PolicyConfig) -> None:
+        self.count, self.seed, self.repeats = count, config.seed, config.generation_every
+        self.per_generation = config.prompts_per_step * config.steps_per_generation
+        self.generations = -(-config.steps_on(count) // self.repeats)
+
+    def __len__(self) -> int:
+        return self.generations * self.repeats * self.per_generation
+
+    def __iter__(self) -> Iterator[int]:
+        order = self._epochs()
+        for _ in range(self.generations):
+            prompts = list(islice(order, self.per_generation))
+            for _ in range(self.repeats):
+                yield from prompts
+
+    def _epochs(self) -> Iterator[int]:
+        rng = random.Random(self.seed)
+        while True:
+            yield from rng.sample(range(self.count), self.count)
+
+
+def _arguments(config: PolicyConfig, out_dir: Path, samples: int) -> TrainingArguments:
+    return TrainingArguments(
+        output_dir=str(out_dir),
+        max_steps=config.steps_on(samples),
+        per_device_train_batch_size=config.prompts_per_step * config.steps_per_generation,
+        learning_rate=config.learning_rate,
+        lr_scheduler_type=SCHEDULES[config.lr_schedule],
+        warmup_steps=config.warmup,
+        weight_decay=config.weight_decay,
+        max_grad_norm=config.max_grad_norm,
+        adam_beta1=config.adam_betas[0],
+        adam_beta2=config.adam_betas[1],
+        optim="adamw_torch_fused",
+        seed=config.seed,
+        bf16=autocasts(config),
+        save_strategy="steps",
+        save_steps=config.checkpoint_every,
+        save_total_limit=2,
+        logging_steps=config.log_every,
+        remove_unused_columns=False,
+        dataloader_pin_memory=False,
+        disable_tqdm=True,
+        report_to="none",
+    )
+
+
+def _check_options(config: PolicyConfig) -> None:
+    """
+    Raises:
+        UserError: an option is for models that write tokens, or for several processes.
+    """
+    if process_count() > 1:
+        raise UserError("DiffusionNFT trains on one process; start it on one")
+    for name in _IGNORED:
+        if getattr(config, name) != PolicyConfig.model_fields[name].get_default():
+            raise UserError(
+                f"policy.{name} is for models that write tokens; leave it out for a flow-matching generator"
+            )
+    if config.scale_rewards == "none":
+        raise UserError("policy.scale_rewards is group or batch for a flow-matching generator, whose loss bounds them")
+
+
+def _rows(samples: list[Any]) -> Any:
+    """The samples of a batch as they are."""
+    return samples
+
+
+def _chunks(items: list[str], size: int | None) -> Iterator[list[str]]:
+    size = size or len(items)
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _no_captions(*_: Any, **__: Any) -> list[tuple[str, int]]:
+    raise RuntimeError("an image generator writes no captions")

@@ -1,0 +1,76 @@
+"""Image generators by their folders: autoregressive ones, and flow models.
+
+A folder with `model_index.json` is a diffusers pipeline; one with `config.json`, a generator of this project or a model
+with image codes in its vocabulary.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+from rubricworks.errors import UserError
+from rubricworks.training.generators.autoregressive import Pixels
+from rubricworks.training.generators.config import ImageSampling
+from rubricworks.training.generators.flow import FlowGenerator
+
+INDEX_FILE = "model_index.json"
+
+
+class ImageGenerator(Protocol):
+    """Generator of either kind."""
+
+    def generate(
+        self, prompts: Sequence[str], *, temperature: float = 1.0, guidance: float = 1.0, seed: int = 0,
+        batch_size: int = 64,
+    ) -> list[Pixels | None]:  # fmt: skip
+        """Generate one image per prompt, RGB [height, width, 3] each."""
+        ...
+
+
+def is_flow_generator(folder: Path) -> bool:
+    """Return True if the folder holds a flow-matching generator."""
+    from rubricworks.training.generators.pixel_flow import is_pixel_flow
+
+    return (folder / INDEX_FILE).is_file() or is_pixel_flow(folder)
+
+
+def is_image_generator(folder: Path) -> bool:
+    """Return True if the folder holds an image generator of either kind."""
+    from rubricworks.training.generators.loading import is_code_generator
+
+    return is_flow_generator(folder) or is_code_generator(folder)
+
+
+def load_image_generator(folder: Path, sampling: ImageSampling | None = None) -> ImageGenerator:
+    """Read a generator of either kind.
+
+    Raises:
+        UserError: the folder holds none, or `sampling` asks for what it cannot do.
+    """
+    sampling = sampling or ImageSampling()
+    if is_flow_generator(folder):
+        return load_flow_generator(folder, sampling)
+    if sampling != ImageSampling():
+        raise UserError("evaluation.sampling is for flow-matching generators; leave it out for an autoregressive one")
+    from rubricworks.training.generators.loading import load_generator
+
+    return load_generator(folder)
+
+
+def load_flow_generator(
+    folder: Path, sampling: ImageSampling, *, dtype: Literal["float32", "bfloat16"] = "float32"
+) -> FlowGenerator:
+    """Read a flow-matching generator.
+
+    Raises:
+        UserError: the folder holds none, or one of another image size.
+    """
+    if (folder / INDEX_FILE).is_file():
+        from rubricworks.training.generators.pipelines import load_pipeline
+
+        return load_pipeline(folder, sampling, dtype=dtype)
+    from rubricworks.training.generators.pixel_flow import PixelFlow, is_pixel_flow
+
+    if not is_pixel_flow(folder):
+        raise UserError(f"{folder} holds no flow-matching generator (no {INDEX_FILE} of diffusers)")
+    return PixelFlow.load(folder, sampling)

@@ -1,0 +1,251 @@
+"""DiffusionNFT's trainer on a tiny flow-matching generator: its gradients, its moving average, resumption, options."""
+
+import io
+import math
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+from tiny_flow_generator import TINY_FLOW
+from tiny_generator import captioned_pictures
+from torch import nn
+
+from rubricworks.errors import UserError
+from rubricworks.training.config import LoraOptions, PolicyConfig, SelectionOptions
+from rubricworks.training.generators.config import DiffusionOptions, ImageSampling, TinyFlowConfig
+from rubricworks.training.generators.diffusion_policy import DiffusionPolicyTrainer, train_diffusion_policy
+from rubricworks.training.generators.flow import to_pixels
+from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS
+from rubricworks.training.generators.image_generators import is_flow_generator, load_image_generator
+from rubricworks.training.generators.pixel_flow import PixelFlow
+from rubricworks.training.generators.tiny_flow import pretrain_tiny_flow
+
+pytestmark = pytest.mark.e2e
+
+ROWS = [{"sample_id": f"s{at}", "prompt": "a red circle", "rubric": "{}"} for at in range(4)]
+FEW = {"group_size": 8, "prompts_per_step": 2, "learning_rate": 3e-4, "log_every": 1, "save_every": 1000}
+FAST = DiffusionOptions(beta=0.3, clip=2.0, kl_weight=0.0, decay_rate=1.0, levels="stratified", levels_per_image=3)
+ADAPTERS = LoraOptions(rank=4, alpha=8, targets=("to_q", "to_k", "to_v"))
+
+
+def blueness(image):
+    """Blue above red, averaged over the pixels."""
+    return float(image[..., 2].mean() - image[..., 0].mean()) / 255
+
+
+async def likes_blue(prompts, completions, **columns):
+    images = [np.asarray(Image.open(io.BytesIO(one.image)).convert("RGB")).astype(float) for one in completions]
+    return [blueness(image) for image in images]
+
+
+@pytest.fixture(scope="module")
+def flow(tmp_path_factory):
+    return pretrain_tiny_flow(*captioned_pictures(128), tmp_path_factory.mktemp("flow"), TINY_FLOW, seed=1)
+
+
+def train(model, out, config, reward=likes_blue, diffusion=FAST, **more):
+    return train_diffusion_policy(
+        model, ROWS, [reward], out, config, diffusion=diffusion, statistics=IMAGE_STATISTICS, **more
+    )
+
+
+def trainer_of(flow, out, config, diffusion, on_rollouts=lambda step: None, reward=likes_blue):
+    return DiffusionPolicyTrainer(
+        PixelFlow.load(flow), [reward], ROWS, config, diffusion, out_dir=out, guidance=1.0, on_rollouts=on_rollouts
+    )
+
+
+def test_generator_learns_what_the_reward_pays_for_and_is_a_generator_again(flow, tmp_path):
+    steps = []
+    result = train(flow, tmp_path, PolicyConfig(steps=25, **FEW), on_step=steps.append)
+    before, after = (
+        np.mean(
+            [
+                blueness(image.astype(float))
+                for image in load_image_generator(model).generate(["a red circle"] * 60, seed=1)
+            ]
+        )
+        for model in (flow, result.model_dir)
+    )
+    assert is_flow_generator(result.model_dir)
+    assert before < 0  # red, as the prompt asks
+    assert after > 0.03
+    assert all(one.is_image and one.image for one in steps[0].responses)
+    assert set(result.history[0].values) == {statistic.name for statistic in IMAGE_STATISTICS}
+
+
+@pytest.mark.parametrize("lora", [None, ADAPTERS])
+def test_at_the_sampling_policy_the_gradient_is_proportional_to_2r_minus_1_and_the_loss_ignores_r(flow, tmp_path, lora):
+    config = PolicyConfig(steps=1, lora=lora, **FEW)
+    trainer = trainer_of(flow, tmp_path, config, DiffusionOptions(kl_weight=0.0, beta=0.7))
+    torch.manual_seed(0)
+    latents = trainer.generator.sample(["a red circle"] * 2, generator=torch.Generator().manual_seed(0)).latents
+    noise, levels = torch.randn_like(latents), torch.tensor([0.5, 0.9])
+    conditions = {k: v.detach() for k, v in trainer.generator.encode_prompts(["a red circle"] * 2).items()}
+
+    def loss_and_gradient(r):
+        trainer.forms.zero_grad()
+        loss = trainer._loss(latents, noise, levels, torch.tensor([r, r]), conditions)
+        loss.backward()
+        return loss.item(), torch.cat(
+            [one.grad.flatten() for one in trainer.forms.parameters() if one.grad is not None]
+        )
+
+    (high, gradient), (middle, none), (low, opposite) = map(loss_and_gradient, (1.0, 0.5, 0.25))
+    assert high == pytest.approx(middle, rel=1e-5)
+    assert high == pytest.approx(low, rel=1e-5)
+    assert gradient.norm() > 0
+    assert none.norm() < 1e-4 * gradient.norm()
+    torch.testing.assert_close(opposite, -0.5 * gradient, rtol=1e-2, atol=1e-3 * gradient.abs().max().item())
+
+
+def test_gradients_of_a_step_are_those_of_the_loss_written_directly(flow, tmp_path):
+    """A third of the images has reward 1; every image is trained at all levels of the sampling."""
+
+    async def thirds(prompts, completions, **columns):
+        return [float(at % 3 == 0) for at in range(len(completions))]
+
+    config = PolicyConfig(steps=1, rows_per_pass=8, **FEW)
+    options = DiffusionOptions(kl_weight=0.0, beta=1.0, clip=5.0)
+    trainer = trainer_of(flow, tmp_path, config, options, reward=thirds)
+    (part,) = trainer._draw(ROWS[:2])
+    rewards = np.array([float(at % 3 == 0) for at in range(16)])
+    groups = rewards.reshape(2, 8)
+    advantages = ((groups - groups.mean(1, keepdims=True)) / (groups.std(1, keepdims=True) + 1e-4)).ravel()
+    torch.testing.assert_close(
+        part.r_N.double(), torch.from_numpy(np.clip(0.5 + advantages / 10, 0, 1)), atol=1e-6, rtol=0
+    )
+
+    torch.manual_seed(3)
+    trainer._backward(part)
+    found = torch.cat([one.grad.flatten() for one in trainer.forms.parameters() if one.grad is not None])
+
+    torch.manual_seed(3)
+    levels = part.levels[torch.rand(16, 6).argsort(dim=1)]
+    trainer.forms.zero_grad()
+    conditions = {name: value.detach()[part.prompt_N] for name, value in part.conditions.items()}
+    for at in range(6):
+        t, x_0 = levels[:, at, None, None], part.latents
+        x_t = (1 - t) * x_0 + t * torch.randn(x_0.shape)
+        predicted = x_t - t * trainer.generator.velocity(x_t, levels[:, at], conditions)
+        old = predicted.detach()
+        positive, negative = predicted - x_0, 2 * old - predicted - x_0
+        errors = [
+            one.square().mean(dim=(1, 2)) / one.detach().abs().mean(dim=(1, 2)).clamp(min=1e-5)
+            for one in (positive, negative)
+        ]
+        (5 * (part.r_N * errors[0] + (1 - part.r_N) * errors[1]).mean() / 6).backward()
+    direct = torch.cat([one.grad.flatten() for one in trainer.forms.parameters() if one.grad is not None])
+    torch.testing.assert_close(found, direct, rtol=1e-3, atol=1e-5 * direct.abs().max().item())
+
+
+@pytest.mark.parametrize("lora", [None, ADAPTERS])
+def test_sampling_policy_follows_by_the_schedule(flow, tmp_path, lora):
+    decays = [DiffusionOptions(decay_rate=0.3, decay_cap=0.5, decay_start=1).decay_at(step) for step in (1, 2, 3, 9)]
+    assert decays == pytest.approx([0.0, 0.3, 0.5, 0.5])
+    trainer = trainer_of(flow, tmp_path, PolicyConfig(steps=1, lora=lora, **FEW), FAST)
+    start = {name: weight.clone() for name, weight in trainer.forms.tensors().items()}
+    for one in trainer.forms.parameters():
+        if one.requires_grad:
+            nn.init.ones_(one)
+    trainer.forms.blend(0.25)
+    for name, weight in trainer.forms.tensors().items():
+        if name.startswith("old/"):
+            torch.testing.assert_close(weight, 0.25 * start[name] + 0.75)
+
+
+@pytest.mark.parametrize("lora", [None, ADAPTERS])
+def test_training_that_is_killed_ends_with_the_same_weights(flow, tmp_path, lora):
+    config = PolicyConfig(steps=5, lora=lora, **{**FEW, "save_every": 2})
+    options = FAST.model_copy(update={"kl_weight": 0.01})
+    whole = train(flow, tmp_path / "whole", config, diffusion=options)
+
+    class Killed(Exception):
+        pass
+
+    def kill(step):
+        if step.step == 4:
+            raise Killed
+
+    with pytest.raises(Killed):
+        train(flow, tmp_path / "killed", config, diffusion=options, on_step=kill)
+    resumed = train(flow, tmp_path / "killed", config, diffusion=options)
+    name = "transformer/diffusion_pytorch_model.safetensors"
+    first, second, start = (load_file(one / name) for one in (whole.model_dir, resumed.model_dir, flow))
+    assert all(first[name].equal(second[name]) for name in first)
+    assert any(not first[name].equal(start[name]) for name in first)
+    assert [one.reward for one in resumed.history] == [one.reward for one in whole.history]
+
+
+def test_rollouts_that_could_not_be_judged_or_were_not_kept_are_left_out(flow, tmp_path):
+    async def partly(prompts, completions, **columns):
+        return [None if at % 4 == 0 else at / 16 for at in range(len(completions))]
+
+    steps = []
+    config = PolicyConfig(steps=1, selection=SelectionOptions(keep=4, strategy="vanilla"), **FEW)
+    trainer = trainer_of(flow, tmp_path, config, FAST, on_rollouts=steps.append, reward=partly)
+    (part,) = trainer._draw(ROWS[:2])
+    assert [row for row, value in enumerate(steps[0].advantages) if value is not None] == [1, 2, 3, 5, 9, 10, 11, 13]
+    assert part.prompt_N.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert len(steps[0].rewards) == 16
+
+
+def test_images_that_are_no_numbers_are_none():
+    first, second = to_pixels(torch.stack([torch.ones(2, 2, 3), torch.full((2, 2, 3), math.nan)]))
+    assert first.tolist() == [[[255] * 3] * 2] * 2
+    assert second is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"prompts_per_step": 5}, "4 prompts with a rubric"),
+        ({"temperature": 0.5}, "policy.temperature is for models that write tokens"),
+        ({"milestone_every": 1}, "milestone_every"),
+        ({"lora": LoraOptions(targets=("nowhere",))}, "policy.lora"),
+    ],
+)
+def test_what_cannot_be_trained_is_said_before_the_first_step(flow, tmp_path, change, message):
+    with pytest.raises(UserError, match=message):
+        train(flow, tmp_path, PolicyConfig(steps=1, **{**FEW, **change}))
+
+
+def test_generator_draws_its_own_size_alone(flow):
+    with pytest.raises(UserError, match=r"sampling\.side is 64"):
+        load_image_generator(flow, ImageSampling(side=64))
+    assert load_image_generator(flow, ImageSampling(steps=2)).generate(["a red circle"])[0].shape == (36, 36, 3)
+
+
+def test_pretraining_that_is_killed_ends_with_the_same_weights(tmp_path, monkeypatch):
+    captions, images = captioned_pictures(64)
+    config = TinyFlowConfig(**{**TINY_FLOW.model_dump(), "steps": 6, "save_every": 2, "batch_size": 8})
+
+    class Killed(Exception):
+        pass
+
+    whole = pretrain_tiny_flow(captions, images, tmp_path / "whole", config, seed=1)
+    encode, calls = PixelFlow.encode_prompts, []
+
+    def killed_at_the_fifth_step(self, prompts):
+        calls.append(prompts)
+        if len(calls) == 5:
+            raise Killed
+        return encode(self, prompts)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PixelFlow, "encode_prompts", killed_at_the_fifth_step)
+        with pytest.raises(Killed):
+            pretrain_tiny_flow(captions, images, tmp_path / "killed", config, seed=1)
+    assert (tmp_path / "killed" / "checkpoint-4").is_dir()
+    resumed = pretrain_tiny_flow(captions, images, tmp_path / "killed", config, seed=1)
+    for name in ("transformer/diffusion_pytorch_model.safetensors", "text_encoder/model.safetensors"):
+        first, second = (load_file(one / name) for one in (whole, resumed))
+        assert all(first[name].equal(second[name]) for name in first)
+
+
+def test_pictures_are_encoded_without_loss(flow):
+    generator = PixelFlow.load(flow)
+    _, images = captioned_pictures(3)
+    assert np.array_equal(to_pixels(generator.decode(generator.encode(images))), images)
