@@ -1,7 +1,6 @@
 """DiffusionNFT's trainer on a tiny flow-matching generator: its gradients, its moving average, resumption, options."""
 
 import io
-import math
 
 import numpy as np
 import pytest
@@ -14,11 +13,11 @@ from torch import nn
 
 from rubricworks.errors import UserError
 from rubricworks.training.config import LoraOptions, PolicyConfig, SelectionOptions
+from rubricworks.training.generators.autoregressive import pixels_of
 from rubricworks.training.generators.config import DiffusionOptions, ImageSampling, TinyFlowConfig
 from rubricworks.training.generators.diffusion_policy import DiffusionPolicyTrainer, train_diffusion_policy
-from rubricworks.training.generators.flow import to_pixels
-from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS
 from rubricworks.training.generators.image_generators import is_flow_generator, load_image_generator
+from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS
 from rubricworks.training.generators.pixel_flow import PixelFlow
 from rubricworks.training.generators.tiny_flow import pretrain_tiny_flow
 
@@ -192,12 +191,6 @@ def test_rollouts_that_could_not_be_judged_or_were_not_kept_are_left_out(flow, t
     assert len(steps[0].rewards) == 16
 
 
-def test_images_that_are_no_numbers_are_none():
-    first, second = to_pixels(torch.stack([torch.ones(2, 2, 3), torch.full((2, 2, 3), math.nan)]))
-    assert first.tolist() == [[[255] * 3] * 2] * 2
-    assert second is None
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -248,4 +241,4 @@ def test_pretraining_that_is_killed_ends_with_the_same_weights(tmp_path, monkeyp
 def test_pictures_are_encoded_without_loss(flow):
     generator = PixelFlow.load(flow)
     _, images = captioned_pictures(3)
-    assert np.array_equal(to_pixels(generator.decode(generator.encode(images))), images)
+    assert np.array_equal(pixels_of(generator.decode(generator.encode(images))), images)

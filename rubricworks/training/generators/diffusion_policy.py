@@ -25,8 +25,9 @@ from rubricworks.rubrics import Response
 from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import model_digest, run_digest, train_from
 from rubricworks.training.config import PolicyConfig
+from rubricworks.training.generators.autoregressive import pixels_of
 from rubricworks.training.generators.config import DiffusionOptions
-from rubricworks.training.generators.flow import FlowGenerator, rows_of, to_pixels
+from rubricworks.training.generators.flow import FlowGenerator, rows_of
 from rubricworks.training.generators.image_generators import load_flow_generator
 from rubricworks.training.generators.policy import ImageProbe, image_responses
 from rubricworks.training.generators.velocity_forms import VelocityForms
@@ -195,7 +196,7 @@ class DiffusionPolicyTrainer(Trainer):
         draw = torch.Generator().manual_seed(self.config.seed)
         with self.forms.sampling(), self.accelerator.autocast():
             sampled = self.generator.sample(prompts, guidance=self.guidance, generator=draw)
-            return image_responses(to_pixels(self.generator.decode(sampled.latents)))
+            return image_responses(pixels_of(self.generator.decode(sampled.latents)))
 
     def _draw(self, samples: Sequence[Mapping[str, Any]]) -> list[_Generation]:
         """Draw a group of images per sample and have them rewarded; one part per optimizer step."""
@@ -212,7 +213,7 @@ class DiffusionPolicyTrainer(Trainer):
             responses = [
                 response
                 for chunk in chunks
-                for response in image_responses(to_pixels(self.generator.decode(chunk.latents)))
+                for response in image_responses(pixels_of(self.generator.decode(chunk.latents)))
             ]
             conditions = self.generator.encode_prompts([sample["prompt"] for sample in samples])
         rewards, components = self._rewarded(rows, prompts, responses)

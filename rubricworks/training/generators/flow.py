@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from rubricworks.training.generators.autoregressive import Pixels
+from rubricworks.training.generators.autoregressive import Pixels, pixels_of
 
 Conditions = Mapping[str, Tensor]
 """Encoded prompts: tensors with a row per prompt."""
@@ -49,7 +49,7 @@ class FlowGenerator(Protocol):
         ...
 
     def decode(self, latents: Tensor) -> Tensor:
-        """RGB pixels of latents, [N, height, width, 3], 0 to 1 for what is in range."""
+        """RGB values of latents, [N, height, width, 3], in [-1, 1] for what is in range."""
         ...
 
     def generate(
@@ -69,13 +69,6 @@ def rows_of(conditions: Conditions, rows: Any) -> dict[str, Tensor]:
     return {name: value[rows] for name, value in conditions.items()}
 
 
-def to_pixels(images: Tensor) -> list[Pixels | None]:
-    """Images [N, height, width, 3] in 0 to 1 as bytes; None for one with a value that is no number."""
-    fine_N = images.flatten(1).isfinite().all(dim=1).tolist()
-    pixels = (images.nan_to_num().float() * 255).round().clamp(0, 255).to(torch.uint8).cpu().numpy()
-    return [image if fine else None for image, fine in zip(pixels, fine_N, strict=True)]
-
-
 def generate_images(
     generator: FlowGenerator, prompts: Sequence[str], *, guidance: float, seed: int, batch_size: int
 ) -> list[Pixels | None]:
@@ -84,5 +77,5 @@ def generate_images(
     images: list[Pixels | None] = []
     for start in range(0, len(prompts), batch_size):
         sampled = generator.sample(prompts[start : start + batch_size], guidance=guidance, generator=draw)
-        images += list(to_pixels(generator.decode(sampled.latents)))
+        images += list(pixels_of(generator.decode(sampled.latents)))
     return images

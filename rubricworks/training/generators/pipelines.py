@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from diffusers import DiffusionPipeline, FluxPipeline, QwenImagePipeline
 from diffusers.utils import logging as diffusers_logging
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rubricworks.errors import UserError
+from rubricworks.training.generators.autoregressive import Pixels
 from rubricworks.training.generators.config import ImageSampling
 from rubricworks.training.generators.flow import Conditions, SampledLatents, generate_images
 from rubricworks.training.progress import quiet_libraries
@@ -82,18 +81,18 @@ class PipelineFlow(ABC):
 
     @torch.no_grad()
     def decode(self, latents: Tensor) -> Tensor:
-        """RGB pixels of latents, [N, side, side, 3], 0 to 1."""
+        """RGB values of latents, [N, side, side, 3], in [-1, 1] for what is in range."""
         vae = self.pipe.vae
         images = vae.decode(self.vae_latents(latents).to(vae.dtype), return_dict=False)[0]
         if images.ndim == 5:  # a video VAE, of one frame
             images = images[:, :, 0]
-        pixels: Tensor = self.pipe.image_processor.postprocess(images, output_type="pt").permute(0, 2, 3, 1)
-        return pixels
+        values: Tensor = images.permute(0, 2, 3, 1)
+        return values
 
     def generate(
         self, prompts: Sequence[str], *, temperature: float = 1.0, guidance: float = 1.0, seed: int = 0,
         batch_size: int = 64,
-    ) -> list[NDArray[np.uint8]]:  # fmt: skip
+    ) -> list[Pixels | None]:  # fmt: skip
         """Generate one image per prompt; the temperature is without meaning for a flow."""
         return generate_images(self, prompts, guidance=guidance, seed=seed, batch_size=batch_size)
 

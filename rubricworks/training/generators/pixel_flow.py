@@ -123,10 +123,10 @@ class PixelFlow:
         return pixels.permute(0, 1, 3, 2, 4, 5).reshape(len(images), rows * rows, -1).float() / 127.5 - 1
 
     def decode(self, latents: Tensor) -> Tensor:
-        """RGB pixels of latents, [N, side, side, 3], 0 to 1 for what is in range."""
+        """RGB values of latents, [N, side, side, 3], in [-1, 1] for what is in range."""
         rows, patch = self.shape.side // self.shape.patch, self.shape.patch
         pixels = latents.view(-1, rows, rows, patch, patch, 3).permute(0, 1, 3, 2, 4, 5)
-        return pixels.reshape(-1, self.shape.side, self.shape.side, 3) / 2 + 0.5
+        return pixels.reshape(-1, self.shape.side, self.shape.side, 3)
 
     def generate(
         self, prompts: Sequence[str], *, temperature: float = 1.0, guidance: float = 1.0, seed: int = 0,
