@@ -119,12 +119,9 @@ class RubricRewardManager(RewardManagerBase):
         }
         if self.options.exposure == "image":
             columns["image"] = [_image(row, messages, extra, name)]
-        for tries_left in reversed(range(self.options.tries)):
-            (reward,) = await self.reward([messages], [response], **columns)
-            if reward is not None:
-                return _reward_fields(reward, judged=True)
-            if tries_left:
-                await asyncio.sleep(self.options.pause)
+        reward = await judged_reward(self.reward, self.options, messages, response, columns)
+        if reward is not None:
+            return _reward_fields(reward, judged=True)
         if self.options.unjudged is None:
             raise UserError(
                 f"sample {name}: the response could not be judged in {self.options.tries} tries; check the judge and "
@@ -146,7 +143,20 @@ class RubricRewardManager(RewardManagerBase):
         if rubric is None:
             where = f"extra_info.{key}" if key else "reward_model.ground_truth"
             raise UserError(f"sample {name}: no rubric in {where}; put its JSON there, or set rubric_key")
-        return rubric if isinstance(rubric, str) else json.loads(json.dumps(rubric, default=_plain))
+        return rubric if isinstance(rubric, str) else json.loads(json.dumps(rubric, default=plain))
+
+
+async def judged_reward(
+    reward: RubricReward, options: VerlOptions, prompt: Any, response: Response, columns: Mapping[str, Any]
+) -> float | None:
+    """Reward of one response, graded again up to `options.tries` times; None if no try could judge it."""
+    for tries_left in reversed(range(options.tries)):
+        (value,) = await reward([prompt], [response], **columns)
+        if value is not None:
+            return value
+        if tries_left:
+            await asyncio.sleep(options.pause)
+    return None
 
 
 def _image_response(pixels_CHW: Any, name: str) -> Response:
@@ -178,7 +188,7 @@ def verl_options(config: Any) -> VerlOptions:
     if not options:
         raise UserError("verl's configuration has no reward.reward_kwargs.rubricworks; give it at least the judges")
     try:
-        return VerlOptions.model_validate(_plain(options))
+        return VerlOptions.model_validate(plain(options))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -215,12 +225,12 @@ def _read(pixels: Any, name: str) -> bytes:
     return image_bytes(pixels, name)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Convert OmegaConf's and numpy's containers to Python's."""
     if isinstance(value, Mapping) or hasattr(value, "items"):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
         return value
-    return [_plain(item) for item in value]
+    return [plain(item) for item in value]

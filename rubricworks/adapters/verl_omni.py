@@ -1,0 +1,106 @@
+"""Rubric rewards for verl-omni: a scorer of generated images, as its reward managers call it.
+
+verl-omni trains diffusion and flow models at scale (Flow-GRPO, DiffusionNFT). Its managers take scorers from the
+configuration and call them by keyword, one image at a time:
+
+    reward.reward_manager.name=MultiVisualRewardManager
+    '+reward.reward_functions.rubric.path=pkg://rubricworks.adapters.verl_omni'
+    +reward.reward_functions.rubric.name=compute_score
+    +reward.reward_functions.rubric.required=true
+    '+reward.reward_functions.rubric.judges=[{url: "http://judge:8000/v1", model: judge}]'
+
+A row's `ground_truth` is the prompt and `extra_info.rubric` its rubric (JSON), which `write_prompt_rubrics` writes. An
+image that could not be judged is graded again, up to `tries` times, and then raises: keep `required`, or verl-omni
+counts it as 0, which is a score. `unjudged` sets its reward instead. `adapters.verl.RubricRewardManager` does the same
+as a manager. Written against the reward rules of verl-omni as of 2026; the package is on no index, so that tests play
+its managers.
+"""
+
+import asyncio
+import io
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from rubricworks.adapters.trl import RubricReward
+from rubricworks.adapters.verl import VerlOptions, judged_reward, plain
+from rubricworks.errors import UserError
+from rubricworks.grading import Grader
+from rubricworks.llm import ChatClient
+from rubricworks.rubrics import Response
+
+_RUBRIC = "rubric"
+_FIELDS = frozenset(VerlOptions.model_fields) - {"exposure"}
+
+
+async def compute_score(
+    data_source: str, solution_image: Any, ground_truth: str, extra_info: Mapping[str, Any], **options: Any
+) -> dict[str, float]:
+    """Score one image by the rubric of its prompt: `score` in [0, 1], and `judged`, 1 or 0.
+
+    Args:
+        data_source: not used.
+        solution_image: pixels in [0, 1], channels first, or one such image in a batch of its own.
+        ground_truth: the prompt.
+        extra_info: holds the rubric, and `sample_id` if the row has one.
+        options: fields of `VerlOptions` without `exposure`; others, such as the router's address, are not used.
+    Raises:
+        UserError: an option or the rubric is missing or invalid, the pixels are no image, or no try could judge it.
+    """
+    given = {name: plain(value) for name, value in options.items() if name in _FIELDS}
+    settings, reward = _reward(json.dumps(given, sort_keys=True, default=str))
+    name = str(extra_info.get("sample_id") or extra_info.get("index") or "image")
+    rubric = extra_info.get(settings.rubric_key or _RUBRIC)
+    if rubric is None:
+        raise UserError(f"sample {name}: no rubric in extra_info.{settings.rubric_key or _RUBRIC}; put its JSON there")
+    rubric = rubric if isinstance(rubric, str) else json.dumps(plain(rubric))
+    response = await asyncio.get_running_loop().run_in_executor(None, _png, solution_image, name)
+    columns = {"rubric": [rubric], "sample_id": [name]}
+    score = await judged_reward(reward, settings, ground_truth, response, columns)
+    if score is not None:
+        return {"score": score, "judged": 1.0}
+    if settings.unjudged is None:
+        raise UserError(
+            f"sample {name}: the image could not be judged in {settings.tries} tries; check the judge, or set unjudged "
+            "to what such an image earns"
+        )
+    return {"score": settings.unjudged, "judged": 0.0}
+
+
+@lru_cache(maxsize=8)
+def _reward(options: str) -> tuple[VerlOptions, RubricReward]:
+    """Options and their reward, made once per process: the clients keep their connections and limits."""
+    try:
+        settings = VerlOptions.model_validate_json(options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UserError(f"reward.reward_functions: {where}: {first['msg']}") from None
+    clients = [ChatClient(judge, cache=settings.cache, purpose="judge") for judge in settings.judges]
+    return settings, RubricReward(Grader(clients, call_per=settings.call_per, combine=settings.combine))
+
+
+def _png(pixels: Any, name: str) -> Response:
+    """Encode pixels in [0, 1] as PNG.
+
+    Raises:
+        UserError: they are not finite, or not one RGB image.
+    """
+    from PIL import Image
+
+    values = np.asarray(pixels.float().cpu() if hasattr(pixels, "cpu") else pixels, dtype=np.float64)
+    if values.ndim == 4 and len(values) == 1:
+        values = values[0]
+    if values.ndim == 3 and values.shape[0] == 3:
+        values = values.transpose(1, 2, 0)
+    if values.ndim != 3 or values.shape[2] != 3:
+        raise UserError(f"sample {name}: pixels of shape {tuple(np.shape(pixels))}; an image is (3, height, width)")
+    if not np.isfinite(values).all():
+        raise UserError(f"sample {name}: the decoder gave pixels that are not finite; they are no image")
+    buffer = io.BytesIO()
+    Image.fromarray((values * 255).round().clip(0, 255).astype(np.uint8)).save(buffer, format="PNG")
+    return Response.of_image(buffer.getvalue())
