@@ -28,6 +28,7 @@ _COMMANDS = {
         "Put the models of any evaluations in one table, with what may be compared.",
     ),
     "agreement": ("rubricworks.cli.agreement:agreement", "Compare judges with people, and with each other."),
+    "study": ("rubricworks.cli.study:study", "Let people label rubrics and compare images, and compute what they say."),
     "audit": ("rubricworks.cli.audit:audit", "Measure what a judge credits to responses that do not deserve it."),
     "arms": ("rubricworks.cli.arms:arms", "Compare a recipe with its arms: what each part is worth, in one table."),
     "claims": ("rubricworks.cli.claims:claims", "Check a paper's claims as mechanisms in the scene world."),

@@ -1,5 +1,6 @@
 """The stages of RubricRL one after the other, against the served world, as small as they come."""
 
+import csv
 import json
 import os
 from pathlib import Path
@@ -16,11 +17,14 @@ from rubricworks.evaluation.scoreboard import read_scoreboard
 from rubricworks.methods.rubricrl.report.page import build_report
 from rubricworks.methods.rubricrl.report.painted_orders import judge_rises
 from rubricworks.recipe import WorldConfig
-from rubricworks.rubrics import Rubric, Scorecard
+from rubricworks.rubrics import Response, Rubric, Scorecard
 from rubricworks.runtime.launch import launch
 from rubricworks.runtime.reuse import write_reuse
 from rubricworks.world.chat import section
+from rubricworks.world.models.picture_judge import holds
+from rubricworks.world.models.picture_reading import look
 from rubricworks.world.models.picture_scorers import PICTURE_SCORERS
+from rubricworks.world.pictures.criteria import candidates_of, parse_criterion, parse_prompt
 
 RECIPES = Path(__file__).parents[3] / "recipes"
 TINY = {
@@ -389,3 +393,59 @@ def test_arms_share_a_generator_that_was_pretrained_on_the_same_pictures(run, tm
     assert weights[0] == weights[1]
     pretrain("third", 2, first)
     assert "not taken from run: what it was made with differs: source" in capfd.readouterr().err
+
+
+def test_people_label_the_rubrics_of_a_run_and_the_shares_are_those_of_the_worlds_truth(run, tmp_path, tell):
+    """The labels are filled in from the world: what a prompt asks for, and what the picture shows."""
+    assert tell("study", "rubrics", run, "--prompts", 4, "--out", tmp_path / "study").code == 0
+    page = (tmp_path / "study" / "page.html").read_text()
+    with (tmp_path / "study" / "labels.csv").open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len({row["prompt"] for row in rows}) == 4
+    assert page.count('class="row"') == len(rows)
+    verdicts = {(a, b): c for a, b, _, c in json.loads((tmp_path / "study" / "key.json").read_text())["verdicts"]}
+    images = ResponseImages(run / "score" / "responses" / IMAGES)
+    counts = dict.fromkeys(("consistent", "hallucinated", "agrees"), 0)
+    for row in rows:
+        wanted = {one.criterion for one in candidates_of(parse_prompt(row["prompt"]))}
+        image = images.read(Response(digest=row["response"], media_type="image/png")).image
+        met = holds(parse_criterion(row["criterion"]), look(image))
+        row["consistent"] = "yes" if row["criterion"] in wanted else "no"
+        row["hallucinated"] = "No" if row["criterion"] in wanted else "Yes"
+        row["label"] = "yes" if met else "no"
+        counts["consistent"] += row["criterion"] in wanted
+        counts["hallucinated"] += row["criterion"] not in wanted
+        counts["agrees"] += (verdicts[row["sample_id"], row["criterion"]] == 1) == met
+    rows.append({**rows[0], "rater": "another", "label": "", "consistent": "", "hallucinated": ""})
+    with (tmp_path / "filled.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    told = tell("study", "results", tmp_path / "study", tmp_path / "filled.csv", "--json", tmp_path / "r.json")
+    assert told.code == 0
+    result = json.loads((tmp_path / "r.json").read_text())
+    total = len(rows) - 1
+    assert (result["prompts"], result["pairs"], result["raters"]) == (4, total, 1)
+    assert result["consistency"]["value"] == pytest.approx(counts["consistent"] / total)
+    assert result["hallucination"]["value"] == pytest.approx(counts["hallucinated"] / total)
+    assert result["agreement"]["value"] == pytest.approx(counts["agrees"] / total)
+    assert counts["agrees"] / total > 0.8
+    assert "grader agrees with people" in told.out
+    again = tell("study", "rubrics", run, "--out", tmp_path / "study")
+    assert (again.code, "there is a study already" in again.err) == (2, True)
+
+
+def test_a_preference_study_of_a_run_compares_its_models_blind(run, tmp_path, tell):
+    models = [f"before={run}:base", f"after={run}"]
+    assert tell("study", "images", *models, "--protocol", "pairs", "--prompts", 5, "--out", tmp_path / "s").code == 0
+    page = (tmp_path / "s" / "page.html").read_text()
+    assert page.count("<article") == 5
+    assert "before" not in page.split("<main")[1].split("</main>")[0]
+    lines = (tmp_path / "s" / "labels.csv").read_text(encoding="utf-8-sig").splitlines()
+    filled = [lines[0], *(line.removesuffix(",,") + ",A," for line in lines[1:])]
+    (tmp_path / "filled.csv").write_text("\n".join(filled))
+    told = tell("study", "results", tmp_path / "s", tmp_path / "filled.csv")
+    assert told.code == 0
+    assert "5 answers of 1 person" in told.out
+    assert tell("study", "images", f"a={run}", f"a={run}:base", "--out", tmp_path / "t").code == 2
+    assert "there is no folder" in tell("study", "images", "a=nowhere", "--out", tmp_path / "t").err

@@ -1,0 +1,155 @@
+"""`rubricworks study`: labels of rubrics and preferences among images, by people, out as pages and in as CSV."""
+
+from pathlib import Path
+
+import click
+
+from rubricworks.errors import UserError
+from rubricworks.evaluation.scoreboard import POLICY
+from rubricworks.evaluation.studies import preference_study, rubric_study
+from rubricworks.evaluation.studies.label_file import write_label_file
+from rubricworks.evaluation.studies.preference_study import Preferences, preference_tasks, preferences, read_candidates
+from rubricworks.evaluation.studies.rubric_study import RubricReliability, rubric_items, rubric_reliability
+from rubricworks.metrics import Interval
+from rubricworks.reports.run_folder import is_simulated
+from rubricworks.reports.study_page import preference_page, rubric_page
+from rubricworks.storage import write_atomic
+
+PAGE, LABELS, KEY = "page.html", "labels.csv", "key.json"
+_OUT = click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of the study."
+)
+_SEED = click.option("--seed", default=1, show_default=True, help="Seed of the draw and of the images' order.")
+
+
+@click.group()
+def study() -> None:
+    """Let people label rubrics and compare images, and compute what they say, with 95 % intervals.
+
+    A study is a folder: page.html to label on, labels.csv to fill in instead, and key.json, which people must not see.
+
+    \b
+    rubricworks study rubrics runs/mine --out study
+    rubricworks study images clip=runs/clip rubric=runs/mine --protocol pairs --out study
+    rubricworks study results study labels.csv
+    """
+
+
+@study.command()
+@click.argument("run", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--prompts", default=100, show_default=True, type=click.IntRange(min=1), help="Prompts to draw.")
+@_SEED
+@_OUT
+def rubrics(run: Path, prompts: int, seed: int, out: Path) -> None:
+    """Ask people whether RUN's rubrics follow from their prompts, and whether an image meets them."""
+    items = rubric_items(run, prompts, seed=seed)
+    page = rubric_page(items, title="Do these criteria fit the prompt, and the image them?", simulated=_simulated(run))
+    _start(out, page)
+    write_label_file(out / LABELS, rubric_study.COLUMNS, (one._asdict() for one in items))
+    rubric_study.write_key(out / KEY, items)
+    drawn = len({one.sample_id for one in items})
+    click.echo(f"{len(items)} criteria of {drawn} prompts: open {out / PAGE}, or fill in {out / LABELS}")
+
+
+@study.command()
+@click.argument("models", nargs=-1, required=True, metavar="NAME=RUN[:MODEL]...")
+@click.option("--protocol", type=click.Choice(["top", "pairs", "within"]), default="top", show_default=True,
+              help="Best of all models, better of two models, or better of two images of one model.")  # fmt: skip
+@click.option("--prompts", default=100, show_default=True, type=click.IntRange(min=1), help="Prompts to draw.")
+@_SEED
+@_OUT
+def images(models: tuple[str, ...], protocol: preference_study.Protocol, prompts: int, seed: int, out: Path) -> None:
+    """Ask people which image they prefer, without telling them which model made it.
+
+    MODEL is a name in the run's evaluation, by default the trained one.
+    """
+    sources = dict(map(_source, models))
+    if len(sources) < len(models):
+        raise UserError("two models have the same name; give each its own: NAME=RUN[:MODEL]")
+    tasks = preference_tasks(read_candidates(sources), protocol, prompts, seed=seed)
+    title = "Which image is the best?" if protocol == "top" else "Which image is better?"
+    page = preference_page(tasks, protocol, title=title, simulated=any(_simulated(run) for run, _ in sources.values()))
+    _start(out, page)
+    write_label_file(
+        out / LABELS, preference_study.COLUMNS, ({"task": one.task, "prompt": one.prompt} for one in tasks)
+    )
+    preference_study.write_key(out / KEY, tasks, protocol)
+    click.echo(f"{len(tasks)} tasks: open {out / PAGE}, or fill in {out / LABELS}")
+
+
+@study.command()
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("labels", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write all numbers here.")
+def results(folder: Path, labels: Path, json_file: Path | None) -> None:
+    """Compute the results of the study in FOLDER from the filled-in LABELS, of one person or several."""
+    key = folder / KEY
+    if not key.is_file():
+        raise UserError(f"{folder}: there is no {KEY}; name the folder that `rubricworks study` wrote")
+    result: RubricReliability | Preferences
+    if "verdicts" in key.read_text(encoding="utf-8")[:40]:
+        result = rubric_reliability(labels, key)
+        lines = _reliability_lines(result)
+    else:
+        result = preferences(labels, key)
+        lines = _preference_lines(result)
+    if json_file:
+        write_atomic(json_file, result.model_dump_json(indent=2).encode() + b"\n")
+    click.echo("\n".join(lines))
+
+
+def _start(out: Path, page: str) -> None:
+    if (out / KEY).exists():
+        raise UserError(f"{out}: there is a study already, whose labels belong to its key; name another folder")
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomic(out / PAGE, page.encode())
+
+
+def _source(text: str) -> tuple[str, tuple[Path, str]]:
+    name, equals, place = text.partition("=")
+    folder, _, model = place.partition(":")
+    if not equals or not name or not folder:
+        raise UserError(f"{text!r}: write NAME=RUN, or NAME=RUN:MODEL")
+    if not Path(folder).is_dir():
+        raise UserError(f"{text!r}: there is no folder {folder}")
+    return name, (Path(folder), model or POLICY)
+
+
+def _simulated(run: Path) -> bool:
+    return is_simulated(run)
+
+
+def _reliability_lines(result: RubricReliability) -> list[str]:
+    rows = (
+        ("consistent with the prompt", result.consistency),
+        ("hallucinated", result.hallucination),
+        ("grader agrees with people", result.agreement),
+    )
+    counts = f"{result.pairs} prompt-criterion pairs of {result.prompts} prompts, {_people(result.raters)}"
+    return [counts, *(f"{name:<28} {_share(value)}" for name, value in rows)]
+
+
+def _preference_lines(result: Preferences) -> list[str]:
+    lines = [f"{result.answers} answers of {_people(result.raters)}"]
+    width = max([len(one.model) for one in result.models], default=0)
+    for one in sorted(result.models, key=lambda row: -(row.share.value if row.share else 0)):
+        own = f", its reward agrees with people in {_share(one.agreement)}" if one.agreement else ""
+        lines.append(
+            f"{one.model:<{width}}  {'preferred in ' + _share(one.share) if one.share else ''}{own}".rstrip(", ")
+        )
+    if result.equal is not None:
+        lines.append(f"equal: {_share(result.equal)}")
+    lines.append(f"the reward agrees with people in {_share(result.agreement)}")
+    return lines
+
+
+def _people(count: int) -> str:
+    return "1 person" if count == 1 else f"{count} people"
+
+
+def _share(value: Interval | None) -> str:
+    if value is None:
+        return "-"
+    bounds = f" [{value.low:.1%}, {value.high:.1%}]" if value.low is not None and value.high is not None else ""
+    missing = f", {value.missing} without a verdict" if value.missing else ""
+    return f"{value.value:.1%}{bounds} of {value.samples}{missing}"
