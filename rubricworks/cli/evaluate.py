@@ -20,12 +20,19 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.models import ModelSource
 from rubricworks.evaluation.scoreboard import LENGTH, Scoreboard, read_scoreboard
 from rubricworks.evaluation.scorers.scorer_table import Scorers
+from rubricworks.evaluation.suites.official_sets import (
+    read_caption_qa,
+    read_references,
+    write_exams,
+    write_referenced,
+)
 from rubricworks.llm import Endpoint
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.reports.formats import interval, number
 from rubricworks.reports.run_folder import SOURCE, is_simulated
 from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.runtime.config import StageConfig, canonical_json
+from rubricworks.runtime.job import DONE
 from rubricworks.runtime.launch import launch
 from rubricworks.stages.data import prepare, prepare_questions
 from rubricworks.stages.evaluation import score
@@ -48,7 +55,12 @@ _RESPONSES = (".jsonl", ".parquet")
 @click.option("--decoding", "decodings", multiple=True, type=click.Choice(["greedy", "sampled"]), default=["greedy"])
 @click.option("--max-new-tokens", default=1024, show_default=True, type=click.IntRange(min=1))
 @click.option("--rubrics", type=click.Path(path_type=Path, exists=True), help="Table of rubrics; default: the run's.")
-@click.option("--exams", type=click.Path(path_type=Path, exists=True), help="Table of exams; default: the run's.")
+@click.option(
+    "--exams",
+    type=click.Path(path_type=Path, exists=True),
+    help="Table of exams, or CaptionQA's questions (.json); default: the run's.",
+)
+@click.option("--references", metavar="[SOURCE=]FILE", help="Reference captions in place of the samples' own.")
 @click.option("--reuse", type=click.Path(path_type=Path, exists=True), help="Earlier evaluation whose responses serve.")
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(min=0))
 @api_key_option
@@ -63,6 +75,7 @@ def evaluate(
     max_new_tokens: int,
     rubrics: Path | None,
     exams: Path | None,
+    references: str | None,
     reuse: Path | None,
     seed: int,
     api_key_env: str | None,
@@ -92,6 +105,10 @@ def evaluate(
     tables = _run_tables(place)
     with lock_folder(out.absolute()):
         samples = tables.pop("samples", None) or _prepare(out, source, settings)
+        if references:
+            samples = _with_references(out, samples, references)
+        if exams and exams.suffix == ".json":
+            exams = _official_exams(out, samples, exams)
         options = {"rubrics": rubrics, "exams": exams}
         inputs = {"samples": samples, **tables, **{name: str(path) for name, path in options.items() if path}}
         if reuse:
@@ -281,6 +298,38 @@ def _prepare(out: Path, source: str, settings: dict[str, Any]) -> str:
     if "answers" in settings["scorers"]:
         return run_stage(out, "prepare_questions", prepare_questions.Config(source=source, held_out=1))
     return run_stage(out, "prepare", prepare.Config(source=source, held_out=1))
+
+
+def _official_exams(out: Path, samples: str, path: Path) -> Path:
+    """Table of the exams that a benchmark's file holds for these samples."""
+    exams = read_caption_qa(path)
+    absent = write_exams(
+        exams.by_image, Path(samples), out / "exams", f"{path.name} {files_digest([path], path.parent)}"
+    )
+    if exams.unusable or absent:
+        click.echo(f"{path}: {exams.unusable} questions cannot be used; {absent} samples have none", err=True)
+    return _finished(out / "exams")
+
+
+def _with_references(out: Path, samples: str, place: str) -> str:
+    """Table of the samples with the references of a file."""
+    source, equals, name = place.partition("=")
+    path = Path(name if equals else place)
+    if not path.is_file():
+        raise UserError(f"--references {place}: there is no such file")
+    references = read_references(path, source if equals else None)
+    origin = f"{place} {files_digest([path], path.parent)}"
+    if absent := write_referenced(references, Path(samples), out / "referenced", origin):
+        click.echo(f"{path}: {absent} samples have no reference there", err=True)
+    return str(_finished(out / "referenced"))
+
+
+def _finished(table: Path) -> Path:
+    """Mark a table as a finished stage's, which a stage can take."""
+    manifest = read_manifest(table)
+    done = {"stage": table.name, "inputs": {}, "version": "1", "config": "", "digest": manifest.digest}
+    write_atomic(table / DONE, canonical_json(done).encode())
+    return table
 
 
 def _reused(name: str, source: ModelSource, earlier: Path) -> ModelSource:

@@ -8,7 +8,7 @@ Differences are paired on the samples that both models have. Their p-values are 
 comparisons on the board (Holm).
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -208,7 +208,7 @@ class _Collected:
         self._tasks: dict[str, str] = {}
         self._words: dict[_Model, dict[str, float | None]] = defaultdict(dict)
         self._conflicts: dict[tuple[str, str], int] = defaultdict(int)
-        self._missing: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        self._missing: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
         self._skipped: dict[str, str] = {}
 
     def add(self, source: Source) -> None:
@@ -244,7 +244,7 @@ class _Collected:
             if row["reason"].startswith("not available"):
                 self._skipped[row["scorer"]] = row["reason"]
                 return
-            self._missing[figure, model[0]][row["reason"]] += 1
+            self._missing[row["scorer"], model[0]][row["sample_id"]] = row["reason"]
         values = self.values.setdefault(instrument, {}).setdefault(model, {})
         if row["sample_id"] in values and values[row["sample_id"]] != row["value"]:
             self._conflicts[figure, model[0]] += 1
@@ -341,10 +341,11 @@ class _Collected:
                     f"{instrument.figure}: the models were scored on different samples, {common} of them in common; "
                     "compare the differences, which are paired, and not the means."
                 )
-        for (figure, model), reasons in self._missing.items():
-            if figure in by_figure:
-                told = ", ".join(f"{count} x {reason}" for reason, count in reasons.items())
-                yield f"{figure}: {model} has no score on {sum(reasons.values())} samples ({told}); they are left out."
+        shown = {instrument.scorer for instrument in columns}
+        for (scorer, model), reasons in self._missing.items():
+            if scorer in shown:
+                told = ", ".join(f"{count} x {reason}" for reason, count in Counter(reasons.values()).items())
+                yield f"{scorer}: {model} has no score on {len(reasons)} samples ({told}); they are left out."
         for (figure, model), count in self._conflicts.items():
             yield f"{figure}: {count} samples of {model} have two scores; the first evaluation's count."
         for scorer, reason in self._skipped.items():

@@ -95,14 +95,16 @@ class _Answer(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class ExamQuestion(_Answer):
+class StoredQuestion(_Answer):
+    """A question of an exam, of any number of options."""
+
     question: Line
-    options: tuple[Line, ...] = Field(min_length=2, max_length=5)
-    answer: str = Field(pattern="^[A-E]$")
+    options: tuple[Line, ...] = Field(min_length=2, max_length=len(LETTERS) - 1)
+    answer: str = Field(pattern="^[A-Z]$")
     """Letter of the right option."""
 
     @model_validator(mode="after")
-    def _has_one_right_option(self) -> "ExamQuestion":
+    def _has_one_right_option(self) -> "StoredQuestion":
         if len({option.casefold() for option in self.options}) < len(self.options):
             raise ValueError("two options are the same; give different ones")
         if any(option.casefold() == CANNOT_ANSWER.casefold() for option in self.options):
@@ -112,8 +114,22 @@ class ExamQuestion(_Answer):
         return self
 
 
-class Exam(_Answer):
-    """Answer of the exam writer; the table `exams` stores it."""
+class ExamQuestion(StoredQuestion):
+    """A question of the exam writer."""
+
+    options: tuple[Line, ...] = Field(min_length=2, max_length=5)
+    answer: str = Field(pattern="^[A-E]$")
+    """Letter of the right option."""
+
+
+class StoredExam(_Answer):
+    """An exam of any length, as the table `exams` stores it: the exam writer's, or a benchmark's own."""
+
+    questions: tuple[StoredQuestion, ...] = Field(min_length=1)
+
+
+class Exam(StoredExam):
+    """Answer of the exam writer."""
 
     questions: tuple[ExamQuestion, ...] = Field(min_length=MIN_QUESTIONS, max_length=MAX_QUESTIONS)
 

@@ -24,7 +24,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from rubricworks.data.tables import read_rows
-from rubricworks.evaluation.scorers.caption_prompts import Exam, ExamQuestion, exam_taker_messages
+from rubricworks.evaluation.scorers.caption_prompts import StoredExam, StoredQuestion, exam_taker_messages
 from rubricworks.evaluation.scorers.gather import gather_all
 from rubricworks.evaluation.scorers.scorer import (
     Item,
@@ -155,7 +155,7 @@ def option_order(count: int, *, seed: int, sample_id: str, number: int) -> tuple
     return tuple(order)
 
 
-def score_choice(question: ExamQuestion, choice: str) -> ExamAnswer:
+def score_choice(question: StoredQuestion, choice: str) -> ExamAnswer:
     """Score the choice of one of the offered options."""
     if choice == CANNOT_ANSWER:
         return ExamAnswer(chosen=choice, right=False, score=1 / len(question.options) + _ABSTENTION_BONUS)
@@ -169,7 +169,7 @@ class ExamTaker:
     def __init__(self, client: ChatClient, *, seed: int = 0) -> None:
         self.client, self.seed = client, seed
 
-    async def take(self, sample_id: str, caption: str, exam: Exam) -> ExamResult:
+    async def take(self, sample_id: str, caption: str, exam: StoredExam) -> ExamResult:
         """Answer all questions of an exam from a caption.
 
         Raises:
@@ -178,7 +178,7 @@ class ExamTaker:
         calls = (self._answer(sample_id, caption, number, one) for number, one in enumerate(exam.questions))
         return ExamResult(answers=tuple(await gather_all(*calls)))
 
-    async def _answer(self, sample_id: str, caption: str, number: int, question: ExamQuestion) -> ExamAnswer:
+    async def _answer(self, sample_id: str, caption: str, number: int, question: StoredQuestion) -> ExamAnswer:
         offered = offered_options(question.question, question.options)
         order = option_order(len(offered), seed=self.seed, sample_id=sample_id, number=number)
         options = [offered[place] for place in order]
@@ -193,7 +193,7 @@ class ExamTaker:
         return score_choice(question, options[LETTERS.index(reply.value)])
 
 
-def read_exams(table: Path) -> dict[str, Exam]:
+def read_exams(table: Path) -> dict[str, StoredExam]:
     """Read a table of exams: sample_id → exam."""
     rows = read_rows(table, columns=["sample_id", "questions"])
-    return {row["sample_id"]: Exam.model_validate_json(row["questions"]) for row in rows}
+    return {row["sample_id"]: StoredExam.model_validate_json(row["questions"]) for row in rows}

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scoreboard import figure_name
-from rubricworks.evaluation.scorers.caption_prompts import Exam
+from rubricworks.evaluation.scorers.caption_prompts import StoredExam
 from rubricworks.evaluation.scorers.position_tally import PositionTally
 from rubricworks.grading import FailedCall
 from rubricworks.llm import ChatClient, ChatError, Endpoint
@@ -144,7 +144,7 @@ class ScoringContext:
     on_failure: Callable[[FailedCall], None]
     rubrics: Mapping[str, Rubric] = field(default_factory=dict)
     """Sample → rubric."""
-    exams: Mapping[str, Exam] = field(default_factory=dict)
+    exams: Mapping[str, StoredExam] = field(default_factory=dict)
     """Sample → exam."""
     seed: int = 1
     scratch: Callable[[str], Path] = _no_scratch

@@ -3,7 +3,7 @@
 from typing import Any
 
 from rubricworks.data.question_text import option_lines
-from rubricworks.evaluation.scorers.caption_prompts import Exam
+from rubricworks.evaluation.scorers.caption_prompts import StoredExam
 from rubricworks.reports.formats import whole
 from rubricworks.reports.run_folder import read_alarm, table_rows
 from rubricworks.reports.samples import sample_rows
@@ -55,7 +55,7 @@ def exams(stage: FinishedStage) -> View:
     exam_count = question_count = 0
     for row in table_rows(stage.out, ["questions"]):
         exam_count += 1
-        question_count += len(Exam.model_validate_json(row["questions"]).questions)
+        question_count += len(StoredExam.model_validate_json(row["questions"]).questions)
     ids = draw_ids(stage.out)
     exam_texts = {row["sample_id"]: row["questions"] for row in table_rows(stage.out) if row["sample_id"] in ids}
     pictures = stage.samples(ids)
@@ -64,12 +64,13 @@ def exams(stage: FinishedStage) -> View:
         metrics={"exams": exam_count, "questions": question_count},
         cards_title="Exams",
         cards=[
-            Card(key, picture(pictures.get(key)), _questions(Exam.model_validate_json(exam_texts[key]))) for key in ids
+            Card(key, picture(pictures.get(key)), _questions(StoredExam.model_validate_json(exam_texts[key])))
+            for key in ids
         ],
     )
 
 
-def _questions(exam: Exam) -> list[Passage]:
+def _questions(exam: StoredExam) -> list[Passage]:
     return [
         Passage(
             one.question,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rubricworks.adapters.rows import completion_text
-from rubricworks.evaluation.scorers.caption_prompts import Exam
+from rubricworks.evaluation.scorers.caption_prompts import StoredExam
 from rubricworks.evaluation.scorers.caption_qa import ExamTaker
 from rubricworks.grading import FailedCall
 from rubricworks.grading.assertion_texts import has_words
@@ -24,7 +24,7 @@ class ExamReward:
     def __init__(
         self,
         taker: ExamTaker,
-        exams: Mapping[str, Exam],
+        exams: Mapping[str, StoredExam],
         *,
         on_error: Callable[[FailedCall], None] | None = None,
         sink: Callable[[list[int]], object] | None = None,
