@@ -97,7 +97,10 @@ def scoring_calls(config: ScoreConfig, samples: int, *, trained: int = 1) -> lis
     """
     own = trained * len(config.decodings) + len(config.models)
     work = Workload(samples * (own + len(config.decodings)), samples * own)
-    return [
+    rewriting = []
+    if config.rewriter is not None:  # once per prompt, of which there may be several images
+        rewriting = [CallEstimate("score", "rewriting", config.rewriter, samples, 250, 120)]
+    return rewriting + [
         CallEstimate("score", planned.purpose, planned.endpoint, planned.count, planned.tokens_in, planned.tokens_out)
         for scorer in config.scorers
         for planned in scorer.plan(work)

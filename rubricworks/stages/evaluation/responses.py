@@ -6,6 +6,7 @@ that an endpoint did not give is a dead letter.
 
 import asyncio
 import hashlib
+import json
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -16,10 +17,12 @@ from rubricworks.data.rows import iter_rows
 from rubricworks.data.tables import Sample, build_table
 from rubricworks.errors import UserError
 from rubricworks.evaluation.models import EvaluatedModel
-from rubricworks.llm import ChatClient, ChatError, image_part, text_part
+from rubricworks.evaluation.prompt_rewriting import rewrite_prompt
+from rubricworks.llm import ChatClient, ChatError, Endpoint, image_part, text_part
 from rubricworks.rubrics import Response
 from rubricworks.runtime.call_table import Row, dead_letter
 from rubricworks.runtime.job import Job
+from rubricworks.storage import write_atomic
 from rubricworks.training.config import EngineOptions
 from rubricworks.training.generators.config import ImageSampling
 
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 
 RESPONSES = "responses"
 """Folder and name of the table."""
+REWRITTEN = "rewritten_prompts.json"
+"""Original prompt → the one that images were generated for, where there is a rewriter."""
 
 
 class Batch(NamedTuple):
@@ -54,6 +59,8 @@ class Generation(NamedTuple):
     """Classifier-free guidance of image generators; 1 is none."""
     engine: EngineOptions = EngineOptions()
     sampling: ImageSampling = ImageSampling()
+    rewriter: Endpoint | None = None
+    """Writes prompts out before images are generated for them."""
     """Of flow-matching image generators."""
 
 
@@ -119,6 +126,7 @@ class _Responder:
         self._loaded: dict[str, Engine] = {}
         self._generators: dict[str, ImageGenerator] = {}
         self._clients: dict[str, ChatClient] = {}
+        self._rewriter: ChatClient | None = None
         self._files: dict[tuple[str, str | None, str], dict[str, _Given]] = {}
 
     async def __aenter__(self) -> "_Responder":
@@ -136,11 +144,48 @@ class _Responder:
         """One entry per sample: the response, why there is none, or None where a file has none."""
         source = model.source
         if source.folder is not None:
-            return list(self._generate(source.folder, model, samples))
+            return await self._respond_here(source.folder, model, samples)
         if source.endpoint is not None:
             return await self._ask(model, samples)
         responses = self._read(str(source.responses), source.model, model.decoding)
         return [responses.get(sample.sample_id) or responses.get(Path(sample.source).name) for sample in samples]
+
+    async def _respond_here(
+        self, folder: str, model: EvaluatedModel, samples: list[Sample]
+    ) -> list[_Given | ChatError | None]:
+        if self.generation.rewriter is None:
+            return list(self._generate(folder, model, samples))
+        from rubricworks.training.generators.image_generators import is_image_generator
+
+        if not is_image_generator(Path(folder)):
+            raise UserError(f"evaluation.rewriter is for image generators, and {folder} writes text; leave it out")
+        prompts = await self._rewrite(self.generation.rewriter, samples)
+        asked = [
+            sample.model_copy(update={"prompt": prompt})
+            for sample, prompt in zip(samples, prompts, strict=True)
+            if isinstance(prompt, str)
+        ]
+        drawn = iter(self._generate(folder, model, asked))
+        return [next(drawn) if isinstance(prompt, str) else prompt for prompt in prompts]
+
+    async def _rewrite(self, rewriter: Endpoint, samples: list[Sample]) -> list[str | ChatError]:
+        """Rewritten prompt of each sample, or why there is none; all of them are kept in a file."""
+        if self._rewriter is None:
+            self._rewriter = await self._stack.enter_async_context(self.job.client(rewriter, "rewriting"))
+        client, file = self._rewriter, self.job.out / REWRITTEN
+        written: dict[str, str] = json.loads(file.read_bytes()) if file.is_file() else {}
+
+        async def rewrite(prompt: str) -> str | ChatError:
+            try:
+                return await rewrite_prompt(client, prompt, seed=self.generation.seed)
+            except ChatError as error:
+                return error
+
+        new = list(dict.fromkeys(sample.prompt for sample in samples if sample.prompt not in written))
+        answers = dict(zip(new, await self.job.calls.gather_all(map(rewrite, new)), strict=True))
+        written |= {prompt: answer for prompt, answer in answers.items() if isinstance(answer, str)}
+        write_atomic(file, json.dumps(dict(sorted(written.items())), ensure_ascii=False, indent=1).encode())
+        return [written.get(sample.prompt) or answers[sample.prompt] for sample in samples]
 
     def _generate(self, folder: str, model: EvaluatedModel, samples: list[Sample]) -> list[_Given]:
         from rubricworks.training.engine import load_engine

@@ -21,6 +21,7 @@ from rubricworks.data.response_images import IMAGES, ResponseImages, response_of
 from rubricworks.data.tables import Sample, build_table, count_rows, read_rows, read_rubrics, read_samples, read_shard
 from rubricworks.errors import UserError
 from rubricworks.evaluation.models import Decoding, EvaluatedModel, ModelSource
+from rubricworks.evaluation.prompt_rewriting import REWRITING_VERSION
 from rubricworks.evaluation.scoreboard import BASE, POLICY, SCORES_FILE, Scoreboard, figure_name, summarise_scores
 from rubricworks.evaluation.scorers.answers import check_by_rules
 from rubricworks.evaluation.scorers.caption_qa import read_exams
@@ -28,6 +29,7 @@ from rubricworks.evaluation.scorers.scorer import Item, Need, Score, ScoreBatch,
 from rubricworks.evaluation.scorers.scorer_table import Scorers
 from rubricworks.grading import FailedCall
 from rubricworks.grading.assertion_texts import first_reference
+from rubricworks.llm import Endpoint
 from rubricworks.rubrics import Response
 from rubricworks.runtime.call_table import Row, grading_dead_letters
 from rubricworks.runtime.config import StageConfig, canonical_json
@@ -72,6 +74,8 @@ class Config(StageConfig):
     batch_size: int = Field(default=64, ge=1)
     guidance: float = Field(default=1.0, ge=0, exclude_if=lambda guidance: guidance == 1)
     """Classifier-free guidance of image generators; 1 is none."""
+    rewriter: Endpoint | None = Field(default=None, exclude_if=lambda rewriter: rewriter is None)
+    """Model that writes prompts out before images are generated for them; scorers judge by the original prompts."""
     sampling: ImageSampling = Field(default=ImageSampling(), exclude_if=lambda sampling: sampling == ImageSampling())
     """Sampling of flow-matching image generators; their own by default."""
     engine: EngineOptions = engine_field()
@@ -109,10 +113,11 @@ class Config(StageConfig):
 
     def versions(self) -> dict[str, str]:
         """A scorer that cannot score on this machine has a version of its own: it scores once it can."""
+        rewriting = {"prompt_rewriting": REWRITING_VERSION} if self.rewriter else {}
         return {
             scorer.name: f"{scorer.version}, not available" if scorer.unavailable() else scorer.version
             for scorer in self.scorers
-        }
+        } | rewriting
 
 
 def run(config: Config, job: Job) -> None:
@@ -126,6 +131,7 @@ def run(config: Config, job: Job) -> None:
         config.guidance,
         config.engine,
         config.sampling,
+        config.rewriter,
     )
     write_responses(job, scoring.batches, scoring.batch_count, generation, **made_by)
     asyncio.run(scoring.write_scores())

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from scripted_server import say
+from scripted_server import fail, say
 
 from rubricworks.cli.world import serve_world
 from rubricworks.data.response_images import IMAGES, ResponseImages, response_of
@@ -449,3 +449,41 @@ def test_a_preference_study_of_a_run_compares_its_models_blind(run, tmp_path, te
     assert "5 answers of 1 person" in told.out
     assert tell("study", "images", f"a={run}", f"a={run}:base", "--out", tmp_path / "t").code == 2
     assert "there is no folder" in tell("study", "images", "a=nowhere", "--out", tmp_path / "t").err
+
+
+def test_held_out_prompts_are_rewritten_for_the_generator_and_judged_as_they_were(run, tmp_path, serve):
+    def rewriter(_, body):
+        prompt = section(body["messages"][1]["content"], "prompt")
+        return fail(400) if "two" in prompt else say(json.dumps({"prompt": f"a plain picture of {prompt}"}))
+
+    judged = []
+
+    def judge(_, body):
+        text = body["messages"][1]["content"][0]["text"]
+        judged.append(section(text, "prompt"))
+        ids = [one["id"] for one in json.loads(section(text, "criteria"))]
+        return say(json.dumps({"verdicts": [{"id": one, "reasoning": "", "score": 1} for one in ids]}))
+
+    inputs = {"samples": "prepare_prompts", "rubrics": "write_prompt_rubrics", "model": "pretrain_generator"}
+    inputs = {name: str(run / stage) for name, stage in inputs.items()} | {"policy": str(run / "train_generator")}
+    server = serve(rewriter)
+    config = {
+        "decodings": ["sampled"],
+        "scorers": {"rubric": {"judge": {"url": serve(judge).url, "model": "j"}}},
+        "rewriter": {"url": server.url, "model": "r", "attempts": 1},
+    }
+    launch("score", json.dumps(config), str(tmp_path / "run"), inputs)
+    prompts = {row["prompt"] for row in read_rows(run / "prepare_prompts") if row["split"] == "held_out"}
+    drawn = {prompt for prompt in prompts if "two" not in prompt}
+    assert json.loads((tmp_path / "run" / "score" / "rewritten_prompts.json").read_text()) == {
+        prompt: f"a plain picture of {prompt}" for prompt in drawn
+    }
+    assert set(judged) == drawn
+    assert len({json.dumps(chat.body) for chat in server.chats}) == len(prompts)  # once for both models and all images
+    letters = list(read_rows(tmp_path / "run" / "score" / "responses" / "dead_letters"))
+    assert all(letter["purpose"].startswith("response by") for letter in letters)
+    assert {prompt for prompt in prompts if "two" in prompt} == {
+        row["prompt"]
+        for row in read_rows(run / "prepare_prompts")
+        if row["sample_id"] in {letter["sample_id"] for letter in letters}
+    }
