@@ -39,3 +39,6 @@ verl="$(dirname "$0")/../../.venv/verl"
     --target "$verl" verl==0.9.1 ray omegaconf antlr4-python3-runtime 'tensordict>=0.8,<=0.10' codetiming hydra-core \
     pyvers orjson cloudpickle torchdata msgpack
 }
+
+# Installs the images' locks (test_locks_install).
+"$(dirname "$0")/../../.venv/bin/python" -m pip install --quiet --disable-pip-version-check uv==0.13.8

@@ -1,6 +1,5 @@
 """The wheel, installed away from the checkout, holds all that the quickstart needs."""
 
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -8,33 +7,15 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from built_wheel import CHECKOUT, build_wheel
 from tiny_run import TINY, Run, settings
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
-CHECKOUT = Path(__file__).parents[2]
-
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
-    """Built from a copy: a build leaves folders in its source, and other tests may be reading it."""
-    source, out = tmp_path_factory.mktemp("source") / "rubricworks", tmp_path_factory.mktemp("wheel")
-    everywhere = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
-
-    def ignored(folder: str, names: list[str]) -> set[str]:
-        checkout_only = {"runs", "tests", "shared"} if Path(folder) == CHECKOUT else set()
-        return {*everywhere(folder, names), *checkout_only}
-
-    shutil.copytree(CHECKOUT, source, ignore=ignored)
-    process = subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", str(out), str(source)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert process.returncode == 0, process.stderr
-    (result,) = out.glob("rubricworks-*.whl")
-    return result
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
