@@ -15,6 +15,7 @@ METHODS = {
     "rlr3": "rubricworks.methods.rlr3",
     "balcaprl": "rubricworks.methods.balcaprl",
     "rubricrl": "rubricworks.methods.rubricrl",
+    "recaption_pretrain": "rubricworks.methods.recaption_pretrain",
     "retrain": "rubricworks.methods.retrain",
 }
 DEFAULT_METHOD = "rubicap"

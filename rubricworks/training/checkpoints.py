@@ -4,7 +4,7 @@ import hashlib
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rubricworks.storage import files_digest
 from rubricworks.training.processes import broadcast, is_main
@@ -76,6 +76,21 @@ def open_run(out_dir: Path, digest: str) -> Path | None:
             shutil.rmtree(out_dir / output, ignore_errors=True)
         run_file.write_text(json.dumps({"digest": digest}) + "\n")
     return checkpoint
+
+
+def has_renamed_weights(checkpoint: Path, model: Any) -> bool:
+    """Return True if weights of a checkpoint have other names than in memory, as Transformers saves LLaVA's.
+
+    The Trainer loads them by name, and only warns of those that it does not find.
+    """
+    from safetensors import safe_open
+
+    own = model.state_dict().keys()
+    for file in checkpoint.glob("model*.safetensors"):
+        with safe_open(file, framework="pt") as weights:
+            if any(name not in own for name in weights.keys()):  # noqa: SIM118 - not a dictionary
+                return True
+    return False
 
 
 def train_from(trainer: "Trainer", checkpoint: Path | None, *, stopped: bool = False) -> None:

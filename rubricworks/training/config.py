@@ -71,6 +71,43 @@ class SftConfig(_Options):
     gradient_checkpointing: bool = False
 
 
+class TinyLlavaConfig(_Options):
+    """Shape of a laptop LLaVA: a CLIP vision tower and a Qwen2 language model, 0.8 million parameters together."""
+
+    hidden: int = Field(128, ge=16)
+    layers: int = Field(2, ge=1)
+    heads: int = Field(4, ge=1)
+    intermediate: int = Field(256, ge=16)
+    vision_hidden: int = Field(96, ge=16)
+    vision_heads: int = Field(4, ge=1)
+    vision_layers: int = Field(1, ge=1)
+    patch: int = Field(32, ge=4)
+    image_side: int = Field(96, ge=32)
+    initializer_range: float = Field(0.08, gt=0)
+    max_tokens: int = Field(512, ge=64)
+
+    @model_validator(mode="after")
+    def _shapes_fit(self) -> "TinyLlavaConfig":
+        if self.hidden % (2 * self.heads) or self.vision_hidden % self.vision_heads:
+            raise ValueError("hidden must be a multiple of 2 x heads, and vision_hidden of vision_heads")
+        if self.image_side % self.patch:
+            raise ValueError(f"image_side {self.image_side} is not a multiple of patch")
+        return self
+
+
+class VlmConfig(SftConfig):
+    """Settings of a stage of VLM pretraining; the defaults are the laptop's."""
+
+    epochs: float | None = Field(None, gt=0)
+    """Passes over the examples, instead of steps."""
+    vision_learning_rate: float | None = Field(None, gt=0)
+    """Learning rate of the vision tower, where it is not that of the rest."""
+
+    def steps_on(self, examples: int) -> int:
+        """Number of optimizer steps on so many examples."""
+        return self.steps if self.epochs is None else max(1, math.ceil(self.epochs * examples / self.batch_size))
+
+
 class VllmOptions(_Options):
     """Generator of the rollouts: the trainer itself (off), vLLM on the same GPUs, or a remote vLLM server."""
 

@@ -7,7 +7,7 @@ its last complete checkpoint: weights, optimizer, schedule, data order and rando
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.utils.data import Dataset
@@ -15,8 +15,15 @@ from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from rubricworks.errors import UserError
 from rubricworks.training.allocator import keep_freed_memory
-from rubricworks.training.checkpoints import model_digest, open_run, run_digest, train_from
+from rubricworks.training.checkpoints import (
+    has_renamed_weights,
+    model_digest,
+    open_run,
+    run_digest,
+    train_from,
+)
 from rubricworks.training.config import SftConfig
+from rubricworks.training.examples import Example, StoredExamples
 from rubricworks.training.generate import Processor, check_reads_images, decode_image, load_model
 from rubricworks.training.length_groups import LengthGroups
 from rubricworks.training.lora import add_adapters, save_trained_model
@@ -27,7 +34,8 @@ from rubricworks.training.machine import (
     check_sharding,
     examples_per_process,
 )
-from rubricworks.training.processes import main_process_first
+from rubricworks.training.module_rates import ModuleRates
+from rubricworks.training.processes import is_sharded, main_process_first
 from rubricworks.training.processing import (
     Messages,
     encode_prompts,
@@ -39,14 +47,6 @@ from rubricworks.training.processing import (
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
 
 
-class Example(NamedTuple):
-    """One prompt, with its image if there is one, and the target text."""
-
-    image: bytes | None
-    prompt: str | Messages
-    caption: str
-
-
 def train_sft(
     model_dir: str | Path,
     examples: Iterable[tuple[bytes | None, str | Messages, str]],
@@ -55,16 +55,20 @@ def train_sft(
     *,
     title: str = "warm-up",
     on_log: Callable[[StepLog], None] | None = None,
+    modules: ModuleRates | None = None,
 ) -> Path:
     """Train on (image, prompt, caption) triples and return `out_dir/"model"`, a plain Hugging Face directory.
 
     Without images (None) the caption is the target text of a text model, and a prompt may be a whole conversation.
     A call with the same arguments after a kill resumes from the last checkpoint and ends with the same weights.
 
+    Args:
+        examples: the triples; those of `StoredExamples` are read when they are needed.
+        modules: parts of the model to train, and learning rates of their own; the whole model at one rate by default.
     Raises:
         UserError: no examples, a model that cannot be loaded, inconsistent options, or a machine that lacks support.
     """
-    rows = [Example(*example) for example in examples]
+    rows = examples if isinstance(examples, StoredExamples) else [Example(*example) for example in examples]
     if not rows:
         raise UserError("the warm-up has no examples; give at least one image with a caption")
     per_process = examples_per_process(config)
@@ -74,10 +78,13 @@ def train_sft(
     check_sharding(config.lora)
     keep_freed_memory()
     out_dir = Path(out_dir)
-    captions = [(row.prompt, row.caption, len(row.image or b"")) for row in rows]
-    digest = run_digest(
-        "sft", model_digest(model_dir), config.model_dump(exclude={"save_every", "log_every"}), captions
+    settings = config.model_dump(exclude={"save_every", "log_every"})
+    data = (
+        rows.digest
+        if isinstance(rows, StoredExamples)
+        else [(row.prompt, row.caption, len(row.image or b"")) for row in rows]
     )
+    digest = run_digest("sft", model_digest(model_dir), settings, data, *([modules] if modules else []))
     with main_process_first():
         checkpoint = open_run(out_dir, digest)
     if (out_dir / "model").is_dir():
@@ -85,8 +92,11 @@ def train_sft(
     model, processor = load_model(
         model_dir, dtype="bfloat16" if config.bf16 and not autocasts(config) else "float32", on_device=False
     )
-    check_reads_images(processor, any(row.image is not None for row in rows))
+    has_images = isinstance(rows, StoredExamples) or any(row.image is not None for row in rows)
+    check_reads_images(processor, has_images)
     trained = model if config.lora is None else add_adapters(model, config.lora, seed=config.seed)
+    if modules:
+        modules.freeze_others(trained)
 
     arguments = TrainingArguments(
         output_dir=str(out_dir),
@@ -111,7 +121,7 @@ def train_sft(
         disable_tqdm=True,
         report_to="none",
     )
-    kind = Trainer if any(row.image is not None for row in rows) else _TextTrainer
+    kind = _ImageTrainer if has_images else _TextTrainer
     trainer = kind(
         model=trained,
         args=arguments,
@@ -121,6 +131,7 @@ def train_sft(
         callbacks=[StepLines(title, {"loss": "loss", "learning_rate": "lr"}, on_log)],
     )
     trainer.remove_callback(PrinterCallback)
+    trainer.modules = modules
     with quiet_libraries():
         train_from(trainer, checkpoint)
     save_trained_model(trainer, processor, out_dir / "model", bf16=config.bf16)
@@ -170,7 +181,27 @@ class CaptionCollator:
         return text.split(end)[0] + end if end else text
 
 
-class _TextTrainer(Trainer):
+class _ImageTrainer(Trainer):
+    """Trainer whose optimizer may have learning rates of their own for parts, and which loads what it has saved."""
+
+    modules: ModuleRates | None = None
+
+    def create_optimizer(self, *args: Any, **options: Any) -> Any:
+        optimizer = super().create_optimizer(*args, **options)
+        if self.modules and self.model is not None:
+            self.modules.divide_groups(optimizer, self.model)
+        return optimizer
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        model = model or self.model
+        if is_sharded() or not has_renamed_weights(Path(resume_from_checkpoint), model):
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+            return
+        stored = type(model).from_pretrained(resume_from_checkpoint, dtype=model.dtype)
+        model.load_state_dict(stored.state_dict())
+
+
+class _TextTrainer(_ImageTrainer):
     """Trainer with batches of similar length, for text; prompts with images nearly always have the same length."""
 
     train_dataset: "_Rows"
@@ -182,7 +213,7 @@ class _TextTrainer(Trainer):
 
 
 class _Rows(Dataset[Example]):
-    def __init__(self, rows: list[Example]) -> None:
+    def __init__(self, rows: Sequence[Example]) -> None:
         self.rows = rows
 
     def __len__(self) -> int:

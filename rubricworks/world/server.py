@@ -29,7 +29,7 @@ from rubricworks.world.chat import ApiError, ChatRequest, decode_data_url, read_
 from rubricworks.world.models.captioners import TEACHERS, teacher_caption
 from rubricworks.world.models.image_judges import likert_judge_reply, pairwise_judge_reply
 from rubricworks.world.models.judge import judge_reply
-from rubricworks.world.models.roster import BALCAPRL_MODELS, PICTURE_MODELS, RLR3_MODELS, Reply
+from rubricworks.world.models.roster import BALCAPRL_MODELS, PICTURE_MODELS, PRETRAINING_MODELS, RLR3_MODELS, Reply
 from rubricworks.world.models.weak_judges import gullible_judge_reply, image_reading_judge_reply, master_key_judge_reply
 from rubricworks.world.models.writer import lenient_rubric_writer_reply, rubric_writer_reply
 from rubricworks.world.pictures.detector import as_geneval, detect
@@ -41,6 +41,7 @@ from rubricworks.world.scene.scene_index import SceneIndex, UnknownImage, read_s
 MODELS = (
     *TEACHERS, "rubric-writer", "lenient-rubric-writer", "judge", "pairwise-judge", "likert-judge",
     "gullible-judge", "master-key-judge", "image-reading-judge", *RLR3_MODELS, *BALCAPRL_MODELS, *PICTURE_MODELS,
+    *PRETRAINING_MODELS,
 )  # fmt: skip
 _TEXT_MODELS: dict[str, Callable[[str], str]] = {
     "judge": judge_reply,
@@ -50,7 +51,7 @@ _TEXT_MODELS: dict[str, Callable[[str], str]] = {
     "master-key-judge": master_key_judge_reply,
 }
 _BLIND = frozenset({"judge", "gullible-judge", "master-key-judge"})
-_PIPELINE_MODELS: Mapping[str, Reply] = {**RLR3_MODELS, **BALCAPRL_MODELS}
+_PIPELINE_MODELS: Mapping[str, Reply] = {**RLR3_MODELS, **BALCAPRL_MODELS, **PRETRAINING_MODELS}
 _BODY_LIMIT = 64 * 2**20
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _log = logging.getLogger(__name__)

@@ -96,3 +96,18 @@ RUBRICRL = {
     "promote": {"scores": "score", "policy": "train_generator", "samples": "prepare_prompts"},
     "rubricrl_report": {"promotion": "promote"},
 }
+
+CAPTIONED = {"samples": "prepare", "captions": "recaption"}
+RECAPTION_PRETRAIN = {
+    "prepare": {},
+    "recaption": {"samples": "prepare"},
+    "align_projector": CAPTIONED,
+    # Both arms start from the same aligned model and differ in their captions alone.
+    "pretrain_vlm": {**CAPTIONED, "model": "align_projector"},
+    "tune_vlm": {"samples": "prepare", "model": "pretrain_vlm"},
+    "pretrain_baseline": {**CAPTIONED, "model": "align_projector"},
+    "tune_baseline": {"samples": "prepare", "model": "pretrain_baseline"},
+    "benchmark_questions": {"samples": "prepare"},
+    "score": {"samples": "benchmark_questions", "model": "tune_baseline", "policy": "tune_vlm"},
+    "recaption_pretrain_report": {"scores": "score"},
+}

@@ -7,7 +7,7 @@ from rubricworks.world.models.abnormal import abnormal_writer_reply
 from rubricworks.world.models.abnormal_reviewers import QUALITY_JUDGES, quality_judge_reply, red_teamer_reply
 from rubricworks.world.models.answer_judge import answer_judge_reply
 from rubricworks.world.models.assertion_judges import ASSERTION_JUDGES, assertion_judge_reply
-from rubricworks.world.models.captioners import recaptioner_reply
+from rubricworks.world.models.captioners import PRETRAINING_CAPTIONERS, pretraining_caption, recaptioner_reply
 from rubricworks.world.models.checklist_merger import checklist_merger_reply
 from rubricworks.world.models.checklist_writers import CHECKLIST_WRITERS, checklist_writer_reply
 from rubricworks.world.models.exams import exam_taker_reply, exam_writer_reply
@@ -47,6 +47,7 @@ RLR3_MODELS: Mapping[str, Reply] = {
     "red-teamer": red_teamer_reply,
     "answer-judge": answer_judge_reply,
 }
+PRETRAINING_MODELS: Mapping[str, Reply] = dict.fromkeys(PRETRAINING_CAPTIONERS, pretraining_caption)
 PICTURE_MODELS: Mapping[str, Callable[[ChatRequest, int], str]] = {
     "prompt-rubric-writer": prompt_rubric_writer_reply,
     **dict.fromkeys(PICTURE_JUDGES, picture_judge_reply),

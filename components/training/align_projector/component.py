@@ -1,0 +1,40 @@
+from kfp import dsl
+
+from rubricworks.components.images import image_of
+
+
+@dsl.component(base_image=image_of("align_projector"), install_kfp_package=False, packages_to_install=[])
+def align_projector(
+    config: str,
+    run: str,
+    samples: str,
+    captions: str,
+    checkpoint: dsl.Output[dsl.Model],
+    view: dsl.Output[dsl.HTML],
+    metrics: dsl.Output[dsl.Metrics],
+) -> str:
+    """Assemble a LLaVA model and train its projector alone (stage 1).
+
+    Args:
+        config: the stage's own configuration as JSON.
+        run: URI of the run's folder.
+        samples: URI of the samples table.
+        captions: URI of the captions table.
+        checkpoint: the model, for Kubeflow's pages: its URI and digests.
+        view: the stage's page.
+        metrics: the stage's figures.
+
+    Returns:
+        URI of the folder that holds the trained model.
+    """
+    from rubricworks.runtime.launch import launch
+
+    return launch(
+        "align_projector",
+        config,
+        run,
+        {"samples": samples, "captions": captions},
+        view=view.path,
+        metrics=metrics.log_metric,
+        lineage=checkpoint.metadata.update,
+    )

@@ -1,0 +1,1 @@
+"""Stages that only the recaptioning method has."""

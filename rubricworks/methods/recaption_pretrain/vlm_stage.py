@@ -1,0 +1,47 @@
+"""A training stage of the recipe: supervised training of a LLaVA model on stored images, with tracking and a card."""
+
+from pathlib import Path
+
+from rubricworks.runtime.job import Job, model_dir
+from rubricworks.tracking import stage_run
+from rubricworks.training.config import VlmConfig
+from rubricworks.training.examples import StoredExamples
+from rubricworks.training.llava import PROJECTOR, VISION_TOWER
+from rubricworks.training.model_card import Usage, write_card
+from rubricworks.training.module_rates import ModuleRates
+from rubricworks.training.processes import is_main
+
+
+def train_vlm(
+    job: Job, start: Path, examples: StoredExamples, config: VlmConfig, *, seed: int, title: str, projector_only: bool
+) -> None:
+    """Train the model of `start` into the job's folder.
+
+    Args:
+        projector_only: train the projector alone (stage 1), not the whole model.
+    """
+    from rubricworks.training.sft import train_sft
+
+    settings = config.model_copy(update={"seed": seed, "steps": config.steps_on(len(examples)), "epochs": None})
+    rates = {VISION_TOWER: config.vision_learning_rate} if config.vision_learning_rate and not projector_only else {}
+    modules = ModuleRates((PROJECTOR,) if projector_only else (), rates)
+    job.figures.update(examples=len(examples), steps=settings.steps)
+    with stage_run(job.run, job.stage) as log:
+        log.log_params(settings.model_dump(mode="json"))
+        train_sft(
+            start,
+            examples,
+            job.out,
+            settings,
+            title=title,
+            on_log=lambda line: log.log_metrics(line.metrics, step=line.step),
+            modules=modules if any(modules) else None,
+        )
+    if is_main():
+        write_card(
+            model_dir(job.out),
+            Usage(None),
+            trained_by=job.stage,
+            data=job.made_by["inputs"],
+            config=settings.model_dump(mode="json"),
+        )

@@ -1,0 +1,42 @@
+"""Recaptioning and both arms of pretraining, killed in stages of their own and resumed, end as an unbroken run."""
+
+import pytest
+from kills import differing, products, run_with_kills, saved, there
+from tiny_run import Run, settings
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
+
+SMALL = {
+    "world.scenes": 60,
+    "world.questions": 2,
+    "data.held_out": 8,
+    "data.warm_up": 16,
+    "data.shard_size": 16,
+    "alignment.sft.steps": 2,
+    "alignment.sft.batch_size": 8,
+    "pretraining.sft.steps": 6,
+    "pretraining.sft.batch_size": 8,
+    "pretraining.sft.save_every": 2,
+    "tuning.sft.steps": 4,
+    "tuning.sft.batch_size": 8,
+    "evaluation.max_new_tokens": 8,
+}
+KILLS = {
+    "recaption": [("stage", there("recaption/part-00001.parquet"))],
+    "pretrain_vlm": [("stage", saved("pretrain_vlm/checkpoint-2"))],
+}
+STAGES = ["prepare", *KILLS, "align_projector", "tune_vlm", "pretrain_baseline", "tune_baseline", "score"]
+
+
+def test_killed_in_recaptioning_and_pretraining_it_ends_as_if_it_had_never_stopped(tmp_path):
+    Run(tmp_path / "unbroken", "recaption-pretrain-laptop", *settings(SMALL), "--run", "whole").finish()
+    whole = products(tmp_path / "unbroken" / "whole", STAGES)
+    assert {"tune_vlm/model/model.safetensors", "tune_baseline/model/model.safetensors"} <= whole.keys()
+    policy, baseline = (whole[f"{stage}/model/model.safetensors"] for stage in ("pretrain_vlm", "pretrain_baseline"))
+    assert policy != baseline, "the arms were trained on different captions"
+
+    folder = tmp_path / "runs" / "cut"
+    output = run_with_kills(folder, ["recaption-pretrain-laptop", *settings(SMALL), "--run", "cut"], KILLS)
+    assert differing(products(folder, STAGES), whole) == []
+    assert "pretraining continues after step 2" in output
+    assert "right answers after pretraining" in output
