@@ -13,8 +13,11 @@ _BY_VALUE = (("vllm", "mode", "colocate", "vllm"), ("engine", "kind", "vllm", "v
 """Section, field and value of a recipe that need the package in the stage's own environment."""
 _BY_SECTION = {"lora": "peft"}
 """Section of a recipe that needs the package if it is set."""
+_BY_FIELD = (("generator", "tiny_flow", "diffusers"),)
+"""Field and value of any section that need the package."""
 EXTRAS = {
-    "kfp": "pipelines", "trl": "train", "torch": "train", "transformers": "train", "peft": "train", "vllm": "gpu",
+    "kfp": "pipelines", "trl": "train", "torch": "train", "transformers": "train", "peft": "train",
+    "diffusers": "train", "vllm": "gpu",
     "rapidocr_onnxruntime": "ocr", "mlflow": "tracking", "math_verify": "eval", "rapidfuzz": "eval", "opencc": "eval",
 }  # fmt: skip
 """Package → extra of this one that brings it."""
@@ -43,6 +46,9 @@ def optional_packages(settings: Any) -> dict[str, str]:
     for name, package in _BY_SECTION.items():
         if any(one.get(name) for one in sections):
             needs.setdefault(package, name)
+    for name, value, package in _BY_FIELD:
+        if any(one.get(name) == value for one in sections):
+            needs.setdefault(package, f"{name}: {value}")
     return needs
 
 

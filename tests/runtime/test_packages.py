@@ -64,6 +64,13 @@ def test_a_reader_of_text_asks_for_its_package_and_a_model_for_the_comparison_al
         load_recipe(recipe_path("rubricrl-ar-laptop"), ["policy.mask_text=true"])
 
 
+def test_a_flow_needs_diffusers():
+    assert optional_packages({"pretrain_generator": {"generator": "tiny_flow"}}) == {
+        "diffusers": "generator: tiny_flow"
+    }
+    assert optional_packages({"pretrain_generator": {"generator": "tiny_ar", "tiny_flow": {"steps": 3}}}) == {}
+
+
 def test_the_verifiers_of_rlr3_are_looked_for_too(monkeypatch, tmp_path):
     without(monkeypatch, "math_verify")
     (check,) = load_recipe(recipe_path("rlr3-laptop"), ()).method_checks(tmp_path)
