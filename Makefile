@@ -8,7 +8,7 @@ export GOMP_SPINCOUNT := 0
 # A run and the tests start many processes; without bytecode each compiles the library anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-fast test-cluster test-vllm test-lmms test-kind conformance lint docs smoke bench bench-start bench-reward bench-grading bench-recaption bench-attacks bench-verifiers coverage claims images locks clean help
+.PHONY: demo test test-fast test-cluster test-vllm test-lmms test-kind conformance lint docs smoke bench bench-start bench-reward bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers coverage claims images locks clean help
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -78,7 +78,7 @@ smoke: $(VENV)/installed  ## A minute of every other recipe for laptops
 	  $(RUN) rubricworks.cli run retrain-laptop --set world.scenes=3428 --set new_samples.needed=4000; \
 	else echo 'retrain-laptop: left out, for there is no champion to retrain; make demo makes one'; fi
 
-bench: bench-start bench-reward bench-grading bench-recaption bench-attacks bench-verifiers  ## Every benchmark
+bench: bench-start bench-reward bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers  ## Every benchmark
 
 bench-start: $(VENV)/installed  ## Seconds to import, to --help, of a stage that is done
 	$(RUN) benchmarks.start
@@ -91,6 +91,9 @@ bench-grading: $(VENV)/installed  ## Calls, criteria and images a second beside 
 
 bench-recaption: $(VENV)/installed  ## CPU and memory of recaptioning 10,000 and 100,000 images, and kills
 	$(RUN) benchmarks.recaption
+
+bench-rubricrl: $(VENV)/installed  ## Cost of grading a generated image, by ten criteria in one call or in ten, beside aiohttp
+	$(RUN) benchmarks.image_grading
 
 bench-attacks: $(VENV)/installed  ## What orders and fake verdicts in a caption do to each scripted judge
 	$(RUN) benchmarks.attacks

@@ -33,7 +33,7 @@ def main() -> None:
     arguments = options.parse_args()
 
     python = arguments.autorubric or autorubric_python(install=arguments.install_peers)
-    plan = Plan(arguments.rounds, 0.1 if arguments.quick else 1.0, _take_cores(), python)
+    plan = Plan(arguments.rounds, 0.1 if arguments.quick else 1.0, take_cores(), python)
     print(Row.HEAD, flush=True)
     for name, part in _PARTS.items():
         if not arguments.only or name in arguments.only:
@@ -50,7 +50,7 @@ async def _print_rows(name: str, rows: AsyncIterator[Row]) -> None:
         print(Row.missing(name, reason[:200]), flush=True)
 
 
-def _take_cores() -> int | None:
+def take_cores() -> int | None:
     """Keep this process and its children to one core; the judge's core is returned, if there is another."""
     if not hasattr(os, "sched_setaffinity") or len(cores := sorted(os.sched_getaffinity(0))) < 2:
         return None
