@@ -12,7 +12,6 @@ import click
 from pydantic import ValidationError
 
 from rubricworks.cli.caption import run_stage
-from rubricworks.cli.leaderboard import build_board, write_board
 from rubricworks.cli.options import api_key_option, parse_endpoint
 from rubricworks.data.manifest import MANIFEST, read_manifest
 from rubricworks.data.tables import read_rows
@@ -29,6 +28,7 @@ from rubricworks.evaluation.suites.official_sets import (
 from rubricworks.llm import Endpoint
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.reports.formats import interval, number
+from rubricworks.reports.leaderboard_files import build_board, write_board
 from rubricworks.reports.run_folder import SOURCE, is_simulated
 from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.runtime.config import StageConfig, canonical_json

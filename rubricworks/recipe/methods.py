@@ -17,6 +17,7 @@ METHODS = {
     "rubricrl": "rubricworks.methods.rubricrl",
     "recaption_pretrain": "rubricworks.methods.recaption_pretrain",
     "retrain": "rubricworks.methods.retrain",
+    "evaluate": "rubricworks.methods.evaluate",
 }
 DEFAULT_METHOD = "rubicap"
 """Method of a recipe that names no pipeline."""

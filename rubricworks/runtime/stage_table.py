@@ -185,6 +185,8 @@ _TABLE = (
     Stage("recaption_pretrain_report", "methods.recaption_pretrain.stages", "release", "cpu", ("scores",),
           view="reports.views.evaluations:run_page", makes_report=True, title="recaptioning report",
           reads_whole_run=True),
+    Stage("evaluation_report", "methods.evaluate.stages", "release", "cpu", ("scores",),
+          view="reports.views.evaluations:run_page", makes_report=True, reads_whole_run=True),
     # cluster
     Stage("preflight", "stages.cluster", "cluster", "cpu", always_runs=True, opens_run=True),
     Stage("check_accelerators", "stages.cluster", "cluster", "trainer", always_runs=True),

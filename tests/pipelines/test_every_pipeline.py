@@ -4,7 +4,7 @@ import inspect
 from pathlib import Path
 
 import pytest
-from pipeline_inputs import BALCAPRL, RECAPTION_PRETRAIN, RLR3, RUBICAP, RUBRICRL
+from pipeline_inputs import BALCAPRL, EVALUATE, RECAPTION_PRETRAIN, RLR3, RUBICAP, RUBRICRL
 from stage_stand_in import Dag, check_component, check_whole_run
 
 import rubricworks.components
@@ -26,6 +26,7 @@ OWN_FORM = {"find_new_samples", "preflight", "outcome"}
         ("balcaprl", BALCAPRL),
         ("rubricrl", RUBRICRL),
         ("recaption_pretrain", RECAPTION_PRETRAIN),
+        ("evaluate", EVALUATE),
     ],
 )
 def test_the_whole_pipeline_launches_every_stage_once_with_the_outputs_it_needs(method, inputs, tmp_path, monkeypatch):

@@ -111,3 +111,9 @@ RECAPTION_PRETRAIN = {
     "score": {"samples": "benchmark_questions", "model": "tune_baseline", "policy": "tune_vlm"},
     "recaption_pretrain_report": {"scores": "score"},
 }
+
+EVALUATE = {
+    "prepare": {},
+    "score": {"samples": "prepare"},
+    "evaluation_report": {"scores": "score"},
+}

@@ -8,11 +8,11 @@ def score(
     config: str,
     run: str,
     samples: str,
-    model: str,
-    policy: str,
     dataset: dsl.Output[dsl.Dataset],
     view: dsl.Output[dsl.HTML],
     metrics: dsl.Output[dsl.Metrics],
+    model: str = "",
+    policy: str = "",
     peer: str = "",
     rubrics: str = "",
     exams: str = "",
@@ -23,11 +23,11 @@ def score(
         config: the stage's own configuration as JSON.
         run: URI of the run's folder.
         samples: URI of the samples table; only its held-out rows are used.
-        model: URI of the model before training: the base.
-        policy: URI of the trained policy.
         dataset: the table, for Kubeflow's pages: its URI and digests.
         view: the stage's page.
         metrics: the stage's figures.
+        model: URI of the model before training, the base, if there is one.
+        policy: URI of the trained policy, if there is one.
         peer: URI of a training for comparison, if there is one.
         rubrics: URI of the rubrics table, if a scorer needs rubrics.
         exams: URI of the exams table, if a scorer needs exams.

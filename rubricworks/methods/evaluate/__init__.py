@@ -1,0 +1,1 @@
+"""Evaluation by itself: any models on any samples, without a training."""

@@ -1,0 +1,44 @@
+"""Recipe of an evaluation by itself: samples, models, scorers, one leaderboard."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import model_validator
+
+from rubricworks.methods.evaluate.stages.evaluation_report import Config as ReportConfig
+from rubricworks.recipe.recipe import Recipe
+from rubricworks.runtime.config import StageConfig
+from rubricworks.stages.data.prepare import Config as DataConfig
+from rubricworks.stages.evaluation.score import Config as ScoreConfig
+
+
+class EvaluateRecipe(Recipe):
+    """Evaluation: every model of `evaluation.models` on the held-out samples, or on all with `splits: null`."""
+
+    pipeline: Literal["evaluate"]
+    data: DataConfig
+    evaluation: ScoreConfig
+    report: ReportConfig = ReportConfig()
+
+    @model_validator(mode="after")
+    def _opponent_is_a_model(self) -> "EvaluateRecipe":
+        if not self.evaluation.models:
+            raise ValueError("evaluation.models: none is given; name the models to evaluate")
+        if self.evaluation.opponent not in self.evaluation.models:
+            names = ", ".join(self.evaluation.models)
+            raise ValueError(f"evaluation.opponent: {self.evaluation.opponent} is none of the models: {names}")
+        return self
+
+    def stage_configs(self) -> dict[str, StageConfig]:
+        """Stage → its configuration, in the order of the pipeline."""
+        return {"prepare": self.data, "score": self.evaluation, "evaluation_report": self.report}
+
+    def success_lines(self, run: Path) -> list[str]:
+        from rubricworks.reports.leaderboard import leaderboard_text
+        from rubricworks.reports.leaderboard_files import build_board
+
+        board = build_board([run], every_figure=self.report.every_figure)
+        return [*leaderboard_text(board).splitlines(), f"{run / 'leaderboard.html'}: the page"]
+
+
+RECIPE = EvaluateRecipe

@@ -1,0 +1,1 @@
+"""Stages of an evaluation by itself."""
