@@ -29,7 +29,7 @@ lock() {  # lock IMAGE SOURCES AND OPTIONS...
 }
 
 lock tools docker/tools.in
-lock api pyproject.toml --extra api --extra store -c constraints.txt
+lock api pyproject.toml --extra api --extra store --extra tracking -c constraints.txt
 # shellcheck disable=SC2086  # a list of options
 lock cpu pyproject.toml $STAGES -c constraints.txt
 # shellcheck disable=SC2086

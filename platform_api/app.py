@@ -15,6 +15,7 @@ does not start with one that names none.
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -24,6 +25,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse
 from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
+from sqlalchemy.exc import SQLAlchemyError
 
 import rubricworks.reports
 from rubricworks import __version__
@@ -34,12 +36,24 @@ from rubricworks.platform_api.db.migrate import migrate
 from rubricworks.platform_api.limits import BodyLimit, SecurityHeaders
 from rubricworks.platform_api.problems import add_problem_handlers
 from rubricworks.platform_api.readiness import Dependency, check_database, check_storage_access
-from rubricworks.platform_api.routers import access, pages, probes, rollouts, runs
+from rubricworks.platform_api.routers import access, pages, probes, promotion_pages, promotions, rollouts, runs
+from rubricworks.platform_api.services.mlflow_registry import MlflowRegistry
+from rubricworks.platform_api.services.promotions import Promotions
 from rubricworks.platform_api.services.run_index import RunIndex
+from rubricworks.platform_api.services.webhooks import Webhooks
 from rubricworks.platform_api.settings import ApiSettings, settings_from_environment
 from rubricworks.runs.store import RunStore, open_run_store
+from rubricworks.storage import is_remote, local_path
 
-ROUTERS = (probes.router, runs.router, rollouts.router, access.router, pages.router)
+ROUTERS = (
+    probes.router,
+    runs.router,
+    rollouts.router,
+    promotions.router,
+    access.router,
+    pages.router,
+    promotion_pages.router,
+)
 _STATIC = Path(__file__).parent / "pages" / "static"
 _REPORT_STYLES = Path(rubricworks.reports.__file__).parent / "templates"
 _log = logging.getLogger(__name__)
@@ -96,9 +110,31 @@ async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExi
         check = partial(check_storage_access, settings.storage)
         state.dependencies.append(Dependency("storage", check, fresh=60.0))
         state.store = await asyncio.to_thread(_open_store, settings.storage)
+    state.promotions = _promotions(settings, state.database)
+    if state.promotions is not None and settings.webhook_url and settings.webhook_secret:
+        webhooks = Webhooks(state.database, settings.webhook_url, settings.webhook_secret.get_secret_value())
+        stack.push_async_callback(_end, asyncio.create_task(webhooks.follow(settings.index_seconds)))
+    if state.promotions is not None:
+        stack.push_async_callback(_end, asyncio.create_task(_recover(state.promotions)))
     if state.store is not None:
         index = asyncio.create_task(RunIndex(state.database, state.store).follow(settings.index_seconds))
         stack.push_async_callback(_end, index)
+
+
+def _promotions(settings: ApiSettings, database: Database) -> Promotions | None:
+    is_folder = settings.storage is not None and not is_remote(settings.storage)
+    if not is_folder and not os.environ.get("MLFLOW_TRACKING_URI"):
+        return None
+    runs = local_path(settings.storage) if settings.storage and is_folder else Path()
+    registry = MlflowRegistry("", runs)
+    return Promotions(database, registry, has_consumer=bool(settings.webhook_url and settings.webhook_secret))
+
+
+async def _recover(service: Promotions) -> None:
+    try:
+        await service.recover()
+    except (SQLAlchemyError, UserError) as error:
+        _log.warning("promotions in progress could not be looked at: %s", type(error).__name__)
 
 
 def _open_store(storage: str) -> RunStore | None:

@@ -25,6 +25,10 @@ class ApiSettings(BaseModel):
     """RUBRICWORKS_API_TOKEN: token that callers send as `Authorization: Bearer …`; it is an admin's."""
     revision: str = "unknown"
     """RUBRICWORKS_REVISION: git revision of the image."""
+    webhook_url: str | None = None
+    """RUBRICWORKS_WEBHOOK_URL: the consumer of models, which is told of every promotion."""
+    webhook_secret: SecretStr | None = None
+    """RUBRICWORKS_WEBHOOK_SECRET: key of the messages' signatures."""
     index_seconds: float = 2.0
     """Pause between two looks at the runs."""
 
@@ -64,7 +68,20 @@ def settings_from_environment(runs: str | None = None) -> ApiSettings:
         storage=storage,
         token=SecretStr(token) if token else None,
         revision=_variable("RUBRICWORKS_REVISION") or "unknown",
+        webhook_url=_webhook_url(),
+        webhook_secret=SecretStr(secret) if (secret := _variable("RUBRICWORKS_WEBHOOK_SECRET")) else None,
     )
+
+
+def _webhook_url() -> str | None:
+    url = _variable("RUBRICWORKS_WEBHOOK_URL")
+    if url and not url.startswith(("https://", "http://")):
+        raise UserError("RUBRICWORKS_WEBHOOK_URL is no address: write https://host/path")
+    if url and not _variable("RUBRICWORKS_WEBHOOK_SECRET"):
+        raise UserError(
+            "RUBRICWORKS_WEBHOOK_URL needs RUBRICWORKS_WEBHOOK_SECRET, by which the consumer knows messages"
+        )
+    return url
 
 
 def _variable(name: str) -> str | None:

@@ -19,6 +19,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -177,3 +178,52 @@ class RubricCriteria(Table):
     __tablename__ = "rubric_criteria"
     digest: Mapped[str] = mapped_column(String(64), primary_key=True)
     names: Mapped[list[str]] = mapped_column(JSON)
+
+
+class Promotion(Table):
+    """A decision about one version of a registered model, from the request to the consumer's confirmation."""
+
+    __tablename__ = "promotions"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    model: Mapped[str] = mapped_column(String(200), index=True)
+    version: Mapped[int]
+    kind: Mapped[str] = mapped_column(String(20))
+    """`promotion`, or `rollback` to the champion before."""
+    champion: Mapped[int | None]
+    """Version that was champion when it was requested; the alias moves from this one alone."""
+    gate: Mapped[str] = mapped_column(Text)
+    """Result of the gate, as the run's promote stage wrote it."""
+    reason: Mapped[str] = mapped_column(Text)
+    state: Mapped[str] = mapped_column(String(20), index=True)
+    requested_by: Mapped[str] = mapped_column(String(100))
+    requested_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
+    decided_by: Mapped[str | None] = mapped_column(String(100))
+    decided_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    decision: Mapped[str] = mapped_column(Text, default="")
+    """Reason of the decision, or of a failure."""
+    confirmed_by: Mapped[str | None] = mapped_column(String(100))
+    confirmed_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    __table_args__ = (
+        # One alias moves at a time: of two decisions on a model at once, the second cannot enter this state.
+        Index(
+            "uq_promotions_applying",
+            "model",
+            unique=True,
+            sqlite_where=text("state = 'applying'"),
+            postgresql_where=text("state = 'applying'"),
+        ),
+    )
+
+
+class Delivery(Table):
+    """A webhook's message about a promotion, sent until it is received."""
+
+    __tablename__ = "deliveries"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    promotion_id: Mapped[int] = mapped_column(ForeignKey("promotions.id"), index=True)
+    body: Mapped[str] = mapped_column(Text)
+    attempts: Mapped[int] = mapped_column(default=0)
+    due_at: Mapped[datetime | None] = mapped_column(UtcDateTime, default=utc_now, index=True)
+    """None once it is delivered or given up."""
+    delivered_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    error: Mapped[str] = mapped_column(Text, default="")

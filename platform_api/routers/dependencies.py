@@ -22,7 +22,11 @@ Cursor = Annotated[str | None, Query(max_length=500, description="`next_cursor` 
 IdempotencyKey = Annotated[
     str,
     Header(
-        min_length=8, max_length=200, pattern=r"^[!-~]+$", description="A new key for each change; again for a retry"
+        alias="Idempotency-Key",
+        min_length=8,
+        max_length=200,
+        pattern=r"^[!-~]+$",
+        description="A new key for each change; again for a retry",
     ),
 ]
 PROBLEMS: dict[int | str, dict[str, object]] = {

@@ -26,7 +26,8 @@ from rubricworks.reports.formats import FILTERS
 router = APIRouter(include_in_schema=False)
 _REPORTS = Path(rubricworks.reports.__file__).parent / "templates"
 _TEMPLATES = Path(__file__).parents[1] / "pages"
-_PAGE = 30
+PAGE = 30
+"""Rows of a page."""
 _environment = Environment(
     loader=FileSystemLoader([_TEMPLATES, _REPORTS]),
     autoescape=True,
@@ -53,15 +54,15 @@ async def runs_page(
     cursor: Cursor = None,
 ) -> Response:
     before = run_cursor(cursor)
-    found = await runs.list_runs(session, state=state, recipe=None, search=search, before=before, limit=_PAGE + 1)
-    last = found[_PAGE - 1] if len(found) > _PAGE else None
+    found = await runs.list_runs(session, state=state, recipe=None, search=search, before=before, limit=PAGE + 1)
+    last = found[PAGE - 1] if len(found) > PAGE else None
     counts = await runs.count_runs(session)
     next_cursor = encode_cursor(last.changed.isoformat(), last.name) if last else None
-    return _page(
+    return draw_page(
         request,
         viewer,
         "runs.html",
-        runs=found[:_PAGE],
+        runs=found[:PAGE],
         counts=counts,
         state=state,
         search=search,
@@ -82,7 +83,7 @@ async def run_page(run: RunName, request: Request, session: SessionOf, store: St
         ]
         charts.append((stage, line_chart(f"Reward of {stage}", points)))
     files = await runs.has_report(store, run)
-    return _page(request, viewer, "run.html", run=record, charts=charts, has_report=files)
+    return draw_page(request, viewer, "run.html", run=record, charts=charts, has_report=files)
 
 
 @router.get("/runs/{run}/report")
@@ -100,7 +101,7 @@ async def log_page(
     run: RunName, stage: StageName, request: Request, session: SessionOf, store: StoreOf, viewer: Viewer
 ) -> Response:
     record = await runs.get_run(session, run)
-    return _page(request, viewer, "log.html", run=record, stage=stage, text=await runs.read_log(store, run, stage))
+    return draw_page(request, viewer, "log.html", run=record, stage=stage, text=await runs.read_log(store, run, stage))
 
 
 @router.get("/runs/{run}/rollouts/{stage}")
@@ -124,10 +125,10 @@ async def rollouts_page(
         step = steps[1]
     after: Any = decode_cursor(cursor, int, str) if cursor is not None else None
     groups = await rollouts.list_groups(
-        session, run, stage, step=step, sample_id=sample_id, after=after, limit=_PAGE + 1
+        session, run, stage, step=step, sample_id=sample_id, after=after, limit=PAGE + 1
     )
-    last = groups[_PAGE - 1] if len(groups) > _PAGE else None
-    return _page(
+    last = groups[PAGE - 1] if len(groups) > PAGE else None
+    return draw_page(
         request,
         viewer,
         "rollouts.html",
@@ -138,7 +139,7 @@ async def rollouts_page(
         sample_id=sample_id,
         criterion=criterion,
         flips=flips,
-        groups=groups[:_PAGE],
+        groups=groups[:PAGE],
         next_cursor=encode_cursor(last.step, last.sample_id) if last else None,
     )
 
@@ -157,7 +158,7 @@ async def group_page(
     record = await runs.get_run(session, run)
     members = await rollouts.get_group(session, store, run, stage, step, sample_id)
     before, after = await rollouts.neighbours(session, run, stage, step, sample_id)
-    return _page(
+    return draw_page(
         request,
         viewer,
         "group.html",
@@ -178,25 +179,25 @@ async def criteria_page(
 ) -> Response:
     record = await runs.get_run(session, run)
     figures = await rollouts.list_criteria(session, run, stage)
-    return _page(request, viewer, "criteria.html", run=record, stage=stage, figures=figures)
+    return draw_page(request, viewer, "criteria.html", run=record, stage=stage, figures=figures)
 
 
 @router.get("/tokens")
 async def tokens_page(request: Request, session: SessionOf, admin: Admin) -> Response:
-    return _page(request, admin, "tokens.html", tokens=await tokens.list_tokens(session))
+    return draw_page(request, admin, "tokens.html", tokens=await tokens.list_tokens(session))
 
 
 @router.get("/changes")
 async def changes_page(request: Request, session: SessionOf, viewer: Viewer, cursor: Cursor = None) -> Response:
     before = decode_cursor(cursor, int)[0] if cursor is not None else None
-    found = await audit_log.list_changes(session, before=before, limit=_PAGE + 1, action=None, subject=None)
-    next_cursor = encode_cursor(found[_PAGE - 1].id) if len(found) > _PAGE else None
-    return _page(request, viewer, "changes.html", changes=found[:_PAGE], next_cursor=next_cursor)
+    found = await audit_log.list_changes(session, before=before, limit=PAGE + 1, action=None, subject=None)
+    next_cursor = encode_cursor(found[PAGE - 1].id) if len(found) > PAGE else None
+    return draw_page(request, viewer, "changes.html", changes=found[:PAGE], next_cursor=next_cursor)
 
 
 @router.get("/login")
 async def login_page(request: Request, next: Annotated[str, Query(max_length=500)] = "/") -> Response:
-    return _page(request, None, "login.html", next=_own_path(next), wrong=False)
+    return draw_page(request, None, "login.html", next=_own_path(next), wrong=False)
 
 
 @router.post("/login")
@@ -207,7 +208,7 @@ async def log_in(request: Request, database: DatabaseOf) -> Response:
         principal = await tokens.principal_of_secret(session, secret)
         cookie = await tokens.open_session(session, principal) if principal else None
     if cookie is None:
-        return _page(request, None, "login.html", status=401, next=target, wrong=True)
+        return draw_page(request, None, "login.html", status=401, next=target, wrong=True)
     answer = RedirectResponse(target, status_code=303)
     answer.set_cookie(
         SESSION_COOKIE,
@@ -232,16 +233,17 @@ async def log_out(request: Request, database: DatabaseOf, viewer: Viewer) -> Res
 
 def problem_page(request: Request, status: int, title: str, detail: str, headers: Any) -> Response:
     """A problem as a page with the way back."""
-    answer = _page(
+    answer = draw_page(
         request, getattr(request.state, "principal", None), "problem.html", status=status, problem=title, detail=detail
     )
     answer.headers.update(headers or {})
     return answer
 
 
-def _page(
+def draw_page(
     request: Request, caller: Principal | None, template: str, *, status: int = 200, **values: Any
 ) -> HTMLResponse:
+    """A page, drawn for its caller."""
     shared: Mapping[str, Any] = {"caller": caller, "here": request.url.path, "version": __version__}
     html = _environment.get_template(template).render(**shared, **values)
     return HTMLResponse(html, status_code=status, headers={"Cache-Control": "no-store"})

@@ -1,0 +1,70 @@
+"""Page of promotions, and its forms; a form sent twice meets a decision that is made, so it needs no key."""
+
+from typing import Any
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Request
+from fastapi.responses import RedirectResponse, Response
+
+from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
+from rubricworks.platform_api.problems import BadRequest
+from rubricworks.platform_api.routers.dependencies import Approver, Cursor, Runner, SessionOf, Viewer
+from rubricworks.platform_api.routers.pages import PAGE, draw_page
+from rubricworks.platform_api.routers.promotions import Number, PromotionsOf
+from rubricworks.platform_api.services import promotions
+from rubricworks.platform_api.services.principals import Right
+
+router = APIRouter(include_in_schema=False)
+_PAGE = "/promotions"
+
+
+@router.get("/promotions")
+async def promotions_page(
+    request: Request, session: SessionOf, service: PromotionsOf, viewer: Viewer, cursor: Cursor = None
+) -> Response:
+    before = decode_cursor(cursor, int)[0] if cursor is not None else None
+    found = await promotions.list_promotions(session, model=None, state=None, before=before, limit=PAGE + 1)
+    return draw_page(
+        request,
+        viewer,
+        "promotions.html",
+        standings=await service.standings(),
+        promotions=found[:PAGE],
+        next_cursor=encode_cursor(found[PAGE - 1].id) if len(found) > PAGE else None,
+        may_request=viewer.may(Right.RUN),
+        may_decide=viewer.may(Right.APPROVE),
+    )
+
+
+@router.post("/promotions/request")
+async def request_by_form(request: Request, service: PromotionsOf, runner: Runner) -> Response:
+    fields = await _fields(request)
+    version = fields["version"]
+    if not version.isdecimal() or len(version) > 9:
+        raise BadRequest(f"version: {version!r} is no number")
+    await service.request(runner, fields["model"], int(version), fields["reason"])
+    return RedirectResponse(_PAGE, status_code=303)
+
+
+@router.post("/promotions/{number}/approve")
+async def approve_by_form(number: Number, request: Request, service: PromotionsOf, approver: Approver) -> Response:
+    await service.approve(approver, number, (await _fields(request))["reason"])
+    return RedirectResponse(_PAGE, status_code=303)
+
+
+@router.post("/promotions/{number}/reject")
+async def reject_by_form(number: Number, request: Request, service: PromotionsOf, approver: Approver) -> Response:
+    await service.reject(approver, number, (await _fields(request))["reason"])
+    return RedirectResponse(_PAGE, status_code=303)
+
+
+@router.post("/promotions/roll-back")
+async def roll_back_by_form(request: Request, service: PromotionsOf, approver: Approver) -> Response:
+    fields = await _fields(request)
+    await service.roll_back(approver, fields["model"], fields["reason"])
+    return RedirectResponse(_PAGE, status_code=303)
+
+
+async def _fields(request: Request) -> dict[str, Any]:
+    sent = parse_qs((await request.body()).decode(errors="replace"))
+    return {name: sent.get(name, [""])[0].strip()[:2000] for name in ("model", "version", "reason")}

@@ -1,0 +1,104 @@
+"""Routes of promotions: request, approve, reject, roll back, confirm."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+
+from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
+from rubricworks.platform_api.problems import Problem
+from rubricworks.platform_api.routers.dependencies import (
+    PROBLEMS,
+    Approver,
+    Cursor,
+    IdempotencyKey,
+    Limit,
+    Runner,
+    SessionOf,
+    Viewer,
+)
+from rubricworks.platform_api.routers.keyed_route import KeyedRoute
+from rubricworks.platform_api.schemas.promotions import (
+    Decision,
+    PromotionBody,
+    PromotionPage,
+    PromotionRequest,
+    PromotionState,
+    RollbackRequest,
+)
+from rubricworks.platform_api.services import promotions
+from rubricworks.platform_api.services.promotions import Promotions
+
+router = APIRouter(prefix="/api/v1", tags=["promotions"], responses=PROBLEMS, route_class=KeyedRoute)
+Number = Annotated[int, Path(ge=1, lt=1 << 31)]
+
+
+def get_promotions(request: Request) -> Promotions:
+    """The promotions of the service.
+
+    Raises:
+        Problem: it has no registry.
+    """
+    service: Promotions | None = request.app.state.promotions
+    if service is None:
+        raise Problem(503, "No registry", "this service has no model registry; set MLFLOW_TRACKING_URI")
+    return service
+
+
+PromotionsOf = Annotated[Promotions, Depends(get_promotions)]
+
+
+@router.get("/promotions", summary="List promotions, the newest first")
+async def list_promotions(
+    session: SessionOf,
+    viewer: Viewer,
+    model: Annotated[str | None, Query(max_length=200)] = None,
+    state: PromotionState | None = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> PromotionPage:
+    before = decode_cursor(cursor, int)[0] if cursor is not None else None
+    found = await promotions.list_promotions(session, model=model, state=state, before=before, limit=limit + 1)
+    return PromotionPage(
+        items=[PromotionBody.model_validate(one) for one in found[:limit]],
+        next_cursor=encode_cursor(found[limit - 1].id) if len(found) > limit else None,
+    )
+
+
+@router.get("/promotions/{number}", summary="Show a promotion")
+async def show_promotion(number: Number, session: SessionOf, viewer: Viewer) -> PromotionBody:
+    return PromotionBody.model_validate(await promotions.get_promotion(session, number))
+
+
+@router.post("/promotions", status_code=201, summary="Request that a version becomes the champion")
+async def request_promotion(
+    asked: PromotionRequest, service: PromotionsOf, runner: Runner, key: IdempotencyKey
+) -> PromotionBody:
+    return PromotionBody.model_validate(await service.request(runner, asked.model, asked.version, asked.reason))
+
+
+@router.post("/promotions/{number}/approve", summary="Approve a request of somebody else, and move the alias")
+async def approve_promotion(
+    number: Number, decision: Decision, service: PromotionsOf, approver: Approver, key: IdempotencyKey
+) -> PromotionBody:
+    return PromotionBody.model_validate(await service.approve(approver, number, decision.reason))
+
+
+@router.post("/promotions/{number}/reject", summary="Reject a request; the champion stays")
+async def reject_promotion(
+    number: Number, decision: Decision, service: PromotionsOf, approver: Approver, key: IdempotencyKey
+) -> PromotionBody:
+    return PromotionBody.model_validate(await service.reject(approver, number, decision.reason))
+
+
+@router.post("/promotions/{number}/confirm", summary="Confirm that the consumer serves the version")
+async def confirm_promotion(
+    number: Number, service: PromotionsOf, runner: Runner, key: IdempotencyKey
+) -> PromotionBody:
+    return PromotionBody.model_validate(await service.confirm(runner, number))
+
+
+@router.post("/rollbacks", status_code=201, summary="Make the champion before the champion again, at once")
+async def roll_back(
+    asked: RollbackRequest, service: PromotionsOf, approver: Approver, key: IdempotencyKey
+) -> PromotionBody:
+    return PromotionBody.model_validate(await service.roll_back(approver, asked.model, asked.reason))

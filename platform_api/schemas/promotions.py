@@ -1,0 +1,64 @@
+"""Promotions over HTTP."""
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+PromotionState = Literal["requested", "rejected", "applying", "applied", "confirmed", "failed"]
+
+
+class PromotionRequest(BaseModel):
+    """A version that should become the champion."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    model: str = Field(min_length=1, max_length=200, examples=["captioner"])
+    version: int = Field(ge=1, lt=1 << 31)
+    reason: str = Field(default="", max_length=2000)
+
+
+class RollbackRequest(BaseModel):
+    """A model whose champion before should be the champion again."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    model: str = Field(min_length=1, max_length=200, examples=["captioner"])
+    reason: str = Field(min_length=1, max_length=2000)
+
+
+class Decision(BaseModel):
+    """Reason of a decision."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: str = Field(default="", max_length=2000)
+
+
+class PromotionBody(BaseModel):
+    """A promotion."""
+
+    model_config = ConfigDict(from_attributes=True, protected_namespaces=())
+
+    id: int
+    model: str
+    version: int
+    kind: Literal["promotion", "rollback"]
+    champion: int | None = Field(description="The champion when it was requested")
+    gate: str
+    reason: str
+    state: PromotionState
+    requested_by: str
+    requested_at: datetime
+    decided_by: str | None
+    decided_at: datetime | None
+    decision: str
+    confirmed_by: str | None
+    confirmed_at: datetime | None
+
+
+class PromotionPage(BaseModel):
+    """A page of promotions, the newest first."""
+
+    items: list[PromotionBody]
+    next_cursor: str | None

@@ -1,0 +1,69 @@
+"""MLflow's registry as promotions need it. MLflow is imported and reached on first use."""
+
+import threading
+import time
+from pathlib import Path
+
+from rubricworks.errors import UserError
+from rubricworks.platform_api.services.promotions import Candidate, Standing
+from rubricworks.tracking import Connection, ModelVersion, TrackingConfig, connect, registry
+
+
+class MlflowRegistry:
+    """The registry that runs register models in."""
+
+    def __init__(self, uri: str, runs: Path) -> None:
+        """
+        Args:
+            uri: MLflow's URI; empty for the environment's, or else the file in the folder of runs.
+            runs: folder of all runs.
+        """
+        self._uri, self._runs = uri, runs
+        self._connection: Connection | None = None
+        self._lock = threading.Lock()
+
+    def standings(self) -> dict[str, Standing]:
+        """Every model with its aliases."""
+        return {name: self.standing(name) for name in registry.model_names(self._connect())}
+
+    def standing(self, model: str) -> Standing:
+        """Aliases of a model."""
+        connection = self._connect()
+        champion, previous = registry.champion(connection, model), registry.previous(connection, model)
+        challenger = registry.challenger(connection, model)
+        return Standing(
+            champion.version if champion else None,
+            previous.version if previous else None,
+            _candidate(challenger, champion) if challenger else None,
+        )
+
+    def candidate(self, model: str, version: int) -> Candidate:
+        """A version of a model."""
+        connection = self._connect()
+        return _candidate(registry.get_version(connection, model, version), registry.champion(connection, model))
+
+    def move(self, model: str, version: int, expected: int | None, decided_by: str) -> None:
+        """Make a version the champion in place of the expected one."""
+        connection = self._connect()
+        registry.promote(connection, model, version, expected=expected)
+        decided_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        tags = {registry.APPROVAL_TAG: "promoted", "decided_by": decided_by, "decided_at": decided_at}
+        registry.tag(connection, registry.get_version(connection, model, version), tags)
+
+    def _connect(self) -> Connection:
+        with self._lock:
+            if self._connection is None:
+                self._connection = connect(TrackingConfig(uri=self._uri), self._runs)
+            if self._connection is None:
+                raise UserError("promotions need MLflow: pip install 'rubricworks[tracking]'")
+            return self._connection
+
+
+def _candidate(version: ModelVersion, champion: ModelVersion | None) -> Candidate:
+    tags = version.tags
+    is_of_today = champion is None or str(champion.version) == tags.get(registry.OPPONENT_TAG)
+    gate = tags.get("gate", "")
+    if not is_of_today:
+        gate = f"it passed against version {tags.get(registry.OPPONENT_TAG)}, and another one is the champion now"
+    waits = tags.get(registry.APPROVAL_TAG) == registry.WAITING and is_of_today
+    return Candidate(version.version, tags.get(registry.DIGEST_TAG, ""), gate, waits)

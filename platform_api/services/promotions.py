@@ -1,0 +1,274 @@
+"""Promotions: a request, another person's decision, the alias, a signed message, the consumer's confirmation.
+
+    requested ──→ applying ──→ applied ──→ confirmed
+        └──→ rejected    └──→ failed (the champion moved; nothing changed)
+
+The gate is judged by code in the run's promote stage; a version that did not pass cannot be requested. The two-person
+rule: who requested does not decide. A promotion enters `applying` in a transaction of its own, then the alias moves
+from the champion of the request and from no other, then the result, the audit log's line and the message to the
+consumer are written together. A process killed in between leaves `applying`, which `recover` ends by what the registry
+says.
+"""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from sqlalchemy import select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from rubricworks.errors import UserError
+from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.db.tables import Delivery, Promotion, utc_now
+from rubricworks.platform_api.problems import BadRequest, Conflict, NotFound, Problem
+from rubricworks.platform_api.services.audit_log import record
+from rubricworks.platform_api.services.principals import Principal
+
+_OPEN = ("requested", "applying")
+
+
+class Candidate(NamedTuple):
+    """A registered version, as a decision about it needs it."""
+
+    version: int
+    digest: str
+    gate: str
+    waits: bool
+    """It passed its gate against the champion of today, and a person has to decide."""
+
+
+class Standing(NamedTuple):
+    """Aliases of a model."""
+
+    champion: int | None
+    previous: int | None
+    challenger: Candidate | None
+
+
+class Registry(Protocol):
+    """The model registry; its methods block."""
+
+    def standings(self) -> dict[str, Standing]:
+        """Every model with its aliases."""
+
+    def standing(self, model: str) -> Standing:
+        """Aliases of a model. Raises UserError if there is no such model."""
+
+    def candidate(self, model: str, version: int) -> Candidate:
+        """A version of a model. Raises UserError if there is none."""
+
+    def move(self, model: str, version: int, expected: int | None, decided_by: str) -> None:
+        """Make a version the champion in place of the expected one. Raises UserError if another one is it."""
+
+
+class Promotions:
+    """Promotions of one registry."""
+
+    def __init__(self, database: Database, registry: Registry, *, has_consumer: bool) -> None:
+        """
+        Args:
+            has_consumer: a message is written for each change, see `webhooks`.
+        """
+        self._database, self._registry, self._has_consumer = database, registry, has_consumer
+
+    async def standings(self) -> dict[str, Standing]:
+        """Every model with its aliases."""
+        return await asyncio.to_thread(self._registry.standings)
+
+    async def request(self, by: Principal, model: str, version: int, reason: str) -> Promotion:
+        """Request that a version becomes the champion.
+
+        Raises:
+            UserError: there is no such version.
+            BadRequest: it did not pass its gate, or passed against another champion than today's.
+            Conflict: another request for the model is open.
+        """
+        candidate = await asyncio.to_thread(self._registry.candidate, model, version)
+        standing = await asyncio.to_thread(self._registry.standing, model)
+        if not candidate.waits:
+            raise BadRequest(
+                f"{model} version {version} does not wait for a decision: "
+                f"{candidate.gate or 'it was never held against a gate'}"
+            )
+        return await self._open(by, model, candidate, standing.champion, "promotion", reason)
+
+    async def roll_back(self, by: Principal, model: str, reason: str) -> Promotion:
+        """Make the champion before the champion again, at once: an outage does not wait for a second person.
+
+        Raises:
+            UserError: there is no such model.
+            Conflict: there was no champion before, or another decision is open.
+        """
+        standing = await asyncio.to_thread(self._registry.standing, model)
+        if standing.previous is None or standing.previous == standing.champion:
+            raise Conflict(f"{model} has no champion before version {standing.champion} to go back to")
+        candidate = await asyncio.to_thread(self._registry.candidate, model, standing.previous)
+        promotion = await self._open(by, model, candidate, standing.champion, "rollback", reason)
+        return await self._apply(by, promotion.id, reason)
+
+    async def approve(self, by: Principal, number: int, reason: str) -> Promotion:
+        """Approve a request and move the alias.
+
+        Raises:
+            NotFound: there is no such promotion.
+            Problem: the caller requested it (403).
+            Conflict: it is decided already, another decision on the model is being applied, or the champion moved.
+        """
+        async with self._database.session() as session:
+            promotion = await get_promotion(session, number)
+        if promotion.requested_by == by.name:
+            raise Problem(403, "Forbidden", "who requested a promotion does not approve it; ask another approver")
+        return await self._apply(by, number, reason)
+
+    async def reject(self, by: Principal, number: int, reason: str) -> Promotion:
+        """Reject a request; the champion stays."""
+        async with self._database.session() as session:
+            await self._enter(session, number, "requested", "rejected", by, reason)
+            promotion = await get_promotion(session, number)
+            record(session, by, "promotion.reject", _subject(promotion), reason=reason)
+        return promotion
+
+    async def confirm(self, by: Principal, number: int) -> Promotion:
+        """Note that the consumer serves the version; a second time changes nothing.
+
+        Raises:
+            Conflict: the alias has not moved to this version.
+        """
+        async with self._database.session() as session:
+            promotion = await get_promotion(session, number)
+            if promotion.state == "confirmed":
+                return promotion
+            changed = await session.scalar(
+                update(Promotion)
+                .where(Promotion.id == number, Promotion.state == "applied")
+                .values(state="confirmed", confirmed_by=by.name, confirmed_at=utc_now())
+                .returning(Promotion.id)
+            )
+            if changed is None:
+                raise Conflict(f"promotion {number} is {promotion.state}; only an applied one is confirmed")
+            await session.refresh(promotion)
+            record(session, by, "promotion.confirm", _subject(promotion))
+        return promotion
+
+    async def recover(self) -> None:
+        """End promotions that a killed process left in `applying`, by what the registry says."""
+        async with self._database.session() as session:
+            left = (await session.scalars(select(Promotion).where(Promotion.state == "applying"))).all()
+        for promotion in left:
+            standing = await asyncio.to_thread(self._registry.standing, promotion.model)
+            by = Principal(promotion.decided_by or promotion.requested_by, "approver")
+            if standing.champion == promotion.version:
+                await self._finish(by, promotion.id)
+            else:
+                await self._give_up(
+                    by, promotion.id, "the service was stopped before the alias moved; request it again"
+                )
+
+    async def _open(
+        self, by: Principal, model: str, candidate: Candidate, champion: int | None, kind: str, reason: str
+    ) -> Promotion:
+        async with self._database.session() as session:
+            query = select(Promotion).where(Promotion.model == model, Promotion.state.in_(_OPEN)).limit(1)
+            if (other := await session.scalar(query)) is not None and kind == "promotion":
+                raise Conflict(f"{model} version {other.version} is {other.state} already (promotion {other.id})")
+            promotion = Promotion(
+                model=model,
+                version=candidate.version,
+                kind=kind,
+                champion=champion,
+                gate=candidate.gate,
+                reason=reason,
+                state="requested",
+                requested_by=by.name,
+            )
+            session.add(promotion)
+            await session.flush()
+            record(session, by, f"{kind}.request", _subject(promotion), reason=reason)
+        return promotion
+
+    async def _apply(self, by: Principal, number: int, reason: str) -> Promotion:
+        try:
+            async with self._database.session() as session:
+                await self._enter(session, number, "requested", "applying", by, reason)
+                promotion = await get_promotion(session, number)
+        except IntegrityError as error:
+            raise Conflict("another decision on this model is being applied; look at it first") from error
+        try:
+            await asyncio.to_thread(
+                self._registry.move, promotion.model, promotion.version, promotion.champion, by.name
+            )
+        except UserError as error:
+            await self._give_up(by, number, str(error))
+            raise Conflict(str(error)) from error
+        return await self._finish(by, number)
+
+    async def _finish(self, by: Principal, number: int) -> Promotion:
+        async with self._database.session() as session:
+            promotion = await get_promotion(session, number)
+            promotion.state = "applied"
+            record(session, by, f"{promotion.kind}.apply", _subject(promotion), champion=promotion.champion)
+            if self._has_consumer:
+                session.add(Delivery(promotion_id=number, body=json.dumps(_message(promotion), sort_keys=True)))
+        return promotion
+
+    async def _give_up(self, by: Principal, number: int, reason: str) -> None:
+        async with self._database.session() as session:
+            promotion = await get_promotion(session, number)
+            promotion.state, promotion.decision = "failed", reason
+            record(session, by, f"{promotion.kind}.fail", _subject(promotion), reason=reason)
+
+    async def _enter(
+        self, session: AsyncSession, number: int, before: str, after: str, by: Principal, reason: str
+    ) -> None:
+        changed = await session.scalar(
+            update(Promotion)
+            .where(Promotion.id == number, Promotion.state == before)
+            .values(state=after, decided_by=by.name, decided_at=utc_now(), decision=reason)
+            .returning(Promotion.id)
+        )
+        if changed is None:
+            promotion = await get_promotion(session, number)
+            raise Conflict(f"promotion {number} is {promotion.state} already")
+
+
+async def get_promotion(session: AsyncSession, number: int) -> Promotion:
+    """A promotion.
+
+    Raises:
+        NotFound: there is none of that number.
+    """
+    promotion = await session.get(Promotion, number, populate_existing=True)
+    if promotion is None:
+        raise NotFound(f"there is no promotion {number}")
+    return promotion
+
+
+async def list_promotions(
+    session: AsyncSession, *, model: str | None, state: str | None, before: int | None, limit: int
+) -> Sequence[Promotion]:
+    """Promotions, the newest first."""
+    query = select(Promotion).order_by(Promotion.id.desc()).limit(limit)
+    if model is not None:
+        query = query.where(Promotion.model == model)
+    if state is not None:
+        query = query.where(Promotion.state == state)
+    if before is not None:
+        query = query.where(Promotion.id < before)
+    return (await session.scalars(query)).all()
+
+
+def _subject(promotion: Promotion) -> str:
+    return f"{promotion.model}/{promotion.version}"
+
+
+def _message(promotion: Promotion) -> dict[str, Any]:
+    return {
+        "promotion": promotion.id,
+        "kind": promotion.kind,
+        "model": promotion.model,
+        "version": promotion.version,
+        "before": promotion.champion,
+        "confirm": f"/api/v1/promotions/{promotion.id}/confirm",
+    }

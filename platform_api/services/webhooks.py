@@ -1,0 +1,95 @@
+"""Messages to the consumer of models: signed, sent until they are received, the same message under the same id.
+
+    Rubricworks-Delivery: 17
+    Rubricworks-Signature: t=1732320000,v1=<hex of HMAC-SHA256(secret, "1732320000.<body>")>
+
+The address is the operator's (`RUBRICWORKS_WEBHOOK_URL`), never a caller's; redirects are not followed. The consumer
+answers 2xx, serves the version, and says so by `POST` to the message's `confirm`.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import time
+from datetime import timedelta
+
+import aiohttp
+from sqlalchemy import select, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.db.tables import Delivery, utc_now
+
+ATTEMPTS = 12
+_FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=2), timedelta(hours=1)
+_LEASE = timedelta(seconds=30)
+"""Time in which nobody else sends a message that is being sent."""
+_log = logging.getLogger(__name__)
+
+
+class Webhooks:
+    """Sender of the messages that are due."""
+
+    def __init__(self, database: Database, url: str, secret: str) -> None:
+        self._database, self._url, self._secret = database, url, secret
+
+    async def follow(self, seconds: float) -> None:
+        """Send what is due again and again, until cancelled."""
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session:
+            while True:
+                try:
+                    await self.send_due(session)
+                except SQLAlchemyError as error:
+                    _log.warning("messages could not be read: %s", type(error).__name__)
+                await asyncio.sleep(seconds)
+
+    async def send_due(self, http: aiohttp.ClientSession) -> int:
+        """Send the messages that are due; return how many were received."""
+        async with self._database.session() as session:
+            due = (await session.scalars(select(Delivery).where(Delivery.due_at <= utc_now()).limit(20))).all()
+        return sum([await self._send(http, one) for one in due])
+
+    async def _send(self, http: aiohttp.ClientSession, delivery: Delivery) -> bool:
+        if not await self._lease(delivery):
+            return False
+        headers = {
+            "Content-Type": "application/json",
+            "Rubricworks-Delivery": str(delivery.id),
+            "Rubricworks-Signature": sign(self._secret, delivery.body, int(time.time())),
+        }
+        try:
+            async with http.post(self._url, data=delivery.body, headers=headers, allow_redirects=False) as answer:
+                error = None if 200 <= answer.status < 300 else f"HTTP {answer.status}"
+        except (aiohttp.ClientError, TimeoutError) as failure:
+            error = type(failure).__name__
+        await self._note(delivery, error)
+        return error is None
+
+    async def _lease(self, delivery: Delivery) -> bool:
+        async with self._database.session() as session:
+            leased = await session.scalar(
+                update(Delivery)
+                .where(Delivery.id == delivery.id, Delivery.due_at == delivery.due_at)
+                .values(due_at=utc_now() + _LEASE)
+                .returning(Delivery.id)
+            )
+        return leased is not None
+
+    async def _note(self, delivery: Delivery, error: str | None) -> None:
+        async with self._database.session() as session:
+            row = await session.get_one(Delivery, delivery.id)
+            row.attempts += 1
+            if error is None:
+                row.delivered_at, row.due_at, row.error = utc_now(), None, ""
+                return
+            row.error = error
+            pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (row.attempts - 1))
+            row.due_at = utc_now() + pause if row.attempts < ATTEMPTS else None
+            _log.warning("message %d was not received (%s), attempt %d of %d", row.id, error, row.attempts, ATTEMPTS)
+
+
+def sign(secret: str, body: str, at: int) -> str:
+    """Signature of a message sent at a time in seconds."""
+    digest = hmac.new(secret.encode(), f"{at}.{body}".encode(), hashlib.sha256).hexdigest()
+    return f"t={at},v1={digest}"

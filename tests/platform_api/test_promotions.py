@@ -1,0 +1,259 @@
+"""Promotions over HTTP with MLflow's own registry: two persons, one alias, signed messages, rollback, kills."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from pydantic import SecretStr
+from served_api import TOKEN, ask, bearer, exchange, served
+from test_runs_and_rollouts import wait_for
+
+from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.services.mlflow_registry import MlflowRegistry
+from rubricworks.platform_api.services.promotions import Promotions
+from rubricworks.platform_api.settings import ApiSettings
+from rubricworks.tracking import TrackingConfig, connect, registry
+
+pytestmark = pytest.mark.e2e
+MODEL = "captioner"
+
+
+@pytest.fixture(autouse=True)
+def _no_server(monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+
+def add_version(folder, *, against=None, standing=registry.WAITING, gate="better by 0.1 [0.05, 0.15]"):
+    """Register a version as the promote stage leaves it; return its number."""
+    connection = connect(TrackingConfig(), folder)
+    client = connection.client
+    if MODEL not in registry.model_names(connection):
+        client.create_registered_model(MODEL)
+    version = int(client.create_model_version(MODEL, source=str(folder)).version)
+    tags = {registry.APPROVAL_TAG: standing, "gate": gate} | ({registry.OPPONENT_TAG: against} if against else {})
+    registry.tag(connection, registry.get_version(connection, MODEL, version), tags)
+    registry.nominate(connection, MODEL, version)
+    return version
+
+
+def aliases(folder):
+    return MlflowRegistry("", folder).standing(MODEL)[:2]
+
+
+class Consumer(BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.messages.append((dict(self.headers), body))
+        self.send_response(self.server.answers.pop(0) if self.server.answers else 200)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def consumer():
+    server = HTTPServer(("127.0.0.1", 0), Consumer)
+    server.messages, server.answers = [], []
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+
+
+class Service:
+    def __init__(self, url):
+        self.url, self.keys = f"{url}/api/v1", 0
+        self.secrets = {}
+
+    def post(self, who, path, body=None, key=None):
+        if who not in self.secrets:
+            scope = "runner" if who.startswith("runner") else "approver" if who.startswith("approver") else "admin"
+            made = ask(f"{self.url}/tokens", method="POST", body={"name": who, "scope": scope}, **bearer())
+            self.secrets[who] = made[1]["secret"]
+        self.keys += 1
+        headers = {"Idempotency-Key": key or f"key-{self.keys:08}"} | bearer(self.secrets[who])
+        return ask(f"{self.url}/{path}", method="POST", body={} if body is None else body, **headers)
+
+    def request(self, version, who="runner"):
+        return self.post(who, "promotions", {"model": MODEL, "version": version, "reason": "please"})
+
+    def get(self, path):
+        return ask(f"{self.url}/{path}", **bearer())[1]
+
+
+@pytest.fixture
+def service(tmp_path, consumer):
+    settings = ApiSettings(
+        storage=str(tmp_path),
+        token=SecretStr(TOKEN),
+        index_seconds=0.05,
+        webhook_url=f"http://127.0.0.1:{consumer.server_port}/hook",
+        webhook_secret=SecretStr("k3y"),
+    )
+    with served(settings) as url:
+        yield Service(url)
+
+
+def test_from_the_request_to_the_confirmation_and_back(service, consumer, tmp_path):
+    first = add_version(tmp_path)
+    status, promotion = service.request(first)
+    assert (status, promotion["state"], promotion["gate"]) == (201, "requested", "better by 0.1 [0.05, 0.15]")
+    assert aliases(tmp_path) == (None, None)
+    assert (
+        service.post("approver", f"promotions/{promotion['id']}/approve", {"reason": "good"})[1]["state"] == "applied"
+    )
+    assert aliases(tmp_path) == (first, None)
+    second = add_version(tmp_path, against=first)
+    number = service.request(second)[1]["id"]
+    assert service.post("approver", f"promotions/{number}/approve")[0] == 200
+    wait_for(lambda: len(consumer.messages) == 2)
+    headers, body = consumer.messages[1]
+    message = json.loads(body)
+    assert (message["version"], message["before"], message["kind"]) == (second, first, "promotion")
+    at, _, signature = headers["Rubricworks-Signature"].removeprefix("t=").partition(",v1=")
+    assert signature == hmac.new(b"k3y", f"{at}.".encode() + body, hashlib.sha256).hexdigest()
+    for _ in range(2):
+        confirmed = service.post("runner", message["confirm"].removeprefix("/api/v1/"))
+        assert (confirmed[0], confirmed[1]["state"], confirmed[1]["confirmed_by"]) == (200, "confirmed", "runner")
+    back = service.post("approver", "rollbacks", {"model": MODEL, "reason": "it stutters"})
+    assert (back[0], back[1]["version"], back[1]["state"]) == (201, first, "applied")
+    assert aliases(tmp_path) == (first, second)
+    log = [(one["action"], one["who"]) for one in reversed(service.get("changes?limit=200")["items"])]
+    assert [line for line in log if not line[0].startswith("token")] == [
+        *(("promotion.request", "runner"), ("promotion.apply", "approver")) * 2,
+        *(("promotion.confirm", "runner"), ("rollback.request", "approver"), ("rollback.apply", "approver")),
+    ]
+
+
+def test_who_requested_does_not_approve_whatever_rights_they_have(service, tmp_path):
+    number = service.request(add_version(tmp_path), who="boss")[1]["id"]
+    assert service.post("boss", f"promotions/{number}/approve")[0] == 403
+    assert service.post("runner", f"promotions/{number}/approve")[0] == 403
+    assert aliases(tmp_path) == (None, None)
+    assert service.post("approver", f"promotions/{number}/reject", {"reason": "no"})[1]["decision"] == "no"
+    assert service.post("approver", f"promotions/{number}/approve")[0] == 409
+
+
+@pytest.mark.parametrize("standing", ["rejected", "refused"])
+def test_what_did_not_pass_its_gate_is_not_requested(service, tmp_path, standing):
+    version = add_version(tmp_path, standing=standing, gate="worse by 0.1")
+    status, body = service.request(version)
+    assert (status, "does not wait for a decision: worse by 0.1" in body["detail"]) == (422, True)
+    assert service.request(99)[0] == 422
+
+
+def test_a_champion_that_moved_meanwhile_is_not_replaced(service, tmp_path):
+    first, other = add_version(tmp_path), add_version(tmp_path)
+    number = service.request(other)[1]["id"]
+    registry.promote(connect(TrackingConfig(), tmp_path), MODEL, first, expected=None)
+    status, body = service.post("approver", f"promotions/{number}/approve")
+    assert (status, f"version {first} is the champion now" in body["detail"]) == (409, True)
+    assert aliases(tmp_path) == (first, None)
+    assert service.get(f"promotions/{number}")["state"] == "failed"
+    assert service.request(other)[0] == 422  # it passed against no champion
+
+
+def test_of_many_decisions_at_once_one_wins_and_the_others_are_told(service, tmp_path):
+    first = add_version(tmp_path)
+    service.post("approver", f"promotions/{service.request(first)[1]['id']}/approve")
+    for who in ("approver-a", "approver-b"):
+        service.post(who, "promotions/999/reject")  # its token
+    for _ in range(5):
+        champion = aliases(tmp_path)[0]
+        number = service.request(add_version(tmp_path, against=champion))[1]["id"]
+        work = [
+            ("approver-a", f"promotions/{number}/approve", None),
+            ("approver-b", f"promotions/{number}/approve", None),
+            ("approver-b", f"promotions/{number}/reject", None),
+        ]
+        with ThreadPoolExecutor(3) as threads:
+            answers = list(threads.map(lambda one: service.post(*one), work))
+        assert sorted(status for status, _ in answers) == [200, 409, 409]
+        state = service.get(f"promotions/{number}")
+        assert (state["state"] == "applied") == (aliases(tmp_path)[0] == state["version"])
+        done = [
+            one for one in service.get("changes?limit=200")["items"] if one["subject"].endswith(f"/{state['version']}")
+        ]
+        assert len(done) == 2, "the request and one decision"
+
+
+def test_a_request_sent_again_by_its_key_is_answered_and_not_repeated(service, tmp_path):
+    version = add_version(tmp_path)
+    body = {"model": MODEL, "version": version}
+    first, again = (service.post("runner", "promotions", body, key="the-same-key") for _ in range(2))
+    assert first == again
+    assert service.post("runner", "promotions", {"model": "x", "version": 1}, key="the-same-key")[0] == 422
+    assert len(service.get("promotions")["items"]) == 1
+    assert ask(f"{service.url}/promotions", method="POST", body=body, **bearer())[0] == 422, "a key is needed"
+
+
+def test_a_message_is_sent_until_it_is_received_under_one_id(service, consumer, tmp_path, monkeypatch):
+    consumer.answers += [500, 302]
+    number = service.request(add_version(tmp_path))[1]["id"]
+    service.post("approver", f"promotions/{number}/approve")
+    for count in (1, 2):
+        wait_for(lambda count=count: len(consumer.messages) == count)
+        wait_for(lambda count=count: rows(tmp_path, "SELECT attempts FROM deliveries") == [(count,)])
+        write(tmp_path, "UPDATE deliveries SET due_at = '2020-01-01 00:00:00.000000'")
+    wait_for(lambda: rows(tmp_path, "SELECT attempts, due_at FROM deliveries") == [(3, None)])
+    assert len({(headers["Rubricworks-Delivery"], body) for headers, body in consumer.messages}) == 1
+
+
+@pytest.mark.parametrize(("alias_moved", "state"), [(True, "applied"), (False, "failed")])
+def test_a_process_killed_while_it_applied_is_ended_by_what_the_registry_says(service, tmp_path, alias_moved, state):
+    version = add_version(tmp_path)
+    number = service.request(version)[1]["id"]
+    write(tmp_path, "UPDATE promotions SET state = 'applying', decided_by = 'approver'")
+    if alias_moved:
+        registry.promote(connect(TrackingConfig(), tmp_path), MODEL, version, expected=None)
+
+    async def recover():
+        database = Database(f"sqlite:///{tmp_path}/platform.db")
+        await Promotions(database, MlflowRegistry("", tmp_path), has_consumer=True).recover()
+        await database.close()
+
+    for _ in range(2):
+        asyncio.run(recover())
+    assert service.get(f"promotions/{number}")["state"] == state
+    log = [one["action"] for one in service.get("changes")["items"] if one["subject"] == f"{MODEL}/{version}"]
+    assert log == ["promotion.apply" if alias_moved else "promotion.fail", "promotion.request"]
+
+
+def test_rights_of_a_rollback(service, tmp_path):
+    assert service.post("runner", "rollbacks", {"model": MODEL, "reason": "x"})[0] == 403
+    add_version(tmp_path)
+    status, body = service.post("approver", "rollbacks", {"model": MODEL, "reason": "x"})
+    assert (status, "no champion before" in body["detail"]) == (409, True)
+
+
+def test_the_page_shows_the_gate_and_takes_the_decision(service, tmp_path):
+    version = add_version(tmp_path, gate="better by <i>0.1</i>")
+    number = service.request(version)[1]["id"]
+    service.post("approver", "promotions/999/reject")  # its token
+    page = service.url.removesuffix("/api/v1") + "/promotions"
+    shown = exchange(page, **bearer(service.secrets["approver"]))[2].decode()
+    assert "better by &lt;i&gt;0.1&lt;/i&gt;" in shown
+    assert f'action="/promotions/{number}/approve"' in shown
+    assert "another person decides" not in shown
+    form = {"Content-Type": "application/x-www-form-urlencoded"} | bearer(service.secrets["approver"])
+    status, headers, _ = exchange(f"{page}/{number}/approve", method="POST", body=b"reason=fine", **form)
+    assert (status, headers["location"], aliases(tmp_path)) == (303, "/promotions", (version, None))
+    assert exchange(f"{page}/{number}/reject", method="POST", body=b"", **form)[0] == 409
+
+
+def rows(folder, query):
+    with sqlite3.connect(folder / "platform.db") as database:
+        return database.execute(query).fetchall()
+
+
+def write(folder, statement):
+    with sqlite3.connect(folder / "platform.db") as database:
+        database.execute(statement)
