@@ -21,6 +21,7 @@ from rubricworks.metrics import Interval, bootstrap_p_value, holm, mean_interval
 LEVEL = 0.05
 _BY_TASK = frozenset({"answers", "geneval"})
 _BENCHMARK = "benchmark_"
+_RANK = "blind_ranking_rank"
 _OF_LENGTH = frozenset({"length"})
 
 
@@ -73,8 +74,7 @@ class Row(BaseModel):
 
     @property
     def label(self) -> str:
-        step = "" if self.step is None else f" at {self.step}"
-        return f"{self.model}{step}" + ("" if self.decoding == "greedy" else f", {self.decoding}")
+        return _label(self.model, self.step, self.decoding)
 
 
 class Column(BaseModel):
@@ -92,6 +92,16 @@ class Column(BaseModel):
     """All values lie in [0, 1]."""
 
 
+class RankDistribution(BaseModel):
+    """Ranks of the models in a blind ranking."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    judge: str
+    counts: dict[str, dict[int, int]]
+    """Model → rank → number of samples, the best mean rank first."""
+
+
 class Leaderboard(BaseModel):
     """Models against scorers."""
 
@@ -105,6 +115,8 @@ class Leaderboard(BaseModel):
     """What must not be read from the board: instruments apart, samples that differ, scores that are missing."""
     comparisons: int = 0
     """Number of comparisons that the p-values are corrected for."""
+    ranks: tuple[RankDistribution, ...] = ()
+    """One per instrument of a blind ranking."""
 
 
 class Source(NamedTuple):
@@ -184,7 +196,29 @@ def leaderboard(sources: Sequence[Source], *, against: str | None = None, every_
         ),
         notes=tuple(collected.notes(columns, models)),
         comparisons=len(raw),
+        ranks=tuple(
+            _ranks(instrument, values) for instrument, values in collected.values.items() if instrument.figure == _RANK
+        ),
     )
+
+
+def _ranks(instrument: Instrument, values: Mapping[_Model, Mapping[str, float | None]]) -> RankDistribution:
+    counts = {
+        _label(model[0], model[2], model[3]): dict(
+            sorted(Counter(int(rank) for rank in ranks.values() if rank is not None).items())
+        )
+        for model, ranks in values.items()
+    }
+    by_mean = sorted(
+        ((name, ranks) for name, ranks in counts.items() if ranks),
+        key=lambda entry: sum(rank * count for rank, count in entry[1].items()) / sum(entry[1].values()),
+    )
+    return RankDistribution(judge=instrument.judge, counts=dict(by_mean))
+
+
+def _label(name: str, step: int | None, decoding: str) -> str:
+    at = "" if step is None else f" at {step}"
+    return f"{name}{at}" + ("" if decoding == "greedy" else f", {decoding}")
 
 
 def _peer(model: _Model, against: str, models: Sequence[_Model]) -> _Model | None:

@@ -103,6 +103,20 @@ def test_the_command_compares_rankings_with_people(tell, tmp_path):
     assert {path.suffix for path in (tmp_path / "board").iterdir()} == {".html", ".md", ".csv", ".json"}
 
 
+def test_ranks_of_a_blind_ranking_are_counted_and_drawn():
+    fields = {"scorer": "blind_ranking", "part": "rank"}
+    rows = [score("base", number, 1.0 + number % 2, **fields) for number in range(6)]
+    rows += [score("mine", number, 2.0 - number % 2, **fields) for number in range(5)]
+    rows += [score("last", number, 3.0, **fields) for number in range(6)]
+    board = leaderboard([Source("a", rows)])
+    [ranks] = board.ranks
+    assert ranks.counts == {"base": {1: 3, 2: 3}, "mine": {1: 2, 2: 3}, "last": {3: 6}}
+    assert list(ranks.counts) == ["base", "mine", "last"]
+    page = leaderboard_page(board, title="T")
+    assert 'aria-label="mine: rank 1 40' in page
+    assert 'style="width:60.00%" title="rank 2: 3 of 5"' in page
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
