@@ -1,0 +1,50 @@
+"""RubricRL of an autoregressive generator: killed in its trainings and resumed, it ends in the same weights."""
+
+import pytest
+from kills import continued_after, differing, products, run_with_kills, saved
+from tiny_run import Run, settings
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+TINY = {
+    "world.pictures": 64,
+    "data.held_out": 4,
+    "data.images_per_prompt": 1,
+    "data.max_train": 8,
+    "rubric.queries": 1,
+    "warm_up.tiny_ar.hidden": 32,
+    "warm_up.tiny_ar.layers": 1,
+    "warm_up.tiny_ar.heads": 2,
+    "warm_up.tiny_ar.intermediate": 64,
+    "warm_up.tiny_ar.steps": 6,
+    "warm_up.tiny_ar.batch_size": 16,
+    "warm_up.tiny_ar.save_every": 2,
+    "policy.steps": 6,
+    "policy.save_every": 2,
+    "policy.prompts_per_step": 2,
+    "policy.group_size": 4,
+    "policy.selection.keep": 2,
+    # Prompts that give way are drawn from the seed and the step, so a resumed training draws the same ones.
+    "policy.refill": "{rounds: 2, criterion: object_count}",
+    "policy.learning_rate": 1e-3,
+}
+KILLS = {
+    "pretrain_generator": [("stage", saved("pretrain_generator/checkpoint-2"))],
+    "train_generator": [("everything", saved("train_generator/checkpoint-2"))],
+}
+MADE = ["prepare_prompts", "write_prompt_rubrics", *KILLS, "score"]
+
+
+def test_killed_in_its_trainings_and_resumed_it_ends_as_if_it_had_never_stopped(tmp_path):
+    Run(tmp_path / "whole", "rubricrl-ar-laptop", *settings(TINY), "--run", "whole").finish()
+    expected = products(tmp_path / "whole" / "whole", MADE)
+    assert {"pretrain_generator/model/model.safetensors", "train_generator/model/model.safetensors"} <= expected.keys()
+    assert {
+        "train_generator/rollouts/part-00002.parquet",
+        "train_generator/scorecards/part-00002.parquet",
+    } <= expected.keys()
+    folder = tmp_path / "killed" / "cut"
+    output = run_with_kills(folder, ["rubricrl-ar-laptop", *settings(TINY), "--run", "cut"], KILLS)
+    assert differing(products(folder, MADE), expected) == []
+    assert continued_after("pretraining", output) == [2]
+    assert continued_after("policy", output) == [2]
