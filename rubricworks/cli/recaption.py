@@ -28,6 +28,7 @@ from rubricworks.training.config import EngineOptions
 @click.option("--prompt", help="Request to the captioner; by default one for detail.")
 @click.option("--max-new-tokens", default=1024, show_default=True, type=click.IntRange(min=1))
 @click.option("--concurrency", default=128, show_default=True, type=click.IntRange(min=1), help="Requests in flight.")
+@click.option("--batch", is_flag=True, help="Ask the endpoint by its Batch API: half the price, within a day.")
 @click.option(
     "--allow-host", "hosts", multiple=True, help="Host that images may be fetched from, where there are URLs."
 )
@@ -46,6 +47,7 @@ def recaption(
     prompt: str | None,
     max_new_tokens: int,
     concurrency: int,
+    batch: bool,
     hosts: tuple[str, ...],
     seed: int,
     plan: bool,
@@ -71,7 +73,7 @@ def recaption(
     if not sources or not model:
         raise UserError("recaption: give SOURCEs and --model, or --plan with the --out of a finished recaptioning")
     with lock_folder(out.absolute()):
-        captioner = _captioner(model, engine, api_key_env, max_new_tokens, concurrency)
+        captioner = _captioner(model, engine, api_key_env, max_new_tokens, {"concurrency": concurrency, "batch": batch})
         config = Config(sources=sources, captioners=(captioner,), prompt=prompt, allowed_hosts=hosts, seed=seed)
         table = Path(run_stage(out, "recaption", config))
     rejected, unanswered = count_rows(table / "rejected"), count_rows(table / "dead_letters")
@@ -85,11 +87,11 @@ def recaption(
 
 
 def _captioner(
-    model: str, engine: Literal["generate", "vllm"], api_key_env: str | None, max_tokens: int, concurrency: int
+    model: str, engine: Literal["generate", "vllm"], api_key_env: str | None, max_tokens: int, calls: dict[str, Any]
 ) -> Captioner:
     if "@http" in model:
         endpoint = parse_endpoint(model, api_key_env, max_tokens=max_tokens)
-        return Captioner(endpoint=endpoint.model_copy(update={"concurrency": concurrency}))
+        return Captioner(endpoint=endpoint.model_copy(update=calls))
     place = str(Path(model).absolute()) if Path(model).is_dir() else model
     return Captioner(model=place, engine=EngineOptions(kind=engine), max_new_tokens=max_tokens)
 

@@ -18,6 +18,7 @@ from pydantic_core import from_json, to_json
 from rubricworks.errors import UserError
 from rubricworks.llm import telemetry
 from rubricworks.llm.answers import Answer
+from rubricworks.llm.batches import STATE_FOLDER, BatchTransport
 from rubricworks.llm.cache import AnswerCache
 from rubricworks.llm.endpoint import Endpoint
 from rubricworks.llm.limiter import Limiter
@@ -62,7 +63,8 @@ class ChatClient:
         self.endpoint = endpoint.with_model(model)
         self.purpose = purpose
         self.totals = Totals()
-        self._transport = Transport(self.endpoint)
+        state = Path(cache).parent / STATE_FOLDER if cache is not None else None
+        self._transport = BatchTransport(self.endpoint, state) if self.endpoint.batch else Transport(self.endpoint)
         self._cache = AnswerCache(Path(cache)) if cache is not None else None
         self._spending = spending
         if spending is not None:

@@ -130,6 +130,15 @@ class Recipe(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _training_does_not_wait_for_batches(self) -> "Recipe":
+        if field := next((field for field, one in self.endpoints() if one.batch and field.startswith("policy.")), None):
+            raise ValueError(
+                f"{field}.batch: a step of training waits for this model, and a batch may take a day; take batches for "
+                "the committee, rubrics, recaptions and the judges of an evaluation"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _holds_no_secrets(self) -> "Recipe":
         if problem := next(secrets_in(self.model_dump(mode="json", exclude={"arms"})), None):
             raise ValueError(problem)

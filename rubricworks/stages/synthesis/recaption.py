@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from rubricworks.training.engine import Engine
 
 _REPORT_EVERY_S = 5.0
+_BATCHED = 2_000
+"""Images that one batch of the Batch API holds at most; they are in memory until it is sent."""
 
 
 class Captioner(BaseModel):
@@ -257,7 +259,8 @@ class _Captions:
             return {**row, "captioner": item.captioner.label}
 
         calls: Iterator[Coroutine[Any, Any, Row]] = map(caption, self._entries(item.unit))
-        return await self._job.calls.gather_stream(calls, 2 * client.endpoint.concurrency)
+        at_once = _BATCHED if client.endpoint.batch else 2 * client.endpoint.concurrency
+        return await self._job.calls.gather_stream(calls, at_once)
 
     async def _generate(self, item: _Item, fetcher: "Fetcher") -> list[Row]:
         captioner, rows = item.captioner, list[Row]()

@@ -1,0 +1,153 @@
+"""Calls by the Batch API: matched by id, failed rows sent again and never answers, batches waited for after a kill."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from batch_server import BatchServer, answered, failed
+from scripted_server import fail
+
+from rubricworks.data.tables import read_rows
+from rubricworks.errors import UserError
+from rubricworks.llm import ChatClient, ChatError, Endpoint
+from rubricworks.recipe.files import load_recipe, recipe_path
+from rubricworks.runtime.launch import launch
+from rubricworks.world.scene.export import export_scenes
+
+
+@pytest.fixture(autouse=True)
+def _quick_batches(monkeypatch):
+    monkeypatch.setattr("rubricworks.llm.batches._QUIET_S", 0.1)
+
+
+@pytest.fixture
+def batches():
+    servers = []
+
+    def start(outcome, **options) -> BatchServer:
+        servers.append(BatchServer(outcome, **options))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def question_of(body: dict) -> str:
+    return body["messages"][0]["content"]
+
+
+def ask(endpoint: Endpoint, questions: list[str], cache: Path | None = None) -> list:
+    async def run() -> list:
+        async with ChatClient(endpoint, cache=cache) as client:
+            calls = (client.chat([{"role": "user", "content": one}]) for one in questions)
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+    return asyncio.run(run())
+
+
+def endpoint_of(server: BatchServer, **fields: object) -> Endpoint:
+    return Endpoint(url=server.url, model="m", batch=True, batch_poll_s=0.05, **fields)
+
+
+def test_each_call_gets_the_row_of_its_id_in_one_batch_at_half_the_price(batches, tmp_path):
+    server = batches(lambda _, body: answered(f"re: {question_of(body)}"))
+    endpoint = endpoint_of(server, price_in=1.0, price_out=10.0)
+    questions = [f"question {number}" for number in range(20)]
+    replies = ask(endpoint, [*questions, questions[0]], tmp_path / "cache.sqlite")
+    assert [reply.raw for reply in replies] == [f"re: {one}" for one in [*questions, questions[0]]]
+    assert len(server.batches) == 1
+    assert len(server.files[server.batches[0]["input_file_id"]].splitlines()) == 20
+    assert replies[0].usage.cost == pytest.approx((100 * 1.0 + 10 * 10.0) / 1e6 / 2)
+    # The cache of a run is shared with calls that are not batched.
+    plain = Endpoint(url="http://127.0.0.1:9/v1", model="m")
+    assert ask(plain, questions[:1], tmp_path / "cache.sqlite")[0].cached
+
+
+def test_failed_rows_are_sent_again_and_fail_as_calls_never_as_answers(batches):
+    def outcome(number: int, body: dict):
+        text = question_of(body)
+        if text == "lost" or (text == "late" and number == 0):
+            return None
+        if text == "busy" and number < 2:
+            return failed(429, "too many")
+        return failed(400, "no such parameter") if text == "wrong" else answered(text)
+
+    server = batches(outcome)
+    replies = ask(endpoint_of(server), ["fine", "late", "busy", "wrong", "lost"])
+    assert [reply.raw for reply in replies[:3]] == ["fine", "late", "busy"]
+    assert all(isinstance(reply, ChatError) for reply in replies[3:])
+    assert (replies[3].status, "no such parameter" in str(replies[3])) == (400, True)
+    assert "expired without this row" in str(replies[4])
+    rows = [len(server.files[batch["input_file_id"]].splitlines()) for batch in server.batches]
+    assert rows == [5, 3, 2], "what is answered or refused for good is not sent again"
+
+
+def test_refused_key_and_server_without_batches_fail_the_calls(serve):
+    for status in (401, 404):
+        endpoint = Endpoint(url=serve([fail(status, "no")]).url, model="m", batch=True, batch_poll_s=0.05)
+        replies = ask(endpoint, ["one", "two"])
+        assert [(type(reply), reply.status) for reply in replies] == [(ChatError, status)] * 2
+
+
+def test_policy_is_not_trained_by_a_judge_in_batches():
+    with pytest.raises(UserError, match=r"policy\.judge\.batch: a step of training waits"):
+        load_recipe(recipe_path("quickstart"), ["policy.judge.batch=true"])
+    recipe = load_recipe(recipe_path("quickstart"), ["rubric.writer.batch=true"])
+    assert [field for field, one in recipe.endpoints() if one.batch] == ["rubric.writer"]
+
+
+_ASK = """
+import asyncio, sys
+from pathlib import Path
+from rubricworks.llm import ChatClient, Endpoint
+async def run():
+    endpoint = Endpoint(url=sys.argv[1], model="m", batch=True, batch_poll_s=0.05)
+    async with ChatClient(endpoint, cache=Path(sys.argv[2])) as c:
+        calls = [c.chat([{"role": "user", "content": f"q{n}"}]) for n in range(5)]
+        print([reply.raw for reply in await asyncio.gather(*calls)])
+asyncio.run(run())
+"""
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["after it was recorded", "before it was recorded"])
+def test_run_that_is_killed_between_submit_and_fetch_waits_for_the_same_batch(batches, tmp_path, recorded):
+    server = batches(lambda _, body: answered(f"re: {question_of(body)}"))
+    server.held = True
+    cache = tmp_path / "cache.sqlite"
+    process = subprocess.Popen([sys.executable, "-c", _ASK, server.url, str(cache)])
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "batches").glob("*.json")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert len(server.batches) == 1
+    if not recorded:
+        for path in (tmp_path / "batches").glob("*.json"):
+            path.unlink()
+    server.held = False
+    replies = ask(endpoint_of(server), [f"q{number}" for number in range(5)], cache)
+    assert [reply.raw for reply in replies] == [f"re: q{number}" for number in range(5)]
+    assert len(server.batches) == 1
+
+
+def test_recaptioning_by_batches_writes_captions_and_dead_letters(batches, tmp_path):
+    export_scenes(tmp_path / "scenes", seed=3, count=4)
+    texts = iter(range(100))
+    server = batches(lambda _, body: answered("a caption") if next(texts) else failed(400, "unsafe"))
+    endpoint = endpoint_of(server).model_dump(mode="json")
+    config = {"sources": [str(tmp_path / "scenes" / "images")], "captioners": [{"endpoint": endpoint}]}
+    table = Path(launch("recaption", json.dumps(config), str(tmp_path / "run"), {}))
+    assert len(server.batches) == 1
+    assert [row["caption"] for row in read_rows(table)] == ["a caption"] * 3
+    assert ["unsafe" in row["message"] for row in read_rows(table / "dead_letters")] == [True]
+
+
+def test_setting_leaves_the_digests_of_other_endpoints_as_they_were():
+    assert "batch" not in str(Endpoint(url="http://a/v1", model="m").model_dump(mode="json"))
