@@ -74,6 +74,8 @@ smoke: $(VENV)/installed  ## A minute of every other recipe for laptops
 	$(RUN) rubricworks.cli run recaption-pretrain-laptop --set world.scenes=300 --set data.held_out=40 --set data.warm_up=80 \
 	  --set alignment.sft.steps=5 --set pretraining.sft.steps=10 --set tuning.sft.steps=10
 	$(RUN) rubricworks.cli run evaluate-laptop --set world.scenes=12 --set data.held_out=8
+	$(RUN) rubricworks.cli run rubricrl-diffusion-laptop --set world.pictures=1000 --set warm_up.tiny_flow.steps=40 \
+	  --set policy.steps=3 --set data.held_out=30 --set data.images_per_prompt=1 --set data.max_train=100
 # The demo's champion looks at a hundred scenes more, which are too few to retrain for.
 	@if grep -qs '"model_name":"scene-captioner".*"promoted":true' runs/*/promote/promotion.json; then set -x; \
 	  $(RUN) rubricworks.cli run retrain-laptop --set world.scenes=3428 --set new_samples.needed=4000; \

@@ -141,7 +141,7 @@ def test_what_cannot_be_compiled_is_refused_in_one_line(tell, arguments, message
     assert message in result.err
 
 
-@pytest.mark.parametrize("name", ["rubicap", "rlr3", "balcaprl", "rubricrl-ar"])
+@pytest.mark.parametrize("name", ["rubicap", "rlr3", "balcaprl", "rubricrl-ar", "rubricrl-diffusion"])
 def test_the_map_in_a_recipe_of_ours_can_be_used_and_gives_the_stages_every_address_and_key(name, tmp_path):
     text = recipe_path(name).read_text()
     path = tmp_path / "mine.yaml"

@@ -1,10 +1,15 @@
 """DiffusionNFT's trainer on a tiny flow-matching generator: its gradients, its moving average, resumption, options."""
 
 import io
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from kills import saved
 from PIL import Image
 from safetensors.torch import load_file
 from tiny_flow_generator import TINY_FLOW
@@ -176,6 +181,37 @@ def test_training_that_is_killed_ends_with_the_same_weights(flow, tmp_path, lora
     assert all(first[name].equal(second[name]) for name in first)
     assert any(not first[name].equal(start[name]) for name in first)
     assert [one.reward for one in resumed.history] == [one.reward for one in whole.history]
+
+
+TRAINED_BY_ANOTHER_PROCESS = """
+import sys
+from pathlib import Path
+sys.path[:0] = sys.argv[3:]
+from test_diffusion_policy import FAST, FEW, PolicyConfig, train
+config = PolicyConfig(steps=6, **{**FEW, "save_every": 2})
+train(Path(sys.argv[1]), Path(sys.argv[2]), config)
+"""
+
+
+def test_training_that_is_killed_by_sigkill_ends_with_the_same_weights(flow, tmp_path):
+    here = Path(__file__).parent
+
+    def start(out):
+        places = [str(flow), str(out), str(here), str(here.parent / "support")]
+        return subprocess.Popen([sys.executable, "-c", TRAINED_BY_ANOTHER_PROCESS, *places])
+
+    killed = start(tmp_path / "killed")
+    while not saved("killed/checkpoint-2")(tmp_path):
+        assert killed.poll() is None, "it ended before it could be killed"
+        time.sleep(0.02)
+    killed.kill()
+    killed.wait()
+    assert not (tmp_path / "killed" / "model").exists()
+    assert start(tmp_path / "killed").wait() == 0
+    whole = train(flow, tmp_path / "whole", PolicyConfig(steps=6, **{**FEW, "save_every": 2}))
+    name = "transformer/diffusion_pytorch_model.safetensors"
+    first, second = (load_file(one / name) for one in (whole.model_dir, tmp_path / "killed" / "model"))
+    assert all(first[name].equal(second[name]) for name in first)
 
 
 def test_rollouts_that_could_not_be_judged_or_were_not_kept_are_left_out(flow, tmp_path):

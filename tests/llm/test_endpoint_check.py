@@ -97,6 +97,7 @@ SHOWN = {
     "balcaprl-laptop": {"recaptioner", "exam-writer", "assertion-judge", "arena-judge", "fact-judge"},
     "rlr3-laptop": {"question-opener", "checklist-writer-1"},
     "rubricrl-ar-laptop": {"picture-judge"},
+    "rubricrl-diffusion-laptop": {"picture-judge"},
 }
 TEXT_ONLY = {"judge", "prompt-rubric-writer", "exam-taker", "checklist-merger", "scorer", "answer-judge"}
 

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from placed_tasks import table_of
 
 from rubricworks.kubeflow.compile import compile_specs
@@ -9,6 +10,7 @@ from rubricworks.pipelines.rubricrl import rubricrl
 from rubricworks.recipe.files import load_recipe, recipe_path
 
 NAME = "rubricrl-ar"
+DIFFUSION = "rubricrl-diffusion"
 
 
 def test_the_papers_settings():
@@ -20,6 +22,15 @@ def test_the_papers_settings():
     assert recipe.rubric.writer.model == policy.judge.model == "o4-mini"
 
 
+def test_the_papers_settings_for_flow_matching():
+    flux = load_recipe(recipe_path(DIFFUSION))
+    assert (flux.policy.guidance, flux.evaluation.guidance) == (3.5, 3.5)
+    assert flux.policy.lora is not None
+    qwen = load_recipe(recipe_path(DIFFUSION), arm="qwen_image")
+    assert (qwen.policy.guidance, qwen.evaluation.guidance) == (1.0, 7.5)
+    assert flux.rubric == load_recipe(recipe_path(NAME)).rubric
+
+
 def test_no_two_arms_are_the_same_and_all_share_the_rest():
     recipe = load_recipe(recipe_path(NAME))
     stages = [load_recipe(recipe_path(NAME), arm=arm).stage_json() for arm in (None, *recipe.arms)]
@@ -28,16 +39,17 @@ def test_no_two_arms_are_the_same_and_all_share_the_rest():
     assert all(one[stage] == stages[0][stage] for one in stages for stage in shared)
 
 
-def test_on_kubeflow_the_generator_trains_on_all_gpus_of_its_pool(tmp_path):
-    text = recipe_path(NAME).read_text()
+@pytest.mark.parametrize(("name", "gpus"), [(NAME, "8"), (DIFFUSION, "1")])
+def test_on_kubeflow_the_generator_trains_on_the_gpus_of_its_pool(tmp_path, name, gpus):
+    text = recipe_path(name).read_text()
     start = text.index("# cluster:")
     (tmp_path / "mine.yaml").write_text(text[:start] + re.sub(r"(?m)^# ?", "", text[start:]))
     cluster = load_recipe(tmp_path / "mine.yaml").cluster
     tasks = table_of(*compile_specs(rubricrl, cluster))
     trained = tasks["train-generator"]
     accelerator = trained["resources"]["accelerator"]
-    assert (accelerator["resourceCount"], accelerator["resourceType"]) == ("8", "nvidia.com/gpu")
-    assert trained["env"]["RUBRICWORKS_ACCELERATORS"] == "8"
+    assert (accelerator["resourceCount"], accelerator["resourceType"]) == (gpus, "nvidia.com/gpu")
+    assert trained["env"].get("RUBRICWORKS_ACCELERATORS", "1") == gpus
     assert {"prepare-prompts", "pretrain-generator", "write-prompt-rubrics"} <= set(trained["after"])
     assert tasks["score"]["resources"]["accelerator"]["resourceCount"] == "1"
     for task in ("prepare-prompts", "write-prompt-rubrics", "pretrain-generator", "promote"):
