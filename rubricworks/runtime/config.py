@@ -129,6 +129,9 @@ def endpoints_in(value: Any, where: str = "") -> Iterator[tuple[str, Endpoint]]:
     elif isinstance(value, tuple | list):
         for number, item in enumerate(value):
             yield from endpoints_in(item, f"{where}.{number}")
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from endpoints_in(item, f"{where}.{name}")
 
 
 def extract_stage_config(stage: str, text: str) -> str:

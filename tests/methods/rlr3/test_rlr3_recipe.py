@@ -75,7 +75,10 @@ def test_every_endpoint_of_every_recipe_is_found_once_for_each_place_that_names_
         for where, endpoint in result:
             place = recipe
             for part in where.split("."):
-                place = place[int(part)] if part.isdigit() else getattr(place, part)
+                if isinstance(place, dict):
+                    place = place[part]
+                else:
+                    place = place[int(part)] if part.isdigit() else getattr(place, part)
             assert place is endpoint
             assert isinstance(endpoint, Endpoint)
     assert len(result) == 15
