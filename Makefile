@@ -95,8 +95,9 @@ bench-grading: $(VENV)/installed  ## Calls, criteria and images a second beside 
 bench-recaption: $(VENV)/installed  ## CPU and memory of recaptioning 10,000 and 100,000 images, and kills
 	$(RUN) benchmarks.recaption
 
-bench-rubricrl: $(VENV)/installed  ## Cost of grading a generated image, by ten criteria in one call or in ten, beside aiohttp
+bench-rubricrl: $(VENV)/installed  ## Grading an image in one call or ten beside aiohttp; a DiffusionNFT step beside diffusers
 	$(RUN) benchmarks.image_grading
+	$(RUN) benchmarks.diffusion_step
 
 bench-attacks: $(VENV)/installed  ## What orders and fake verdicts in a caption do to each scripted judge
 	$(RUN) benchmarks.attacks
