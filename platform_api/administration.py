@@ -11,7 +11,7 @@ from rubricworks.platform_api.db.tables import Token
 from rubricworks.platform_api.problems import Problem
 from rubricworks.platform_api.services import tokens
 from rubricworks.platform_api.services.principals import Principal
-from rubricworks.platform_api.settings import settings_from_environment
+from rubricworks.platform_api.settings import make_database_folder, settings_from_environment
 
 
 async def migrate_database(runs: str) -> str:
@@ -60,6 +60,7 @@ async def revoke_token(runs: str, name: str) -> None:
 @asynccontextmanager
 async def _database(runs: str) -> AsyncIterator[Database]:
     settings = settings_from_environment(runs)
+    make_database_folder(settings)
     database = Database(settings.database_url)
     try:
         if database.engine.url.database in (None, ":memory:"):

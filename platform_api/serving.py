@@ -9,7 +9,7 @@ from rubricworks.errors import UserError
 from rubricworks.platform_api.access import OPEN_PATHS, binds_to_loopback
 from rubricworks.platform_api.app import create_app
 from rubricworks.platform_api.db.engine import open_engine
-from rubricworks.platform_api.settings import settings_from_environment
+from rubricworks.platform_api.settings import make_database_folder, settings_from_environment
 
 _SECONDS_TO_FINISH = 20
 
@@ -31,6 +31,7 @@ def listening_socket(host: str, port: int, runs: str | None = None) -> socket.so
                 f"--host {host} can be reached from other machines and RUBRICWORKS_API_TOKEN is not set: "
                 "set it to a token of at least 16 characters, or listen on 127.0.0.1"
             )
+        make_database_folder(settings)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:

@@ -48,7 +48,7 @@ def settings_from_environment(runs: str | None = None) -> ApiSettings:
     Args:
         runs: storage of the runs, before the environment's.
     Raises:
-        UserError: the token is too short, or the folder of the database is missing.
+        UserError: the token is too short, or the webhook's address or secret is missing.
     """
     token = _variable("RUBRICWORKS_API_TOKEN")
     if token and len(token) < _SHORTEST_TOKEN:
@@ -57,19 +57,37 @@ def settings_from_environment(runs: str | None = None) -> ApiSettings:
             "make one with `openssl rand -hex 32`"
         )
     database = _variable("RUBRICWORKS_DATABASE_URL")
-    storage = _variable("RUBRICWORKS_STORAGE") or runs
-    if storage and not is_remote(storage) and database is None:
-        folder = local_path(storage)
-        if not os.access(folder if folder.exists() else Path(folder).absolute().parent, os.W_OK):
-            raise UserError(f"{folder}: cannot be written; name the folder of all runs with --runs")
-        folder.mkdir(parents=True, exist_ok=True)
     return ApiSettings(
         database=SecretStr(database) if database else None,
-        storage=storage,
+        storage=_variable("RUBRICWORKS_STORAGE") or runs,
         token=SecretStr(token) if token else None,
         revision=_variable("RUBRICWORKS_REVISION") or "unknown",
         webhook_url=_webhook_url(),
         webhook_secret=SecretStr(secret) if (secret := _variable("RUBRICWORKS_WEBHOOK_SECRET")) else None,
+    )
+
+
+def make_database_folder(settings: ApiSettings) -> None:
+    """Make the folder of runs, where the database's file lies unless another one is set.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    if settings.database is not None or settings.storage is None or is_remote(settings.storage):
+        return
+    folder = local_path(settings.storage)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(folder) from error
+    if not os.access(folder, os.W_OK):
+        raise _unwritable(folder)
+
+
+def _unwritable(folder: Path) -> UserError:
+    return UserError(
+        f"{folder}: cannot be written, and the server's database is a file in it: name the folder of all runs with "
+        "--runs, or a database by RUBRICWORKS_DATABASE_URL"
     )
 
 

@@ -43,6 +43,16 @@ def test_bad_settings_are_one_line(monkeypatch, capsys, tmp_path, environment, a
     assert SECRET not in printed.err + printed.out
 
 
+def test_a_folder_that_cannot_be_written_is_told_after_a_missing_token(monkeypatch, capsys, tmp_path):
+    for name in ("RUBRICWORKS_API_TOKEN", "RUBRICWORKS_DATABASE_URL", "RUBRICWORKS_STORAGE"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "file").write_text("")
+    for host, message in (("0.0.0.0", "RUBRICWORKS_API_TOKEN is not set"), ("127.0.0.1", "runs: cannot be written")):
+        with pytest.raises(SystemExit):
+            main(["server", "--runs", str(tmp_path / "file" / "runs"), "--host", host, "--port", "0"])
+        assert message in capsys.readouterr().err
+
+
 def test_a_port_that_is_taken_is_one_line(monkeypatch, capsys, tmp_path):
     monkeypatch.delenv("RUBRICWORKS_API_TOKEN", raising=False)
     with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(SystemExit) as stopped:
