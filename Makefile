@@ -8,7 +8,7 @@ export GOMP_SPINCOUNT := 0
 # A run and the tests start many processes; without bytecode each compiles the library anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-fast test-cluster test-vllm test-lmms test-kind conformance lint docs smoke bench bench-start bench-reward bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers coverage claims images locks clean help
+.PHONY: demo test test-fast test-long test-cluster test-vllm test-lmms test-kind conformance lint docs smoke bench bench-start bench-reward bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers coverage claims images locks clean help
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,7 +31,10 @@ test: test-fast  ## Every test that needs Python alone
 
 # One worker more than there are cores, since some tests wait for servers and processes.
 test-fast: $(VENV)/installed  ## Without the end-to-end tests
-	$(RUN) pytest -m 'not e2e and not cluster and not vllm and not lmms' -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
+	$(RUN) pytest -m 'not e2e and not long and not cluster and not vllm and not lmms' -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
+
+test-long: $(VENV)/installed  ## Whole runs of two more recipes, killed and resumed (ten minutes)
+	$(RUN) pytest -m long -n auto --dist loadfile
 
 test-cluster: $(VENV)/installed  ## What a cluster needs, against real servers and tools (Debian or Ubuntu; five minutes)
 	tests/cluster/install.sh

@@ -4,7 +4,7 @@ import pytest
 from kills import continued_after, differing, products, run_with_kills, saved
 from tiny_run import Run, settings
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 TINY = {
     "world.pictures": 64,
