@@ -6,7 +6,7 @@ is, and a scorer that is no chat model (CLIPScore, HPSv2, an aesthetic predictor
 (`examples/clip_score_server.py`). The scale is the scorer's own. A failed call is an error, never a number.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
 
@@ -43,7 +43,7 @@ class ImageScore(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
-    score: StrictFloat | StrictInt
+    score: Annotated[StrictFloat, Field(ge=-1e6, le=1e6)] | Annotated[StrictInt, Field(ge=-1_000_000, le=1_000_000)]
 
 
 def image_score_messages(prompt: str, image: bytes) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import io
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -141,11 +141,14 @@ Boxes are in pixels. Give one entry for each line, and an empty list for an imag
 """
 
 
+_Pixels = Annotated[float, Field(ge=-100_000, le=100_000)]
+
+
 class _ReadText(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
     text: str
-    box: tuple[float, float, float, float]
+    box: tuple[_Pixels, _Pixels, _Pixels, _Pixels]
 
 
 class _ReadTexts(BaseModel):

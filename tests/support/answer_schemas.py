@@ -13,15 +13,27 @@ def answer_models() -> list[type[BaseModel]]:
     """Models that some call of `chat` names as its response, in the order of their names."""
     models: dict[str, type[BaseModel]] = {}
     for path in sorted((ROOT / "rubricworks").rglob("*.py")):
-        names = {name for call in ast.walk(ast.parse(path.read_text())) for name in _response_of(call)}
+        tree = ast.parse(path.read_text())
+        names = {name for call in ast.walk(tree) for name in _response_of(call)}
         if not names:
             continue
         module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
-        for name in names:
+        for name in names | _assigned_to(tree, names):
             value = getattr(module, name, None)
-            if isinstance(value, type) and issubclass(value, BaseModel):
-                models[value.__qualname__] = value
+            for one in value.values() if isinstance(value, dict) else [value]:
+                if isinstance(one, type) and issubclass(one, BaseModel):
+                    models[one.__qualname__] = one
     return [models[name] for name in sorted(models)]
+
+
+def _assigned_to(tree: ast.AST, names: set[str]) -> set[str]:
+    """Names in what is assigned to one of the names, such as `answer = Judgment if … else ANSWERS[…]`."""
+    values = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and any(isinstance(one, ast.Name) and one.id in names for one in node.targets)
+    ]
+    return {node.id for value in values for node in ast.walk(value) if isinstance(node, ast.Name)}
 
 
 def _response_of(node: ast.AST) -> list[str]:

@@ -30,7 +30,8 @@ def test_another_pipeline_is_answered_with_the_one_that_was_meant(path):
         "2: pipeline: no pipeline 'rlr33'; did you mean rlr3?"
     ]
     assert mistakes(path, RECIPE.replace("pipeline: rlr3", "pipeline: [1]")) == [
-        "2: pipeline: no pipeline [1]; there are rubicap, rlr3, balcaprl, rubricrl, retrain"
+        "2: pipeline: no pipeline [1]; there are rubicap, rlr3, balcaprl, rubricrl, "
+        "recaption_pretrain, retrain, evaluate"
     ]
 
 
