@@ -130,6 +130,7 @@ def test_killed_training_on_stored_images_ends_with_the_same_weights(tiny, store
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
 
 
+@pytest.mark.e2e
 def test_directory_loads_with_transformers_alone_and_says_the_same(tiny, tmp_path):
     image = squares()[0][0]
     (tmp_path / "picture.png").write_bytes(image)
