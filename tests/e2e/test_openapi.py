@@ -1,5 +1,6 @@
 """Schemathesis over the whole description of the API: no crash, and no answer that it does not describe."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,4 +25,4 @@ def test_every_operation_answers_as_described_whatever_it_is_sent(tmp_path: Path
         )
         assert ask(f"{url}/healthz")[0] == 200
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr
-    assert "Tested: 1" in done.stdout
+    assert re.search(r"Tested: [1-9]", done.stdout)
