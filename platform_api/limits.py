@@ -3,12 +3,14 @@
 from collections.abc import MutableMapping
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rubricworks.platform_api.problems import problem_response
 
 MAX_BODY = 2 * 1024 * 1024
 """Bytes of a request's body; a recipe has a few thousand."""
+_TOO_LARGE = f"a body has at most {MAX_BODY} bytes"
 _HEADERS = {
     b"content-security-policy": b"default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     b"frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'",
@@ -29,7 +31,7 @@ class BodyLimit:
             return await self.app(scope, receive, send)
         length = dict(scope["headers"]).get(b"content-length", b"0")
         if not length.isdigit() or int(length) > MAX_BODY:
-            return await _too_large()(scope, receive, send)
+            return await problem_response(413, "Body too large", _TOO_LARGE)(scope, receive, send)
         count = 0
 
         async def receive_some() -> Message:
@@ -37,13 +39,10 @@ class BodyLimit:
             message = await receive()
             count += len(message.get("body", b""))
             if count > MAX_BODY:
-                raise _BodyTooLarge
+                raise HTTPException(413, _TOO_LARGE)
             return message
 
-        try:
-            await self.app(scope, receive_some, send)
-        except _BodyTooLarge:
-            await _too_large()(scope, receive, send)
+        await self.app(scope, receive_some, send)
 
 
 class SecurityHeaders:
@@ -63,11 +62,3 @@ class SecurityHeaders:
             await send(message)
 
         await self.app(scope, receive, send_with_headers)
-
-
-class _BodyTooLarge(Exception):
-    pass
-
-
-def _too_large() -> Any:
-    return problem_response(413, "Body too large", f"a body has at most {MAX_BODY} bytes")

@@ -45,7 +45,7 @@ class RunIndex:
                 await self.look()
             except (SQLAlchemyError, UserError, OSError) as error:
                 _log.warning("runs could not be indexed: %s", type(error).__name__)
-            except Exception:
+            except Exception:  # the next look must come
                 _log.exception("indexing runs failed")
             await asyncio.sleep(seconds)
 
@@ -59,7 +59,14 @@ class RunIndex:
             is_running = await asyncio.to_thread(self._store.is_running, name)
             if self._seen.get(name) == (*state, is_running):
                 continue
-            if await self._index_run(name, files):
+            try:
+                is_indexed = await self._index_run(name, files)
+            except (SQLAlchemyError, UserError, OSError):
+                raise  # the database or the storage is away: every run would fail
+            except Exception:
+                _log.exception("%s could not be indexed; it is looked at again when it changes", name)
+                is_indexed = True
+            if is_indexed:
                 self._seen[name] = (*state, is_running)
                 changed += 1
         await self._forget(set(names))

@@ -26,7 +26,7 @@ _OF_LENGTH = frozenset({"length"})
 
 
 class Instrument(NamedTuple):
-    """What measured a column."""
+    """Instrument of a column."""
 
     figure: str
     scorer: str
@@ -112,7 +112,7 @@ class Leaderboard(BaseModel):
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
-    """What must not be read from the board: instruments apart, samples that differ, scores that are missing."""
+    """Warnings about the board: instruments apart, samples that differ, scores that are missing."""
     comparisons: int = 0
     """Number of comparisons that the p-values are corrected for."""
     ranks: tuple[RankDistribution, ...] = ()
@@ -349,7 +349,7 @@ class _Collected:
         )
 
     def _suffix(self, instrument: Instrument, columns: Sequence[Instrument]) -> str:
-        """What tells a column from another one of the same figure."""
+        """Difference of a column from another one of the same figure."""
         twins = [one for one in columns if one.figure == instrument.figure and one != instrument]
         apart = {
             f"version {instrument.version}": any(one.version != instrument.version for one in twins),

@@ -24,7 +24,7 @@ class Group(NamedTuple):
     rows: list[dict[str, Any]]
     """TRL's rows, one per rollout."""
     generated: tuple[list[Any] | Mapping[str, Any] | None, ...]
-    """What TRL's `_generate` returned for them."""
+    """Return value of TRL's `_generate` for them."""
     rewards_GK: Tensor
     first: int
     """Position of its first rollout among all that this process drew for the step."""

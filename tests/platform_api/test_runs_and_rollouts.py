@@ -1,8 +1,12 @@
 """Runs and rollouts over HTTP, from files that a training wrote."""
 
+import http.client
 import shutil
 import time
+from urllib.parse import urlsplit
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from served_api import ask, exchange, served
 from trained_run import NAMES, STAGE, png, rollout, write_run, write_shard
@@ -127,6 +131,41 @@ def test_a_shard_that_is_replaced_and_a_run_that_is_deleted_are_followed(tmp_pat
         wait_for(lambda: [one["sample_id"] for one in ask(groups)[1]["items"]] == ["c"])
         shutil.rmtree(run)
         wait_for(lambda: ask(f"{url}/api/v1/runs/today-1")[0] == 404)
+
+
+def test_a_rollout_without_a_scorecard_takes_no_criteria_from_the_others(tmp_path):
+    run = write_run(tmp_path)
+    first = [rollout(1, "a", "not graded", [None] * 3), rollout(1, "a", "graded", [1.0, 0.0, 1.0])]
+    write_shard(run, 0, first, graded=first[1:])
+    with served(ApiSettings(storage=str(tmp_path), index_seconds=0.02)) as url:
+        place = f"{url}/api/v1/runs/today-1/stages/{STAGE}"
+        wait_for(lambda: len(ask(f"{place}/groups")[1].get("items", [])) == 3)
+        graded, other = ask(f"{place}/groups/1/a")[1]["rollouts"]
+        assert (len(graded["verdicts"]), other["verdicts"], other["reward"]) == (3, [], None)
+        assert {one["criterion"]: one["graded"] for one in ask(f"{place}/criteria")[1]}[NAMES[0]] == 7
+
+
+def test_a_run_that_cannot_be_indexed_keeps_no_other_from_it(tmp_path):
+    damaged = write_run(tmp_path, "a-damaged") / STAGE / "scorecards" / "part-00000.parquet"
+    table = pq.read_table(damaged).to_pydict() | {"scorecard": ["{"] * 6}
+    pq.write_table(pa.table(table), damaged)
+    write_run(tmp_path, "b-sound")
+    with served(ApiSettings(storage=str(tmp_path), index_seconds=0.02)) as url:
+        wait_for(lambda: [one["name"] for one in ask(f"{url}/api/v1/runs")[1]["items"]] == ["b-sound"])
+
+
+def test_a_body_that_tells_no_length_is_refused_once_it_is_too_large(url):
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=20)
+    connection.request(
+        "POST",
+        f"{parts.path}/tokens",
+        body=iter([b"x" * 1_000_000] * 3),
+        encode_chunked=True,
+        headers={"Transfer-Encoding": "chunked"},
+    )
+    assert connection.getresponse().status == 413
+    connection.close()
 
 
 @pytest.mark.parametrize(

@@ -37,22 +37,25 @@ def rollout(step: int, sample: str, response: str, credits: list[float | None]) 
     return {"step": step, "sample_id": sample, "response": response, "reward": reward, "verdicts": verdicts}
 
 
-def write_shard(run: Path, number: int, rollouts: list[dict[str, Any]], stage: str = STAGE) -> None:
-    """Commit a shard of rollouts and of scorecards."""
-    rows = [{key: one[key] for key in ("step", "sample_id", "response", "reward")} for one in rollouts]
+def write_shard(
+    run: Path, number: int, rollouts: list[dict[str, Any]], *, graded: list[dict[str, Any]] | None = None
+) -> None:
+    """Commit a shard of rollouts and of the scorecards of those that were graded, by default all."""
+    columns = ("step", "sample_id", "response", "reward")
+    rows = [{key: one[key] for key in columns} for one in rollouts]
     cards = [
-        row
+        {key: one[key] for key in columns}
         | {
             "judge": "judge",
             "scorecard": json.dumps(
                 {key: one[key] for key in ("sample_id", "response", "verdicts")} | {"judge": "judge", "raw": ["{}"]}
             ),
         }
-        for row, one in zip(rows, rollouts, strict=True)
+        for one in (rollouts if graded is None else graded)
     ]
     advantages = [row | {"tokens": 7, "advantage": 0.5} for row in rows]
     for table, of_table in (("rollouts", advantages), ("scorecards", cards)):
-        folder = run / stage / table
+        folder = run / STAGE / table
         folder.mkdir(parents=True, exist_ok=True)
         pq.write_table(table_from_rows(table, of_table), folder / f"part-{number:05}.parquet")
 

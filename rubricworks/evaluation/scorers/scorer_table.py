@@ -53,7 +53,7 @@ class Scorers(BaseModel):
     """Questions about generated images."""
     aesthetic: AestheticScorer | None = None
     painted_order: PaintedOrderScorer | None = None
-    """How far words painted into images sway the judges."""
+    """Sway of words painted into images over the judges."""
     benchmarks: tuple[BenchmarkScorer, ...] = Field(default=(), exclude_if=lambda scorers: not scorers)
     """General benchmarks; the first set is the one that is reported."""
     functions: tuple[FunctionScorer, ...] = ()

@@ -123,7 +123,7 @@ def _build(captions: Sequence[str], side: int, config: TinyFlowConfig, seed: int
 
 
 class _Parts(nn.Module):
-    """What is trained, as one module."""
+    """Trained parts as one module."""
 
     def __init__(self, generator: PixelFlow) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a scripted model sees in a generated picture, by its pixels alone.
+"""A scripted model's sight of a generated picture, by its pixels alone.
 
 `look` goes through the cells of the grid one by one and names what stands in each by its colour and its outline; a
 shape that lies across cells escapes it. `look_at_regions` takes connected drawn pixels, wherever they are. Both miss

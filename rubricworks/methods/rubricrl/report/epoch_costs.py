@@ -13,7 +13,7 @@ STAGE = "train_generator"
 
 
 class EpochCost(NamedTuple):
-    """What one epoch takes, from what the steps took."""
+    """Time, calls and cost of one epoch, from those of its steps."""
 
     prompts: int
     images: float
