@@ -71,7 +71,7 @@ class InTurn:
 
 
 def step_overhead(url: str, folder: Path, steps: int) -> None:
-    from rubricworks.training.policy import PolicyConfig, train_policy
+    from rubricworks.training.policy.grpo import PolicyConfig, train_policy
     from rubricworks.training.tiny.student import build_student
 
     scenes = list(generate_scenes(0, _SCENES))

@@ -2,7 +2,7 @@
 
 A row has `prompt`, or `prompts` with recaptions of several lengths, of which one is drawn: the paper trains on images
 whose captions were rewritten at diverse lengths (section 4.1). A row of GenEval's `evaluation_metadata.jsonl` also has
-`tag`, `include` and `exclude`, which `evaluation.scorers.geneval` checks images against.
+`tag`, `include` and `exclude`, which `evaluation.scorers.images.geneval` checks images against.
 """
 
 import csv

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from rubricworks.data.response_images import IMAGES, ResponseImages, response_of
 from rubricworks.reports.run_folder import table_rows
-from rubricworks.training.response_statistics import Statistic
+from rubricworks.training.policy.response_statistics import Statistic
 
 
 class Step(NamedTuple):

@@ -156,7 +156,7 @@ def engine_field() -> EngineOptions:
 
 
 class AlarmConfig(_Options):
-    """Thresholds of the reward-hacking alarm; see `rubricworks.training.alarm`."""
+    """Thresholds of the reward-hacking alarm; see `rubricworks.training.policy.alarm`."""
 
     window: int = Field(20, ge=2)
     """Number of first steps, and of most recent steps, whose means are compared."""

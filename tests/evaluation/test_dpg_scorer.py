@@ -13,17 +13,17 @@ from rubricworks.data.images import NO_PIXELS, png_bytes
 from rubricworks.data.prompts import prompt_entries
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
-from rubricworks.evaluation.scorers.aesthetic import AestheticScorer
-from rubricworks.evaluation.scorers.dpg import DpgScorer, read_dpg_questions
+from rubricworks.evaluation.scorers.images.aesthetic import AestheticScorer
+from rubricworks.evaluation.scorers.images.dpg import DpgScorer, read_dpg_questions
 from rubricworks.evaluation.scorers.scorer import Item, ScoringContext
 from rubricworks.llm import ChatClient, ChatError, Endpoint
 from rubricworks.rubrics import Response
 from rubricworks.world.chat import ChatRequest, section
-from rubricworks.world.models.picture_judge import holds
-from rubricworks.world.models.picture_questions import ERROR_RATE, picture_questions_reply
-from rubricworks.world.models.picture_reading import look, look_at_regions
 from rubricworks.world.pictures.dpg_questions import COLUMNS, check_of, questions_of, write_questions
 from rubricworks.world.pictures.drawing import draw
+from rubricworks.world.pictures.picture_judge import holds
+from rubricworks.world.pictures.picture_questions import ERROR_RATE, picture_questions_reply
+from rubricworks.world.pictures.picture_reading import look, look_at_regions
 from rubricworks.world.pictures.prompts import TASKS, picture_of, wishes
 
 PROMPT = 'A red dog, "Rex", left of a cat.'

@@ -10,7 +10,7 @@ from scripted_server import Said, ScriptedServer
 from rubricworks.data.images import png_bytes
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
-from rubricworks.evaluation.scorers.geneval import GenevalScorer
+from rubricworks.evaluation.scorers.images.geneval import GenevalScorer
 from rubricworks.evaluation.scorers.scorer import Item, ScoringContext
 from rubricworks.rubrics import Response
 from rubricworks.world.pictures.drawing import draw

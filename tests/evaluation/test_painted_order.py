@@ -14,7 +14,7 @@ from scripted_server import fail, say
 from rubricworks.data import Sample
 from rubricworks.data.images import png_bytes
 from rubricworks.errors import UserError
-from rubricworks.evaluation.scorers.painted_order import ORDERS, PaintedOrderScorer, is_sampled, paint_order
+from rubricworks.evaluation.scorers.images.painted_order import ORDERS, PaintedOrderScorer, is_sampled, paint_order
 from rubricworks.evaluation.scorers.scorer import Item, ScoringContext
 from rubricworks.llm import ChatClient
 from rubricworks.rubrics import Criterion, Response, Rubric

@@ -86,7 +86,7 @@ def policy(folder: Path, model: str, config: dict[str, Any], recorded: bool = Tr
     from coloured_squares import policy_rows
 
     from rubricworks.training.config import PolicyConfig
-    from rubricworks.training.policy import train_policy
+    from rubricworks.training.policy.grpo import train_policy
 
     async def says_red(prompts: Any, completions: Any, **columns: Any) -> list[float]:
         return [float("red" in completion[0]["content"]) for completion in completions]
@@ -103,7 +103,7 @@ def genrm(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]:
     """RLVR of a GenRM on labels; a recorded group is right twice, wrong once and malformed once."""
     from rubricworks.adapters.genrm import ExecutionReward
     from rubricworks.training.config import PolicyConfig
-    from rubricworks.training.policy import train_policy
+    from rubricworks.training.policy.grpo import train_policy
 
     rows = [
         {"sample_id": f"g{number}", "prompt": QUESTION.format(number=number), "label": LABEL}
@@ -151,8 +151,8 @@ def generator(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any
 
 def _record_rollouts(answers: dict[str, list[str]]) -> None:
     """Make the trainer draw these texts, by sample and position in the group."""
+    from rubricworks.training.policy.rollouts import PolicyTrainer
     from rubricworks.training.processing import tokenizer_of
-    from rubricworks.training.rollouts import PolicyTrainer
 
     score = PolicyTrainer.__dict__["_generate_and_score_completions"]
     score = getattr(score, "drawn", score)

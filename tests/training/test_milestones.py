@@ -7,7 +7,7 @@ from safetensors.torch import load_file
 from rubricworks.training.checkpoints import milestone_dirs
 from rubricworks.training.config import LoraOptions, PolicyConfig
 from rubricworks.training.generate import load_model
-from rubricworks.training.policy import train_policy
+from rubricworks.training.policy.grpo import train_policy
 
 
 async def by_length(prompts, completions, **columns):

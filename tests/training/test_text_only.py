@@ -8,7 +8,7 @@ from rubricworks.errors import UserError
 from rubricworks.training.config import LoraOptions, PolicyConfig, SftConfig
 from rubricworks.training.generate import generate_captions, load_model
 from rubricworks.training.length_groups import LengthGroups
-from rubricworks.training.policy import train_policy
+from rubricworks.training.policy.grpo import train_policy
 from rubricworks.training.processing import encode_prompts
 from rubricworks.training.sft import CaptionCollator, Example, train_sft
 from rubricworks.training.tiny.text_config import TinyTextConfig

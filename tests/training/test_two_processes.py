@@ -13,7 +13,7 @@ from gloo_training import policy as train_on_squares
 from safetensors.torch import load_file
 
 from rubricworks.training.config import SftConfig
-from rubricworks.training.rollouts import PolicyTrainer
+from rubricworks.training.policy.rollouts import PolicyTrainer
 from rubricworks.training.sft import train_sft
 from rubricworks.training.tiny.student import build_student
 from rubricworks.training.tiny.text_config import TinyTextConfig

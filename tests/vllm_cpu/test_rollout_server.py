@@ -13,8 +13,8 @@ from rubricworks.kubernetes.config import PodPlan, RolloutServer
 from rubricworks.kubernetes.rollout_server import PORT, Server
 from rubricworks.kubernetes.work import StageWork
 from rubricworks.llm import ChatClient, Endpoint, image_part, text_part
-from rubricworks.training import vllm_rollouts
 from rubricworks.training.generate import decode_image, generate_captions, load_model
+from rubricworks.training.policy import vllm_rollouts
 from rubricworks.training.processing import encode_prompts
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]

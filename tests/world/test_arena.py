@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rubricworks.evaluation.scorers.pairwise import PairwiseJudgment, pairwise_messages
+from rubricworks.evaluation.scorers.comparisons.pairwise import PairwiseJudgment, pairwise_messages
 from rubricworks.world.chat import ApiError, read_request
 from rubricworks.world.models.captioners import recaptioner_reply
 from rubricworks.world.models.image_judges import NOTHING_TO_COMPARE, arena_judge_reply, arena_quality, compare

@@ -10,8 +10,8 @@ import pytest
 
 from rubricworks.evaluation.scorers.caption_prompts import Exam, exam_writer_messages
 from rubricworks.evaluation.scorers.caption_qa import ExamTaker
+from rubricworks.evaluation.scorers.comparisons.pairwise import compare
 from rubricworks.evaluation.scorers.dc_score import FactJudge
-from rubricworks.evaluation.scorers.pairwise import compare
 from rubricworks.grading import AssertionGrader, GradedCaption, Pointability
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.llm.messages import image_part

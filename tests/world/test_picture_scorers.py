@@ -7,8 +7,8 @@ import pytest
 
 from rubricworks.data.images import png_bytes
 from rubricworks.world.chat import ApiError, ChatRequest
-from rubricworks.world.models.picture_scorers import LLAVA_NOISE, PICTURE_SCORERS, picture_score_reply
 from rubricworks.world.pictures.drawing import Thing, draw
+from rubricworks.world.pictures.picture_scorers import LLAVA_NOISE, PICTURE_SCORERS, picture_score_reply
 from rubricworks.world.pictures.prompts import TASKS, picture_of, wishes
 
 

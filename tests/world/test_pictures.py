@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 from rubricworks.data.images import png_bytes
-from rubricworks.evaluation.scorers.painted_order import paint_order
+from rubricworks.evaluation.scorers.images.painted_order import paint_order
 from rubricworks.grading.image_prompts import IMAGE_JUDGE_SYSTEM
 from rubricworks.methods.rubricrl.recipe import WORLD_PROMPTS
 from rubricworks.metrics import geneval_correct
 from rubricworks.world.chat import ApiError, ChatRequest
-from rubricworks.world.models.picture_judge import ERROR_RATE, PICTURE_JUDGES, picture_judge_reply
-from rubricworks.world.models.picture_reader import picture_reader_reply
-from rubricworks.world.models.picture_reading import look, look_at_regions
-from rubricworks.world.models.prompt_rubric_writer import prompt_rubric_writer_reply
 from rubricworks.world.pictures.criteria import candidates_of, parse_criterion, parse_prompt
 from rubricworks.world.pictures.detector import as_geneval, detect
 from rubricworks.world.pictures.drawing import BACKGROUND, COLOURS, SHAPES, SIDE, Thing, draw
 from rubricworks.world.pictures.export import export_pictures, prompt_count
+from rubricworks.world.pictures.picture_judge import ERROR_RATE, PICTURE_JUDGES, picture_judge_reply
+from rubricworks.world.pictures.picture_reader import picture_reader_reply
+from rubricworks.world.pictures.picture_reading import look, look_at_regions
+from rubricworks.world.pictures.prompt_rubric_writer import prompt_rubric_writer_reply
 from rubricworks.world.pictures.prompts import TASKS, TEMPLATES, pairs, picture_of, wishes
 
 

@@ -18,7 +18,7 @@ from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scoreboard import figure_name
 from rubricworks.evaluation.scorers.caption_prompts import StoredExam
-from rubricworks.evaluation.scorers.position_tally import PositionTally
+from rubricworks.evaluation.scorers.comparisons.position_tally import PositionTally
 from rubricworks.grading import FailedCall
 from rubricworks.llm import ChatClient, ChatError, Endpoint
 from rubricworks.rubrics import Response, Rubric

@@ -4,27 +4,27 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rubricworks.evaluation.scorers.aesthetic import AestheticScorer
 from rubricworks.evaluation.scorers.answers import AnswerScorer
 from rubricworks.evaluation.scorers.b_capscore import BCapScorer
 from rubricworks.evaluation.scorers.benchmark import BenchmarkScorer
-from rubricworks.evaluation.scorers.blind_ranking import BlindRankingScorer
-from rubricworks.evaluation.scorers.caparena import CapArenaScorer
 from rubricworks.evaluation.scorers.caption_qa import CaptionQAScorer
 from rubricworks.evaluation.scorers.capture import CaptureScorer
 from rubricworks.evaluation.scorers.coco import CocoScorer
+from rubricworks.evaluation.scorers.comparisons.blind_ranking import BlindRankingScorer
+from rubricworks.evaluation.scorers.comparisons.caparena import CapArenaScorer
+from rubricworks.evaluation.scorers.comparisons.pairwise import ArenaScorer
+from rubricworks.evaluation.scorers.comparisons.tournament import TournamentScorer
 from rubricworks.evaluation.scorers.dc_score import DCScorer
-from rubricworks.evaluation.scorers.dpg import DpgScorer
 from rubricworks.evaluation.scorers.functions import FunctionScorer
-from rubricworks.evaluation.scorers.geneval import GenevalScorer
+from rubricworks.evaluation.scorers.images.aesthetic import AestheticScorer
+from rubricworks.evaluation.scorers.images.dpg import DpgScorer
+from rubricworks.evaluation.scorers.images.geneval import GenevalScorer
+from rubricworks.evaluation.scorers.images.painted_order import PaintedOrderScorer
 from rubricworks.evaluation.scorers.likert import LikertScorer
 from rubricworks.evaluation.scorers.oracle import OracleScorer
-from rubricworks.evaluation.scorers.painted_order import PaintedOrderScorer
-from rubricworks.evaluation.scorers.pairwise import ArenaScorer
 from rubricworks.evaluation.scorers.rubric_reward import RubricScorer
 from rubricworks.evaluation.scorers.scorer import Scorer
 from rubricworks.evaluation.scorers.specs import SpecsScorer
-from rubricworks.evaluation.scorers.tournament import TournamentScorer
 
 
 class Scorers(BaseModel):

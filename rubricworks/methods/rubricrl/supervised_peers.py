@@ -25,8 +25,8 @@ from rubricworks.training.generators.autoregressive import CodeGenerator
 from rubricworks.training.generators.loading import load_generator
 from rubricworks.training.generators.policy import image_responses
 from rubricworks.training.generators.supervised import train_supervised
+from rubricworks.training.policy.rollouts import StepRollouts
 from rubricworks.training.processes import process_count
-from rubricworks.training.rollouts import StepRollouts
 
 _BATCH = 128
 """Images that are sampled at once."""

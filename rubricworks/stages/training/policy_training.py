@@ -32,9 +32,9 @@ from rubricworks.training.processes import is_main, main_process_first
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from rubricworks.training.policy_run import PolicyResult
+    from rubricworks.training.policy.rollouts import StepRollouts
+    from rubricworks.training.policy.run import PolicyResult
     from rubricworks.training.progress import StepLog
-    from rubricworks.training.rollouts import StepRollouts
 
 
 _READS_IMAGES = "the policy reads its image"
@@ -156,11 +156,11 @@ def train(
         gradings: table of the rewards' gradings.
         judges: clients whose calls the progress lines show.
         letters: dead letters that the rewards add to.
-        trainer: function that trains; by default `training.policy.train_policy`.
+        trainer: function that trains; by default `training.policy.grpo.train_policy`.
         more: its further arguments.
     """
     if trainer is None:
-        from rubricworks.training.policy import train_policy
+        from rubricworks.training.policy.grpo import train_policy
 
         trainer = train_policy
     train_model = partial(trainer, model_dir(job.inputs["model"]), dataset, rewards, job.out, options, **more)

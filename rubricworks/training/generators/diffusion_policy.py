@@ -32,14 +32,14 @@ from rubricworks.training.generators.image_generators import load_flow_generator
 from rubricworks.training.generators.policy import ImageProbe, image_responses
 from rubricworks.training.generators.velocity_forms import VelocityForms
 from rubricworks.training.machine import autocasts, check_bf16
-from rubricworks.training.policy import SCHEDULES, Reward
-from rubricworks.training.policy_run import PolicyResult, open_policy_run, schedule
+from rubricworks.training.policy.grpo import SCHEDULES, Reward
+from rubricworks.training.policy.response_statistics import Statistic
+from rubricworks.training.policy.rollouts import StepRollouts
+from rubricworks.training.policy.run import PolicyResult, open_policy_run, schedule
+from rubricworks.training.policy.selection import select_rows
+from rubricworks.training.policy.unjudged import UnjudgedSteps
 from rubricworks.training.processes import process_count
 from rubricworks.training.progress import StepLog, quiet_libraries
-from rubricworks.training.response_statistics import Statistic
-from rubricworks.training.rollouts import StepRollouts
-from rubricworks.training.selection import select_rows
-from rubricworks.training.unjudged import UnjudgedSteps
 
 _WEIGHTS = "forms.safetensors"
 _LINE_METRICS = {"reward": "reward", "loss": "loss", "drift": "drift", "learning_rate": "lr"}
@@ -71,7 +71,7 @@ def train_diffusion_policy(
         samples: rows with sample_id, prompt and rubric.
         guidance: scale of the rollouts' guidance; 1 is none.
         probe: called every `probe_every` steps, with the sampling policy.
-        statistics, on_step, on_log, before_checkpoint: as for `training.policy.train_policy`.
+        statistics, on_step, on_log, before_checkpoint: as for `training.policy.grpo.train_policy`.
     Raises:
         UserError: invalid samples or options, before the first step; or no rollout can be judged for several steps.
     """

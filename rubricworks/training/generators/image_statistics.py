@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from rubricworks.rubrics import Response
-from rubricworks.training.response_statistics import Statistic, of_no_single_response
+from rubricworks.training.policy.response_statistics import Statistic, of_no_single_response
 
 _SIDE = 256
 """Images are scaled down to this side, so that a statistic costs no more than the reward."""

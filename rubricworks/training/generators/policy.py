@@ -25,12 +25,12 @@ from rubricworks.training.config import PolicyConfig
 from rubricworks.training.generators.autoregressive import CodeGenerator, Pixels
 from rubricworks.training.generators.loading import load_generator
 from rubricworks.training.machine import check_bf16, check_one_gpu_per_process, check_processes, rows_per_process
-from rubricworks.training.policy import LINE_METRICS, Reward, dataset_digest, trl_config
-from rubricworks.training.policy_run import PolicyResult, open_policy_run, schedule
+from rubricworks.training.policy.grpo import LINE_METRICS, Reward, dataset_digest, trl_config
+from rubricworks.training.policy.response_statistics import Statistic
+from rubricworks.training.policy.rollouts import PolicyTrainer, StepRollouts
+from rubricworks.training.policy.run import PolicyResult, open_policy_run, schedule
 from rubricworks.training.processes import is_sharded
 from rubricworks.training.progress import StepLog, quiet_libraries
-from rubricworks.training.response_statistics import Statistic
-from rubricworks.training.rollouts import PolicyTrainer, StepRollouts
 
 _IMAGE = "image_response"
 """Field of TRL's rows that carries a rollout's image from `rollout_func` to the rewards."""
@@ -59,7 +59,7 @@ def train_image_policy(
         samples: rows with sample_id, prompt and rubric.
         guidance: classifier-free guidance of the rollouts; 1 is none.
         probe: called every `probe_every` steps.
-        statistics, on_step, on_log, before_checkpoint: as for `training.policy.train_policy`.
+        statistics, on_step, on_log, before_checkpoint: as for `training.policy.grpo.train_policy`.
     Raises:
         UserError: invalid samples or options, before the first step; or no rollout can be judged for several steps.
     """

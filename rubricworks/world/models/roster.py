@@ -13,15 +13,15 @@ from rubricworks.world.models.checklist_writers import CHECKLIST_WRITERS, checkl
 from rubricworks.world.models.exams import exam_taker_reply, exam_writer_reply
 from rubricworks.world.models.facts import fact_judge_reply
 from rubricworks.world.models.image_judges import arena_judge_reply
-from rubricworks.world.models.picture_judge import PICTURE_JUDGES, picture_judge_reply
-from rubricworks.world.models.picture_questions import picture_questions_reply
-from rubricworks.world.models.picture_reader import picture_reader_reply
-from rubricworks.world.models.picture_scorers import PICTURE_SCORERS, picture_score_reply
-from rubricworks.world.models.prompt_rubric_writer import prompt_rubric_writer_reply
 from rubricworks.world.models.question_rewriter import question_rewriter_reply
 from rubricworks.world.models.ranking_judge import ranking_judge_reply
 from rubricworks.world.models.scene_graphs import graph_parser_reply
 from rubricworks.world.models.scorers import SCORERS, scorer_reply
+from rubricworks.world.pictures.picture_judge import PICTURE_JUDGES, picture_judge_reply
+from rubricworks.world.pictures.picture_questions import picture_questions_reply
+from rubricworks.world.pictures.picture_reader import picture_reader_reply
+from rubricworks.world.pictures.picture_scorers import PICTURE_SCORERS, picture_score_reply
+from rubricworks.world.pictures.prompt_rubric_writer import prompt_rubric_writer_reply
 from rubricworks.world.scene.scene import Scene
 
 Reply = Callable[[ChatRequest, Scene | None, int], str]

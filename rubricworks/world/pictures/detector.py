@@ -2,7 +2,7 @@
 
 It plays GenEval's object detector and colour classifier, and `metrics.geneval_correct` applies the official rules to
 what it finds. It knows neither prompt nor grid: each pixel takes the nearest colour, connected pixels of one colour
-are an object if they fit a shape. It is another program than the judge that rewards (`models.picture_judge`).
+are an object if they fit a shape. It is another program than the judge that rewards (`pictures.picture_judge`).
 """
 
 from collections.abc import Mapping

@@ -184,7 +184,7 @@ def test_three_models_their_outputs_and_table_4_come_of_a_training_killed_or_not
     cards = list(read_rows(whole / "scorecards"))
     assert [card["response"] for card in cards] == [row["response"] for row in rollouts]
 
-    from rubricworks.training.rollouts import PolicyTrainer
+    from rubricworks.training.policy.rollouts import PolicyTrainer
 
     real = PolicyTrainer._calculate_rewards
 

@@ -21,10 +21,10 @@ from rubricworks.rubrics import Response, Rubric, Scorecard
 from rubricworks.runtime.launch import launch
 from rubricworks.runtime.reuse import write_reuse
 from rubricworks.world.chat import section
-from rubricworks.world.models.picture_judge import holds
-from rubricworks.world.models.picture_reading import look
-from rubricworks.world.models.picture_scorers import PICTURE_SCORERS
 from rubricworks.world.pictures.criteria import candidates_of, parse_criterion, parse_prompt
+from rubricworks.world.pictures.picture_judge import holds
+from rubricworks.world.pictures.picture_reading import look
+from rubricworks.world.pictures.picture_scorers import PICTURE_SCORERS
 
 RECIPES = Path(__file__).parents[3] / "recipes"
 TINY = {

@@ -9,7 +9,6 @@ from PIL import Image
 
 from rubricworks.data.images import NO_PIXELS, png_bytes
 from rubricworks.rubrics import Response
-from rubricworks.training.alarm import HackingAlarm, step_stats
 from rubricworks.training.config import AlarmConfig
 from rubricworks.training.generators.image_statistics import (
     DIVERSITY,
@@ -19,6 +18,7 @@ from rubricworks.training.generators.image_statistics import (
     SATURATION,
     diversity,
 )
+from rubricworks.training.policy.alarm import HackingAlarm, step_stats
 
 
 def flat(*colour, side=40):

@@ -36,7 +36,7 @@ from rubricworks.training.processes import is_local_main, is_main, main_process_
 from rubricworks.training.tiny.text_config import TinyTextConfig
 
 if TYPE_CHECKING:
-    from rubricworks.training.rollouts import StepRollouts
+    from rubricworks.training.policy.rollouts import StepRollouts
 
 REPORT = "genrm.json"
 Model = Literal["base", "sft", "rlvr"]
@@ -180,7 +180,7 @@ def _sft(
 
 
 def _rlvr(config: Config, start: str | Path, train: Sequence[Instance], job: Job, log: RunLog) -> Path:
-    from rubricworks.training.policy import train_policy
+    from rubricworks.training.policy.grpo import train_policy
 
     rows = [
         {

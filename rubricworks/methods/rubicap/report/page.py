@@ -41,7 +41,7 @@ from rubricworks.reports.settings import (
     table_counts,
 )
 from rubricworks.runtime.stage_table import REPORTS
-from rubricworks.training.response_statistics import LENGTH, OBJECTS, REPETITION, TEXT_STATISTICS
+from rubricworks.training.policy.response_statistics import LENGTH, OBJECTS, REPETITION, TEXT_STATISTICS
 
 RUBICAP_TABLES = (
     CountedTable("caption_committee", "committee captions", "captioner"),

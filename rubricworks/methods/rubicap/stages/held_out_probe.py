@@ -9,13 +9,13 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from rubricworks.data.tables import Sample, read_samples
-from rubricworks.evaluation.scorers.pairwise import compare
+from rubricworks.evaluation.scorers.comparisons.pairwise import compare
 from rubricworks.llm import ChatError, Endpoint
 from rubricworks.runtime.job import Job
 from rubricworks.storage import write_atomic
 
 if TYPE_CHECKING:
-    from rubricworks.training.watch import Generate
+    from rubricworks.training.policy.watch import Generate
 
 
 class HeldOutProbe:

@@ -20,7 +20,7 @@ from rubricworks.stages.synthesis.synthesize_rubrics import CaptionedSample, cap
 from rubricworks.storage import write_atomic
 
 if TYPE_CHECKING:
-    from rubricworks.training.watch import Generate
+    from rubricworks.training.policy.watch import Generate
 
 Reward = Callable[..., Awaitable[list[float | None]]]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from rubricworks.data.response_images import IMAGES, ResponseImages
 from rubricworks.evaluation.scoreboard import POLICY, Scoreboard
-from rubricworks.evaluation.scorers.painted_order import MASKED, PAINTED, PLAIN, paint_order, rise
+from rubricworks.evaluation.scorers.images.painted_order import MASKED, PAINTED, PLAIN, paint_order, rise
 from rubricworks.metrics import Interval, mean_interval
 from rubricworks.reports.samples import data_uri, draw_samples
 from rubricworks.reports.scores import STAGE, score_rows, scored_responses

@@ -31,7 +31,7 @@ from rubricworks.training.config import PolicyConfig, SftConfig
 from rubricworks.training.generators.config import DiffusionOptions
 
 if TYPE_CHECKING:
-    from rubricworks.training.policy_run import PolicyResult
+    from rubricworks.training.policy.run import PolicyResult
 
 
 class EndpointReward(BaseModel):

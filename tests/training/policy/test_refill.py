@@ -12,9 +12,9 @@ from rubricworks.errors import UserError
 from rubricworks.rl import group_advantages
 from rubricworks.rubrics import Criterion, Rubric, Scorecard, Verdict
 from rubricworks.training.config import PolicyConfig, RefillOptions, SelectionOptions
-from rubricworks.training.policy import train_policy
-from rubricworks.training.refill import has_signal, other_prompts
-from rubricworks.training.rollouts import PolicyTrainer
+from rubricworks.training.policy.grpo import train_policy
+from rubricworks.training.policy.refill import has_signal, other_prompts
+from rubricworks.training.policy.rollouts import PolicyTrainer
 
 FEW = {"group_size": 4, "prompts_per_step": 2, "max_new_tokens": 8, "log_every": 1, "steps": 2}
 REFILL = RefillOptions(rounds=3)

@@ -7,9 +7,9 @@ import hashlib
 import json
 
 from rubricworks.world.chat import ApiError, ChatRequest, section
-from rubricworks.world.models.picture_judge import holds
-from rubricworks.world.models.picture_reading import look_at_regions
 from rubricworks.world.pictures.dpg_questions import check_of
+from rubricworks.world.pictures.picture_judge import holds
+from rubricworks.world.pictures.picture_reading import look_at_regions
 from rubricworks.world.scene.scene import rng_of
 
 ERROR_RATE = 0.03

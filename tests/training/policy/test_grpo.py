@@ -11,10 +11,10 @@ from rubricworks.errors import UserError
 from rubricworks.training.checkpoints import last_step
 from rubricworks.training.config import AlarmConfig, LoraOptions, PolicyConfig, SftConfig, VllmOptions
 from rubricworks.training.generate import generate_captions, load_model
-from rubricworks.training.policy import train_policy
-from rubricworks.training.response_statistics import LENGTH
+from rubricworks.training.policy.grpo import train_policy
+from rubricworks.training.policy.response_statistics import LENGTH
+from rubricworks.training.policy.watch import PolicyWatch
 from rubricworks.training.sft import train_sft
-from rubricworks.training.watch import PolicyWatch
 
 FEW = {"group_size": 4, "prompts_per_step": 2, "max_new_tokens": 8, "log_every": 1}
 
@@ -191,7 +191,7 @@ def test_training_goes_on_where_its_folder_and_its_model_were_moved(student, tmp
 def test_model_that_was_half_written_by_a_kill_is_written_again(student, tmp_path, monkeypatch, sharded):
     config = PolicyConfig(steps=1, **FEW)
     monkeypatch.setattr(
-        "rubricworks.training.policy.train_from",
+        "rubricworks.training.policy.grpo.train_from",
         lambda trainer, checkpoint, stopped: setattr(trainer, "is_fsdp_enabled", sharded),
     )
 

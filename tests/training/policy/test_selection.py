@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from rubricworks.rl import group_advantages
 from rubricworks.training.config import PolicyConfig, SelectionOptions, SftConfig
-from rubricworks.training.policy import train_policy
-from rubricworks.training.rollouts import PolicyTrainer
-from rubricworks.training.selection import keep_rows, select_rows
+from rubricworks.training.policy.grpo import train_policy
+from rubricworks.training.policy.rollouts import PolicyTrainer
+from rubricworks.training.policy.selection import keep_rows, select_rows
 from rubricworks.training.sft import train_sft
 
 

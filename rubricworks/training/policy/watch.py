@@ -10,11 +10,11 @@ from typing import Any, Protocol
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from rubricworks.storage import write_atomic
-from rubricworks.training.alarm import HackingAlarm, StepStats, step_stats
 from rubricworks.training.config import PolicyConfig
+from rubricworks.training.policy.alarm import HackingAlarm, StepStats, step_stats
+from rubricworks.training.policy.response_statistics import TEXT_STATISTICS, Statistic
+from rubricworks.training.policy.rollouts import StepRollouts
 from rubricworks.training.processes import broadcast, is_main
-from rubricworks.training.response_statistics import TEXT_STATISTICS, Statistic
-from rubricworks.training.rollouts import StepRollouts
 
 logger = logging.getLogger(__name__)
 

@@ -2,8 +2,8 @@ import torch
 from coloured_squares import PROMPT, squares
 
 from rubricworks.training.generate import decode_image, load_model
+from rubricworks.training.policy.shared_images import encode_images_once
 from rubricworks.training.processing import encode_prompts
-from rubricworks.training.shared_images import encode_images_once
 
 
 def test_rollouts_of_one_image_send_it_through_the_tower_once_and_nothing_else_changes(student):

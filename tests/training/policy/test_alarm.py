@@ -5,9 +5,15 @@ import pytest
 
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Response
-from rubricworks.training.alarm import HackingAlarm, StepStats, step_stats
 from rubricworks.training.config import AlarmConfig
-from rubricworks.training.response_statistics import LENGTH, TEXT_STATISTICS, Statistic, objects_named, repetition
+from rubricworks.training.policy.alarm import HackingAlarm, StepStats, step_stats
+from rubricworks.training.policy.response_statistics import (
+    LENGTH,
+    TEXT_STATISTICS,
+    Statistic,
+    objects_named,
+    repetition,
+)
 
 
 def of_texts(step, reward, length, repeated, objects, held_out=math.nan) -> StepStats:

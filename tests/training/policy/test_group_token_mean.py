@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from trl import GRPOConfig
 
 from rubricworks.training.generate import decode_image, load_model
-from rubricworks.training.rollouts import PolicyTrainer, group_token_weights
+from rubricworks.training.policy.rollouts import PolicyTrainer, group_token_weights
 
 REWARDS = [0.9, 0.1, None, 0.4, 0.0, 1.0, 0.0, 0.3]
 LONGEST = 6

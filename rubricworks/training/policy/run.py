@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 from transformers import TrainerCallback
 
-from rubricworks.training.alarm import Alarm, StepStats
 from rubricworks.training.checkpoints import open_run
 from rubricworks.training.config import PolicyConfig
+from rubricworks.training.policy.alarm import Alarm, StepStats
+from rubricworks.training.policy.response_statistics import TEXT_STATISTICS, Statistic
+from rubricworks.training.policy.rollouts import StepRollouts
+from rubricworks.training.policy.watch import Generate, PolicyWatch, Probe, Refresh
 from rubricworks.training.processes import main_process_first
 from rubricworks.training.progress import StepLines, StepLog
-from rubricworks.training.response_statistics import TEXT_STATISTICS, Statistic
-from rubricworks.training.rollouts import StepRollouts
-from rubricworks.training.watch import Generate, PolicyWatch, Probe, Refresh
 
 
 class PolicyResult(NamedTuple):

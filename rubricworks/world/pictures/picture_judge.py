@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from rubricworks.world.chat import ApiError, ChatRequest, section
-from rubricworks.world.models.picture_reading import RELATION_TESTS, SeenPicture, look, look_at_regions
 from rubricworks.world.pictures.criteria import Check, parse_criterion
+from rubricworks.world.pictures.picture_reading import RELATION_TESTS, SeenPicture, look, look_at_regions
 from rubricworks.world.scene.scene import rng_of
 
 ERROR_RATE = 0.05

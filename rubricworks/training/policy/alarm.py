@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from rubricworks.rubrics import Response
 from rubricworks.training.config import AlarmConfig
-from rubricworks.training.response_statistics import TEXT_STATISTICS, Statistic
+from rubricworks.training.policy.response_statistics import TEXT_STATISTICS, Statistic
 
 _PROBES = 2
 """Held-out scores to average: a single score covers a few dozen samples and may be a passing dip."""

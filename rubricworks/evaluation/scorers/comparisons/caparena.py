@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 
 from rubricworks.environment import fill
 from rubricworks.errors import UserError
-from rubricworks.evaluation.scorers.pairwise import Order, compare
+from rubricworks.evaluation.scorers.comparisons.pairwise import Order, compare
 from rubricworks.evaluation.scorers.scorer import (
     Item,
     PlannedCalls,

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from rubricworks.errors import UserError
 from rubricworks.rl import decoupled_advantages, group_advantages
 from rubricworks.training.config import PolicyConfig
-from rubricworks.training.policy import train_policy
+from rubricworks.training.policy.grpo import train_policy
 
 GROUP = 4
 SHAPE = {"group_size": GROUP, "prompts_per_step": 2, "max_new_tokens": 8, "learning_rate": 1e-3, "log_every": 1}

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import takewhile
 from typing import ClassVar
 
-from rubricworks.evaluation.scorers.pairwise import Order, compare
+from rubricworks.evaluation.scorers.comparisons.pairwise import Order, compare
 from rubricworks.evaluation.scorers.scorer import (
     Item,
     PlannedCalls,

@@ -4,7 +4,7 @@ import pytest
 from coloured_squares import policy_rows
 
 from rubricworks.training.config import PolicyConfig
-from rubricworks.training.policy import train_policy
+from rubricworks.training.policy.grpo import train_policy
 
 FEW = {"group_size": 4, "prompts_per_step": 5, "max_new_tokens": 8}
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
-from rubricworks.evaluation.scorers.position_tally import PairwiseJudgment, PairwiseResult
+from rubricworks.evaluation.scorers.comparisons.position_tally import PairwiseJudgment, PairwiseResult
 from rubricworks.evaluation.scorers.scorer import (
     Item,
     Need,

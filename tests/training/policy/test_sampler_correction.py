@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.training.config import PolicyConfig, VllmOptions
 from rubricworks.training.generate import load_model
-from rubricworks.training.policy import train_policy, trl_config
-from rubricworks.training.rollouts import PolicyTrainer
-from rubricworks.training.vllm_rollouts import OUT_OF_BOUNDS, RATIO, count_out_of_bounds
+from rubricworks.training.policy.grpo import train_policy, trl_config
+from rubricworks.training.policy.rollouts import PolicyTrainer
+from rubricworks.training.policy.vllm_rollouts import OUT_OF_BOUNDS, RATIO, count_out_of_bounds
 
 DIFFERENCES = torch.log(torch.tensor([[1.0, 4.0, 0.5], [3.5, 0.2, 9.0]]))
 MASK = torch.tensor([[True, True, True], [True, True, False]])
@@ -81,7 +81,7 @@ def test_every_recipe_for_gpus_chooses_its_correction_and_vllms_length(name):
 
 def test_ratio_and_share_are_logged(student, tmp_path, monkeypatch):
     """vLLM is stood in for by the trainer's own sampling, with log probabilities half of which are off by ln 4."""
-    from rubricworks.training import policy
+    from rubricworks.training.policy import grpo as policy
 
     def use_sampled_logps(self, *args, **kwargs):
         ids, _ = draw(self, *args, **kwargs)

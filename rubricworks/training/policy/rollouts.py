@@ -25,7 +25,7 @@ from rubricworks.rl import decoupled_advantages, group_advantages
 from rubricworks.rl.advantages import Scale
 from rubricworks.rubrics import Response
 from rubricworks.training.config import RefillOptions, SelectionOptions, VllmOptions
-from rubricworks.training.refill import (
+from rubricworks.training.policy.refill import (
     PASSES,
     Group,
     check_reward_passes,
@@ -33,9 +33,9 @@ from rubricworks.training.refill import (
     other_prompts,
     split_groups,
 )
-from rubricworks.training.selection import keep_rows, select_rows
-from rubricworks.training.unjudged import PATIENCE, UnjudgedSteps
-from rubricworks.training.vllm_rollouts import (
+from rubricworks.training.policy.selection import keep_rows, select_rows
+from rubricworks.training.policy.unjudged import PATIENCE, UnjudgedSteps
+from rubricworks.training.policy.vllm_rollouts import (
     LOGP_DIFFERENCE,
     OUT_OF_BOUNDS,
     SamplerAgreement,
@@ -101,7 +101,7 @@ class _Drawn(NamedTuple):
 class PolicyTrainer(GRPOTrainer):
     """TRL's trainer, plus `on_rollouts`, called on the main process once per batch of rollouts.
 
-    It wraps private methods of TRL and Transformers; tests/training/test_trl_contract.py checks their contract.
+    It wraps private methods of TRL and Transformers; tests/training/policy/test_trl_contract.py checks their contract.
     """
 
     args: GRPOConfig

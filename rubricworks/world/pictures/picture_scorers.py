@@ -21,9 +21,9 @@ from statistics import fmean
 import numpy as np
 
 from rubricworks.world.chat import ApiError, ChatRequest, section
-from rubricworks.world.models.picture_reading import RELATION_TESTS, SeenPicture, look
 from rubricworks.world.pictures.criteria import parse_prompt
 from rubricworks.world.pictures.drawing import BACKGROUND, read_pixels
+from rubricworks.world.pictures.picture_reading import RELATION_TESTS, SeenPicture, look
 from rubricworks.world.pictures.prompts import Subject, Wish
 from rubricworks.world.scene.scene import rng_of
 

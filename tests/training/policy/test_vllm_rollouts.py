@@ -8,7 +8,7 @@ from trl.generation.vllm_generation import VLLMGeneration
 
 from rubricworks.errors import UserError
 from rubricworks.training.generate import load_model
-from rubricworks.training.vllm_rollouts import (
+from rubricworks.training.policy.vllm_rollouts import (
     PATIENCE,
     SamplerAgreement,
     check_expansion,

@@ -33,14 +33,14 @@ from rubricworks.training.machine import (
     vllm_url,
 )
 from rubricworks.training.milestones import Milestones
-from rubricworks.training.policy_run import PolicyResult, open_policy_run, schedule
+from rubricworks.training.policy.response_statistics import TEXT_STATISTICS, Statistic
+from rubricworks.training.policy.rollouts import Penalty, PolicyTrainer, StepRollouts
+from rubricworks.training.policy.run import PolicyResult, open_policy_run, schedule
+from rubricworks.training.policy.shared_images import encode_images_once
+from rubricworks.training.policy.vllm_rollouts import LOGP_DIFFERENCE, OUT_OF_BOUNDS, RATIO, image_token_bias
+from rubricworks.training.policy.watch import Probe, Refresh
 from rubricworks.training.processing import template_options, text_messages, tokenizer_of
 from rubricworks.training.progress import StepLog, quiet_libraries
-from rubricworks.training.response_statistics import TEXT_STATISTICS, Statistic
-from rubricworks.training.rollouts import Penalty, PolicyTrainer, StepRollouts
-from rubricworks.training.shared_images import encode_images_once
-from rubricworks.training.vllm_rollouts import LOGP_DIFFERENCE, OUT_OF_BOUNDS, RATIO, image_token_bias
-from rubricworks.training.watch import Probe, Refresh
 
 Reward = Callable[..., Awaitable[Sequence[float | None]]]
 """`await reward(prompts=…, completions=…, sample_id=[…], rubric=[…], …)`: a number per completion, or None if not
@@ -78,7 +78,7 @@ def train_policy(
         on_step: receives each step's rollouts; a step repeated after a kill is passed again under the same number.
         before_checkpoint: called before a checkpoint is written, to commit the tables of its steps.
         statistics: statistics of the responses that the alarm watches.
-        refresh, probe: see `rubricworks.training.watch`; called every `refresh_every` / `probe_every` steps.
+        refresh, probe: see `rubricworks.training.policy.watch`; called every `refresh_every` / `probe_every` steps.
     Raises:
         UserError: invalid samples or options, before the first step; or no rollout can be judged for several steps.
     """

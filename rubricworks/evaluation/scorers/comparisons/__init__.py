@@ -1,0 +1,1 @@
+"""Scorers that compare the responses of several models: pairs, ranks, tournaments."""
