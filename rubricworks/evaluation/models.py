@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from rubricworks.llm import Endpoint
+from rubricworks.llm import ImageEndpoint
 
 Decoding = Literal["greedy", "sampled"]
 
@@ -17,7 +17,7 @@ class ModelSource(BaseModel):
 
     folder: str | None = None
     """Model directory, or a name on the Hub."""
-    endpoint: Endpoint | None = None
+    endpoint: ImageEndpoint | None = None
     """It decodes as its own `temperature` says."""
     responses: str | None = None
     """JSON lines or Parquet with `sample_id` and `response`, or a `responses` table."""

@@ -5,7 +5,7 @@ from typing import Any
 import yaml
 
 from rubricworks.recipe.recipe import Recipe
-from rubricworks.runtime.config import StageConfig, canonical_json, image_endpoints_in
+from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.stages.cluster.outcome import Config as OutcomeConfig
 from rubricworks.stages.cluster.preflight import Config as PreflightConfig
 from rubricworks.stages.cluster.preflight import NamedEndpoint
@@ -29,7 +29,7 @@ def recipe_yaml(recipe: Recipe) -> str:
 
 def distinct_endpoints(recipe: Recipe) -> list[NamedEndpoint]:
     """Each distinct endpoint once, with the first field that names it."""
-    shown = {one.identity for one in image_endpoints_in(recipe)}
+    shown = {one.identity for one in recipe.image_endpoints()}
     endpoints: dict[tuple[object, ...], NamedEndpoint] = {}
     for where, endpoint in recipe.endpoints():
         named = NamedEndpoint(where=where, endpoint=endpoint, sees_images=endpoint.identity in shown)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from rubricworks.llm import Budget, Endpoint
 from rubricworks.recipe.cluster import ClusterConfig
 from rubricworks.redaction import find_secret, is_secret_name
-from rubricworks.runtime.config import StageConfig, booleans_as_words, canonical_json, endpoints_in
+from rubricworks.runtime.config import StageConfig, booleans_as_words, canonical_json, endpoints_in, image_endpoints_in
 from rubricworks.runtime.preflight_checks import Check, DataSource
 from rubricworks.runtime.stage_table import REPORTS
 from rubricworks.stages.release.promote import Config as PromoteConfig
@@ -153,6 +153,10 @@ class Recipe(BaseModel):
     def endpoints(self) -> list[tuple[str, Endpoint]]:
         """Every endpoint of the stages with the field that names it, in the order of the sections."""
         return list(endpoints_in(self))
+
+    def image_endpoints(self) -> Iterator[Endpoint]:
+        """Endpoints of the stages whose models are shown images."""
+        return image_endpoints_in(self)
 
     def stage_configs(self) -> dict[str, StageConfig]:
         """Stage → configuration, in the order of the pipeline."""

@@ -108,6 +108,9 @@ def image_endpoints_in(value: Any, *, shown: bool = False) -> Iterator[Endpoint]
     elif isinstance(value, tuple | list):
         for item in value:
             yield from image_endpoints_in(item, shown=shown)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from image_endpoints_in(item, shown=shown)
 
 
 def _marks(kinds: Iterable[Any]) -> list[SeesImages]:

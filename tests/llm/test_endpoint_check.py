@@ -95,7 +95,8 @@ def test_the_picture_has_the_colour_that_is_asked_for(serve):
 SHOWN = {
     "rubicap-laptop": {"teacher-1", "rubric-writer", "pairwise-judge"},
     "balcaprl-laptop": {"recaptioner", "exam-writer", "assertion-judge", "arena-judge", "fact-judge"},
-    "rlr3-laptop": {"question-opener", "checklist-writer-1"},
+    "rlr3-laptop": {"question-opener", "checklist-writer-1", "weak-scorer"},
+    "evaluate-laptop": {"teacher-1", "teacher-2", "recaptioner", "arena-judge"},
     "rubricrl-ar-laptop": {"picture-judge"},
     "rubricrl-diffusion-laptop": {"picture-judge"},
 }
@@ -114,6 +115,29 @@ def test_models_of_the_world_see_where_the_recipe_shows_them_images(name, tmp_pa
         checks = [check for check in check_sources(recipe) if check.name.startswith("endpoint")]
     assert checks
     assert [check for check in checks if check.problem] == []
+
+
+BLIND = "{url: '${RUBRICWORKS_WORLD_URL}', model: judge}"
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "setting"),
+    [
+        ("rlr3-laptop", "audit.judge", f"audit.judge={BLIND}"),
+        ("evaluate-laptop", "evaluation.models.blind.endpoint", f"evaluation.models.blind.endpoint={BLIND}"),
+        ("rubricrl-ar-laptop", "evaluation.scorers.rubric.judge", f"evaluation.scorers.rubric.judge={BLIND}"),
+    ],
+)
+def test_a_blind_model_is_told_wherever_it_is_shown_images(name, where, setting):
+    recipe = load_recipe(recipe_path(name), (setting,))
+    assert [one.where for one in distinct_endpoints(recipe) if one.sees_images and one.endpoint.model == "judge"] == [
+        where
+    ]
+
+
+def test_a_judge_is_audited_without_images_if_the_settings_show_none():
+    recipe = load_recipe(recipe_path("rlr3-laptop"), (f"audit.judge={BLIND}", "audit.settings=[text, targets]"))
+    assert [one.where for one in distinct_endpoints(recipe) if not one.sees_images and one.endpoint.model == "judge"]
 
 
 def test_a_judge_of_the_world_that_sees_nothing_is_no_captioner(tmp_path):

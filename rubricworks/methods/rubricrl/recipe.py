@@ -1,8 +1,10 @@
 """Recipe of the RubricRL pipeline."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from rubricworks.llm import Endpoint
 from rubricworks.methods.rubricrl.stages.prepare_prompts import Config as PromptsConfig
 from rubricworks.methods.rubricrl.stages.pretrain_generator import Config as WarmUpConfig
 from rubricworks.methods.rubricrl.stages.rubricrl_report import Config as ReportConfig
@@ -42,6 +44,12 @@ class RubricrlRecipe(Recipe):
             "promote": self.promotion,
             "rubricrl_report": self.report,
         }
+
+    def image_endpoints(self) -> Iterator[Endpoint]:
+        """Endpoints whose models are shown images: the judge of responses by rubric too, since they are images here."""
+        yield from super().image_endpoints()
+        if self.evaluation.scorers.rubric:
+            yield self.evaluation.scorers.rubric.judge
 
     def items_in_world(self) -> int:
         return WORLD_PROMPTS if self.world and self.world.pictures else 0

@@ -8,6 +8,7 @@ import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
@@ -18,7 +19,7 @@ from rubricworks.evaluation.audit.red_team import PAPER_PATTERNS, SearchResult, 
 from rubricworks.evaluation.audit.summary import AuditSummary, ResponseCount, parse_audit_row, table_cells
 from rubricworks.evaluation.audit.values import MODE_NAMES, SETTINGS, Case, Setting
 from rubricworks.grading import FailedCall, Grader
-from rubricworks.llm import ChatClient, ChatError, Endpoint
+from rubricworks.llm import ChatClient, ChatError, Endpoint, SeesImages
 from rubricworks.methods.rlr3.stages.audit_set import (
     RESPONSE_COLUMNS,
     AuditSet,
@@ -36,7 +37,7 @@ from rubricworks.tracking import stage_run
 
 
 class Config(StageConfig):
-    judge: Endpoint
+    judge: Annotated[Endpoint, SeesImages(lambda config: "image" in config.settings)]
     """The judge under audit."""
     settings: tuple[Setting, ...] = Field(default=SETTINGS, min_length=1)
     """Exposures of the judge: text (as in training), image, targets, unverified."""
