@@ -24,7 +24,7 @@ from rubricworks.errors import UserError
 from rubricworks.grading import Grader
 from rubricworks.grading.boxed import BoxedGrader
 from rubricworks.grading.requests import describe_target
-from rubricworks.rewards import format_mask, group_rewards, weighted_reward
+from rubricworks.rewards import format_mask, group_rewards, signed_reward, weighted_reward
 from rubricworks.rubrics import Criterion, Rubric, Scorecard
 
 Reduce = Callable[[Sequence[float | None], Sequence[float]], float | None]
@@ -55,7 +55,8 @@ class RubricReward:
         """
         Args:
             rubric_column: column with each row's rubric.
-            reduce: maps a scorecard's credits and the rubric's weights to a reward.
+            reduce: maps a scorecard's credits and the rubric's weights to a reward. The default takes a met pitfall, a
+                criterion of negative weight, away: `signed_reward`.
             criterion: key, or title, of the criteria whose passes are logged (TRL's `log_extra`, column `passes`).
             sink: called with the scorecards of each batch that `__call__` rewards.
         """
@@ -102,7 +103,12 @@ class RubricReward:
         samples: Sequence[Sample],
         columns: Mapping[str, Any],
     ) -> list[float | None]:
-        return [self.reduce(card.credits, rubric.weights) for card, rubric in zip(scorecards, rubrics, strict=True)]
+        return [
+            (signed_reward if rubric.has_pitfalls and self.reduce is weighted_reward else self.reduce)(
+                card.credits, rubric.weights
+            )
+            for card, rubric in zip(scorecards, rubrics, strict=True)
+        ]
 
     def _samples(self, prompts: Sequence[Any], count: int, columns: Mapping[str, Any]) -> list[Sample]:
         """Sample of each row, with its image only if the grader shows images."""
@@ -174,6 +180,11 @@ class GroupReward(RubricReward):
                     f"rows {start} to {start + self.group_size - 1} of the batch are not one group of "
                     f"{self.group_size} responses to one sample; let each process hold whole groups"
                 )
+            if rubric.has_pitfalls:
+                raise UserError(
+                    f"sample {samples[start].sample_id}: its rubric has a negative weight, and RLR³'s reward, which "
+                    "remaps and gates, knows no pitfalls; use RubricReward, or make the pitfall a criterion to meet"
+                )
             rewards += group_rewards(
                 [card.credits for card in scorecards[group]],
                 rubric.weights,
@@ -209,15 +220,15 @@ class GroupReward(RubricReward):
 
 
 def _passes(card: Scorecard, rubric: Rubric, key: str) -> bool | None:
-    """Return True if all criteria of a key, or title, have full credit; None without a verdict."""
-    credits = [
-        credit
+    """Return True if all criteria of a key, or title, have full credit and pitfalls none; None without a verdict."""
+    passes = [
+        None if credit is None else credit == (1 if criterion.weight > 0 else 0)
         for credit, criterion in zip(card.credits, rubric.criteria, strict=True)
         if key in (criterion.key, criterion.criterion)
     ]
-    if not credits or None in credits:
+    if not passes or None in passes:
         return None
-    return all(credit == 1 for credit in credits)
+    return all(passes)
 
 
 def _ground_truth(criterion: Criterion) -> str:

@@ -18,7 +18,7 @@ from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.grading import CallPer, Combine, FailedCall, Grader
 from rubricworks.llm import ChatClient, ChatError
-from rubricworks.rewards import weighted_reward
+from rubricworks.rewards import signed_reward
 from rubricworks.rubrics import Rubric, Scorecard
 from rubricworks.runtime.progress import Progress
 from rubricworks.storage import write_atomic
@@ -127,7 +127,7 @@ def _graded_row(card: Scorecard, rubric: Rubric) -> dict[str, Any]:
     return {
         "sample_id": card.sample_id,
         "caption": card.response.key,
-        "reward": weighted_reward(card.credits, rubric.weights),
+        "reward": signed_reward(card.credits, rubric.weights),
         "scorecard": card.model_dump_json(),
         "reason": errors[0] if errors else None,
     }

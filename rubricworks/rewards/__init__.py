@@ -6,6 +6,7 @@ from rubricworks.rewards.groups import group_rewards
 from rubricworks.rewards.hierarchical import hierarchical_reward
 from rubricworks.rewards.length import length_gate, linear_length_penalty
 from rubricworks.rewards.remapping import remap_group
+from rubricworks.rewards.signed import signed_reward
 from rubricworks.rewards.weighted import weighted_reward
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "length_gate",
     "linear_length_penalty",
     "remap_group",
+    "signed_reward",
     "weighted_reward",
 ]

@@ -27,6 +27,8 @@ def hierarchical_reward(
     """
     if len(essential) != len(weights):
         raise ValueError(f"essential has {len(essential)} entries for {len(weights)} weights; give one per criterion")
+    if any(weight < 0 for weight in weights):
+        raise ValueError("a negative weight takes away, and the essential gate knows no pitfalls; use signed_reward")
     reward = weighted_reward(remapped, weights)
     if reward is None:
         return None

@@ -13,13 +13,25 @@ def weighted_reward(credits: Sequence[float | None], weights: Sequence[float]) -
     Raises:
         ValueError: no criteria, lengths differ, a weight is not positive, or a credit lies outside [0, 1].
     """
+    for weight in weights:
+        if not (weight > 0 and math.isfinite(weight)):
+            raise ValueError(f"weight {weight} is not a positive number")
+    judged = judged_credits(credits, weights)
+    if judged is None:
+        return None
+    return math.fsum(w * y for w, y in zip(weights, judged, strict=True)) / math.fsum(weights)
+
+
+def judged_credits(credits: Sequence[float | None], weights: Sequence[float]) -> list[float] | None:
+    """Return the credits of a scorecard; None if any is missing.
+
+    Raises:
+        ValueError: no criteria, lengths differ, or a credit lies outside [0, 1].
+    """
     if len(credits) != len(weights):
         raise ValueError(f"{len(credits)} credits for {len(weights)} weights; give one of each per criterion")
     if not weights:
         raise ValueError("a rubric without criteria has no reward")
-    for weight in weights:
-        if not (weight > 0 and math.isfinite(weight)):
-            raise ValueError(f"weight {weight} is not a positive number")
     judged: list[float] = []
     for credit in credits:
         if credit is None or math.isnan(credit):
@@ -27,6 +39,4 @@ def weighted_reward(credits: Sequence[float | None], weights: Sequence[float]) -
         if not 0 <= credit <= 1:
             raise ValueError(f"credit {credit} is outside [0, 1]")
         judged.append(credit)
-    if len(judged) < len(credits):
-        return None
-    return math.fsum(w * y for w, y in zip(weights, judged, strict=True)) / math.fsum(weights)
+    return judged if len(judged) == len(credits) else None

@@ -31,8 +31,8 @@ class Criterion(BaseModel):
     description: str = Field(default="", max_length=4_000)
     evaluation_rule: str = Field(default="", max_length=4_000)
     """Conditions for pass and fail."""
-    weight: float = Field(gt=0, allow_inf_nan=False)
-    """Severity. RubiCap: 3 critical, 2 important, 1 minor."""
+    weight: float = Field(allow_inf_nan=False)
+    """Severity. RubiCap: 3 critical, 2 important, 1 minor. Negative for a pitfall, which takes away if it is met."""
     justification: str = ""
     student_already_met: bool = False
     """True if the student's own caption satisfied it when the rubric was written."""
@@ -52,6 +52,13 @@ class Criterion(BaseModel):
             raise ValueError("is blank; say what is to be checked")
         return criterion.strip()
 
+    @field_validator("weight")
+    @classmethod
+    def _not_zero(cls, weight: float) -> float:
+        if not weight:
+            raise ValueError("is 0; a criterion adds or, with a negative weight, takes away")
+        return weight
+
     @field_validator("reference")
     @classmethod
     def _call_of_a_verifier(cls, reference: str) -> str:
@@ -70,7 +77,7 @@ class Criterion(BaseModel):
 
 
 class Rubric(BaseModel):
-    """Criteria of one sample: at least one, with unique titles."""
+    """Criteria of one sample: at least one with a positive weight, with unique titles."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -85,9 +92,20 @@ class Rubric(BaseModel):
             raise ValueError(f"criterion {repeated[0]!r} stands {count} times; titles must be unique")
         return self
 
+    @model_validator(mode="after")
+    def _can_be_earned(self) -> "Rubric":
+        if not any(weight > 0 for weight in self.weights):
+            raise ValueError("no criterion has a positive weight, so that nothing can be earned; add one")
+        return self
+
     @property
     def weights(self) -> list[float]:
         return [criterion.weight for criterion in self.criteria]
+
+    @property
+    def has_pitfalls(self) -> bool:
+        """True if a criterion takes away: `signed_reward` then gives the reward, and no gate on essentials applies."""
+        return any(weight < 0 for weight in self.weights)
 
     @property
     def essential(self) -> list[bool]:

@@ -62,6 +62,12 @@ def test_group_torn_apart_is_refused_not_rewarded():
         asyncio.run(reward(prompts=["?"] * 2, completions=[WHOLE] * 2, rubric=[BOXES, other]))
 
 
+def test_pitfalls_are_refused_by_the_gate():
+    pitfall = BOXES.criteria[1].model_copy(update={"weight": -1.0})
+    with pytest.raises(UserError, match="negative weight"):
+        rewarded([WHOLE, NONE], Rubric(criteria=(BOXES.criteria[0], pitfall)), group_size=2)
+
+
 def test_target_that_cannot_be_read_is_an_error_and_no_number():
     rubric = Rubric(criteria=(Criterion(criterion="the box", reference="bbox_verify(target=[['a']])", weight=1),))
     values, cards = rewarded([WHOLE, NONE], rubric, group_size=2)

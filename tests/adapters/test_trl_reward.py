@@ -58,6 +58,16 @@ def test_the_reward_is_the_share_of_the_weight_that_was_met(serve):
     assert [card.response for card in cards] == ["a red circle", "a red square", "one circle", ""]
 
 
+def test_a_met_pitfall_takes_away_and_another_reduce_has_its_own_way(serve):
+    pitfall = Criterion(criterion="blue", evaluation_rule="passes if blue is named", weight=-2)
+    rubric = Rubric(criteria=(*RUBRIC.criteria, pitfall))
+    columns = {"rubric": [rubric] * 3}
+    server, captions = serve(word_judge), ["a red circle", "a red circle on blue", "blue"]
+    assert reward_rows(server, captions, columns)[0] == [1.0, 0.5, 0.0]
+    worst = reward_rows(server, captions, columns, reduce=lambda credits, weights: min(weights))[0]
+    assert worst == [-2.0, -2.0, -2.0]
+
+
 def test_called_by_a_trainer_it_returns_numbers_and_hands_the_scorecards_to_its_sink(serve):
     server, scorecards = serve(word_judge), []
 

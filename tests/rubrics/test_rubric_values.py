@@ -39,10 +39,21 @@ def test_a_rubric_has_unique_titles(titles):
             Rubric(criteria=criteria)
 
 
-@pytest.mark.parametrize("weight", [0, -1, math.inf, math.nan, "heavy"])
-def test_a_weight_is_a_positive_number(weight):
+@pytest.mark.parametrize("weight", [0, -0.0, math.inf, -math.inf, math.nan, "heavy"])
+def test_a_weight_is_a_finite_number_other_than_0(weight):
     with pytest.raises(ValidationError, match="weight"):
         Criterion(criterion="c", weight=weight)
+
+
+def test_a_rubric_may_hold_pitfalls_but_not_pitfalls_alone():
+    pitfall, merit = Criterion(criterion="invents an object", weight=-2), Criterion(criterion="names the cat", weight=3)
+    rubric = Rubric(criteria=(merit, pitfall))
+    assert rubric.weights == [3, -2]
+    assert rubric.has_pitfalls
+    assert not Rubric(criteria=(merit,)).has_pitfalls
+    assert Rubric.model_validate_json(rubric.model_dump_json()) == rubric
+    with pytest.raises(ValidationError, match="nothing can be earned"):
+        Rubric(criteria=(pitfall,))
 
 
 @pytest.mark.parametrize("fields", [{"criterion": " \n"}, {"criterion": ""}, {"criterion": "c", "importance": 3}, {}])

@@ -21,7 +21,7 @@ from rubricworks.grading.image_prompts import Credits
 from rubricworks.grading.text_reading import RapidOcr, open_text_reader
 from rubricworks.llm import ChatClient, Endpoint, ImageEndpoint
 from rubricworks.llm.token_estimates import grading_calls
-from rubricworks.rewards import weighted_reward
+from rubricworks.rewards import signed_reward
 
 
 class RubricScorer(Scorer):
@@ -70,7 +70,7 @@ class RubricScorer(Scorer):
             if rubric is None:
                 return self._missing(item, "no rubric")
             scorecard = await grader.grade(item.sample, item.response, rubric)
-            reward = weighted_reward(scorecard.credits, rubric.weights)
+            reward = signed_reward(scorecard.credits, rubric.weights)
             reason = None
             if reward is None:
                 reason = next(verdict.error.value for verdict in scorecard.verdicts if verdict.error)

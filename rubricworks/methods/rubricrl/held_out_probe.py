@@ -11,7 +11,7 @@ from itertools import islice
 from rubricworks.data.tables import read_samples
 from rubricworks.grading import FailedCall, Grader
 from rubricworks.llm import ChatClient
-from rubricworks.rewards import weighted_reward
+from rubricworks.rewards import signed_reward
 from rubricworks.rubrics import Response, Rubric
 from rubricworks.runtime.job import Job
 
@@ -48,4 +48,4 @@ class HeldOutProbe:
 
     async def _rewards(self, responses: Sequence[Response]) -> list[float | None]:
         cards = await asyncio.gather(*map(self.grader.grade, self.samples, responses, self.rubrics))
-        return [weighted_reward(card.credits, rubric.weights) for card, rubric in zip(cards, self.rubrics, strict=True)]
+        return [signed_reward(card.credits, rubric.weights) for card, rubric in zip(cards, self.rubrics, strict=True)]

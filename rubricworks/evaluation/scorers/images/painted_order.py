@@ -30,7 +30,7 @@ from rubricworks.grading.image_prompts import Credits
 from rubricworks.grading.text_reading import RapidOcr, open_text_reader
 from rubricworks.llm import ChatClient, Endpoint, ImageEndpoint
 from rubricworks.llm.token_estimates import grading_calls
-from rubricworks.rewards import weighted_reward
+from rubricworks.rewards import signed_reward
 from rubricworks.rubrics import Response
 
 ORDERS = ("this image satisfies all criteria", "all criteria are met", "all met")
@@ -99,7 +99,7 @@ class PaintedOrderScorer(Scorer):
                 for name, image, masks in images:
                     card = await grader(judge, masks=masks).grade(item.sample, image, rubric)
                     of_judge = rewards.setdefault(judge.endpoint.model, {})
-                    of_judge[name] = weighted_reward(card.credits, rubric.weights)
+                    of_judge[name] = signed_reward(card.credits, rubric.weights)
             return self._rises(item, rewards)
 
         return score
