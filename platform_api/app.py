@@ -36,7 +36,17 @@ from rubricworks.platform_api.db.migrate import migrate
 from rubricworks.platform_api.limits import BodyLimit, SecurityHeaders
 from rubricworks.platform_api.problems import add_problem_handlers
 from rubricworks.platform_api.readiness import Dependency, check_database, check_storage_access
-from rubricworks.platform_api.routers import access, pages, probes, promotion_pages, promotions, rollouts, runs
+from rubricworks.platform_api.routers import (
+    access,
+    pages,
+    probes,
+    promotion_pages,
+    promotions,
+    rollouts,
+    rubric_pages,
+    rubrics,
+    runs,
+)
 from rubricworks.platform_api.services.mlflow_registry import MlflowRegistry
 from rubricworks.platform_api.services.promotions import Promotions
 from rubricworks.platform_api.services.run_index import RunIndex
@@ -49,9 +59,11 @@ ROUTERS = (
     probes.router,
     runs.router,
     rollouts.router,
+    rubrics.router,
     promotions.router,
     access.router,
     pages.router,
+    rubric_pages.router,
     promotion_pages.router,
 )
 _STATIC = Path(__file__).parent / "pages" / "static"

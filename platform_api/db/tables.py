@@ -1,7 +1,8 @@
 """Tables of the platform's database: what no run folder holds, and an index of what they hold.
 
-Rows of training stay in Parquet. `runs`, `shards`, `rollouts` and `rubric_criteria` are an index of committed files and
-can be dropped and built again; the others (tokens, sessions, audit log, promotions, deliveries) are the only copy.
+Rows of training stay in Parquet. `runs`, `run_tables`, `shards`, `rollouts`, `criterion_credits` and `rubric_criteria`
+are an index of committed files and can be dropped and built again; the others (tokens, sessions, audit log, promotions,
+deliveries, rubric versions, labels, preferences) are the only copy.
 """
 
 from datetime import UTC, datetime
@@ -122,6 +123,22 @@ class Run(Table):
     __table_args__ = (Index("ix_runs_changed_name", "changed", "name"),)
 
 
+class RunTable(Table):
+    """Index of a finished table of a run, by its manifest."""
+
+    __tablename__ = "run_tables"
+    run: Mapped[str] = mapped_column(String(200), primary_key=True)
+    path: Mapped[str] = mapped_column(String(300), primary_key=True)
+    """Folder below the run's."""
+    kind: Mapped[str] = mapped_column(String(100))
+    """Name of its schema."""
+    rows: Mapped[int]
+    shards: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
+    """Name, number of rows and digest of each file."""
+    modified: Mapped[datetime] = mapped_column(UtcDateTime)
+    __table_args__ = (Index("ix_run_tables_kind", "kind", "modified", "run", "path"),)
+
+
 class Shard(Table):
     """A committed shard of a table whose rows are indexed."""
 
@@ -227,3 +244,36 @@ class Delivery(Table):
     """None once it is delivered or given up."""
     delivered_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     error: Mapped[str] = mapped_column(Text, default="")
+
+
+class RubricVersion(Table):
+    """An edited rubric of one sample; version 1 is the one that the stage wrote, and is not here."""
+
+    __tablename__ = "rubric_versions"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    run: Mapped[str] = mapped_column(String(200))
+    stage: Mapped[str] = mapped_column(String(100))
+    sample_id: Mapped[str] = mapped_column(String(200))
+    number: Mapped[int]
+    replaces: Mapped[int]
+    """Version that it was made from; it takes the place of this one alone."""
+    rubric: Mapped[dict[str, Any]] = mapped_column(JSON)
+    reason: Mapped[str] = mapped_column(Text)
+    state: Mapped[str] = mapped_column(String(20), index=True)
+    proposed_by: Mapped[str] = mapped_column(String(100))
+    proposed_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
+    reviewed_by: Mapped[str | None] = mapped_column(String(100))
+    reviewed_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    review: Mapped[str] = mapped_column(Text, default="")
+    """Reason of the decision."""
+    __table_args__ = (
+        UniqueConstraint("run", "stage", "sample_id", "number"),
+        # Of two reviews at once of versions made from the same one, the second is refused.
+        Index(
+            "uq_rubric_versions_approved",
+            *("run", "stage", "sample_id", "replaces"),
+            unique=True,
+            sqlite_where=text("state = 'approved'"),
+            postgresql_where=text("state = 'approved'"),
+        ),
+    )

@@ -1,4 +1,7 @@
-"""Routes whose POSTs take an idempotency key: sent again, they change nothing again and get the same answer."""
+"""Routes whose POSTs take an idempotency key: sent again, they change nothing again and get the same answer.
+
+Such a route writes in a session of its own, which ends before its answer is stored; that of `SessionOf` ends later.
+"""
 
 import json
 from collections.abc import Callable, Coroutine

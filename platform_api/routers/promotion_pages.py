@@ -1,7 +1,6 @@
 """Page of promotions, and its forms; a form sent twice meets a decision that is made, so it needs no key."""
 
 from typing import Any
-from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
@@ -9,6 +8,7 @@ from fastapi.responses import RedirectResponse, Response
 from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
 from rubricworks.platform_api.problems import BadRequest
 from rubricworks.platform_api.routers.dependencies import Approver, Cursor, Runner, SessionOf, Viewer
+from rubricworks.platform_api.routers.forms import form_fields
 from rubricworks.platform_api.routers.pages import PAGE, draw_page
 from rubricworks.platform_api.routers.promotions import Number, PromotionsOf
 from rubricworks.platform_api.services import promotions
@@ -66,5 +66,5 @@ async def roll_back_by_form(request: Request, service: PromotionsOf, approver: A
 
 
 async def _fields(request: Request) -> dict[str, Any]:
-    sent = parse_qs((await request.body()).decode(errors="replace"))
-    return {name: sent.get(name, [""])[0].strip()[:2000] for name in ("model", "version", "reason")}
+    fields = await form_fields(request)
+    return {name: fields.get(name, "")[:2000] for name in ("model", "version", "reason")}

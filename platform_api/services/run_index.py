@@ -1,8 +1,8 @@
 """Index of runs and rollouts: follows what runs commit, and never what they are writing.
 
 A look lists the runs, reads the records of those that changed, and indexes each shard of rollouts and scorecards that
-is committed and not indexed yet. A shard that was replaced, as a restarted training does, is indexed anew. Everything
-in the index can be dropped and built again from the runs.
+is committed and not indexed yet. A shard that was replaced, as a restarted training does, is indexed anew. Of every
+other table the index has its manifest. Everything in the index can be dropped and built again from the runs.
 """
 
 import asyncio
@@ -14,16 +14,19 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from pydantic import ValidationError
 from sqlalchemy import delete, insert, select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from rubricworks.data.manifest import MANIFEST, Manifest
 from rubricworks.errors import UserError
 from rubricworks.platform_api.db.engine import Database
-from rubricworks.platform_api.db.tables import CriterionCredits, Rollout, RubricCriteria, Run, Shard
+from rubricworks.platform_api.db.tables import CriterionCredits, Rollout, RubricCriteria, Run, RunTable, Shard
 from rubricworks.runs.records import RunRecord, run_record
 from rubricworks.runs.store import RunStore, StoredFile
 
+_MANIFEST = f"/{MANIFEST}"
 _SHARD = re.compile(r"(?P<stage>[\w-]+)/rollouts/part-(?P<number>\d{5})\.parquet")
 _LOCK = 7_278_364_102
 """Key of the lock under which one of several services indexes."""
@@ -80,6 +83,7 @@ class RunIndex:
             if not await self._is_ours(session):
                 return False
             await session.merge(_row(record))
+            await self._index_tables(session, name, files)
             known = {
                 (shard.stage, shard.number): shard
                 for shard in await session.scalars(select(Shard).where(Shard.run == name))
@@ -96,6 +100,26 @@ class RunIndex:
             for shard in known.values():
                 await session.delete(shard)
         return True
+
+    async def _index_tables(self, session: AsyncSession, run: str, files: dict[str, StoredFile]) -> None:
+        known = {table.path: table for table in await session.scalars(select(RunTable).where(RunTable.run == run))}
+        for path, file in files.items():
+            if not path.endswith(_MANIFEST):
+                continue
+            folder = path.removesuffix(_MANIFEST)
+            table = known.pop(folder, None)
+            if table is not None and table.modified == file.modified:
+                continue
+            content = await asyncio.to_thread(self._store.read, run, path)
+            try:
+                manifest = Manifest.model_validate_json(content or b"")
+            except ValidationError:
+                continue  # of something else, or gone
+            shards = [shard.model_dump() for shard in manifest.shards]
+            values = {"kind": manifest.table, "rows": manifest.rows, "shards": shards, "modified": file.modified}
+            await session.merge(RunTable(run=run, path=folder, **values))
+        for table in known.values():
+            await session.delete(table)
 
     async def _index_shard(self, session: AsyncSession, run: str, stage: str, number: int, file: StoredFile) -> None:
         rows = await asyncio.to_thread(_read_shard, self._store, run, stage, number)
@@ -130,6 +154,7 @@ class RunIndex:
             known = set(await session.scalars(select(Run.name)))
             for name in (known - names) | gone:
                 await session.execute(delete(Shard).where(Shard.run == name))
+                await session.execute(delete(RunTable).where(RunTable.run == name))
                 await session.execute(delete(Run).where(Run.name == name))
                 self._seen.pop(name, None)
 

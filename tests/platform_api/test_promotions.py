@@ -11,8 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from pydantic import SecretStr
-from served_api import TOKEN, ask, bearer, exchange, served
-from test_runs_and_rollouts import wait_for
+from served_api import TOKEN, Caller, ask, bearer, exchange, served, wait_for
 
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.services.mlflow_registry import MlflowRegistry
@@ -68,25 +67,9 @@ def consumer():
     thread.join()
 
 
-class Service:
-    def __init__(self, url):
-        self.url, self.keys = f"{url}/api/v1", 0
-        self.secrets = {}
-
-    def post(self, who, path, body=None, key=None):
-        if who not in self.secrets:
-            scope = "runner" if who.startswith("runner") else "approver" if who.startswith("approver") else "admin"
-            made = ask(f"{self.url}/tokens", method="POST", body={"name": who, "scope": scope}, **bearer())
-            self.secrets[who] = made[1]["secret"]
-        self.keys += 1
-        headers = {"Idempotency-Key": key or f"key-{self.keys:08}"} | bearer(self.secrets[who])
-        return ask(f"{self.url}/{path}", method="POST", body={} if body is None else body, **headers)
-
+class Service(Caller):
     def request(self, version, who="runner"):
         return self.post(who, "promotions", {"model": MODEL, "version": version, "reason": "please"})
-
-    def get(self, path):
-        return ask(f"{self.url}/{path}", **bearer())[1]
 
 
 @pytest.fixture

@@ -2,13 +2,12 @@
 
 import http.client
 import shutil
-import time
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from served_api import ask, exchange, served
+from served_api import ask, exchange, served, wait_for
 from trained_run import NAMES, STAGE, png, rollout, write_run, write_shard
 
 from rubricworks.platform_api.settings import ApiSettings
@@ -27,13 +26,6 @@ def url(runs):
     with served(ApiSettings(storage=str(runs), index_seconds=0.05)) as url:
         wait_for(lambda: len(ask(f"{url}/api/v1/runs")[1]["items"]) == 2)
         yield f"{url}/api/v1"
-
-
-def wait_for(condition, seconds=20):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come"
-        time.sleep(0.02)
 
 
 def test_runs_are_listed_by_page_the_last_changed_first(url):

@@ -5,7 +5,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import uvicorn
 
 from rubricworks.platform_api.app import create_app
+from rubricworks.platform_api.services.principals import SCOPES
 from rubricworks.platform_api.serving import url_of
 from rubricworks.platform_api.settings import ApiSettings
 
@@ -59,3 +60,38 @@ def exchange(url: str, *, method: str = "GET", body: Any = None, **headers: str)
 def bearer(token: str = TOKEN) -> dict[str, str]:
     """The header that carries a token."""
     return {"Authorization": f"Bearer {token}"}
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 20) -> None:
+    """Return once the condition holds; fail if it never does."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.02)
+
+
+class Caller:
+    """Callers of one service by name; a name begins with the scope of its token, or the caller is an admin."""
+
+    def __init__(self, url: str) -> None:
+        self.pages, self.url, self.keys = url, f"{url}/api/v1", 0
+        self.secrets: dict[str, str] = {}
+
+    def secret(self, who: str) -> str:
+        """The caller's token, which is made on first use."""
+        if who not in self.secrets:
+            scope = next((scope for scope in SCOPES if who.startswith(scope)), "admin")
+            made = ask(f"{self.url}/tokens", method="POST", body={"name": who, "scope": scope}, **bearer())
+            self.secrets[who] = made[1]["secret"]
+        return self.secrets[who]
+
+    def post(self, who: str, path: str, body: Any = None, key: str | None = None) -> tuple[int, Any]:
+        """Status and body of a POST under a key of its own."""
+        secret = self.secret(who)
+        self.keys += 1
+        headers = {"Idempotency-Key": key or f"key-{self.keys:08}"} | bearer(secret)
+        return ask(f"{self.url}/{path}", method="POST", body={} if body is None else body, **headers)
+
+    def get(self, path: str) -> Any:
+        """Body of a GET by an admin."""
+        return ask(f"{self.url}/{path}", **bearer())[1]

@@ -1,5 +1,6 @@
 """A run's folder with rollouts and scorecards as a training writes them, by pyarrow alone."""
 
+import hashlib
 import io
 import json
 from pathlib import Path
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from rubricworks.data.schemas import table_from_rows
+from rubricworks.data.schemas import SCHEMA_VERSION, SCHEMAS, table_from_rows
 
 NAMES = ["Names the star", "Says that it is <b>red</b>", "Names nothing else"]
 STAGE = "train_policy"
@@ -92,3 +93,32 @@ def write_run(folder: Path, name: str = "today-1", *, recipe: str = "quickstart"
     (run / "logs" / f"{STAGE}.log").write_text("asked https://user:pa55@host/v1\nended\n")
     (run / "outcome.json").write_text(json.dumps({"state": "SUCCEEDED", "message": "trained"}))
     return run
+
+
+def write_table(folder: Path, kind: str, rows: list[dict[str, Any]], *, shard: int = 2) -> None:
+    """A finished table: its shards, then its manifest; columns that a row leaves out are null or empty."""
+    folder.mkdir(parents=True, exist_ok=True)
+    empty = {"string": "", "int64": 0, "double": 0.0}
+    blank = {field.name: None if field.nullable else empty.get(str(field.type)) for field in SCHEMAS[kind]}
+    shards = []
+    for number, start in enumerate(range(0, len(rows), shard)):
+        some = [{**blank, **row} for row in rows[start : start + shard]]
+        path = folder / f"part-{number:05}.parquet"
+        pq.write_table(table_from_rows(kind, some), path)
+        shards.append({"name": path.name, "rows": len(some), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()})
+    manifest = {"table": kind, "schema_version": SCHEMA_VERSION, "rows": len(rows), "shards": shards, "made_by": {}}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def rubric(*titles: str, rule: str = "Passes if it does.") -> dict[str, Any]:
+    """A rubric with these criteria."""
+    return {"criteria": [{"criterion": title, "weight": 2.0, "evaluation_rule": rule} for title in titles]}
+
+
+def write_rubrics(run: Path, stage: str = "synthesize_rubrics", samples: tuple[str, ...] = ("a", "b", "c")) -> None:
+    """A rubric set whose criteria the run's training graded, and one that it never did."""
+    rows = [
+        {"sample_id": sample, "rubric": json.dumps(rubric(*NAMES, "Is short" if sample == "c" else "Is <i>long</i>"))}
+        for sample in samples
+    ]
+    write_table(run / stage, "rubrics", [row | {"writer": "writer-1"} for row in rows])

@@ -1,0 +1,255 @@
+"""Pages of rubric sets: browse, compare versions, edit, review."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import RedirectResponse, Response
+from pydantic import ValidationError
+
+from rubricworks.platform_api.cursors import encode_cursor
+from rubricworks.platform_api.db.tables import RunTable
+from rubricworks.platform_api.problems import BadRequest
+from rubricworks.platform_api.routers.dependencies import Approver, Cursor, Runner, SessionOf, StoreOf, Viewer
+from rubricworks.platform_api.routers.forms import form_fields
+from rubricworks.platform_api.routers.pages import PAGE, draw_page
+from rubricworks.platform_api.routers.promotions import Number
+from rubricworks.platform_api.routers.rollouts import SampleId
+from rubricworks.platform_api.routers.rubrics import SetOf, VersionNumber, next_table, row_cursor, table_cursor
+from rubricworks.platform_api.services import rollouts, rubric_sets, rubric_versions, run_tables
+from rubricworks.platform_api.services.principals import Right
+from rubricworks.rubrics import Rubric
+
+router = APIRouter(include_in_schema=False)
+_EDITED = ("criterion", "description", "evaluation_rule", "weight", "reference")
+_BLANK = dict.fromkeys(_EDITED, "") | {"weight": "1"}
+_MOST_CRITERIA = 100
+
+
+@router.get("/rubrics")
+async def rubric_sets_page(request: Request, session: SessionOf, viewer: Viewer, cursor: Cursor = None) -> Response:
+    found = await run_tables.list_tables(session, rubric_sets.KIND, before=table_cursor(cursor), limit=PAGE + 1)
+    waiting = await rubric_versions.list_versions(session, state="proposed", run=None, before=None, limit=PAGE)
+    return draw_page(
+        request,
+        viewer,
+        "rubric_sets.html",
+        sets=found[:PAGE],
+        waiting=waiting,
+        next_cursor=next_table(found, PAGE),
+    )
+
+
+@router.get("/runs/{run}/rubrics/{stage}")
+async def rubric_set_page(
+    rubric_set: SetOf, request: Request, session: SessionOf, store: StoreOf, viewer: Viewer, cursor: Cursor = None
+) -> Response:
+    start = row_cursor(cursor)
+    criteria = await rubric_sets.list_criteria(session, store, rubric_set)
+    return draw_page(
+        request,
+        viewer,
+        "rubric_set.html",
+        table=rubric_set,
+        entries=await rubric_sets.list_entries(session, store, rubric_set, start, PAGE),
+        criteria=len(criteria),
+        states={state: sum(one.state == state for one in criteria) for state in ("always", "never", "not graded")},
+        next_cursor=encode_cursor(start + PAGE) if start + PAGE < rubric_set.rows else None,
+    )
+
+
+@router.get("/runs/{run}/rubrics/{stage}/criteria")
+async def rubric_criteria_page(
+    rubric_set: SetOf, request: Request, session: SessionOf, store: StoreOf, viewer: Viewer, cursor: Cursor = None
+) -> Response:
+    start = row_cursor(cursor)
+    criteria = await rubric_sets.list_criteria(session, store, rubric_set)
+    trained = await rollouts.stages_with_rollouts(session, rubric_set.run)
+    return draw_page(
+        request,
+        viewer,
+        "rubric_criteria.html",
+        table=rubric_set,
+        criteria=criteria[start : start + PAGE],
+        count=len(criteria),
+        trained=trained,
+        next_cursor=encode_cursor(start + PAGE) if start + PAGE < len(criteria) else None,
+    )
+
+
+@router.get("/runs/{run}/rubrics/{stage}/{sample_id}")
+async def rubric_page(
+    sample_id: SampleId,
+    rubric_set: SetOf,
+    request: Request,
+    session: SessionOf,
+    store: StoreOf,
+    viewer: Viewer,
+    version: VersionNumber = None,
+) -> Response:
+    number, rubric = await rubric_versions.rubric_of(session, store, rubric_set, sample_id, version)
+    _, origin = await rubric_sets.stage_rubric(store, rubric_set, sample_id)
+    versions = await rubric_versions.versions_of(session, rubric_set, sample_id)
+    return draw_page(
+        request,
+        viewer,
+        "rubric.html",
+        table=rubric_set,
+        sample_id=sample_id,
+        number=number,
+        rubric=rubric,
+        origin=origin,
+        versions=versions,
+        standing=rubric_versions.standing_version(versions),
+        trained=await rollouts.stages_with_rollouts(session, rubric_set.run),
+        may_edit=viewer.may(Right.RUN),
+        may_review=viewer.may(Right.APPROVE),
+    )
+
+
+@router.get("/runs/{run}/rubrics/{stage}/{sample_id}/diff")
+async def rubric_diff_page(
+    sample_id: SampleId,
+    rubric_set: SetOf,
+    request: Request,
+    session: SessionOf,
+    store: StoreOf,
+    viewer: Viewer,
+    before: VersionNumber = rubric_sets.FIRST,
+    after: VersionNumber = None,
+) -> Response:
+    first, old = await rubric_versions.rubric_of(session, store, rubric_set, sample_id, before)
+    second, new = await rubric_versions.rubric_of(session, store, rubric_set, sample_id, after)
+    versions = await rubric_versions.versions_of(session, rubric_set, sample_id)
+    return draw_page(
+        request,
+        viewer,
+        "rubric_diff.html",
+        table=rubric_set,
+        sample_id=sample_id,
+        before=first,
+        after=second,
+        numbers=[rubric_sets.FIRST, *(one.number for one in versions)],
+        changes=rubric_sets.compare(old, new),
+    )
+
+
+@router.get("/runs/{run}/rubrics/{stage}/{sample_id}/edit")
+async def rubric_form(
+    runner: Runner, sample_id: SampleId, rubric_set: SetOf, request: Request, session: SessionOf, store: StoreOf
+) -> Response:
+    number, rubric = await rubric_versions.rubric_of(session, store, rubric_set, sample_id)
+    rows = [_form_row(one.model_dump()) for one in rubric.criteria]
+    return _draw_form(request, runner, rubric_set, sample_id, number, [*rows, _blank()])
+
+
+@router.post("/runs/{run}/rubrics/{stage}/{sample_id}/edit")
+async def propose_by_form(
+    runner: Runner, sample_id: SampleId, rubric_set: SetOf, request: Request, session: SessionOf, store: StoreOf
+) -> Response:
+    fields = await form_fields(request)
+    replaces = _whole(fields, "replaces")
+    _, before = await rubric_versions.rubric_of(session, store, rubric_set, sample_id, replaces)
+    rows = _sent_rows(fields)
+    criteria = [
+        (place, _criterion(row, before, place))
+        for place, row in enumerate(rows)
+        if not row["remove"] and (place < len(before.criteria) or row["criterion"])
+    ]
+    reason = fields.get("reason", "")[:2000]
+    problems: dict[str, str] = {} if reason else {"reason": "say why the rubric is better so"}
+    try:
+        rubric = Rubric.model_validate({"criteria": [one for _, one in criteria]})
+    except ValidationError as error:
+        problems |= _problems(error, [place for place, _ in criteria])
+    if problems:
+        return _draw_form(request, runner, rubric_set, sample_id, replaces, rows, problems, reason)
+    await rubric_versions.propose(
+        session, store, runner, rubric_set, sample_id, rubric, replaces=replaces, reason=reason
+    )
+    return RedirectResponse(request.url.path.removesuffix("/edit"), status_code=303)
+
+
+@router.post("/rubric-versions/{number}/approve")
+async def approve_by_form(number: Number, request: Request, session: SessionOf, approver: Approver) -> Response:
+    return await _review(number, request, session, approver, "approved")
+
+
+@router.post("/rubric-versions/{number}/reject")
+async def reject_by_form(number: Number, request: Request, session: SessionOf, approver: Approver) -> Response:
+    return await _review(number, request, session, approver, "rejected")
+
+
+async def _review(number: int, request: Request, session: Any, approver: Any, decision: str) -> Response:
+    reason = (await form_fields(request)).get("reason", "")[:2000]
+    version = await rubric_versions.review(session, approver, number, decision, reason)
+    target = request.url_for("rubric_page", run=version.run, stage=version.stage, sample_id=version.sample_id)
+    return RedirectResponse(target.path, status_code=303)
+
+
+def _draw_form(
+    request: Request,
+    caller: Any,
+    table: RunTable,
+    sample_id: str,
+    replaces: int,
+    rows: list[dict[str, Any]],
+    problems: dict[str, str] | None = None,
+    reason: str = "",
+) -> Response:
+    return draw_page(
+        request,
+        caller,
+        "rubric_form.html",
+        status=422 if problems else 200,
+        table=table,
+        sample_id=sample_id,
+        replaces=replaces,
+        rows=rows,
+        problems=problems or {},
+        reason=reason,
+    )
+
+
+def _form_row(criterion: dict[str, Any]) -> dict[str, Any]:
+    row = {name: criterion[name] for name in _EDITED}
+    return {**row, "weight": f"{criterion['weight']:g}", "essential": criterion["essential"], "remove": False}
+
+
+def _blank() -> dict[str, Any]:
+    return {**_BLANK, "essential": True, "remove": False}
+
+
+def _sent_rows(fields: dict[str, str]) -> list[dict[str, Any]]:
+    count = _whole(fields, "count")
+    if count > _MOST_CRITERIA:
+        raise BadRequest(f"count: a rubric that is edited here has at most {_MOST_CRITERIA} criteria")
+    return [
+        {name: fields.get(f"{place}-{name}", "") for name in _EDITED}
+        | {name: f"{place}-{name}" in fields for name in ("essential", "remove")}
+        for place in range(count)
+    ]
+
+
+def _criterion(row: dict[str, Any], before: Rubric, place: int) -> dict[str, Any]:
+    """A criterion of the form; what the form does not show stays as it was."""
+    known = before.criteria[place].model_dump() if place < len(before.criteria) else {}
+    return {**known, **{name: row[name] for name in (*_EDITED, "essential")}}
+
+
+def _problems(error: ValidationError, places: list[int]) -> dict[str, str]:
+    """Name of a field of the form → its problem."""
+    problems = {}
+    for one in error.errors():
+        match one["loc"]:
+            case ("criteria", int(number), str(field), *_):
+                problems[f"{places[number]}-{field}"] = one["msg"].removeprefix("Value error, ")
+            case _:
+                problems["rubric"] = one["msg"].removeprefix("Value error, ")
+    return problems
+
+
+def _whole(fields: dict[str, str], name: str) -> int:
+    text = fields.get(name, "")
+    if not text.isdecimal() or len(text) > 9:
+        raise BadRequest(f"{name}: {text[:20]!r} is no number")
+    return int(text)
