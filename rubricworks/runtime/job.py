@@ -134,7 +134,7 @@ def content_digest(folder: Path) -> str:
     if (folder / "manifest.json").exists():
         return read_manifest(folder).digest
     # A milestone counts by its name and config, not its weights: the same steps lead to the same model.
-    model_files = [*(folder / "model").glob("*"), *(folder / "milestones").glob("*/config.json")]
+    model_files = [*(folder / "model").rglob("*"), *(folder / "milestones").glob("*/config.json")]
     # `done.json` holds this digest, and is not part of it.
     return files_digest(model_files or [path for path in folder.glob("*.json") if path.name != DONE], folder)
 

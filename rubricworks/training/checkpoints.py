@@ -29,7 +29,7 @@ def model_digest(model: str | Path) -> str:
     folder = Path(model)
     if not folder.is_dir():
         return str(model)
-    return broadcast(files_digest(folder.glob("*"), folder) if is_main() else "")
+    return broadcast(files_digest(folder.rglob("*"), folder) if is_main() else "")
 
 
 def last_checkpoint(out_dir: Path) -> Path | None:

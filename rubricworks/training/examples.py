@@ -85,6 +85,10 @@ class StoredExamples(Sequence[Example]):
             digest.update("\0".join(row).encode() + b"\1")
         return digest.hexdigest()
 
+    @property
+    def prompts(self) -> list[str]:
+        return [prompt for _, prompt, _ in self._rows]
+
     def __len__(self) -> int:
         return len(self._rows)
 

@@ -2,23 +2,32 @@
 
 A model trained on one prompt answers another one badly. The prompt stands in the card's metadata as `instance_prompt`,
 the Hub's field for it, and the length as `max_new_tokens` in `generation_config.json`, which both engines read. A
-generator of images has neither: it is asked with any prompt, and writes as many codes as an image has.
+generator of images has neither: it is asked with any prompt, and its images have one size.
 """
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import yaml
 
 from rubricworks.errors import UserError
 from rubricworks.redaction import redact
 from rubricworks.storage import write_atomic
+from rubricworks.training.generators.files import ADAPTER_WEIGHTS, BASE_FILE, INDEX_FILE
 
 CARD = "README.md"
 _GENERATION = "generation_config.json"
 _FENCE = "---\n"
+_Kind = Literal["codes", "flow", "pipeline", "adapter"]
+_GENERATORS: dict[_Kind, str] = {
+    "codes": "It draws images: codes after the prompt, which its codec turns into pixels.",
+    "flow": "It draws images: from noise, along a velocity that it predicts. Rubricworks loads the folder.",
+    "pipeline": "It draws images: `diffusers.DiffusionPipeline.from_pretrained` loads the folder.",
+    "adapter": "It is an adapter for a generator of images: load the pipeline that it adapts, and give this folder to "
+    "its `load_lora_weights`.",
+}
 
 
 class Usage(NamedTuple):
@@ -44,20 +53,26 @@ def write_card(
         data: input of the training → digest.
         config: configuration of the training.
     """
-    metadata: dict[str, Any] = {"library_name": "transformers", "tags": ["rubricworks", trained_by]}
-    if draws := _draws_images(model_dir):
+    kind = _generator_kind(model_dir)
+    library = "diffusers" if kind in ("pipeline", "adapter") else "transformers"
+    metadata: dict[str, Any] = {"library_name": library, "tags": ["rubricworks", trained_by]}
+    if kind is not None:
         usage = Usage()
         metadata["pipeline_tag"] = "text-to-image"
     if usage.prompt is not None:
         metadata["instance_prompt"] = usage.prompt
     lines = [f"# Model trained by Rubricworks, stage `{trained_by}`", ""]
-    if draws:
-        lines += ["It draws images: codes after the prompt, which its codec turns into pixels.", ""]
+    if kind is not None:
+        lines += [_GENERATORS[kind], ""]
     if usage.prompt is not None:
         lines += ["Ask it with the prompt of its training:", "", *_quoted(usage.prompt), ""]
     if usage.max_new_tokens is not None:
         lines += [f"Its answers had at most {usage.max_new_tokens} tokens (`{_GENERATION}`).", ""]
     lines += ["## Data", "", *(f"- {name}: sha256 {digest}" for name, digest in sorted(data.items())), ""]
+    if kind == "adapter":
+        base = json.loads((model_dir / BASE_FILE).read_bytes())
+        metadata |= {"base_model": base["model"], "base_model_relation": "adapter"}
+        lines += ["## Base", "", f"{base['model']}: sha256 {base['sha256']} of its files", ""]
     recipe = redact(yaml.safe_dump(_plain(config), sort_keys=False, allow_unicode=True, width=120))
     lines += ["## Recipe", "", "```yaml", recipe.rstrip(), "```", ""]
     front = yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)
@@ -113,12 +128,20 @@ def read_usage(model_dir: Path) -> Usage:
     return Usage(prompt if isinstance(prompt, str) else None, length if isinstance(length, int) else None)
 
 
-def _draws_images(model_dir: Path) -> bool:
+def _generator_kind(model_dir: Path) -> _Kind | None:
+    """Kind of a generator of images; None for a model that writes text."""
+    if (model_dir / ADAPTER_WEIGHTS).is_file():
+        return "adapter"
+    if (model_dir / INDEX_FILE).is_file():
+        return "pipeline"
     if not (model_dir / "config.json").is_file():
-        return False
+        return None
+    from rubricworks.training.generators.image_generators import is_flow_generator
     from rubricworks.training.generators.loading import is_code_generator
 
-    return is_code_generator(model_dir)
+    if is_flow_generator(model_dir):
+        return "flow"
+    return "codes" if is_code_generator(model_dir) else None
 
 
 def _quoted(text: str) -> list[str]:

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from tiny_pipelines import save_flux, save_qwen_image
 
 from rubricworks.errors import UserError
+from rubricworks.storage import files_digest
 from rubricworks.training.config import LoraOptions, PolicyConfig
 from rubricworks.training.generators.autoregressive import pixels_of
 from rubricworks.training.generators.config import DiffusionOptions, ImageSampling
@@ -90,6 +91,15 @@ def test_trained_pipeline_is_a_pipeline_of_diffusers_again(folder, tmp_path):
     changed = {key for key in before if not before[key].equal(after[key])}
     assert changed
     assert all(any(target in key for target in ADAPTERS.targets) for key in changed)
+
+    base = json.loads((tmp_path / "adapter" / "base.json").read_text())
+    assert base == {"model": "pipeline", "sha256": files_digest(folder.rglob("*"), folder)}
+    adapted = DiffusionPipeline.from_pretrained(folder)
+    adapted.load_lora_weights(tmp_path / "adapter")
+    adapted.fuse_lora()
+    adapted.unload_lora_weights()
+    for name, weight in adapted.transformer.state_dict().items():
+        torch.testing.assert_close(weight, after[name], msg=name)
 
 
 def test_side_that_the_pipeline_cannot_draw_and_other_pipelines_are_one_line(folder, tmp_path):

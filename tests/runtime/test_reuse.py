@@ -14,9 +14,11 @@ from scripted_server import ScriptedServer, say
 from rubricworks.data.tables import count_rows, read_rows
 from rubricworks.reports.run_folder import read_ledger
 from rubricworks.runtime.config import StageConfig
+from rubricworks.runtime.job import content_digest
 from rubricworks.runtime.launch import launch
 from rubricworks.runtime.reuse import write_reuse
 from rubricworks.runtime.stage_table import STAGES, Stage
+from rubricworks.training.checkpoints import model_digest
 
 IMAGES = 6
 
@@ -215,3 +217,17 @@ def test_a_model_that_was_changed_after_it_was_made_is_not_taken(tmp_path, image
     pass_on(tmp_path / "second", images, model)
     assert "not taken from first: what it made was changed there" in capfd.readouterr().err
     assert (tmp_path / "second" / "warm_up" / "model").resolve() == model
+
+
+def test_digest_of_a_model_in_several_folders_depends_on_the_weights_in_each(tmp_path):
+    """A pipeline of diffusers has its weights below `transformer/`, `vae/` and so on."""
+    digests, trainings = [], []
+    for weights in (b"one", b"two", b"one"):
+        model = tmp_path / str(len(digests)) / "model"
+        (model / "transformer").mkdir(parents=True)
+        (model / "model_index.json").write_text("{}")
+        (model / "transformer" / "diffusion_pytorch_model.safetensors").write_bytes(weights)
+        digests.append(content_digest(model.parent))
+        trainings.append(model_digest(model))
+    for first, second, again in (digests, trainings):
+        assert first == again != second

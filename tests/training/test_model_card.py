@@ -68,6 +68,27 @@ def test_the_gates_words_stand_with_the_scores(tmp_path):
     assert "## Gate\n\n- win_rate 0.773 is above 0.5\n\n## Scores\n" in card
 
 
+def test_the_card_of_a_pipeline_names_diffusers_and_leaves_its_folder_as_it_is(tmp_path):
+    (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": "FluxPipeline"}))
+    write(tmp_path)
+    card = (tmp_path / "README.md").read_text()
+    metadata = yaml.safe_load(card.split("---\n")[1])
+    assert (metadata["library_name"], metadata["pipeline_tag"]) == ("diffusers", "text-to-image")
+    assert "samples: sha256 ab12" in card
+    assert "seed: 3" in card
+    assert {path.name for path in tmp_path.iterdir()} == {"model_index.json", "README.md"}
+
+
+def test_the_card_of_an_adapter_names_its_base_and_the_digest(tmp_path):
+    (tmp_path / "pytorch_lora_weights.safetensors").write_bytes(b"")
+    (tmp_path / "base.json").write_text(json.dumps({"model": "FLUX.1-dev", "sha256": "cd34"}))
+    write(tmp_path)
+    card = (tmp_path / "README.md").read_text()
+    metadata = yaml.safe_load(card.split("---\n")[1])
+    assert (metadata["base_model"], metadata["base_model_relation"]) == ("FLUX.1-dev", "adapter")
+    assert "FLUX.1-dev: sha256 cd34" in card
+
+
 def test_the_card_of_a_generator_speaks_of_images(tmp_path):
     """The length of answers is not the generator's."""
     GenerationConfig(eos_token_id=5).save_pretrained(tmp_path)

@@ -2,22 +2,32 @@
 
 from pathlib import Path
 
+from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.tracking import stage_run
 from rubricworks.training.config import VlmConfig
 from rubricworks.training.examples import StoredExamples
 from rubricworks.training.llava import PROJECTOR, VISION_TOWER
-from rubricworks.training.model_card import Usage, write_card
+from rubricworks.training.model_card import Usage, only_prompt, write_card
 from rubricworks.training.module_rates import ModuleRates
 from rubricworks.training.processes import is_main
 
 
 def train_vlm(
-    job: Job, start: Path, examples: StoredExamples, config: VlmConfig, *, seed: int, title: str, projector_only: bool
+    job: Job,
+    start: Path,
+    examples: StoredExamples,
+    config: VlmConfig,
+    *,
+    seed: int,
+    stage_config: StageConfig,
+    title: str,
+    projector_only: bool,
 ) -> None:
     """Train the model of `start` into the job's folder.
 
     Args:
+        stage_config: of the whole stage, for the card.
         projector_only: train the projector alone (stage 1), not the whole model.
     """
     from rubricworks.training.sft import train_sft
@@ -40,8 +50,8 @@ def train_vlm(
     if is_main():
         write_card(
             model_dir(job.out),
-            Usage(None),
+            Usage(only_prompt(examples.prompts)),
             trained_by=job.stage,
             data=job.made_by["inputs"],
-            config=settings.model_dump(mode="json"),
+            config=stage_config.model_dump(mode="json") | {"sft": settings.model_dump(mode="json")},
         )

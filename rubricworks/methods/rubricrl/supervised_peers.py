@@ -25,6 +25,7 @@ from rubricworks.training.generators.autoregressive import CodeGenerator
 from rubricworks.training.generators.loading import load_generator
 from rubricworks.training.generators.policy import image_responses
 from rubricworks.training.generators.supervised import train_supervised
+from rubricworks.training.model_card import Usage, write_card
 from rubricworks.training.policy.rollouts import StepRollouts
 from rubricworks.training.processes import process_count
 
@@ -42,7 +43,8 @@ def train_on_pictures(job: Job, pictures: str, sft: SftConfig, settings: Mapping
     captions, images, digest = read_pictures(local_source(pictures))
     with _training(job, settings) as (log, _):
         generator = load_generator(model_dir(job.inputs["model"]))
-        _train(job, generator, captions, generator.codec.encode(images), sft, log, [settings, digest])
+        codes_NL = generator.codec.encode(images)
+        _train(job, generator, captions, codes_NL, sft, log, settings, {"pictures": digest})
 
 
 def train_on_best(
@@ -96,7 +98,7 @@ def train_on_best(
         gradings, _ = scorecards.drain(step)
         tables.add(step, gradings, letters.drain())
         job.figures.update(images=len(rows), best=len(best))
-        _train(job, generator, [prompts[at] for at in best], codes_NL[best], sft, log, [settings])
+        _train(job, generator, [prompts[at] for at in best], codes_NL[best], sft, log, settings, {})
 
 
 async def _reward(
@@ -135,14 +137,16 @@ def _train(
     codes_NL: torch.Tensor,
     sft: SftConfig,
     log: RunLog,
-    identity: Sequence[Any],
+    settings: Mapping[str, Any],
+    data: Mapping[str, str],
 ) -> None:
     """Train, and write the result into the job's folder.
 
     Args:
-        identity: values that a checkpoint depends on beside the generator.
+        data: further data of the training beside the job's inputs → digest.
     """
-    checkpoint = open_run(job.out, run_digest("supervised", model_digest(model_dir(job.inputs["model"])), *identity))
+    identity = run_digest("supervised", model_digest(model_dir(job.inputs["model"])), settings, *data.values())
+    checkpoint = open_run(job.out, identity)
     if not (job.out / "model").is_dir():
         train_supervised(
             generator,
@@ -154,5 +158,7 @@ def _train(
             title="policy",
             on_log=lambda line: log.log_metrics(line.metrics, step=line.step),
         )
+    made_by = job.made_by["inputs"] | data
+    write_card(model_dir(job.out), Usage(), trained_by=job.stage, data=made_by, config=settings)
     write_atomic(job.out / "alarm.json", json.dumps(None).encode())
     job.figures.update(examples=len(prompts), steps=sft.steps, alarm=None)

@@ -41,8 +41,11 @@ from rubricworks.tracking import stage_run
 from rubricworks.training.checkpoints import milestone_dirs
 from rubricworks.training.config import EngineOptions, engine_field
 from rubricworks.training.generators.config import ImageSampling
+from rubricworks.training.model_card import CARD, card_with_scores
 from rubricworks.verifiers import CannotVerify
 
+CARDS = "cards"
+"""Folder of the models' cards with their scores."""
 _TRACKED_ROWS = 48
 _NEEDS: dict[Need, str] = {
     "rubric": "a rubric: run the stage that writes rubrics for held-out samples",
@@ -138,6 +141,7 @@ def run(config: Config, job: Job) -> None:
     board = scoring.summarise()
     write_atomic(job.out / SCORES_FILE, canonical_json(board).encode())
     _link_best(job, scoring.models, board)
+    _write_cards(job, scoring.models, board)
     job.figures.update(scores=count_rows(job.out), dead_letters=count_rows(job.out / "dead_letters"))
     with stage_run(job.run, job.stage) as log:
         log.log_metrics(board.metrics())
@@ -512,6 +516,23 @@ def _score_row(
         **score.model_dump(),
         "against": score.against or against,
     }
+
+
+def _write_cards(job: Job, models: list[EvaluatedModel], board: Scoreboard) -> None:
+    """Write the card of every model directory that has one, with its scores: `cards/NAME.md`."""
+    for model in models:
+        scores = board.scores(model.name)
+        if scores is None or model.folder is None or model.step != scores.step:
+            continue
+        if not (model.folder / CARD).is_file():
+            continue
+        parts = {
+            figure: {part: getattr(mean, part) for part in ("value", "low", "high", "samples")}
+            for figure, mean in scores.means.items()
+        }
+        figures = {board.title(figure): values for figure, values in parts.items()}
+        file = job.out / CARDS / f"{model.name.replace('/', '_')}.md"
+        write_atomic(file, card_with_scores(model.folder, figures).encode())
 
 
 def _link_best(job: Job, models: list[EvaluatedModel], board: Scoreboard) -> None:

@@ -4,6 +4,7 @@ If there is a champion already, the policy must pass the gate over it too, by wh
 policy that passes over its base but was not scored alike becomes the challenger and waits for a person.
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from rubricworks.tracking import (
 )
 from rubricworks.tracking.lineage import store_lineage
 from rubricworks.tracking.sample_scores import SCORES_TAG, read_sample_scores, store_sample_scores
+from rubricworks.training.generators.files import ADAPTER, BASE_FILE
 from rubricworks.training.model_card import CARD, card_with_scores, score_lines
 
 Figures = dict[str, dict[str, Any]]
@@ -70,7 +72,7 @@ def run(config: Config, job: Job) -> None:
         "reasons": list(result.reasons),
     }
     write_atomic(job.out / "promotion.json", canonical_json(promotion).encode())
-    write_atomic(job.out / CARD, card_with_scores(model_dir(job.inputs["policy"]), figures, result.reasons).encode())
+    write_atomic(job.out / CARD, card_with_scores(_released(job), figures, result.reasons).encode())
     job.figures.update(promoted=promotion["promoted"], version=version)
 
 
@@ -139,6 +141,8 @@ def register_policy(
 ) -> ModelVersion:
     """Register the job's input `policy`, with the lineage needed to retrain it on more data.
 
+    An adapter is registered in place of the pipeline that it was merged into, with the name and digest of its base.
+
     Args:
         mlflow_run: id of the stage's MLflow run.
         recipe: recipe of the policy; None for a stage that is run by itself.
@@ -148,15 +152,19 @@ def register_policy(
     if recipe:
         rows = read_rows(job.inputs["samples"], columns=[*SampleKey._fields])
         lineage = store_lineage(connection, mlflow_run, name, recipe, (SampleKey(**row) for row in rows))
+    folder = _released(job)
+    if (base := folder / BASE_FILE).is_file():
+        adapted = json.loads(base.read_bytes())
+        tags |= {registry.BASE_TAG: adapted["model"], registry.BASE_DIGEST_TAG: adapted["sha256"]}
     if scores := candidate_scores(job.inputs["scores"]):
         tags[SCORES_TAG] = store_sample_scores(connection, mlflow_run, scores)
     return registry.register(
         connection,
-        model_dir(job.inputs["policy"]),
+        folder,
         name,
         run=mlflow_run,
         prompt=_first_prompt(job.inputs["samples"]),
-        card=card_with_scores(model_dir(job.inputs["policy"]), figures, result.reasons),
+        card=card_with_scores(folder, figures, result.reasons),
         summary="\n".join(score_lines(figures, result.reasons)),
         tags={
             "run": job.run.name,
@@ -167,6 +175,12 @@ def register_policy(
             **{f"{name}.{part}": value for name, pair in figures.items() for part, value in pair.items()},
         },
     )
+
+
+def _released(job: Job) -> Path:
+    """Folder of the input `policy` that is registered: its adapter if it has one, else the whole model."""
+    adapter = job.inputs["policy"] / ADAPTER
+    return adapter if adapter.is_dir() else model_dir(job.inputs["policy"])
 
 
 def _first_prompt(samples: Path) -> str:

@@ -26,6 +26,7 @@ from rubricworks.stages.training.step_tables import GradingTable, StepTables
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import RunLog, stage_run
 from rubricworks.training.config import PolicyConfig
+from rubricworks.training.generators.files import ADAPTER
 from rubricworks.training.model_card import Usage, only_prompt, write_card
 from rubricworks.training.processes import is_main, main_process_first
 
@@ -211,7 +212,9 @@ def _write_card(
     rows = dataset if isinstance(dataset, Sequence) else dataset.select_columns(["prompt"]).with_format(None)
     usage = Usage(only_prompt(row["prompt"] for row in rows), options.max_new_tokens)
     made_by: dict[str, str] = job.made_by["inputs"]
-    write_card(model_dir(job.out), usage, trained_by=job.stage, data=made_by, config=config.model_dump(mode="json"))
+    for folder in (model_dir(job.out), job.out / ADAPTER):
+        if folder.is_dir():
+            write_card(folder, usage, trained_by=job.stage, data=made_by, config=config.model_dump(mode="json"))
 
 
 def _training_rows(

@@ -27,6 +27,7 @@ from rubricworks.training.checkpoints import model_digest, run_digest, train_fro
 from rubricworks.training.config import PolicyConfig
 from rubricworks.training.generators.autoregressive import pixels_of
 from rubricworks.training.generators.config import DiffusionOptions
+from rubricworks.training.generators.files import ADAPTER, INDEX_FILE
 from rubricworks.training.generators.flow import FlowGenerator, rows_of
 from rubricworks.training.generators.image_generators import load_flow_generator
 from rubricworks.training.generators.policy import ImageProbe, image_responses
@@ -84,9 +85,8 @@ def train_diffusion_policy(
         )
     rows = [dict(sample) for sample in samples]
     keep_freed_memory()
-    digest = run_digest(
-        "diffusion policy", model_digest(model_dir), schedule(config), diffusion.model_dump(), guidance, rows
-    )
+    base = model_digest(model_dir)
+    digest = run_digest("diffusion policy", base, schedule(config), diffusion.model_dump(), guidance, rows)
     trainers: list[DiffusionPolicyTrainer] = []
 
     def run_probe(step: int, _: Any) -> float | None:
@@ -122,6 +122,8 @@ def train_diffusion_policy(
             trainers.append(trainer)
             with trainer:
                 train_from(trainer, run.checkpoint, stopped=run.watch.must_stop)
+        if config.lora and (Path(model_dir) / INDEX_FILE).is_file():
+            trainer.forms.save_adapter(out_dir / ADAPTER, Path(model_dir), base)
         trainer.forms.merge()
         generator.save(run.model_dir)
     return run.result()

@@ -11,9 +11,8 @@ from typing import Literal, Protocol
 from rubricworks.errors import UserError
 from rubricworks.training.generators.autoregressive import Pixels
 from rubricworks.training.generators.config import ImageSampling
+from rubricworks.training.generators.files import INDEX_FILE
 from rubricworks.training.generators.flow import FlowGenerator
-
-INDEX_FILE = "model_index.json"
 
 
 class ImageGenerator(Protocol):

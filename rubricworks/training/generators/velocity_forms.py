@@ -5,8 +5,11 @@ The sampling form is a moving average of the trained one. With adapters the form
 """
 
 import copy
+import json
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +17,7 @@ from torch import Tensor, nn
 
 from rubricworks.errors import UserError
 from rubricworks.training.config import LoraOptions
+from rubricworks.training.generators.files import BASE_FILE
 from rubricworks.training.generators.flow import FlowGenerator
 
 TRAINED, SAMPLING = "default", "old"
@@ -104,6 +108,31 @@ class VelocityForms(nn.Module):
         """Take the weights of `tensors`."""
         for name, weight in self.tensors().items():
             weight.copy_(tensors[name])
+
+    def save_adapter(self, folder: Path, base: Path, digest: str) -> None:
+        """Write the trained adapter, for `load_lora_weights` of the base's pipeline.
+
+        Args:
+            base: pipeline that the adapter is for.
+            digest: digest of its files.
+        """
+        from diffusers import QwenImagePipeline  # the format is the same for every pipeline with a transformer
+        from peft import get_peft_model_state_dict
+
+        config = self.transformer.peft_config[TRAINED].to_dict()
+        # A set has another order in every process.
+        config = {name: sorted(value) if isinstance(value, set) else value for name, value in config.items()}
+        part = folder.with_name(folder.name + ".part")
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        QwenImagePipeline.save_lora_weights(
+            part,
+            get_peft_model_state_dict(self.transformer, adapter_name=TRAINED),
+            transformer_lora_adapter_metadata=config,
+        )
+        (part / BASE_FILE).write_text(json.dumps({"model": base.resolve().name, "sha256": digest}, indent=2) + "\n")
+        shutil.rmtree(folder, ignore_errors=True)
+        part.rename(folder)
 
     def merge(self) -> None:
         """Leave the generator with the trained form as a plain transformer."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
+import yaml
 from scripted_server import fail, say
 
 from rubricworks.cli.world import serve_world
@@ -348,6 +349,26 @@ def test_supervised_peers_train_on_the_best_images_or_on_captioned_pictures(run,
         assert kept == sorted(reward for reward, _ in images)[-2:]
     assert len(trained[1]) == 64
     assert all((tmp_path / one / "train_generator" / "model" / "config.json").is_file() for one in ("best", "sft"))
+    cards = {one: (tmp_path / one / "train_generator" / "model" / "README.md").read_text() for one in ("best", "sft")}
+    assert "method: best_of_n" in cards["best"]
+    assert "method: sft" in cards["sft"]
+    assert all("- rubrics: sha256 " in card for card in cards.values())
+    assert ["- pictures: sha256 " in card for card in cards.values()] == [False, True]
+
+
+def test_cards_of_generators_name_pictures_and_recipe_and_those_of_an_evaluation_their_scores(run):
+    pretrained = (run / "pretrain_generator" / "model" / "README.md").read_text()
+    metadata = yaml.safe_load(pretrained.split("---\n")[1])
+    assert metadata["pipeline_tag"] == "text-to-image"
+    assert "- pictures: sha256 " in pretrained
+    assert yaml.safe_load(pretrained.split("```yaml\n")[1].split("```")[0])["tiny_ar"]["steps"] == TINY["steps"]
+    board = json.loads((run / "score" / "scores.json").read_text())
+    for model in ("base", "policy"):
+        card = (run / "score" / "cards" / f"{model}.md").read_text()
+        (scores,) = [one for one in board["models"] if one["model"] == model]
+        assert "## Recipe" in card
+        mean = scores["means"][board["headlines"][0]]["value"]
+        assert f"| {board['titles'][board['headlines'][0]]} | value | {mean:.4g} |" in card
 
 
 @pytest.mark.parametrize(

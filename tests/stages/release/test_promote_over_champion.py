@@ -48,13 +48,17 @@ def score_rows(policy: float, wins: float, *, ids: str = "s", seed: int = 0, jud
     return rows
 
 
-def promote(home: Path, name: str, rows: list[dict], **settings) -> dict:
+def promote(home: Path, name: str, rows: list[dict], *, adapter: dict[str, str] | None = None, **settings) -> dict:
     """The promote stage of a run with these scores."""
     inputs = {one: home / name / one for one in ("scores", "policy", "samples")}
     write_table(inputs["scores"], "scores", rows)
     (inputs["scores"] / "scores.json").write_text(summarise_scores(rows).model_dump_json())
     (inputs["policy"] / "model").mkdir(parents=True)
     (inputs["policy"] / "model" / "config.json").write_text(json.dumps({"weights": name}))
+    if adapter:
+        (inputs["policy"] / "adapter").mkdir()
+        (inputs["policy"] / "adapter" / "base.json").write_text(json.dumps(adapter))
+        (inputs["policy"] / "adapter" / "pytorch_lora_weights.safetensors").write_bytes(b"weights")
     inputs["samples"].mkdir()
     for folder in inputs.values():
         (folder / "done.json").write_text(json.dumps({"digest": f"{folder}"}))
@@ -85,6 +89,18 @@ def test_a_better_policy_takes_the_place_and_the_champion_becomes_previous(tmp_p
     ]
     assert champion(tmp_path) == 2
     assert registry.previous(registered(tmp_path), "captioner").version == 1
+
+
+def test_an_adapter_is_registered_with_the_digest_of_its_base_in_place_of_the_merged_model(tmp_path):
+    content = promote(tmp_path, "one", score_rows(0.5, 0.75), adapter={"model": "FLUX.1-dev", "sha256": "cd34"})
+    assert content["promoted"]
+    version = registry.champion(registered(tmp_path), "captioner")
+    assert {name: version.tags[name] for name in ("base_model", "base_digest")} == {
+        "base_model": "FLUX.1-dev",
+        "base_digest": "cd34",
+    }
+    files = registry.model_files(fetch_artifacts(registered(tmp_path), version.source, tmp_path / "got", "the model"))
+    assert {path.name for path in files.iterdir()} == {"base.json", "pytorch_lora_weights.safetensors"}
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,9 @@ def run(config: Config, job: Job) -> None:
             "captions, or other splits (alignment.splits)"
         )
     examples = StoredExamples(StoredImages(samples), rows)
-    train_vlm(job, folder, examples, config.sft, seed=config.seed, title="alignment", projector_only=True)
+    train_vlm(
+        job, folder, examples, config.sft, seed=config.seed, stage_config=config, title="alignment", projector_only=True
+    )
 
 
 def _assemble(config: Config, job: Job, folder: Path) -> None:

@@ -40,4 +40,13 @@ def run(config: Config, job: Job) -> None:
     job.figures["without_every_caption"] = len(captions) - len(rows)
     examples = StoredExamples(images, rows)
     start = model_dir(job.inputs["model"])
-    train_vlm(job, start, examples, config.sft, seed=config.seed, title="pretraining", projector_only=False)
+    train_vlm(
+        job,
+        start,
+        examples,
+        config.sft,
+        seed=config.seed,
+        stage_config=config,
+        title="pretraining",
+        projector_only=False,
+    )

@@ -35,7 +35,16 @@ def run(config: Config, job: Job) -> None:
         raise UserError("no question has an answer to train on; give tuning.questions with answers")
     examples = StoredExamples(StoredImages(folder), rows)
     start = model_dir(job.inputs["model"])
-    train_vlm(job, start, examples, config.sft, seed=config.seed, title="instruction tuning", projector_only=False)
+    train_vlm(
+        job,
+        start,
+        examples,
+        config.sft,
+        seed=config.seed,
+        stage_config=config,
+        title="instruction tuning",
+        projector_only=False,
+    )
 
 
 def _answers(folder: Path, *, boxed: bool) -> Iterator[tuple[str, str, str]]:

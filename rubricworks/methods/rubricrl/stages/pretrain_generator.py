@@ -16,12 +16,14 @@ from rubricworks.data.rows import iter_rows
 from rubricworks.environment import fill
 from rubricworks.errors import UserError
 from rubricworks.runtime.config import StageConfig
-from rubricworks.runtime.job import Job
+from rubricworks.runtime.job import Job, model_dir
 from rubricworks.runtime.reuse import SOURCE
 from rubricworks.runtime.store.source_files import local_source
 from rubricworks.storage import files_digest, link
 from rubricworks.tracking import stage_run
 from rubricworks.training.generators.config import TinyArConfig, TinyFlowConfig
+from rubricworks.training.generators.files import INDEX_FILE
+from rubricworks.training.model_card import Usage, write_card
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,7 +63,7 @@ class Config(StageConfig):
 def run(config: Config, job: Job) -> None:
     if config.generator not in (TINY_AR, TINY_FLOW):
         folder = Path(fill(config.generator, "warm_up.generator"))
-        if not any((folder / name).is_file() for name in ("config.json", "model_index.json")):
+        if not any((folder / name).is_file() for name in ("config.json", INDEX_FILE)):
             raise UserError(f"warm_up.generator {folder} is not a generator's folder (no config.json)")
         link(job.out / "model", folder)
         return
@@ -79,6 +81,8 @@ def run(config: Config, job: Job) -> None:
             digest=digest,
             on_log=lambda line: log.log_metrics(line.metrics, step=line.step),
         )
+    data = {"pictures": digest}
+    write_card(model_dir(job.out), Usage(), trained_by=job.stage, data=data, config=config.model_dump(mode="json"))
 
 
 def _pretrainer(shape: TinyArConfig | TinyFlowConfig) -> Callable[..., Path]:

@@ -1,0 +1,10 @@
+"""Files by which a folder of a generator is known."""
+
+ADAPTER = "adapter"
+"""Folder of a pipeline's trained adapter, beside the model that it is merged into."""
+INDEX_FILE = "model_index.json"
+"""Parts of a diffusers pipeline."""
+ADAPTER_WEIGHTS = "pytorch_lora_weights.safetensors"
+"""Weights of an adapter, by the name that diffusers' pipelines look for."""
+BASE_FILE = "base.json"
+"""Pipeline that an adapter was trained on: its name and the digest of its files."""
