@@ -31,7 +31,7 @@ test: test-fast  ## Every test that needs Python alone
 
 # One worker more than there are cores, since some tests wait for servers and processes.
 test-fast: $(VENV)/installed  ## Without the end-to-end tests
-	$(RUN) pytest -m 'not e2e and not long and not cluster and not vllm and not lmms' -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
+	$(RUN) pytest -m 'not e2e and not long and not cluster and not vllm and not lmms' --ignore tests/e2e --ignore tests/cluster -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
 
 test-long: $(VENV)/installed  ## Whole runs of two more recipes, killed and resumed (ten minutes)
 	$(RUN) pytest -m long -n auto --dist loadfile

@@ -29,6 +29,7 @@ def calls(place):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
 
 
+@pytest.mark.e2e
 def test_arms_are_run_as_a_user_would_after_the_run_that_they_take_from(tell, place):
     result = tell("arms", LAPTOP, "--arm", "no_recall", "--arm", "linear", "--seed", "3", "--set", "policy.steps=4")
     assert result.code == 0, result
@@ -51,6 +52,7 @@ def test_arms_are_run_as_a_user_would_after_the_run_that_they_take_from(tell, pl
     assert len(calls(place)) == len(runs)
 
 
+@pytest.mark.e2e
 def test_a_run_that_failed_goes_on_and_its_arms_wait_for_it(tell, place):
     place.mkdir(parents=True)
     (place / "behaviour.json").write_text('["seed-1"]')
@@ -146,6 +148,7 @@ def test_arms_of_another_start_or_other_settings_are_not_compared(tell, place):
     assert 'different settings (arm: "linear" → "no_length"' in result.err
 
 
+@pytest.mark.e2e
 def test_claims_of_balcaprl_run_every_arm_of_every_seed_once(tell, place):
     runs = place.parent / "claims"
     for seed in (1, 2):

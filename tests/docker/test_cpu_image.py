@@ -51,6 +51,7 @@ if IMAGE == "trainer":
 '''
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("image", "some"),
     [

@@ -37,3 +37,9 @@ def own_run(
     models.judge_answers = None
     finished = rubricworks("run", "--resume", "mine", cwd=home)
     return OwnRun(folder, failed, shards, finished)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Refuse a test without a marker: neither the fast tests nor the end-to-end ones would run it."""
+    if not any(item.get_closest_marker(name) for name in ("e2e", "long")):
+        raise pytest.UsageError(f"{item.nodeid}: mark it e2e, or long")

@@ -14,6 +14,8 @@ from rubricworks.evaluation.scoreboard import Scoreboard, read_scoreboard
 from rubricworks.metrics import caparena_auto, coco_scores, elo_mle
 from rubricworks.metrics.caparena import BASELINES
 
+pytestmark = pytest.mark.e2e
+
 COUNT = 12
 
 

@@ -21,6 +21,8 @@ from transformers import (
 
 from rubricworks.data.tables import read_rows
 
+pytestmark = pytest.mark.e2e
+
 WORDS = ["<pad>", "<eos>", "a", "small", "large", "red", "green", "blue", "circle", "square", "at", "top", "left"]
 
 

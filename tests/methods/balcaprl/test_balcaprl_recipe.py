@@ -1,5 +1,7 @@
 """Recipes of the BalCapRL pipeline as users meet them: listed, planned, mistaken, run as one of their arms."""
 
+from functools import cache
+
 import pytest
 
 from rubricworks.errors import UserError
@@ -98,9 +100,14 @@ def test_a_plan_follows_the_arm(tell):
     assert {key: count for key, count in rubicap.items() if key[0] == "peer_rubrics"} == expected
 
 
+@cache
+def stage_configs(name: str) -> dict[str, str]:
+    return load_recipe(recipe_path(name)).stage_json()
+
+
 def changed(name: str, arm: str) -> set[str]:
     """The stages whose configuration an arm changes; those before the first of them can be shared."""
-    own, of_arm = (load_recipe(recipe_path(name), arm=one).stage_json() for one in (None, arm))
+    own, of_arm = stage_configs(name), load_recipe(recipe_path(name), arm=arm).stage_json()
     # An arm is not promoted; promotion tells the registry how a model was made.
     return {stage for stage in own if own[stage] != of_arm[stage]} - {"promote"}
 

@@ -117,6 +117,7 @@ def test_training_that_is_killed_ends_with_the_same_weights(pretrained, tmp_path
     assert [one.reward for one in resumed.history] == [one.reward for one in whole.history]
 
 
+@pytest.mark.e2e
 def test_pretraining_that_is_killed_ends_with_the_same_weights(tmp_path):
     captions, images = captioned_pictures(128)
 
