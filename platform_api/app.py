@@ -38,6 +38,7 @@ from rubricworks.platform_api.problems import add_problem_handlers
 from rubricworks.platform_api.readiness import Dependency, check_database, check_storage_access
 from rubricworks.platform_api.routers import (
     access,
+    live,
     pages,
     probes,
     promotion_pages,
@@ -46,10 +47,15 @@ from rubricworks.platform_api.routers import (
     rubric_pages,
     rubrics,
     runs,
+    submission_pages,
+    submissions,
 )
+from rubricworks.platform_api.services.kubeflow_runs import KubeflowRuns
 from rubricworks.platform_api.services.mlflow_registry import MlflowRegistry
 from rubricworks.platform_api.services.promotions import Promotions
 from rubricworks.platform_api.services.run_index import RunIndex
+from rubricworks.platform_api.services.submission_policy import load_policy
+from rubricworks.platform_api.services.submissions import Submissions
 from rubricworks.platform_api.services.webhooks import Webhooks
 from rubricworks.platform_api.settings import ApiSettings, settings_from_environment
 from rubricworks.runs.store import RunStore, open_run_store
@@ -60,10 +66,13 @@ ROUTERS = (
     runs.router,
     rollouts.router,
     rubrics.router,
+    live.router,
+    submissions.router,
     promotions.router,
     access.router,
     pages.router,
     rubric_pages.router,
+    submission_pages.router,
     promotion_pages.router,
 )
 _STATIC = Path(__file__).parent / "pages" / "static"
@@ -128,18 +137,28 @@ async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExi
         stack.push_async_callback(_end, asyncio.create_task(webhooks.follow(settings.index_seconds)))
     if state.promotions is not None:
         stack.push_async_callback(_end, asyncio.create_task(_recover(state.promotions)))
+    policy = load_policy(settings.submissions)
+    state.kubeflow = KubeflowRuns(policy.cluster) if policy.cluster or settings.kubeflow else None
+    folder = _runs_folder(settings) if settings.local_runs else None
+    state.submissions = Submissions(state.database, policy, folder, state.kubeflow)
+    stack.push_async_callback(_end, asyncio.create_task(state.submissions.follow()))
     if state.store is not None:
         index = asyncio.create_task(RunIndex(state.database, state.store).follow(settings.index_seconds))
         stack.push_async_callback(_end, index)
 
 
 def _promotions(settings: ApiSettings, database: Database) -> Promotions | None:
-    is_folder = settings.storage is not None and not is_remote(settings.storage)
-    if not is_folder and not os.environ.get("MLFLOW_TRACKING_URI"):
+    runs = _runs_folder(settings)
+    if runs is None and not os.environ.get("MLFLOW_TRACKING_URI"):
         return None
-    runs = local_path(settings.storage) if settings.storage and is_folder else Path()
-    registry = MlflowRegistry("", runs)
+    registry = MlflowRegistry("", runs or Path())
     return Promotions(database, registry, has_consumer=bool(settings.webhook_url and settings.webhook_secret))
+
+
+def _runs_folder(settings: ApiSettings) -> Path | None:
+    """Folder of all runs, if they lie in one."""
+    is_folder = settings.storage is not None and not is_remote(settings.storage)
+    return local_path(settings.storage) if settings.storage and is_folder else None
 
 
 async def _recover(service: Promotions) -> None:

@@ -9,6 +9,7 @@ from rubricworks.errors import UserError
 from rubricworks.platform_api.access import OPEN_PATHS, binds_to_loopback
 from rubricworks.platform_api.app import create_app
 from rubricworks.platform_api.db.engine import open_engine
+from rubricworks.platform_api.services.submission_policy import load_policy
 from rubricworks.platform_api.settings import make_database_folder, settings_from_environment
 
 _SECONDS_TO_FINISH = 20
@@ -24,6 +25,7 @@ def listening_socket(host: str, port: int, runs: str | None = None) -> socket.so
         UserError: the address cannot be used, or it is not loopback and no token is set.
     """
     settings = settings_from_environment(runs)
+    load_policy(settings.submissions)
     open_engine(settings.database_url)  # its URL is checked, and nothing connects
     try:
         if settings.token is None and not binds_to_loopback(host):
@@ -50,8 +52,9 @@ def serve(listening: socket.socket, runs: str | None = None) -> None:
     """Serve until SIGINT or SIGTERM, with the settings of the environment."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("uvicorn.access").addFilter(_reject_probes)
+    is_loopback_only = binds_to_loopback(listening.getsockname()[0])
     config = uvicorn.Config(
-        create_app(settings_from_environment(runs)),
+        create_app(settings_from_environment(runs).model_copy(update={"local_runs": is_loopback_only})),
         log_config=None,
         server_header=False,
         timeout_graceful_shutdown=_SECONDS_TO_FINISH,

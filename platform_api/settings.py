@@ -29,6 +29,12 @@ class ApiSettings(BaseModel):
     """RUBRICWORKS_WEBHOOK_URL: the consumer of models, which is told of every promotion."""
     webhook_secret: SecretStr | None = None
     """RUBRICWORKS_WEBHOOK_SECRET: key of the messages' signatures."""
+    submissions: str | None = None
+    """RUBRICWORKS_SUBMISSIONS: file of what submitted recipes may reach, and where they run; see `SubmissionPolicy`."""
+    kubeflow: str | None = None
+    """RUBRICWORKS_KUBEFLOW: Kubeflow Pipelines, whose runs are listed beside the local ones."""
+    local_runs: bool = False
+    """Runs may start on this machine: the service listens on loopback alone."""
     index_seconds: float = 2.0
     """Pause between two looks at the runs."""
 
@@ -62,6 +68,8 @@ def settings_from_environment(runs: str | None = None) -> ApiSettings:
         storage=_variable("RUBRICWORKS_STORAGE") or runs,
         token=SecretStr(token) if token else None,
         revision=_variable("RUBRICWORKS_REVISION") or "unknown",
+        submissions=_variable("RUBRICWORKS_SUBMISSIONS"),
+        kubeflow=_variable("RUBRICWORKS_KUBEFLOW"),
         webhook_url=_webhook_url(),
         webhook_secret=SecretStr(secret) if (secret := _variable("RUBRICWORKS_WEBHOOK_SECRET")) else None,
     )

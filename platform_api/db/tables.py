@@ -1,8 +1,8 @@
 """Tables of the platform's database: what no run folder holds, and an index of what they hold.
 
 Rows of training stay in Parquet. `runs`, `run_tables`, `shards`, `rollouts`, `criterion_credits` and `rubric_criteria`
-are an index of committed files and can be dropped and built again; the others (tokens, sessions, audit log, promotions,
-deliveries, rubric versions, labels, preferences) are the only copy.
+are an index of committed files and can be dropped and built again; the others (tokens, sessions, audit log,
+submissions, promotions, deliveries, rubric versions, labels, preferences) are the only copy.
 """
 
 from datetime import UTC, datetime
@@ -195,6 +195,26 @@ class RubricCriteria(Table):
     __tablename__ = "rubric_criteria"
     digest: Mapped[str] = mapped_column(String(64), primary_key=True)
     names: Mapped[list[str]] = mapped_column(JSON)
+
+
+class Submission(Table):
+    """A run that was submitted to the service."""
+
+    __tablename__ = "submissions"
+    number: Mapped[int] = mapped_column(primary_key=True)
+    run: Mapped[str] = mapped_column(String(100), unique=True)
+    place: Mapped[str] = mapped_column(String(20))
+    """`here`, or `kubeflow`."""
+    state: Mapped[str] = mapped_column(String(20), index=True)
+    recipe: Mapped[str] = mapped_column(Text)
+    """The text, as it was submitted."""
+    service: Mapped[str] = mapped_column(String(100))
+    """The process that took the name."""
+    submitted_by: Mapped[str] = mapped_column(String(100))
+    submitted_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
+    ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    message: Mapped[str] = mapped_column(Text, default="")
+    page: Mapped[str] = mapped_column(Text, default="")
 
 
 class Promotion(Table):

@@ -67,6 +67,7 @@ async def runs_page(
         state=state,
         search=search,
         next_cursor=next_cursor,
+        has_kubeflow=request.app.state.kubeflow is not None,
     )
 
 
@@ -101,7 +102,10 @@ async def log_page(
     run: RunName, stage: StageName, request: Request, session: SessionOf, store: StoreOf, viewer: Viewer
 ) -> Response:
     record = await runs.get_run(session, run)
-    return draw_page(request, viewer, "log.html", run=record, stage=stage, text=await runs.read_log(store, run, stage))
+    text, size = await runs.log_after(store, run, stage, 0)
+    if not text:
+        text = await runs.read_log(store, run, stage)
+    return draw_page(request, viewer, "log.html", run=record, stage=stage, text=text, size=size)
 
 
 @router.get("/runs/{run}/rollouts/{stage}")

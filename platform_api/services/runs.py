@@ -88,6 +88,14 @@ async def read_log(store: RunStore, run: str, stage: str) -> str:
     return redact(content[-_LOG_BYTES:].decode(errors="replace"))
 
 
+async def log_after(store: RunStore, run: str, stage: str, begin: int) -> tuple[str, int]:
+    """Whole lines of a stage's log after so many bytes, without secrets, and the bytes that are known then."""
+    content = await read_file(store, run, f"logs/{stage}.log") or b""
+    begin = max(0 if begin > len(content) else begin, len(content) - _LOG_BYTES)
+    end = content.rfind(b"\n") + 1
+    return (redact(content[begin:end].decode(errors="replace")), end) if end > begin else ("", begin)
+
+
 async def has_report(store: RunStore, run: str) -> bool:
     """Return True if the run has written its report."""
     check_name(run)

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from rubricworks.errors import UserError
 from rubricworks.recipe.methods import DEFAULT_METHOD, METHODS, recipe_class
-from rubricworks.recipe.mistakes import explain_mistake, line_of, mistakes
+from rubricworks.recipe.mistakes import Mistake, RecipeError, explain_mistake, line_of, mistakes
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.redaction import HIDDEN, is_secret_name, redact_assignments
 from rubricworks.strict_yaml import YamlError, parse_yaml
@@ -61,7 +61,8 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), *, arm: str | None = 
     try:
         tree, value = parse_yaml(text)
     except YamlError as error:
-        raise UserError(f"{path}{f':{error.line}' if error.line else ''}: not YAML: {error}") from error
+        where = f"{path}{f':{error.line}' if error.line else ''}"
+        raise RecipeError([Mistake(where, f"not YAML: {error}")]) from error
     data = _copy(value)
     if not isinstance(data, dict):
         raise UserError(f"{path}: a recipe is a mapping such as `name: quickstart`; this is {type(data).__name__}")
@@ -77,7 +78,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), *, arm: str | None = 
     except ValidationError as error:
         # If the file is valid by itself, an override made the mistake.
         locate = partial(_locate, path, tree, overrides if overrides and _is_valid(data) else ())
-        raise UserError("\n".join(explain_mistake(locate, cls, item) for item in mistakes(error))) from error
+        raise RecipeError([explain_mistake(locate, cls, item) for item in mistakes(error)]) from error
 
 
 def _arm_changes(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -105,22 +106,22 @@ def _check_arms(path: Path, tree: yaml.Node | None, data: dict[str, Any]) -> Non
     if not (arms := _arm_changes(data)):
         return
     cls = _class_of(partial(_locate, path, tree, ()), data)
-    lines: list[str] = []
+    found: list[Mistake] = []
     for name, changes in arms.items():
         try:
             cls.model_validate(_with_arm(path, data, name))
         except UserError as error:
-            lines.append(f"{path}:{line_of(tree, ['arms', name])}: {error}")
+            found.append(Mistake(f"{path}:{line_of(tree, ['arms', name])}", str(error), f"arms.{name}"))
         except ValidationError as error:
-            if not lines and not _is_valid(data):
+            if not found and not _is_valid(data):
                 return
             for item in mistakes(error):
                 field = ".".join(map(str, item["loc"]))
                 key = next((key for key in changes if f"{field}.".startswith(f"{key}.")), None)
                 where = f"{path}:{line_of(tree, ['arms', name, *([key] if key else [])])}: arms.{name}"
-                lines.append(explain_mistake(partial(_same_place, where), cls, item))
-    if lines:
-        raise UserError("\n".join(lines))
+                found.append(explain_mistake(partial(_same_place, where), cls, item))
+    if found:
+        raise RecipeError(found)
 
 
 def _locate(path: Path, tree: yaml.Node | None, overrides: Sequence[str], loc: Sequence[Any]) -> str:
@@ -158,7 +159,7 @@ def _class_of(locate: Callable[[Sequence[Any]], str], data: dict[str, Any]) -> t
         return recipe_class(pipeline)
     close = difflib.get_close_matches(str(pipeline), METHODS, 1)
     hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(METHODS)}"
-    raise UserError(f"{locate(['pipeline'])}: pipeline: no pipeline {pipeline!r}; {hint}")
+    raise RecipeError([Mistake(locate(["pipeline"]), f"pipeline: no pipeline {pipeline!r}; {hint}", "pipeline")])
 
 
 def _copy(value: Any) -> Any:

@@ -4,14 +4,37 @@ import difflib
 import json
 from collections.abc import Callable, Sequence
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from rubricworks.errors import UserError
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.redaction import HIDDEN, is_secret_name, redact
 from rubricworks.runtime.config import StageConfig
+
+
+class Mistake(NamedTuple):
+    """One mistake in a recipe."""
+
+    where: str
+    """File and line, or the override."""
+    text: str
+    """Field and problem, on one line."""
+    field: str = ""
+    """Path of the field, `policy.group_size`; empty for the whole recipe."""
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.text}"
+
+
+class RecipeError(UserError):
+    """All mistakes in a recipe, one a line."""
+
+    def __init__(self, found: Sequence[Mistake]) -> None:
+        super().__init__("\n".join(map(str, found)))
+        self.mistakes = tuple(found)
 
 
 def mistakes(error: ValidationError) -> list[Any]:
@@ -21,8 +44,8 @@ def mistakes(error: ValidationError) -> list[Any]:
     return [item for item in items if item["type"] != "too_short" or item["loc"] not in within]
 
 
-def explain_mistake(locate: Callable[[Sequence[Any]], str], recipe_class: type[Recipe], item: Any) -> str:
-    """One line on an error of pydantic.
+def explain_mistake(locate: Callable[[Sequence[Any]], str], recipe_class: type[Recipe], item: Any) -> Mistake:
+    """The mistake behind an error of pydantic.
 
     Args:
         locate: names the place of a field.
@@ -33,22 +56,23 @@ def explain_mistake(locate: Callable[[Sequence[Any]], str], recipe_class: type[R
     where = locate(loc)
     if item["type"] == "extra_forbidden":
         if place := _new_place(recipe_class, loc):
-            return f"{where}: {field}: no such field any more; write {place}"
+            return Mistake(where, f"{field}: no such field any more; write {place}", field)
         fields = _fields_at(recipe_class, loc[:-1])
         close = difflib.get_close_matches(str(loc[-1]), fields, 1)
         hint = f"did you mean {close[0]}?" if close else f"the fields there are {', '.join(fields)}"
-        return f"{where}: {field}: no such field; {hint}"
+        return Mistake(where, f"{field}: no such field; {hint}", field)
     if item["type"] == "missing":
-        return f"{where}: {field} is missing; add it"
+        return Mistake(where, f"{field} is missing; add it", field)
     message = item["msg"].removeprefix("Value error, ")
     first, *inner = message.split(" ", 1)[0].rstrip(":").split(".")
     if first in _fields_at(recipe_class, loc):  # a check of the section that is about this one field
-        return f"{locate([*loc, first, *inner])}: {'.'.join(map(str, [*loc, message]))}"
+        deeper = [*loc, first, *inner]
+        return Mistake(locate(deeper), ".".join(map(str, [*loc, message])), ".".join(map(str, deeper)))
     value = item["input"]
     if isinstance(value, str):
         value = HIDDEN if is_secret_name(str(loc[-1] if loc else "")) else redact(value)
     suffix = f" (given: {json.dumps(value)})" if isinstance(value, str | int | float | bool) else ""
-    return f"{where}: {field}: {message}{suffix}"
+    return Mistake(where, f"{field}: {message}{suffix}", field)
 
 
 def _new_place(recipe: type[Recipe], loc: Sequence[Any]) -> str:

@@ -17,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.environment import names_in
 
-_ADDRESS_IN_VARIABLE = re.compile(r"(\$\{\w+\})(.*)", re.DOTALL)
+_ADDRESS_IN_VARIABLE = re.compile(r"(\$\{\w+\})(|/.*)", re.DOTALL)
+"""Nothing but a path may follow: `${URL}@other.host` would be another host's address."""
 _SCHEMES = ("http", "https")
 _LOCAL = ("/", "./", "../", "file:")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -57,11 +58,12 @@ class Admission(BaseModel):
         return f"{{{', '.join(part for part in parts if part)}}}"
 
 
-def needs_of(settings: Any) -> Admission:
+def needs_of(settings: Any, *, of_stranger: bool = False) -> Admission:
     """Collect what a recipe's settings reach.
 
     Args:
         settings: configurations as JSON values.
+        of_stranger: admit this machine's own servers and addresses in variables by name alone, too.
     """
     hosts: dict[str, set[str]] = {}
     functions: set[str] = set()
@@ -72,7 +74,7 @@ def needs_of(settings: Any) -> Admission:
         for text in addresses:
             host, variables = _reached(text)
             sent = {*variables, *([key] if isinstance(key, str) else [])}
-            if sent or not (host.startswith("${") or host in _LOOPBACK):
+            if sent or of_stranger or not (host.startswith("${") or host in _LOOPBACK):
                 hosts.setdefault(host, set()).update(sent)
     return Admission(
         hosts={host: tuple(sorted(names)) for host, names in sorted(hosts.items())}, functions=tuple(sorted(functions))

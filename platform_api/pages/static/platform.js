@@ -13,3 +13,26 @@ document.addEventListener("keydown", (event) => {
     (items[now].matches("a") ? items[now] : items[now].querySelector("a"))?.click();
   }
 });
+
+// A log follows its stage: lines come as server-sent events, and the view stays at the end unless it was moved.
+for (const log of document.querySelectorAll("[data-follow]")) {
+  const events = new EventSource(log.dataset.follow);
+  events.addEventListener("lines", (event) => {
+    const atEnd = log.scrollTop + log.clientHeight >= log.scrollHeight - 4;
+    log.append(JSON.parse(event.data));
+    if (atEnd) log.scrollTop = log.scrollHeight;
+  });
+  events.addEventListener("end", () => events.close());
+}
+
+// A mistake leads to its line in the recipe.
+document.addEventListener("click", (event) => {
+  const line = Number(event.target.dataset?.line);
+  const text = document.querySelector("textarea[name=recipe]");
+  if (!line || !text) return;
+  event.preventDefault();
+  const begin = text.value.split("\n").slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
+  const end = text.value.indexOf("\n", begin);
+  text.focus();
+  text.setSelectionRange(begin, end < 0 ? text.value.length : end);
+});

@@ -1,0 +1,98 @@
+"""Pages of submitted runs: the form with the problem of each field, a run's output as it comes, Kubeflow's runs."""
+
+from typing import Annotated, Any
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import RedirectResponse, Response
+
+from rubricworks.platform_api.problems import NotFound, Problem
+from rubricworks.platform_api.routers.dependencies import Runner, SessionOf, Viewer
+from rubricworks.platform_api.routers.pages import PAGE, draw_page
+from rubricworks.platform_api.routers.runs import RunName
+from rubricworks.platform_api.routers.submissions import KubeflowOf, SubmissionsOf
+from rubricworks.platform_api.services import submissions
+from rubricworks.platform_api.services.principals import Principal
+from rubricworks.platform_api.services.submissions import Submissions
+from rubricworks.recipe.files import built_in_recipes
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/new-run")
+async def new_run_page(
+    request: Request,
+    session: SessionOf,
+    service: SubmissionsOf,
+    runner: Runner,
+    recipe: Annotated[str, Query(max_length=100)] = "quickstart",
+) -> Response:
+    known = {path.stem: path for path in built_in_recipes()}
+    if recipe not in known:
+        raise NotFound(f"there is no recipe {recipe!r}; there are {', '.join(known)}")
+    fields = {"recipe": known[recipe].read_text(encoding="utf-8"), "run": "", "overrides": "", "arm": "", "place": ""}
+    return await _form(request, session, service, runner, fields, begin=recipe)
+
+
+@router.post("/new-run")
+async def submit_by_form(request: Request, session: SessionOf, service: SubmissionsOf, runner: Runner) -> Response:
+    sent = parse_qs((await request.body()).decode(errors="replace"))
+    fields = {name: sent.get(name, [""])[0] for name in ("recipe", "run", "overrides", "arm", "place")}
+    try:
+        submission = await service.submit(
+            runner,
+            fields["recipe"].replace("\r\n", "\n"),
+            run=fields["run"].strip() or None,
+            overrides=[line.strip() for line in fields["overrides"].splitlines() if line.strip()],
+            arm=fields["arm"].strip() or None,
+            place=fields["place"] or None,
+        )
+    except Problem as problem:
+        return await _form(request, session, service, runner, fields, problem=problem)
+    return RedirectResponse(f"/submissions/{submission.run}", status_code=303)
+
+
+@router.get("/submissions/{run}")
+async def submission_page(
+    run: RunName, request: Request, session: SessionOf, service: SubmissionsOf, viewer: Viewer
+) -> Response:
+    submission = await submissions.get_submission(session, run)
+    return draw_page(request, viewer, "submission.html", submission=submission, output=service.output(run))
+
+
+@router.post("/runs/{run}/stop")
+async def stop_by_form(run: RunName, service: SubmissionsOf, runner: Runner) -> Response:
+    place = await service.stop(runner, run)
+    return RedirectResponse("/kubeflow-runs" if place == "kubeflow" else f"/submissions/{run}", status_code=303)
+
+
+@router.get("/kubeflow-runs")
+async def kubeflow_page(request: Request, service: KubeflowOf, viewer: Viewer) -> Response:
+    found = await service.recent()
+    return draw_page(request, viewer, "kubeflow_runs.html", runs=found.runs, problem=found.problem)
+
+
+async def _form(
+    request: Request,
+    session: SessionOf,
+    service: Submissions,
+    runner: Principal,
+    fields: dict[str, str],
+    *,
+    begin: str = "",
+    problem: Problem | None = None,
+) -> Response:
+    mistakes: list[dict[str, Any]] = problem.more.get("fields", []) if problem else []
+    return draw_page(
+        request,
+        runner,
+        "new_run.html",
+        status=problem.status if problem else 200,
+        recipes=[path.stem for path in built_in_recipes()],
+        begin=begin,
+        fields=fields,
+        places=service.places,
+        mistakes=mistakes,
+        problem=problem.detail if problem and not mistakes else "",
+        recent=await submissions.list_submissions(session, before=None, limit=PAGE),
+    )

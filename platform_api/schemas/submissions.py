@@ -1,0 +1,73 @@
+"""Submitted runs over HTTP."""
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Place = Literal["here", "kubeflow"]
+
+
+class SubmissionRequest(BaseModel):
+    """A recipe to run."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    recipe: str = Field(min_length=1, max_length=1_000_000, description="The recipe as YAML")
+    run: str | None = Field(default=None, max_length=100, description="Name of the run; by default recipe and time")
+    overrides: list[str] = Field(default=[], max_length=100, examples=[["policy.steps=50"]])
+    arm: str | None = Field(default=None, max_length=100, description="One of the recipe's arms")
+    place: Place | None = Field(default=None, description="By default here, if the service listens on loopback alone")
+
+
+class SubmissionBody(BaseModel):
+    """A submitted run, from its start to the end of its process."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    run: str
+    place: Place
+    state: Literal["starting", "going", "stopping", "ended"] = Field(
+        description="Of the process here; a run on Kubeflow is `going` until it is stopped"
+    )
+    submitted_by: str
+    submitted_at: datetime
+    ended_at: datetime | None
+    message: str = Field(description="Last line of a run that failed here")
+    page: str = Field(description="Address of the run's page on Kubeflow; empty for one here")
+
+
+class SubmissionPage(BaseModel):
+    """A page of submitted runs, the newest first."""
+
+    items: list[SubmissionBody]
+    next_cursor: str | None
+
+
+class RemoteRunBody(BaseModel):
+    """A run on Kubeflow."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    id: str
+    name: str
+    state: str = Field(examples=["RUNNING"])
+    pipeline: str
+    created: datetime | None
+    ended: datetime | None
+    error: str
+    page: str
+
+
+class RemoteRunList(BaseModel):
+    """The newest runs on Kubeflow; those seen last, and the problem, while it does not answer."""
+
+    items: list[RemoteRunBody]
+    problem: str
+
+
+class StopBody(BaseModel):
+    """A run that is being stopped."""
+
+    run: str
+    place: Place

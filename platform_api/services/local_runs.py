@@ -1,0 +1,99 @@
+"""Submitted runs on this machine: each is a child `rubricworks run`, one at a time.
+
+The child holds a lock on a file from its first to its last breath, whatever becomes of the service, so a service that
+was started again still knows that a run is going, and can stop it.
+
+    runs/.submitted/current              lock; name and process of the run
+    runs/.submitted/<run>/recipe.yaml    recipe, as it was checked
+    runs/.submitted/<run>/output         what the child printed
+"""
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+FOLDER = ".submitted"
+COMMAND = (sys.executable, "-m", "rubricworks.cli", "run")
+_OUTPUT_BYTES = 64 * 1024
+
+
+class Child(NamedTuple):
+    """The run that is going."""
+
+    run: str
+    process: int
+
+
+class LocalRuns:
+    """Child processes over one folder of runs; its methods block."""
+
+    def __init__(self, runs: Path) -> None:
+        self._runs, self._folder = runs.absolute(), runs.absolute() / FOLDER
+
+    def start(self, run: str, recipe: str, environment: Mapping[str, str]) -> "subprocess.Popen[bytes] | None":
+        """Start a run; None if another one is going.
+
+        Raises:
+            FileExistsError: a run of that name was submitted before.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder / "current").open("a+b") as current:
+            try:
+                fcntl.flock(current, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return None
+            place = self._folder / run
+            place.mkdir()
+            (place / "recipe.yaml").write_text(recipe, encoding="utf-8")
+            command = [*COMMAND, "recipe.yaml", "--run", run, "--runs", str(self._runs)]
+            with (place / "output").open("wb") as output:
+                child = subprocess.Popen(
+                    command,
+                    cwd=place,  # a relative path in a recipe leads nowhere
+                    env=dict(environment),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    pass_fds=(current.fileno(),),  # the lock ends with the last who holds it
+                    start_new_session=True,
+                )
+            current.truncate(0)
+            current.write(json.dumps(Child(run, child.pid)._asdict()).encode())
+        return child
+
+    def current(self) -> Child | None:
+        """The run that is going, also one that a service before this one started."""
+        try:
+            with (self._folder / "current").open("rb") as current:
+                try:
+                    fcntl.flock(current, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return Child(**json.loads(current.read()))
+        except (FileNotFoundError, ValueError, TypeError):
+            return None
+        return None
+
+    def stop(self, run: str) -> bool:
+        """Interrupt a run as Ctrl-C does; return False if it is not going."""
+        child = self.current()
+        if child is None or child.run != run:
+            return False
+        try:
+            os.kill(child.process, signal.SIGINT)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def output(self, run: str) -> str:
+        """End of what a run printed; empty if it was not submitted."""
+        try:
+            content = (self._folder / run / "output").read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+        return content[-_OUTPUT_BYTES:].decode(errors="replace")

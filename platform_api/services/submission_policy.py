@@ -1,0 +1,146 @@
+"""Policy of submitted recipes. A recipe is code: it names servers, variables that are sent there, files, functions.
+
+    # the file that RUBRICWORKS_SUBMISSIONS names
+    hosts:
+      api.openai.com: [OPENAI_API_KEY]
+      ${JUDGE_URL}: []
+    places: [s3://datasets/photographs, /data/images]
+    functions: ["my_rewards:brevity"]
+    cluster: {storage: "s3://rubricworks/runs", pools: {cpu: {}}, stages: {default: {pool: cpu}}}
+
+Nothing is admitted but what the file names, and the scene world of a recipe. Images, accounts and pools are the
+installation's: a submitted recipe has no `cluster:` of its own.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from rubricworks.environment import names_in
+from rubricworks.errors import UserError
+from rubricworks.recipe import ClusterConfig, Recipe
+from rubricworks.recipe.mistakes import Mistake
+from rubricworks.redaction import is_secret_name
+from rubricworks.runtime.admission import Admission, needs_of
+from rubricworks.strict_yaml import YamlError, parse_yaml
+
+_SETTING = "RUBRICWORKS_SUBMISSIONS"
+_WORLD = ("${RUBRICWORKS_WORLD_URL}", "${RUBRICWORKS_WORLD_DIR}")
+"""Addresses that a run with `world:` gives itself."""
+_KIND = re.compile(r"[a-z]+:(?!//)")
+"""Kind before a source, such as `urls:`."""
+_PLACE = re.compile(r"(?!https?://)[a-z][a-z0-9+.-]*://|[/~]|\.\.?/|(file|sqlite):", re.IGNORECASE)
+_UNCLEAR = re.compile(r"[\\\s\x00-\x1f\x7f]")
+
+
+class SubmissionPolicy(Admission):
+    """What the operator of an installation admits in submitted recipes."""
+
+    places: tuple[str, ...] = ()
+    """Folders and buckets, with all that is below them."""
+    cluster: ClusterConfig | None = None
+    """Where submitted recipes run; None if they run on the service's own machine alone."""
+
+    def variables(self) -> frozenset[str]:
+        """Environment variables that a run may have."""
+        addresses = {name for host in self.hosts for name in names_in(host)}
+        return frozenset(addresses.union(*self.hosts.values()))
+
+    def environment(self, whole: Mapping[str, str]) -> dict[str, str]:
+        """The part of an environment that a run gets: no secret, and nothing of the service, unless it is admitted."""
+        admitted = self.variables()
+        return {
+            name: value
+            for name, value in whole.items()
+            if name in admitted or not (name.startswith("RUBRICWORKS_") or is_secret_name(name))
+        }
+
+    def violations(self, recipe: Recipe) -> list[Mistake]:
+        """What a recipe reaches that is not admitted, by field."""
+        settings = recipe.model_dump(mode="json", exclude_defaults=True)
+        found = list(self._violations(settings, (), has_world=recipe.world is not None))
+        if recipe.cluster is not None:
+            found.append(_mistake("cluster", "the installation says where runs are placed; leave this section out"))
+        return found
+
+    def _violations(self, value: Any, path: tuple[str, ...], *, has_world: bool) -> Iterator[Mistake]:
+        if path == ("cluster",):
+            return
+        if isinstance(value, list):
+            value = {str(number): inner for number, inner in enumerate(value) if isinstance(inner, dict | list)}
+        if not isinstance(value, dict):
+            return
+        texts = {key: inner for key, inner in value.items() if isinstance(inner, str | list)}
+        yield from self._unadmitted(texts, path, has_world=has_world)
+        for key, inner in value.items():
+            yield from self._violations(inner, (*path, key), has_world=has_world)
+
+    def _unadmitted(self, section: Mapping[str, Any], path: tuple[str, ...], *, has_world: bool) -> Iterator[Mistake]:
+        for key, inner in section.items():
+            field = ".".join((*path, key))
+            for text in inner if isinstance(inner, list) else [inner]:
+                if isinstance(text, str):
+                    yield from self._unadmitted_text(field, key, text)
+        needs = needs_of(section, of_stranger=True)
+        own = {host for host, sent in needs.hosts.items() if host in _WORLD and has_world and not sent}
+        hosts = {host: sent for host, sent in needs.hosts.items() if host not in own}
+        keys = [key for key in section if key.endswith("_env") and isinstance(section[key], str)]
+        if keys and not needs.hosts:
+            hosts[""] = tuple(section[key] for key in keys)
+        lacking = self.lacking(Admission(hosts=hosts, functions=needs.functions))
+        if not lacking.is_empty:
+            field = ".".join((*path, next(key for key in section if _reaches(key, section[key]))))
+            yield _mistake(field, f"not admitted here; an admin may add {lacking.as_yaml()} to {_SETTING}")
+
+    def _unadmitted_text(self, field: str, key: str, text: str) -> Iterator[Mistake]:
+        if key == "allowed_hosts" and text not in self.hosts:
+            yield _mistake(field, f"{text} is not admitted here; an admin may add it to the hosts of {_SETTING}")
+        place = text.strip()
+        if "://" in place and "\n" not in place and _UNCLEAR.search(place):
+            yield _mistake(field, "an address has no spaces and no backslashes; write %20 and /")
+            return
+        for candidate in (place, _KIND.sub("", place, count=1)):
+            if _PLACE.match(candidate) and not self._admits_place(candidate):
+                yield _mistake(field, f"this place is not admitted here; an admin may add it to places of {_SETTING}")
+                return
+            if ".." in re.split(r"[/\\]", candidate):
+                yield _mistake(field, "a path does not lead upwards; write it whole")
+                return
+
+    def _admits_place(self, place: str) -> bool:
+        parts = place.split("/")
+        if ".." in parts or "%" in place or "\\" in place:
+            return False
+        return any(parts[: len(begin)] == begin for begin in (one.rstrip("/").split("/") for one in self.places))
+
+
+def load_policy(path: str | None) -> SubmissionPolicy:
+    """Read the operator's file; without one, nothing is admitted.
+
+    Raises:
+        UserError: it cannot be read, or has mistakes.
+    """
+    if path is None:
+        return SubmissionPolicy()
+    try:
+        value = parse_yaml(Path(path).read_text(encoding="utf-8")).value
+        return SubmissionPolicy.model_validate(value or {})
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{_SETTING}: {path}: cannot be read ({type(error).__name__})") from error
+    except YamlError as error:
+        raise UserError(f"{_SETTING}: {path}: {error}") from error
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        raise UserError(f"{_SETTING}: {path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+def _reaches(key: str, value: Any) -> bool:
+    """Return True for a field that makes its section reach something."""
+    return key.endswith("_env") or not needs_of({key: value}, of_stranger=True).is_empty
+
+
+def _mistake(field: str, problem: str) -> Mistake:
+    return Mistake("", f"{field}: {problem}", field)

@@ -1,0 +1,281 @@
+"""Submitted runs: a recipe is checked, started here or on Kubeflow, followed to its end, and stopped on demand.
+
+A name is taken in a transaction of its own before anything starts, so of two submissions at once one is refused; a
+killed service leaves `starting`, which `follow` ends by what this machine says. Runs start here only if the service
+listens on loopback alone: whoever can reach it then has this machine already.
+"""
+
+import asyncio
+import logging
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from sqlalchemy import delete, select, update
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from rubricworks.errors import UserError
+from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.db.tables import Submission, utc_now
+from rubricworks.platform_api.problems import BadRequest, Conflict, NotFound, Problem
+from rubricworks.platform_api.services.audit_log import record
+from rubricworks.platform_api.services.kubeflow_runs import KubeflowRuns
+from rubricworks.platform_api.services.local_runs import LocalRuns
+from rubricworks.platform_api.services.principals import Principal
+from rubricworks.platform_api.services.submission_policy import SubmissionPolicy
+from rubricworks.recipe import Recipe
+from rubricworks.recipe.cluster_configs import recipe_yaml
+from rubricworks.recipe.files import load_recipe
+from rubricworks.recipe.mistakes import Mistake, RecipeError
+from rubricworks.redaction import redact
+from rubricworks.runs.run_name import check_run_name
+
+_POLL = 0.5
+_log = logging.getLogger(__name__)
+_RECIPE = "recipe.yaml"
+
+
+class BadRecipe(Problem):
+    """A recipe that does not validate, or reaches what is not admitted; `fields` has the problem of each field."""
+
+    def __init__(self, mistakes: Sequence[Mistake]) -> None:
+        fields = [
+            {"field": one.field, "line": _line(one.where), "problem": redact(one.text.removeprefix(f"{one.field}: "))}
+            for one in mistakes
+        ]
+        listed = "; ".join(f"line {_line(one.where)}: {one.text}" if _line(one.where) else one.text for one in mistakes)
+        super().__init__(422, "The recipe has mistakes", listed, fields=fields)
+
+
+class Submissions:
+    """Submitted runs of one installation."""
+
+    def __init__(
+        self, database: Database, policy: SubmissionPolicy, runs: Path | None, kubeflow: KubeflowRuns | None
+    ) -> None:
+        """
+        Args:
+            runs: folder of all runs, if they may run on this machine.
+            kubeflow: the installation of Kubeflow, if there is one.
+        """
+        self._database, self._policy, self._kubeflow = database, policy, kubeflow
+        self._runs = runs
+        self._local = LocalRuns(runs) if runs else None
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+
+    @property
+    def places(self) -> list[str]:
+        """Where a recipe can be submitted to, the first by default."""
+        on_cluster = ["kubeflow"] if self._kubeflow and self._kubeflow.takes_recipes else []
+        return [*(["here"] if self._local else []), *on_cluster]
+
+    async def submit(
+        self,
+        by: Principal,
+        text: str,
+        *,
+        run: str | None = None,
+        overrides: Sequence[str] = (),
+        arm: str | None = None,
+        place: str | None = None,
+    ) -> Submission:
+        """Check a recipe and start a run of it.
+
+        Raises:
+            BadRecipe: it has mistakes, or reaches what no admin admitted.
+            Conflict: the name is taken, or another run is going here.
+            Problem: there is no place to run it.
+        """
+        recipe = await asyncio.to_thread(self._check, text, overrides, arm)
+        chosen = self._choose_place(place)
+        name = run or f"{recipe.run_prefix}-{time.strftime('%Y%m%d-%H%M%S')}"
+        try:
+            check_run_name(name, "run")
+        except UserError as error:
+            raise BadRequest(str(error)) from error
+        if self._runs is not None and (self._runs / name).exists():
+            raise Conflict(f"there is a run {name} already; choose another name")
+        await self._take_name(by, name, chosen, text)
+        try:
+            page = await self._start(name, recipe, chosen)
+        except BaseException:
+            async with self._database.session() as session:
+                await session.execute(delete(Submission).where(Submission.run == name))
+            raise
+        async with self._database.session() as session:
+            submission = await get_submission(session, name)
+            submission.state, submission.page = "going", page
+            record(session, by, "run.submit", name, place=chosen, recipe=recipe.name)
+        return submission
+
+    async def stop(self, by: Principal, run: str) -> str:
+        """Stop a run; what its stages committed stays. Returns where it was going.
+
+        Raises:
+            Conflict: it is not going, is being stopped, or was started in a terminal.
+        """
+        async with self._database.session() as session:
+            submission = await _find(session, run)
+        if submission is None or submission.place == "kubeflow":
+            return await self._stop_on_kubeflow(by, run, submission)
+        async with self._database.session() as session:
+            going = update(Submission).where(Submission.run == run, Submission.state == "going")
+            stopping = await session.scalar(going.values(state="stopping").returning(Submission.run))
+            if stopping is None:
+                raise Conflict(f"{run} is {submission.state} already; only a run that is going is stopped")
+            record(session, by, "run.stop", run, place="here")
+        if self._local is not None:
+            await asyncio.to_thread(self._local.stop, run)
+        return "here"
+
+    def output(self, run: str) -> str:
+        """End of what a run here has printed."""
+        return redact(self._local.output(run)) if self._local else ""
+
+    async def follow(self) -> None:
+        """Note the end of runs on this machine, until cancelled; those of a service before this one, too."""
+        is_quiet = False
+        while True:
+            if self._children or not is_quiet:
+                try:
+                    is_quiet = await self._note_ends()
+                except (OSError, SQLAlchemyError) as error:
+                    _log.warning("the end of runs could not be noted: %s", type(error).__name__)
+            await asyncio.sleep(_POLL)
+
+    async def _note_ends(self) -> bool:
+        """Note the runs that have ended; return True if none is left that may."""
+        if self._local is None:
+            return True
+        codes = {run: child.returncode for run, child in self._children.items() if child.poll() is not None}
+        current = await asyncio.to_thread(self._local.current)
+        left = 0
+        async with self._database.session() as session:
+            query = select(Submission).where(Submission.place == "here", Submission.state != "ended")
+            for submission in await session.scalars(query):
+                name = submission.run
+                is_starting = submission.state == "starting" and submission.service == _SERVICE
+                is_going = name in self._children and name not in codes
+                if is_starting or is_going or (current is not None and current.run == name):
+                    left += 1
+                    continue
+                submission.state, submission.ended_at = "ended", utc_now()
+                if codes.get(name) != 0:
+                    lines = self.output(name).strip().splitlines()
+                    submission.message = lines[-1] if lines else "it never began: the service was stopped"
+                self._children.pop(name, None)
+        return not left
+
+    def _check(self, text: str, overrides: Sequence[str], arm: str | None) -> Recipe:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / _RECIPE
+            path.write_text(text, encoding="utf-8", errors="replace")
+            try:
+                recipe = load_recipe(path, overrides, arm=arm)
+            except RecipeError as error:
+                raise BadRecipe(error.mistakes) from error
+            except UserError as error:
+                raise BadRecipe([Mistake("", str(error).replace(str(path), _RECIPE))]) from error
+        if violations := self._policy.violations(recipe):
+            raise BadRecipe(violations)
+        return recipe
+
+    def _choose_place(self, place: str | None) -> str:
+        places = self.places
+        if place is not None and place not in places:
+            raise Conflict(
+                "runs start here only on a service that listens on loopback alone"
+                if place == "here"
+                else "this service has no cluster: section to place runs by; see RUBRICWORKS_SUBMISSIONS"
+            )
+        if not places:
+            raise Problem(
+                503,
+                "No place to run",
+                "this service listens beyond loopback, so nothing runs on its machine, and it has no cluster: section "
+                "to place runs on Kubeflow by; see RUBRICWORKS_SUBMISSIONS",
+            )
+        return place or places[0]
+
+    async def _take_name(self, by: Principal, name: str, place: str, text: str) -> None:
+        try:
+            async with self._database.session() as session:
+                session.add(
+                    Submission(
+                        run=name, place=place, state="starting", recipe=text, submitted_by=by.name, service=_SERVICE
+                    )
+                )
+        except IntegrityError as error:
+            raise Conflict(f"a run {name} was submitted already; choose another name") from error
+
+    async def _start(self, name: str, recipe: Recipe, place: str) -> str:
+        if place == "kubeflow":
+            assert self._kubeflow is not None
+            return (await self._kubeflow.start(recipe, name)).page
+        assert self._local is not None
+        environment = self._policy.environment(os.environ)
+        try:
+            child = await asyncio.to_thread(self._local.start, name, recipe_yaml(recipe), environment)
+        except FileExistsError as error:
+            raise Conflict(f"a run {name} was submitted already; choose another name") from error
+        if child is None:
+            going = await asyncio.to_thread(self._local.current)
+            raise Conflict(
+                f"{going.run if going else 'another run'} is going on this machine, where one runs at a time; stop "
+                "it, or wait for its end"
+            )
+        self._children[name] = child
+        return ""
+
+    async def _stop_on_kubeflow(self, by: Principal, run: str, submission: Submission | None) -> str:
+        if self._kubeflow is None:
+            raise Conflict(f"{run} was not started by this service; stop it where it was started")
+        try:
+            await self._kubeflow.stop(run)
+        except UserError as error:
+            raise Conflict(str(error)) from error
+        async with self._database.session() as session:
+            if submission is not None:
+                row = await get_submission(session, run)
+                row.state = "stopping"
+            record(session, by, "run.stop", run, place="kubeflow")
+        return "kubeflow"
+
+
+async def get_submission(session: AsyncSession, run: str) -> Submission:
+    """A submitted run.
+
+    Raises:
+        NotFound: none of that name was submitted.
+    """
+    submission = await _find(session, run)
+    if submission is None:
+        raise NotFound(f"no run {run!r} was submitted here")
+    return submission
+
+
+async def list_submissions(session: AsyncSession, *, before: int | None, limit: int) -> Sequence[Submission]:
+    """Submitted runs, the newest first."""
+    query = select(Submission).order_by(Submission.number.desc()).limit(limit)
+    if before is not None:
+        query = query.where(Submission.number < before)
+    return (await session.scalars(query)).all()
+
+
+async def _find(session: AsyncSession, run: str) -> Submission | None:
+    found: Submission | None = await session.scalar(select(Submission).where(Submission.run == run))
+    return found
+
+
+def _line(where: str) -> int | None:
+    """Line of a mistake's place, `recipe.yaml:12`."""
+    _, _, line = where.rpartition(":")
+    return int(line) if line.isdecimal() else None
+
+
+_SERVICE = f"{os.getpid()}-{time.time_ns()}"
+"""This process: a name that another one took and never started is free to be ended."""

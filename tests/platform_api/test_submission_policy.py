@@ -1,0 +1,108 @@
+"""Submitted recipes reach what an admin admitted, and nothing else."""
+
+import pytest
+import yaml
+
+from rubricworks.errors import UserError
+from rubricworks.platform_api.services.submission_policy import SubmissionPolicy, load_policy
+from rubricworks.recipe.files import load_recipe, recipe_path
+from rubricworks.recipe.mistakes import RecipeError
+
+ADMITTED = SubmissionPolicy(
+    hosts={"api.example.org": ("KEY_OF_API",), "${JUDGE_URL}": (), "images.example.org": ()},
+    functions=("rewards:brevity",),
+    places=("s3://datasets/photographs", "/data/images"),
+)
+
+
+def reached(*overrides, policy=ADMITTED):
+    """Fields of quickstart that the policy refuses, with these changes."""
+    return [one.field for one in policy.violations(load_recipe(recipe_path("quickstart"), overrides))]
+
+
+def judge(url, key="null"):
+    return f'policy.judge={{url: "{url}", model: judge, api_key_env: {key}}}'
+
+
+def test_a_recipe_in_the_scene_world_needs_no_admission():
+    assert reached(policy=SubmissionPolicy()) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "key"),
+    [("https://api.example.org/v1", "KEY_OF_API"), ("https://api.example.org", "null"), ("${JUDGE_URL}/v1", "null")],
+)
+def test_admitted_servers_and_keys_are_reached(url, key):
+    assert reached(judge(url, key)) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "key"),
+    [
+        ("https://elsewhere.example/v1", "null"),
+        ("https://api.example.org/v1", "AWS_SECRET_ACCESS_KEY"),
+        ("https://api.example.org/${AWS_SECRET_ACCESS_KEY}", "null"),
+        ("https://api.example.org.evil.example/v1", "null"),
+        ("https://evil.example\\\\.api.example.org/v1", "null"),
+        ("http://127.0.0.1:8080/api/v1", "null"),
+        ("http://169.254.169.254/latest/meta-data", "null"),
+        ("${JUDGE_URL}.evil.example/v1", "null"),
+        ("${JUDGE_URL}/v1", "KEY_OF_API"),
+        ("${HOME}/v1", "null"),
+        ("${RUBRICWORKS_WORLD_URL}", "KEY_OF_API"),
+    ],
+)
+def test_other_servers_and_keys_are_refused_beside_the_field(url, key):
+    assert "policy.judge.url" in " ".join(reached(judge(url, key)))
+
+
+@pytest.mark.parametrize("begin", ["https://evil.example\\\\@api.example.org", "${JUDGE_URL}@evil.example"])
+def test_an_address_with_a_user_is_no_recipes(begin):
+    with pytest.raises(RecipeError, match="holds a user or password"):
+        reached(judge(f"{begin}/v1"))
+
+
+@pytest.mark.parametrize("source", ["s3://datasets/photographs/2026", "/data/images", "urls:/data/images/list.txt"])
+def test_admitted_places_are_read(source):
+    assert reached(f"data.source={source}") == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *("s3://datasets/photographs-private", "s3://datasets", "/etc", "~/.ssh", "../other", "x/../../other"),
+        *("file:///etc", "/data/images/../../etc", "/data/images/%2e%2e", "urls:/etc/passwd", "s3://datasets\\x"),
+        *("FILE:///etc", "sqlite:////etc/x"),
+    ],
+)
+def test_other_places_are_refused(source):
+    assert reached(f"data.source='{source}'") == ["data.source"]
+
+
+def test_functions_hosts_of_images_arms_and_clusters_are_checked():
+    assert reached("data.allowed_hosts=[images.example.org]") == []
+    assert reached("data.allowed_hosts=[evil.example]") == ["data.allowed_hosts"]
+    arm = {"bad": {"policy.judge.url": "https://evil.example/v1"}}
+    assert reached(f"arms={yaml.safe_dump(arm, default_flow_style=True)}") == ["arms.bad.policy.judge.url"]
+    assert reached('tracking.uri="https://evil.example"') == ["tracking.uri"]
+    assert reached("world=null", 'cluster={storage: "s3://mine/runs", images: {cpu: evil}}')[-1] == "cluster"
+
+
+def test_a_run_gets_no_secret_but_those_that_are_admitted():
+    whole = {
+        "PATH": "/bin",
+        "KEY_OF_API": "k",
+        "JUDGE_URL": "http://judge",
+        "AWS_SECRET_ACCESS_KEY": "s",
+        "RUBRICWORKS_API_TOKEN": "t",
+        "RUBRICWORKS_DATABASE_URL": "postgresql://u:p@h/d",
+        "MLFLOW_TRACKING_URI": "http://mlflow",
+    }
+    assert set(ADMITTED.environment(whole)) == {"PATH", "KEY_OF_API", "JUDGE_URL", "MLFLOW_TRACKING_URI"}
+
+
+@pytest.mark.parametrize("text", ["hosts: [1]", "host: {}", "a: &a [*a]", "!!python/object/apply:os.system [id]"])
+def test_a_policy_with_mistakes_is_one_line(tmp_path, text):
+    (tmp_path / "policy.yaml").write_text(text)
+    with pytest.raises(UserError, match=r"RUBRICWORKS_SUBMISSIONS: .*policy\.yaml: "):
+        load_policy(str(tmp_path / "policy.yaml"))

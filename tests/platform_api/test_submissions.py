@@ -1,0 +1,175 @@
+"""Submitted runs over HTTP: mistakes by field, one run at a time, stop, a service that was started again."""
+
+import json
+import sys
+import textwrap
+
+import pytest
+from pydantic import SecretStr
+from served_api import TOKEN, ask, bearer, exchange, served
+from test_runs_and_rollouts import wait_for
+
+from rubricworks.platform_api.services import local_runs
+from rubricworks.platform_api.settings import ApiSettings
+from rubricworks.recipe.files import recipe_path
+
+QUICKSTART = recipe_path("quickstart").read_text()
+CHILD = """
+    import os, signal, sys, time
+    name, runs = sys.argv[sys.argv.index("--run") + 1], sys.argv[sys.argv.index("--runs") + 1]
+    recipe = open(sys.argv[1]).read()
+    print("run", name, "token" if "RUBRICWORKS_API_TOKEN" in os.environ else "no token", flush=True)
+    if name.startswith("bad"):
+        sys.exit("error: disk: 0.0 GiB free")
+    def stop(*_):
+        print("stopped", flush=True)
+        sys.exit(130)
+    signal.signal(signal.SIGINT, stop)
+    os.makedirs(f"{runs}/{name}/logs")
+    open(f"{runs}/{name}/recipe.yaml", "w").write(recipe)
+    while not os.path.exists(f"{runs}/{name}/end"):
+        time.sleep(0.01)
+"""
+
+
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch):
+    """A child that takes the arguments of `rubricworks run`, and ends when a file tells it to."""
+    script = tmp_path / "child.py"
+    script.write_text(textwrap.dedent(CHILD))
+    monkeypatch.setattr(local_runs, "COMMAND", (sys.executable, str(script)))
+    monkeypatch.setenv("RUBRICWORKS_API_TOKEN", TOKEN)
+    (tmp_path / "runs").mkdir()
+    return tmp_path / "runs"
+
+
+@pytest.fixture(scope="module")
+def quiet_url(tmp_path_factory):
+    """A service on which nothing is ever started."""
+    with served(settings(tmp_path_factory.mktemp("runs"))) as url:
+        yield url
+
+
+def settings(runs, **more):
+    return ApiSettings(storage=str(runs), token=SecretStr(TOKEN), index_seconds=0.05, local_runs=True, **more)
+
+
+def submit(url, run, recipe=QUICKSTART, **more):
+    body = {"recipe": recipe, "run": run, **more}
+    return ask(
+        f"{url}/api/v1/submissions", method="POST", body=body, **{"Idempotency-Key": f"key-of-{run}"}, **bearer()
+    )
+
+
+def state(url, run):
+    return ask(f"{url}/api/v1/submissions/{run}", **bearer())[1]
+
+
+def stop(url, run, key="stop-1234"):
+    path = f"{url}/api/v1/runs/{run}/stop"
+    return ask(path, method="POST", body={}, **{"Idempotency-Key": key}, **bearer())
+
+
+def test_one_run_at_a_time_is_started_followed_and_stopped(stand_in):
+    with served(settings(stand_in)) as url:
+        status, first = submit(url, "first")
+        assert (status, first["place"], first["state"], first["submitted_by"]) == (201, "here", "going", "environment")
+        status, body = submit(url, "second")
+        assert (status, "first is going on this machine" in body["detail"]) == (409, True)
+        assert ask(f"{url}/api/v1/submissions/second", **bearer())[0] == 404
+        wait_for(lambda: "run first no token" in exchange(f"{url}/submissions/first", **bearer())[2].decode())
+        assert stop(url, "first")[1] == {"run": "first", "place": "here"}
+        wait_for(lambda: state(url, "first")["state"] == "ended")
+        assert state(url, "first")["message"] == "stopped"
+        assert stop(url, "first", key="stop-again")[0] == 409
+        assert submit(url, "first")[1]["state"] == "going", "the same request again is not made again"
+        assert ask(f"{url}/api/v1/submissions", **bearer())[1]["items"][0]["run"] == "first"
+        log = [(one["action"], one["subject"]) for one in ask(f"{url}/api/v1/changes", **bearer())[1]["items"]]
+        assert log == [("run.stop", "first"), ("run.submit", "first")]
+
+
+def test_the_reason_of_a_run_that_failed_is_told_and_the_next_one_may_begin(stand_in):
+    with served(settings(stand_in)) as url:
+        assert submit(url, "bad")[0] == 201
+        wait_for(lambda: state(url, "bad")["message"] == "error: disk: 0.0 GiB free")
+        assert submit(url, "good")[0] == 201
+        (stand_in / "good" / "end").parent.mkdir(exist_ok=True)
+        (stand_in / "good" / "end").touch()
+
+
+def test_a_run_outlives_its_service_which_knows_it_again(stand_in):
+    with served(settings(stand_in)) as url:
+        submit(url, "long")
+        wait_for(lambda: (stand_in / "long" / "recipe.yaml").exists())
+    with served(settings(stand_in)) as url:
+        assert submit(url, "other")[0] == 409
+        assert stop(url, "long")[0] == 200
+        wait_for(lambda: state(url, "long")["state"] == "ended")
+        assert submit(url, "bad-other")[0] == 201
+
+
+def test_mistakes_are_told_by_field_and_line(stand_in):
+    text = QUICKSTART.replace("group_size: 8", "group_size: 1").replace("held_out: 256", "heldout: 256")
+    with served(settings(stand_in)) as url:
+        status, body = submit(url, "x", text)
+        assert status == 422
+        lines = {one["field"]: one["line"] for one in body["fields"]}
+        assert lines == {
+            "data.heldout": text[: text.index("heldout")].count("\n") + 1,
+            "policy.group_size": text[: text.index("group_size")].count("\n") + 1,
+        }
+        assert "did you mean held_out?" in str(body["fields"])
+        form = f"recipe={text}&run=x".replace("\n", "%0A").replace("&judge", "%26judge").replace("+", "%2B").encode()
+        head = {"Content-Type": "application/x-www-form-urlencoded"}
+        status, _, page = exchange(f"{url}/new-run", method="POST", body=form, **head, **bearer())
+        assert (status, b"<code>policy.group_size</code>" in page, b'class="wrong"' in page) == (422, True, True)
+        assert not (stand_in / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "problem"),
+    [
+        ("", "at least 1 character"),
+        ("[1]", "a recipe is a mapping"),
+        ("a: [", "not YAML"),
+        ("!!python/object/apply:os.system ['touch /tmp/owned']", "could not determine a constructor"),
+        ("a: &a [*a]", "stands inside"),
+        ("".join(f"x{i}: &x{i} [{', '.join([f'*x{i - 1}'] * 9) if i else 'lol'}]\n" for i in range(12)), "written out"),
+        ("a: " + "[" * 70 + "]" * 70, "inside each other"),
+        ("a: " + "9" * 5000, "digits"),
+        (QUICKSTART + "tracking: {uri: 'https://me:pa55word@host'}\n", "user or password"),
+        (QUICKSTART.replace("${RUBRICWORKS_WORLD_URL}/oracle", "http://169.254.169.254"), "not admitted here"),
+    ],
+)
+def test_hostile_recipes_are_refused_before_anything_starts(quiet_url, recipe, problem):
+    status, body = submit(quiet_url, "hostile", recipe)
+    assert (status, problem in json.dumps(body, ensure_ascii=False)) == (422, True), body
+    assert "pa55word" not in str(body)
+    assert ask(f"{quiet_url}/api/v1/submissions", **bearer())[1]["items"] == []
+
+
+@pytest.mark.parametrize("name", ["..", "../x", "a/b", "a\\b", ".hidden", "a b", "%2e%2e", "file:///x"])
+def test_a_name_that_is_no_folder_is_refused(quiet_url, name):
+    assert submit(quiet_url, name)[0] == 422
+
+
+def test_a_service_that_others_reach_runs_nothing_on_its_machine(stand_in):
+    with served(settings(stand_in).model_copy(update={"local_runs": False})) as url:
+        status, body = submit(url, "x")
+        assert (status, "listens beyond loopback" in body["detail"]) == (503, True)
+        assert submit(url, "y", place="here")[0] == 409
+        assert b"no place to run" in exchange(f"{url}/new-run", **bearer())[2]
+
+
+def test_a_log_comes_as_events_and_goes_on_where_it_stopped(stand_in):
+    run = stand_in / "today"
+    (run / "logs").mkdir(parents=True)
+    (run / "recipe.yaml").write_text("name: x\n")
+    (run / "logs" / "score.log").write_bytes(b"one\nkey sk-0123456789abcdef\nhalf")
+    with served(settings(stand_in)) as url:
+        wait_for(lambda: ask(f"{url}/api/v1/runs/today", **bearer())[0] == 200)
+        place = f"{url}/api/v1/runs/today/stages/score/log/events"
+        events = exchange(place, **bearer())[2].decode().split("\n\n")
+        assert events[0].splitlines() == ["id: 28", "event: lines", 'data: "one\\nkey ***\\n"']
+        assert events[1].startswith("event: end")
+        assert exchange(place, **bearer(), **{"Last-Event-ID": "28"})[2].decode().startswith("event: end")
