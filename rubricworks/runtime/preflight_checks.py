@@ -17,6 +17,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from rubricworks.data.hub import hub_files, hub_source
 from rubricworks.data.questions import QuestionColumns, QuestionEntry, question_entries
 from rubricworks.environment import fill, names_in
 from rubricworks.errors import UserError
@@ -75,6 +76,8 @@ def _count_items(data: DataSource) -> int:
     source = fill(data.source, "data.source")
     if is_remote(place := kind_and_place(source)[1]):
         return len(stored_files(place)[1])
+    if on_hub := hub_source(place):
+        return len(hub_files(on_hub))
     if data.kind == "prompts":
         from rubricworks.data.prompts import PromptEntry, prompt_entries
 

@@ -1,10 +1,11 @@
-"""Sources in a store: resolved from the recipe and downloaded whole into the workspace before they are read."""
+"""Sources in a store or on the Hub: resolved from the recipe and downloaded whole before they are read."""
 
 import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from rubricworks.data.hub import hub_folder, hub_source
 from rubricworks.data.sources import KINDS
 from rubricworks.environment import fill
 from rubricworks.errors import TransientError, UserError
@@ -19,9 +20,11 @@ def local_source(source: str) -> str:
     """Return a recipe's `data.source` with environment variables filled in, downloaded first if it is remote.
 
     Raises:
-        UserError: a variable is not set, or the store has nothing there, refuses or does not answer.
+        UserError: a variable is not set, or the store or the Hub has nothing there, refuses or does not answer.
     """
     kind, place = kind_and_place(fill(source, "data.source"))
+    if on_hub := hub_source(place):
+        return f"{kind}{hub_folder(on_hub)}"
     return f"{kind}{_download(place)}{'/' if place.endswith('/') else ''}" if is_remote(place) else kind + place
 
 

@@ -1,0 +1,158 @@
+"""Entries of a rubric set, and what the formats share: criteria from foreign fields, and their text.
+
+A criterion of ours has a title that is unique within its rubric, a description and a rule. Other formats have one text
+(HealthBench, RubricHub), or a name and a text. A text becomes the title; where it is too long or repeated, the title is
+shortened or numbered and the text stands whole in the description.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from rubricworks.errors import UserError
+from rubricworks.rubrics import Criterion, Rubric
+
+NEGATED = "Passes if the statement does not hold of the response."
+"""Rule of a criterion that another format marks as negated: its weight is earned where the statement is false."""
+_MAX_TITLE = 2_000
+_NUMBERED = re.compile(r"(?:…|(?:…)? \(\d+\))$")
+
+Note = Callable[[str], object]
+"""Takes a message about something that a format cannot hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class RubricEntry:
+    """The rubric of one sample."""
+
+    sample_id: str
+    rubric: Rubric
+    prompt: str = ""
+    reference: str = ""
+    """Reference answer."""
+    extras: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the source without a place here: `format`, `row` and, by title, `criteria`. An export to the same
+    format writes them back."""
+
+    def row_extras(self, format_name: str) -> dict[str, Any]:
+        """Fields of the row that an export to `format_name` writes back."""
+        return dict(self.extras.get("row") or {}) if self.extras.get("format") == format_name else {}
+
+    def criterion_extras(self, format_name: str, criterion: Criterion) -> dict[str, Any]:
+        """Fields of a criterion that an export to `format_name` writes back."""
+        criteria = self.extras.get("criteria") or {}
+        return dict(criteria.get(criterion.criterion) or {}) if self.extras.get("format") == format_name else {}
+
+
+def make_entry(
+    format_name: str,
+    where: str,
+    sample_id: Any,
+    criteria: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+    *,
+    prompt: str = "",
+    reference: str = "",
+    row: Mapping[str, Any] | None = None,
+) -> RubricEntry:
+    """Build an entry from fields of `Criterion` and, of each, the fields to keep aside.
+
+    Raises:
+        UserError: a criterion or the rubric is invalid; the message starts with `where`.
+    """
+    titles = _unique_titles([str(fields.get("criterion", "")) for fields, _ in criteria])
+    built: list[Criterion] = []
+    for number, (title, (fields, _)) in enumerate(zip(titles, criteria, strict=True), start=1):
+        text = str(fields.get("criterion", "")).strip()
+        described = {"description": text} if title != text and not fields.get("description") else {}
+        try:
+            built.append(Criterion(**{**fields, **described, "criterion": title}))
+        except ValidationError as error:
+            raise UserError(f"{where}: criterion {number}: {_first_problem(error)}") from None
+    rubric = parse_rubric({"criteria": built}, where)
+    kept = {title: dict(aside) for title, (_, aside) in zip(titles, criteria, strict=True) if aside}
+    extras: dict[str, Any] = {"format": format_name}
+    if row:
+        extras["row"] = dict(row)
+    if kept:
+        extras["criteria"] = kept
+    return RubricEntry(str(sample_id), rubric, prompt, reference, extras if len(extras) > 1 else {})
+
+
+def parse_rubric(value: Any, where: str) -> Rubric:
+    """Validate a rubric.
+
+    Raises:
+        UserError: it is no rubric; the message starts with `where`.
+    """
+    try:
+        return Rubric.model_validate(value)
+    except ValidationError as error:
+        raise UserError(f"{where}: {_first_problem(error)}") from None
+
+
+def statement(criterion: Criterion) -> str:
+    """Criterion as one text, for formats without titles."""
+    stem = _NUMBERED.sub("", criterion.criterion)
+    if criterion.description.startswith(stem):
+        return "\n".join(filter(None, (criterion.description, _rule(criterion))))
+    return "\n".join(filter(None, (criterion.criterion, criterion.description, _rule(criterion))))
+
+
+def description(criterion: Criterion) -> str:
+    """Text of a criterion beside its title, for formats that hold both; the title if there is no other."""
+    return "\n".join(filter(None, (criterion.description, _rule(criterion)))) or criterion.criterion
+
+
+def _rule(criterion: Criterion) -> str:
+    return "" if criterion.evaluation_rule == NEGATED else criterion.evaluation_rule
+
+
+def required(row: Mapping[str, Any], name: str, where: str) -> Any:
+    """Field of a row.
+
+    Raises:
+        UserError: the row has no such field.
+    """
+    if row.get(name) is None:
+        raise UserError(f"{where}: no {name!r}, only {', '.join(map(str, row)) or 'nothing'}")
+    return row[name]
+
+
+def criteria_list(value: Any, where: str) -> list[Mapping[str, Any]]:
+    """List of criteria, which some files hold as JSON text.
+
+    Raises:
+        UserError: it is no list of objects, or an empty one.
+    """
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            value = None
+    if not isinstance(value, list) or not value or not all(isinstance(one, Mapping) for one in value):
+        raise UserError(f"{where}: its criteria are {value!r:.60}; give a list of objects, at least one")
+    return value
+
+
+def _unique_titles(texts: Sequence[str]) -> list[str]:
+    titles: list[str] = []
+    for text in texts:
+        stem = text.strip()
+        if len(stem) > _MAX_TITLE:
+            stem = f"{stem[:200]}…"
+        title, number = stem, 1
+        while title in titles:
+            number += 1
+            title = f"{stem[: _MAX_TITLE - 10]} ({number})"
+        titles.append(title)
+    return titles
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"{place}: {first['msg']}" if place else first["msg"]

@@ -1,0 +1,199 @@
+"""Formats with one rubric a file: rewardkit's judge TOML (Harbor) and verifiers' criteria in TOML or JSON.
+
+- `rewardkit`: `[[criterion]]` tables of `description`, `name`, `weight`, `type`, `negate`, `optional`, beside `[judge]`
+  and `[scoring]` (harbor-rewardkit 0.2). Its pitfalls are negative weights under `aggregation = "weighted-sum"`.
+- `verifiers`: `criteria` of `name`, `text`, `weight`, `choices` from worst to best (verifiers 0.4, `RubricJudge`). It
+  knows no negative weight.
+
+A criterion with more than two levels is met at the best one here. A negated criterion keeps its positive weight and
+gets the rule `entries.NEGATED`.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from rubricworks.data.rubric_sets.entries import (
+    NEGATED,
+    Note,
+    RubricEntry,
+    criteria_list,
+    description,
+    make_entry,
+    required,
+)
+from rubricworks.errors import UserError
+from rubricworks.rubrics import Criterion
+
+_NO_YES = ["no", "yes"]
+_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
+_MAX_NAME = 64
+
+
+def read_rewardkit(document: Mapping[str, Any], where: str, sample_id: str, note: Note) -> RubricEntry:
+    """Read a judge TOML.
+
+    Raises:
+        UserError: a criterion is invalid, or scoring needs what is not there.
+    """
+    scoring = document.get("scoring") or {}
+    aggregation = str(scoring.get("aggregation", "weighted-mean")).replace("_", "-")
+    if aggregation in ("any-pass", "threshold"):
+        note(f"aggregation {aggregation!r} has no counterpart; the weighted mean is the reward here")
+    criteria = []
+    for item in criteria_list(document.get("criterion"), where):
+        annotations = item.get("annotations") or {}
+        optional = item.get("optional", "optional" in str(annotations.get("importance", "")).lower())
+        fields = {
+            "criterion": annotations.get("title") or item.get("name") or required(item, "description", where),
+            "description": required(item, "description", where),
+            "weight": item.get("weight", 1.0),
+            "essential": aggregation == "all-pass" or (aggregation == "required-pass" and not optional),
+        }
+        if item.get("negate", "negative" in str(annotations.get("type", "")).lower()):
+            fields["evaluation_rule"] = NEGATED
+        elif best := _best_level(item):
+            fields["evaluation_rule"] = f"Passes at the best level only: {best}."
+            note("criteria with several levels (likert, numeric, rubric) are met at the best one here")
+        known = ("description", "weight", "negate", "optional", "annotations")
+        aside = {name: value for name, value in item.items() if name not in known}
+        criteria.append((fields, aside | ({"annotations": annotations} if annotations else {})))
+    return make_entry(
+        "rewardkit", where, sample_id, criteria, row={name: document[name] for name in document if name != "criterion"}
+    )
+
+
+def write_rewardkit(entry: RubricEntry, note: Note) -> str:
+    """Write a judge TOML. Weights of a rubric with pitfalls are divided by the sum of the positive ones."""
+    aside = entry.row_extras("rewardkit") or {"judge": {"mode": "batched"}}
+    criteria = entry.rubric.criteria
+    scoring = dict(aside.pop("scoring", None) or {})
+    total = 1.0
+    if entry.rubric.has_pitfalls:
+        if scoring.get("aggregation", "").replace("_", "-") != "weighted-sum":
+            total = sum(weight for weight in entry.rubric.weights if weight > 0)
+        scoring = {**scoring, "aggregation": "weighted-sum"}
+    elif not scoring:
+        if any(entry.rubric.essential) and not all(entry.rubric.essential):
+            note("which criteria are essential is written as `optional`, which the weighted mean does not read")
+        scoring = {"aggregation": "weighted-mean"}
+    sections = [*aside.items(), ("scoring", scoring)]
+    lines = [line for name, table in sections for line in (f"[{name}]", *_pairs(table), "")]
+    names: list[str] = []
+    for criterion in criteria:
+        kept = entry.criterion_extras("rewardkit", criterion)
+        names.append(_safe_name(kept.pop("name", None) or criterion.criterion, names))
+        annotations = kept.pop("annotations", {})
+        if criterion.criterion != names[-1]:
+            annotations = {**annotations, "title": criterion.criterion}
+        fields = {
+            "name": names[-1],
+            "description": _without_level(criterion, kept),
+            **kept,
+            "weight": criterion.weight / total,
+        }
+        if criterion.evaluation_rule == NEGATED:
+            fields["negate"] = True
+        if not criterion.essential:
+            fields["optional"] = True
+        if annotations:
+            fields["annotations"] = annotations
+        lines += ["[[criterion]]", *_pairs(fields), ""]
+    return "\n".join(lines)
+
+
+def read_verifiers(document: Any, where: str, sample_id: str, note: Note) -> RubricEntry:
+    """Read the criteria of a `RubricJudge`: a document with `criteria`, or a bare list.
+
+    Raises:
+        UserError: a criterion is invalid.
+    """
+    items = document if isinstance(document, list) else document.get("criteria")
+    criteria = []
+    for item in criteria_list(items, where):
+        choices = item.get("choices", _NO_YES)
+        fields = {
+            "criterion": required(item, "name", where),
+            "description": required(item, "text", where),
+            "weight": item.get("weight", 1.0),
+            "essential": False,
+        }
+        if choices == _NO_YES[::-1]:
+            fields["evaluation_rule"] = NEGATED
+        elif choices != _NO_YES:
+            fields["evaluation_rule"] = f"Passes at the best level only: {choices[-1]}."
+            note("criteria with several choices are met at the best one here")
+        criteria.append((fields, {"choices": choices} if "choices" in item else {}))
+    return make_entry("verifiers", where, sample_id, criteria)
+
+
+def verifiers_document(entry: RubricEntry, note: Note) -> dict[str, Any]:
+    """Criteria for a `RubricJudge`. A pitfall earns its weight by not being met: the same order, other values."""
+    if entry.rubric.has_pitfalls:
+        note("verifiers knows no negative weight: a pitfall is written to earn by not being met")
+    items = []
+    for criterion in entry.rubric.criteria:
+        kept = entry.criterion_extras("verifiers", criterion)
+        item = {"name": criterion.criterion, "text": _without_level(criterion, kept), "weight": abs(criterion.weight)}
+        if (criterion.weight < 0) != (criterion.evaluation_rule == NEGATED):
+            kept["choices"] = _NO_YES[::-1]
+        items.append(item | kept)
+    return {"criteria": items}
+
+
+def write_verifiers(entry: RubricEntry, note: Note) -> str:
+    lines = [
+        line for item in verifiers_document(entry, note)["criteria"] for line in ("[[criteria]]", *_pairs(item), "")
+    ]
+    return "\n".join(lines)
+
+
+def _best_level(item: Mapping[str, Any]) -> str:
+    match item.get("type", "binary"):
+        case "likert":
+            return f"{item.get('points', 5)} of {item.get('points', 5)}"
+        case "numeric":
+            return f"{item.get('max', 1.0):g} on a scale from {item.get('min', 0.0):g}"
+        case "rubric":
+            return str((item.get("levels") or ["the last"])[-1])
+    return ""
+
+
+def _without_level(criterion: Criterion, kept: Mapping[str, Any]) -> str:
+    """Text of a criterion; the rule that a several-level criterion got here is not repeated beside its levels."""
+    if kept.get("type", "binary") != "binary" or kept.get("choices", _NO_YES) != _NO_YES:
+        return criterion.description or criterion.criterion
+    return description(criterion)
+
+
+def _safe_name(title: str, taken: list[str]) -> str:
+    """Name that rewardkit takes, of letters, digits, `_` and `-`, unlike the others."""
+    stem = _NAME.sub("_", title).strip("_")[:_MAX_NAME].strip("_") or "criterion"
+    name, number = stem, 1
+    while name in taken:
+        number += 1
+        name = f"{stem[: _MAX_NAME - 5]}_{number}"
+    return name
+
+
+def _pairs(table: Mapping[str, Any]) -> list[str]:
+    """Lines `key = value` of a TOML table."""
+    if not isinstance(table, Mapping):
+        raise UserError(f"{table!r:.60} is no table of TOML")
+    return [f"{_key(name)} = {_value(value)}" for name, value in table.items() if value is not None]
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(_pairs(value)) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    if isinstance(value, float) and value.is_integer():
+        return f"{value:.1f}"
+    # A JSON string is a TOML string, but for DEL, which TOML wants escaped.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,292 @@
+"""Reading and writing of rubric sets: the format by name, or found by a file's ending and its first row."""
+
+import csv
+import io
+import json
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rubricworks.data.hub import hub_folder, hub_source
+from rubricworks.data.rubric_sets.csv_format import CSV_COLUMNS, csv_rows, read_csv_entries
+from rubricworks.data.rubric_sets.entries import Note, RubricEntry
+from rubricworks.data.rubric_sets.file_formats import (
+    read_rewardkit,
+    read_verifiers,
+    verifiers_document,
+    write_rewardkit,
+    write_verifiers,
+)
+from rubricworks.data.rubric_sets.row_formats import (
+    read_healthbench,
+    read_own,
+    read_rar,
+    read_rubrichub,
+    write_healthbench,
+    write_own,
+    write_rar,
+    write_rubrichub,
+)
+from rubricworks.data.tables import shard_paths
+from rubricworks.errors import UserError
+from rubricworks.storage import local_path, write_atomic
+
+_BATCH = 1_000
+_SUFFIXES = (".parquet", ".jsonl", ".toml", ".csv", ".json")
+
+
+class RowFormat(NamedTuple):
+    """A format with one sample a row."""
+
+    read: Callable[[Mapping[str, Any], str, int, Note], RubricEntry]
+    write: Callable[[RubricEntry, Note], dict[str, Any]]
+
+
+ROW_FORMATS = {
+    "rubricworks": RowFormat(read_own, write_own),
+    "healthbench": RowFormat(read_healthbench, write_healthbench),
+    "rar": RowFormat(read_rar, write_rar),
+    "rubrichub": RowFormat(read_rubrichub, write_rubrichub),
+}
+FORMATS = (*ROW_FORMATS, "csv", "rewardkit", "verifiers")
+
+
+def read_rubric_set(source: str | Path, format: str | None = None, *, note: Note = print) -> Iterator[RubricEntry]:
+    """Iterate over the entries of a file, or of a folder of Parquet or of one rubric a file.
+
+    Args:
+        source: `.parquet`, `.jsonl`, `.json`, `.toml`, `.csv`, a table of this project, a folder of such files (of the
+            first of these kinds that it has), or a data set of the Hub (`data.hub`).
+        format: one of `FORMATS`; by default it is found.
+        note: called with each thing that is read another way than it was meant.
+    Raises:
+        UserError: there is no such file, it has another format, a rubric is invalid, or a sample comes twice.
+    """
+    if format not in (None, *FORMATS):
+        raise UserError(f"format {format!r}: choose {', '.join(FORMATS)}")
+    on_hub = hub_source(str(source))
+    path = hub_folder(on_hub) if on_hub else local_path(source)
+    if not path.exists():
+        raise UserError(f"{source}: there is no such file or folder")
+    seen: set[str] = set()
+    for entry in _entries(path, format, note):
+        if entry.sample_id in seen:
+            raise UserError(f"{source}: two rubrics are of sample {entry.sample_id!r}; leave one out")
+        seen.add(entry.sample_id)
+        yield entry
+    if not seen:
+        raise UserError(f"{source}: no rubric is in it")
+
+
+def write_rubric_set(entries: Iterable[RubricEntry], path: Path, format: str, *, note: Note = print) -> int:
+    """Write a set in a format; return the number of its rubrics.
+
+    A format with one rubric a file writes a folder of them, or one file where `path` ends in .toml or .json.
+
+    Raises:
+        UserError: the path's ending does not fit the format, or several rubrics would go into one file.
+    """
+    suffix = path.suffix.lower()
+    if format in ROW_FORMATS:
+        if suffix not in (".jsonl", ".parquet"):
+            raise UserError(f"{path}: {format} is written as .jsonl or .parquet; let the name end so")
+        rows = (ROW_FORMATS[format].write(entry, note) for entry in entries)
+        return _write_parquet(rows, path) if suffix == ".parquet" else _write_lines(rows, path)
+    if format == "csv":
+        if suffix != ".csv":
+            raise UserError(f"{path}: csv is written as .csv; let the name end so")
+        return _write_csv(entries, path)
+    if format not in ("rewardkit", "verifiers"):
+        raise UserError(f"format {format!r}: choose {', '.join(FORMATS)}")
+    return _write_documents(entries, path, format, note)
+
+
+def _entries(path: Path, format: str | None, note: Note) -> Iterator[RubricEntry]:
+    if path.is_dir():
+        if (path / "done.json").is_file():
+            yield from _row_entries(_parquet_rows(shard_paths(path)), path, format, note)
+            return
+        files = next(filter(None, (sorted(path.rglob(f"*{suffix}")) for suffix in _SUFFIXES)), [])
+        if not files:
+            raise UserError(f"{path}: no Parquet, JSON, TOML or CSV is in this folder")
+        for file in files:
+            yield from _entries(file, format, note)
+        return
+    match path.suffix.lower():
+        case ".parquet":
+            yield from _row_entries(_parquet_rows([path]), path, format, note)
+        case ".jsonl":
+            yield from _row_entries(_json_lines(path), path, format, note)
+        case ".csv":
+            yield from read_csv_entries(path)
+        case ".toml":
+            yield _document_entry(_parse(path, tomllib.loads), path, format, note)
+        case ".json":
+            document = _parse(path, json.loads)
+            if isinstance(document, list) and document and _row_format(document[0]) is not None:
+                yield from _row_entries(iter(document), path, format, note)
+            else:
+                yield _document_entry(document, path, format, note)
+        case suffix:
+            raise UserError(f"{path}: {suffix or 'no ending'} is not read; give .parquet, .jsonl, .json, .toml or .csv")
+
+
+def _row_entries(rows: Iterator[Any], path: Path, format: str | None, note: Note) -> Iterator[RubricEntry]:
+    reader = None
+    for number, row in enumerate(rows):
+        where = f"{path}: row {number + 1}"
+        if not isinstance(row, Mapping):
+            raise UserError(f"{where}: {row!r:.60} is no object")
+        if reader is None:
+            name = format or _row_format(row)
+            if name not in ROW_FORMATS:
+                raise UserError(
+                    f"{where}: its fields are {', '.join(map(str, row)) or 'none'}, which is no known format of "
+                    f"rubrics ({', '.join(FORMATS)})"
+                )
+            reader = ROW_FORMATS[name].read
+        yield reader(row, where, number, note)
+
+
+def _row_format(row: Any) -> str | None:
+    """Format of a row by its fields; None if it is no row of a known one."""
+    if not isinstance(row, Mapping):
+        return None
+    reward_model = row.get("reward_model")
+    if "sample_id" in row and "rubric" in row:
+        return "rubricworks"
+    if "prompt_id" in row and "rubrics" in row:
+        return "healthbench"
+    if "question" in row and "rubric" in row:
+        return "rar"
+    if ("question" in row and "rubrics" in row) or (isinstance(reward_model, Mapping) and "rubrics" in reward_model):
+        return "rubrichub"
+    return None
+
+
+def _document_entry(document: Any, path: Path, format: str | None, note: Note) -> RubricEntry:
+    where, name = str(path), path.stem
+    items = document.get("criteria") if isinstance(document, Mapping) else document
+    first = items[0] if isinstance(items, list) and items and isinstance(items[0], Mapping) else {}
+    if isinstance(document, Mapping) and "criterion" in document and format in (None, "rewardkit"):
+        return read_rewardkit(document, where, name, note)
+    if "text" in first and format in (None, "verifiers"):
+        return read_verifiers(document, where, name, note)
+    if "criterion" in first and format in (None, "rubricworks"):
+        return read_own({"sample_id": name, "rubric": items}, where, 0, note)
+    kind = f"no rubric of {format}" if format else f"no rubric of a known format ({', '.join(FORMATS)})"
+    raise UserError(
+        f"{where}: {kind}; one rubric a file has criterion tables (rewardkit) or criteria (verifiers, ours)"
+    )
+
+
+def _parse(path: Path, parse: Callable[[str], Any]) -> Any:
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: cannot be read as {path.suffix[1:].upper()} ({str(error).splitlines()[0]})") from None
+
+
+def _json_lines(path: Path) -> Iterator[Any]:
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                try:
+                    yield json.loads(line)
+                except (ValueError, RecursionError) as error:
+                    raise UserError(f"{path}:{number}: not JSON ({error}); write one object a line") from None
+
+
+def _parquet_rows(paths: Iterable[Path]) -> Iterator[Any]:
+    for path in paths:
+        try:
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(batch_size=_BATCH):
+                    yield from batch.to_pylist()
+        except (pa.ArrowException, OSError) as error:
+            raise UserError(f"{path}: cannot be read as Parquet ({str(error).splitlines()[0]})") from None
+
+
+@contextmanager
+def _whole_file(path: Path) -> Iterator[Path]:
+    """Place to write a file that appears under its name when it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _write_parquet(rows: Iterator[dict[str, Any]], path: Path) -> int:
+    count, writer = 0, None
+    with _whole_file(path) as partial:
+        try:
+            while batch := [row for _, row in zip(range(_BATCH), rows, strict=False)]:
+                # The first batch sets the types; later rows must have them.
+                table = pa.Table.from_pylist(batch, schema=writer.schema if writer else None)
+                writer = writer or pq.ParquetWriter(partial, table.schema)
+                writer.write_table(table)
+                count += len(batch)
+        except pa.ArrowException as error:
+            raise UserError(f"{path}: its rows have not the same types ({error}); write .jsonl instead") from None
+        finally:
+            if writer:
+                writer.close()
+    return count
+
+
+def _write_lines(rows: Iterator[dict[str, Any]], path: Path) -> int:
+    count = 0
+    with _whole_file(path) as partial, partial.open("w", encoding="utf-8") as file:
+        for row in rows:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            count += 1
+    return count
+
+
+def _write_csv(entries: Iterable[RubricEntry], path: Path) -> int:
+    text, count = io.StringIO(), 0
+    writer = csv.DictWriter(text, CSV_COLUMNS)
+    writer.writeheader()
+    for entry in entries:
+        writer.writerows(csv_rows(entry))
+        count += 1
+    write_atomic(path, text.getvalue().encode())
+    return count
+
+
+def _write_documents(entries: Iterable[RubricEntry], path: Path, format: str, note: Note) -> int:
+    suffix = path.suffix.lower()
+    as_json = suffix == ".json"
+    if as_json and format == "rewardkit":
+        raise UserError(f"{path}: rewardkit is written as .toml; let the name end so, or give a folder")
+    count = 0
+    for entry in entries:
+        if as_json:
+            text = json.dumps(verifiers_document(entry, note), ensure_ascii=False, indent=2) + "\n"
+        else:
+            text = write_rewardkit(entry, note) if format == "rewardkit" else write_verifiers(entry, note)
+        if suffix in (".toml", ".json"):
+            if count:
+                raise UserError(
+                    f"{path}: one rubric a file, and there are several; give a folder, or choose one by --sample"
+                )
+            write_atomic(path, text.encode())
+        else:
+            safe = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in entry.sample_id).strip(
+                "."
+            )
+            target = path / f"{safe or 'rubric'}.toml"
+            if count and target.exists() and target.read_text(encoding="utf-8") != text:
+                raise UserError(f"{target}: two samples would have this file; rename sample {entry.sample_id!r}")
+            path.mkdir(parents=True, exist_ok=True)
+            write_atomic(target, text.encode())
+        count += 1
+    return count

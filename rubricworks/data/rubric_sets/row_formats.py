@@ -1,0 +1,217 @@
+"""Formats with one sample a row, in JSON lines or Parquet: ours, HealthBench, Rubrics as Rewards, RubricHub.
+
+- `rubricworks`: columns `sample_id` and `rubric`, as `rubricworks synthesize` writes them; `prompt`, `reference` and
+  `extras` where the file has them.
+- `healthbench`: `prompt_id`, `prompt` (messages), `rubrics` of `criterion`, `points`, `tags` (openai/simple-evals).
+- `rar`: `question`, `reference_answer`, `rubric` of `title`, `description`, `weight`; the description begins with
+  "Essential Criteria:", "Important …", "Optional …" or "Pitfall …" (arXiv:2507.17746).
+- `rubrichub`: `question`, `id`, `rubrics` of `criterion`, `points`, or the same list below `reward_model` in rows for
+  verl, with `prompt` (messages), as RuscaRL and RubricHub's RuRL have them (arXiv:2601.08430).
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from rubricworks.data.rubric_sets.entries import (
+    Note,
+    RubricEntry,
+    criteria_list,
+    description,
+    make_entry,
+    parse_rubric,
+    required,
+    statement,
+)
+from rubricworks.errors import UserError
+from rubricworks.rubrics import Criterion
+
+Row = Mapping[str, Any]
+_COPIES = ("prompt", "reward_model")
+
+
+def read_own(row: Row, where: str, number: int, note: Note) -> RubricEntry:
+    given, extras = required(row, "rubric", where), row.get("extras") or "{}"
+    try:
+        given = json.loads(given) if isinstance(given, str) else given
+        kept = json.loads(extras) if isinstance(extras, str) else dict(extras)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where}: its rubric is not JSON ({error})") from None
+    return RubricEntry(
+        str(required(row, "sample_id", where)),
+        parse_rubric({"criteria": given} if isinstance(given, list) else given, where),
+        str(row.get("prompt") or ""),
+        str(row.get("reference") or ""),
+        kept,
+    )
+
+
+def write_own(entry: RubricEntry, note: Note) -> dict[str, Any]:
+    return {
+        "sample_id": entry.sample_id,
+        "prompt": entry.prompt,
+        "reference": entry.reference,
+        "rubric": entry.rubric.model_dump_json(),
+        "extras": json.dumps(entry.extras, ensure_ascii=False) if entry.extras else "",
+    }
+
+
+def read_healthbench(row: Row, where: str, number: int, note: Note) -> RubricEntry:
+    ideal = row.get("ideal_completions_data") or {}
+    aside = {name: value for name, value in row.items() if name not in ("prompt_id", "rubrics")}
+    return make_entry(
+        "healthbench",
+        where,
+        required(row, "prompt_id", where),
+        [_points(item, where) for item in criteria_list(row.get("rubrics"), where)],
+        prompt=conversation_text(required(row, "prompt", where)),
+        reference=str(ideal.get("ideal_completion") or "") if isinstance(ideal, Mapping) else "",
+        row=aside,
+    )
+
+
+def write_healthbench(entry: RubricEntry, note: Note) -> dict[str, Any]:
+    aside = entry.row_extras("healthbench")
+    prompt = aside.pop("prompt", None)
+    if prompt is None or conversation_text(prompt) != entry.prompt:
+        prompt = [{"role": "user", "content": entry.prompt}]
+    rubrics = [
+        {**_pointed(one), "tags": [], **entry.criterion_extras("healthbench", one)} for one in entry.rubric.criteria
+    ]
+    defaults: dict[str, Any] = {"example_tags": [], "ideal_completions_data": None}
+    return {**defaults, **aside, "prompt": prompt, "prompt_id": entry.sample_id, "rubrics": rubrics}
+
+
+def read_rar(row: Row, where: str, number: int, note: Note) -> RubricEntry:
+    criteria = []
+    for item in criteria_list(row.get("rubric"), where):
+        text = str(required(item, "description", where))
+        fields = {
+            "criterion": item.get("title") or text,
+            "description": text,
+            "weight": _weight(item, "weight", where),
+            "essential": text.lower().startswith("essential"),
+        }
+        criteria.append((fields, {name: item[name] for name in item if name not in ("title", "description", "weight")}))
+    known = ("question", "reference_answer", "rubric", "id")
+    return make_entry(
+        "rar",
+        where,
+        row.get("id") or f"row-{number}",
+        criteria,
+        prompt=str(required(row, "question", where)),
+        reference=str(row.get("reference_answer") or ""),
+        row={name: value for name, value in row.items() if name not in known},
+    )
+
+
+def write_rar(entry: RubricEntry, note: Note) -> dict[str, Any]:
+    aside = entry.row_extras("rar")
+    named = {} if _is_numbered(entry) else {"id": entry.sample_id}
+    rubric = [
+        {
+            "description": description(one),
+            "title": one.criterion,
+            "weight": _plain(one.weight),
+            **entry.criterion_extras("rar", one),
+        }
+        for one in entry.rubric.criteria
+    ]
+    counted = {"rubric_count": len(rubric)}
+    return {
+        **named,
+        "question": entry.prompt,
+        "reference_answer": entry.reference,
+        **aside,
+        "rubric": rubric,
+        **counted,
+    }
+
+
+def read_rubrichub(row: Row, where: str, number: int, note: Note) -> RubricEntry:
+    for_verl = row.get("reward_model")
+    if isinstance(for_verl, Mapping):
+        return _read_for_verl(row, for_verl, where, number, note)
+    return make_entry(
+        "rubrichub",
+        where,
+        row.get("id") or f"row-{number}",
+        _ruled(row.get("rubrics"), where, note),
+        prompt=str(required(row, "question", where)),
+        row={name: value for name, value in row.items() if name not in ("question", "id", "rubrics")},
+    )
+
+
+def _read_for_verl(row: Row, for_verl: Row, where: str, number: int, note: Note) -> RubricEntry:
+    aside = dict(row) | {"reward_model": {name: value for name, value in for_verl.items() if name != "rubrics"}}
+    info = row.get("extra_info")
+    index = None
+    if isinstance(info, Mapping):
+        index = info.get("index")
+        # Its copies of prompt and rubric are written from the rubric again.
+        aside["extra_info"] = {name: None if name in _COPIES else value for name, value in info.items()}
+    return make_entry(
+        "rubrichub",
+        where,
+        f"row-{number}" if index is None else index,
+        _ruled(for_verl.get("rubrics"), where, note),
+        prompt=conversation_text(required(row, "prompt", where)),
+        row=aside,
+    )
+
+
+def write_rubrichub(entry: RubricEntry, note: Note) -> dict[str, Any]:
+    aside = entry.row_extras("rubrichub")
+    rubrics = [{**_pointed(one), **entry.criterion_extras("rubrichub", one)} for one in entry.rubric.criteria]
+    if "reward_model" not in aside:
+        name = "" if _is_numbered(entry) else entry.sample_id
+        return {"question": entry.prompt, "id": name, **aside, "rubrics": rubrics}
+    if conversation_text(aside["prompt"]) != entry.prompt:
+        aside["prompt"] = [{"role": "user", "content": entry.prompt}]
+    aside["reward_model"] = {"rubrics": rubrics, **aside["reward_model"]}
+    if isinstance(info := aside.get("extra_info"), Mapping):
+        aside["extra_info"] = {name: aside[name] if name in _COPIES else value for name, value in info.items()}
+    return aside
+
+
+def _ruled(rubrics: Any, where: str, note: Note) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    criteria = [_points(item, where) for item in criteria_list(rubrics, where)]
+    if any(isinstance(aside.get("tags"), Mapping) and aside["tags"].get("verifier") == "rule" for _, aside in criteria):
+        note("criteria of a rule (tags.verifier) are judged by their words here; the rule's function is not run")
+    return criteria
+
+
+def conversation_text(messages: Any) -> str:
+    """Text of a conversation: a single message's own, else `role: content` by turns, as HealthBench's grader reads."""
+    if isinstance(messages, str):
+        return messages
+    turns = [turn for turn in messages or () if isinstance(turn, Mapping)]
+    if len(turns) == 1:
+        return str(turns[0].get("content") or "")
+    return "\n\n".join(f"{turn.get('role')}: {turn.get('content')}" for turn in turns)
+
+
+def _points(item: Row, where: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    fields = {"criterion": required(item, "criterion", where), "weight": _weight(item, "points", where)}
+    aside = {name: value for name, value in item.items() if name not in ("criterion", "points") and value is not None}
+    return {**fields, "essential": False}, aside
+
+
+def _pointed(criterion: Criterion) -> dict[str, Any]:
+    return {"criterion": statement(criterion), "points": _plain(criterion.weight)}
+
+
+def _weight(item: Row, name: str, where: str) -> float:
+    value = required(item, name, where)
+    if isinstance(value, bool | str) or not isinstance(value, int | float):
+        raise UserError(f"{where}: {name} is {value!r:.40}, not a number")
+    return float(value)
+
+
+def _plain(weight: float) -> float | int:
+    return int(weight) if weight.is_integer() else weight
+
+
+def _is_numbered(entry: RubricEntry) -> bool:
+    """Return True if the sample has no name in its source."""
+    return entry.sample_id.startswith("row-")

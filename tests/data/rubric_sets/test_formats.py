@@ -1,0 +1,250 @@
+"""Rubric sets in each project's own form: read, written back unchanged, and carried from one to another."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rubricworks.data.rubric_sets import RubricEntry, read_rubric_set, write_rubric_set
+from rubricworks.errors import UserError
+from rubricworks.rewards import signed_reward
+from rubricworks.rubrics import Criterion, Rubric
+
+FILES = Path(__file__).parents[1] / "rubric_files"
+ROWS = {"healthbench": "healthbench", "rar": "rar", "rubrichub": "rubrichub", "rubrichub_verl": "rubrichub"}
+
+
+def read(path, format=None):
+    notes = []
+    return list(read_rubric_set(path, format, note=notes.append)), notes
+
+
+def rows_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("own", ["own.jsonl", "own.parquet"])
+def test_a_set_comes_back_from_our_table_as_it_was(tmp_path, name, own):
+    source = FILES / f"{name}.jsonl"
+    entries, _ = read(source)
+    assert write_rubric_set(entries, tmp_path / own, "rubricworks") == len(entries)
+    ours, _ = read(tmp_path / own)
+    assert ours == entries
+    write_rubric_set(ours, tmp_path / "back.jsonl", ROWS[name])
+    assert rows_of(tmp_path / "back.jsonl") == rows_of(source)
+
+
+@pytest.mark.parametrize("name", ["healthbench", "rar", "rubrichub"])
+def test_a_set_in_parquet_reads_as_the_one_in_lines(tmp_path, name):
+    table = pa.Table.from_pylist(rows_of(FILES / f"{name}.jsonl"))
+    pq.write_table(table, tmp_path / "rows.parquet")
+    assert [entry.rubric for entry in read(tmp_path)[0]] == [entry.rubric for entry in read(FILES / f"{name}.jsonl")[0]]
+
+
+def test_healthbench_points_are_weights_and_repeated_criteria_are_told_apart():
+    first, second = read(FILES / "healthbench.jsonl")[0]
+    assert first.rubric.weights == [9, 7, -8]
+    assert first.rubric.essential == [False] * 3
+    assert first.prompt.startswith("My neighbour lies")
+    assert first.reference.startswith("Call your local")
+    assert [one.criterion for one in second.rubric.criteria][:2] == [
+        "Says that 3.9 mmol/L is within the normal range.",
+        "Says that 3.9 mmol/L is within the normal range. (2)",
+    ]
+    assert second.prompt.splitlines()[2] == "assistant: Is there anything else that you know from the doctor?"
+    # simple-evals' calculate_score: (9 - 8) / (9 + 7).
+    assert signed_reward([1, 0, 1], first.rubric.weights) == pytest.approx(1 / 16)
+
+
+def test_essential_criteria_of_rar_are_must_haves_and_pitfalls_negative():
+    (entry,) = read(FILES / "rar.jsonl")[0]
+    assert [(one.criterion, one.weight, one.essential) for one in entry.rubric.criteria] == [
+        ("Correct Speed", 5, True),
+        ("Energy Conservation", 4, False),
+        ("Mass Cancels", 1, False),
+        ("Neglected Friction", -1, False),
+    ]
+
+
+def test_a_rule_of_rubrichub_is_noted():
+    assert "tags.verifier" in read(FILES / "rubrichub_verl.jsonl")[1][0]
+
+
+@pytest.mark.parametrize("name", ["rewardkit", "rewardkit_required"])
+def test_a_judge_of_rewardkit_comes_back_with_the_same_meaning(tmp_path, name):
+    entries, _ = read(FILES / f"{name}.toml")
+    write_rubric_set(entries, tmp_path / "own.parquet", "rubricworks")
+    write_rubric_set(read(tmp_path / "own.parquet")[0], tmp_path / "back.toml", "rewardkit")
+    before, after = (tomllib.loads(path.read_text()) for path in (FILES / f"{name}.toml", tmp_path / "back.toml"))
+    assert after["judge"] == before["judge"]
+    assert after["scoring"] == before["scoring"]
+    assert list(map(rewardkit_meaning, after["criterion"])) == list(map(rewardkit_meaning, before["criterion"]))
+
+
+def rewardkit_meaning(item):
+    """Fields of a criterion with rewardkit 0.2's defaults, as its runner reads them."""
+    annotations = item.get("annotations", {})
+    negate = item.get("negate", "negative" in annotations.get("type", "").lower())
+    kept = {name: item.get(name) for name in ("id", "description", "points", "levels")}
+    return {**kept, "type": item.get("type", "binary"), "weight": item.get("weight", 1.0), "negate": negate}
+
+
+def test_must_haves_of_rewardkit_are_essential():
+    (entry,), _ = read(FILES / "rewardkit_required.toml")
+    assert entry.rubric.essential == [True, False, True]
+    (entry,), notes = read(FILES / "rewardkit.toml")
+    assert entry.rubric.essential == [False] * 4
+    assert [one.evaluation_rule for one in entry.rubric.criteria] == [
+        "",
+        "Passes at the best level only: 5 of 5.",
+        "Passes if the statement does not hold of the response.",
+        'Passes at the best level only: Main path and edge cases "of note".',
+    ]
+    assert "several levels" in notes[0]
+
+
+def test_pitfalls_in_rewardkit_are_a_weighted_sum_that_gives_our_reward(tmp_path):
+    entries, _ = read(FILES / "healthbench.jsonl")
+    write_rubric_set(entries[:1], tmp_path / "judge.toml", "rewardkit")
+    document = tomllib.loads((tmp_path / "judge.toml").read_text())
+    assert document["scoring"] == {"aggregation": "weighted-sum"}
+    for met in ([1, 1, 1], [1, 0, 1], [0, 1, 0]):
+        total = sum(value * item["weight"] for value, item in zip(met, document["criterion"], strict=True))
+        assert total == pytest.approx(signed_reward(met, entries[0].rubric.weights))
+
+
+@pytest.mark.parametrize("suffix", ["toml", "json"])
+def test_criteria_of_verifiers_come_back_as_they_were(tmp_path, suffix):
+    entries, notes = read(FILES / "verifiers.toml")
+    assert "several choices" in notes[0]
+    write_rubric_set(entries, tmp_path / f"verifiers.{suffix}", "verifiers")
+    text = (tmp_path / f"verifiers.{suffix}").read_text()
+    before = tomllib.loads((FILES / "verifiers.toml").read_text())["criteria"]
+    after = (tomllib.loads(text) if suffix == "toml" else json.loads(text))["criteria"]
+    assert after == [{"weight": 1.0, **item} for item in before]
+    assert read(tmp_path / f"verifiers.{suffix}")[0][0].rubric == entries[0].rubric
+
+
+def test_a_pitfall_earns_in_verifiers_by_not_being_met(tmp_path):
+    notes = []
+    entries, _ = read(FILES / "rar.jsonl")
+    write_rubric_set(entries, tmp_path / "verifiers.json", "verifiers", note=notes.append)
+    item = json.loads((tmp_path / "verifiers.json").read_text())["criteria"][-1]
+    assert (item["weight"], item["choices"]) == (1, ["yes", "no"])
+    assert "no negative weight" in notes[0]
+
+
+def test_a_table_of_people_is_read_and_written(tmp_path):
+    entries, _ = read(FILES / "people.csv")
+    assert [(entry.sample_id, entry.rubric.weights) for entry in entries] == [("s1", [3, 1.5, -2]), ("s2", [2])]
+    assert entries[0].rubric.essential == [True, False, False]
+    write_rubric_set(entries, tmp_path / "back.csv", "csv")
+    assert read(tmp_path / "back.csv")[0] == entries
+
+
+def test_a_bare_list_and_a_rubric_in_json_are_read(tmp_path):
+    criteria = [{"criterion": "red", "weight": 3}, {"criterion": "blue", "weight": -1}]
+    for document in (criteria, {"criteria": criteria}):
+        (tmp_path / "s1.json").write_text(json.dumps(document))
+        (entry,), _ = read(tmp_path / "s1.json")
+        assert (entry.sample_id, entry.rubric.weights) == ("s1", [3, -1])
+
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=40)
+WEIGHTS = st.integers(-40, 40).filter(bool).map(lambda n: n / 4)
+CRITERIA = st.lists(
+    st.builds(
+        Criterion,
+        criterion=TEXT.filter(str.strip),
+        description=TEXT.map(str.strip),
+        weight=WEIGHTS,
+        essential=st.booleans(),
+    ),
+    min_size=1,
+    max_size=5,
+    unique_by=lambda criterion: criterion.criterion,
+).filter(lambda criteria: any(one.weight > 0 for one in criteria))
+
+
+@pytest.mark.parametrize("name", ["back.csv", "back.jsonl", "back.parquet"])
+@settings(max_examples=25, deadline=None)
+@given(criteria=CRITERIA)
+def test_any_rubric_of_ours_comes_back(tmp_path_factory, name, criteria):
+    path = tmp_path_factory.getbasetemp() / name
+    entry = RubricEntry("s1", Rubric(criteria=tuple(criteria)), prompt="p")
+    write_rubric_set([entry], path, "csv" if name == "back.csv" else "rubricworks")
+    assert read(path)[0] == [entry]
+
+
+@settings(max_examples=25, deadline=None)
+@given(criteria=CRITERIA)
+def test_titles_and_weights_survive_rewardkits_toml_whatever_they_are(tmp_path_factory, criteria):
+    path = tmp_path_factory.getbasetemp() / "back.toml"
+    rubric = Rubric(criteria=tuple(criteria))
+    write_rubric_set([RubricEntry("s1", rubric)], path, "rewardkit", note=str)
+    (entry,), _ = read(path)
+    total = sum(weight for weight in rubric.weights if weight > 0) if rubric.has_pitfalls else 1
+    assert [one.criterion for one in entry.rubric.criteria] == [one.criterion for one in criteria]
+    assert entry.rubric.weights == pytest.approx([weight / total for weight in rubric.weights])
+    names = [item["name"] for item in tomllib.loads(path.read_text())["criterion"]]
+    assert len(set(names)) == len(names)
+
+
+def test_one_rubric_a_file_goes_into_a_folder(tmp_path):
+    entries, _ = read(FILES / "people.csv")
+    assert write_rubric_set(entries, tmp_path / "rubrics", "verifiers", note=str) == 2
+    assert sorted(path.name for path in (tmp_path / "rubrics").iterdir()) == ["s1.toml", "s2.toml"]
+    assert [entry.sample_id for entry in read(tmp_path / "rubrics")[0]] == ["s1", "s2"]
+    with pytest.raises(UserError, match="give a folder"):
+        write_rubric_set(entries, tmp_path / "one.toml", "verifiers", note=str)
+
+
+GOOD = {"prompt_id": "a", "prompt": [{"role": "user", "content": "?"}], "rubrics": [{"criterion": "c", "points": 1}]}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.jsonl", '{"text": "no rubric"}', "its fields are text, which is no known format"),
+        ("a.jsonl", json.dumps({**GOOD, "rubrics": [{"criterion": "c", "points": float("nan")}]}), "finite"),
+        ("a.jsonl", json.dumps({**GOOD, "rubrics": [{"criterion": "c", "points": "5"}]}), "not a number"),
+        ("a.jsonl", json.dumps({**GOOD, "rubrics": [{"criterion": "c", "points": 0}]}), "is 0"),
+        ("a.jsonl", json.dumps({**GOOD, "rubrics": [{"criterion": "c", "points": -3}]}), "nothing can be earned"),
+        ("a.jsonl", json.dumps({**GOOD, "rubrics": []}), "at least one"),
+        ("a.jsonl", json.dumps({**GOOD, "rubrics": [{"points": 3}]}), "no 'criterion'"),
+        ("a.jsonl", f"{json.dumps(GOOD)}\n{json.dumps(GOOD)}", "two rubrics are of sample 'a'"),
+        ("a.jsonl", "{", "not JSON"),
+        ("a.jsonl", "[1]", "is no object"),
+        ("a.jsonl", "", "no rubric is in it"),
+        ("a.toml", "x = 1", "no rubric of a known format"),
+        ("a.toml", "x =", "cannot be read as TOML"),
+        ("a.toml", '[[criterion]]\nweight = nan\ndescription = "c"', "finite"),
+        ("a.parquet", "PAR?", "cannot be read as Parquet"),
+        ("a.csv", "sample_id,criterion\ns,c", "no column 'weight'"),
+        ("a.csv", "sample_id,criterion,weight\ns,c,heavy", "weight"),
+        ("a.csv", "sample_id,criterion,weight,essential\ns,c,1,maybe", "write yes or no"),
+        ("a.yaml", "a: 1", "is not read"),
+    ],
+)
+def test_what_is_no_rubric_is_refused_with_its_place(tmp_path, name, content, words):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UserError, match=words) as refusal:
+        read(tmp_path / name)
+    assert name in str(refusal.value)
+
+
+def test_another_format_than_the_one_named_is_refused(tmp_path):
+    with pytest.raises(UserError, match="no 'prompt_id'"):
+        read(FILES / "rar.jsonl", "healthbench")
+    with pytest.raises(UserError, match="no rubric of verifiers"):
+        read(FILES / "rewardkit.toml", "verifiers")
+    with pytest.raises(UserError, match="no such file"):
+        read(tmp_path / "nothing.jsonl")
+    with pytest.raises(UserError, match=r"\.jsonl or \.parquet"):
+        write_rubric_set([], tmp_path / "rubrics.csv", "healthbench")
