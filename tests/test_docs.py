@@ -13,7 +13,12 @@ from rubricworks.cli import cli
 
 ROOT = Path(__file__).parents[1]
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "charts").rglob("*.md"))]
+PAGES = [
+    ROOT / "llms.txt",
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "charts").rglob("*.md")),
+]
 NOW = [page for page in PAGES if page.name != "CHANGELOG.md"]
 """Pages that name no command of the past."""
 AT_THE_TOP = ("components", "pipelines", "platform_api", "recipes")

@@ -1,9 +1,11 @@
-"""`rubricworks pipelines`: pipelines compiled for Kubeflow, and uploaded."""
+"""`rubricworks pipelines`: pipelines and components compiled for Kubeflow, and uploaded."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
+from rubricworks import __version__
 from rubricworks.cli.options import report_line
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.planned_cluster import placement_warnings, planned_cluster
@@ -56,6 +58,25 @@ def push(recipe: str, overrides: tuple[str, ...], version: str | None) -> None:
     parsed = load_recipe(recipe_path(recipe), overrides)
     kubeflow = connect_to_cluster(cluster_of(parsed, recipe), report_line)
     click.echo(push_recipe(kubeflow, parsed, recipe, report_line, version_name=version).name)
+
+
+@pipelines.command()
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("compiled/components"), show_default=True,
+    help="Folder of the catalogue.",
+)  # fmt: skip
+@click.option("--owner", "owners", multiple=True, required=True, metavar="NAME", help="Who approves changes there.")
+def components(out: Path, owners: tuple[str, ...]) -> None:
+    """Write every component as a catalogue of Kubeflow components takes it: definition, metadata, owners and a page.
+
+    \b
+    rubricworks pipelines components --owner octocat
+    """
+    from rubricworks.kubeflow.component_export import export_components
+
+    today = datetime.now(UTC).date()
+    for place in export_components(out, version=__version__, verified=today, owners=owners):
+        click.echo(place)
 
 
 def _target(name: str, overrides: tuple[str, ...]) -> tuple[str, str, ClusterConfig | None]:

@@ -1,0 +1,80 @@
+"""The catalogue of components against the rules of kubeflow/pipelines-components (scripts/validate_metadata)."""
+
+import importlib
+import re
+from datetime import UTC, date, datetime
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from kfp.components import load_component_from_file
+
+from rubricworks.cli import cli
+from rubricworks.kubeflow.component_export import component_page, export_component
+from rubricworks.runtime.stage_table import STAGES
+
+# The catalogue's required fields in their order, then its optional ones; its versions are semantic ones.
+FIELDS = ["name", "stability", "dependencies", "lastVerified", "tags"]
+VERSION = re.compile(r"(>=|<=|==)?\d+\.\d+\.\d+")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("catalogue")
+    for name in ("train_policy", "prepare", "outcome"):
+        export_component(STAGES[name], folder, version="0.1.0", verified=date(2026, 5, 4), owners=["octocat"])
+    return folder
+
+
+def test_metadata_has_the_fields_of_the_catalogue_in_its_order(folder):
+    metadata = yaml.safe_load((folder / "training/train_policy/metadata.yaml").read_text())
+    assert list(metadata) == FIELDS
+    assert metadata["name"] == "train_policy"
+    assert metadata["stability"] in {"experimental", "alpha", "beta", "stable"}
+    assert metadata["lastVerified"] == datetime(2026, 5, 4, tzinfo=UTC)
+    assert set(metadata["dependencies"]) == {"kubeflow", "external_services"}
+    assert any(item["name"] == "Pipelines" for item in metadata["dependencies"]["kubeflow"])
+    for item in (*metadata["dependencies"]["kubeflow"], *metadata["dependencies"]["external_services"]):
+        assert VERSION.fullmatch(item["version"])
+
+
+def test_owners_name_an_approver_in_the_line_after_the_heading(folder):
+    assert (folder / "training/train_policy/OWNERS").read_text().startswith("approvers:\n- octocat\n")
+
+
+def test_kfp_loads_each_definition_with_the_inputs_of_its_page(folder):
+    for place in (folder / "training/train_policy", folder / "data/prepare", folder / "cluster/outcome"):
+        component = load_component_from_file(str(place / "component.yaml"))
+        page = (place / "README.md").read_text()
+        inputs, _, outputs = page.partition("## Outputs")
+        assert set(re.findall(r"^\| `(\w+)`", inputs, re.M)) == set(component.component_spec.inputs or {})
+        assert set(re.findall(r"^\| `(\w+)`", outputs, re.M)) == set(component.component_spec.outputs or {})
+
+
+@pytest.mark.parametrize("stage", STAGES.values(), ids=lambda stage: stage.id)
+def test_every_input_and_output_is_described(stage):
+    page = component_page(stage, getattr(importlib.import_module(stage.component), stage.id))
+    rows = re.findall(r"^\| `.*\|$", page, re.M)
+    assert len(rows) >= 4
+    assert [row for row in rows if not row.split("|")[-2].strip()] == []
+
+
+def test_what_is_returned_is_described_by_the_component_itself(folder):
+    assert (
+        "URI of the folder that holds the trained policy." in (folder / "training/train_policy/README.md").read_text()
+    )
+
+
+def test_the_facts_are_those_of_the_stage_table(folder):
+    policy = (folder / "training/train_policy/README.md").read_text()
+    prepare = (folder / "data/prepare/README.md").read_text()
+    assert "Image `trainer`" in policy
+    assert "TrainJob" in policy
+    assert "Image `cpu`" in prepare
+    assert "TrainJob" not in prepare
+
+
+def test_the_command_needs_somebody_who_approves():
+    result = CliRunner().invoke(cli, ["pipelines", "components"])
+    assert result.exit_code == 2
+    assert "--owner" in result.output
