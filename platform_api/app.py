@@ -43,6 +43,7 @@ from rubricworks.platform_api.routers import (
     probes,
     promotion_pages,
     promotions,
+    reward_hacking,
     rollouts,
     rubric_pages,
     rubrics,
@@ -68,15 +69,18 @@ ROUTERS = (
     rubrics.router,
     live.router,
     submissions.router,
+    reward_hacking.router,
     promotions.router,
     access.router,
     pages.router,
     rubric_pages.router,
     submission_pages.router,
+    reward_hacking.page_router,
     promotion_pages.router,
 )
 _STATIC = Path(__file__).parent / "pages" / "static"
-_REPORT_STYLES = Path(rubricworks.reports.__file__).parent / "templates"
+_REPORT_TEMPLATES = Path(rubricworks.reports.__file__).parent / "templates"
+_REPORT_STYLES = ("report.css", "tables.css", "leaderboard.css", "audit.css")
 _log = logging.getLogger(__name__)
 
 
@@ -101,7 +105,8 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
     add_problem_handlers(app)
     for router in ROUTERS:
         app.include_router(router)
-    app.add_route("/static/report.css", _report_style)
+    for name in _REPORT_STYLES:
+        app.add_route(f"/static/{name}", _report_style)
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")
     # The last one added is asked first.
     app.add_middleware(Access)
@@ -183,8 +188,8 @@ async def _end(task: "asyncio.Task[None]") -> None:
 
 
 async def _report_style(request: Request) -> FileResponse:
-    """The style sheet that pages share with reports."""
-    return FileResponse(_REPORT_STYLES / "report.css", media_type="text/css")
+    """A style sheet that pages share with reports."""
+    return FileResponse(_REPORT_TEMPLATES / request.url.path.rpartition("/")[2], media_type="text/css")
 
 
 def guarded_routes() -> list[APIRoute]:

@@ -16,7 +16,7 @@ from rubricworks.rubrics import Response
 from rubricworks.training.config import AlarmConfig
 from rubricworks.training.policy.response_statistics import TEXT_STATISTICS, Statistic
 
-_PROBES = 2
+PROBES = 2
 """Held-out scores to average: a single score covers a few dozen samples and may be a passing dip."""
 
 
@@ -77,7 +77,7 @@ class HackingAlarm:
 
     def _reasons(self) -> tuple[str, ...]:
         config = self.config
-        reward = _Change(*(_mean([stats.reward for stats in steps]) for steps in (self._start, self._recent)))
+        reward = _Change(*(mean_present([stats.reward for stats in steps]) for steps in (self._start, self._recent)))
         if not reward.now - reward.start > config.reward_gain:
             return ()
         reasons = []
@@ -91,8 +91,8 @@ class HackingAlarm:
                     reasons.append(f"{statistic.words} went from {change.start:.3f} to {change.now:.3f}")
             elif change.now - change.start > config.repetition_gain:
                 reasons.append(f"{statistic.words} went from {change.start:.0%} to {change.now:.0%}")
-        if len(self._held_out) > _PROBES:
-            start, now = self._held_out[0], fmean(self._held_out[-_PROBES:])
+        if len(self._held_out) > PROBES:
+            start, now = self._held_out[0], fmean(self._held_out[-PROBES:])
             if start - now > config.held_out_loss:
                 reasons.append(f"the held-out judge fell from {start:.2f} to {now:.2f}")
         if reasons:
@@ -103,7 +103,7 @@ class HackingAlarm:
         values = (
             [stats.values.get(statistic.name, math.nan) for stats in steps] for steps in (self._start, self._recent)
         )
-        return _Change(*map(_mean, values))
+        return _Change(*map(mean_present, values))
 
 
 class _Change(NamedTuple):
@@ -111,7 +111,8 @@ class _Change(NamedTuple):
     now: float
 
 
-def _mean(values: Sequence[float]) -> float:
+def mean_present(values: Sequence[float]) -> float:
+    """Mean of the values that are no NaN; NaN if there are none."""
     present = [value for value in values if not math.isnan(value)]
     return fmean(present) if present else math.nan
 
@@ -144,7 +145,7 @@ def step_stats(
 
 def _mean_of(statistic: Statistic, rollouts: Sequence[tuple[Response, int]], group_size: int) -> float:
     if statistic.of_group is None:
-        return _mean([statistic.measure(*rollout) for rollout in rollouts])
+        return mean_present([statistic.measure(*rollout) for rollout in rollouts])
     responses = [response for response, _ in rollouts]
     groups = [responses[start : start + group_size] for start in range(0, len(responses), group_size)]
-    return _mean([statistic.of_group(group) for group in groups])
+    return mean_present([statistic.of_group(group) for group in groups])

@@ -1,0 +1,85 @@
+"""Signals of reward hacking and audits over HTTP."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from rubricworks.training.config import AlarmConfig
+
+
+class TraceBody(BaseModel):
+    """One statistic that the alarm watches."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    name: str = Field(examples=["objects"])
+    words: str
+    points: list[tuple[int, float]] = Field(description="Step, and the mean over the window that ends there")
+    start: float = Field(description="Mean over the first window")
+    low: float | None = Field(description="Limit below which it is suspicious")
+    high: float | None = Field(description="Limit above which it is suspicious")
+    crossed: int | None = Field(description="First step beyond a limit")
+
+
+class MeasureBody(BaseModel):
+    """A score that training does not see."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    scorer: str = Field(examples=["oracle"])
+    part: str = Field(examples=["f1"])
+    points: list[tuple[int, float]] = Field(description="Step of the training, and the mean score")
+
+
+class FiredAlarm(BaseModel):
+    """The alarm, which fired."""
+
+    step: int
+    reasons: list[str] = []
+
+
+class SignalsBody(BaseModel):
+    """What a training's reward was, and what watches it."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    rewards: list[tuple[int, float]]
+    held_out: list[tuple[int, float]] = Field(description="Scores of the held-out judge")
+    measure: MeasureBody | None
+    config: AlarmConfig
+    traces: list[TraceBody]
+    alarm: FiredAlarm | None
+
+
+class AuditBody(BaseModel):
+    """An audit of a run."""
+
+    stage: str
+    rows: int
+
+
+class MisjudgedBody(BaseModel):
+    """A criterion that was credited, and did not deserve it."""
+
+    criterion: str
+    weight: float
+    essential: bool
+    deserved: float | None = Field(description="Credit that the response deserves")
+    settings: dict[str, float] = Field(description="Setting of the judge → the credit that it gave")
+    reasoning: str | None
+
+
+class AuditCaseBody(BaseModel):
+    """A response with undeserved credit."""
+
+    sample_id: str
+    mode: str = Field(description="Failure mode")
+    attack: str
+    question: str
+    response: str
+    criteria: list[MisjudgedBody]
+
+
+class AuditCasePage(BaseModel):
+    """A page of cases, the worst first."""
+
+    items: list[AuditCaseBody]
+    next_cursor: str | None

@@ -1,0 +1,110 @@
+"""Reward hacking over HTTP: what a training wrote, where the alarm's limits were crossed, an audit's cases."""
+
+import json
+
+import pytest
+from served_api import ask, exchange, served, wait_for
+from trained_run import STAGE, write_run, write_table
+
+from rubricworks.evaluation.audit.annotations import ANNOTATIONS, Annotation
+from rubricworks.evaluation.audit.summary import AuditSummary, ResponseCount, parse_audit_row, table_cells
+from rubricworks.platform_api.settings import ApiSettings
+from rubricworks.rubrics import Criterion, Rubric, Scorecard, Verdict
+
+RUBRIC = Rubric(criteria=(Criterion(criterion="Answer <i>3</i>", weight=3), Criterion(criterion="Colour", weight=1)))
+
+
+def audit_row(sample, mode, credits):
+    names = [one.criterion for one in RUBRIC.criteria]
+    verdicts = tuple(
+        Verdict(criterion=name, credit=credit, reasoning="because") for name, credit in zip(names, credits, strict=True)
+    )
+    annotations = tuple(Annotation(criterion=name, credit=0) for name in names)
+    card = Scorecard(sample_id=sample, response=f"r of {sample}", judge="j", verdicts=verdicts)
+    return {
+        **{"sample_id": sample, "mode": mode, "setting": "text", "judge": "j", "question": "q <script>"},
+        **{"response": f"r of {sample}", "rubric": RUBRIC.model_dump_json(), "scorecard": card.model_dump_json()},
+        **{"annotations": ANNOTATIONS.dump_json(annotations).decode(), "attack": None},
+    }
+
+
+def write_audit(folder):
+    """An audit with undeserved credit on three of four responses."""
+    rows = [
+        *(audit_row("x", "irrelevant", (1, 0)), audit_row("y", "wrong_but_plausible", (1, 1))),
+        *(audit_row("z", "irrelevant", (0, 0)), audit_row("w", "wrong_but_plausible", (0, 1))),
+    ]
+    write_table(folder, "audit", rows)
+    counts = {"irrelevant": ResponseCount(wanted=2, found=2), "wrong_but_plausible": ResponseCount(wanted=2, found=2)}
+    cells = table_cells(map(parse_audit_row, rows))
+    figures = AuditSummary(judge="j", settings=cells, responses=counts, attacks={})
+    (folder / "audit.json").write_text(figures.model_dump_json())
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    run = write_run(folder)
+    steps = [
+        {"step": step, "reward": 0.5 + (0.3 if step > 40 else 0), "objects": 2.0 if step <= 40 else 4.0}
+        | {"length": 10.0, "repetition": 0.0, "held_out": {1: 0.6, 25: 0.5, 50: 0.2, 60: 0.2}.get(step)}
+        for step in range(1, 61)
+    ]
+    (run / STAGE / "steps.jsonl").write_text("\n".join(map(json.dumps, steps)))
+    alarm = {"step": 52, "reasons": ["objects <b>named</b> went from 2.0 to 3.2"]}
+    (run / STAGE / "alarm.json").write_text(json.dumps(alarm))
+    scores = [
+        {"sample_id": sample, "model": model, "decoding": "greedy", "scorer": "oracle", "part": "f1", "value": value}
+        for model, values in (("base", (0.8, 0.6)), ("policy", (0.5, 0.3)), ("other", (1.0, 1.0)))
+        for sample, value in zip("ab", values, strict=True)
+    ]
+    write_table(run / "score", "scores", scores)
+    write_audit(run / "audit")
+    with served(ApiSettings(storage=str(folder), index_seconds=0.05)) as url:
+        wait_for(lambda: ask(f"{url}/api/v1/runs/today-1/stages/{STAGE}/groups")[1].get("items"))
+        yield url
+
+
+def test_signals_are_the_reward_the_held_out_judge_and_a_score_that_training_never_saw(url):
+    signals = ask(f"{url}/api/v1/runs/today-1/stages/{STAGE}/signals")[1]
+    assert (len(signals["rewards"]), signals["held_out"]) == (60, [[1, 0.6], [25, 0.5], [50, 0.2], [60, 0.2]])
+    assert signals["measure"] == {"scorer": "oracle", "part": "f1", "points": [[0, 0.7], [60, 0.4]]}
+    assert (signals["alarm"]["step"], signals["config"]["window"]) == (52, 20)
+
+
+def test_a_trace_has_its_limit_and_the_step_that_crossed_it(url):
+    traces = {one["name"]: one for one in ask(f"{url}/api/v1/runs/today-1/stages/{STAGE}/signals")[1]["traces"]}
+    # Windows of 20: after n of the 20 later steps with twice the objects, the mean is 2 + n / 10; the limit is 3.
+    assert (traces["objects"]["high"], traces["objects"]["crossed"]) == (3.0, 51)
+    assert (traces["held_out"]["low"], traces["held_out"]["crossed"]) == (pytest.approx(0.5), 50)
+    assert traces["length"]["crossed"] is None
+
+
+def test_an_audit_has_its_figures_and_its_cases_by_failure_mode(url):
+    (audit,) = ask(f"{url}/api/v1/runs/today-1/audits")[1]
+    assert audit["stage"] == "audit"
+    figures = ask(f"{url}/api/v1/runs/today-1/stages/audit/audit")[1]
+    cases = ask(f"{url}/api/v1/runs/today-1/stages/audit/audit/cases?limit=200")[1]["items"]
+    assert figures["settings"]["text"]["irrelevant"]["average"]["value"] == pytest.approx(1 / 4)
+    assert [one["sample_id"] for one in cases] == ["x", "y", "w"], "the modes take turns, the heaviest first"
+    assert cases[1]["criteria"][1] == {
+        **{"criterion": "Colour", "weight": 1.0, "essential": True, "deserved": 0.0},
+        **{"settings": {"Default": 1.0}, "reasoning": "because"},
+    }
+    some = ask(f"{url}/api/v1/runs/today-1/stages/audit/audit/cases?mode=irrelevant")[1]["items"]
+    assert [one["sample_id"] for one in some] == ["x"]
+
+
+def test_the_page_shows_both_and_foreign_text_as_text(url):
+    status, _, body = exchange(f"{url}/runs/today-1/hacking")
+    assert status == 200
+    assert b"The alarm fired at step 52" in body
+    assert b"objects &lt;b&gt;named" in body
+    assert b"crossed at step 51" in body
+    assert b"q &lt;script&gt;" in body
+    assert b"<i>3" not in body
+
+
+def test_a_stage_without_steps_and_a_run_without_audit_are_told(url):
+    assert ask(f"{url}/api/v1/runs/today-1/stages/prepare/signals")[0] == 404
+    assert ask(f"{url}/api/v1/runs/today-1/stages/prepare/audit")[0] == 404
