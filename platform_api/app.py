@@ -38,6 +38,7 @@ from rubricworks.platform_api.problems import add_problem_handlers
 from rubricworks.platform_api.readiness import Dependency, check_database, check_storage_access
 from rubricworks.platform_api.routers import (
     access,
+    leaderboards,
     live,
     pages,
     probes,
@@ -70,12 +71,14 @@ ROUTERS = (
     live.router,
     submissions.router,
     reward_hacking.router,
+    leaderboards.router,
     promotions.router,
     access.router,
     pages.router,
     rubric_pages.router,
     submission_pages.router,
     reward_hacking.page_router,
+    leaderboards.page_router,
     promotion_pages.router,
 )
 _STATIC = Path(__file__).parent / "pages" / "static"

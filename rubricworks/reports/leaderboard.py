@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rubricworks.evaluation.leaderboard import LEVEL, Cell, Column, Leaderboard, Row
 from rubricworks.metrics import Interval
@@ -90,18 +90,25 @@ def leaderboard_page(
         "leaderboard.html",
         styles=("report.css", "tables.css", "leaderboard.css"),
         title=title,
-        board=board,
         simulated=simulated,
-        legend=legend(board, "▲", "▼"),
-        radar=_radar(board),
-        trajectories=_trajectories(board),
-        cells=[[_page_cell(row.cells.get(at)) for at in range(len(board.columns))] for row in board.rows],
-        prices=[_prices(row) for row in board.rows],
-        budgets=_budget_curve(board),
-        agreements=[
+        **board_parts(board, agreements),
+    )
+
+
+def board_parts(board: Leaderboard, agreements: Sequence[Agreement] = ()) -> dict[str, Any]:
+    """Values of `leaderboard_parts.html`, also for other pages; it needs `tables.css` and `leaderboard.css`."""
+    return {
+        "board": board,
+        "legend": legend(board, "▲", "▼"),
+        "radar": _radar(board),
+        "trajectories": _trajectories(board),
+        "cells": [[_page_cell(row.cells.get(at)) for at in range(len(board.columns))] for row in board.rows],
+        "prices": [_prices(row) for row in board.rows],
+        "budgets": _budget_curve(board),
+        "agreements": [
             (one, number(one.spearman.value) if one.spearman else None, interval(one.spearman)) for one in agreements
         ],
-    )
+    }
 
 
 class _PageCell(NamedTuple):

@@ -1,0 +1,72 @@
+"""Leaderboards of runs' stored scores: models against scorers, built by the code of `rubricworks leaderboard`."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from rubricworks.errors import UserError
+from rubricworks.evaluation.leaderboard import Leaderboard, leaderboard
+from rubricworks.platform_api.db.tables import RunTable
+from rubricworks.platform_api.problems import BadRequest, NotFound
+from rubricworks.platform_api.services.run_copies import run_folder
+from rubricworks.platform_api.services.run_tables import list_tables
+from rubricworks.reports.leaderboard_files import is_simulated_evaluation, read_source
+from rubricworks.runs.store import RunStore
+
+STAGE = "score"
+KIND = "scores"
+MOST_RUNS = 12
+_FOLDERS = (STAGE, f"{STAGE}/responses", "recap", "open_questions", "prepare_questions", "prepare")
+_CACHED_BOARDS = 16
+_boards: dict[tuple[Any, ...], tuple[Leaderboard, bool]] = {}
+
+
+async def list_evaluations(
+    session: AsyncSession, *, before: tuple[Any, str, str] | None = None, limit: int
+) -> Sequence[RunTable]:
+    """Tables of scores, the last written first."""
+    return await list_tables(session, KIND, before=before, limit=limit)
+
+
+async def build(
+    session: AsyncSession,
+    store: RunStore,
+    runs: Sequence[str],
+    *,
+    against: str | None = None,
+    every_figure: bool = False,
+) -> tuple[Leaderboard, bool]:
+    """The board of some runs, and whether the scene world stood in for images and judges in any of them.
+
+    Raises:
+        NotFound: a run has no scores.
+        BadRequest: too many runs, or no model is called `against`.
+    """
+    names = list(dict.fromkeys(runs))
+    if len(names) > MOST_RUNS:
+        raise BadRequest(f"run: a board has at most {MOST_RUNS} runs")
+    tables = [await _table(session, run) for run in names]
+    key = (*((store.uri, one.run, one.modified) for one in tables), against, every_figure)
+    if key not in _boards:
+        try:
+            _boards[key] = await asyncio.to_thread(_build, store, names, against, every_figure)
+        except (ValueError, UserError) as error:
+            raise BadRequest(f"against: {error}" if "is called" in str(error) else str(error)) from error
+        while len(_boards) > _CACHED_BOARDS:
+            _boards.pop(next(iter(_boards)))
+    return _boards[key]
+
+
+async def _table(session: AsyncSession, run: str) -> RunTable:
+    table = await session.get(RunTable, (run, STAGE))
+    if table is None or table.kind != KIND:
+        raise NotFound(f"{run} has no scores yet")
+    return table
+
+
+def _build(store: RunStore, runs: Sequence[str], against: str | None, every_figure: bool) -> tuple[Leaderboard, bool]:
+    folders = [run_folder(store, run, _FOLDERS) for run in runs]
+    board = leaderboard([read_source(folder) for folder in folders], against=against, every_figure=every_figure)
+    return board, any(is_simulated_evaluation(folder) for folder in folders)
