@@ -19,6 +19,7 @@ from rubricworks.platform_api.routers.dependencies import (
 from rubricworks.platform_api.routers.keyed_route import KeyedRoute
 from rubricworks.platform_api.schemas.promotions import (
     Decision,
+    ModelBody,
     PromotionBody,
     PromotionPage,
     PromotionRequest,
@@ -45,6 +46,14 @@ def get_promotions(request: Request) -> Promotions:
 
 
 PromotionsOf = Annotated[Promotions, Depends(get_promotions)]
+
+
+@router.get("/models", summary="List registered models with their aliases")
+async def list_models(service: PromotionsOf, viewer: Viewer) -> list[ModelBody]:
+    return [
+        ModelBody.model_validate({"model": model, **standing._asdict()})
+        for model, standing in sorted((await service.standings()).items())
+    ]
 
 
 @router.get("/promotions", summary="List promotions, the newest first")

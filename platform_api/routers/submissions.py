@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 
 from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
-from rubricworks.platform_api.problems import Problem
+from rubricworks.platform_api.problems import NotFound
 from rubricworks.platform_api.routers.dependencies import (
     PROBLEMS,
     Cursor,
@@ -42,11 +42,11 @@ def get_kubeflow(request: Request) -> KubeflowRuns:
     """The runs of the installation of Kubeflow.
 
     Raises:
-        Problem: none is configured.
+        NotFound: none is configured.
     """
     service: KubeflowRuns | None = request.app.state.kubeflow
     if service is None:
-        raise Problem(503, "No Kubeflow", "this service knows no Kubeflow Pipelines; set RUBRICWORKS_KUBEFLOW")
+        raise NotFound("this service knows no Kubeflow Pipelines; set RUBRICWORKS_KUBEFLOW")
     return service
 
 

@@ -35,6 +35,28 @@ class Decision(BaseModel):
     reason: str = Field(default="", max_length=2000)
 
 
+class ChallengerBody(BaseModel):
+    """The version that was last measured against the champion."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    version: int
+    digest: str
+    gate: str
+    waits: bool = Field(description="It passed its gate against the champion of today, and a person has to decide")
+
+
+class ModelBody(BaseModel):
+    """Aliases of a registered model."""
+
+    model_config = ConfigDict(from_attributes=True, protected_namespaces=())
+
+    model: str
+    champion: int | None
+    previous: int | None
+    challenger: ChallengerBody | None
+
+
 class PromotionBody(BaseModel):
     """A promotion."""
 

@@ -87,8 +87,7 @@ class Submissions:
 
         Raises:
             BadRecipe: it has mistakes, or reaches what no admin admitted.
-            Conflict: the name is taken, or another run is going here.
-            Problem: there is no place to run it.
+            Conflict: the name is taken, another run is going here, or there is no place to run it.
         """
         recipe = await asyncio.to_thread(self._check, text, overrides, arm)
         chosen = self._choose_place(place)
@@ -193,9 +192,7 @@ class Submissions:
                 else "this service has no cluster: section to place runs by; see RUBRICWORKS_SUBMISSIONS"
             )
         if not places:
-            raise Problem(
-                503,
-                "No place to run",
+            raise Conflict(
                 "this service listens beyond loopback, so nothing runs on its machine, and it has no cluster: section "
                 "to place runs on Kubeflow by; see RUBRICWORKS_SUBMISSIONS",
             )

@@ -33,11 +33,12 @@ _COMMANDS = {
     "audit": ("rubricworks.cli.audit:audit", "Measure what a judge credits to responses that do not deserve it."),
     "arms": ("rubricworks.cli.arms:arms", "Compare a recipe with its arms: what each part is worth, in one table."),
     "claims": ("rubricworks.cli.claims:claims", "Check a paper's claims as mechanisms in the scene world."),
-    "runs": ("rubricworks.cli.runs:runs", "List, show, stop, retry and prune runs, here and on Kubeflow."),
+    "runs": ("rubricworks.cli.runs:runs", "List, show, submit, stop, retry and prune runs."),
     "schedules": ("rubricworks.cli.schedules:schedules", "Schedule runs on Kubeflow."),
     "promote": ("rubricworks.cli.promote:promote", "Make a challenger the champion, or reject it."),
     "pipelines": ("rubricworks.cli.pipelines:pipelines", "Compile pipelines for Kubeflow, and push them there."),
     "server": ("rubricworks.cli.server:server", "Pages and API: runs, rollouts, verdicts, criteria."),
+    "login": ("rubricworks.cli.login:login", "Store the token of an installation, for `runs` and `promote`."),
     "tokens": ("rubricworks.cli.tokens:tokens", "Create, list and revoke tokens of the server."),
     "world": ("rubricworks.cli.world:world", "The embedded scene world: simulated images and models."),
 }

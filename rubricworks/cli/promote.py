@@ -1,4 +1,8 @@
-"""`rubricworks promote`: a person's decision on a challenger in the model registry."""
+"""`rubricworks promote`: a person's decision on a challenger in the model registry.
+
+Where RUBRICWORKS_API names an installation, it alone writes the aliases: a promotion is requested there, and another
+person approves it.
+"""
 
 import getpass
 import time
@@ -11,18 +15,31 @@ from rubricworks.runs.working_copy import local_runs_folder
 
 if TYPE_CHECKING:
     from rubricworks.tracking import Connection, ModelVersion
+    from rubricworks.tracking.installation import ApiClient
 
 
 @click.command()
 @click.argument("model", required=False)
 @click.option("--version", type=click.IntRange(1), help="Promote this version instead of the challenger.")
 @click.option("--reject", is_flag=True, help="Mark the challenger as rejected; the champion stays.")
+@click.option("--approve", is_flag=True, help="Approve the request that is open at the installation.")
+@click.option("--roll-back", is_flag=True, help="Make the champion before the champion again.")
+@click.option("--reason", default="", help="Reason of the request or the decision.")
 @click.option("--force", is_flag=True, help="Promote a version that did not pass, or passed against an older champion.")
 @click.option("--by", help="Name of the person who decides; by default the user of this machine.")
 @click.option("--tracking", "uri", default="", help="MLflow's URI; by default as for `run`.")
 @click.option("--runs", default="runs", show_default=True, metavar="FOLDER", help="Folder of all runs, as for `run`.")
 def promote(
-    model: str | None, version: int | None, reject: bool, force: bool, by: str | None, uri: str, runs: str
+    model: str | None,
+    version: int | None,
+    reject: bool,
+    approve: bool,
+    roll_back: bool,
+    reason: str,
+    force: bool,
+    by: str | None,
+    uri: str,
+    runs: str,
 ) -> None:
     """Make MODEL's challenger its champion. Without MODEL, list champions and waiting challengers.
 
@@ -30,7 +47,20 @@ def promote(
     rubricworks promote
     rubricworks promote captioner
     rubricworks promote captioner --reject
+    rubricworks promote captioner --roll-back --reason "it stutters"
+
+    Where RUBRICWORKS_API names an installation, MODEL is requested there, and --approve approves it.
     """
+    from rubricworks.tracking.installation import named_api
+
+    if reject + approve + roll_back > 1:
+        raise UserError("give one of --approve, --reject and --roll-back")
+    if api := named_api():
+        if force or by or uri:
+            raise UserError(f"{api.url} decides by its rules and knows who asks: leave out --force, --by, --tracking")
+        return _at_installation(api, model, version, reject=reject, approve=approve, roll_back=roll_back, reason=reason)
+    if approve:
+        raise UserError("--approve is for an installation, named by RUBRICWORKS_API; without one nothing is requested")
     from rubricworks.tracking import TrackingConfig, connect, missing_database, registry
 
     tracking, folder = TrackingConfig(uri=uri), local_runs_folder(runs)
@@ -45,11 +75,13 @@ def promote(
     if model is None:
         _print_models(connection)
         return
+    if roll_back:
+        return _roll_back(connection, model, by)
     candidate = registry.get_version(connection, model, version) if version else registry.challenger(connection, model)
     if candidate is None:
         names = ", ".join(registry.model_names(connection)) or "none"
         raise UserError(f"{model} has no challenger in the registry at {connection.safe_uri} (models there: {names})")
-    decision = {"decided_by": by or getpass.getuser(), "decided_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    decision = _decision(by)
     if reject:
         registry.tag(connection, candidate, {registry.APPROVAL_TAG: "rejected", **decision})
         click.echo(f"{model} version {candidate.version} is rejected; the champion stays")
@@ -60,6 +92,43 @@ def promote(
     registry.promote(connection, model, candidate.version, expected=champion.version if champion else None)
     registry.tag(connection, candidate, {registry.APPROVAL_TAG: "promoted", **decision})
     click.echo(f"{model} version {candidate.version} is the champion")
+
+
+def _at_installation(
+    api: "ApiClient",
+    model: str | None,
+    version: int | None,
+    *,
+    reject: bool,
+    approve: bool,
+    roll_back: bool,
+    reason: str,
+) -> None:
+    from rubricworks.cli import api_promotions
+
+    if model is None:
+        api_promotions.print_models(api)
+    elif roll_back:
+        api_promotions.roll_back(api, model, reason)
+    elif approve or reject:
+        api_promotions.decide(api, model, "approve" if approve else "reject", reason)
+    else:
+        api_promotions.request(api, model, version, reason)
+
+
+def _roll_back(connection: "Connection", model: str, by: str | None) -> None:
+    from rubricworks.tracking import registry
+
+    champion, previous = registry.champion(connection, model), registry.previous(connection, model)
+    if previous is None or champion is None or previous.version == champion.version:
+        raise UserError(f"{model} has no champion before this one to go back to")
+    registry.promote(connection, model, previous.version, expected=champion.version)
+    registry.tag(connection, previous, {registry.APPROVAL_TAG: "promoted", **_decision(by)})
+    click.echo(f"{model} version {previous.version} is the champion again")
+
+
+def _decision(by: str | None) -> dict[str, str]:
+    return {"decided_by": by or getpass.getuser(), "decided_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
 
 
 def _check(candidate: "ModelVersion", champion: "ModelVersion | None") -> None:

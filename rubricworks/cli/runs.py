@@ -1,4 +1,8 @@
-"""`rubricworks runs`: listing, showing, stopping, retrying and pruning runs, here, in a store and on Kubeflow."""
+"""`rubricworks runs`: listing, showing, stopping, retrying and pruning runs, here, in a store and on Kubeflow.
+
+Where RUBRICWORKS_API names an installation, its runs are listed, shown, submitted and stopped, unless --runs, --on or
+--cluster names another place.
+"""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -14,6 +18,7 @@ if TYPE_CHECKING:
 
     from rubricworks.kubeflow.remote_runs import RemoteRun
     from rubricworks.runs.records import RunRecord
+    from rubricworks.tracking.installation import ApiClient
 
 runs_option = click.option(
     "--runs",
@@ -28,7 +33,7 @@ on_option = click.option("--on", type=click.Choice(["kubeflow"]), help="Ask Kube
 
 @click.group()
 def runs() -> None:
-    """List, show, stop, retry and prune runs."""
+    """List, show, submit, stop, retry and prune runs."""
 
 
 @runs.command("list")
@@ -42,6 +47,10 @@ def list_(place: str, on: str | None, recipe: str | None, limit: int) -> None:
         from rubricworks.kubeflow.remote_runs import list_runs
 
         rows = [_remote_row(run) for run in list_runs(connect_by_recipe(recipe), limit=limit)]
+    elif api := _api():
+        from rubricworks.cli.api_runs import run_rows
+
+        rows = run_rows(api, limit)
     else:
         from rubricworks.runs.records import run_records
         from rubricworks.runs.store import open_run_store
@@ -65,6 +74,10 @@ def show(run: str, place: str, on: str | None, recipe: str | None) -> None:
 
         _print_remote_run(show_run(connect_by_recipe(recipe), run))
         return
+    if api := _api():
+        from rubricworks.cli.api_runs import print_run
+
+        return print_run(api, run)
     from rubricworks.runs.records import run_record
     from rubricworks.runs.store import open_run_store
 
@@ -79,10 +92,29 @@ def show(run: str, place: str, on: str | None, recipe: str | None) -> None:
 
 
 @runs.command()
+@click.argument("recipe")
+@click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a field, e.g. policy.steps=50.")
+@click.option("--arm", metavar="NAME", help="Run one of the recipe's arms.")
+@click.option("--run", "run_id", metavar="ID", help="Name of the run; by default recipe, date and time.")
+def submit(recipe: str, overrides: tuple[str, ...], arm: str | None, run_id: str | None) -> None:
+    """Submit RECIPE to the installation that RUBRICWORKS_API names, which runs it."""
+    from rubricworks.cli.api_runs import submit_run
+
+    api = _api()
+    if api is None:
+        raise UserError("name the installation by RUBRICWORKS_API, or run it yourself: rubricworks run")
+    submit_run(api, recipe, overrides, arm, run_id)
+
+
+@runs.command()
 @click.argument("run")
 @cluster_option
 def stop(run: str, recipe: str | None) -> None:
-    """Stop RUN on Kubeflow; what its stages committed is kept."""
+    """Stop RUN on Kubeflow, or at the installation; what its stages committed is kept."""
+    if api := _api():
+        from rubricworks.cli import api_runs
+
+        return api_runs.stop_run(api, run)
     from rubricworks.kubeflow.remote_runs import stop_run
 
     stopped = stop_run(connect_by_recipe(recipe), run)
@@ -126,6 +158,16 @@ def prune(older_than: str, place: str, dry_run: bool) -> None:
         click.echo(f"{'would delete' if dry_run else 'deleted'} {run.name}: {details}")
         count, freed = count + 1, freed + run.bytes
     click.echo(f"{'would delete' if dry_run else 'deleted'} {count} runs, {_size(freed)}")
+
+
+def _api() -> "ApiClient | None":
+    """The installation that the environment names, unless an option names another place."""
+    from rubricworks.tracking.installation import named_api
+
+    context = click.get_current_context()
+    sources = (context.get_parameter_source(name) for name in ("place", "on", "recipe"))
+    is_elsewhere = context.command.name != "submit" and click.core.ParameterSource.COMMANDLINE in sources
+    return None if is_elsewhere else named_api()
 
 
 def _row(run: "RunRecord") -> list[str]:

@@ -10,9 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+from click.testing import CliRunner
 from pydantic import SecretStr
 from served_api import TOKEN, Caller, ask, bearer, exchange, served, wait_for
 
+from rubricworks.cli import cli
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.services.mlflow_registry import MlflowRegistry
 from rubricworks.platform_api.services.promotions import Promotions
@@ -230,6 +232,38 @@ def test_the_page_shows_the_gate_and_takes_the_decision(service, tmp_path):
     status, headers, _ = exchange(f"{page}/{number}/approve", method="POST", body=b"reason=fine", **form)
     assert (status, headers["location"], aliases(tmp_path)) == (303, "/promotions", (version, None))
     assert exchange(f"{page}/{number}/reject", method="POST", body=b"", **form)[0] == 409
+
+
+def test_each_action_from_the_command_line(service, tmp_path, monkeypatch):
+    def promote(who, *arguments):
+        monkeypatch.setenv("RUBRICWORKS_API_TOKEN", service.secrets[who])
+        result = CliRunner().invoke(cli, ["promote", *arguments])
+        return str(result.exception) if result.exception else result.output
+
+    monkeypatch.setenv("RUBRICWORKS_API", service.url.removesuffix("/api/v1"))
+    for who in ("runner", "approver"):
+        service.post(who, "promotions/999/reject")  # its token
+    first = add_version(tmp_path)
+    assert "challenger version 1: waiting (better by 0.1" in promote("runner")
+    assert f"promotion 1 of {MODEL} version {first} waits for approval at" in promote("runner", MODEL)
+    assert "promotion 1 of" in promote("runner", MODEL), "the same request is not made twice"
+    assert "promotion 1: version 1, asked by runner" in promote("runner")
+    assert "this needs the right to approve" in promote("runner", MODEL, "--approve")
+    assert promote("approver", MODEL, "--approve", "--reason", "good") == f"{MODEL} version {first} is the champion\n"
+    second = add_version(tmp_path, against=first)
+    promote("runner", MODEL, "--version", str(second))
+    assert "is rejected" in promote("approver", MODEL, "--reject")
+    third = add_version(tmp_path, against=first)
+    promote("runner", MODEL)
+    promote("approver", MODEL, "--approve")
+    assert aliases(tmp_path) == (third, first)
+    assert "is the champion again" in promote("approver", MODEL, "--roll-back", "--reason", "it stutters")
+    assert aliases(tmp_path) == (first, third)
+    assert "leave out --force" in promote("approver", MODEL, "--force")
+    monkeypatch.delenv("RUBRICWORKS_API")
+    assert "named by RUBRICWORKS_API" in promote("approver", MODEL, "--approve")
+    promote("approver", MODEL, "--roll-back", "--runs", str(tmp_path))
+    assert aliases(tmp_path) == (third, first)
 
 
 def rows(folder, query):

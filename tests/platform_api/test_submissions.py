@@ -156,7 +156,7 @@ def test_a_name_that_is_no_folder_is_refused(quiet_url, name):
 def test_a_service_that_others_reach_runs_nothing_on_its_machine(stand_in):
     with served(settings(stand_in).model_copy(update={"local_runs": False})) as url:
         status, body = submit(url, "x")
-        assert (status, "listens beyond loopback" in body["detail"]) == (503, True)
+        assert (status, "listens beyond loopback" in body["detail"]) == (409, True)
         assert submit(url, "y", place="here")[0] == 409
         assert b"no place to run" in exchange(f"{url}/new-run", **bearer())[2]
 

@@ -31,6 +31,7 @@ from rubricworks.tracking import (
     stage_connection,
     stage_run,
 )
+from rubricworks.tracking.installation import named_api, request_promotion
 from rubricworks.tracking.lineage import store_lineage
 from rubricworks.tracking.sample_scores import SCORES_TAG, read_sample_scores, store_sample_scores
 from rubricworks.training.generators.files import ADAPTER, BASE_FILE
@@ -60,8 +61,7 @@ def run(config: Config, job: Job) -> None:
             registered = register_policy(job, connection, mlflow_run, config.model_name, result, figures, config.recipe)
             version = str(registered.version)
             if result.passed:
-                result = _promote(config, job, connection, registered, result)
-                promoted = result.passed
+                result, promoted = _promote(config, job, connection, registered, result)
         log.set_tags({"gate": "passed" if result.passed else "failed"})
     promotion = {
         "model_name": config.model_name,
@@ -78,14 +78,24 @@ def run(config: Config, job: Job) -> None:
 
 def _promote(
     config: Config, job: Job, connection: Connection, version: ModelVersion, over_base: GateResult
-) -> GateResult:
-    """Hold a version that passed over its base against the champion, and promote it; return the whole result."""
+) -> tuple[GateResult, bool]:
+    """Hold a version that passed over its base against the champion, and promote it, or request that where an
+    installation's API is named; return the whole result, and whether it is the champion."""
     champion = registry.champion(connection, config.model_name)
     if champion and champion.version == version.version:
-        return over_base  # promoted by an earlier attempt
+        return over_base, True  # promoted by an earlier attempt
     result, approval = over_base, None
     if champion:
         result, approval = _check_over_champion(config, job, connection, champion, over_base)
+    api = named_api()
+    if result.passed and api is not None:
+        registry.nominate(connection, config.model_name, version.version)
+        waiting: dict[str, Any] = {registry.APPROVAL_TAG: registry.WAITING, "gate": "; ".join(result.reasons)}
+        if champion:
+            waiting[registry.OPPONENT_TAG] = champion.version
+        registry.tag(connection, version, waiting)
+        request = request_promotion(api, config.model_name, version.version, f"run {job.run.name}")
+        return GateResult(passed=True, reasons=(*result.reasons, request)), False
     if result.passed:
         try:
             registry.promote(
@@ -98,7 +108,10 @@ def _promote(
         registry.nominate(connection, config.model_name, version.version)
         tags |= {registry.APPROVAL_TAG: approval, registry.OPPONENT_TAG: champion.version}
     registry.tag(connection, version, tags)
-    return result
+    if approval and api is not None:
+        request = request_promotion(api, config.model_name, version.version, f"run {job.run.name}")
+        result = GateResult(passed=False, reasons=(*result.reasons, request))
+    return result, result.passed
 
 
 def _check_over_champion(

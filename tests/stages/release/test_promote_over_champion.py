@@ -6,10 +6,12 @@ from pathlib import Path
 from statistics import mean
 
 import pytest
+from served_api import ask, served
 from synthetic_run import write_table
 
 from rubricworks.data.tables import count_rows
 from rubricworks.evaluation.scoreboard import summarise_scores
+from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.runtime.launch import launch
 from rubricworks.tracking import TrackingConfig, connect, registry
 from rubricworks.tracking.lineage import fetch_artifacts
@@ -191,3 +193,15 @@ def test_the_card_of_a_registered_model_has_the_figures_that_its_gate_read(tmp_p
         assert [line[2:] for line in text.splitlines() if line.startswith("- ")] == content["reasons"]
     # The model's own folder stays as it was trained.
     assert sorted(path.name for path in registry.model_files(folder).iterdir()) == ["config.json"]
+
+
+def test_where_an_installation_is_named_the_stage_requests_and_moves_nothing(tmp_path, monkeypatch):
+    (tmp_path / "runs").mkdir()
+    with served(ApiSettings(storage=str(tmp_path / "runs"), index_seconds=60)) as url:
+        monkeypatch.setenv("RUBRICWORKS_API", url)
+        content = promote(tmp_path, "one", score_rows(0.5, 0.75))
+        assert (content["passed"], content["promoted"]) == (True, False)
+        assert f"promotion 1 of captioner version 1 waits for approval at {url}" in content["reasons"][-1]
+        assert champion(tmp_path) is None
+        (request,) = ask(f"{url}/api/v1/promotions")[1]["items"]
+        assert (request["state"], request["version"], request["reason"]) == ("requested", 1, "run one")

@@ -14,6 +14,7 @@ from rubricworks.runtime.job import Job
 from rubricworks.stages.release.promote import evaluation_figures, register_policy
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import Connection, Gate, ModelVersion, registry, stage_run
+from rubricworks.tracking.installation import named_api, request_promotion
 from rubricworks.tracking.lineage import read_lineage
 
 
@@ -50,6 +51,8 @@ def run(config: Config, job: Job) -> None:
         standing, outcome = _update_aliases(config, connection, version, report, result.passed)
         # The version exists already if the stage runs again with another gate.
         registry.tag(connection, version, {registry.APPROVAL_TAG: standing, "gate": "; ".join(result.reasons)})
+        if standing == registry.WAITING and (api := named_api()):
+            outcome += f"; {request_promotion(api, report.model_name, version.version, f'run {job.run.name}')}"
         log.set_tags({"outcome": outcome})
     challenge = {
         "model_name": report.model_name,
@@ -79,7 +82,7 @@ def _update_aliases(
         return "not passed", f"{label} stays challenger, not passed"
     if now is None or now.version != report.champion:
         return "outdated", _outdated(label, report, now)
-    if config.approval == "person":
+    if config.approval == "person" or named_api() is not None:  # where an API is named, it alone moves the alias
         return registry.WAITING, f"{label} passed and waits for approval: rubricworks promote {report.model_name}"
     try:
         registry.promote(connection, report.model_name, version.version, expected=report.champion)

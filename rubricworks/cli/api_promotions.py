@@ -1,0 +1,55 @@
+"""Promotions of an installation, through its API: what `rubricworks promote` does where one is named."""
+
+from typing import Any
+
+import click
+
+from rubricworks.errors import UserError
+from rubricworks.tracking.installation import ApiClient, path_of, request_promotion
+
+
+def print_models(api: ApiClient) -> None:
+    """Print each model with its champion, its challenger, and the request that waits."""
+    models = api.get("models")
+    waiting = {one["model"]: one for one in api.get("promotions", state="requested", limit=200)["items"]}
+    for one in models:
+        champion, previous = one["champion"], one["previous"]
+        click.echo(
+            f"{one['model']}: champion {f'version {champion}' if champion else '-'}"
+            f"{f', previously version {previous}' if previous else ''}"
+        )
+        if challenger := one["challenger"]:
+            standing = "waiting" if challenger["waits"] else "not waiting"
+            click.echo(f"  challenger version {challenger['version']}: {standing} ({challenger['gate']})")
+        if request := waiting.get(one["model"]):
+            click.echo(f"  promotion {request['id']}: version {request['version']}, asked by {request['requested_by']}")
+    if not models:
+        click.echo(f"no models are registered at {api.url}")
+
+
+def request(api: ApiClient, model: str, version: int | None, reason: str) -> None:
+    """Request that a version, by default the challenger, becomes the champion."""
+    if version is None:
+        found = next((one["challenger"] for one in api.get("models") if one["model"] == model), None)
+        if found is None:
+            raise UserError(f"{model} has no challenger at {api.url}; `rubricworks promote` lists what waits")
+        version = int(found["version"])
+    click.echo(request_promotion(api, model, version, reason))
+
+
+def decide(api: ApiClient, model: str, decision: str, reason: str) -> None:
+    """Approve or reject the request that is open for a model."""
+    items = api.get("promotions", model=model, state="requested")["items"]
+    if not items:
+        raise UserError(f"no promotion of {model} waits at {api.url}; `rubricworks promote` lists what does")
+    promotion: dict[str, Any] = api.post(path_of("promotions", items[0]["id"], decision), {"reason": reason})
+    if decision == "reject":
+        click.echo(f"{model} version {promotion['version']} is rejected; the champion stays")
+    else:
+        click.echo(f"{model} version {promotion['version']} is the champion")
+
+
+def roll_back(api: ApiClient, model: str, reason: str) -> None:
+    """Make the champion before the champion again."""
+    promotion = api.post("rollbacks", {"model": model, "reason": reason})
+    click.echo(f"{model} version {promotion['version']} is the champion again")

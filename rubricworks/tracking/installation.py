@@ -1,0 +1,167 @@
+"""Client of an installation's API, which alone writes its models' aliases; see docs/platform.md.
+
+An installation is named by RUBRICWORKS_API. The token is RUBRICWORKS_API_TOKEN, or the one that `rubricworks login`
+stored. A request that may have arrived is sent again under the same key, so that it changes nothing twice.
+"""
+
+import http.client
+import json
+import os
+import ssl
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from rubricworks.errors import TransientError, UserError
+
+VARIABLE = "RUBRICWORKS_API"
+_TOKEN_VARIABLE = "RUBRICWORKS_API_TOKEN"
+_ATTEMPTS, _PAUSE, _TIMEOUT = 3, 1.0, 60.0
+_LARGEST = 64 * 1024 * 1024
+
+
+class ApiClient:
+    """One installation and a token for it."""
+
+    def __init__(self, url: str, token: str | None) -> None:
+        """
+        Raises:
+            UserError: the URL is none of HTTP, or holds a user or a path with a query.
+        """
+        parts = urlsplit(url.strip())
+        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or parts.query:
+            raise UserError(f"{parts.scheme}://…: write the API's address as https://host or http://host:port")
+        self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+        self._parts, self._token = parts, token
+
+    def get(self, path: str, **query: object) -> Any:
+        """Answer to a GET of a path below /api/v1.
+
+        Raises:
+            UserError: the API refuses it.
+            TransientError: the API does not answer.
+        """
+        asked = urlencode({name: value for name, value in query.items() if value is not None})
+        return self._exchange("GET", f"{path}?{asked}" if asked else path, None, {})
+
+    def post(self, path: str, body: dict[str, Any], *, key: str | None = None) -> Any:
+        """Answer to a POST.
+
+        Args:
+            key: idempotency key; by default a new one, for this call's own attempts.
+        Raises:
+            UserError: the API refuses it.
+            TransientError: the API does not answer.
+        """
+        return self._exchange("POST", path, json.dumps(body).encode(), {"Idempotency-Key": key or uuid.uuid4().hex})
+
+    def _exchange(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Any:
+        headers |= {"Accept": "application/json", "User-Agent": "rubricworks"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                status, content = self._send(method, path, body, headers)
+            except (OSError, http.client.HTTPException) as error:
+                if attempt == _ATTEMPTS:
+                    reason = getattr(error, "strerror", None) or type(error).__name__
+                    raise TransientError(f"the API at {self.url} does not answer ({reason})") from error
+            else:
+                if status not in (502, 503, 504) or attempt == _ATTEMPTS:
+                    return self._read(status, content)
+            time.sleep(_PAUSE * attempt)
+        raise AssertionError
+
+    def _send(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
+        """Send one request; a redirect is an answer like others, so the token goes nowhere else."""
+        host, port = self._parts.hostname or "", self._parts.port
+        connection = (
+            http.client.HTTPSConnection(host, port, timeout=_TIMEOUT, context=ssl.create_default_context())
+            if self._parts.scheme == "https"
+            else http.client.HTTPConnection(host, port, timeout=_TIMEOUT)
+        )
+        try:
+            target = f"{self._parts.path.rstrip('/')}/api/v1/{path}"
+            connection.request(method, target, body=body, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read(_LARGEST)
+        finally:
+            connection.close()
+
+    def _read(self, status: int, content: bytes) -> Any:
+        try:
+            answer = json.loads(content)
+        except ValueError:
+            raise UserError(f"{self.url} answers HTTP {status}, and not as this API does; check {VARIABLE}") from None
+        if 200 <= status < 300:
+            return answer
+        detail = str(answer.get("detail") if isinstance(answer, dict) else "") or f"HTTP {status}"
+        if status == 401:
+            raise UserError(f"{self.url}: the token is missing, unknown or expired; run: rubricworks login {self.url}")
+        raise (TransientError if status >= 500 else UserError)(f"{self.url}: {detail}")
+
+
+def named_api() -> ApiClient | None:
+    """The API that the environment names; None without one.
+
+    Raises:
+        UserError: its address is no URL.
+    """
+    url = os.environ.get(VARIABLE, "").strip()
+    return open_api(url) if url else None
+
+
+def open_api(url: str) -> ApiClient:
+    """The API at an address, with the token of the environment or of a login."""
+    client = ApiClient(url, None)
+    return ApiClient(url, os.environ.get(_TOKEN_VARIABLE, "").strip() or _stored().get(client.url))
+
+
+def store_token(url: str, token: str | None) -> Path:
+    """Store the token of an API in a file that its user alone can read; None forgets it. Returns the file."""
+    path, tokens = _credentials(), _stored()
+    tokens.pop(url, None)
+    if token is not None:
+        tokens[url] = token
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    aside = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
+    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        json.dump(tokens, file, indent=2)
+    aside.replace(path)
+    return path
+
+
+def path_of(*parts: object) -> str:
+    """A path of the API, with each part quoted."""
+    return "/".join(quote(str(part), safe="") for part in parts)
+
+
+def request_promotion(api: ApiClient, model: str, version: int, reason: str) -> str:
+    """Request a promotion, unless the same one is open; return a sentence about it.
+
+    Raises:
+        UserError: the API refuses it, or another version's request is open.
+        TransientError: the API does not answer.
+    """
+    for one in api.get("promotions", model=model, state="requested")["items"]:
+        if one["version"] == version:
+            return f"promotion {one['id']} of {model} version {version} waits for approval at {api.url}/promotions"
+    body = {"model": model, "version": version, "reason": reason[:2000]}
+    number = api.post("promotions", body)["id"]
+    return f"promotion {number} of {model} version {version} waits for approval at {api.url}/promotions"
+
+
+def _credentials() -> Path:
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "rubricworks" / "credentials.json"
+
+
+def _stored() -> dict[str, str]:
+    try:
+        content = json.loads(_credentials().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {str(url): str(token) for url, token in content.items()} if isinstance(content, dict) else {}
