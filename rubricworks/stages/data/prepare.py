@@ -178,7 +178,7 @@ def _rows(
             rejected.append({"source": place, "reason": item.reason})
             continue
         digests.add(item.image_digest)
-        prompt = (item.prompt if config.own_prompts else "") or config.prompt
+        prompt = image_prompt(config, item)
         samples.append({**_sample(item, prompt, splits[item.key]), "source": place})
     return {"samples": samples, "rejected": rejected}
 
@@ -192,6 +192,11 @@ def _sample(item: SourceItem, prompt: str, split: str) -> Row:
         "prompt": prompt,
         "references": list(item.references),
     }
+
+
+def image_prompt(config: Config, item: SourceItem) -> str:
+    """Prompt of an image: its own where the source gives one and `own_prompts` takes it, else the common one."""
+    return (item.prompt if config.own_prompts else "") or config.prompt
 
 
 def image_sample_id(image_digest: str, prompt: str) -> str:

@@ -8,7 +8,7 @@ the reason; `data.json` holds the counts, of each corpus where there are several
 import asyncio
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import not_
 from pathlib import PurePath
 from typing import NamedTuple
@@ -84,7 +84,7 @@ class Config(StageConfig):
         return DataSource(kind="questions", source=self.source, columns=self.columns, more=more)
 
 
-class _Corpus(NamedTuple):
+class Corpus(NamedTuple):
     """A corpus on this machine."""
 
     number: int
@@ -100,16 +100,13 @@ class _Corpus(NamedTuple):
             yield entry
 
 
-_Entry = tuple[_Corpus, QuestionEntry | RejectedEntry]
+_Entry = tuple[Corpus, QuestionEntry | RejectedEntry]
 
 
 def run(config: Config, job: Job) -> None:
-    first = QuestionSource.model_construct(source=config.source, name=config.name, columns=config.columns)
-    corpora = [_Corpus(number, one, local_source(one.source)) for number, one in enumerate((first, *config.more))]
+    corpora = config_corpora(config)
     source = ", ".join(corpus.source for corpus in corpora)
-    pictures = PictureDigests(job.scratch("pictures"), config.max_side)
-    sample_ids: set[str] = set()
-    surveys = [survey_questions(corpus.entries(), pictures, sample_ids) for corpus in corpora]
+    surveys = survey_corpora(corpora, PictureDigests(job.scratch("pictures"), config.max_side))
     survey = merge_surveys(surveys)
     images = len({question.image_digest for question in survey.questions.values()})
     if images < 2:
@@ -117,13 +114,7 @@ def run(config: Config, job: Job) -> None:
             f"{source}: the usable questions are about {images} different images; at least 2 are needed, one to "
             f"train on and one held out{_first_reason(corpora)}"
         )
-    splits = draw_splits(
-        survey.questions.values(),
-        seed=config.seed,
-        held_out=config.held_out,
-        warm_up=config.warm_up,
-        max_train=config.max_train,
-    )
+    splits = question_splits(config, survey)
 
     async def make_rows(entries: list[_Entry]) -> dict[str, list[Row]]:
         rows: dict[str, list[Row]] = {"samples": [], "rejected": []}
@@ -150,6 +141,29 @@ def run(config: Config, job: Job) -> None:
     of_corpora = [_counts(corpus, survey, splits) for corpus, survey in zip(corpora, surveys, strict=True)]
     counts = of_corpora[0] if len(of_corpora) == 1 else sum_counts(of_corpora)
     write_atomic(job.out / COUNTS, canonical_json(counts).encode())
+
+
+def config_corpora(config: Config) -> list[Corpus]:
+    """Corpora of a configuration, the first one first."""
+    first = QuestionSource.model_construct(source=config.source, name=config.name, columns=config.columns)
+    return [Corpus(number, one, local_source(one.source)) for number, one in enumerate((first, *config.more))]
+
+
+def survey_corpora(corpora: Sequence[Corpus], pictures: PictureDigests) -> list[Survey]:
+    """Survey of each corpus; a question that an earlier one has is a duplicate."""
+    sample_ids: set[str] = set()
+    return [survey_questions(corpus.entries(), pictures, sample_ids) for corpus in corpora]
+
+
+def question_splits(config: Config, survey: Survey) -> dict[str, str]:
+    """Sample id → split, as the configuration draws them."""
+    return draw_splits(
+        survey.questions.values(),
+        seed=config.seed,
+        held_out=config.held_out,
+        warm_up=config.warm_up,
+        max_train=config.max_train,
+    )
 
 
 def _selected_entries(
@@ -187,7 +201,7 @@ def _build_row(entry: QuestionEntry | RejectedEntry, config: Config, survey: Sur
     }
 
 
-def _counts(corpus: _Corpus, survey: Survey, splits: dict[str, str]) -> SourceCounts:
+def _counts(corpus: Corpus, survey: Survey, splits: dict[str, str]) -> SourceCounts:
     questions = survey.questions.values()
     own = (splits[question.sample_id] for question in questions if question.sample_id in splits)
     return SourceCounts(
@@ -203,7 +217,7 @@ def _counts(corpus: _Corpus, survey: Survey, splits: dict[str, str]) -> SourceCo
     )
 
 
-def _first_reason(corpora: list[_Corpus]) -> str:
+def _first_reason(corpora: list[Corpus]) -> str:
     for corpus in corpora:
         for entry in corpus.entries():
             item = entry if isinstance(entry, RejectedEntry) else open_image(entry.image)

@@ -50,6 +50,36 @@ def test_new_questions_about_known_pictures_count_and_known_ones_in_other_words_
     assert count_new(recipe, keys, 500, job) == 4
 
 
+def test_what_any_corpus_gains_is_new_and_what_two_of_them_share_counts_once(tmp_path):
+    rows = many(pictures=12, each=2)
+    config = {
+        "source": questions(tmp_path / "first", rows[:12]),
+        "more": [{"source": questions(tmp_path / "second", rows[8:16])}],
+        "held_out": 2,
+    }
+    run = tmp_path / "run"
+    out = launch("prepare_questions", json.dumps(config), str(run), {})
+    keys = [SampleKey(**row) for row in read_rows(out, columns=[*SampleKey._fields])]
+    assert len(keys) == 16
+    recipe = StagedRecipe(name="mine", pipeline="rlr3", stages={"prepare_questions": config})
+    job = open_job("find_new_samples", FindNewSamples(), run, {})
+    assert count_new(recipe, keys, 500, job) == 0
+    questions(tmp_path / "second", rows[8:])
+    assert count_new(recipe, keys, 500, job) == 8
+
+
+def test_known_pictures_with_prompts_of_their_own_are_not_new_where_they_have_moved(tmp_path):
+    draw(tmp_path / "images", range(12))
+    lines = [{"file_name": path.name, "prompt": f"describe {path.stem}"} for path in (tmp_path / "images").glob("*")]
+    (tmp_path / "images" / "metadata.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    config = {"source": str(tmp_path / "images"), "held_out": 2, "own_prompts": True}
+    out = launch("prepare", json.dumps(config), str(tmp_path / "run"), {})
+    keys = [SampleKey(**row) for row in read_rows(out, columns=[*SampleKey._fields])]
+    moved = [SampleKey(key.sample_id, key.split, f"elsewhere/{key.source}") for key in keys]
+    assert len(keys) == 12
+    assert asyncio.run(new_images(Prepare.model_validate(config), moved, 500)) == 0
+
+
 def test_endpoints_of_the_champions_recipe_that_are_gone_stop_the_run_before_it_costs():
     judge = {"url": "http://127.0.0.1:9", "model": "judge"}
     recipe = StagedRecipe(

@@ -11,14 +11,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from rubricworks.data.hosts import AllowedHosts
-from rubricworks.data.questions import question_entries
 from rubricworks.data.source_entries import ImageEntry, RejectedEntry
 from rubricworks.data.sources import image_entries, open_images
 from rubricworks.errors import UserError
 from rubricworks.runtime.job import Job
 from rubricworks.runtime.store.source_files import local_source
 from rubricworks.stages.data import prepare, prepare_questions
-from rubricworks.stages.data.question_survey import PictureDigests, draw_splits, survey_questions
+from rubricworks.stages.data.question_survey import PictureDigests, merge_surveys
 from rubricworks.stages.data.source_splits import recipe_path
 from rubricworks.tracking import SampleKey, StagedRecipe
 
@@ -66,7 +65,9 @@ async def new_images(
         while batch := list(islice(candidates, _BATCH_SIZE)):
             items: list[Any] = await open_images(batch, fetch, max_side=config.max_side)
             usable = [item for item in items if not isinstance(item, RejectedEntry)]
-            new_ids |= {prepare.image_sample_id(item.image_digest, config.prompt) for item in usable} - known_ids
+            new_ids |= {
+                prepare.image_sample_id(item.image_digest, prepare.image_prompt(config, item)) for item in usable
+            } - known_ids
             if len(new_ids) >= enough:
                 break
     return len(new_ids)
@@ -74,14 +75,7 @@ async def new_images(
 
 def new_questions(config: prepare_questions.Config, known_samples: Iterable[SampleKey], job: Job) -> int:
     """`count_new` for questions."""
-    source = local_source(config.source)
     pictures = PictureDigests(job.scratch("pictures"), config.max_side)
-    survey = survey_questions(question_entries(source, config.columns), pictures)
-    splits = draw_splits(
-        survey.questions.values(),
-        seed=config.seed,
-        held_out=config.held_out,
-        warm_up=config.warm_up,
-        max_train=config.max_train,
-    )
+    survey = merge_surveys(prepare_questions.survey_corpora(prepare_questions.config_corpora(config), pictures))
+    splits = prepare_questions.question_splits(config, survey)
     return len(splits.keys() - {key.sample_id for key in known_samples})
