@@ -208,6 +208,14 @@ class Recipe(BaseModel):
         """Model that the policy starts from; None if the run itself finds it."""
         return getattr(getattr(self, "warm_up", None), "student", None)
 
+    def sized_stages(self) -> tuple[dict[str, StageConfig], str | None]:
+        """Stage → configuration, and the base model, by which workspaces are sized; empty if a run finds them itself.
+
+        Raises:
+            UserError: they cannot be found before the run.
+        """
+        return (self.stage_configs(), self.base_model) if self.base_model else ({}, None)
+
     @property
     def lora(self) -> bool:
         """Return True if the policy is trained with LoRA."""

@@ -8,6 +8,7 @@ import math
 import re
 from pathlib import Path
 
+from rubricworks.errors import UserError
 from rubricworks.recipe.cluster import DEFAULT_WORKSPACE, ClusterConfig
 from rubricworks.recipe.placement import StagePlacement
 from rubricworks.recipe.recipe import Recipe
@@ -116,13 +117,16 @@ def count_parameters(student: str) -> int | None:
 
 
 def stage_disk(recipe: Recipe) -> dict[str, int]:
-    """Stage → bytes that its files take; empty where runs lie on a claim, and for a retraining, whose recipe is the
-    champion's."""
+    """Stage → bytes that its files take; empty where runs lie on a claim, and for a retraining whose champion is not
+    found."""
     cluster = recipe.cluster
-    if cluster is None or cluster.runs_claim() is not None or recipe.base_model is None:
+    if cluster is None or cluster.runs_claim() is not None:
         return {}
-    configs = recipe.stage_configs()
-    sizes = {stage: _parameters(recipe, config) for stage, config in configs.items()}
+    try:
+        configs, base_model = recipe.sized_stages()
+    except UserError:
+        return {}
+    sizes = {stage: _parameters(base_model, config) for stage, config in configs.items()}
     saved = {
         stage: sum(map(saved_models, trained)) * sizes[stage]
         for stage, config in configs.items()
@@ -135,6 +139,8 @@ def stage_disk(recipe: Recipe) -> dict[str, int]:
         written = sum(training_disk(options, sizes[stage]) for options in trainings(stage, config))
         if stage == "warm_up" and not written:
             written = read["model"]  # a copy of the student
+        if stage == "fetch_champion":
+            written = policy
         disk[stage] = _TABLES + written + sum(read.get(name, 0) for name in STAGES[stage].inputs)
     return disk
 
@@ -187,7 +193,14 @@ def workspace_lines(recipe: Recipe) -> list[str]:
 
 
 def workspace_warning(recipe: Recipe) -> str:
-    """Warning with the stages whose workspace, as the recipe sets it, is too small; empty if there is none."""
+    """Warning with the stages whose workspace, as the recipe sets it, is too small, or that nothing sizes; empty if
+    there is none."""
+    cluster = recipe.cluster
+    if cluster is not None and cluster.runs_claim() is None and cluster.workspace.size is None:
+        try:
+            recipe.sized_stages()
+        except UserError as error:
+            return f"workspaces have {DEFAULT_WORKSPACE}: {error}; set cluster.workspace.size if its models are large"
     small = [
         f"{stage} takes about {gibibytes(need)} and has {size}"
         for stage, need in stage_disk(recipe).items()
@@ -215,6 +228,6 @@ def _workspace(recipe: Recipe, stage: str) -> str | None:
     return None if cluster is None else cluster.placement(stage).workspace or cluster.workspace.size
 
 
-def _parameters(recipe: Recipe, config: StageConfig) -> int:
+def _parameters(base_model: str | None, config: StageConfig) -> int:
     """Parameters of the model that a stage trains; 0 if nothing tells its size."""
-    return count_parameters(str(getattr(config, "student", None) or recipe.base_model)) or 0
+    return count_parameters(str(getattr(config, "student", None) or base_model)) or 0

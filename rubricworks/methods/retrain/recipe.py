@@ -1,11 +1,14 @@
 """Recipe of the retraining pipeline; the champion's own recipe, kept in the model registry, configures the rest."""
 
 import json
+import os
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from rubricworks.methods.retrain.champion import check_champion, require_admission
+from rubricworks.errors import UserError
+from rubricworks.methods.retrain.champion import apply_changes, check_champion, parse_config, require_admission
 from rubricworks.methods.retrain.stages.challenge import Config as ChallengeConfig
 from rubricworks.methods.retrain.stages.fetch_champion import Config as ChampionConfig
 from rubricworks.methods.retrain.stages.find_new_samples import Config as NewSamplesConfig
@@ -36,6 +39,28 @@ class RetrainRecipe(Recipe):
         """Stages of the run, including those of every pipeline that a champion may come from."""
         find, fetch, challenge = self.stage_configs()
         return [find, fetch, *RETRAINING_STAGES, challenge]
+
+    def sized_stages(self) -> tuple[dict[str, StageConfig], str | None]:
+        """Configurations of this recipe's stages and of the champion's, with the model that the champion began from."""
+        if isinstance(found := self._champion_stages, UserError):
+            raise found
+        return self.stage_configs() | found, getattr(found.get("warm_up"), "student", None)
+
+    @cached_property
+    def _champion_stages(self) -> dict[str, StageConfig] | UserError:
+        """Stage of the champion's recipe → its configuration, or the reason why it is not known."""
+        search = self.new_samples
+        of_pods = self.cluster.env.get("MLFLOW_TRACKING_URI", "") if self.cluster else ""
+        uri = self.tracking.uri or of_pods or os.environ.get("MLFLOW_TRACKING_URI", "")
+        if not uri or "$" in uri:
+            return UserError("no registry is named (tracking.uri) that could tell the champion's size")
+        try:
+            tracking = self.tracking.model_copy(update={"uri": uri})
+            _, lineage = check_champion(search.model_name, tracking, Path("runs"))
+            recipe = apply_changes(lineage.recipe, search.changes)
+            return {stage: parse_config(stage, recipe.stages) for stage in recipe.stages}
+        except UserError as error:
+            return error
 
     def method_checks(self, runs: Path) -> Iterator[Check]:
         yield run_check("champion", lambda: self._check_champion(runs))

@@ -8,12 +8,18 @@ from urllib.parse import urlsplit
 
 import pytest
 from growing_source import draw, prepare
+from placed_tasks import table_of
 
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scoreboard import ModelScores, Scoreboard
+from rubricworks.kubeflow.compile import compile_specs, load_pipeline
+from rubricworks.kubeflow.planned_cluster import placement_warnings, planned_cluster
 from rubricworks.methods.retrain.champion import check_champion
+from rubricworks.methods.retrain.recipe import RetrainRecipe
 from rubricworks.metrics import Interval
+from rubricworks.recipe import ClusterConfig
+from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.runtime.launch import launch
 from rubricworks.tracking import TrackingConfig, connect, registry
 from rubricworks.tracking.lineage import read_lineage
@@ -344,3 +350,38 @@ def test_unsigned_recipe_is_refused_where_a_key_is_set(home, monkeypatch):
     monkeypatch.setenv("RUBRICWORKS_LINEAGE_KEY", "ours")
     with pytest.raises(UserError, match="not signed with the key of RUBRICWORKS_LINEAGE_KEY"):
         look(home, "second", 10)
+
+
+def sizes_of(recipe) -> dict[str, str]:
+    """Stage → workspace in the compiled pipeline, those that differ from the default."""
+    spec = compile_specs(load_pipeline(recipe.pipeline), planned_cluster(recipe, recipe.cluster))
+    mounts = {
+        one["kubernetes"]["podMetadata"]["labels"]["rubricworks.dev/stage"]: one for one in table_of(*spec).values()
+    }
+    sizes = {stage: one["kubernetes"]["emptyDirMounts"] for stage, one in mounts.items()}
+    given = {stage: next(mount["sizeLimit"] for mount in one) for stage, one in sizes.items()}
+    return {stage: size for stage, size in given.items() if size != "50Gi"}
+
+
+def test_workspaces_of_a_retraining_are_those_of_the_champions_recipe(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    cluster = {"storage": "s3://b", "images": {role: f"registry.example/{role}:1" for role in ("cpu", "trainer")}}
+    first = load_recipe(recipe_path("rubicap"), ()).model_copy(
+        update={"cluster": ClusterConfig.model_validate(cluster)}
+    )
+    configs = {stage: json.loads(text) for stage, text in first.stage_json().items()}
+    make_champion(tmp_path, **{name: configs[name] for name in ("warm_up", "train_policy")})
+
+    def retraining(uri: str) -> RetrainRecipe:
+        data = {"name": "weekly", "pipeline": "retrain", "cluster": {**cluster, "env": {"MLFLOW_TRACKING_URI": uri}}}
+        return RetrainRecipe.model_validate(data)
+
+    recipe = retraining(f"sqlite:///{tmp_path}/runs/mlflow.db")
+    sizes = sizes_of(recipe)
+    assert sizes["train_policy"] == sizes_of(first)["train_policy"]
+    assert placement_warnings(recipe) == []
+    unknown = retraining(f"sqlite:///{tmp_path}/nowhere.db")
+    assert sizes_of(unknown) == {}
+    (warning,) = placement_warnings(unknown)
+    assert warning.startswith("workspaces have 50Gi: no champion of 'captioner' in the registry at sqlite:///")
+    assert not (tmp_path / "nowhere.db").exists()
