@@ -1,16 +1,22 @@
-"""Requests of the real `kfp.Client` and answers of the small Kubeflow, checked against the API's own description."""
+"""Requests of the real `kfp.Client` and answers of the small Kubeflow, checked against the API's own description.
+
+The description is read out of the client that Kubeflow generates from it; RUBRICWORKS_KFP_SWAGGER names a file.
+"""
 
 import contextlib
+import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
+from kfp_api_description import describe_api
 from kubeflow_api import FakeKubeflow
 from kubeflow_stand_in import ARGUMENTS, compiled_pipeline
 
@@ -30,11 +36,6 @@ from rubricworks.runtime.run_uri import RUN_ID
 
 pytestmark = pytest.mark.cluster
 
-SWAGGER = Path(
-    os.environ.get("RUBRICWORKS_KFP_SWAGGER")
-    or Path(__file__).parents[3] / "shared" / "contracts" / "kfp_v2beta1.swagger.json"
-)
-"""The REST API of Kubeflow Pipelines, which is not part of this project."""
 PRISM = shutil.which("prism") or str(Path(sys.prefix) / "prism" / "node_modules" / ".bin" / "prism")
 
 
@@ -47,17 +48,19 @@ def fake():
 @pytest.fixture(scope="module")
 def kubeflow(fake, tmp_path_factory):
     """Reached through prism, which answers an error for a request or an answer that the API does not describe."""
-    if not SWAGGER.is_file():
-        pytest.skip(f"{SWAGGER} is not there; name the API's description in RUBRICWORKS_KFP_SWAGGER")
     if not Path(PRISM).exists():
         pytest.skip("prism is not installed; tests/cluster/install.sh does it")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     log = tmp_path_factory.mktemp("prism") / "log"
+    description = os.environ.get("RUBRICWORKS_KFP_SWAGGER")
+    if not description:
+        description = str(log.with_name("description.json"))
+        Path(description).write_text(json.dumps(describe_api()))
     with log.open("wb") as out:
         prism = subprocess.Popen(
-            [PRISM, "proxy", "--errors", "-p", str(port), "-h", "127.0.0.1", str(SWAGGER), fake.url],
+            [PRISM, "proxy", "--errors", "-p", str(port), "-h", "127.0.0.1", description, fake.url],
             stdout=out,
             stderr=out,
             stdin=subprocess.DEVNULL,
@@ -138,3 +141,15 @@ def test_schedules(kubeflow: Kubeflow, fake: FakeKubeflow, version):
 def test_a_refusal_of_the_server_reaches_the_user(kubeflow: Kubeflow, version):
     with pytest.raises(UserError, match=r"parameters differ: \['first_config'\] \(HTTP 400\)"):
         start_run(kubeflow, version, "tuesday", {"run": "s3://runs/tuesday"}, experiment="captioner")
+
+
+@pytest.mark.parametrize(
+    "body", [{"display_name": "x", "nonsense": 1}, {"display_name": 1}, {"storage_state": "SOMEWHERE"}, []]
+)
+def test_a_request_that_the_description_does_not_know_is_refused(kubeflow: Kubeflow, body):
+    """Else the tests above would show nothing."""
+    headers = {"Authorization": "Bearer a-token", "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{kubeflow.url}/apis/v2beta1/runs", json.dumps(body).encode(), headers)
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(request, timeout=30)
+    assert caught.value.code == 422
