@@ -4,7 +4,8 @@ The dataset needs a column with each sample's rubric (JSON, a dict or a `Rubric`
 the scorecards; `question` (default: the prompt) is shown to a checklist's judge beside the response; `image` or
 `images` is shown to the judge of a grader with `exposure="image"`. A completion is a text or an image, see
 `rows.completion_response`. The reward of a response that could not be judged is None, which TRL excludes from the
-baseline and the loss. `GroupReward` is RLR³'s reward, which depends on the whole group.
+baseline and the loss. `GroupReward` is RLR³'s reward, which depends on the whole group. Both can be pickled, as
+AsyncGRPOTrainer needs, which scores in a process of its own; the verdicts stand in TRL's table of completions.
 
 `score` returns rewards and scorecards. TRL accepts numbers only, so `__call__` returns the rewards and passes the
 scorecards to `sink`.
@@ -91,9 +92,11 @@ class RubricReward:
         rewards = self._rewards(scorecards, rubrics, samples, columns)
         if log_metric := columns.get("log_metric"):
             log_metric("rubric_reward/unjudged", sum(reward is None for reward in rewards) / max(len(rewards), 1))
-        if self.criterion is not None and (log_extra := columns.get("log_extra")):
-            pairs = zip(scorecards, rubrics, strict=True)
-            log_extra("passes", [_passes(card, rubric, self.criterion) for card, rubric in pairs])
+        if log_extra := columns.get("log_extra"):
+            pairs = list(zip(scorecards, rubrics, strict=True))
+            log_extra("verdicts", [verdict_text(card, rubric) for card, rubric in pairs])
+            if self.criterion is not None:
+                log_extra("passes", [_passes(card, rubric, self.criterion) for card, rubric in pairs])
         return RubricScores(rewards, scorecards)
 
     def _rewards(
@@ -217,6 +220,14 @@ class GroupReward(RubricReward):
             )
             for ends, card, sample, rubric in zip(in_time, scorecards, samples, rubrics, strict=True)
         ]
+
+
+def verdict_text(card: Scorecard, rubric: Rubric) -> str:
+    """Verdicts in one cell of TRL's table of completions, a line each: title, weight, and credit or error."""
+    return "\n".join(
+        f"{criterion.criterion} ({criterion.weight:+g}): {verdict.error or f'{verdict.credit:g}'}"
+        for verdict, criterion in zip(card.verdicts, rubric.criteria, strict=True)
+    )
 
 
 def _passes(card: Scorecard, rubric: Rubric, key: str) -> bool | None:

@@ -9,7 +9,9 @@ It can be called from any event loop, and from several at once (TRL awaits rewar
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from pickle import PicklingError
 from typing import Any, Self, TypeVar, overload
 
 from pydantic import BaseModel
@@ -65,6 +67,7 @@ class ChatClient:
         self.totals = Totals()
         state = Path(cache).parent / STATE_FOLDER if cache is not None else None
         self._transport = BatchTransport(self.endpoint, state) if self.endpoint.batch else Transport(self.endpoint)
+        self._cache_file = cache
         self._cache = AnswerCache(Path(cache)) if cache is not None else None
         self._spending = spending
         if spending is not None:
@@ -76,6 +79,17 @@ class ChatClient:
 
     def __repr__(self) -> str:
         return f"ChatClient({self.endpoint.label!r}, purpose={self.purpose!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the settings: the copy in another process opens its own sockets, and shares the cache file.
+
+        Raises:
+            PicklingError: the client has a ledger or a callback, which belong to this process.
+        """
+        if self._spending is not None or self._on_failure is not None:
+            own = "a ledger (spending)" if self._spending is not None else "a callback (on_failure)"
+            raise PicklingError(f"{self!r} has {own} of this process; make the client in the process that asks")
+        return partial(ChatClient, self.endpoint, cache=self._cache_file, purpose=self.purpose), ()
 
     async def __aenter__(self) -> Self:
         return self

@@ -290,6 +290,7 @@ class PolicyTrainer(GRPOTrainer):
         scored = [{**row, **{name: values[at] for name, values in extra.items()}} for at, row in enumerate(inputs)]
         self._calculate_rewards(scored, prompts, completions, completion_ids)
         passes = self._pending_extra_logs.pop(PASSES, None)
+        self._pending_extra_logs.clear()  # columns of these rows alone would not fit the step's table
         first = self.accelerator.process_index * len(inputs)
         here = slice(first, first + len(inputs))
         local_NK = self._scored.rewards_NK[here]
