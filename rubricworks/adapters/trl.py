@@ -81,7 +81,7 @@ class RubricReward:
                 f"the training rows have no column {self.rubric_column!r}, only {', '.join(sorted(columns)) or 'none'}"
                 "; add it, or name another with rubric_column"
             )
-        rubrics = [self._rubric(value, row) for row, value in enumerate(columns[self.rubric_column])]
+        rubrics = [self.parse_rubric(value, row) for row, value in enumerate(columns[self.rubric_column])]
         samples = self._samples(prompts, len(completions), columns)
         scorecards = await asyncio.gather(
             *(
@@ -126,7 +126,12 @@ class RubricReward:
             for name, image, prompt, question in zip(names, images, prompts, questions, strict=True)
         ]
 
-    def _rubric(self, value: Any, row: int) -> Rubric:
+    def parse_rubric(self, value: Any, row: int) -> Rubric:
+        """Rubric of a row's column: JSON, a dict or a `Rubric`.
+
+        Raises:
+            UserError: it is none.
+        """
         if isinstance(value, Rubric):
             return value
         try:

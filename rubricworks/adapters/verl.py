@@ -13,11 +13,16 @@ drop a response from its group, so a response that could not be judged is graded
 training stops, unless `unjudged` sets its reward. RLR³'s group reward is not available, because verl asks for the
 reward of one response at a time. A response of three dimensions is an image, as verl-omni gives it. Written against
 verl 0.9.
+
+`reward_extra_info` has `score`, `judged`, `verdicts` (JSON: title → credit, or null) and, for each name in the option
+`criteria`, `criterion/NAME`: the mean credit of the criteria with that key or title, NaN where a response has none. All
+rows have the same keys, as verl makes columns of them: `algorithm.filter_groups.metric` may name one.
 """
 
 import asyncio
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +34,7 @@ from rubricworks.adapters.trl import RubricReward
 from rubricworks.errors import UserError
 from rubricworks.grading import CallPer, Combine, Exposure, Grader
 from rubricworks.llm import ChatClient, Endpoint
-from rubricworks.rubrics import Response
+from rubricworks.rubrics import Response, Rubric, Scorecard
 
 try:
     from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
@@ -52,6 +57,8 @@ class VerlOptions(BaseModel):
     """Parts of the sample that a judge sees."""
     call_per: CallPer = "response"
     combine: Combine = "majority"
+    criteria: tuple[str, ...] = ()
+    """Keys or titles of criteria whose credits get a column of their own."""
     rubric_key: str | None = None
     """Key of the rubric in `extra_info`; None = `reward_model.ground_truth`."""
     cache: Path | None = None
@@ -119,15 +126,16 @@ class RubricRewardManager(RewardManagerBase):
         }
         if self.options.exposure == "image":
             columns["image"] = [_image(row, messages, extra, name)]
-        reward = await judged_reward(self.reward, self.options, messages, response, columns)
+        reward, card = await judged_reward(self.reward, self.options, messages, response, columns)
+        info = _verdict_fields(card, self.reward.parse_rubric(columns["rubric"][0], 0), self.options.criteria)
         if reward is not None:
-            return _reward_fields(reward, judged=True)
+            return _reward_fields(reward, info, judged=True)
         if self.options.unjudged is None:
             raise UserError(
                 f"sample {name}: the response could not be judged in {self.options.tries} tries; check the judge and "
                 "go on from verl's last checkpoint, or set reward_kwargs.rubricworks.unjudged to what such a one earns"
             )
-        return _reward_fields(self.options.unjudged, judged=False)
+        return _reward_fields(self.options.unjudged, info, judged=False)
 
     def _response(self, row: Any, name: str) -> Response:
         """Decode the tokens of a text, or encode the pixels of an image."""
@@ -148,15 +156,14 @@ class RubricRewardManager(RewardManagerBase):
 
 async def judged_reward(
     reward: RubricReward, options: VerlOptions, prompt: Any, response: Response, columns: Mapping[str, Any]
-) -> float | None:
-    """Reward of one response, graded again up to `options.tries` times; None if no try could judge it."""
+) -> tuple[float | None, Scorecard]:
+    """Reward and scorecard of one response, graded up to `options.tries` times; no reward if no try could judge it."""
     for tries_left in reversed(range(options.tries)):
-        (value,) = await reward([prompt], [response], **columns)
-        if value is not None:
-            return value
-        if tries_left:
-            await asyncio.sleep(options.pause)
-    return None
+        scores = await reward.score([prompt], [response], **columns)
+        if scores.rewards[0] is not None or not tries_left:
+            break
+        await asyncio.sleep(options.pause)
+    return scores.rewards[0], scores.scorecards[0]
 
 
 def _image_response(pixels_CHW: Any, name: str) -> Response:
@@ -195,9 +202,25 @@ def verl_options(config: Any) -> VerlOptions:
         raise UserError(f"reward.reward_kwargs.rubricworks.{where}: {first['msg']}") from None
 
 
-def _reward_fields(reward: float, *, judged: bool) -> dict[str, Any]:
+def _reward_fields(reward: float, verdicts: Mapping[str, Any], *, judged: bool) -> dict[str, Any]:
     """Result of `run_single`; the keys are the same in every row, as verl makes columns of them."""
-    return {"reward_score": reward, "reward_extra_info": {"score": reward, "judged": float(judged)}}
+    info = {"score": reward, "judged": float(judged), **verdicts}
+    return {"reward_score": reward, "reward_extra_info": info}
+
+
+def _verdict_fields(card: Scorecard, rubric: Rubric, names: Sequence[str]) -> dict[str, Any]:
+    """Verdicts as JSON, and the mean credit of the criteria of each name; NaN without one."""
+    fields: dict[str, Any] = {
+        "verdicts": json.dumps({one.criterion: one.credit for one in card.verdicts}, ensure_ascii=False)
+    }
+    for name in names:
+        credits = [
+            math.nan if verdict.credit is None else verdict.credit
+            for verdict, criterion in zip(card.verdicts, rubric.criteria, strict=True)
+            if name in (criterion.key, criterion.criterion)
+        ]
+        fields[f"criterion/{name}"] = sum(credits) / len(credits) if credits else math.nan
+    return fields
 
 
 def _image(row: Any, messages: Sequence[Mapping[str, Any]], extra: Mapping[str, Any], name: str) -> bytes:

@@ -34,7 +34,7 @@ from rubricworks.llm import ChatClient
 from rubricworks.rubrics import Response
 
 _RUBRIC = "rubric"
-_FIELDS = frozenset(VerlOptions.model_fields) - {"exposure"}
+_FIELDS = frozenset(VerlOptions.model_fields) - {"exposure", "criteria"}
 
 
 async def compute_score(
@@ -47,7 +47,8 @@ async def compute_score(
         solution_image: pixels in [0, 1], channels first, or one such image in a batch of its own.
         ground_truth: the prompt.
         extra_info: holds the rubric, and `sample_id` if the row has one.
-        options: fields of `VerlOptions` without `exposure`; others, such as the router's address, are not used.
+        options: fields of `VerlOptions` but `exposure` and `criteria`; others, such as the router's address, are not
+            used.
     Raises:
         UserError: an option or the rubric is missing or invalid, the pixels are no image, or no try could judge it.
     """
@@ -60,7 +61,7 @@ async def compute_score(
     rubric = rubric if isinstance(rubric, str) else json.dumps(plain(rubric))
     response = await asyncio.get_running_loop().run_in_executor(None, _png, solution_image, name)
     columns = {"rubric": [rubric], "sample_id": [name]}
-    score = await judged_reward(reward, settings, ground_truth, response, columns)
+    score, _ = await judged_reward(reward, settings, ground_truth, response, columns)
     if score is not None:
         return {"score": score, "judged": 1.0}
     if settings.unjudged is None:

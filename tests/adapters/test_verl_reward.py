@@ -95,7 +95,10 @@ def run(manager, *rows):
 
 def test_a_response_earns_the_weighted_share_that_trl_would_give_it_and_padding_is_not_graded(serve, manager):
     result = run(manager(serve(word_judge)), Row("a red square", RUBRIC.model_dump_json()))
-    assert result == {"reward_score": 0.75, "reward_extra_info": {"score": 0.75, "judged": 1.0}}
+    assert result == {
+        "reward_score": 0.75,
+        "reward_extra_info": {"score": 0.75, "judged": 1.0, "verdicts": '{"red": 1.0, "circle": 0.0}'},
+    }
 
 
 def test_of_several_turns_the_last_is_graded_and_a_rubric_may_be_a_mapping_in_extra_info(serve, manager):
@@ -125,7 +128,8 @@ def test_a_judge_that_fails_is_asked_again_and_is_never_a_number_unless_that_was
     with pytest.raises(UserError, match=r"sample s1: .*could not be judged in 2 tries"):
         run(manager(serve([fail(400)]), tries=2), row)
     fallback = run(manager(serve([fail(400)]), tries=1, unjudged=0.5), row)
-    assert fallback == {"reward_score": 0.5, "reward_extra_info": {"score": 0.5, "judged": 0.0}}
+    assert fallback["reward_score"] == 0.5
+    assert fallback["reward_extra_info"] == {"score": 0.5, "judged": 0.0, "verdicts": '{"red": null, "circle": null}'}
 
 
 def test_mistakes_in_the_rows_and_options_are_one_line_each(serve, manager):
@@ -162,3 +166,15 @@ def test_latents_are_refused_with_the_option_that_gives_pixels(serve, manager, r
     row.batch["responses"] = responses
     with pytest.raises(UserError, match=r"sample s1: the response is .*; an image is uint8 .*output_type to image"):
         run(manager(serve(colour_judge)), row)
+
+
+def test_named_criteria_have_a_column_in_every_row(serve, manager):
+    shape = {"criterion": "circle", "evaluation_rule": "passes if a circle is named", "weight": 1, "key": "shape"}
+    truth = json.dumps({"criteria": [*RUBRIC.model_dump(mode="json")["criteria"][:1], shape]})
+    graded = manager(serve(word_judge), criteria=["shape", "red", "absent"], tries=1, unjudged=0.0)
+    rows = [run(graded, Row(text, truth))["reward_extra_info"] for text in ("a red square", "red circle", "outage")]
+    columns = [[row[f"criterion/{name}"] for row in rows] for name in ("shape", "red", "absent")]
+    assert columns[0][:2] == [0, 1]
+    assert columns[1][:2] == [1, 1]
+    assert np.isnan([columns[0][2], columns[1][2], *columns[2]]).all()
+    assert len({tuple(row) for row in rows}) == 1

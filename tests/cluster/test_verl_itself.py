@@ -39,7 +39,7 @@ config = OmegaConf.create({"reward": {
     "sandbox_fusion": {"url": None},
     "reward_manager": {
         "source": "importlib", "name": "RubricRewardManager", "module": {"path": "pkg://rubricworks.adapters.verl"}},
-    "reward_kwargs": {"rubricworks": {"judges": [judge], "exposure": "image"}},
+    "reward_kwargs": {"rubricworks": {"judges": [judge], "exposure": "image", "criteria": ["red"]}},
 }})
 manager = load_reward_manager(config, Tokenizer(), reward_router_address=None, reward_model_tokenizer=None)
 criterion = {"criterion": "red", "evaluation_rule": "passes if red is named", "weight": 3}
@@ -74,6 +74,7 @@ def test_verl_loads_the_manager_and_puts_its_score_on_the_last_token(serve):
     )
     assert done.returncode == 0, done.stderr
     result, scores = json.loads(done.stdout.splitlines()[-1])
-    assert result == {"reward_score": 1.0, "reward_extra_info": {"score": 1.0, "judged": 1.0}}
+    verdicts = {"verdicts": '{"red": 1.0}', "criterion/red": 1.0}
+    assert result == {"reward_score": 1.0, "reward_extra_info": {"score": 1.0, "judged": 1.0, **verdicts}}
     assert scores == [[0.0, 0.0, 1.0, 0.0]]
     assert server.chats[0].body["messages"][1]["content"][0]["type"] == "image_url"
