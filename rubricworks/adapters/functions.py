@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rubricworks.adapters.rows import completion_response, completion_text, image_bytes
+from rubricworks.adapters.rows import batch_samples, completion_response
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.grading import FailedCall
@@ -52,7 +52,7 @@ class FunctionReward:
         Raises:
             UserError: the function does not return one number or None per response.
         """
-        samples = _samples(prompts, columns)
+        samples = batch_samples(prompts, columns)
         responses = [
             completion_response(completion, sample.sample_id)
             for completion, sample in zip(completions, samples, strict=True)
@@ -172,25 +172,3 @@ def check_signature(function: Any, name: str, written: str, *arguments: Any, **k
         raise UserError(f"function {name}: it must take {written}; {error}") from error
     checked: Callable[..., Any] = function
     return checked
-
-
-def _samples(prompts: Sequence[Any], columns: dict[str, Any]) -> list[Sample]:
-    """Sample of each row; rows with the same name and image object share one `Sample`."""
-    count = len(prompts)
-    names = [str(name) for name in columns.get("sample_id") or (f"row-{row}" for row in range(count))]
-    questions = columns.get("question") or [None] * count
-    images = next((columns[key] for key in ("image_bytes", "image", "images") if columns.get(key) is not None), None)
-    samples: dict[tuple[str, int], Sample] = {}
-    rows = []
-    for row, name in enumerate(names):
-        pixels = None if images is None else images[row]
-        key = name, id(pixels)
-        if key not in samples:
-            samples[key] = Sample(
-                sample_id=name,
-                image=None if pixels is None else image_bytes(pixels, name),
-                prompt=completion_text(prompts[row]),
-                question=questions[row],
-            )
-        rows.append(samples[key])
-    return rows

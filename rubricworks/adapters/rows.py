@@ -1,9 +1,10 @@
-"""Readers for TRL rows: a completion as a response or a text, and the bytes of an image."""
+"""Readers for TRL rows: a completion as a response or a text, the bytes of an image, the samples of a batch."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Response
 
@@ -56,6 +57,28 @@ def image_bytes(pixels: Any, sample_id: str) -> bytes:
     if encoded is None:
         raise UserError(f"sample {sample_id}: the judge is to see the image, and the row's image column holds none")
     return encoded
+
+
+def batch_samples(prompts: Sequence[Any], columns: Mapping[str, Any]) -> list[Sample]:
+    """Sample of each row; rows with the same name and image object share one `Sample`."""
+    count = len(prompts)
+    names = [str(name) for name in columns.get("sample_id") or (f"row-{row}" for row in range(count))]
+    questions = columns.get("question") or [None] * count
+    images = next((columns[key] for key in ("image_bytes", "image", "images") if columns.get(key) is not None), None)
+    samples: dict[tuple[str, int], Sample] = {}
+    rows = []
+    for row, name in enumerate(names):
+        pixels = None if images is None else images[row]
+        key = name, id(pixels)
+        if key not in samples:
+            samples[key] = Sample(
+                sample_id=name,
+                image=None if pixels is None else image_bytes(pixels, name),
+                prompt=completion_text(prompts[row]),
+                question=questions[row],
+            )
+        rows.append(samples[key])
+    return rows
 
 
 def _image_response(pixels: Any, sample_id: str) -> Response:

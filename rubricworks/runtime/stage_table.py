@@ -117,7 +117,7 @@ _TABLE = (
           calls_models=True),
     Stage("recaption", "stages.synthesis", "synthesis", "trainer", ("samples",),
           table="captions", view="reports.views.writings:captions", can_fan_out=True, calls_models=True),
-    Stage("write_exams", "methods.balcaprl.stages", "synthesis", "cpu", ("samples",),
+    Stage("write_exams", "stages.synthesis", "synthesis", "cpu", ("samples",),
           table="exams", view="methods.balcaprl.views:exams", cacheable=True, can_fan_out=True, in_retraining=True,
           calls_models=True),
     Stage("peer_rubrics", "methods.balcaprl.stages", "synthesis", "trainer", ("samples", "model"),

@@ -9,12 +9,12 @@ from rubricworks.methods.balcaprl.stages.balcaprl_report import Config as Report
 from rubricworks.methods.balcaprl.stages.peer_rubrics import Config as RubricsConfig
 from rubricworks.methods.balcaprl.stages.recap import Config as RecapConfig
 from rubricworks.methods.balcaprl.stages.train_balcaprl import Config as TrainConfig
-from rubricworks.methods.balcaprl.stages.write_exams import Config as ExamConfig
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime.config import StageConfig
 from rubricworks.stages.data.prepare import Config as PrepareConfig
 from rubricworks.stages.evaluation.score import Config as ScoreConfig
 from rubricworks.stages.release.promote import Config as PromoteConfig
+from rubricworks.stages.synthesis.write_exams import Config as ExamConfig
 from rubricworks.stages.training.warm_up import Config as WarmUpConfig
 
 

@@ -6,24 +6,19 @@ rubrics. By default the table is empty, and no model is called.
 """
 
 import asyncio
-import logging
 from dataclasses import replace
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from pydantic import model_validator
 
-from rubricworks.data.manifest import MANIFEST
 from rubricworks.data.tables import build_table, count_rows
 from rubricworks.runtime.config import StageConfig
-from rubricworks.runtime.job import Job, set_aside
+from rubricworks.runtime.job import Job
+from rubricworks.runtime.stage_below import run_below, run_within
 from rubricworks.stages.synthesis import caption_committee, caption_student, synthesize_rubrics
 
 _SPLITS = ("train",)
 _PARTS = ("committee", "student", "rubric")
-
-_log = logging.getLogger(__name__)
 
 
 class Config(StageConfig):
@@ -57,33 +52,13 @@ def run(config: Config, job: Job) -> None:
         _write_empty_table(job)
         return
     samples = {"samples": job.inputs["samples"]}
-    captions = _run_below(caption_committee, config.committee, job, samples)
-    student_captions = _run_below(caption_student, config.student, job, samples | {"model": job.inputs["model"]})
+    captions = run_below(caption_committee, config.committee, job, samples, _SPLITS)
+    student_captions = run_below(
+        caption_student, config.student, job, samples | {"model": job.inputs["model"]}, _SPLITS
+    )
     inputs = samples | {"captions": captions, "student_captions": student_captions}
-    _run(synthesize_rubrics, config.rubric, replace(job, inputs=inputs))
+    run_within(synthesize_rubrics, config.rubric, replace(job, inputs=inputs), _SPLITS)
     job.figures.update(captions=count_rows(captions), student_captions=count_rows(student_captions))
-
-
-def _run_below(part: ModuleType, config: StageConfig, job: Job, inputs: dict[str, Path]) -> Path:
-    """Run a stage in a folder of its name below the job's, unless its table is complete; return the folder."""
-    out = job.out / _name(part)
-    if (out / "made_from.json").exists():
-        set_aside(out, job.run)  # an unusable attempt
-    if not (out / MANIFEST).exists():
-        _run(part, config, replace(job, out=out, inputs=inputs, figures={}))
-    return out
-
-
-def _run(part: ModuleType, config: StageConfig, job: Job) -> None:
-    _log.info(_name(part).replace("_", " "))
-    try:
-        part.run(config, job, _SPLITS)
-    finally:
-        job.calls.close()
-
-
-def _name(part: ModuleType) -> str:
-    return part.__name__.rpartition(".")[2]
 
 
 def _write_empty_table(job: Job) -> None:

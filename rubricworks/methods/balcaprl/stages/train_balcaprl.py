@@ -5,25 +5,24 @@ dropped. The defaults are the paper's (appendix A.1). Three peers train on the s
 references, `reward: questions` like CapRL, on the input `exams`, and `reward: rubrics` like RubiCap, on `rubrics`.
 """
 
-import json
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.adapters.captions import CaptionGrade, CaptionRewards, LengthPenalty
 from rubricworks.adapters.trl import RubricReward
-from rubricworks.data.tables import read_rows, read_samples
+from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.caption_qa import ExamTaker, read_exams
 from rubricworks.grading import AssertionGrader, CallPer, Grader, Pointability
-from rubricworks.grading.assertion_texts import MIN_OVERLAP, has_words
+from rubricworks.grading.assertion_texts import MIN_OVERLAP
 from rubricworks.llm import Endpoint, ImageEndpoint, SeesImages
-from rubricworks.methods.balcaprl.stages.exam_reward import ExamReward
 from rubricworks.runtime.call_table import Row
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job, model_dir
+from rubricworks.stages.training.caption_tuning import train_on_captions
+from rubricworks.stages.training.exam_reward import ExamReward
 from rubricworks.stages.training.policy_training import (
     DeadLetters,
     graded_dataset,
@@ -32,11 +31,9 @@ from rubricworks.stages.training.policy_training import (
     train,
     training_dataset,
 )
-from rubricworks.stages.training.step_tables import GradingTable, StepTables, scorecard_table
-from rubricworks.storage import write_atomic
-from rubricworks.tracking import stage_run
+from rubricworks.stages.training.references import training_references
+from rubricworks.stages.training.step_tables import GradingTable, scorecard_table
 from rubricworks.training.config import PolicyConfig, SftConfig
-from rubricworks.training.processes import is_main
 
 _GRADES = "caption_grades"
 """Table of the gradings, one row per caption of a training step."""
@@ -237,42 +234,15 @@ def _train_on_rubrics(config: Config, job: Job) -> None:
 
 
 def _train_on_references(config: Config, job: Job) -> None:
-    from rubricworks.training.sft import train_sft
-
-    references = _references(job)
-    samples = read_samples(job.inputs["samples"], "train")
-    examples = [
-        (one.require_image("the policy captions it"), one.prompt, references[one.sample_id])
-        for one in samples
-        if one.sample_id in references
-    ]
-    tables = StepTables(job, every=1, gradings=_GRADES) if is_main() else nullcontext()
-    with stage_run(job.run, job.stage) as log, tables:
-        log.log_params(config.model_dump(mode="json"))
-        train_sft(
-            model_dir(job.inputs["model"]),
-            examples,
-            job.out,
-            config.sft.model_copy(update={"seed": config.seed}),
-            title="policy",
-            on_log=lambda line: log.log_metrics(line.metrics, step=line.step),
-        )
-    write_atomic(job.out / "alarm.json", json.dumps(None).encode())
-    job.figures.update(examples=len(examples), steps=config.sft.steps, alarm=None)
+    captions = {name: (text,) for name, text in _references(job).items()}
+    train_on_captions(config, job, captions, config.sft, seed=config.seed, gradings=_GRADES)
 
 
 def _references(job: Job) -> dict[str, str]:
-    """sample_id → reference of each training sample."""
-    rows = read_rows(job.inputs["samples"], columns=["sample_id", "split", "references"])
-    samples = {row["sample_id"]: row["references"] for row in rows if row["split"] == "train"}
-    references = {name: texts[0] for name, texts in samples.items() if texts and has_words(texts[0])}
-    job.figures["without_reference"] = len(samples) - len(references)
-    if not references:
-        raise UserError(
-            f"none of the {len(samples)} samples to train on has a reference caption, by which recall and length are "
-            "measured; give the images captions, or have a model write them (stage recap)"
-        )
-    return references
+    return training_references(
+        job,
+        "by which recall and length are measured; give the images captions, or have a model write them (stage recap)",
+    )
 
 
 class _PolicyTokens(NamedTuple):

@@ -1,6 +1,6 @@
-"""CapRL's reward, a peer of BalCapRL: share of exam questions that a text model answers right from the caption alone.
+"""CapRL's reward, a peer of other methods: share of exam questions answered right from the caption alone.
 
-The exam writer sees the image; the exam taker only the caption. A caption without words earns 0.
+The exam writer sees the image; the exam taker the caption alone. A caption without words earns 0.
 """
 
 import asyncio

@@ -1,0 +1,42 @@
+"""A stage that another one runs below its own folder, as a step of its own work."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from rubricworks.data.manifest import MANIFEST
+from rubricworks.runtime.config import StageConfig
+from rubricworks.runtime.job import Job, set_aside
+
+_log = logging.getLogger(__name__)
+
+
+def run_below(part: ModuleType, config: StageConfig, job: Job, inputs: dict[str, Path], *more: Any) -> Path:
+    """Run a stage in a folder of its name below the job's, unless its table is complete; return the folder.
+
+    Args:
+        part: module of the stage.
+        inputs: the stage's own.
+        more: further arguments of its `run`.
+    """
+    out = job.out / _name(part)
+    if (out / "made_from.json").exists():
+        set_aside(out, job.run)  # an unusable attempt
+    if not (out / MANIFEST).exists():
+        run_within(part, config, replace(job, out=out, inputs=inputs, figures={}), *more)
+    return out
+
+
+def run_within(part: ModuleType, config: StageConfig, job: Job, *more: Any) -> None:
+    """Run a stage as a part of the job, and close its clients."""
+    _log.info(_name(part).replace("_", " "))
+    try:
+        part.run(config, job, *more)
+    finally:
+        job.calls.close()
+
+
+def _name(part: ModuleType) -> str:
+    return part.__name__.rpartition(".")[2]
