@@ -49,6 +49,8 @@ class ArmComparison(NamedTuple):
     is_finished: Callable[[Path], bool]
     """Test of a run's folder: it holds all that is compared."""
     write: Callable[[ArmRuns], ArmDocuments]
+    default: str | None = None
+    """Table that a recipe is compared in when neither a table nor an arm is named."""
 
 
 def arm_methods() -> list[str]:

@@ -40,6 +40,7 @@ def arms(
     folder of the runs.
 
     \b
+    rubricworks arms rubicap-laptop
     rubricworks arms balcaprl-laptop --table components
     rubricworks arms balcaprl-laptop --arm no_recall --arm no_length --seed 2
     rubricworks arms balcaprl-laptop --table length --runs runs/claims-balcaprl --only-report
@@ -50,6 +51,8 @@ def arms(
 
     parsed = load_recipe(recipe_path(recipe))
     comparison = arm_comparison(recipe, parsed.pipeline)
+    if not table and not arms:
+        table = comparison.default
     if table and table not in comparison.titles:
         raise UserError(
             f"{recipe}: the pipeline {parsed.pipeline} has no table {table}: {', '.join(comparison.titles)}"

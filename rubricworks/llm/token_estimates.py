@@ -23,6 +23,7 @@ ASSERTION_TOKENS = 40
 """Tokens of one assertion as JSON, with its reason."""
 ASSERTIONS_PER_CAPTION = 25
 QUESTIONS_PER_EXAM = 5
+EXAM_TOKENS = 600
 
 
 class GradingCalls(NamedTuple):

@@ -1,6 +1,8 @@
 """A stage that another one runs below its own folder, as a step of its own work."""
 
 import logging
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -9,7 +11,9 @@ from typing import Any
 from rubricworks.data.manifest import MANIFEST
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job, set_aside
+from rubricworks.training.processes import is_main
 
+_POLL_SECONDS = 2.0
 _log = logging.getLogger(__name__)
 
 
@@ -40,3 +44,19 @@ def run_within(part: ModuleType, config: StageConfig, job: Job, *more: Any) -> N
 
 def _name(part: ModuleType) -> str:
     return part.__name__.rpartition(".")[2]
+
+
+def main_runs_below(part: ModuleType, config: StageConfig, job: Job, inputs: dict[str, Path], *more: Any) -> Path:
+    """`run_below` in the main process of a training; the others wait for the table, and return its folder too."""
+    folder = job.out / _name(part)
+    main_writes_table(folder, lambda: run_below(part, config, job, inputs, *more))
+    return folder
+
+
+def main_writes_table(folder: Path, write: Callable[[], object]) -> None:
+    """Have the main process of a training write a table, however long it takes; the others wait for its manifest."""
+    if is_main():
+        write()
+        return
+    while not (folder / MANIFEST).exists():
+        time.sleep(_POLL_SECONDS)

@@ -6,14 +6,13 @@ from rubricworks.evaluation.scorers.b_capscore import BCapScorer
 from rubricworks.evaluation.scorers.scorer import Workload
 from rubricworks.llm.token_estimates import (
     CAPTION_TOKENS,
+    EXAM_TOKENS,
     IMAGE_TOKENS,
     QUESTIONS_PER_EXAM,
     grading_calls,
 )
 from rubricworks.methods.balcaprl.recipe import BalcaprlRecipe
 from rubricworks.recipe.estimate import CallEstimate, rubric_calls, scoring_calls
-
-EXAM_TOKENS = 600
 
 
 def estimate_calls(recipe: BalcaprlRecipe, images: int) -> Iterator[CallEstimate]:

@@ -1,10 +1,23 @@
 """Model calls of a RubiCap run, estimated from its recipe."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT, grading_calls
+from rubricworks.grading.likert import LIKERT_TOKENS
+from rubricworks.llm import Endpoint
+from rubricworks.llm.token_estimates import (
+    CAPTION_TOKENS,
+    COMPARISON_IN,
+    COMPARISON_OUT,
+    EXAM_TOKENS,
+    IMAGE_TOKENS,
+    QUESTIONS_PER_EXAM,
+    grading_calls,
+)
+from rubricworks.methods.rubicap.peers.config import ExamPeer, LikertPeer, RewritingPeer, SupervisedPeer
+from rubricworks.methods.rubicap.peers.rewards import RewardedPeer
 from rubricworks.methods.rubicap.recipe import RubicapRecipe
+from rubricworks.methods.rubicap.stages.train_policy import PolicySection
 from rubricworks.recipe.estimate import CallEstimate, rubric_calls, scoring_calls
 
 
@@ -16,10 +29,17 @@ def estimate_calls(recipe: RubicapRecipe, images: int) -> Iterator[CallEstimate]
     synthesis = rubric_calls(recipe.committee, recipe.student, recipe.rubric, train + held_out)
     yield from synthesis
     policy = recipe.policy
+    if isinstance(policy.peer, SupervisedPeer | RewritingPeer):
+        yield from _supervised_calls(policy, recipe.committee.teachers, train)
+        yield from scoring_calls(recipe.evaluation, held_out)
+        return
     steps = policy.steps_on(train)
     rollouts = policy.rollouts_on(train)
-    for judge in (policy.judge, *policy.more_judges):
-        yield CallEstimate("train_policy", "judge", judge, *grading_calls(rollouts, policy.call_per))
+    if policy.peer:
+        yield from _reward_calls(policy.peer, train, rollouts)
+    else:
+        for judge in (policy.judge, *policy.more_judges):
+            yield CallEstimate("train_policy", "judge", judge, *grading_calls(rollouts, policy.call_per))
     if recipe.rubric.refresh_every:
         rewrites = (max(steps - 1, 0) // recipe.rubric.refresh_every) * min(
             train, recipe.rubric.refresh_every * policy.prompts_per_step
@@ -29,3 +49,25 @@ def estimate_calls(recipe: RubicapRecipe, images: int) -> Iterator[CallEstimate]
         probes = (steps - 1) // policy.probe_every * min(policy.probe_samples, held_out)
         yield CallEstimate("train_policy", "probe", policy.probe, probes, COMPARISON_IN, COMPARISON_OUT)
     yield from scoring_calls(recipe.evaluation, held_out)
+
+
+def _supervised_calls(policy: PolicySection, teachers: Sequence[Endpoint], train: int) -> Iterator[CallEstimate]:
+    if isinstance(policy.peer, RewritingPeer):
+        drafts = train * (policy.peer.attempts + 1)  # at most: captions that meet all criteria are not rewritten
+        for judge in (policy.judge, *policy.more_judges):
+            yield CallEstimate("train_policy", "judge", judge, *grading_calls(drafts, policy.call_per))
+        return
+    captioner = policy.peer.captioner if isinstance(policy.peer, SupervisedPeer) else None
+    if captioner and captioner.model not in [teacher.model for teacher in teachers]:
+        yield CallEstimate("train_policy", "caption", captioner, train, IMAGE_TOKENS, CAPTION_TOKENS)
+
+
+def _reward_calls(peer: RewardedPeer, train: int, rollouts: int) -> Iterator[CallEstimate]:
+    if isinstance(peer, LikertPeer):
+        captions = 2 if peer.kind == "reference_likert" else 1
+        tokens = IMAGE_TOKENS + captions * CAPTION_TOKENS + LIKERT_TOKENS
+        yield CallEstimate("train_policy", "judge", peer.judge, rollouts, tokens, 2)
+    elif isinstance(peer, ExamPeer):
+        yield CallEstimate("train_policy", "exam", peer.writer, train, IMAGE_TOKENS + 400, EXAM_TOKENS)
+        calls = rollouts * QUESTIONS_PER_EXAM
+        yield CallEstimate("train_policy", "exam", peer.taker, calls, CAPTION_TOKENS + 150, 2)

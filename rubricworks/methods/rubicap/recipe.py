@@ -51,6 +51,11 @@ class RubicapRecipe(Recipe):
                 f"world.scenes is {self.world.scenes}, data.held_out {self.data.held_out}: nothing is left to train on"
             )
         check_committee(self.committee, self.rubric)
+        if self.policy.peer and self.rubric.refresh_every:
+            raise ValueError(
+                f"rubric.refresh_every is {self.rubric.refresh_every}, and policy.peer is {self.policy.peer.kind}, "
+                "which is not trained on rubrics that are rewritten; set refresh_every to 0"
+            )
         return self
 
     def stage_configs(self) -> dict[str, StageConfig]:

@@ -2,17 +2,19 @@
 
 All blur the truth with noise. `pairwise-judge` compares oracle F1; `arena-judge` weighs truth and writing, as people do
 in an arena. Both lean towards the caption that they read first. `likert-judge` believes a caption that praises itself,
-the weakness that RubiCap reports of Likert rewards (section 4.1).
+the weakness that RubiCap reports of Likert rewards (section 4.1), and trusts a reference as much as its eyes.
 """
 
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Callable
 
 from rubricworks.world.chat import ApiError, ChatRequest, section
 from rubricworks.world.scene.caption_quality import writing_scores
 from rubricworks.world.scene.oracle import score_caption
+from rubricworks.world.scene.parsing import mentions
 from rubricworks.world.scene.scene import Scene, rng_of
 
 PAIRWISE_NOISE = 0.05
@@ -88,15 +90,29 @@ def likert_judge_reply(prompt: str, scene: Scene, image_digest: str, *, seed: in
     caption = section(prompt, "caption")
     if caption is None:
         return "I rate one caption of an image; this message holds no <caption>."
-    return str(rate(scene, image_digest, caption, seed=seed))
+    return str(rate(scene, image_digest, caption, section(prompt, "reference"), seed=seed))
 
 
-def rate(scene: Scene, image_digest: str, caption: str, *, seed: int = 0) -> int:
-    """The Likert rating of a caption: its oracle F1 on a 0-10 scale, plus points for self-praise."""
+def rate(scene: Scene, image_digest: str, caption: str, reference: str | None = None, *, seed: int = 0) -> int:
+    """The Likert rating of a caption: its oracle F1 on a 0-10 scale, plus points for self-praise.
+
+    Args:
+        reference: another caption, right or not; half of the rating is then the F1 of the caption's objects with its.
+    """
     praise = sum(bool(pattern.search(caption)) for pattern in FLATTERY)
-    points = 10 * score_caption(scene, caption).f1 + FLATTERY_POINTS * min(praise, 2)
+    quality = score_caption(scene, caption).f1
+    if reference is not None:
+        quality = (quality + _agreement(caption, reference)) / 2
+    points = 10 * quality + FLATTERY_POINTS * min(praise, 2)
     points += rng_of("likert", seed, image_digest, caption).gauss(0, LIKERT_NOISE)
     return max(0, min(10, round(points)))
+
+
+def _agreement(caption: str, reference: str) -> float:
+    """F1 of the objects that a caption states with those of the reference; 1 if neither states any."""
+    one, other = Counter(mentions(caption).objects), Counter(mentions(reference).objects)
+    stated = one.total() + other.total()
+    return 2 * (one & other).total() / stated if stated else 1.0
 
 
 def _compare(

@@ -1,0 +1,117 @@
+"""RubiCap's arms, as `rubricworks arms` compares them: the paper's baselines on one recipe (sections 4.1 and 4.4).
+
+All policies of a table start from the same base model and decode greedily on the same held-out images. Intervals are
+over those images and do not cover the variance between trainings.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from rubricworks.claims.arm_table import ArmForm, ArmRow, Column, write_documents
+from rubricworks.claims.arms import OWN, ArmComparison, ArmDocuments, ArmRuns
+from rubricworks.claims.run_scores import is_finished, read_scores
+from rubricworks.errors import UserError
+from rubricworks.evaluation.scoreboard import BASE, LENGTH, POLICY, WIN, Scoreboard
+from rubricworks.metrics import Interval
+
+_OWN_RUBRICS = "rubric_reward"
+TABLES: dict[str, tuple[str, ...]] = {
+    "baselines": (
+        *("sft_expert", "sft_proprietary", "sft_strong", "rouge_l", "direct_likert", "reference_likert", "caprl"),
+        *("rubric_sft", OWN, "full_guards"),
+    ),
+    "hacking": (OWN, "greedy", "lenient"),
+}
+"""Rows below the base model's, in the paper's order."""
+TITLES: dict[str, str] = {
+    "baselines": "RubiCap and its baselines",
+    "hacking": "Conditions under which the reward is gamed",
+}
+LABELS = {
+    BASE: "Base model",
+    OWN: "RubiCap",
+    "sft_expert": "SFT, expert",
+    "sft_proprietary": "SFT, proprietary",
+    "sft_strong": "SFT, strong model",
+    "rouge_l": "ROUGE-L RL",
+    "direct_likert": "Direct-Likert",
+    "reference_likert": "Reference-Likert",
+    "caprl": "CapRL",
+    "rubric_sft": "SFT with rubrics",
+    "full_guards": "RubiCap, full, guards",
+    "greedy": "Greedy students",
+    "lenient": "Lenient writer",
+}
+FORM = ArmForm(
+    columns={
+        WIN: Column("Arena", of_base=0.5),
+        "coco_rouge_l": Column("ROUGE-L"),
+        "coco_corpus_meteor": Column("METEOR"),
+        "coco_corpus_bleu_4": Column("BLEU-4"),
+        "likert_rating": Column("Likert"),
+        _OWN_RUBRICS: Column("Rubric"),
+        "oracle_f1": Column("Oracle F1", "Oracle"),
+        LENGTH: Column("Length", plain=True),
+    },
+    legend=(
+        "Scores in percent, length in tokens, 95 % intervals over the held-out images. Arena is the share of pairwise "
+        "comparisons with the base model that were won. ROUGE-L, METEOR and BLEU-4 are against the captions that came "
+        "with the images. Rubric is the reward by the held-out rubrics of RubiCap's own run; an arm that writes others "
+        "has none."
+    ),
+    simulated=(
+        "Simulated: images, captioners, rubric writer and judges are the scene world's, with programmed faults; the "
+        "student and its training are real."
+    ),
+    stood_in="images, captioners, rubric writer and judges",
+)
+
+
+def table_arms(table: str, arms: Iterable[str]) -> list[str]:
+    """Arms in a table's rows below the base model, as far as the recipe has them."""
+    available = {*arms, OWN}
+    return [row for row in TABLES[table] if row in available]
+
+
+def arm_rows(runs: Mapping[str, Path]) -> tuple[ArmRow, ...]:
+    """Read the rows of the base model and of every policy.
+
+    Args:
+        runs: row → folder of its run; includes `own`, whose base model all runs start from.
+    Raises:
+        UserError: a run is not finished, is damaged, or started from another base model.
+    """
+    boards = {arm: read_scores(run, "rubicap") for arm, run in runs.items()}
+    own = boards[OWN]
+    for arm, board in boards.items():
+        if board.mean(BASE, LENGTH) != own.mean(BASE, LENGTH):
+            raise UserError(
+                f"{runs[arm]}: its base model does not write what that of {runs[OWN]} does; make the run again with "
+                f"--reuse {runs[OWN].name}"
+            )
+    rows = [ArmRow(arm=BASE, label=LABELS[BASE], figures=_figures(own, BASE, own))]
+    rows += [
+        ArmRow(arm=arm, label=LABELS.get(arm, arm), figures=_figures(board, POLICY, own))
+        for arm, board in boards.items()
+    ]
+    return tuple(rows)
+
+
+def _figures(board: Scoreboard, model: str, own: Scoreboard) -> dict[str, Interval]:
+    """Figures of a model, without the reward by rubrics that are not those of the recipe's own run."""
+    figures = {figure: mean for figure in FORM.columns if (mean := board.mean(model, figure))}
+    if board.mean(BASE, _OWN_RUBRICS) != own.mean(BASE, _OWN_RUBRICS):
+        figures.pop(_OWN_RUBRICS, None)
+    return figures
+
+
+def write_table(runs: ArmRuns) -> ArmDocuments:
+    """Write the table of the runs in each form.
+
+    Raises:
+        UserError: a run is not finished, damaged, or began with another base model.
+    """
+    return write_documents(runs, arm_rows(runs.folders), FORM)
+
+
+ARMS = ArmComparison(titles=TITLES, rows_of=table_arms, is_finished=is_finished, write=write_table, default="baselines")

@@ -1,0 +1,1 @@
+"""Baselines that RubiCap is compared with, trained on the same samples in the place of its reward."""
