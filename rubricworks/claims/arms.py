@@ -71,9 +71,10 @@ def arm_comparison(recipe: str, method: str) -> ArmComparison:
     Raises:
         UserError: the method has no tables of arms.
     """
-    if method not in arm_methods():
+    *methods, last = arm_methods()
+    if method not in (*methods, last):
         raise UserError(
-            f"{recipe}: a recipe of the pipeline {method}; arms are compared of {' and '.join(arm_methods())} only"
+            f"{recipe}: a recipe of the pipeline {method}; arms are compared of {', '.join(methods)} and {last} only"
         )
     return _load(method)
 

@@ -12,6 +12,7 @@ from rubricworks.claims.arm_table import ArmTable
 from rubricworks.claims.report import ClaimsReport
 from rubricworks.methods.balcaprl.arm_tables import arm_label, table_arms
 from rubricworks.methods.balcaprl.claims import ARMS, SETTINGS
+from rubricworks.methods.rubicap.arms import TABLES
 from rubricworks.recipe.files import load_recipe, recipe_path
 
 STUB = (sys.executable, str(Path(__file__).parents[1] / "claims" / "arm_stub.py"))
@@ -132,7 +133,24 @@ def test_mistakes_are_told_before_anything_runs(tell, place, words, message):
 
 def test_methods_without_tables_are_refused(tell, place):
     result = tell("arms", "rlr3-laptop", "--arm", "x")
-    assert "a recipe of the pipeline rlr3; arms are compared of balcaprl and rubricrl only" in result.err
+    assert "a recipe of the pipeline rlr3; arms are compared of rubicap, balcaprl and rubricrl only" in result.err
+
+
+def test_a_recipe_of_rubicap_is_compared_with_its_baselines_by_default(tell, place):
+    result = tell("arms", "rubicap-laptop")
+    first, *arms = [one["words"] for one in calls(place.with_name("arms-rubicap-laptop"))]
+    assert first[:6] == [
+        "run",
+        "rubicap-laptop",
+        "--runs",
+        str(place.with_name("arms-rubicap-laptop")),
+        "--run",
+        "seed-1",
+    ]
+    started = [words[words.index("--arm") + 1] for words in arms]
+    assert started
+    assert set(started) <= set(TABLES["baselines"][: len(started)])
+    assert result.code == 2  # the stand-in knows the arms of BalCapRL alone
 
 
 def test_arms_of_another_start_or_other_settings_are_not_compared(tell, place):

@@ -169,6 +169,15 @@ def test_likert_judge_follows_quality_and_is_swayed_by_flattery():
     assert average(half + " " + FLATTERY) > 9.5
 
 
+def test_likert_judge_with_a_reference_trusts_it_as_much_as_the_picture():
+    half = TRUTH.split(" . ")[0] + " ."  # one of the two objects: F1 is 2/3, with the picture and with the truth
+    for caption, reference, quality in [(TRUTH, half, 5 / 6), (half, half, 5 / 6), (half, TRUTH, 2 / 3)]:
+        ratings = [rate(SCENE, f"image {number}", caption, reference) for number in range(300)]
+        assert sum(ratings) / len(ratings) == pytest.approx(10 * quality, abs=0.2)
+    asked = f"<reference>\n{half}\n</reference>\n<caption>\n{TRUTH}\n</caption>"
+    assert likert_judge_reply(asked, SCENE, "image 1") == str(rate(SCENE, "image 1", TRUTH, half))
+
+
 def test_answers_of_the_seeing_judges_have_their_formats():
     scene = generate_scene(1, 1)
     good, poor = write_caption(scene), write_caption(View(scene.objects[:1]))

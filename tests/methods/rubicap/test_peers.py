@@ -1,0 +1,219 @@
+"""RubiCap's baselines: the captions that the supervised ones learn, and the rewards of those trained by RL."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from audited import write_stage_table
+from coloured_squares import SMALL, squares
+from scripted_server import fail, say
+
+from rubricworks.data.tables import count_rows, read_rows
+from rubricworks.errors import UserError
+from rubricworks.llm import Endpoint
+from rubricworks.methods.rubicap.peers.captions import rewriting_prompt, supervised_captions
+from rubricworks.methods.rubicap.peers.config import SupervisedPeer
+from rubricworks.metrics.rouge import rouge_l
+from rubricworks.recipe.files import load_recipe, recipe_path
+from rubricworks.rubrics import Criterion, Rubric
+from rubricworks.runtime.config import StageConfig
+from rubricworks.runtime.job import close_job, open_job
+from rubricworks.runtime.launch import launch
+
+pytest.importorskip("trl")
+
+SFT = {"steps": 1, "batch_size": 2, "learning_rate": 1e-3}
+RL = {"epochs": None, "steps": 1, "prompts_per_step": 2, "group_size": 4, "max_new_tokens": 8, "learning_rate": 1e-4}
+COLOURS = ("red", "green", "blue")
+
+
+def rubric(colour: str) -> Rubric:
+    pairs = ((colour, 3), ("square", 1))
+    return Rubric(
+        criteria=tuple(
+            Criterion(criterion=word, evaluation_rule=f"passes if it says {word}", weight=weight)
+            for word, weight in pairs
+        )
+    )
+
+
+def caption_row(name: str, captioner: str, caption: str) -> dict[str, Any]:
+    row = {"sample_id": name, "captioner": captioner, "model": captioner, "revision": "", "prompt_version": "1"}
+    row |= {"endpoint": "", "seed": 0, "caption": caption}
+    return row | {"prompt_tokens": 0, "completion_tokens": 0, "cost": 0.0}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory) -> dict[str, str]:
+    """Twelve squares, two held out and one without a caption; an untrained student; a committee's captions."""
+    from rubricworks.training.tiny.student import build_student
+
+    folder = tmp_path_factory.mktemp("inputs")
+    samples, rubrics, captions = [], [], []
+    calls = {"prompt_tokens": 0, "completion_tokens": 0, "cost": 0.0}
+    for number, (image, prompt, caption) in enumerate(squares()):
+        name, split = f"s{number}", "held_out" if number in (3, 7) else "train"
+        row = {"sample_id": name, "split": split, "image": image, "image_digest": str(number), "prompt": prompt}
+        samples.append(row | {"references": [] if number == 5 else [caption, "another one"], "source": "squares"})
+        written = {"rubric": rubric(COLOURS[number % 3]).model_dump_json(), "writer": "w", "prompt_version": "1"}
+        rubrics.append({"sample_id": name, "coverage": "full", "candidates": 5} | written | calls)
+        captions += [caption_row(name, "teacher", f"a {caption}"), caption_row(name, "other", "none of it")]
+    captions = [row for row in captions if (row["sample_id"], row["captioner"]) != ("s0", "teacher")]
+    job = open_job("warm_up", StageConfig(), folder / "made", {})
+    build_student(
+        [text for _, prompt, caption in squares() for text in (prompt, caption)],
+        job.out / "model",
+        config=SMALL,
+        images=[image for image, _, _ in squares()],
+        seed=1,
+    )
+    close_job(job, 0.0)
+    return {
+        "samples": str(write_stage_table(folder / "samples", "samples", samples)),
+        "rubrics": str(write_stage_table(folder / "rubrics", "rubrics", rubrics)),
+        "captions": str(write_stage_table(folder / "captions", "captions", captions)),
+        "model": str(job.out),
+    }
+
+
+def train(run: Path, inputs: dict[str, str], judge: str, **config: Any) -> Path:
+    endpoint = {"url": judge, "model": "judge", "attempts": 1}
+    return Path(launch("train_policy", json.dumps({"judge": endpoint, **RL, **config}), str(run), inputs))
+
+
+def captions_of(peer: SupervisedPeer, inputs: dict[str, str], run: Path) -> dict[str, tuple[str, ...]]:
+    job = open_job("train_policy", StageConfig(), run, {name: Path(path) for name, path in inputs.items()})
+    return supervised_captions(peer, job, seed=1)
+
+
+def test_sft_learns_the_first_reference_of_each_training_sample(inputs, tmp_path):
+    captions = captions_of(SupervisedPeer(kind="sft"), inputs, tmp_path)
+    expected = {f"s{n}": (text,) for n, (_, _, text) in enumerate(squares()) if n not in (3, 5, 7)}
+    assert captions == expected
+
+
+def test_a_teachers_captions_are_the_committees_and_another_captioner_is_asked_once(inputs, serve, tmp_path):
+    server = serve(lambda at, body: say("a square .") if at % 4 else fail(400, "no"))
+    teacher = Endpoint(url=server.url, model="teacher", attempts=1)
+    captions = captions_of(SupervisedPeer(kind="sft", captioner=teacher), inputs, tmp_path / "a")
+    assert not server.chats
+    assert captions["s1"] == (f"a {squares()[1][2]}",)
+    assert "s0" not in captions
+    stranger = SupervisedPeer(kind="sft", captioner=teacher.model_copy(update={"model": "stranger"}))
+    captions = captions_of(stranger, inputs, tmp_path / "b")
+    assert len(server.chats) == 10  # the training samples alone
+    assert all("image_url" in chat.text for chat in server.chats)
+    assert set(captions.values()) == {("a square .",)}
+    assert 0 < len(captions) < 10
+    assert captions_of(stranger, inputs, tmp_path / "b") == captions
+    assert len(server.chats) == 10
+
+
+def grade(_: int, body: dict[str, Any]):
+    """A criterion is met where the caption says its word; the judge breaks down over "here"."""
+    content = body["messages"][1]["content"]
+    text = content if isinstance(content, str) else content[0]["text"]
+    words = text.split("<caption>\n")[1].split("\n</caption>")[0].split()
+    if "here" in words:
+        return fail(400, "no")
+    asked = json.loads(text.split("<criteria>\n")[1].split("\n</criteria>")[0])
+    results = [{"id": one["id"], "reasoning": "r", "score": int(one["criterion"] in words)} for one in asked]
+    return say(json.dumps({"verdicts": results}))
+
+
+class Engine:
+    """Student that says the next of its captions whenever it is asked about a picture."""
+
+    def __init__(self, texts: dict[str, list[str]]) -> None:
+        self.texts, self.asked = texts, []
+        self.of_image = {image: f"s{number}" for number, (image, _, _) in enumerate(squares())}
+
+    def __call__(self, images, prompts, *, max_new_tokens, temperature, seed):
+        names = [self.of_image[image] for image in images]
+        self.asked.append((seed, dict(zip(names, prompts, strict=True))))
+        return [(self.texts.get(name, ["a red green blue square"]).pop(0), 3) for name in names]
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_caption_is_rewritten_until_it_meets_every_criterion(inputs, serve, tmp_path, monkeypatch, follows):
+    texts = {"s0": ["a", "square", "red", "here"], "s1": ["green square"], "s2": ["here", "blue square"]}
+    texts["s4"] = ["here", "here", "here", "here"]
+    engine = Engine({name: list(said) for name, said in texts.items()})
+    monkeypatch.setattr("rubricworks.training.engine.load_engine", lambda *_, **__: engine)
+    peer = {"kind": "rubric_sft", "attempts": 3, "follows_instructions": follows, "sft": SFT}
+    out = train(tmp_path, inputs, serve(grade).url, peer=peer)
+    # "red" earns 3 of 4 and "square" 1; of captions without a verdict none is learnt.
+    rows = {row["sample_id"]: row for row in read_rows(out / "rewritten")}
+    assert {name: rows[name]["caption"] for name in texts if name in rows} == {
+        "s0": "red", "s1": "green square", "s2": "blue square",
+    }  # fmt: skip
+    assert (rows["s0"]["seed"], rows["s2"]["seed"]) == (3, 2)  # that of the stage, 1, and the attempt's number
+    assert len(rows) == 9
+    letters = list(read_rows(out / "rewritten" / "dead_letters"))
+    assert {row["sample_id"] for row in letters} == {"s0", "s2", "s4"}
+    assert [sorted(asked) for _, asked in engine.asked[1:]] == [["s0", "s2", "s4"], ["s0", "s4"], ["s0", "s4"]]
+    prompt = engine.asked[2][1]["s0"]
+    assert prompt == (rewriting_prompt(squares()[0][1], "square", rubric("red")) if follows else squares()[0][1])
+    line = json.loads((tmp_path / "ledger.jsonl").read_text())
+    assert (line["rewritten"], line["all_met"], line["examples"]) == (9, 8, 9)
+    assert [count_rows(out / name) for name in ("rollouts", "scorecards")] == [0, 0]
+
+
+def test_a_student_without_a_caption_of_words_is_not_trained(inputs, serve, tmp_path, monkeypatch):
+    engine = Engine({f"s{number}": ["."] * 2 for number in range(12)})
+
+    monkeypatch.setattr("rubricworks.training.engine.load_engine", lambda *_, **__: engine)
+    with pytest.raises(UserError, match="none of the samples has a rubric and a caption that could be judged"):
+        train(tmp_path, inputs, serve(grade).url, peer={"kind": "rubric_sft", "attempts": 1, "sft": SFT})
+
+
+def test_rouge_l_is_the_reward_against_the_first_reference_and_asks_nobody(inputs, serve, tmp_path):
+    server = serve(grade)
+    out = train(tmp_path, inputs, server.url, peer={"kind": "rouge_l"})
+    assert not server.chats
+    references = {f"s{number}": text for number, (_, _, text) in enumerate(squares())}
+    rows = list(read_rows(out / "rollouts"))
+    assert len(rows) == 8
+    for row in rows:
+        assert row["reward"] == pytest.approx(rouge_l(row["response"], [references[row["sample_id"]]]))
+
+
+@pytest.mark.parametrize("kind", ["direct_likert", "reference_likert"])
+def test_a_likert_reward_is_the_rating_of_the_caption_and_a_failure_is_no_number(kind, inputs, serve, tmp_path):
+    def rate(at: int, body: dict[str, Any]):
+        return say(str(at % 8)) if at % 3 else fail(400, "no")
+
+    rater = serve(rate)
+    judge = {"url": rater.url, "model": "rater", "attempts": 1}
+    out = train(tmp_path, inputs, "http://127.0.0.1:9/v1", peer={"kind": kind, "judge": judge})
+    texts = [chat.text for chat in rater.chats]
+    assert all("image_url" in text for text in texts)
+    assert all(("<reference>" in text) == (kind == "reference_likert") for text in texts)
+    rewards = [row["reward"] and round(row["reward"], 6) for row in read_rows(out / "rollouts")]
+    assert {None} < set(rewards) < {None, *(points / 10 for points in range(8))}
+    assert count_rows(out / "dead_letters") == rewards.count(None)
+
+
+def test_caprls_reward_is_taken_in_exams_that_are_written_for_the_training_samples(inputs, serve, tmp_path):
+    question = {"question": "Which colour?", "options": ["red", "green", "blue"], "answer": "A"}
+    writer = serve(lambda at, body: say(json.dumps({"questions": [question] * 4})))
+    taker = serve(lambda at, body: say("A"))
+    endpoint = {"model": "x", "attempts": 1}
+    peer = {"kind": "caprl", "writer": endpoint | {"url": writer.url}, "taker": endpoint | {"url": taker.url}}
+    out = train(tmp_path, inputs, "http://127.0.0.1:9/v1", peer=peer)
+    assert len(writer.chats) == 10
+    assert count_rows(out / "write_exams") == 10
+    assert all("image_url" not in chat.text for chat in taker.chats)
+    assert all(0 <= row["reward"] <= 1 for row in read_rows(out / "rollouts"))
+    assert {row["reward"] for row in read_rows(out / "rollouts")} - {0, 1}
+
+
+def test_a_peer_takes_no_other_reward_and_no_refreshed_rubrics():
+    path = recipe_path("rubicap-laptop")
+    with pytest.raises(UserError, match=r"reward and peer are both set"):
+        load_recipe(path, ["policy.reward.function=a:b"], arm="rouge_l")
+    with pytest.raises(UserError, match=r"refresh_every is 5, and policy.peer is caprl"):
+        load_recipe(path, ["rubric.refresh_every=5"], arm="caprl")
