@@ -8,7 +8,7 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support" / "runs"))
 
 from claimed_captions import write_captions
 

@@ -27,8 +27,7 @@ def imported_on_loading(path: Path, seen: set[Path]) -> Iterator[str]:
         elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytest_plugins":
             names += ast.literal_eval(node.value)
     for name in names:
-        shared = TESTS / "support" / f"{name}.py"
-        if shared.is_file():
+        if shared := next((TESTS / "support").rglob(f"{name}.py"), None):
             yield from imported_on_loading(shared, seen)
         else:
             yield name.partition(".")[0]

@@ -12,6 +12,7 @@ import torch
 from kills import saved
 from PIL import Image
 from safetensors.torch import load_file
+from support_paths import SUPPORT_PATHS
 from tiny_flow_generator import TINY_FLOW
 from tiny_generator import captioned_pictures
 from torch import nn
@@ -197,7 +198,7 @@ def test_training_that_is_killed_by_sigkill_ends_with_the_same_weights(flow, tmp
     here = Path(__file__).parent
 
     def start(out):
-        places = [str(flow), str(out), str(here), str(here.parent / "support")]
+        places = [str(flow), str(out), str(here), *SUPPORT_PATHS]
         return subprocess.Popen([sys.executable, "-c", TRAINED_BY_ANOTHER_PROCESS, *places])
 
     killed = start(tmp_path / "killed")

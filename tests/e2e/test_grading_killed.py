@@ -20,6 +20,7 @@ import pytest
 from asked_stages import describe, digest_of, prepare, tables
 from key_search import VARIABLE
 from scripted_server import fail, say
+from support_paths import SUPPORT_PATHS
 
 from rubricworks.llm import read_spending
 
@@ -66,7 +67,7 @@ class Killed:
         self._arguments = [sys.executable, "-c", PROGRAM, str(run), samples, json.dumps(models), str(SHARD)]
 
     def start(self) -> subprocess.Popen:
-        path = os.pathsep.join([str(Path(__file__).parents[1] / "support"), os.environ.get("PYTHONPATH", "")])
+        path = os.pathsep.join([*SUPPORT_PATHS, os.environ.get("PYTHONPATH", "")])
         self.since = len(self.server.chats)
         run_log = self.run.with_suffix(".log").open("ab")
         return subprocess.Popen(self._arguments, env={**os.environ, "PYTHONPATH": path}, stderr=run_log)

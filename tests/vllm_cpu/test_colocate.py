@@ -5,10 +5,10 @@ from coloured_squares import policy_rows
 from vllm_on_cpu import make_vllm_fit_cpu
 
 from rubricworks.errors import UserError
-from rubricworks.training import policy, vllm_rollouts
 from rubricworks.training.config import PolicyConfig
 from rubricworks.training.generate import load_model
 from rubricworks.training.lora import save_plain_model
+from rubricworks.training.policy import grpo, vllm_rollouts
 
 pytestmark = pytest.mark.vllm
 STEPS = 20
@@ -19,7 +19,7 @@ RATIO = "sampling/importance_sampling_ratio/mean"
 @pytest.fixture
 def colocated(monkeypatch):
     make_vllm_fit_cpu(monkeypatch)
-    monkeypatch.setattr(policy, "check_vllm", lambda options: None)  # it wants a GPU
+    monkeypatch.setattr(grpo, "check_vllm", lambda options: None)  # it wants a GPU
 
 
 def config(*, steps=STEPS, **vllm) -> PolicyConfig:
@@ -35,7 +35,7 @@ async def pays_for_blue(completions, **columns):
 
 def test_twenty_steps_sample_from_the_policy_that_is_trained(colocated, taught, tmp_path):
     logs = []
-    result = policy.train_policy(taught, policy_rows(), pays_for_blue, tmp_path, config(), on_log=logs.append)
+    result = grpo.train_policy(taught, policy_rows(), pays_for_blue, tmp_path, config(), on_log=logs.append)
     differences = [log.metrics[DIFFERENCE] for log in logs]
     assert len(differences) == STEPS
     assert max(differences) < 0.02
@@ -49,7 +49,7 @@ def test_image_tokens_are_never_sampled(colocated, taught, tmp_path):
     rows = model.get_output_embeddings().weight.data
     rows[processor.image_token_id] = rows[processor.tokenizer.convert_tokens_to_ids("square")]
     save_plain_model(model, processor, tmp_path / "model")
-    result = policy.train_policy(tmp_path / "model", policy_rows(), pays_for_blue, tmp_path / "out", config(steps=3))
+    result = grpo.train_policy(tmp_path / "model", policy_rows(), pays_for_blue, tmp_path / "out", config(steps=3))
     assert result.steps == 3
 
 
@@ -58,10 +58,10 @@ def test_a_training_whose_sampler_sees_images_by_old_weights_is_stopped(colocate
 
     monkeypatch.setattr(LLMEngine, "reset_encoder_cache", lambda self: None)
     with pytest.raises(UserError, match=r"nats a token in the last 5 steps .*0\.02 \(vllm\.max_logp_difference\)"):
-        policy.train_policy(taught, policy_rows(), pays_for_blue, tmp_path, config(max_logp_difference=0.02, steps=40))
+        grpo.train_policy(taught, policy_rows(), pays_for_blue, tmp_path, config(max_logp_difference=0.02, steps=40))
 
 
 def test_prompts_that_vllm_reads_otherwise_than_the_trainer_are_refused(colocated, taught, tmp_path, monkeypatch):
     monkeypatch.setattr(vllm_rollouts, "collapse_images", lambda token_ids, image_token, images: list(token_ids))
     with pytest.raises(UserError, match="the rollouts would not be the policy's"):
-        policy.train_policy(taught, policy_rows(), pays_for_blue, tmp_path, config())
+        grpo.train_policy(taught, policy_rows(), pays_for_blue, tmp_path, config())

@@ -18,6 +18,7 @@ from image_judge import COLOURS, colour_judge, main_colour
 from image_stage import BROKEN, GROUP, drawn
 from PIL import Image
 from report_page import Page, text_of
+from support_paths import SUPPORT_PATHS
 
 from rubricworks.data.response_images import IMAGES, ResponseImages, response_columns, response_of
 from rubricworks.data.shards import TableFolder
@@ -42,9 +43,8 @@ REWARDS = {"red": 3 / 6, "green": 2 / 6, "blue": 1 / 6}
 def train(run: str, url: str, images: int) -> dict[str, int]:
     config = {"judge": {"url": url, "model": "judge"}, "images": images}
     command = [sys.executable, "-m", "image_stage", run, json.dumps(config)]
-    done = subprocess.run(
-        command, cwd=Path(__file__).parents[2] / "support", capture_output=True, text=True, check=False
-    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(SUPPORT_PATHS)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
 

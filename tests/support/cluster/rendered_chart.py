@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-CHART = Path(__file__).parents[2] / "charts" / "rubricworks"
+CHART = Path(__file__).parents[3] / "charts" / "rubricworks"
 RELEASE, NAMESPACE = "rubricworks", "team"
 DIGEST = "sha256:" + "1f" * 32
 

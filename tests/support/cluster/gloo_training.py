@@ -39,7 +39,10 @@ def run_processes(
     from rubricworks.kubernetes.train_job import fsdp_environment
 
     folder.mkdir(parents=True, exist_ok=True)
+    from support_paths import SUPPORT_PATHS
+
     environment = {**os.environ, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join([*SUPPORT_PATHS, os.environ.get("PYTHONPATH", "")])
     environment |= fsdp_environment(TrainJobConfig(sharding="fsdp" if sharded else "none"))
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     done = subprocess.run(
@@ -198,7 +201,8 @@ class HeldParameters:
         """Watch every model that a trainer loads from now on."""
         import torch
 
-        from rubricworks.training import policy, sft
+        from rubricworks.training import sft
+        from rubricworks.training.policy import grpo
 
         def load_model(*args: Any, **options: Any) -> Any:
             model, processor = self._load(*args, **options)
@@ -208,7 +212,7 @@ class HeldParameters:
             return model, processor
 
         self._load = sft.load_model
-        sft.load_model = policy.load_model = load_model
+        sft.load_model = grpo.load_model = load_model
         torch.nn.modules.module.register_module_forward_pre_hook(self._count)
         torch.nn.modules.module.register_module_forward_hook(self._count)
 
