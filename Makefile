@@ -36,7 +36,7 @@ test-fast: $(VENV)/installed  ## Without the end-to-end tests
 test-long: $(VENV)/installed  ## Whole runs of two more recipes, killed and resumed (ten minutes)
 	$(RUN) pytest -m long -n auto --dist loadfile
 
-test-cluster: $(VENV)/installed  ## What a cluster needs, against real servers and tools (Debian or Ubuntu; five minutes)
+test-cluster: $(VENV)/installed  ## What a cluster needs, against real servers and tools (Debian or Ubuntu; ten minutes)
 	tests/cluster/install.sh
 	$(RUN) pytest -m cluster -n auto --dist loadfile
 

@@ -36,7 +36,7 @@ for stage in STAGES.values():
 """
 TRAINERS = """
 import importlib
-for module in ("policy", "sft", "generate", "lora", "vllm_rollouts", "mlflow_model", "generators.loading"):
+for module in ("policy.grpo", "sft", "generate", "lora", "policy.vllm_rollouts", "mlflow_model", "generators.loading"):
     importlib.import_module(f"rubricworks.training.{module}")
 import peft, trl
 print(trl.GRPOTrainer.__name__, peft.LoraConfig.__name__)
