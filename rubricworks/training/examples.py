@@ -4,12 +4,14 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from rubricworks.data.manifest import read_manifest
 from rubricworks.data.tables import read_rows, shard_paths
 from rubricworks.errors import UserError
-from rubricworks.training.processing import Messages
+
+if TYPE_CHECKING:
+    from rubricworks.training.processing import Messages
 
 _CACHED_BYTES = 256 * 2**20
 """Images of row groups that stay in memory: all of a small table, a few groups of a large one."""
@@ -19,7 +21,7 @@ class Example(NamedTuple):
     """One prompt, with its image if there is one, and the target text."""
 
     image: bytes | None
-    prompt: str | Messages
+    prompt: "str | Messages"
     caption: str
 
 

@@ -44,9 +44,15 @@ for stage in STAGES.values():
         importlib.import_module(ours)
     stage.load()
     print(stage.id)
+# Preflight, retention and the commands about recipes read any of them.
+from rubricworks.recipe.files import built_in_recipes, load_recipe
+
+for path in built_in_recipes():
+    load_recipe(path)
 if IMAGE == "trainer":
     # What the stages import when they run: trainers, generation, and the tables of what they train on.
-    for module in ("policy", "sft", "generate", "lora", "vllm_rollouts", "tiny.student", "tiny.text_student"):
+    trainers = "policy.grpo policy.vllm_rollouts sft generate lora tiny.student tiny.text_student"
+    for module in trainers.split():
         importlib.import_module(f"rubricworks.training.{module}")
 '''
 

@@ -9,7 +9,6 @@ from rubricworks.training.config import VlmConfig
 from rubricworks.training.examples import StoredExamples
 from rubricworks.training.llava import PROJECTOR, VISION_TOWER
 from rubricworks.training.model_card import Usage, only_prompt, write_card
-from rubricworks.training.module_rates import ModuleRates
 from rubricworks.training.processes import is_main
 
 
@@ -30,6 +29,7 @@ def train_vlm(
         stage_config: of the whole stage, for the card.
         projector_only: train the projector alone (stage 1), not the whole model.
     """
+    from rubricworks.training.module_rates import ModuleRates
     from rubricworks.training.sft import train_sft
 
     settings = config.model_copy(update={"seed": seed, "steps": config.steps_on(len(examples)), "epochs": None})
