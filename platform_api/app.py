@@ -38,6 +38,7 @@ from rubricworks.platform_api.problems import add_problem_handlers
 from rubricworks.platform_api.readiness import Dependency, check_database, check_storage_access
 from rubricworks.platform_api.routers import (
     access,
+    dead_letters,
     leaderboards,
     live,
     pages,
@@ -72,6 +73,7 @@ ROUTERS = (
     submissions.router,
     reward_hacking.router,
     leaderboards.router,
+    dead_letters.router,
     promotions.router,
     access.router,
     pages.router,
@@ -79,6 +81,7 @@ ROUTERS = (
     submission_pages.router,
     reward_hacking.page_router,
     leaderboards.page_router,
+    dead_letters.page_router,
     promotion_pages.router,
 )
 _STATIC = Path(__file__).parent / "pages" / "static"

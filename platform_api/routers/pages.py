@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import parse_qs, quote
 
 from fastapi import APIRouter, Query, Request
@@ -13,19 +13,25 @@ import rubricworks.reports
 from rubricworks import __version__
 from rubricworks.platform_api.access import SESSION_COOKIE, session_cookie
 from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
+from rubricworks.platform_api.db.tables import Run
 from rubricworks.platform_api.problems import NotFound
 from rubricworks.platform_api.routers.dependencies import Admin, Cursor, DatabaseOf, SessionOf, StoreOf, Viewer
 from rubricworks.platform_api.routers.rollouts import SampleId, Step
 from rubricworks.platform_api.routers.runs import RunName, StageName, run_cursor
 from rubricworks.platform_api.schemas.runs import State
-from rubricworks.platform_api.services import audit_log, rollouts, runs, tokens
+from rubricworks.platform_api.services import audit_log, budgets, rollouts, rubric_sets, runs, tokens
+from rubricworks.platform_api.services.budgets import Spending
+from rubricworks.platform_api.services.dead_letters import LETTERS
 from rubricworks.platform_api.services.principals import Principal
+from rubricworks.platform_api.services.run_tables import list_tables
 from rubricworks.reports.charts import line_chart
 from rubricworks.reports.formats import FILTERS
+from rubricworks.reports.series_charts import Series, SeriesChart, series_chart
 
 router = APIRouter(include_in_schema=False)
 _REPORTS = Path(rubricworks.reports.__file__).parent / "templates"
 _TEMPLATES = Path(__file__).parents[1] / "pages"
+_MILLION = 1e6
 PAGE = 30
 """Rows of a page."""
 _environment = Environment(
@@ -83,8 +89,61 @@ async def run_page(run: RunName, request: Request, session: SessionOf, store: St
             if isinstance(row.get("reward"), int | float)
         ]
         charts.append((stage, line_chart(f"Reward of {stage}", points)))
-    files = await runs.has_report(store, run)
-    return draw_page(request, viewer, "run.html", run=record, charts=charts, has_report=files)
+    spending = await budgets.run_spending(session, store, record)
+    return draw_page(
+        request,
+        viewer,
+        "run.html",
+        run=record,
+        charts=charts,
+        has_report=await runs.has_report(store, run),
+        spending=spending,
+        timeline=_timeline(record, spending),
+        burn=_burn_chart(spending),
+        letters=sum(one.rows for one in await list_tables(session, LETTERS, run=run)),
+        rubric_sets=[one.path for one in await list_tables(session, rubric_sets.KIND, run=run) if "/" not in one.path],
+        links=await runs.outside_links(session, store, run),
+    )
+
+
+class _Bar(NamedTuple):
+    """A stage on the run's timeline, in percent of its time."""
+
+    stage: str
+    state: str
+    left: float
+    width: float
+    seconds: float
+
+
+def _timeline(run: Run, spending: Spending) -> list[_Bar]:
+    """Stages one after the other, as the ledger has their times; those of which it has none have no width."""
+    seconds = {one.stage: one.seconds for one in spending.stages}
+    done = {one["stage"]: one["done"] for one in run.stages}
+    known = {stage: done[stage] for stage in (*seconds, *done) if stage in done}
+    total = sum(seconds.get(stage, 0.0) for stage in known) or 1.0
+    bars, begin = [], 0.0
+    for stage, is_done in known.items():
+        took = seconds.get(stage, 0.0)
+        failed = run.state == "failed" and not is_done and run.message.startswith(f"{stage}:")
+        state = "done" if is_done else "failed" if failed else "going" if run.state == "going" else "not done"
+        bars.append(_Bar(stage, state, 100 * begin / total, 100 * took / total, took))
+        begin += took
+    return bars
+
+
+def _burn_chart(spending: Spending) -> SeriesChart | None:
+    burn = budgets.burn_down(spending)
+    if burn is None:
+        return None
+    unit, planned, actual = burn
+    of_what = unit.capitalize()
+    if planned[0][1] >= _MILLION:
+        of_what = f"Millions of {unit}"
+        planned, actual = ([(at, amount / _MILLION) for at, amount in line] for line in (planned, actual))
+    values = [amount for _, amount in (*planned, *actual)]
+    series = [Series("m1", "planned", planned), Series("m0", "left", actual)]
+    return series_chart(f"{of_what} left of the plan", series, bounds=(min(0.0, *values), max(values)))
 
 
 @router.get("/runs/{run}/report")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -10,7 +11,7 @@ from sqlalchemy import func, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.errors import UserError
-from rubricworks.platform_api.db.tables import Run
+from rubricworks.platform_api.db.tables import Run, Submission
 from rubricworks.platform_api.problems import NotFound
 from rubricworks.redaction import redact
 from rubricworks.runs.run_name import check_run_name
@@ -100,6 +101,22 @@ async def has_report(store: RunStore, run: str) -> bool:
     """Return True if the run has written its report."""
     check_name(run)
     return REPORT in await asyncio.to_thread(store.files, run)
+
+
+async def outside_links(session: AsyncSession, store: RunStore, run: str) -> dict[str, str]:
+    """Pages of the run elsewhere: name of the program → address."""
+    links = {}
+    submitted = await session.scalar(select(Submission.page).where(Submission.run == run))
+    if submitted and submitted.startswith(("https://", "http://")):
+        links["Kubeflow"] = submitted
+    settings = await read_json(store, run, "tracking/settings.json")
+    config = settings.get("config") if isinstance(settings, dict) else None
+    uri = str((config or {}).get("uri") or os.environ.get("MLFLOW_TRACKING_URI", ""))
+    delivered = await read_json(store, run, "tracking/pipeline.delivered.json")
+    number = delivered.get("run") if isinstance(delivered, dict) else None
+    if uri.startswith(("https://", "http://")) and isinstance(number, str) and number.isalnum():
+        links["MLflow"] = f"{redact(uri).rstrip('/')}/#/runs/{number}"
+    return links
 
 
 async def read_json(store: RunStore, run: str, path: str) -> Any:

@@ -1,0 +1,74 @@
+"""Dead letters: calls without a usable answer, as stages left them, and asking them again."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import select, tuple_
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from rubricworks.errors import UserError
+from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.db.tables import RunTable
+from rubricworks.platform_api.problems import Conflict
+from rubricworks.platform_api.services.audit_log import record
+from rubricworks.platform_api.services.principals import Principal
+from rubricworks.platform_api.services.run_tables import list_tables, read_rows
+from rubricworks.platform_api.services.runs import check_name
+from rubricworks.redaction import redact
+from rubricworks.runs.dead_letters import LETTERS, reopen_dead_letters
+from rubricworks.runs.store import RunStore
+from rubricworks.storage import is_remote, local_path
+
+_MOST_LETTERS = 20_000
+"""Letters of a run that its page reads; a run with more has failed as a whole."""
+
+
+async def list_letter_tables(
+    session: AsyncSession, *, before: tuple[Any, str, str] | None = None, limit: int
+) -> Sequence[RunTable]:
+    """Tables that hold dead letters, the last written first."""
+    query = select(RunTable).where(RunTable.kind == LETTERS, RunTable.rows > 0).limit(limit)
+    if before is not None:
+        query = query.where(tuple_(RunTable.modified, RunTable.run, RunTable.path) < before)
+    query = query.order_by(RunTable.modified.desc(), RunTable.run.desc(), RunTable.path.desc())
+    return (await session.scalars(query)).all()
+
+
+async def letters_of(session: AsyncSession, store: RunStore, run: str) -> list[dict[str, Any]]:
+    """Dead letters of a run by stage, each with the folder of its stage; without secrets."""
+    letters: list[dict[str, Any]] = []
+    for table in sorted(await list_tables(session, LETTERS, run=run), key=lambda one: one.path):
+        if len(letters) >= _MOST_LETTERS:
+            break
+        folder = table.path.removesuffix(LETTERS).rstrip("/")
+        rows = await read_rows(store, table, 0, _MOST_LETTERS - len(letters)) if table.rows else []
+        letters += [
+            {**row, "folder": folder, "message": redact(row["message"]), "raw": redact(row["raw"])} for row in rows
+        ]
+    return letters
+
+
+def count_reasons(letters: Sequence[dict[str, Any]]) -> list[tuple[str, str, str, int]]:
+    """Folder, purpose and reason with the number of letters, the most frequent first."""
+    counts = Counter((one["folder"], one["purpose"], one["reason"]) for one in letters)
+    return [(*key, count) for key, count in counts.most_common()]
+
+
+async def ask_again(database: Database, store: RunStore, by: Principal, run: str, stage: str) -> int:
+    """Reopen a stage for its dead letters, which the resumed run asks again; return their number.
+
+    Raises:
+        Conflict: the run is going, lies in a bucket, or the stage's letters cannot be asked again.
+    """
+    check_name(run)
+    if is_remote(store.uri):
+        raise Conflict("this run lies in a bucket: run it again under its name, as `rubricworks run --resume` does")
+    try:
+        count = await asyncio.to_thread(reopen_dead_letters, local_path(store.uri) / run, stage)
+    except UserError as error:
+        raise Conflict(str(error)) from error
+    async with database.session() as session:
+        record(session, by, "run.ask_again", run, stage=stage, letters=count)
+    return count

@@ -1,0 +1,96 @@
+"""Dead letters and budgets over HTTP: lists, asking again, what a run spent of its plan."""
+
+import json
+
+import pytest
+from pydantic import SecretStr
+from served_api import TOKEN, Caller, ask, bearer, exchange, served, wait_for
+from trained_run import write_run, write_table
+
+from rubricworks.llm.spending import SPENDING_FILE, Budget, merge_spending, write_budget
+from rubricworks.platform_api.services.budgets import Spending, StageSpending, burn_down
+from rubricworks.platform_api.settings import ApiSettings
+
+STAGE = "caption_committee"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    run = write_run(folder)
+    letters = [
+        {"sample_id": str(at), "stage": STAGE, "purpose": "caption", "reason": reason, "attempts": 3}
+        | {"message": f"<b>{at}</b> at https://me:pa55word@host/v1", "raw": "{", "request": "d"}
+        for at, reason in enumerate(("timeout", "malformed", "timeout"))
+    ]
+    write_table(run / STAGE, "captions", [])
+    write_table(run / STAGE / "dead_letters", "dead_letters", letters)
+    plan = json.dumps({"made_by": "m", "shard_size": 2})
+    for table in (run / STAGE, run / STAGE / "dead_letters"):
+        (table / "plan.json").write_text(plan)
+    (run / STAGE / "made_from.json").write_text("{}")
+    (run / STAGE / "done.json").write_text("{}")
+    (run / "ledger.jsonl").write_text('{"stage": "caption_committee", "seconds": 12.5}\n')
+    row = {"calls": 7, "cached": 2, "requests": 6, "prompt_tokens": 100, "completion_tokens": 20, "cost": 0.25}
+    rows = [{"stage": STAGE, "purpose": "caption", "model": f"m{n}", "seconds": 1.0, "errors": {}, **row} for n in "12"]
+    merge_spending(run / SPENDING_FILE, rows)
+    write_budget(run, Budget(dollars=2.0))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def caller(folder):
+    with served(ApiSettings(storage=str(folder), token=SecretStr(TOKEN), index_seconds=0.05)) as url:
+        wait_for(lambda: ask(f"{url}/api/v1/dead-letters", **bearer())[1]["items"])
+        yield Caller(url)
+
+
+def test_stages_with_letters_are_listed_and_the_letters_by_page_and_reason(caller):
+    (one,) = caller.get("dead-letters")["items"]
+    assert (one["run"], one["stage"], one["letters"]) == ("today-1", STAGE, 3)
+    first = caller.get("runs/today-1/dead-letters?limit=2")
+    rest = caller.get(f"runs/today-1/dead-letters?limit=2&cursor={first['next_cursor']}")
+    assert [one["sample_id"] for one in first["items"] + rest["items"]] == ["0", "1", "2"]
+    assert [one["sample_id"] for one in caller.get("runs/today-1/dead-letters?reason=malformed")["items"]] == ["1"]
+
+
+def test_a_letter_shows_no_password_and_its_page_no_markup(caller):
+    assert "pa55word" not in json.dumps(caller.get("runs/today-1/dead-letters"))
+    status, _, body = exchange(f"{caller.pages}/runs/today-1/dead-letters", **bearer())
+    assert (status, b"&lt;b&gt;0" in body, b"<b>0" in body) == (200, True, False)
+    assert exchange(f"{caller.pages}/dead-letters", **bearer())[0] == 200
+
+
+def test_a_budget_is_the_sum_of_the_ledger(caller):
+    budget = caller.get("runs/today-1/budget")
+    assert (budget["tokens"], budget["dollars"], budget["caps"]["dollars"]) == (240, 0.5, 2.0)
+    (stage,) = [one for one in budget["stages"] if one["stage"] == STAGE]
+    assert (stage["seconds"], stage["calls"], stage["cached"]) == (12.5, 14, 4)
+    _, _, body = exchange(f"{caller.pages}/runs/today-1", **bearer())
+    assert b"of $2.00 allowed" in body
+
+
+def test_a_burn_down_starts_at_the_cap_and_loses_what_each_stage_spent():
+    def stage(name, seconds, dollars, planned):
+        return StageSpending(name, seconds, 1, 0, 10, dollars, 1, 10, planned)
+
+    spending = Spending(Budget(dollars=10.0), [stage("a", 5.0, 1.0, 2.0), stage("b", 10.0, 4.0, 3.0)])
+    assert burn_down(spending) == ("dollars", [(0, 10), (5, 8), (15, 5)], [(0, 10), (5, 9), (15, 5)])
+    assert burn_down(Spending(Budget(), [stage("a", 5.0, 0.0, 0.0)])) == (
+        "tokens",
+        [(0, 10), (5, 0)],
+        [(0, 10), (5, 0)],
+    )
+    assert burn_down(Spending(Budget(), [])) is None
+
+
+def test_a_runner_asks_again_and_the_log_has_it(caller, folder):
+    path = f"runs/today-1/dead-letters/{STAGE}/ask-again"
+    assert caller.post("viewer", path)[0] == 403
+    status, answer = caller.post("runner", path)
+    assert (status, answer["letters"], answer["command"]) == (200, 3, "rubricworks run --resume today-1")
+    assert not (folder / "today-1" / STAGE / "done.json").exists()
+    assert list((folder / "today-1" / STAGE / "dead_letters").glob("part-*")) == []
+    (change,) = caller.get("changes?action=run.ask_again")["items"]
+    assert (change["who"], change["details"]) == ("runner", {"stage": STAGE, "letters": 3})
+    assert caller.post("runner", "runs/today-1/dead-letters/train_policy/ask-again")[0] == 409
