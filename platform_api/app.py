@@ -3,6 +3,7 @@
     GET /healthz   the process answers                               open, for kubelets
     GET /readyz    database and storage answer (200), or not (503)   open; reasons only for callers with a token
     GET /version   version and git revision
+    GET /metrics   figures for Prometheus
     /api/v1/…      runs, rollouts, tokens, the audit log; described by /openapi.json
     /              pages
 
@@ -25,7 +26,6 @@ from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse
 from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
-from sqlalchemy.exc import SQLAlchemyError
 
 import rubricworks.reports
 from rubricworks import __version__
@@ -53,6 +53,7 @@ from rubricworks.platform_api.routers import (
     submission_pages,
     submissions,
 )
+from rubricworks.platform_api.services.drift import Reconciler
 from rubricworks.platform_api.services.kubeflow_runs import KubeflowRuns
 from rubricworks.platform_api.services.mlflow_registry import MlflowRegistry
 from rubricworks.platform_api.services.promotions import Promotions
@@ -146,8 +147,12 @@ async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExi
     if state.promotions is not None and settings.webhook_url and settings.webhook_secret:
         webhooks = Webhooks(state.database, settings.webhook_url, settings.webhook_secret.get_secret_value())
         stack.push_async_callback(_end, asyncio.create_task(webhooks.follow(settings.index_seconds)))
+    state.reconciler = None
     if state.promotions is not None:
-        stack.push_async_callback(_end, asyncio.create_task(_recover(state.promotions)))
+        consumer = settings.webhook_url if settings.webhook_secret else None
+        state.reconciler = Reconciler(state.database, state.promotions, consumer)
+        following = asyncio.create_task(state.reconciler.follow(settings.reconcile_seconds))
+        stack.push_async_callback(_end, following)
     policy = load_policy(settings.submissions)
     state.kubeflow = KubeflowRuns(policy.cluster) if policy.cluster or settings.kubeflow else None
     folder = _runs_folder(settings) if settings.local_runs else None
@@ -170,13 +175,6 @@ def _runs_folder(settings: ApiSettings) -> Path | None:
     """Folder of all runs, if they lie in one."""
     is_folder = settings.storage is not None and not is_remote(settings.storage)
     return local_path(settings.storage) if settings.storage and is_folder else None
-
-
-async def _recover(service: Promotions) -> None:
-    try:
-        await service.recover()
-    except (SQLAlchemyError, UserError) as error:
-        _log.warning("promotions in progress could not be looked at: %s", type(error).__name__)
 
 
 def _open_store(storage: str) -> RunStore | None:

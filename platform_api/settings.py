@@ -37,6 +37,8 @@ class ApiSettings(BaseModel):
     """Runs may start on this machine: the service listens on loopback alone."""
     index_seconds: float = 2.0
     """Pause between two looks at the runs."""
+    reconcile_seconds: float = 60.0
+    """Pause between two looks for drift."""
 
     @property
     def database_url(self) -> str:

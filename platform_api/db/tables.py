@@ -224,6 +224,8 @@ class Promotion(Table):
     id: Mapped[int] = mapped_column(primary_key=True)
     model: Mapped[str] = mapped_column(String(200), index=True)
     version: Mapped[int]
+    digest: Mapped[str] = mapped_column(String(100), default="", server_default="")
+    """Digest of its files, as the registry had it at the request."""
     kind: Mapped[str] = mapped_column(String(20))
     """`promotion`, or `rollback` to the champion before."""
     champion: Mapped[int | None]

@@ -4,14 +4,16 @@ import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from sqlalchemy.exc import SQLAlchemyError
 
 from rubricworks import __version__
 from rubricworks.platform_api.access import principal_of
-from rubricworks.platform_api.routers.dependencies import PROBLEMS, Viewer
+from rubricworks.platform_api.routers.dependencies import PROBLEMS, SessionOf, Viewer
+from rubricworks.platform_api.services.metrics import MEDIA_TYPE, metrics_text
 
 router = APIRouter(tags=["service"])
+_TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {}}, "description": "Figures"}}
 
 
 @router.get("/healthz", summary="Report that the process answers, without checking its dependencies")
@@ -38,10 +40,22 @@ async def ready(request: Request) -> JSONResponse:
         | ({"detail": finding.detail} if may_see_reasons else {})
         for dependency, finding in zip(state.dependencies, findings, strict=True)
     }
-    body = {"status": "ready" if all_ok else "not ready", "checks": checks}
+    body: dict[str, Any] = {"status": "ready" if all_ok else "not ready", "checks": checks}
+    reconciler = state.reconciler
+    if may_see_reasons and reconciler is not None:  # drift is told, and takes no pod away
+        body["drift"] = [one._asdict() for one in reconciler.found]
     return JSONResponse(body, status_code=200 if all_ok else 503, headers={"Cache-Control": "no-store"})
 
 
 @router.get("/version", summary="Report the version and git revision of the service", responses=PROBLEMS)
 async def version(request: Request, viewer: Viewer) -> dict[str, str]:
     return {"name": "rubricworks", "version": __version__, "revision": request.app.state.settings.revision}
+
+
+@router.get(
+    "/metrics", summary="Report figures in Prometheus' text format", responses=PROBLEMS | _TEXT, response_class=Response
+)
+async def metrics(request: Request, session: SessionOf, viewer: Viewer) -> Response:
+    reconciler = request.app.state.reconciler
+    text = await metrics_text(session, reconciler.found if reconciler else ())
+    return Response(text, media_type=MEDIA_TYPE)

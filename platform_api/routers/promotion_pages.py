@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
+from rubricworks.errors import UserError
 from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
 from rubricworks.platform_api.problems import BadRequest
 from rubricworks.platform_api.routers.dependencies import Approver, Cursor, Runner, SessionOf, Viewer
@@ -12,7 +13,9 @@ from rubricworks.platform_api.routers.forms import form_fields
 from rubricworks.platform_api.routers.pages import PAGE, draw_page
 from rubricworks.platform_api.routers.promotions import Number, PromotionsOf
 from rubricworks.platform_api.services import promotions
+from rubricworks.platform_api.services.drift import Reconciler
 from rubricworks.platform_api.services.principals import Right
+from rubricworks.redaction import redact
 
 router = APIRouter(include_in_schema=False)
 _PAGE = "/promotions"
@@ -23,12 +26,19 @@ async def promotions_page(
     request: Request, session: SessionOf, service: PromotionsOf, viewer: Viewer, cursor: Cursor = None
 ) -> Response:
     before = decode_cursor(cursor, int)[0] if cursor is not None else None
+    reconciler: Reconciler | None = request.app.state.reconciler
+    try:
+        standings, problem = await service.standings(), ""
+    except UserError as error:
+        standings, problem = {}, redact(str(error))
     found = await promotions.list_promotions(session, model=None, state=None, before=before, limit=PAGE + 1)
     return draw_page(
         request,
         viewer,
         "promotions.html",
-        standings=await service.standings(),
+        standings=standings,
+        problem=problem,
+        drift=reconciler.found if reconciler else (),
         promotions=found[:PAGE],
         next_cursor=encode_cursor(found[PAGE - 1].id) if len(found) > PAGE else None,
         may_request=viewer.may(Right.RUN),

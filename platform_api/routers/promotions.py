@@ -19,6 +19,7 @@ from rubricworks.platform_api.routers.dependencies import (
 from rubricworks.platform_api.routers.keyed_route import KeyedRoute
 from rubricworks.platform_api.schemas.promotions import (
     Decision,
+    DriftBody,
     ModelBody,
     PromotionBody,
     PromotionPage,
@@ -27,6 +28,7 @@ from rubricworks.platform_api.schemas.promotions import (
     RollbackRequest,
 )
 from rubricworks.platform_api.services import promotions
+from rubricworks.platform_api.services.drift import Reconciler
 from rubricworks.platform_api.services.promotions import Promotions
 
 router = APIRouter(prefix="/api/v1", tags=["promotions"], responses=PROBLEMS, route_class=KeyedRoute)
@@ -54,6 +56,12 @@ async def list_models(service: PromotionsOf, viewer: Viewer) -> list[ModelBody]:
         ModelBody.model_validate({"model": model, **standing._asdict()})
         for model, standing in sorted((await service.standings()).items())
     ]
+
+
+@router.get("/drift", summary="List differences between registry, promotions and consumer, as last looked at")
+async def list_drift(request: Request, viewer: Viewer) -> list[DriftBody]:
+    reconciler: Reconciler | None = request.app.state.reconciler
+    return [DriftBody.model_validate(one._asdict()) for one in (reconciler.found if reconciler else ())]
 
 
 @router.get("/promotions", summary="List promotions, the newest first")

@@ -65,6 +65,7 @@ class PromotionBody(BaseModel):
     id: int
     model: str
     version: int
+    digest: str = Field(description="Digest of its files; empty if it was registered without one")
     kind: Literal["promotion", "rollback"]
     champion: int | None = Field(description="The champion when it was requested")
     gate: str
@@ -84,3 +85,13 @@ class PromotionPage(BaseModel):
 
     items: list[PromotionBody]
     next_cursor: str | None
+
+
+class DriftBody(BaseModel):
+    """A difference between the registry's alias, the last promotion and the consumer."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    model: str = Field(description="Empty for all models")
+    kind: Literal["alias", "consumer", "registry"]
+    text: str

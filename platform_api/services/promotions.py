@@ -12,7 +12,9 @@ says.
 
 import asyncio
 import json
+import logging
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import select, update
@@ -26,7 +28,9 @@ from rubricworks.platform_api.problems import BadRequest, Conflict, NotFound, Pr
 from rubricworks.platform_api.services.audit_log import record
 from rubricworks.platform_api.services.principals import Principal
 
+RECOVERED_AFTER = timedelta(minutes=2)
 _OPEN = ("requested", "applying")
+_log = logging.getLogger(__name__)
 
 
 class Candidate(NamedTuple):
@@ -152,19 +156,22 @@ class Promotions:
             record(session, by, "promotion.confirm", _subject(promotion))
         return promotion
 
-    async def recover(self) -> None:
-        """End promotions that a killed process left in `applying`, by what the registry says."""
+    async def recover(self, after: timedelta = RECOVERED_AFTER) -> None:
+        """End promotions that were left in `applying`, by what the registry says.
+
+        Args:
+            after: time in which the process that applies one is left alone.
+        """
         async with self._database.session() as session:
-            left = (await session.scalars(select(Promotion).where(Promotion.state == "applying"))).all()
+            is_left = (Promotion.state == "applying") & (Promotion.decided_at < utc_now() - after)
+            left = (await session.scalars(select(Promotion).where(is_left))).all()
         for promotion in left:
-            standing = await asyncio.to_thread(self._registry.standing, promotion.model)
             by = Principal(promotion.decided_by or promotion.requested_by, "approver")
-            if standing.champion == promotion.version:
-                await self._finish(by, promotion.id)
-            else:
-                await self._give_up(
-                    by, promotion.id, "the service was stopped before the alias moved; request it again"
-                )
+            reason = "the service was stopped before the alias moved; request it again"
+            try:
+                await self._end_by_registry(by, promotion, reason)
+            except UserError as error:
+                _log.warning("promotion %d cannot be ended yet: %s", promotion.id, error)
 
     async def _open(
         self, by: Principal, model: str, candidate: Candidate, champion: int | None, kind: str, reason: str
@@ -176,6 +183,7 @@ class Promotions:
             promotion = Promotion(
                 model=model,
                 version=candidate.version,
+                digest=candidate.digest,
                 kind=kind,
                 champion=champion,
                 gate=candidate.gate,
@@ -200,24 +208,53 @@ class Promotions:
                 self._registry.move, promotion.model, promotion.version, promotion.champion, by.name
             )
         except UserError as error:
-            await self._give_up(by, number, str(error))
-            raise Conflict(str(error)) from error
+            # It may have failed before the alias moved, or after.
+            try:
+                ended = await self._end_by_registry(by, promotion, str(error))
+            except UserError as unknown:
+                raise Problem(
+                    503, "Registry unavailable", f"{unknown}; promotion {number} is ended once it answers"
+                ) from error
+            if ended.state == "failed":
+                raise Conflict(str(error)) from error
+            return ended
         return await self._finish(by, number)
+
+    async def _end_by_registry(self, by: Principal, promotion: Promotion, reason: str) -> Promotion:
+        """End a promotion in `applying` as the alias says.
+
+        Raises:
+            UserError: the registry does not answer.
+        """
+        standing = await asyncio.to_thread(self._registry.standing, promotion.model)
+        if standing.champion == promotion.version:
+            return await self._finish(by, promotion.id)
+        return await self._give_up(by, promotion.id, reason)
 
     async def _finish(self, by: Principal, number: int) -> Promotion:
         async with self._database.session() as session:
+            is_changed = await self._leave(session, number, state="applied")
             promotion = await get_promotion(session, number)
-            promotion.state = "applied"
+            if not is_changed:
+                return promotion
             record(session, by, f"{promotion.kind}.apply", _subject(promotion), champion=promotion.champion)
             if self._has_consumer:
                 session.add(Delivery(promotion_id=number, body=json.dumps(_message(promotion), sort_keys=True)))
         return promotion
 
-    async def _give_up(self, by: Principal, number: int, reason: str) -> None:
+    async def _give_up(self, by: Principal, number: int, reason: str) -> Promotion:
         async with self._database.session() as session:
+            is_changed = await self._leave(session, number, state="failed", decision=reason)
             promotion = await get_promotion(session, number)
-            promotion.state, promotion.decision = "failed", reason
-            record(session, by, f"{promotion.kind}.fail", _subject(promotion), reason=reason)
+            if is_changed:
+                record(session, by, f"{promotion.kind}.fail", _subject(promotion), reason=reason)
+        return promotion
+
+    async def _leave(self, session: AsyncSession, number: int, **values: str) -> bool:
+        """Leave `applying`; return False if another process has done so, which has written the audit log too."""
+        is_applying = (Promotion.id == number) & (Promotion.state == "applying")
+        changed = update(Promotion).where(is_applying).values(**values).returning(Promotion.id)
+        return await session.scalar(changed) is not None
 
     async def _enter(
         self, session: AsyncSession, number: int, before: str, after: str, by: Principal, reason: str
@@ -269,6 +306,7 @@ def _message(promotion: Promotion) -> dict[str, Any]:
         "kind": promotion.kind,
         "model": promotion.model,
         "version": promotion.version,
+        "digest": promotion.digest,
         "before": promotion.champion,
         "confirm": f"/api/v1/promotions/{promotion.id}/confirm",
     }

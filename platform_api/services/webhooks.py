@@ -1,15 +1,10 @@
 """Messages to the consumer of models: signed, sent until they are received, the same message under the same id.
 
-    Rubricworks-Delivery: 17
-    Rubricworks-Signature: t=1732320000,v1=<hex of HMAC-SHA256(secret, "1732320000.<body>")>
-
 The address is the operator's (`RUBRICWORKS_WEBHOOK_URL`), never a caller's; redirects are not followed. The consumer
 answers 2xx, serves the version, and says so by `POST` to the message's `confirm`.
 """
 
 import asyncio
-import hashlib
-import hmac
 import logging
 import time
 from datetime import timedelta
@@ -20,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.tables import Delivery, utc_now
+from rubricworks.tracking.promotion_messages import SIGNATURE, sign
 
 ATTEMPTS = 12
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=2), timedelta(hours=1)
@@ -56,7 +52,7 @@ class Webhooks:
         headers = {
             "Content-Type": "application/json",
             "Rubricworks-Delivery": str(delivery.id),
-            "Rubricworks-Signature": sign(self._secret, delivery.body, int(time.time())),
+            SIGNATURE: sign(self._secret, delivery.body, int(time.time())),
         }
         try:
             async with http.post(self._url, data=delivery.body, headers=headers, allow_redirects=False) as answer:
@@ -87,9 +83,3 @@ class Webhooks:
             pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (row.attempts - 1))
             row.due_at = utc_now() + pause if row.attempts < ATTEMPTS else None
             _log.warning("message %d was not received (%s), attempt %d of %d", row.id, error, row.attempts, ATTEMPTS)
-
-
-def sign(secret: str, body: str, at: int) -> str:
-    """Signature of a message sent at a time in seconds."""
-    digest = hmac.new(secret.encode(), f"{at}.{body}".encode(), hashlib.sha256).hexdigest()
-    return f"t={at},v1={digest}"

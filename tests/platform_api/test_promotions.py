@@ -7,6 +7,7 @@ import json
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -196,13 +197,13 @@ def test_a_message_is_sent_until_it_is_received_under_one_id(service, consumer, 
 def test_a_process_killed_while_it_applied_is_ended_by_what_the_registry_says(service, tmp_path, alias_moved, state):
     version = add_version(tmp_path)
     number = service.request(version)[1]["id"]
-    write(tmp_path, "UPDATE promotions SET state = 'applying', decided_by = 'approver'")
+    write(tmp_path, "UPDATE promotions SET state = 'applying', decided_by = 'approver', decided_at = requested_at")
     if alias_moved:
         registry.promote(connect(TrackingConfig(), tmp_path), MODEL, version, expected=None)
 
     async def recover():
         database = Database(f"sqlite:///{tmp_path}/platform.db")
-        await Promotions(database, MlflowRegistry("", tmp_path), has_consumer=True).recover()
+        await Promotions(database, MlflowRegistry("", tmp_path), has_consumer=True).recover(timedelta(0))
         await database.close()
 
     for _ in range(2):

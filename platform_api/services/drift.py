@@ -1,0 +1,126 @@
+"""Reconciler: the registry's alias, this database's last promotion, and what the consumer says that it serves.
+
+A look ends promotions that were left in `applying`, and finds drift: an alias that somebody moved past the API, a
+version that no consumer confirmed in time or that it was never told of, a consumer that serves another one. Drift is
+told (on the page of promotions, by /readyz and /metrics, in the log) and never mended by itself.
+"""
+
+import asyncio
+import logging
+from datetime import timedelta
+from typing import Literal, NamedTuple
+
+import aiohttp
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
+
+from rubricworks.errors import UserError
+from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.db.tables import Delivery, Promotion, utc_now
+from rubricworks.platform_api.services.promotions import Promotions
+
+Kind = Literal["alias", "consumer", "registry"]
+_CONFIRMED_WITHIN = timedelta(minutes=15)
+_log = logging.getLogger(__name__)
+
+
+class Drift(NamedTuple):
+    """A difference between registry, database and consumer."""
+
+    model: str
+    kind: Kind
+    text: str
+
+
+class Reconciler:
+    """Looks for drift of one installation."""
+
+    def __init__(self, database: Database, promotions: Promotions, consumer: str | None) -> None:
+        """
+        Args:
+            consumer: address of the consumer, which is asked what it serves.
+        """
+        self._database, self._promotions, self._consumer = database, promotions, consumer
+        self.found: tuple[Drift, ...] = ()
+
+    async def follow(self, seconds: float) -> None:
+        """Look again and again, until cancelled."""
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as http:
+            while True:
+                try:
+                    await self._promotions.recover()
+                    await self.look(http)
+                except SQLAlchemyError as error:
+                    _log.warning("drift could not be looked for: %s", type(error).__name__)
+                except Exception:  # the next look must come
+                    _log.exception("looking for drift failed")
+                await asyncio.sleep(seconds)
+
+    async def look(self, http: aiohttp.ClientSession) -> tuple[Drift, ...]:
+        """Look once; return what was found."""
+        async with self._database.session() as session:
+            done = Promotion.state.in_(("applied", "confirmed"))
+            rows = (await session.scalars(select(Promotion).where(done).order_by(Promotion.id))).all()
+            given_up = set(
+                await session.scalars(
+                    select(Delivery.promotion_id).where(Delivery.due_at.is_(None), Delivery.delivered_at.is_(None))
+                )
+            )
+        last = {promotion.model: promotion for promotion in rows}
+        found: list[Drift] = []
+        if last:
+            try:
+                standings = await self._promotions.standings()
+            except UserError as error:
+                standings = {}
+                found.append(Drift("", "registry", f"the registry does not answer: {error}"))
+            else:
+                found += [
+                    Drift(model, "alias", _moved(now, one))
+                    for model, one in last.items()
+                    if (now := standings[model].champion if model in standings else None) != one.version
+                    and await self._is_settled(one)
+                ]
+        if self._consumer:
+            serving = await self._serving(http) if last else {}
+            found += [drift for one in last.values() if (drift := _consumer_drift(one, serving, given_up))]
+        if tuple(found) != self.found:
+            for drift in found:
+                _log.warning("drift of %s: %s", drift.model or "all models", drift.text)
+        self.found = tuple(found)
+        return self.found
+
+    async def _is_settled(self, last: Promotion) -> bool:
+        """Return True unless a promotion of the model moves the alias, or has moved it since it was looked up."""
+        async with self._database.session() as session:
+            states = ("applying", "applied", "confirmed")
+            query = select(Promotion.id).where(Promotion.model == last.model, Promotion.state.in_(states))
+            return await session.scalar(query.order_by(Promotion.id.desc()).limit(1)) == last.id
+
+    async def _serving(self, http: aiohttp.ClientSession) -> dict[str, object]:
+        """Model → version, as the consumer says; empty for one that does not say."""
+        assert self._consumer is not None
+        try:
+            async with http.get(self._consumer, allow_redirects=False) as answer:
+                content = await answer.json(content_type=None) if answer.status == 200 else {}
+        except (aiohttp.ClientError, TimeoutError, ValueError):
+            return {}
+        serving = content.get("serving") if isinstance(content, dict) else None
+        return serving if isinstance(serving, dict) else {}
+
+
+def _moved(now: int | None, last: Promotion) -> str:
+    return f"the alias is at version {now}, and the last promotion made it {last.version}"
+
+
+def _consumer_drift(promotion: Promotion, serving: dict[str, object], given_up: set[int]) -> Drift | None:
+    model, version = promotion.model, promotion.version
+    told = promotion.decided_at or promotion.requested_at
+    if promotion.state == "confirmed":
+        if (says := serving.get(model, version)) != version:
+            return Drift(model, "consumer", f"the consumer says that it serves version {says}, not {version}")
+    elif promotion.id in given_up:
+        return Drift(model, "consumer", f"the message about version {version} was never received")
+    elif utc_now() - told > _CONFIRMED_WITHIN:
+        return Drift(model, "consumer", f"no consumer has confirmed version {version} since {told:%Y-%m-%d %H:%M}")
+    return None

@@ -1,0 +1,110 @@
+"""Drift between registry, promotions and consumer is told on the page, by readiness and as a metric, and left."""
+
+import threading
+
+import pytest
+from pydantic import SecretStr
+from served_api import TOKEN, ask, bearer, exchange, served
+from test_promotions import MODEL, Service, add_version, aliases, write
+from test_runs_and_rollouts import wait_for
+
+from rubricworks.errors import UserError
+from rubricworks.platform_api.settings import ApiSettings
+from rubricworks.tracking import TrackingConfig, connect, registry
+from rubricworks.tracking.installation import ApiClient
+from rubricworks.tracking.promotion_messages import Consumer, consumer_server
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def consumer(tmp_path):
+    """A consumer that serves nothing while it has a problem; its API is set once there is one."""
+
+    class Serving(Consumer):
+        problem = ""
+
+        def __init__(self):
+            self.applied = []
+            super().__init__(ApiClient("http://127.0.0.1:9", None), self.load, tmp_path / "serving.json")
+
+        def load(self, message):
+            if self.problem:
+                raise UserError(self.problem)
+            self.applied.append((message.version, message.kind))
+
+    one = Serving()
+    server = consumer_server(0, "k3y", one)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    one.url = f"http://127.0.0.1:{server.server_address[1]}"
+    yield one
+    server.shutdown()
+
+
+@pytest.fixture
+def service(tmp_path, consumer, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    (tmp_path / "runs").mkdir()
+    settings = ApiSettings(
+        storage=str(tmp_path / "runs"),
+        token=SecretStr(TOKEN),
+        index_seconds=0.05,
+        reconcile_seconds=0.05,
+        webhook_url=consumer.url,
+        webhook_secret=SecretStr("k3y"),
+    )
+    with served(settings) as url:
+        consumer._api = ApiClient(url, TOKEN)
+        yield Service(url)
+
+
+def promote(service, folder, against=None):
+    version = add_version(folder, against=against)
+    number = service.request(version)[1]["id"]
+    assert service.post("approver", f"promotions/{number}/approve")[0] == 200
+    return number, version
+
+
+def kinds(service):
+    return [(one["model"], one["kind"]) for one in service.get("drift")]
+
+
+def test_an_applied_message_is_confirmed_once_and_no_drift_is_found(service, consumer, tmp_path):
+    number, version = promote(service, tmp_path / "runs")
+    wait_for(lambda: service.get(f"promotions/{number}")["state"] == "confirmed")
+    assert (consumer.applied, consumer.serving()) == ([(version, "promotion")], {MODEL: version})
+    assert kinds(service) == []
+
+
+def test_an_alias_that_moved_past_the_api_is_told_everywhere_and_left(service, tmp_path):
+    runs = tmp_path / "runs"
+    _, first = promote(service, runs)
+    other = add_version(runs, against=first)
+    registry.promote(connect(TrackingConfig(), runs), MODEL, other, expected=first)
+    wait_for(lambda: (MODEL, "alias") in kinds(service))
+    text = f"the alias is at version {other}, and the last promotion made it {first}"
+    page = service.url.removesuffix("/api/v1")
+    assert text.encode() in exchange(f"{page}/promotions", **bearer())[2]
+    assert text in str(ask(f"{page}/readyz", **bearer())[1]["drift"])
+    assert ask(f"{page}/readyz", **bearer())[0] == 200
+    metrics = exchange(f"{page}/metrics", **bearer())[2].decode()
+    assert f'rubricworks_promotion_drift{{kind="alias",model="{MODEL}"}} 1\n' in metrics
+    assert 'rubricworks_promotions{state="confirmed"} 1\n' in metrics
+    assert aliases(runs)[0] == other
+
+
+def test_a_consumer_that_serves_another_version_or_never_confirms_is_told(service, consumer, tmp_path):
+    number, version = promote(service, tmp_path / "runs")
+    wait_for(lambda: service.get(f"promotions/{number}")["state"] == "confirmed")
+    (tmp_path / "serving.json").write_text(f'{{"{MODEL}": {{"promotion": 99, "version": {version + 1}}}}}')
+    wait_for(lambda: kinds(service) == [(MODEL, "consumer")])
+    (tmp_path / "serving.json").unlink()
+    wait_for(lambda: kinds(service) == [])
+    consumer.problem = "it does not fit"
+    number, _ = promote(service, tmp_path / "runs", against=version)
+    write(tmp_path / "runs", f"UPDATE promotions SET decided_at = '2020-01-01 00:00:00.000000' WHERE id = {number}")
+    wait_for(lambda: "no consumer has confirmed" in str(service.get("drift")))
+    consumer.problem = ""
+    write(tmp_path / "runs", "UPDATE deliveries SET due_at = '2020-01-01 00:00:00.000000' WHERE delivered_at IS NULL")
+    wait_for(lambda: service.get(f"promotions/{number}")["state"] == "confirmed")
+    wait_for(lambda: kinds(service) == [])

@@ -1,0 +1,70 @@
+"""Messages of promotions: only signed and fresh ones are read, each is applied once, an old one changes nothing."""
+
+import json
+
+import pytest
+
+from rubricworks.errors import UserError
+from rubricworks.tracking.promotion_messages import Consumer, PromotionMessage, read_message, sign
+
+BODY = json.dumps(
+    {"promotion": 7, "kind": "promotion", "model": "captioner", "version": 4, "digest": "3f", "before": 3}
+)
+
+
+class Api:
+    def __init__(self):
+        self.posts = []
+
+    def post(self, path, body):
+        self.posts.append(path)
+
+
+def test_a_signature_is_that_of_openssl():
+    # printf '1732320000.{}' | openssl dgst -sha256 -hmac k3y
+    digest = "3f570769b85bd16eda06a0675723c00ae9000f7e26d5035ba9ce5e878b55a5a9"
+    assert sign("k3y", "{}", 1732320000) == f"t=1732320000,v1={digest}"
+    assert read_message("k3y", BODY, sign("k3y", BODY, 1000), now=1200) == PromotionMessage(
+        7, "promotion", "captioner", 4, "3f"
+    )
+
+
+@pytest.mark.parametrize(
+    ("secret", "body", "signature", "now"),
+    [
+        ("other", BODY, sign("k3y", BODY, 1000), 1000),
+        ("k3y", BODY + " ", sign("k3y", BODY, 1000), 1000),
+        ("k3y", BODY, sign("k3y", BODY, 1000).replace("t=1000", "t=1001"), 1000),
+        ("k3y", BODY, sign("k3y", BODY, 1000), 1301),
+        ("k3y", BODY, sign("k3y", BODY, 1000), 699),
+        ("k3y", BODY, "", 1000),
+        ("k3y", BODY, "t=²,v1=ÿ", 1000),
+        ("k3y", "[]", sign("k3y", "[]", 1000), 1000),
+        ("k3y", "{}", sign("k3y", "{}", 1000), 1000),
+    ],
+)
+def test_another_signature_another_time_and_another_body_are_refused(secret, body, signature, now):
+    with pytest.raises(UserError):
+        read_message(secret, body, signature, now=now)
+
+
+def test_a_message_is_applied_once_confirmed_each_time_and_not_after_a_later_one(tmp_path):
+    api, applied = Api(), []
+    first, later = (PromotionMessage(number, "promotion", "captioner", number, "") for number in (7, 8))
+    consumer = Consumer(api, applied.append, tmp_path / "serving.json")
+    for message in (first, first, later, first):
+        consumer.receive(message)
+    assert applied == [first, later]
+    assert api.posts == ["promotions/7/confirm", "promotions/7/confirm", "promotions/8/confirm"]
+    assert Consumer(api, applied.append, tmp_path / "serving.json").serving() == {"captioner": 8}
+
+
+def test_what_could_not_be_applied_is_not_served_nor_confirmed(tmp_path):
+    def fail(message):
+        raise UserError("it does not fit")
+
+    api = Api()
+    consumer = Consumer(api, fail, tmp_path / "serving.json")
+    with pytest.raises(UserError):
+        consumer.receive(PromotionMessage(7, "promotion", "captioner", 4, ""))
+    assert (api.posts, consumer.serving()) == ([], {})
