@@ -40,5 +40,12 @@ verl="$(dirname "$0")/../../.venv/verl"
     pyvers orjson cloudpickle torchdata msgpack
 }
 
+# Peers that take rubrics as theirs (test_peers_themselves), each with its own pins in a folder of its own.
+for peer in inspect:inspect-ai==0.3.285 verifiers:verifiers==0.4.0 openenv:openenv-core==0.3.0; do
+  folder="$(dirname "$0")/../../.venv/peers/${peer%%:*}"
+  [ -d "$folder" ] || "$(dirname "$0")/../../.venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+    --target "$folder" "${peer#*:}"
+done
+
 # Installs the images' locks (test_locks_install).
 "$(dirname "$0")/../../.venv/bin/python" -m pip install --quiet --disable-pip-version-check uv==0.13.8

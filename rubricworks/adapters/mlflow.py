@@ -1,0 +1,101 @@
+"""Rubrics as a scorer of MLflow: `mlflow.genai.evaluate(data, scorers=[RubricScorer(Grader(judge))])`.
+
+A row's rubric is its expectation `rubric` (JSON, a dict or a `Rubric`), or one rubric for all rows. Each row gets the
+feedback `rubric`, its reward, and one feedback per criterion, `rubric/TITLE`, with the judge's rationale. A criterion
+that could not be judged has an error and no value, and so has the reward: MLflow's means leave it out.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from mlflow.entities import AssessmentError, AssessmentSource, Feedback, Trace
+from mlflow.genai.scorers import Scorer
+from pydantic import PrivateAttr
+
+from rubricworks.adapters.loop_thread import run_in_loop
+from rubricworks.adapters.trl import RubricReward
+from rubricworks.errors import UserError
+from rubricworks.grading import Grader
+from rubricworks.rubrics import Criterion, Rubric, Scorecard, Verdict
+
+_PROMPTS = ("prompt", "question", "messages")
+"""Inputs that are the prompt; others are shown as JSON."""
+
+
+class RubricScorer(Scorer):
+    """MLflow scorer that grades outputs by rubrics."""
+
+    _reward: RubricReward = PrivateAttr()
+    _rubric: Rubric | None = PrivateAttr()
+
+    def __init__(self, grader: Grader, *, rubric: Rubric | None = None, name: str = "rubric", **options: Any) -> None:
+        """
+        Args:
+            rubric: rubric of every row; None = each row's expectation `rubric`.
+            name: name of the reward's feedback, and the beginning of the others'.
+            options: other fields of MLflow's scorer.
+        """
+        super().__init__(name=name, **options)
+        self._reward, self._rubric = RubricReward(grader), rubric
+
+    def __call__(  # MLflow passes what a scorer names
+        self,
+        *,
+        inputs: Any = None,
+        outputs: Any = None,
+        expectations: dict[str, Any] | None = None,
+        trace: Trace | None = None,
+        session: list[Trace] | None = None,
+    ) -> list[Feedback]:
+        """Grade one row.
+
+        Raises:
+            UserError: it has no rubric.
+        """
+        rubric = self._reward.parse_rubric(self._rubric or _expected(expectations), 0)
+        scores = run_in_loop(self._reward.score([_prompt(inputs)], [_text(outputs)], rubric=[rubric]))
+        card = scores.scorecards[0]
+        pairs = zip(card.verdicts, rubric.criteria, strict=True)
+        return [self._total(scores.rewards[0], card), *(self._feedback(*pair, card) for pair in pairs)]
+
+    def _total(self, reward: float | None, card: Scorecard) -> Feedback:
+        failed = [verdict for verdict in card.verdicts if verdict.error is not None]
+        error = _error(failed[0]) if failed else None
+        return Feedback(name=self.name, value=reward, error=error, source=_source(card))
+
+    def _feedback(self, verdict: Verdict, criterion: Criterion, card: Scorecard) -> Feedback:
+        return Feedback(
+            name=f"{self.name}/{criterion.criterion}",
+            value=verdict.credit,
+            error=None if verdict.error is None else _error(verdict),
+            rationale=verdict.reasoning or None,
+            source=_source(card),
+            metadata={"weight": f"{criterion.weight:g}"},
+        )
+
+
+def _expected(expectations: Any) -> Any:
+    rubric = expectations.get("rubric") if isinstance(expectations, Mapping) else None
+    if rubric is None:
+        raise UserError("the row has no rubric: give it as the expectation 'rubric', or one rubric to RubricScorer")
+    return rubric
+
+
+def _prompt(inputs: Any) -> Any:
+    if isinstance(inputs, Mapping):
+        return next((inputs[name] for name in _PROMPTS if inputs.get(name)), json.dumps(dict(inputs), default=str))
+    return _text(inputs)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _source(card: Scorecard) -> AssessmentSource:
+    return AssessmentSource(source_type="LLM_JUDGE", source_id=card.judge)
+
+
+def _error(verdict: Verdict) -> AssessmentError:
+    code = "UNJUDGED" if verdict.error is None else verdict.error.value.upper()
+    return AssessmentError(error_code=code, error_message=verdict.reasoning)

@@ -1,0 +1,50 @@
+"""RubricScorer in MLflow's own evaluation: one feedback per criterion, and what was not judged has no value."""
+
+import pytest
+from test_trl_reward import RUBRIC, word_judge
+
+from rubricworks.errors import UserError
+from rubricworks.grading import Grader
+from rubricworks.llm import ChatClient, Endpoint
+
+pytestmark = pytest.mark.e2e  # mlflow.genai alone takes seconds to import
+CAPTIONS = ["a red circle", "one circle", "outage"]
+
+
+@pytest.fixture
+def scorer(serve):
+    from rubricworks.adapters.mlflow import RubricScorer
+
+    return RubricScorer(Grader(ChatClient(Endpoint(url=serve(word_judge).url, model="j", attempts=1))))
+
+
+def test_a_row_has_its_reward_and_a_feedback_for_each_criterion(scorer):
+    feedbacks = scorer(inputs={"question": "?"}, outputs="one circle", expectations={"rubric": RUBRIC.model_dump()})
+    assert [(one.name, one.value) for one in feedbacks] == [("rubric", 0.25), ("rubric/red", 0), ("rubric/circle", 1)]
+    assert [one.rationale for one in feedbacks] == [None, "looked", "looked"]
+    assert feedbacks[1].metadata == {"weight": "3"}
+    assert {(one.source.source_type, one.source.source_id) for one in feedbacks} == {("LLM_JUDGE", "j")}
+
+
+def test_what_was_not_judged_is_an_error_without_a_value(scorer):
+    feedbacks = scorer(outputs="outage", expectations={"rubric": RUBRIC.model_dump_json()})
+    assert [one.value for one in feedbacks] == [None] * 3
+    assert {one.error.error_code for one in feedbacks} == {"TRANSPORT"}
+    with pytest.raises(UserError, match="no rubric"):
+        scorer(outputs="a red circle")
+
+
+def test_mlflows_evaluation_takes_it_and_its_means_leave_out_what_was_not_judged(scorer, tmp_path, monkeypatch):
+    import mlflow
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    rows = [
+        {"inputs": {"question": "?"}, "outputs": text, "expectations": {"rubric": RUBRIC.model_dump_json()}}
+        for text in CAPTIONS
+    ]
+    result = mlflow.genai.evaluate(data=rows, scorers=[scorer])
+    assert result.metrics["rubric/mean"] == pytest.approx((1 + 0.25) / 2)
+    assert result.metrics["rubric/red/mean"] == pytest.approx(0.5)
+    assert result.metrics["rubric/circle/mean"] == 1
