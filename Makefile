@@ -8,7 +8,7 @@ export GOMP_SPINCOUNT := 0
 # A run and the tests start many processes; without bytecode each compiles the library anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-fast test-long test-cluster test-vllm test-lmms test-kind conformance lint docs smoke bench bench-start bench-reward bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers coverage claims images locks clean help
+.PHONY: demo test test-fast test-long test-cluster test-vllm test-lmms test-kind conformance lint docs smoke bench bench-start bench-reward bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-colocate coverage claims images locks clean help
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -108,6 +108,11 @@ bench-attacks: $(VENV)/installed  ## What orders and fake verdicts in a caption 
 bench-verifiers: $(VENV)/installed  ## Verifiers beside math-verify; hostile expressions from many threads
 	$(RUN) benchmarks.verifiers
 	$(RUN) benchmarks.hostile
+
+bench-colocate:  ## The quickstart's policy by rollouts of vLLM, beside FINISHED=runs/quickstart-... (after `make test-vllm`; ten minutes)
+	PYTHONPATH=$$(find tests/support -type d -not -name __pycache__ | paste -sd:) OMP_NUM_THREADS=1 \
+	  TORCH_COMPILE_DISABLE=1 VLLM_CPU_OMP_THREADS_BIND=nobind HF_HUB_OFFLINE=1 \
+	  $(VENV)-vllm/bin/python -m benchmarks.colocate $(FINISHED)
 
 coverage: $(VENV)/installed  ## The table of coverage, guards, captions and rules in docs/world.md (an hour)
 	$(RUN) benchmarks.coverage
