@@ -39,6 +39,8 @@ from rubricworks.platform_api.readiness import Dependency, check_database, check
 from rubricworks.platform_api.routers import (
     access,
     dead_letters,
+    label_pages,
+    labels,
     leaderboards,
     live,
     pages,
@@ -75,6 +77,7 @@ ROUTERS = (
     reward_hacking.router,
     leaderboards.router,
     dead_letters.router,
+    labels.router,
     promotions.router,
     access.router,
     pages.router,
@@ -83,6 +86,7 @@ ROUTERS = (
     reward_hacking.page_router,
     leaderboards.page_router,
     dead_letters.page_router,
+    label_pages.router,
     promotion_pages.router,
 )
 _STATIC = Path(__file__).parent / "pages" / "static"

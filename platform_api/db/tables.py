@@ -299,3 +299,39 @@ class RubricVersion(Table):
             postgresql_where=text("state = 'approved'"),
         ),
     )
+
+
+class Label(Table):
+    """A person's credit for one criterion on one response."""
+
+    __tablename__ = "labels"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    run: Mapped[str] = mapped_column(String(200))
+    stage: Mapped[str] = mapped_column(String(100))
+    step: Mapped[int | None]
+    """None if it came in a file."""
+    sample_id: Mapped[str] = mapped_column(String(200))
+    response: Mapped[str] = mapped_column(Text)
+    item: Mapped[str] = mapped_column(String(64))
+    """Digest of sample, response and criterion."""
+    criterion: Mapped[str] = mapped_column(Text)
+    credit: Mapped[float]
+    rater: Mapped[str] = mapped_column(String(100))
+    at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
+    __table_args__ = (UniqueConstraint("run", "stage", "rater", "item"),)
+
+
+class Preference(Table):
+    """A person's choice between two models' responses to one sample, made without their names."""
+
+    __tablename__ = "preferences"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    run: Mapped[str] = mapped_column(String(200))
+    first: Mapped[str] = mapped_column(String(200))
+    second: Mapped[str] = mapped_column(String(200))
+    sample_id: Mapped[str] = mapped_column(String(200))
+    choice: Mapped[str] = mapped_column(String(10))
+    """`first`, `second` or `equal`."""
+    rater: Mapped[str] = mapped_column(String(100))
+    at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
+    __table_args__ = (UniqueConstraint("run", "first", "second", "sample_id", "rater"),)

@@ -19,11 +19,12 @@ from rubricworks.platform_api.routers.dependencies import Admin, Cursor, Databas
 from rubricworks.platform_api.routers.rollouts import SampleId, Step
 from rubricworks.platform_api.routers.runs import RunName, StageName, run_cursor
 from rubricworks.platform_api.schemas.runs import State
-from rubricworks.platform_api.services import audit_log, budgets, rollouts, rubric_sets, runs, tokens
+from rubricworks.platform_api.services import audit_log, budgets, preferences, rollouts, rubric_sets, runs, tokens
 from rubricworks.platform_api.services.budgets import Spending
 from rubricworks.platform_api.services.dead_letters import LETTERS
-from rubricworks.platform_api.services.principals import Principal
+from rubricworks.platform_api.services.principals import Principal, Right
 from rubricworks.platform_api.services.run_tables import list_tables
+from rubricworks.platform_api.services.samples import find_sample
 from rubricworks.reports.charts import line_chart
 from rubricworks.reports.formats import FILTERS
 from rubricworks.reports.series_charts import Series, SeriesChart, series_chart
@@ -102,6 +103,7 @@ async def run_page(run: RunName, request: Request, session: SessionOf, store: St
         burn=_burn_chart(spending),
         letters=sum(one.rows for one in await list_tables(session, LETTERS, run=run)),
         rubric_sets=[one.path for one in await list_tables(session, rubric_sets.KIND, run=run) if "/" not in one.path],
+        comparable=viewer.may(Right.RUN) and bool(await list_tables(session, preferences.KIND, run=run)),
         links=await runs.outside_links(session, store, run),
     )
 
@@ -229,6 +231,7 @@ async def group_page(
         stage=stage,
         step=step,
         sample_id=sample_id,
+        sample=await find_sample(session, store, run, sample_id),
         members=members,
         criteria=next((one["verdicts"] for one in members if one["verdicts"]), []),
         before=before,

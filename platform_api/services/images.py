@@ -50,7 +50,10 @@ async def response_image(store: RunStore, run: str, stage: str, digest: str, med
     suffix = _SUFFIXES.get(media_type)
     if not _DIGEST.fullmatch(digest) or suffix is None:
         raise NotFound(f"{run} has no image {digest!r}")
-    content = await read_file(store, run, f"{stage}/images/{digest[:2]}/{digest}.{suffix}")
+    name = f"images/{digest[:2]}/{digest}.{suffix}"
+    content = await read_file(store, run, f"{stage}/{name}")
+    if content is None:  # a stage that scores has its responses in a table of their own
+        content = await read_file(store, run, f"{stage}/responses/{name}")
     if content is None or hashlib.sha256(content).hexdigest() != digest:
         raise NotFound(f"{run} has no image {digest!r}, or it is damaged")
     return _image(content, digest)

@@ -1,38 +1,15 @@
 """`rubricworks agreement`: judges compared with people, and with each other."""
 
-import itertools
 from pathlib import Path
 
 import click
-from pydantic import BaseModel, ConfigDict
 
 from rubricworks.errors import UserError
-from rubricworks.grading.comparison import (
-    Comparison,
-    GroupAgreement,
-    Rater,
-    compare,
-    explain_no_overlap,
-    group_agreement,
-    rater_summary,
-)
-from rubricworks.grading.labels import human_ratings, majority, read_labels
-from rubricworks.grading.ratings import Ratings, read_judges
+from rubricworks.grading.agreement_report import AgreementReport, report_agreement
+from rubricworks.grading.labels import human_ratings, read_labels
+from rubricworks.grading.ratings import read_judges
 from rubricworks.reports.agreement import LEGEND, comparison_text, group_text, rater_text
 from rubricworks.storage import write_atomic
-
-
-class AgreementReport(BaseModel):
-    """The content of `--json`: everything that the command prints, in full precision."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    raters: tuple[Rater, ...]
-    """The people, if there are labels, then the judges."""
-    empty_labels: int
-    groups: tuple[GroupAgreement, ...]
-    """The people among themselves, and the judges where there are three or more."""
-    comparisons: tuple[Comparison, ...]
 
 
 @click.command()
@@ -79,21 +56,6 @@ def _report(sources: tuple[str, ...], min_count: int) -> tuple[AgreementReport, 
     labels = read_labels(files[0]) if files else None
     judges = read_judges(tables)
     people = human_ratings(labels, judges) if labels else []
-    raters = [majority(people), *judges] if people else judges
-    if len(raters) < 2:
-        raise UserError(f"{tables[0]} holds one judge, {raters[0].name}: name a CSV of labels or a second table")
-    pairs = list(itertools.combinations(raters, 2))
-    comparisons = [compare(first, second, min_count=min_count) for first, second in pairs]
-    notes = ["" if one.in_common else explain_no_overlap(*pair) for one, pair in zip(comparisons, pairs, strict=True)]
-    if all(notes):
-        raise UserError(notes[0])
-    return AgreementReport(
-        raters=tuple(rater_summary(rater) for rater in raters),
-        empty_labels=labels.empty if labels else 0,
-        groups=tuple(group_agreement(several) for several in _groups(people, judges)),
-        comparisons=tuple(comparisons),
-    ), notes
-
-
-def _groups(people: list[Ratings], judges: list[Ratings]) -> list[list[Ratings]]:
-    return [several for several, least in ((people, 2), (judges, 3)) if len(several) >= least]
+    if not people and len(judges) < 2:
+        raise UserError(f"{tables[0]} holds one judge, {judges[0].name}: name a CSV of labels or a second table")
+    return report_agreement(people, judges, empty_labels=labels.empty if labels else 0, min_count=min_count)

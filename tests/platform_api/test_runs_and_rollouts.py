@@ -80,7 +80,7 @@ def test_a_group_shows_each_response_with_its_verdicts_best_first_and_unjudged_l
     group = ask(f"{url}/runs/today-1/stages/{STAGE}/groups/1/a")[1]
     assert [one["reward"] for one in group["rollouts"]] == [pytest.approx(2 / 3), 0.5, None]
     worst = group["rollouts"][-1]
-    assert (worst["response"], worst["verdicts"][2]["error"]) == ("", "timeout")
+    assert (worst["response"], worst["verdicts"][2]["error"]) == ("", "transport")
     assert [verdict["criterion"] for verdict in worst["verdicts"]] == NAMES
 
 

@@ -1,6 +1,9 @@
 // Keys: j and k move over the items of a list, Enter opens one; links name their own key in data-key.
+const TYPING = "input:not([type=radio]):not([type=checkbox]), select, textarea";
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches(TYPING)) return;
+  const choice = document.querySelector(`.current [data-choice="${CSS.escape(event.key)}"]`);
+  if (choice) return choice.click();
   const link = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
   if (link) return link.click();
   const items = [...document.querySelectorAll("[data-item]")];

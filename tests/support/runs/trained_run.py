@@ -30,7 +30,7 @@ def rollout(step: int, sample: str, response: str, credits: list[float | None]) 
         {
             "criterion": name,
             "credit": credit,
-            "error": None if credit is not None else "timeout",
+            "error": None if credit is not None else "transport",
             "reasoning": "because",
         }
         for name, credit in zip(NAMES, credits, strict=True)

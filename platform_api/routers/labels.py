@@ -1,0 +1,178 @@
+"""Routes of labels, preferences and agreement: people's judgement beside the judges'."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import PlainTextResponse, Response
+
+from rubricworks.grading.agreement_report import AgreementReport
+from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
+from rubricworks.platform_api.db.tables import RunTable
+from rubricworks.platform_api.problems import BadRequest
+from rubricworks.platform_api.routers.dependencies import (
+    PROBLEMS,
+    Cursor,
+    DatabaseOf,
+    IdempotencyKey,
+    Limit,
+    Runner,
+    SessionOf,
+    StoreOf,
+    Viewer,
+)
+from rubricworks.platform_api.routers.keyed_route import KeyedRoute
+from rubricworks.platform_api.routers.runs import RunName, StageName
+from rubricworks.platform_api.schemas.labels import (
+    ComparableModels,
+    ImportResult,
+    LabelBody,
+    LabelPage,
+    LabelRequest,
+    PreferenceBody,
+    PreferencePage,
+    PreferenceRequest,
+    StandingBody,
+)
+from rubricworks.platform_api.services import labels, preferences, run_tables, runs
+
+router = APIRouter(prefix="/api/v1/runs/{run}", tags=["labels"], responses=PROBLEMS, route_class=KeyedRoute)
+_CSV: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {}}, "description": "One line per label"}}
+_CSV_BODY = {"requestBody": {"required": True, "content": {"text/csv": {"schema": {"type": "string"}}}}}
+
+
+async def get_scorecards(run: RunName, stage: StageName, session: SessionOf) -> RunTable:
+    """The finished scorecards of a training."""
+    await runs.get_run(session, run)
+    return await run_tables.get_table(session, run, f"{stage}/scorecards", "scorecards")
+
+
+async def get_responses(run: RunName, session: SessionOf) -> RunTable:
+    """The responses that a run scored."""
+    await runs.get_run(session, run)
+    return await run_tables.get_table(session, run, preferences.TABLE, preferences.KIND)
+
+
+ScorecardsOf = Annotated[RunTable, Depends(get_scorecards)]
+ResponsesOf = Annotated[RunTable, Depends(get_responses)]
+
+
+@router.get("/stages/{stage}/labels", summary="List people's labels, the newest first")
+async def list_labels(
+    run: RunName, stage: StageName, session: SessionOf, viewer: Viewer, cursor: Cursor = None, limit: Limit = 50
+) -> LabelPage:
+    await runs.get_run(session, run)
+    before = decode_cursor(cursor, int)[0] if cursor is not None else None
+    found = await labels.list_labels(session, run, stage, before=before, limit=limit + 1)
+    return LabelPage(
+        items=[LabelBody.model_validate(one) for one in found[:limit]],
+        next_cursor=encode_cursor(found[limit - 1].id) if len(found) > limit else None,
+    )
+
+
+@router.post("/stages/{stage}/labels", status_code=201, summary="Label a response; earlier labels of it are replaced")
+async def put_labels(
+    runner: Runner,
+    run: RunName,
+    stage: StageName,
+    asked: LabelRequest,
+    database: DatabaseOf,
+    store: StoreOf,
+    key: IdempotencyKey,
+) -> list[LabelBody]:
+    if wrong := next((name for name, credit in asked.credits.items() if not 0 <= credit <= 1), None):
+        raise BadRequest(f"credits.{wrong}: {asked.credits[wrong]:g} is not between 0 and 1")
+    async with database.session() as session:
+        await runs.get_run(session, run)
+        place = (run, stage, asked.step, asked.sample_id, asked.response)
+        stored = await labels.put_labels(session, store, runner, *place, asked.credits)
+        return [LabelBody.model_validate(one) for one in stored]
+
+
+@router.get(
+    "/stages/{stage}/labels/csv",
+    summary="Labels as `rubricworks agreement` reads them",
+    response_class=Response,
+    responses=_CSV,
+)
+async def export_labels(run: RunName, stage: StageName, session: SessionOf, viewer: Viewer) -> Response:
+    await runs.get_run(session, run)
+    return csv_response(await labels.export_csv(session, run, stage), "labels.csv")
+
+
+@router.post("/stages/{stage}/labels/csv", summary="Store the labels of a CSV file", openapi_extra=_CSV_BODY)
+async def import_labels(
+    runner: Runner,
+    scorecards: ScorecardsOf,
+    request: Request,
+    database: DatabaseOf,
+    store: StoreOf,
+    key: IdempotencyKey,
+) -> ImportResult:
+    text = await request.body()
+    async with database.session() as session:
+        return ImportResult(stored=await labels.import_csv(session, store, runner, scorecards, text))
+
+
+@router.get("/stages/{stage}/agreement", summary="Agreement of people and judges on a training's responses")
+async def show_agreement(
+    scorecards: ScorecardsOf, session: SessionOf, store: StoreOf, viewer: Viewer
+) -> AgreementReport:
+    return await labels.agreement(session, store, scorecards)
+
+
+@router.get("/preferences/models", summary="Models of a run that can be compared, and the results so far")
+async def list_models(table: ResponsesOf, session: SessionOf, store: StoreOf, viewer: Viewer) -> ComparableModels:
+    models = await preferences.responses(store, table)
+    found = await preferences.standings(session, table.run)
+    return ComparableModels(
+        models={name: len(of_model) for name, of_model in models.items()},
+        standings=[StandingBody(first=pair[0], second=pair[1], **one._asdict()) for pair, one in found.items()],
+    )
+
+
+@router.get("/preferences", summary="List people's preferences, the newest first")
+async def list_preferences(
+    run: RunName, session: SessionOf, viewer: Viewer, cursor: Cursor = None, limit: Limit = 50
+) -> PreferencePage:
+    await runs.get_run(session, run)
+    before = decode_cursor(cursor, int)[0] if cursor is not None else None
+    found = await preferences.list_preferences(session, run, before=before, limit=limit + 1)
+    return PreferencePage(
+        items=[PreferenceBody.model_validate(one) for one in found[:limit]],
+        next_cursor=encode_cursor(found[limit - 1].id) if len(found) > limit else None,
+    )
+
+
+@router.post("/preferences", status_code=201, summary="Say which of two models' responses is better")
+async def put_preference(
+    runner: Runner,
+    table: ResponsesOf,
+    asked: PreferenceRequest,
+    database: DatabaseOf,
+    store: StoreOf,
+    key: IdempotencyKey,
+) -> PreferenceBody:
+    async with database.session() as session:
+        stored = await preferences.prefer(session, store, runner, table, **asked.model_dump())
+        return PreferenceBody.model_validate(stored)
+
+
+@router.get("/preferences/csv", summary="Preferences as CSV", response_class=Response, responses=_CSV)
+async def export_preferences(run: RunName, session: SessionOf, viewer: Viewer) -> Response:
+    await runs.get_run(session, run)
+    return csv_response(await preferences.export_csv(session, run), "preferences.csv")
+
+
+@router.post("/preferences/csv", summary="Store the preferences of a CSV file", openapi_extra=_CSV_BODY)
+async def import_preferences(
+    runner: Runner, table: ResponsesOf, request: Request, database: DatabaseOf, store: StoreOf, key: IdempotencyKey
+) -> ImportResult:
+    text = await request.body()
+    async with database.session() as session:
+        return ImportResult(stored=await preferences.import_csv(session, store, runner, table, text))
+
+
+def csv_response(text: str, name: str) -> Response:
+    """A file to download."""
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return PlainTextResponse(text.encode("utf-8", "replace"), media_type="text/csv", headers=headers)

@@ -1,0 +1,219 @@
+"""Labels of people in place: credits for the criteria of a response, given without the judge's verdicts in sight.
+
+They are the labels of `rubricworks agreement`: its CSV goes in and out, and its table compares them with the judges.
+"""
+
+import asyncio
+import csv
+import hashlib
+import io
+import json
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from rubricworks.errors import UserError
+from rubricworks.grading.agreement_report import AgreementReport, report_agreement
+from rubricworks.grading.labels import human_ratings, read_labels
+from rubricworks.grading.ratings import Item, Ratings, normalise_text, read_judges
+from rubricworks.platform_api.db.tables import Label, Rollout, RunTable
+from rubricworks.platform_api.problems import BadRequest
+from rubricworks.platform_api.services import rollouts
+from rubricworks.platform_api.services.audit_log import record
+from rubricworks.platform_api.services.principals import Principal
+from rubricworks.platform_api.services.run_copies import run_folder
+from rubricworks.runs.store import RunStore
+
+COLUMNS = ("sample_id", "criterion", "label", "response", "rater")
+_MIN_COUNT = 10
+_SPREAD = (7919, 10_007)
+"""Multiplier and modulus by which the groups to label are drawn from the whole training."""
+
+
+async def list_labels(
+    session: AsyncSession, run: str, stage: str, *, before: int | None = None, limit: int | None = None
+) -> Sequence[Label]:
+    """Labels of a training's responses, the newest first."""
+    query = select(Label).where(Label.run == run, Label.stage == stage).order_by(Label.id.desc()).limit(limit)
+    if before is not None:
+        query = query.where(Label.id < before)
+    return (await session.scalars(query)).all()
+
+
+async def count_labels(session: AsyncSession, run: str, stage: str) -> dict[str, int]:
+    """Number of labels of each person."""
+    query = select(Label.rater, func.count()).where(Label.run == run, Label.stage == stage).group_by(Label.rater)
+    return {rater: count for rater, count in await session.execute(query)}
+
+
+async def next_group(session: AsyncSession, run: str, stage: str, rater: str) -> tuple[int, str] | None:
+    """Step and sample of a group, from anywhere in the training, of whose sample a person has labelled nothing yet."""
+    of_rater = (
+        select(Label.id)
+        .where(Label.run == run, Label.stage == stage, Label.rater == rater)
+        .where(Label.sample_id == Rollout.sample_id)
+    )
+    multiplier, modulus = _SPREAD
+    query = (
+        select(Rollout.step, Rollout.sample_id)
+        .where(Rollout.run == run, Rollout.stage == stage, Rollout.criteria.is_not(None), ~of_rater.exists())
+        .order_by((Rollout.id * multiplier) % modulus, Rollout.id)
+        .limit(1)
+    )
+    row = (await session.execute(query)).first()
+    return (row[0], row[1]) if row else None
+
+
+def response_digest(response: str) -> str:
+    """Name of a response in an address, which says nothing of its rank."""
+    return hashlib.sha256(response.encode()).hexdigest()[:16]
+
+
+async def put_labels(
+    session: AsyncSession,
+    store: RunStore,
+    by: Principal,
+    run: str,
+    stage: str,
+    step: int,
+    sample_id: str,
+    response: str,
+    credits: Mapping[str, float],
+) -> list[Label]:
+    """Store a person's labels of a response; earlier ones of the same items are replaced.
+
+    Args:
+        response: the text, or an image's digest.
+    Raises:
+        NotFound: there is no such group.
+        BadRequest: the group has no such response, or it was not graded by such a criterion.
+    """
+    members = await rollouts.get_group(session, store, run, stage, step, sample_id)
+    member = next((one for one in members if one["response"] == response), None)
+    if member is None:
+        raise BadRequest(f"response: the group of sample {sample_id!r} in step {step} has no such response")
+    known = {verdict["criterion"] for one in members for verdict in one["verdicts"]}
+    if unknown := sorted(credits.keys() - known):
+        raise BadRequest(f"credits: the response was not graded by {unknown[0]!r}")
+    if not credits:
+        raise BadRequest("credits: label at least one criterion")
+    items = {Item(sample_id, response, criterion): credit for criterion, credit in credits.items()}
+    labels = await _store(session, run, stage, by.name, items, step)
+    record(session, by, "label.set", f"{run}/{stage}/{sample_id}"[:300], step=step, labels=len(labels))
+    return labels
+
+
+async def export_csv(session: AsyncSession, run: str, stage: str) -> str:
+    """All labels as `rubricworks agreement` reads them."""
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\r\n")
+    writer.writerow(COLUMNS)
+    for one in reversed(await list_labels(session, run, stage)):
+        writer.writerow([one.sample_id, one.criterion, f"{one.credit:g}", one.response, one.rater])
+    return out.getvalue()
+
+
+async def import_csv(session: AsyncSession, store: RunStore, by: Principal, scorecards: RunTable, text: bytes) -> int:
+    """Store the labels of a CSV file; rows without a rater are the caller's.
+
+    Raises:
+        BadRequest: a column or a cell is missing, a label is no credit, or there is no such response.
+    """
+    stage = scorecards.path.partition("/")[0]
+    try:
+        people, known = await asyncio.to_thread(_read_csv, store, scorecards, text)
+    except UserError as error:
+        raise BadRequest(str(error)) from error
+    count = 0
+    for rater in people:
+        if unknown := next((item for item in rater.credits if item not in known), None):
+            raise BadRequest(
+                f"no response of sample {unknown.sample_id!r} was graded by {unknown.criterion!r} as the file has it"
+            )
+        name = by.name if rater.name == "people" else rater.name[:100]
+        count += len(await _store(session, scorecards.run, stage, name, rater.credits, None))
+    record(session, by, "label.import", f"{scorecards.run}/{stage}"[:300], labels=count)
+    return count
+
+
+async def agreement(session: AsyncSession, store: RunStore, scorecards: RunTable) -> AgreementReport:
+    """Agreement of the people and the judges of a training.
+
+    Raises:
+        BadRequest: there are no labels, and only one judge.
+    """
+    stage = scorecards.path.partition("/")[0]
+    people: dict[str, Ratings] = {}
+    for one in await list_labels(session, scorecards.run, stage):
+        item = Item(*map(normalise_text, (one.sample_id, one.response, one.criterion)))
+        people.setdefault(one.rater, Ratings(one.rater, "labels")).credits[item] = one.credit
+    try:
+        return await asyncio.to_thread(_agreement, list(people.values()), store, scorecards)
+    except UserError as error:
+        raise BadRequest(str(error)) from error
+
+
+def _agreement(people: list[Ratings], store: RunStore, scorecards: RunTable) -> AgreementReport:
+    judges = _judges(store, scorecards)
+    if not people and len(judges) < 2:
+        raise UserError("nobody has labelled yet, and there is one judge: there is nothing to compare")
+    return report_agreement(people, judges, min_count=_MIN_COUNT)[0]
+
+
+def _read_csv(store: RunStore, scorecards: RunTable, text: bytes) -> tuple[list[Ratings], set[Item]]:
+    judges = _judges(store, scorecards)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "labels.csv"
+        file.write_bytes(text)
+        try:
+            people = human_ratings(read_labels(str(file)), judges)
+        except UserError as error:
+            raise UserError(str(error).replace(str(file), "labels.csv")) from error
+    return people, {item for judge in judges for item in judge}
+
+
+def _judges(store: RunStore, scorecards: RunTable) -> list[Ratings]:
+    judges = read_judges([str(run_folder(store, scorecards.run, [scorecards.path]) / scorecards.path)])
+    for judge in judges:
+        judge.source = scorecards.path
+    return judges
+
+
+async def _store(
+    session: AsyncSession, run: str, stage: str, rater: str, items: Mapping[Item, float], step: int | None
+) -> list[Label]:
+    digests = {item: _item_digest(item) for item in items}
+    for some in _parts(list(digests.values())):
+        await session.execute(
+            delete(Label).where(Label.run == run, Label.stage == stage, Label.rater == rater, Label.item.in_(some))
+        )
+    labels = [
+        Label(
+            run=run,
+            stage=stage,
+            step=step,
+            sample_id=item.sample_id,
+            response=item.response,
+            item=digests[item],
+            criterion=item.criterion,
+            credit=credit,
+            rater=rater,
+        )
+        for item, credit in items.items()
+    ]
+    session.add_all(labels)
+    await session.flush()
+    return labels
+
+
+def _parts(values: list[str], size: int = 500) -> Iterable[list[str]]:
+    return (values[start : start + size] for start in range(0, len(values), size))
+
+
+def _item_digest(item: Item) -> str:
+    texts: list[Any] = [normalise_text(text) for text in item]
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()

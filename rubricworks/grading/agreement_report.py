@@ -1,0 +1,58 @@
+"""Agreement of people and judges, each with each, as one value."""
+
+import itertools
+from collections.abc import Sequence
+
+from pydantic import BaseModel, ConfigDict
+
+from rubricworks.errors import UserError
+from rubricworks.grading.comparison import (
+    Comparison,
+    GroupAgreement,
+    Rater,
+    compare,
+    explain_no_overlap,
+    group_agreement,
+    rater_summary,
+)
+from rubricworks.grading.labels import majority
+from rubricworks.grading.ratings import Ratings
+
+
+class AgreementReport(BaseModel):
+    """Everything that `rubricworks agreement` prints, in full precision."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    raters: tuple[Rater, ...]
+    """The people, if there are labels, then the judges."""
+    empty_labels: int
+    groups: tuple[GroupAgreement, ...]
+    """The people among themselves, and the judges where there are three or more."""
+    comparisons: tuple[Comparison, ...]
+
+
+def report_agreement(
+    people: Sequence[Ratings], judges: Sequence[Ratings], *, empty_labels: int = 0, min_count: int
+) -> tuple[AgreementReport, list[str]]:
+    """Compare the majority of the people and every judge with each other.
+
+    Returns:
+        the report, and for each comparison the reason why it has no item, or "".
+    Raises:
+        UserError: no two of them have an item in common.
+    """
+    raters = [majority(list(people)), *judges] if people else list(judges)
+    pairs = list(itertools.combinations(raters, 2))
+    comparisons = [compare(first, second, min_count=min_count) for first, second in pairs]
+    notes = ["" if one.in_common else explain_no_overlap(*pair) for one, pair in zip(comparisons, pairs, strict=True)]
+    if all(notes) and notes:
+        raise UserError(notes[0])
+    several = [list(group) for group, least in ((people, 2), (judges, 3)) if len(group) >= least]
+    report = AgreementReport(
+        raters=tuple(rater_summary(rater) for rater in raters),
+        empty_labels=empty_labels,
+        groups=tuple(group_agreement(group) for group in several),
+        comparisons=tuple(comparisons),
+    )
+    return report, notes

@@ -1,0 +1,162 @@
+"""People's labels and preferences over HTTP, and their agreement with the judge by hand."""
+
+import csv
+import io
+import json
+from urllib.parse import urlencode
+
+import pytest
+from pydantic import SecretStr
+from served_api import TOKEN, Caller, ask, bearer, exchange, served, wait_for
+from trained_run import NAMES, STAGE, write_run, write_table
+
+from rubricworks.cli import main
+from rubricworks.platform_api.settings import ApiSettings
+
+PLACE = f"runs/today-1/stages/{STAGE}"
+SCRIPT = "a red star <script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    run = write_run(folder)
+    for table in ("rollouts", "scorecards"):
+        shards = sorted((run / STAGE / table).glob("part-*"))
+        listed = [{"name": one.name, "rows": 6, "sha256": "0" * 63 + str(at)} for at, one in enumerate(shards)]
+        manifest = {"table": table, "schema_version": 3, "rows": 12, "shards": listed, "made_by": {}}
+        (run / STAGE / table / "manifest.json").write_text(json.dumps(manifest))
+    answers = [
+        {"sample_id": sample, "model": model, "decoding": "greedy", "response": f"{model} <i>of</i> {sample}"}
+        for model in ("base", "policy")
+        for sample in "abcd"
+    ]
+    write_table(run / "score", "scores", [])
+    write_table(run / "score" / "responses", "responses", answers)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def caller(folder):
+    with served(ApiSettings(storage=str(folder), token=SecretStr(TOKEN), index_seconds=0.05)) as url:
+        wait_for(lambda: ask(f"{url}/api/v1/runs/today-1/preferences/models", **bearer())[0] == 200)
+        yield Caller(url)
+
+
+def form(caller, page, fields, who="runner"):
+    headers = {"Content-Type": "application/x-www-form-urlencoded", **bearer(caller.secret(who))}
+    return exchange(caller.pages + page, method="POST", body=urlencode(fields).encode(), **headers)
+
+
+def label(caller, credits, *, step=1, response="a star", who="runner"):
+    body = {"step": step, "sample_id": "a", "response": response, "credits": credits}
+    return caller.post(who, f"{PLACE}/labels", body)
+
+
+def test_labels_replace_a_persons_earlier_ones_and_come_by_page(caller):
+    assert label(caller, {NAMES[0]: 0.0, NAMES[1]: 1.0})[0] == 201
+    assert label(caller, {NAMES[0]: 1.0})[0] == 201
+    assert label(caller, {NAMES[0]: 0.5}, who="runner-2")[0] == 201
+    first = caller.get(f"{PLACE}/labels?limit=2")
+    rest = caller.get(f"{PLACE}/labels?limit=2&cursor={first['next_cursor']}")
+    found = {(one["rater"], one["criterion"]): one["credit"] for one in first["items"] + rest["items"]}
+    assert found == {("runner", NAMES[0]): 1.0, ("runner", NAMES[1]): 1.0, ("runner-2", NAMES[0]): 0.5}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"response": "no such"}, "has no such response"),
+        ({"credits": {"Is new": 1.0}}, "was not graded by 'Is new'"),
+        ({"credits": {NAMES[0]: 1.5}}, "is not between 0 and 1"),
+    ],
+)
+def test_labels_of_what_was_not_graded_are_refused(caller, change, message):
+    status, answer = label(caller, **({"credits": {NAMES[0]: 1.0}} | change))
+    assert (status, message in answer["detail"]) == (422, True)
+    assert label(caller, {NAMES[0]: 1.0}, step=99)[0] == 404
+
+
+def test_agreement_is_that_of_the_command_on_the_exported_csv(caller, folder, tmp_path, capsys):
+    # The judge gave "a star" 1, 0, 0.5 in both steps; the majority of the labels above is tied on the first criterion.
+    report = caller.get(f"{PLACE}/agreement")
+    (comparison,) = report["comparisons"]
+    assert (comparison["first"], comparison["second"], comparison["overall"]["units"]) == ("people", "judge", 1)
+    assert comparison["left_out_first"] == {"tied": 1}
+    assert comparison["overall"]["accuracy"]["value"] == 0.0
+    (tmp_path / "labels.csv").write_bytes(exchange(f"{caller.url}/{PLACE}/labels/csv", **bearer())[2])
+    scorecards = folder / "today-1" / STAGE / "scorecards"
+    with pytest.raises(SystemExit) as end:
+        main(["agreement", str(tmp_path / "labels.csv"), str(scorecards), "--json", str(tmp_path / "out.json")])
+    assert end.value.code == 0, capsys.readouterr().err
+    assert json.loads((tmp_path / "out.json").read_text())["comparisons"] == report["comparisons"]
+
+
+def test_labels_come_in_as_csv_and_a_mistake_stores_none(caller):
+    rows = [["sample_id", "criterion", "label", "response", "rater"], ["a", NAMES[2], "no", SCRIPT, "paula"]]
+    text = io.StringIO()
+    csv.writer(text).writerows(rows)
+    headers = {"Content-Type": "text/csv", "Idempotency-Key": "file-000001", **bearer(caller.secret("runner"))}
+    place = f"{caller.url}/{PLACE}/labels/csv"
+    assert ask(place, method="POST", body=text.getvalue().encode(), **headers) == (200, {"stored": 1})
+    assert "paula" in {one["rater"] for one in caller.get(f"{PLACE}/labels")["items"]}
+    wrong = text.getvalue().replace(",no,", ",maybe,").encode()
+    headers["Idempotency-Key"] = "file-000002"
+    status, answer = ask(place, method="POST", body=wrong, **headers)
+    assert (status, answer["detail"].startswith("labels.csv: line 2: label 'maybe' is no credit")) == (422, True)
+
+
+def test_a_person_is_led_through_groups_without_the_verdicts(caller):
+    places = set()
+    for _ in range(2):
+        start = f"{caller.pages}/runs/today-1/label/{STAGE}"
+        status, headers, _ = exchange(start, **bearer(caller.secret("runner-3")))
+        assert status == 303
+        page = headers["location"]
+        _, _, body = exchange(caller.pages + page, **bearer(caller.secret("runner-3")))
+        assert b"because" not in body, "the judge's reason"
+        assert b"<script>alert" not in body
+        digest = body.split(b'name="response" value="')[1].split(b'"')[0].decode()
+        status, headers, _ = form(caller, page, {"response": digest, "criterion-0": "met"}, "runner-3")
+        assert (status, headers["location"]) == (303, f"/runs/today-1/label/{STAGE}")
+        places.add(page.rpartition("/")[2])
+    assert places == {"a", "b"}
+    assert b"Nothing is left to label" in exchange(start, **bearer(caller.secret("runner-3")))[2]
+    assert b"alpha" in exchange(f"{caller.pages}/runs/today-1/agreement/{STAGE}", **bearer())[2].lower()
+
+
+def test_a_pair_hides_who_wrote_it_and_each_side_counts_for_its_model(caller):
+    page = "/runs/today-1/compare?first=base&second=policy"
+    winners = {}
+    for side in ("left", "left", "right", "equal"):
+        _, _, body = exchange(caller.pages + page, **bearer(caller.secret("runner")))
+        assert b"<i>of" not in body
+        sample = body.split(b'name="sample_id" value="')[1].split(b'"')[0].decode()
+        left_is_base = body.index(b"base &lt;i&gt;") < body.index(b"policy &lt;i&gt;")
+        winners[sample] = {"left": left_is_base, "right": not left_is_base, "equal": None}[side]
+        fields = {"first": "base", "second": "policy", "sample_id": sample, "side": side}
+        assert form(caller, "/runs/today-1/compare", fields)[0] == 303
+    assert sorted(winners) == list("abcd")
+    found = caller.get("runs/today-1/preferences/models")
+    (standing,) = found["standings"]
+    assert found["models"] == {"base": 4, "policy": 4}
+    wins = sum(one is True for one in winners.values())
+    assert (standing["wins"], standing["equal"], standing["losses"]) == (wins, 1, 3 - wins)
+    assert standing["share"]["value"] == pytest.approx((wins + 0.5) / 4)
+    assert b"compared every sample" in exchange(caller.pages + page, **bearer(caller.secret("runner")))[2]
+
+
+def test_preferences_go_out_and_in_as_csv(caller):
+    text = exchange(f"{caller.url}/runs/today-1/preferences/csv", **bearer())[2].decode()
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert {row["rater"] for row in rows} == {"runner"}
+    headers = {"Content-Type": "text/csv", "Idempotency-Key": "file-000003", **bearer(caller.secret("runner-2"))}
+    again = text.replace(",runner\r\n", ",\r\n").encode()
+    place = f"{caller.url}/runs/today-1/preferences/csv"
+    assert ask(place, method="POST", body=again, **headers) == (200, {"stored": 4})
+    assert caller.get("runs/today-1/preferences/models")["standings"][0]["raters"] == 2
+    wrong = text.replace("policy", "nobody").encode()
+    headers["Idempotency-Key"] = "file-000004"
+    assert "'nobody' has no response" in ask(place, method="POST", body=wrong, **headers)[1]["detail"]
+    body = {"first": "base", "second": "policy", "sample_id": "z", "choice": "first"}
+    assert caller.post("runner", "runs/today-1/preferences", body)[0] == 404
