@@ -49,10 +49,7 @@ async def promotions_page(
 @router.post("/promotions/request")
 async def request_by_form(request: Request, service: PromotionsOf, runner: Runner) -> Response:
     fields = await _fields(request)
-    version = fields["version"]
-    if not version.isdecimal() or len(version) > 9:
-        raise BadRequest(f"version: {version!r} is no number")
-    await service.request(runner, fields["model"], int(version), fields["reason"])
+    await service.request(runner, fields["model"], _number("version", fields["version"]), fields["reason"])
     return RedirectResponse(_PAGE, status_code=303)
 
 
@@ -71,10 +68,17 @@ async def reject_by_form(number: Number, request: Request, service: PromotionsOf
 @router.post("/promotions/roll-back")
 async def roll_back_by_form(request: Request, service: PromotionsOf, approver: Approver) -> Response:
     fields = await _fields(request)
-    await service.roll_back(approver, fields["model"], fields["reason"])
+    champion = _number("champion", fields["champion"]) if fields["champion"] else None
+    await service.roll_back(approver, fields["model"], fields["reason"], champion=champion)
     return RedirectResponse(_PAGE, status_code=303)
 
 
 async def _fields(request: Request) -> dict[str, Any]:
     fields = await form_fields(request)
-    return {name: fields.get(name, "")[:2000] for name in ("model", "version", "reason")}
+    return {name: fields.get(name, "")[:2000] for name in ("model", "version", "champion", "reason")}
+
+
+def _number(field: str, text: str) -> int:
+    if not text.isdecimal() or len(text) > 9:
+        raise BadRequest(f"{field}: {text!r} is no number")
+    return int(text)

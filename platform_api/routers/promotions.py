@@ -118,4 +118,5 @@ async def confirm_promotion(
 async def roll_back(
     asked: RollbackRequest, service: PromotionsOf, approver: Approver, key: IdempotencyKey
 ) -> PromotionBody:
-    return PromotionBody.model_validate(await service.roll_back(approver, asked.model, asked.reason))
+    promotion = await service.roll_back(approver, asked.model, asked.reason, champion=asked.champion)
+    return PromotionBody.model_validate(promotion)

@@ -98,19 +98,28 @@ class Promotions:
             )
         return await self._open(by, model, candidate, standing.champion, "promotion", reason)
 
-    async def roll_back(self, by: Principal, model: str, reason: str) -> Promotion:
+    async def roll_back(self, by: Principal, model: str, reason: str, *, champion: int | None = None) -> Promotion:
         """Make the champion before the champion again, at once: an outage does not wait for a second person.
 
+        Args:
+            champion: the champion that the caller knows, if it says so.
         Raises:
             UserError: there is no such model.
-            Conflict: there was no champion before, or another decision is open.
+            Conflict: there was no champion before, another one is the champion, or another decision is applied.
         """
         standing = await asyncio.to_thread(self._registry.standing, model)
+        if champion is not None and standing.champion != champion:
+            raise Conflict(f"{model} version {standing.champion} is the champion now, and not version {champion}")
         if standing.previous is None or standing.previous == standing.champion:
             raise Conflict(f"{model} has no champion before version {standing.champion} to go back to")
         candidate = await asyncio.to_thread(self._registry.candidate, model, standing.previous)
         promotion = await self._open(by, model, candidate, standing.champion, "rollback", reason)
-        return await self._apply(by, promotion.id, reason)
+        try:
+            return await self._apply(by, promotion.id, reason)
+        except Conflict as conflict:  # nobody approves a rollback later
+            async with self._database.session() as session:
+                await self._close_rollback(session, by, promotion.id, conflict.detail)
+            raise
 
     async def approve(self, by: Principal, number: int, reason: str) -> Promotion:
         """Approve a request and move the alias.
@@ -156,14 +165,15 @@ class Promotions:
             record(session, by, "promotion.confirm", _subject(promotion))
         return promotion
 
-    async def recover(self, after: timedelta = RECOVERED_AFTER) -> None:
+    async def recover(self, after: timedelta | None = None) -> None:
         """End promotions that were left in `applying`, by what the registry says.
 
         Args:
-            after: time in which the process that applies one is left alone.
+            after: time in which the process that applies one is left alone, by default `RECOVERED_AFTER`.
         """
         async with self._database.session() as session:
-            is_left = (Promotion.state == "applying") & (Promotion.decided_at < utc_now() - after)
+            before = utc_now() - (RECOVERED_AFTER if after is None else after)
+            is_left = (Promotion.state == "applying") & (Promotion.decided_at < before)
             left = (await session.scalars(select(Promotion).where(is_left))).all()
         for promotion in left:
             by = Principal(promotion.decided_by or promotion.requested_by, "approver")
@@ -249,6 +259,12 @@ class Promotions:
             if is_changed:
                 record(session, by, f"{promotion.kind}.fail", _subject(promotion), reason=reason)
         return promotion
+
+    async def _close_rollback(self, session: AsyncSession, by: Principal, number: int, reason: str) -> None:
+        is_waiting = (Promotion.id == number) & (Promotion.state == "requested")
+        closed = update(Promotion).where(is_waiting).values(state="failed", decision=reason).returning(Promotion.id)
+        if await session.scalar(closed) is not None:
+            record(session, by, "rollback.fail", _subject(await get_promotion(session, number)), reason=reason)
 
     async def _leave(self, session: AsyncSession, number: int, **values: str) -> bool:
         """Leave `applying`; return False if another process has done so, which has written the audit log too."""

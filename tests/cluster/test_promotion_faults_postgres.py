@@ -1,0 +1,106 @@
+"""Promotions under faults on Postgres: decisions at once on two services, and a database that is restarted."""
+
+import asyncio
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+from promotion_storm import Installation
+from pydantic import SecretStr
+from served_api import TOKEN, served
+from test_api_postgres import migrated, postgres  # noqa: F401
+
+from rubricworks.platform_api.services import promotions
+from rubricworks.platform_api.settings import ApiSettings
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+ROUNDS = 200
+
+
+@pytest.fixture(autouse=True)
+def _no_server(monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+
+def settings(postgres, runs):  # noqa: F811
+    return ApiSettings(
+        database=postgres.url(), storage=str(runs), token=SecretStr(TOKEN), index_seconds=0.2, reconcile_seconds=0.5
+    )
+
+
+def test_two_approvers_and_a_rollback_at_once_200_times(postgres, tmp_path):  # noqa: F811
+    asyncio.run(migrated(postgres))
+    with served(settings(postgres, tmp_path)) as url, served(settings(postgres, tmp_path)) as other:
+        installation = Installation(url, tmp_path)
+        for _ in range(2):
+            assert installation.post("approver-a", f"promotions/{installation.request()}/approve")[0] == 200
+        for number in range(ROUNDS):
+            installation.url = f"{(url, other)[number % 2]}/api/v1"
+            answers = installation.storm()
+            assert sorted(status // 100 for status in answers) == [2, 4, 4]
+            assert set(answers) <= {200, 201, 409}
+        installation.require_agreement()
+
+
+def test_a_database_that_is_restarted_during_approvals_loses_and_doubles_nothing(postgres, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(promotions, "RECOVERED_AFTER", timedelta(seconds=1))
+    asyncio.run(cleared(postgres))
+    with served(settings(postgres, tmp_path)) as url:
+        installation = Installation(url, tmp_path)
+        ended = threading.Event()
+
+        def restart() -> None:
+            while not ended.wait(3):
+                postgres.stop()
+                time.sleep(0.5)
+                postgres.start()
+
+        restarting = threading.Thread(target=restart)
+        restarting.start()
+        try:
+            answers = [promote(installation) for _ in range(8)]
+        finally:
+            ended.set()
+            restarting.join()
+        deadline = time.monotonic() + 30
+        while any(one["state"] == "applying" for one in installation.pages("promotions")):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        assert 503 in [status for statuses in answers for status in statuses], "no restart was met"
+        installation.require_agreement()
+        assert sum(one["state"] == "applied" for one in installation.pages("promotions")) == 8
+
+
+def promote(installation):
+    """Request and approve a version until it is applied; the statuses that were met."""
+    version, statuses = installation.add_version(), []
+
+    def promotion():
+        found = installation.get("promotions?model=captioner&limit=1")
+        items = [one for one in found.get("items", []) if one["version"] == version]
+        return items[0] if items else None
+
+    deadline = time.monotonic() + 60
+    while (one := promotion()) is None or one["state"] != "applied":
+        assert time.monotonic() < deadline, (one, statuses)
+        if one is None:
+            status, _ = installation.post("runner", "promotions", {"model": "captioner", "version": version})
+        else:
+            status, _ = installation.post("approver-a", f"promotions/{one['id']}/approve")
+        statuses.append(status)
+        time.sleep(0.1 if status < 300 else 0.3)
+    return statuses
+
+
+async def cleared(postgres):  # noqa: F811
+    """A database without the promotions of another test."""
+    from sqlalchemy import text
+
+    from rubricworks.platform_api.db.engine import Database
+
+    await migrated(postgres)
+    database = Database(postgres.url().get_secret_value())
+    async with database.engine.begin() as connection:
+        await connection.execute(text("TRUNCATE deliveries, promotions, changes, tokens, sessions, keyed_answers"))
+    await database.close()

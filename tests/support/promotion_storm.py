@@ -1,0 +1,100 @@
+"""Promotions under faults, over HTTP with MLflow's own registry: decisions at once, and what must agree afterwards."""
+
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from served_api import ask, bearer
+
+from rubricworks.platform_api.services.mlflow_registry import MlflowRegistry
+from rubricworks.tracking import TrackingConfig, connect, registry
+
+MODEL = "captioner"
+
+
+class Installation:
+    """A service under faults and the folder of its registry."""
+
+    def __init__(self, url: str, runs: Path) -> None:
+        self.url, self.runs = f"{url}/api/v1", runs
+        self._keys = 0
+        connection = connect(TrackingConfig(), runs)
+        assert connection is not None
+        self._connection = connection
+        if MODEL not in registry.model_names(connection):
+            connection.client.create_registered_model(MODEL)
+        self.tokens = {name: self._token(name) for name in ("runner", "approver-a", "approver-b")}
+
+    def post(self, who: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, Any]:
+        self._keys += 1
+        key = {"Idempotency-Key": f"key-{time.monotonic_ns()}-{self._keys}"}
+        return ask(f"{self.url}/{path}", method="POST", body=body or {}, **key, **bearer(self.tokens[who]))
+
+    def get(self, path: str) -> Any:
+        return ask(f"{self.url}/{path}", **bearer())[1]
+
+    def pages(self, path: str) -> list[Any]:
+        items, cursor = [], ""
+        while cursor is not None:
+            page = self.get(f"{path}?limit=200" + (f"&cursor={cursor}" if cursor else ""))
+            items += page["items"]
+            cursor = page["next_cursor"]
+        return items
+
+    def champion(self) -> int | None:
+        return MlflowRegistry("", self.runs).standing(MODEL).champion
+
+    def add_version(self) -> int:
+        """A version that waits for a decision against the champion of today."""
+        version = int(self._connection.client.create_model_version(MODEL, source=str(self.runs)).version)
+        champion = registry.champion(self._connection, MODEL)
+        tags: dict[str, Any] = {registry.APPROVAL_TAG: registry.WAITING, "gate": "better"}
+        if champion:
+            tags[registry.OPPONENT_TAG] = champion.version
+        registry.tag(self._connection, registry.get_version(self._connection, MODEL, version), tags)
+        registry.nominate(self._connection, MODEL, version)
+        return version
+
+    def request(self) -> int:
+        status, body = self.post("runner", "promotions", {"model": MODEL, "version": self.add_version()})
+        assert status == 201, body
+        return int(body["id"])
+
+    def storm(self) -> list[int]:
+        """Two approvers and a rollback at once; their answers."""
+        number, champion = self.request(), self.champion()
+        rollback = {"model": MODEL, "champion": champion, "reason": "it stutters"}
+        work = [
+            ("approver-a", f"promotions/{number}/approve", None),
+            ("approver-b", f"promotions/{number}/approve", None),
+            ("approver-b", "rollbacks", rollback),
+        ]
+        with ThreadPoolExecutor(3) as threads:
+            answers = sorted(status for status, _ in threads.map(lambda one: self.post(*one), work))
+        if self.get(f"promotions/{number}")["state"] == "requested":  # the rollback won before anybody looked at it
+            assert self.post("approver-a", f"promotions/{number}/approve")[0] == 409
+        return answers
+
+    def require_agreement(self) -> None:
+        """Alias, database and audit log agree, and each change stands once in the log."""
+        promotions = sorted(self.pages("promotions"), key=lambda one: one["id"])
+        assert not [one for one in promotions if one["state"] in ("applying", "requested")]
+        applied = [one for one in promotions if one["state"] in ("applied", "confirmed")]
+        latest = max(applied, key=lambda one: one["decided_at"])
+        assert latest["version"] == self.champion()
+        log = [one for one in self.pages("changes") if one["action"].split(".")[0] in ("promotion", "rollback")]
+        told = Counter(one["action"].split(".")[1] for one in log)
+        assert told["request"] == len(promotions)
+        assert told["apply"] == len(applied)
+        assert told["fail"] == sum(one["state"] == "failed" for one in promotions)
+        assert told["confirm"] == sum(one["state"] == "confirmed" for one in promotions)
+        once = Counter((one["action"], one["subject"]) for one in log if one["action"] == "promotion.apply")
+        assert set(once.values()) == {1}
+
+    def _token(self, name: str) -> str:
+        body = {"name": name, "scope": name.partition("-")[0]}
+        status, answer = ask(f"{self.url}/tokens", method="POST", body=body, **bearer())
+        assert status == 201, answer
+        return str(answer["secret"])
