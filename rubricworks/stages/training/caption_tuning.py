@@ -12,6 +12,7 @@ from rubricworks.stages.training.step_tables import StepTables
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import stage_run
 from rubricworks.training.config import SftConfig
+from rubricworks.training.model_card import Usage, only_prompt, write_card
 from rubricworks.training.processes import is_main
 
 Example = tuple[bytes, str, str]
@@ -51,6 +52,14 @@ def train_on_captions(
             sft.model_copy(update={"seed": seed}),
             title="policy",
             on_log=lambda line: log.log_metrics(line.metrics, step=line.step),
+        )
+    if is_main():
+        write_card(
+            model_dir(job.out),
+            Usage(only_prompt(prompt for _, prompt, _ in examples)),
+            trained_by=job.stage,
+            data=job.made_by["inputs"],
+            config=config.model_dump(mode="json"),
         )
     write_atomic(job.out / "alarm.json", json.dumps(None).encode())
     job.figures.update(examples=len(examples), steps=sft.steps, alarm=None)

@@ -178,6 +178,11 @@ def test_three_models_their_outputs_and_table_4_come_of_a_training_killed_or_not
     assert {model["outputs"] for model in report.values()} == {4}
     outputs = list(read_rows(whole / "outputs"))
     assert [row["model"] for row in outputs] == ["base"] * 4 + ["sft"] * 4 + ["rlvr"] * 4
+    card = (whole / "model" / "README.md").read_text()
+    assert "- genrm_data: sha256 " in card
+    assert all(
+        f"| schema_accuracy | {name} | {report[name]['schema_accuracy']['value']:.4g} |" in card for name in report
+    )
     rollouts = list(read_rows(whole / "rollouts"))
     assert [row["step"] for row in rollouts] == [1] * 4 + [2] * 4 + [3] * 4
     assert all(0 <= row["reward"] <= 1 for row in rollouts)

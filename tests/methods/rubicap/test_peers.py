@@ -160,6 +160,9 @@ def test_a_caption_is_rewritten_until_it_meets_every_criterion(inputs, serve, tm
     line = json.loads((tmp_path / "ledger.jsonl").read_text())
     assert (line["rewritten"], line["all_met"], line["examples"]) == (9, 8, 9)
     assert [count_rows(out / name) for name in ("rollouts", "scorecards")] == [0, 0]
+    card = (out / "model" / "README.md").read_text()
+    assert "- rubrics: sha256 " in card
+    assert "kind: rubric_sft" in card
 
 
 def test_a_student_without_a_caption_of_words_is_not_trained(inputs, serve, tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ teachers' reasoning where the labels keep it (`genrm_data.reasoning`).
 import asyncio
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -32,6 +32,7 @@ from rubricworks.stages.training.step_tables import StepTables, scorecard_table
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import RunLog, stage_run
 from rubricworks.training.config import PolicyConfig, SftConfig
+from rubricworks.training.model_card import CARD, Usage, card_with_scores, write_card
 from rubricworks.training.processes import is_local_main, is_main, main_process_first
 from rubricworks.training.tiny.text_config import TinyTextConfig
 
@@ -105,9 +106,21 @@ def run(config: Config, job: Job) -> None:
         reports = _test(config, job, models, test)
         for name, report in reports.items():
             log.log_metrics({f"{name}/{figure}": value for figure, value in report.metrics().items()})
+    _write_card(config, job, reports)
     contents = {name: report.model_dump(mode="json") for name, report in reports.items()}
     write_atomic(job.out / REPORT, canonical_json(contents).encode())
     job.figures.update(train=len(train), test=len(test), **reports["rlvr"].metrics())
+
+
+def _write_card(config: Config, job: Job, reports: Mapping[Model, GenrmReport]) -> None:
+    """Write the card of the last model, with its test beside those of the models before."""
+    folder, made_by = model_dir(job.out), job.made_by["inputs"]
+    write_card(folder, Usage(), trained_by=job.stage, data=made_by, config=config.model_dump(mode="json"))
+    figures: dict[str, dict[str, float | None]] = {}
+    for name, report in reports.items():
+        for measure, value in report.metrics().items():
+            figures.setdefault(measure, {})[name] = value
+    write_atomic(folder / CARD, card_with_scores(folder, figures).encode())
 
 
 def _instance(row: Row, instructions: bool) -> Instance:
