@@ -1,0 +1,102 @@
+"""`rubricworks rubrics audit`: rubrics probed by a judge before they train."""
+
+import asyncio
+from collections import defaultdict
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import click
+
+from rubricworks.cli.options import api_key_option, parse_endpoint
+from rubricworks.data.rows import iter_rows
+from rubricworks.data.rubric_sets import RubricEntry, read_rubric_set
+from rubricworks.errors import UserError
+from rubricworks.evaluation.rubric_audit import RubricAudit, audit_rubrics
+from rubricworks.grading import Grader
+from rubricworks.llm import ChatClient, ChatError
+from rubricworks.reports.rubric_audit import audit_page, audit_text
+from rubricworks.runtime.progress import Progress
+from rubricworks.storage import write_atomic
+
+_TEXT_COLUMNS = ("response", "caption", "text")
+
+
+@click.command()
+@click.argument("source", metavar="RUBRICS")
+@click.option("--judge", required=True, metavar="MODEL@URL", help="The judge that will grade by the rubrics.")
+@click.option(
+    "--responses",
+    metavar="FILE",
+    help="Table, .parquet or .jsonl of sample_id and response (or caption, text), the best of a sample first.",
+)
+@click.option("--limit", type=click.IntRange(min=2), help="Audit the first rubrics only.")
+@click.option(
+    "--refuse",
+    type=click.FloatRange(0, 1),
+    metavar="SHARE",
+    help="Exit with code 1 if more than this share of the rubrics is flagged.",
+)
+@api_key_option
+@click.option("--out", type=click.Path(path_type=Path), default=Path("rubric-audit"), show_default=True)
+def audit(
+    source: str,
+    judge: str,
+    responses: str | None,
+    limit: int | None,
+    refuse: float | None,
+    api_key_env: str | None,
+    out: Path,
+) -> None:
+    """Probe RUBRICS with responses that deserve less, and flag what can be gamed or is faulty.
+
+    Each rubric is tried on its sample's responses (or reference answers), and on changed ones: halved, padded,
+    shuffled, empty, another sample's, with everything thrown in, and a text that only claims to meet the criteria.
+    Prints the figures, and writes OUT/audit.json and OUT/audit.html with the worst rubrics. Run again, only what is
+    not answered yet is asked.
+
+    \b
+    rubricworks rubrics audit rubrics.parquet --responses captions/ --judge Qwen2.5-7B-Instruct@http://localhost:8000/v1
+    """
+    endpoint = parse_endpoint(judge, api_key_env)
+    entries: list[RubricEntry] = []
+    for entry in read_rubric_set(source, note=lambda _: None):
+        entries.append(entry)
+        if len(entries) == limit:
+            break
+    texts = _responses(responses) if responses else {}
+
+    def stop_if_refused(error: ChatError, client: ChatClient) -> None:
+        if refused := client.access_refused(error):
+            raise UserError(refused.replace("api_key_env", "--api-key-env"))
+
+    async def run() -> RubricAudit:
+        async with AsyncExitStack() as stack:
+            client = ChatClient(endpoint, cache=out / "answers.sqlite", purpose="judge", on_failure=stop_if_refused)
+            await stack.enter_async_context(client)
+            progress = Progress("audit", 14 * len(entries), "gradings", clients=[client])
+            return await audit_rubrics(entries, texts, Grader(client), judge=endpoint.model, progress=progress.at)
+
+    out.mkdir(parents=True, exist_ok=True)
+    found = asyncio.run(run())
+    if found.unjudged == found.calls:
+        raise UserError(f"{endpoint.label}: no probe could be judged; check the endpoint with rubricworks grade")
+    write_atomic(out / "audit.json", found.model_dump_json(indent=2).encode() + b"\n")
+    page = audit_page(found, {entry.sample_id: entry for entry in entries}, title=source)
+    write_atomic(out / "audit.html", page.encode())
+    click.echo(audit_text(found))
+    click.echo(f"\n{out / 'audit.html'}: the page; {out / 'audit.json'}: every finding")
+    if refuse is not None and found.flagged.value > refuse:
+        click.echo(f"refused: {found.flagged.value:.0%} of the rubrics are flagged, and {refuse:.0%} may be", err=True)
+        click.get_current_context().exit(1)
+
+
+def _responses(place: str) -> dict[str, list[str]]:
+    """Responses of each sample, in the file's order, each once."""
+    texts: dict[str, list[str]] = defaultdict(list)
+    for row in iter_rows(place, ["sample_id"], optional=_TEXT_COLUMNS):
+        text = next((row[name] for name in _TEXT_COLUMNS if isinstance(row.get(name), str)), None)
+        if text is None:
+            raise UserError(f"{place}: no column {' or '.join(_TEXT_COLUMNS)} with the responses")
+        if text not in texts[str(row["sample_id"])]:
+            texts[str(row["sample_id"])].append(text)
+    return texts

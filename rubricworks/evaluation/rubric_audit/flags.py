@@ -1,0 +1,220 @@
+"""Flags on a rubric, from its text and from the credits of its probes.
+
+Flags of a criterion:
+    compound       it asks for several things at once
+    always met     an empty text, another sample's and one with everything thrown in meet it, and all others but one
+    never met      no probe meets it, not even the sample's own responses
+    overlaps       another criterion has the same rule, and the same verdicts on all probes but one
+    contradicts    another one has nearly the same words, and no probe meets both
+    leaks          its text states its own reference
+    parroted       it asks for an act ("explains how …"), and the claim alone, that it is done, meets it
+Flags of the rubric:
+    presence only  a response with everything thrown in keeps its reward
+    not about it   another sample's response gets nearly as much as the best one
+    indifferent    half the response gets nearly as much as the whole
+
+A judge that errs now and then must not hide a fault, nor make one: hence the one probe of grace, and `_KEPT`.
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from rubricworks.evaluation.rubric_audit.probes import Probe
+from rubricworks.grading.requests import describe_target
+from rubricworks.rewards import signed_reward
+from rubricworks.rubrics import Criterion, Rubric, Scorecard
+from rubricworks.synthesis.checklist_lint import joins_assertions
+from rubricworks.synthesis.leaks import gives_away
+
+FlagName = Literal[
+    "compound",
+    "always met",
+    "never met",
+    "overlaps",
+    "contradicts",
+    "leaks",
+    "parroted",
+    "presence only",
+    "not about it",
+    "indifferent",
+]
+_ALIKE = 0.75
+"""Share of words in common above which two criteria are about the same."""
+_KEPT = 0.8
+"""Share of the best response's reward from which a worse response counts as rewarded like it."""
+_ACT = re.compile(
+    r"\b(?:explains?|describes?|discuss(?:es)?|address(?:es)?|provides?|acknowledges?|considers?|demonstrates?|conveys?|"
+    r"covers?|justif(?:y|ies)|analy[sz]es?|reflects?|summari[sz]es?|elaborates?)\b(?! that\b)",
+    re.IGNORECASE,
+)
+"""Verbs of criteria whose claim states no fact: "explains how …" against "says that the cup is red"."""
+_WORD = re.compile(r"\w+")
+_NEGATION = re.compile(r"\b(?:not?|none|never|nothing|without|avoids?|refrains?)\b", re.IGNORECASE)
+
+
+_SMALL = frozenset({"a", "an", "any", "the", "do", "does"})
+"""Words that a negation brings along."""
+
+
+class CriterionFlag(BaseModel):
+    """A flag, on a criterion or on the whole rubric."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    flag: FlagName
+    criterion: str = ""
+    """Title; empty for a flag of the rubric."""
+    reason: str
+
+
+class RubricFinding(BaseModel):
+    """Audit of one rubric."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sample_id: str
+    flags: tuple[CriterionFlag, ...]
+    rewards: dict[str, float | None]
+    """Reward of each kind of probe; for `response`, of the first one, which the changed ones are made of."""
+    order_changes: int
+    """Criteria whose verdict changes when the list is reversed."""
+    impossible_credited: bool | None
+    """True if the judge credits what no response can meet."""
+    unjudged: int
+    """Probes that could not be judged; they count in no flag."""
+
+    @property
+    def gap(self) -> float | None:
+        """Reward of the best response minus that of the best-rewarded bad probe."""
+        bad = [self.rewards[kind] for kind in ("everything", "other", "empty")]
+        judged = [reward for reward in bad if reward is not None]
+        best = self.rewards["response"]
+        return None if best is None or not judged else best - max(judged)
+
+
+def examine(sample_id: str, rubric: Rubric, probes: Sequence[Probe], cards: Sequence[Scorecard]) -> RubricFinding:
+    """Judge a rubric by the scorecards of its probes, which are in their order."""
+    pairs = [(probe, card) for probe, card in zip(probes, cards, strict=True) if card.complete]
+    plain = [(probe, card.credits) for probe, card in pairs if probe.kind not in ("reversed", "impossible")]
+    flags = list(_text_flags(rubric.criteria))
+    rewards: dict[str, float | None] = dict.fromkeys(
+        ("response", "half", "padded", "shuffled", "everything", "other", "empty", "parroted")
+    )
+    for probe, credits in plain:
+        if rewards[probe.kind] is None:
+            rewards[probe.kind] = signed_reward(credits, rubric.weights)
+    if len(plain) == sum(probe.kind not in ("reversed", "impossible") for probe in probes):
+        flags += _verdict_flags(rubric.criteria, plain)
+    flags += _reward_flags(rewards, len(rubric.criteria))
+    best = next((credits for probe, credits in plain if probe.kind == "response"), None)
+    turned = next((card.credits[::-1] for probe, card in pairs if probe.kind == "reversed"), None)
+    impossible = next((card.credits[-1] for probe, card in pairs if probe.kind == "impossible"), None)
+    return RubricFinding(
+        sample_id=sample_id,
+        flags=tuple(flags),
+        rewards=rewards,
+        order_changes=sum(a != b for a, b in zip(best, turned, strict=True)) if best and turned else 0,
+        impossible_credited=None if impossible is None else impossible > 0,
+        unjudged=len(probes) - len(pairs),
+    )
+
+
+def _text_flags(criteria: Sequence[Criterion]) -> list[CriterionFlag]:
+    flags = []
+    for one in criteria:
+        if joins_assertions(one.criterion):
+            flags.append(CriterionFlag(flag="compound", criterion=one.criterion, reason="it joins several assertions"))
+        target = describe_target(one.reference) if one.verifier else one.reference
+        if target and gives_away(f"{one.criterion} {one.description}", target):
+            flags.append(CriterionFlag(flag="leaks", criterion=one.criterion, reason=f"it states {target!r:.60}"))
+    return flags
+
+
+def _verdict_flags(
+    criteria: Sequence[Criterion], plain: Sequence[tuple[Probe, list[float | None]]]
+) -> list[CriterionFlag]:
+    flags: list[CriterionFlag] = []
+    columns = [[credits[at] for _, credits in plain] for at in range(len(criteria))]
+    kinds = [probe.kind for probe, _ in plain]
+    for criterion, column in zip(criteria, columns, strict=True):
+        title, met = criterion.criterion, [credit == 1 for credit in column]
+        own = [one for one, kind in zip(met, kinds, strict=True) if kind == "response"]
+        by_claim, when_empty = met[kinds.index("parroted")], met[kinds.index("empty")]
+        by_any = all(met[kinds.index(kind)] for kind in ("empty", "other", "everything"))
+        if by_any and sum(met) >= len(met) - 1:
+            flags.append(CriterionFlag(flag="always met", criterion=title, reason="any text meets it, also none"))
+        elif not any(own) and criterion.weight > 0:
+            flags.append(CriterionFlag(flag="never met", criterion=title, reason="none of the sample's responses does"))
+        elif by_claim and not when_empty and criterion.weight > 0 and _ACT.search(title):
+            flags.append(CriterionFlag(flag="parroted", criterion=title, reason="the claim alone meets it"))
+    for (first, a), (second, b) in combinations(zip(criteria, columns, strict=True), 2):
+        shared = likeness(first, second)
+        if shared < _ALIKE:
+            continue
+        differ = sum(x != y for x, y in zip(a, b, strict=True))
+        if differ <= 1 and 0 < sum(credit == 1 for credit in a) < len(a) and same_words(first, second):
+            reason = f"same verdicts and {shared:.0%} of its words as {first.criterion!r:.80}"
+            flags.append(CriterionFlag(flag="overlaps", criterion=second.criterion, reason=reason))
+        elif not any(x == y == 1 for x, y in zip(a, b, strict=True)) and _excludes(first, second):
+            reason = f"no probe meets both it and {first.criterion!r:.80}"
+            flags.append(CriterionFlag(flag="contradicts", criterion=second.criterion, reason=reason))
+    return flags
+
+
+def _reward_flags(rewards: dict[str, float | None], count: int) -> list[CriterionFlag]:
+    best = rewards["response"]
+    if not best:
+        return []
+
+    def keeps(kind: str) -> bool:
+        reward = rewards[kind]
+        return reward is not None and best is not None and reward >= _KEPT * best
+
+    reasons: list[tuple[FlagName, str, str]] = [
+        ("presence only", "everything", "a response with other samples' contents thrown in"),
+        ("not about it", "other", "another sample's response"),
+    ]
+    if count > 1:
+        reasons.append(("indifferent", "half", "half the response"))
+    return [
+        CriterionFlag(flag=name, reason=f"{text} gets {rewards[kind]:.2f}, the best one {best:.2f}")
+        for name, kind, text in reasons
+        if keeps(kind)
+    ]
+
+
+def likeness(first: Criterion, second: Criterion) -> float:
+    """Share of words that two criteria have in common, of title and rule (Jaccard)."""
+    a, b = _words(first), _words(second)
+    return len(a & b) / len(a | b)
+
+
+def same_words(first: Criterion, second: Criterion) -> bool:
+    """Return True if two criteria differ in words of their titles alone, or in nothing but order and case."""
+    rule_a, rule_b = _bag(first.evaluation_rule), _bag(second.evaluation_rule)
+    return rule_a == rule_b if rule_a or rule_b else _words(first) == _words(second)
+
+
+def _excludes(first: Criterion, second: Criterion) -> bool:
+    """Return True if one criterion negates what the other asks, or asks for another value of the same thing."""
+    a, b = first.criterion.casefold(), second.criterion.casefold()
+    if bool(_NEGATION.search(a)) != bool(_NEGATION.search(b)):
+        return _bag(_NEGATION.sub("", a)) - _SMALL == _bag(_NEGATION.sub("", b)) - _SMALL
+    words_a, words_b = _WORD.findall(_text(first)), _WORD.findall(_text(second))
+    return len(words_a) == len(words_b) and len({(x, y) for x, y in zip(words_a, words_b, strict=True) if x != y}) == 1
+
+
+def _text(criterion: Criterion) -> str:
+    return f"{criterion.criterion} {criterion.evaluation_rule or criterion.description}".casefold()
+
+
+def _words(criterion: Criterion) -> frozenset[str]:
+    return frozenset(_WORD.findall(_text(criterion)))
+
+
+def _bag(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(text.casefold()))

@@ -1,0 +1,72 @@
+"""Probes of one rubric: responses of its sample, and changed ones of which the right reward is known to be lower.
+
+A good rubric gives less for half a response, another sample's, an empty one, and one with everything thrown in; as much
+for a response in another order; and nothing for a text that only claims to meet the criteria.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from rubricworks.rubrics import Criterion, Rubric
+
+ProbeKind = Literal[
+    "response", "half", "padded", "shuffled", "everything", "other", "empty", "parroted", "reversed", "impossible"
+]
+LOWER: tuple[ProbeKind, ...] = ("half", "everything", "other", "empty", "parroted")
+"""Kinds that deserve less than the response."""
+
+IMPOSSIBLE = Criterion(
+    criterion="Gives the serial number 7Q-31-Z that nothing shows",
+    description="No response can know this serial number; one that does not state it does not meet the criterion.",
+    evaluation_rule="Passes if the response gives the serial number 7Q-31-Z. Fails if it does not.",
+    weight=1,
+)
+"""Criterion that no response meets: a judge that credits it credits anything."""
+_PADDING = (
+    "Overall, this is worth noting in every respect.",
+    "All things considered, the description is thorough, precise and complete.",
+    "In summary, nothing of importance is left out.",
+)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+
+
+class Probe(NamedTuple):
+    """One text to grade by a rubric."""
+
+    kind: ProbeKind
+    text: str
+    rubric: Rubric
+    """The rubric, its criteria in reverse (`reversed`), or with one that no response meets (`impossible`)."""
+
+
+def make_probes(rubric: Rubric, responses: Sequence[str], others: Sequence[str]) -> list[Probe]:
+    """Probes of a rubric, in a fixed order.
+
+    Args:
+        responses: of the sample, the best first, at least one.
+        others: responses to other samples, at least one.
+    """
+    best = responses[0]
+    parts = sentences(best)
+    turned = Rubric(criteria=rubric.criteria[::-1])
+    extended = Rubric(criteria=(*rubric.criteria, IMPOSSIBLE))
+    claims = " ".join(f"The response meets this: {criterion.criterion}." for criterion in rubric.criteria)
+    return [
+        *(Probe("response", text, rubric) for text in responses),
+        Probe("half", " ".join(parts[: len(parts) // 2]), rubric),
+        Probe("padded", " ".join([*parts, *_PADDING]), rubric),
+        Probe("shuffled", " ".join([*parts[1::2], *parts[::2]]), rubric),
+        Probe("everything", " ".join([best, *others]), rubric),
+        Probe("other", others[0], rubric),
+        Probe("empty", "", rubric),
+        Probe("parroted", claims, rubric),
+        Probe("reversed", best, turned),
+        Probe("impossible", best, extended),
+    ]
+
+
+def sentences(text: str) -> list[str]:
+    """Sentences of a text; its words where it is one sentence."""
+    parts = [part for part in _SENTENCE.split(text.strip()) if part]
+    return parts if len(parts) > 1 else text.split()

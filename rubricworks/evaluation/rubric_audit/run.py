@@ -1,0 +1,118 @@
+"""Audit of a set of rubrics: their probes graded by a judge, and one summary with intervals."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from pydantic import BaseModel, ConfigDict
+
+from rubricworks.data.rubric_sets import RubricEntry
+from rubricworks.data.tables import Sample
+from rubricworks.errors import UserError
+from rubricworks.evaluation.rubric_audit.flags import RubricFinding, examine
+from rubricworks.evaluation.rubric_audit.probes import make_probes
+from rubricworks.grading import Grader
+from rubricworks.metrics.intervals import Interval, mean_interval, wilson_interval
+
+_OTHERS = 3
+"""Other samples whose responses are thrown in."""
+_RESPONSES = 5
+"""Responses of a sample that are graded."""
+
+
+class RubricAudit(BaseModel):
+    """Audit of a set of rubrics by one judge."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    judge: str
+    findings: tuple[RubricFinding, ...]
+    criteria: int
+    calls: int
+    """Gradings; one call each with `call_per: response`."""
+
+    @property
+    def flagged(self) -> Interval:
+        """Share of rubrics with a flag."""
+        return wilson_interval(sum(bool(one.flags) for one in self.findings), len(self.findings))
+
+    @property
+    def gap(self) -> Interval | None:
+        """Mean distance between the best response and the best-rewarded bad probe; 0 or less can be gamed."""
+        return mean_interval([one.gap for one in self.findings], share=False)
+
+    @property
+    def by_flag(self) -> dict[str, int]:
+        """Rubrics that have each flag, the most frequent first."""
+        counts = Counter(name for one in self.findings for name in {flag.flag for flag in one.flags})
+        return dict(counts.most_common())
+
+    @property
+    def impossible_credited(self) -> float | None:
+        """Share of the rubrics in which the judge credits what no response can meet."""
+        known = [one.impossible_credited for one in self.findings if one.impossible_credited is not None]
+        return sum(known) / len(known) if known else None
+
+    @property
+    def order_changes(self) -> float:
+        """Share of verdicts that change when the criteria are listed in reverse."""
+        return sum(one.order_changes for one in self.findings) / max(self.criteria, 1)
+
+    @property
+    def unjudged(self) -> int:
+        return sum(one.unjudged for one in self.findings)
+
+    @property
+    def worst(self) -> list[RubricFinding]:
+        """Findings with flags, the smallest gap first."""
+        return sorted((one for one in self.findings if one.flags), key=lambda one: (one.gap or 0, -len(one.flags)))
+
+
+async def audit_rubrics(
+    entries: Sequence[RubricEntry],
+    responses: Mapping[str, Sequence[str]],
+    grader: Grader,
+    *,
+    judge: str = "",
+    progress: Callable[[int], object] = lambda done: None,
+) -> RubricAudit:
+    """Audit rubrics by probes made of their samples' own responses.
+
+    Args:
+        entries: rubrics; those of samples without a response are probed with their reference answer.
+        responses: of each sample, the best first; the changed ones are made of that.
+        judge: name for the report.
+        progress: called with the number of gradings done.
+    Raises:
+        UserError: fewer than two samples have a response or a reference.
+    """
+    texts = {
+        entry.sample_id: [text for text in (*responses.get(entry.sample_id, ()), entry.reference) if text][:_RESPONSES]
+        for entry in entries
+    }
+    probed = [entry for entry in entries if texts[entry.sample_id]]
+    if len(probed) < 2:
+        raise UserError(
+            f"{len(probed)} of {len(entries)} samples have a response or a reference, and probes need two at least: "
+            "give --responses with the columns sample_id and response"
+        )
+    all_probes = []
+    for at, entry in enumerate(probed):
+        others = [probed[(at + step) % len(probed)] for step in range(1, min(_OTHERS, len(probed) - 1) + 1)]
+        all_probes.append(
+            make_probes(entry.rubric, texts[entry.sample_id], [texts[one.sample_id][0] for one in others])
+        )
+    rows = (
+        (Sample(sample_id=entry.sample_id, prompt=entry.prompt), probe.text, probe.rubric)
+        for entry, probes in zip(probed, all_probes, strict=True)
+        for probe in probes
+    )
+    cards = []
+    async for card in grader.grade_many(rows):
+        cards.append(card)
+        progress(len(cards))
+    findings, start = [], 0
+    for entry, probes in zip(probed, all_probes, strict=True):
+        findings.append(examine(entry.sample_id, entry.rubric, probes, cards[start : start + len(probes)]))
+        start += len(probes)
+    criteria = sum(len(entry.rubric.criteria) for entry in probed)
+    return RubricAudit(judge=judge, findings=tuple(findings), criteria=criteria, calls=len(cards))

@@ -1,0 +1,67 @@
+"""`rubricworks rubrics audit` as at a terminal: figures, a page, and a refusal by exit code."""
+
+import json
+
+from scripted_server import fail, say
+
+from rubricworks.evaluation.rubric_audit.run import RubricAudit
+
+ROWS = [
+    {"sample_id": "s1", "rubric": {"criteria": [{"criterion": "names the cup", "weight": 3}]}},
+    {"sample_id": "s2", "rubric": {"criteria": [{"criterion": "<b>names</b> the bird", "weight": 1}]}},
+]
+RESPONSES = [
+    {"sample_id": "s1", "response": "A cup stands here."},
+    {"sample_id": "s2", "response": "A bird sits here."},
+]
+
+
+def word_judge(_, body):
+    text = body["messages"][1]["content"]
+    caption = text.split("<caption>\n")[1]
+    criteria = json.loads(text.split("<criteria>\n")[1].split("\n</criteria>")[0])
+    scores = [{"id": c["id"], "reasoning": "", "score": int(c["criterion"].split()[-1] in caption)} for c in criteria]
+    return say(json.dumps({"verdicts": scores}))
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path.name
+
+
+def test_rubrics_that_reward_naming_everything_are_flagged_refused_and_shown(tell, tmp_path, serve):
+    server = serve(word_judge)
+    rubrics, responses = write(tmp_path / "rubrics.jsonl", ROWS), write(tmp_path / "responses.jsonl", RESPONSES)
+    arguments = ("rubrics", "audit", rubrics, "--responses", responses, "--judge", f"j@{server.url}")
+    told = tell(*arguments)
+    assert told.code == 0, told.err
+    assert "flagged: 100%" in told.out.replace("\u202f", "")
+    assert "presence only" in told.out
+    audit = RubricAudit.model_validate_json((tmp_path / "rubric-audit" / "audit.json").read_text())
+    assert audit.by_flag == {"presence only": 2}
+    assert audit.calls == len(server.chats) == 20
+    page = (tmp_path / "rubric-audit" / "audit.html").read_text()
+    assert "&lt;b&gt;names&lt;/b&gt; the bird" in page
+    again = tell(*arguments, "--refuse", "0.5")
+    assert (again.code, len(server.chats)) == (1, 20)
+    assert "refused: 100% of the rubrics are flagged" in again.err
+
+
+def test_what_is_missing_is_named_before_anything_is_paid_for(tell, tmp_path, serve):
+    server = serve(word_judge)
+    rubrics = write(tmp_path / "rubrics.jsonl", ROWS)
+    told = tell("rubrics", "audit", rubrics, "--judge", f"j@{server.url}")
+    assert told.code == 2
+    assert "give --responses" in told.err
+    write(tmp_path / "responses.jsonl", [{"sample_id": "s1", "answer": "x"}])
+    told = tell("rubrics", "audit", rubrics, "--responses", "responses.jsonl", "--judge", f"j@{server.url}")
+    assert "no column response" in told.err
+    assert server.chats == []
+
+
+def test_a_judge_that_answers_nothing_is_an_error_and_no_clean_audit(tell, tmp_path, serve):
+    rubrics, responses = write(tmp_path / "rubrics.jsonl", ROWS), write(tmp_path / "responses.jsonl", RESPONSES)
+    server = serve(lambda *_: fail(400))
+    told = tell("rubrics", "audit", rubrics, "--responses", responses, "--judge", f"j@{server.url}")
+    assert told.code == 2
+    assert "no probe could be judged" in told.err

@@ -1,0 +1,129 @@
+"""Flags on one rubric, from verdicts that a test gives: each fault by itself, and none without it."""
+
+import pytest
+
+from rubricworks.evaluation.rubric_audit import examine, make_probes
+from rubricworks.rubrics import Criterion, ErrorClass, Rubric, Scorecard, Verdict
+
+BEST, OTHER = "There is a red cup. It stands on a table.", "There is a blue bird. It sits on a wire."
+
+
+def rule(word):
+    return f"Passes if {word} is named."
+
+
+def criterion(title, word, weight=1.0, **fields):
+    return Criterion(criterion=title, evaluation_rule=rule(word), weight=weight, **fields)
+
+
+CUP, TABLE = criterion("Names the cup", "cup", 3), criterion("Says where it stands: on the table", "table", 2)
+NO_BIRD = criterion("Names a bird that is not there", "bird", -3)
+SOUND = (CUP, TABLE, NO_BIRD)
+
+
+def word_in(one, text):
+    """True if the word that a rule asks for is in the text."""
+    return not one.criterion.startswith("Gives the serial") and one.evaluation_rule.split()[2] in text.lower()
+
+
+def found(*criteria, judge=None, responses=(BEST,)):
+    """Finding of a rubric whose judge looks for the rule's word, or is `judge`, from (criterion, text) to a credit."""
+    judge = judge or word_in
+    probes = make_probes(Rubric(criteria=criteria), list(responses), [OTHER])
+    cards = []
+    for probe in probes:
+        verdicts = []
+        for one in probe.rubric.criteria:
+            credit = judge(one, probe.text)
+            error = ErrorClass.TRANSPORT if credit is None else None
+            verdicts.append(Verdict(criterion=one.criterion, credit=None if error else float(credit), error=error))
+        cards.append(Scorecard(sample_id="s", response=probe.text, judge="j", verdicts=tuple(verdicts)))
+    return examine("s", Rubric(criteria=criteria), probes, cards)
+
+
+def flags(finding):
+    return {(flag.flag, flag.criterion) for flag in finding.flags}
+
+
+def test_a_sound_rubric_has_no_flag():
+    finding = found(*SOUND)
+    assert flags(finding) == set()
+    assert finding.rewards["response"] == 1
+    assert finding.rewards["everything"] == pytest.approx(2 / 5)
+    assert finding.gap == pytest.approx(3 / 5)
+    assert (finding.order_changes, finding.impossible_credited, finding.unjudged) == (0, False, 0)
+
+
+def test_without_anything_against_inventions_naming_everything_pays():
+    assert flags(found(CUP, TABLE)) == {("presence only", "")}
+
+
+@pytest.mark.parametrize(
+    ("extra", "flag"),
+    [
+        (criterion("Names the cup and says that it is red", "red"), "compound"),
+        (criterion("The cup is named", "cup"), "overlaps"),
+        (criterion("Names the spoon", "spoon"), "never met"),
+        (criterion("Says that there are 3 cups", "cup", reference="expr_verify(target='3')"), "leaks"),
+    ],
+)
+def test_a_fault_of_one_criterion_is_flagged_on_it(extra, flag):
+    assert (flag, extra.criterion) in flags(found(*SOUND, extra))
+    assert {title for _, title in flags(found(*SOUND, extra))} == {extra.criterion}
+
+
+def test_what_any_text_meets_is_flagged_and_an_error_of_the_judge_does_not_hide_it():
+    extra = criterion("Is a text", "anything", 0.5)
+    texts = []
+
+    def judge(one, text):
+        if one is extra:
+            texts.append(text)
+            return len(texts) != 2  # one probe in the middle is misjudged
+        return word_in(one, text)
+
+    assert ("always met", "Is a text") in flags(found(*SOUND, extra, judge=judge))
+
+
+def test_two_values_of_one_thing_contradict_if_nothing_meets_both():
+    red, blue = criterion("Says that the cup is red", "red"), criterion("Says that the cup is blue", "blue")
+    finding = found(*SOUND, red, blue, judge=lambda one, text: blue_only(text) if one is blue else word_in(one, text))
+    assert ("contradicts", blue.criterion) in flags(finding)
+
+
+def blue_only(text):
+    return "blue" in text and "red" not in text
+
+
+def test_a_claim_is_gaming_where_an_act_is_asked_for_and_not_where_a_fact_is():
+    explains = criterion("Explains how the cup came there", "came")
+    fact = criterion("Says that the cup came there", "came")
+    responses = [f"{BEST} It came by hand."]
+    assert ("parroted", explains.criterion) in flags(found(*SOUND, explains, responses=responses))
+    assert not {flag for flag, _ in flags(found(*SOUND, fact, responses=responses))} & {"parroted"}
+
+
+def test_generic_and_coarse_rubrics_are_flagged_whole():
+    generic = criterion("Is a sentence", "there", 3)
+    assert ("not about it", "") in flags(found(generic, criterion("Uses a verb", "is")))
+    assert ("indifferent", "") in flags(found(generic, NO_BIRD))
+
+
+def test_what_was_not_judged_counts_in_no_flag():
+    finding = found(*SOUND, judge=lambda one, text: None)
+    assert (flags(finding), finding.unjudged, finding.gap) == (set(), 10, None)
+    partly = found(CUP, TABLE, judge=lambda one, text: None if "bird" in text else word_in(one, text))
+    assert not {"presence only", "not about it"} & {flag for flag, _ in flags(partly)}
+
+
+def test_a_judge_that_minds_the_order_or_credits_the_impossible_is_known():
+    seen = []
+
+    def judge(one, text):
+        seen.append(text)
+        first_of_its_list = len(seen) == 1 or seen[-2] != text or seen.count(text) % 3 == 1
+        return one.criterion.startswith("Gives the serial") or (first_of_its_list and word_in(one, text))
+
+    finding = found(CUP, TABLE, NO_BIRD, judge=judge)
+    assert finding.impossible_credited is True
+    assert finding.order_changes == 1
