@@ -157,6 +157,17 @@ def test_a_model_gets_its_pool_its_accelerators_and_its_arguments() -> None:
     assert f'namespace="{NAMESPACE}"' in scaler["triggers"][0]["metadata"]["query"]
     assert 'model_name="teacher-1"' in scaler["triggers"][0]["metadata"]["query"]
 
+    for role, expected in (("judge", True), ("policy", False)):
+        (server,) = of_kind(
+            rendered({**MATRIX["models"], "models": {"one": {**MATRIX["models"]["models"]["judge"], "role": role}}}),
+            "Deployment",
+            "-model-one",
+        )
+        arguments = server["spec"]["template"]["spec"]["containers"][0]["args"]
+        assert ("--generation-config=vllm" in arguments) == expected, (
+            "a judge's sampling is the recipe's, not the hub's"
+        )
+
     local = the(objects, "Deployment", "-model-local")["spec"]["template"]["spec"]
     assert "nodeSelector" not in local
     assert "nvidia.com/gpu" not in local["containers"][0]["resources"]["limits"]
