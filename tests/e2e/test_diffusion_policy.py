@@ -279,3 +279,18 @@ def test_pictures_are_encoded_without_loss(flow):
     generator = PixelFlow.load(flow)
     _, images = captioned_pictures(3)
     assert np.array_equal(pixels_of(generator.decode(generator.encode(images))), images)
+
+
+def test_generator_of_codes_is_read_again_and_trained(tmp_path):
+    captions, images = captioned_pictures(64)
+    config = TINY_FLOW.model_copy(update={"latent": 2, "steps": 4})
+    model = pretrain_tiny_flow(captions, images, tmp_path / "flow", config, seed=1)
+    generator = PixelFlow.load(model)
+    codes = generator.encode(images)
+    assert codes.shape == (64, 9, 2)
+    assert np.array_equal(pixels_of(generator.decode(codes)), images)  # a red or a blue circle: two components
+    trained = train(model, tmp_path / "run", PolicyConfig(steps=1, **FEW)).model_dir
+    assert load_image_generator(trained).generate(["a red circle"], seed=2)[0].shape == (36, 36, 3)
+    (model / "patches.safetensors").unlink()
+    with pytest.raises(UserError, match="cannot load the generator"):
+        PixelFlow.load(model)

@@ -1,8 +1,9 @@
-"""A flow-matching generator on pixels, small enough for two CPU cores.
+"""A flow-matching generator of small pictures, small enough for two CPU cores.
 
-The transformer is diffusers' own of Qwen-Image; its tokens are square patches of pixels instead of a VAE's latents. It
-predicts the clean image, from which the velocity follows: a patch of pixels has more dimensions than a small
-transformer is wide, and a noisy target would not fit through it (Back to Basics, arXiv 2511.13720).
+The transformer is diffusers' own of Qwen-Image; its tokens are square patches, as pixels or as codes of a linear basis
+(`patch_basis`), instead of a VAE's latents. It predicts the clean image, from which the velocity follows: a patch of
+pixels has more dimensions than a small transformer is wide, and a noisy target would not fit through it (Back to
+Basics, arXiv 2511.13720).
 """
 
 import json
@@ -22,6 +23,7 @@ from rubricworks.errors import UserError
 from rubricworks.training.generators.autoregressive import Pixels
 from rubricworks.training.generators.config import ImageSampling
 from rubricworks.training.generators.flow import Conditions, SampledLatents, generate_images
+from rubricworks.training.generators.patch_basis import PatchBasis
 from rubricworks.training.progress import quiet_libraries
 
 KIND = "pixel_flow"
@@ -42,18 +44,28 @@ class PixelFlowShape(BaseModel):
     shift: float
     """Share of the levels that is spent at high noise: level u becomes shift u / (1 + (shift - 1) u)."""
     max_prompt_tokens: int
+    latent: int | None = None
+    """Numbers in a patch's code; null = its pixels."""
 
 
 class PixelFlow:
-    """Transformer, text encoder and tokenizer of a generator on pixels."""
+    """Transformer, text encoder and tokenizer of a generator on patches."""
 
     def __init__(
-        self, transformer: nn.Module, text_encoder: Any, tokenizer: Any, shape: PixelFlowShape, steps: int | None = None
+        self,
+        transformer: nn.Module,
+        text_encoder: Any,
+        tokenizer: Any,
+        shape: PixelFlowShape,
+        basis: PatchBasis | None = None,
+        steps: int | None = None,
     ) -> None:
         """
         Args:
+            basis: code of the patches; pixels without.
             steps: evaluations of the velocity per image; those of the shape by default.
         """
+        self.basis = basis
         self.steps = steps or shape.sampling_steps
         self.transformer, self.text_encoder, self.tokenizer, self.shape = transformer, text_encoder, tokenizer, shape
 
@@ -103,7 +115,7 @@ class PixelFlow:
     @torch.no_grad()
     def sample(self, prompts: Sequence[str], *, guidance: float = 1.0, generator: torch.Generator) -> SampledLatents:
         """Sample one image per prompt by Euler's method; guidance 1 is none."""
-        rows, channels = (self.shape.side // self.shape.patch) ** 2, self.shape.patch**2 * 3
+        rows, channels = (self.shape.side // self.shape.patch) ** 2, self.shape.latent or self.shape.patch**2 * 3
         x = torch.randn(len(prompts), rows, channels, generator=generator).to(self.device)
         conditions, levels = self.encode_prompts(prompts), self.levels()
         empty = self.encode_prompts([""] * len(prompts)) if guidance != 1 else conditions
@@ -117,15 +129,15 @@ class PixelFlow:
         return SampledLatents(x, levels[:-1])
 
     def encode(self, images: NDArray[np.uint8]) -> Tensor:
-        """Latents of RGB images [N, side, side, 3]: patches of pixels in -1 to 1, [N, tokens, channels]."""
-        rows, patch = self.shape.side // self.shape.patch, self.shape.patch
-        pixels = torch.from_numpy(np.ascontiguousarray(images)).view(-1, rows, patch, rows, patch, 3)
-        return pixels.permute(0, 1, 3, 2, 4, 5).reshape(len(images), rows * rows, -1).float() / 127.5 - 1
+        """Latents of RGB images [N, side, side, 3], [N, tokens, channels]: patches of pixels in -1 to 1, or codes."""
+        patches = patches_of(images, self.shape.patch)
+        return patches if self.basis is None else self.basis.encode(patches)
 
     def decode(self, latents: Tensor) -> Tensor:
         """RGB values of latents, [N, side, side, 3], in [-1, 1] for what is in range."""
         rows, patch = self.shape.side // self.shape.patch, self.shape.patch
-        pixels = latents.view(-1, rows, rows, patch, patch, 3).permute(0, 1, 3, 2, 4, 5)
+        patches = latents if self.basis is None else self.basis.decode(latents)
+        pixels = patches.view(-1, rows, rows, patch, patch, 3).permute(0, 1, 3, 2, 4, 5)
         return pixels.reshape(-1, self.shape.side, self.shape.side, 3)
 
     def generate(
@@ -145,6 +157,8 @@ class PixelFlow:
             cast(Any, self.transformer).save_pretrained(part / "transformer")
             self.text_encoder.save_pretrained(part / "text_encoder")
             self.tokenizer.save_pretrained(part / "tokenizer")
+        if self.basis is not None:
+            self.basis.save(part)
         shutil.rmtree(out, ignore_errors=True)
         part.rename(out)
         return out
@@ -165,6 +179,7 @@ class PixelFlow:
                 transformer = QwenImageTransformer2DModel.from_pretrained(folder / "transformer")
                 text_encoder = BertModel.from_pretrained(folder / "text_encoder", add_pooling_layer=False)
                 tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
+            basis = PatchBasis.load(folder) if shape.latent else None
         except (OSError, ValueError, ValidationError) as error:
             raise UserError(f"cannot load the generator {folder}: {str(error).splitlines()[0]}") from error
         if sampling is not None and sampling.side not in (None, shape.side):
@@ -172,9 +187,15 @@ class PixelFlow:
         steps = sampling.steps if sampling is not None else None
         device = "cuda" if torch.cuda.is_available() else "cpu"
         text_encoder.requires_grad_(False)
-        return cls(
-            cast(Any, transformer).to(device).eval(), cast(Any, text_encoder).to(device).eval(), tokenizer, shape, steps
-        )
+        parts = cast(Any, transformer).to(device).eval(), cast(Any, text_encoder).to(device).eval()
+        return cls(*parts, tokenizer, shape, basis.to(parts[1].device) if basis else None, steps)
+
+
+def patches_of(images: NDArray[np.uint8], patch: int) -> Tensor:
+    """Square patches of RGB images [N, side, side, 3], row by row, [N, patches, pixels in -1 to 1]."""
+    rows = images.shape[1] // patch
+    pixels = torch.from_numpy(np.ascontiguousarray(images)).view(-1, rows, patch, rows, patch, 3)
+    return pixels.permute(0, 1, 3, 2, 4, 5).reshape(len(images), rows * rows, -1).float() / 127.5 - 1
 
 
 def is_pixel_flow(folder: Path) -> bool:

@@ -17,13 +17,17 @@ from transformers import BertConfig, BertModel, PrinterCallback, Trainer, Traini
 from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import open_run, run_digest, train_from
 from rubricworks.training.generators.config import TinyFlowConfig
-from rubricworks.training.generators.pixel_flow import PixelFlow, PixelFlowShape
+from rubricworks.training.generators.patch_basis import fit_patch_basis
+from rubricworks.training.generators.pixel_flow import PixelFlow, PixelFlowShape, patches_of
 from rubricworks.training.generators.tiny_ar import captions_with_gaps
 from rubricworks.training.generators.words import word_tokenizer
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
 
 _LOWEST = 0.2
 """Noise level below which the error of the image counts as at this level; what is left to learn there is little."""
+
+_FITTED = 4096
+"""Pictures that the basis of patches is fitted to."""
 
 
 def pretrain_tiny_flow(
@@ -45,7 +49,7 @@ def pretrain_tiny_flow(
     checkpoint = open_run(out, run_digest("tiny-flow", config.model_dump(exclude={"save_every"}), seed, digest))
     if (out / "model").is_dir():
         return out / "model"
-    generator = _build(captions, images.shape[1], config, seed)
+    generator = _build(captions, images, config, seed)
     arguments = TrainingArguments(
         output_dir=str(out),
         max_steps=config.steps,
@@ -78,11 +82,14 @@ def pretrain_tiny_flow(
     return generator.save(out / "model")
 
 
-def _build(captions: Sequence[str], side: int, config: TinyFlowConfig, seed: int) -> PixelFlow:
+def _build(captions: Sequence[str], images: NDArray[np.uint8], config: TinyFlowConfig, seed: int) -> PixelFlow:
     from diffusers import QwenImageTransformer2DModel
 
     tokenizer = word_tokenizer(captions, padding_side="right")
-    channels = config.patch**2 * 3
+    basis = None
+    if config.latent:
+        basis = fit_patch_basis(patches_of(images[:_FITTED], config.patch).flatten(0, 1), config.latent)
+    channels = config.latent or config.patch**2 * 3
     per_head = config.hidden // config.heads
     axis = per_head // 3 // 2 * 2
     with torch.random.fork_rng():
@@ -113,13 +120,14 @@ def _build(captions: Sequence[str], side: int, config: TinyFlowConfig, seed: int
             add_pooling_layer=False,
         )
     shape = PixelFlowShape(
-        side=side,
+        side=images.shape[1],
         patch=config.patch,
         sampling_steps=config.sampling_steps,
         shift=config.shift,
         max_prompt_tokens=config.max_prompt_tokens,
+        latent=config.latent,
     )
-    return PixelFlow(transformer, text_encoder, tokenizer, shape)
+    return PixelFlow(transformer, text_encoder, tokenizer, shape, basis)
 
 
 class _Parts(nn.Module):
