@@ -39,11 +39,13 @@ def test_rubrics_that_reward_naming_everything_are_flagged_refused_and_shown(tel
     assert "presence only" in told.out
     audit = RubricAudit.model_validate_json((tmp_path / "rubric-audit" / "audit.json").read_text())
     assert audit.by_flag == {"presence only": 2}
-    assert audit.calls == len(server.chats) == 20
+    assert audit.calls == 20
+    asked = len(server.chats)
+    assert asked == 18  # one criterion in reverse is the question of before
     page = (tmp_path / "rubric-audit" / "audit.html").read_text()
     assert "&lt;b&gt;names&lt;/b&gt; the bird" in page
     again = tell(*arguments, "--refuse", "0.5")
-    assert (again.code, len(server.chats)) == (1, 20)
+    assert (again.code, len(server.chats)) == (1, asked)
     assert "refused: 100% of the rubrics are flagged" in again.err
 
 
