@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rubricworks.data.images import MAX_BYTES, BadImage
+from rubricworks.data.json_faults import json_fault
 from rubricworks.data.source_entries import (
     Entries,
     ImageEntry,
@@ -111,7 +112,7 @@ def _parse_metadata_line(line: bytes, location: str) -> _MetadataLine:
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{location}: not JSON ({error}); write one object a line") from None
+        raise UserError(f"{location}: {json_fault(error)}") from None
     if not isinstance(entry, dict) or not isinstance(entry.get("file_name"), str) or not entry["file_name"]:
         raise UserError(f'{location}: no "file_name"; write {{"file_name": "a.jpg", "text": "a caption"}}')
     for field in ("text", "texts"):

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from rubricworks.data.json_faults import json_fault
 from rubricworks.data.tables import read_rows, shard_paths
 from rubricworks.errors import UserError
 from rubricworks.storage import local_path
@@ -62,7 +63,7 @@ def _json_rows(path: Path, columns: Sequence[str], optional: Sequence[str]) -> I
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise UserError(f"{path}:{number}: not JSON ({error}); write one object a line") from error
+                raise UserError(f"{path}:{number}: {json_fault(error)}") from error
             if missing := [name for name in columns if not isinstance(row, dict) or name not in row]:
                 raise UserError(f"{path}:{number}: no {missing[0]!r}; each line needs {', '.join(columns)}")
             yield {name: row[name] for name in (*columns, *optional) if name in row}

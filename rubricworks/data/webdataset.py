@@ -6,8 +6,10 @@ The .json may hold the image's own captioning prompt as well, as "prompt".
 import json
 import tarfile
 from pathlib import Path
+from typing import NamedTuple
 
 from rubricworks.data.images import MAX_BYTES
+from rubricworks.data.json_faults import json_fault
 from rubricworks.data.source_entries import Entries, ImageEntry, RejectedEntry, captions_of, prompt_of, source_files
 
 _IMAGES = ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff")
@@ -62,18 +64,30 @@ def _sample(file: Path, name: str, key: str, parts: dict[str, bytes]) -> Entries
         references, prompt, fault = _texts(parts)
         yield ImageEntry(f"{name}/{key}", f"{file}/{key}", lambda: image, references, prompt)
         if fault:
-            yield RejectedEntry(source=f"{file}/{key}.json", reason=fault)
+            yield RejectedEntry(source=f"{file}/{key}.{fault.extension}", reason=f"captions not read: {fault.reason}")
     elif parts:
         yield RejectedEntry(source=f"{file}/{key}", reason=f"no image beside {key}.{next(iter(parts))}")
 
 
-def _texts(parts: dict[str, bytes]) -> tuple[tuple[str, ...], str, str]:
-    """Captions and prompt of a sample, and why those of its .json are missing; empty if they are not."""
-    texts = [parts[extension].decode(errors="replace") for extension in ("txt", "caption") if extension in parts]
+class _Fault(NamedTuple):
+    extension: str
+    reason: str
+
+
+def _texts(parts: dict[str, bytes]) -> tuple[tuple[str, ...], str, _Fault | None]:
+    """Captions and prompt of a sample, and why those of a part are missing."""
+    texts, faults = [], []
+    for extension in ("txt", "caption"):
+        try:
+            texts += [parts[extension].decode()] if extension in parts else []
+        except UnicodeDecodeError as error:
+            faults.append(_Fault(extension, json_fault(error)))
+    fault = faults[0] if faults else None
     try:
         entry = json.loads(parts.get("json", b"{}"))
     except (ValueError, RecursionError) as error:
-        return captions_of(texts), "", f"captions not read: not JSON ({error})"
+        reason = json_fault(error) if isinstance(error, UnicodeDecodeError) else f"not JSON ({error})"
+        return captions_of(texts), "", fault or _Fault("json", reason)
     fields = entry if isinstance(entry, dict) else {}
     captions = (fields[field] for field in _JSON_FIELDS if field in fields)
-    return captions_of(texts) + captions_of(next(captions, None)), prompt_of(fields.get("prompt")), ""
+    return captions_of(texts) + captions_of(next(captions, None)), prompt_of(fields.get("prompt")), fault

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rubricworks.data.hub import hub_folder, hub_source
+from rubricworks.data.json_faults import json_fault
 from rubricworks.data.rubric_sets.csv_format import CSV_COLUMNS, csv_rows, read_csv_entries
 from rubricworks.data.rubric_sets.entries import Note, RubricEntry
 from rubricworks.data.rubric_sets.file_formats import (
@@ -199,7 +200,7 @@ def _json_lines(path: Path) -> Iterator[Any]:
                 try:
                     yield json.loads(line)
                 except (ValueError, RecursionError) as error:
-                    raise UserError(f"{path}:{number}: not JSON ({error}); write one object a line") from None
+                    raise UserError(f"{path}:{number}: {json_fault(error)}") from None
 
 
 def _parquet_rows(paths: Iterable[Path]) -> Iterator[Any]:
