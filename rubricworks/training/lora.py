@@ -10,6 +10,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin, Trainer
 
 from rubricworks.training.config import LoraOptions
+from rubricworks.training.llava.weight_names import hub_name, is_llava_with_clip
 from rubricworks.training.progress import quiet_libraries
 
 
@@ -66,6 +67,8 @@ def save_plain_model(
         model = model.merge_and_unload()
     if dtype is not None:
         state = {name: _cast(weight, dtype) for name, weight in (state or model.state_dict()).items()}
+    if is_llava_with_clip(model.config):
+        state = {hub_name(name): weight for name, weight in (state or model.state_dict()).items()}
     if state is not None:
         # Gathered and cast weights share no memory, by which Transformers would see that they are tied.
         state = {name: weight for name, weight in state.items() if name not in model.all_tied_weights_keys}

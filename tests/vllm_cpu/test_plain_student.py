@@ -1,8 +1,9 @@
-"""A trained student is a plain model: transformers and vLLM read its folder without this package."""
+"""Trained and pretrained models are plain: transformers and vLLM read their folders without this package."""
 
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from coloured_squares import squares
@@ -29,7 +30,10 @@ for file in files:
     captions.append(processor.decode(ids, skip_special_tokens=True))
 """
 VLLM = """
-import json, sys
+import json, os, sys
+if OLDER:  # for LLaVA, also for the processes that vLLM starts
+    sys.path.insert(0, OLDER)
+    os.environ["PYTHONPATH"] = OLDER
 from PIL import Image
 from vllm import LLM, SamplingParams
 folder, prompt, *files = sys.argv[1:]
@@ -47,8 +51,10 @@ print(json.dumps(captions))
 """
 
 
+@pytest.mark.parametrize("student", ["taught", "pretrained"])
 @pytest.mark.parametrize("program", [TRANSFORMERS, VLLM], ids=["transformers", "vllm"])
-def test_a_program_without_this_package_captions_as_the_library_does(taught, tmp_path, monkeypatch, program):
+def test_a_program_without_this_package_captions_as_the_library_does(request, tmp_path, monkeypatch, program, student):
+    folder = request.getfixturevalue(student)
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     images = [image for image, _, _ in squares()]
     prompt = squares()[0][1]
@@ -56,12 +62,14 @@ def test_a_program_without_this_package_captions_as_the_library_does(taught, tmp
     for file, image in zip(files, images, strict=True):
         decode_image(image).save(file)
     expected = [
-        text for text, _ in generate_captions(*load_model(taught), images, [prompt] * 12, max_new_tokens=LENGTH)
+        text for text, _ in generate_captions(*load_model(folder), images, [prompt] * 12, max_new_tokens=LENGTH)
     ]
     assert len(set(expected)) > 4
+    older = Path(sys.prefix) / "transformers-for-llava"  # `install.sh` has the reason
     code = program.replace("LENGTH", str(LENGTH)) + END
+    code = code.replace("OLDER", repr(str(older) if student == "pretrained" else ""))
     done = subprocess.run(
-        [sys.executable, "-I", "-c", code, str(taught), prompt, *map(str, files)],
+        [sys.executable, "-I", "-c", code, str(folder), prompt, *map(str, files)],
         capture_output=True, text=True, check=False, timeout=200,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
