@@ -8,7 +8,7 @@ from fastapi.responses import RedirectResponse, Response
 from rubricworks.platform_api.problems import BadRequest, Problem
 from rubricworks.platform_api.routers.dependencies import Runner, SessionOf, StoreOf, Viewer
 from rubricworks.platform_api.routers.forms import form_fields
-from rubricworks.platform_api.routers.labels import ResponsesOf, ScorecardsOf
+from rubricworks.platform_api.routers.labels import ResponsesOf, get_scorecards
 from rubricworks.platform_api.routers.pages import draw_page
 from rubricworks.platform_api.routers.rollouts import SampleId, Step
 from rubricworks.platform_api.routers.runs import RunName, StageName
@@ -87,13 +87,13 @@ async def label_by_form(
 
 @router.get("/runs/{run}/agreement/{stage}")
 async def agreement_page(
-    scorecards: ScorecardsOf, stage: StageName, request: Request, session: SessionOf, store: StoreOf, viewer: Viewer
+    run: RunName, stage: StageName, request: Request, session: SessionOf, store: StoreOf, viewer: Viewer
 ) -> Response:
-    record = await runs.get_run(session, scorecards.run)
+    record = await runs.get_run(session, run)
     report, problem = None, ""
     try:
-        report = await labels.agreement(session, store, scorecards)
-    except Problem as error:
+        report = await labels.agreement(session, store, await get_scorecards(run, stage, session))
+    except Problem as error:  # nothing to compare yet, or the training is going
         problem = error.detail
     return draw_page(
         request,

@@ -39,3 +39,19 @@ document.addEventListener("click", (event) => {
   text.focus();
   text.setSelectionRange(begin, end < 0 ? text.value.length : end);
 });
+// A part of a page that follows a run: with each event of the run it is fetched anew, and the current item stays.
+const live = document.querySelector("[data-events]");
+if (live) {
+  const events = new EventSource(live.dataset.events);
+  let isFirst = true;
+  events.addEventListener("run", async (event) => {
+    if (JSON.parse(event.data).state !== "going") events.close();
+    if (isFirst) return (isFirst = false);
+    const answer = await fetch(location.href);
+    if (!answer.ok) return;
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById(live.id);
+    const now = [...live.querySelectorAll("[data-item]")].findIndex((item) => item.classList.contains("current"));
+    live.replaceChildren(...fresh.childNodes);
+    live.querySelectorAll("[data-item]")[now]?.classList.add("current");
+  });
+}
