@@ -11,7 +11,9 @@ import json
 import logging
 import math
 import re
+import time
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 from pydantic import ValidationError
@@ -22,7 +24,15 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from rubricworks.data.manifest import MANIFEST, Manifest
 from rubricworks.errors import UserError
 from rubricworks.platform_api.db.engine import Database
-from rubricworks.platform_api.db.tables import CriterionCredits, Rollout, RubricCriteria, Run, RunTable, Shard
+from rubricworks.platform_api.db.tables import (
+    CriterionCredits,
+    Rollout,
+    RubricCriteria,
+    Run,
+    RunTable,
+    Shard,
+    utc_now,
+)
 from rubricworks.runs.records import RunRecord, run_record
 from rubricworks.runs.store import RunStore, StoredFile
 
@@ -30,6 +40,9 @@ _MANIFEST = f"/{MANIFEST}"
 _SHARD = re.compile(r"(?P<stage>[\w-]+)/rollouts/part-(?P<number>\d{5})\.parquet")
 _LOCK = 7_278_364_102
 """Key of the lock under which one of several services indexes."""
+_QUIET_AFTER = timedelta(hours=1)
+_IN_TURN = 500
+"""Quiet runs of one look: a small installation looks at all of them each time."""
 _log = logging.getLogger(__name__)
 
 
@@ -40,6 +53,12 @@ class RunIndex:
         self._database, self._store = database, store
         self._seen: dict[str, object] = {}
         """State of each run's files when it was last indexed."""
+        self._quiet: set[str] = set()
+        """Runs that are indexed, have ended, and have not changed for a while."""
+        self._quiet_until = 0.0
+        self._turn = 0
+        self._names: set[str] | None = None
+        """All runs of the look before."""
 
     async def follow(self, seconds: float) -> None:
         """Look at the runs again and again, until cancelled."""
@@ -56,7 +75,7 @@ class RunIndex:
         """Index what changed; return the number of runs that did."""
         names = await asyncio.to_thread(self._store.names)
         changed = 0
-        for name in names:
+        for name in await self._due(names):
             files = await asyncio.to_thread(self._store.files, name)
             state = (len(files), max((file.modified for file in files.values()), default=None))
             is_running = await asyncio.to_thread(self._store.is_running, name)
@@ -72,8 +91,23 @@ class RunIndex:
             if is_indexed:
                 self._seen[name] = (*state, is_running)
                 changed += 1
+                is_quiet = not is_running and state[1] is not None and state[1] < utc_now() - _QUIET_AFTER
+                (self._quiet.add if is_quiet else self._quiet.discard)(name)
         await self._forget(set(names))
         return changed
+
+    async def _due(self, names: list[str]) -> list[str]:
+        """Names to look at: new and recent runs, and the quiet ones in turn, so that a look at many runs is short."""
+        if time.monotonic() >= self._quiet_until:
+            query = select(Run.name).where(Run.state != "going", Run.changed < utc_now() - _QUIET_AFTER)
+            async with self._database.session() as session:
+                self._quiet = set(await session.scalars(query))
+            self._quiet_until = time.monotonic() + _QUIET_AFTER.total_seconds()
+        quiet = [name for name in names if name in self._quiet]
+        begin = self._turn if self._turn < len(quiet) else 0
+        self._turn = begin + _IN_TURN
+        in_turn = set(quiet[begin : self._turn])
+        return [name for name in names if name not in self._quiet or name in in_turn]
 
     async def _index_run(self, name: str, files: dict[str, StoredFile]) -> bool:
         record = await asyncio.to_thread(run_record, self._store, name)
@@ -149,6 +183,8 @@ class RunIndex:
 
     async def _forget(self, names: set[str]) -> None:
         """Drop runs that were deleted."""
+        if names == self._names:
+            return
         gone = set(self._seen) - names
         async with self._database.session() as session:
             known = set(await session.scalars(select(Run.name)))
@@ -157,6 +193,7 @@ class RunIndex:
                 await session.execute(delete(RunTable).where(RunTable.run == name))
                 await session.execute(delete(Run).where(Run.name == name))
                 self._seen.pop(name, None)
+        self._names = names
 
     async def _is_ours(self, session: AsyncSession) -> bool:
         if self._database.is_sqlite:

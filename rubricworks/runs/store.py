@@ -70,7 +70,8 @@ class _FolderStore:
         self.folder, self.uri = folder.absolute(), folder.absolute().as_uri()
 
     def names(self) -> list[str]:
-        return sorted(one.name for one in self.folder.iterdir() if one.is_dir() and not one.name.startswith("."))
+        with os.scandir(self.folder) as entries:
+            return sorted(one.name for one in entries if not one.name.startswith(".") and one.is_dir())
 
     def files(self, run: str) -> dict[str, StoredFile]:
         root, files = self.folder / run, {}

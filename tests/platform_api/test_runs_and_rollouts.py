@@ -1,6 +1,8 @@
 """Runs and rollouts over HTTP, from files that a training wrote."""
 
+import asyncio
 import http.client
+import os
 import shutil
 from urllib.parse import urlsplit
 
@@ -10,7 +12,12 @@ import pytest
 from served_api import ask, exchange, served, wait_for
 from trained_run import NAMES, STAGE, png, rollout, write_run, write_shard
 
+from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.db.migrate import migrate
+from rubricworks.platform_api.services import run_index
+from rubricworks.platform_api.services.run_index import RunIndex
 from rubricworks.platform_api.settings import ApiSettings
+from rubricworks.runs.store import open_run_store
 
 
 @pytest.fixture(scope="module")
@@ -200,3 +207,45 @@ def test_an_unknown_run_is_a_page_for_browsers(url):
     status, headers, body = exchange(page, Accept="text/html")
     assert (status, headers["content-type"]) == (404, "text/html; charset=utf-8")
     assert b"did you mean today-1?" in body
+
+
+class CountedStore:
+    """A store of runs that counts which ones are looked at."""
+
+    def __init__(self, folder):
+        self._store, self.looked = open_run_store(str(folder)), []
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def files(self, run):
+        self.looked.append(run)
+        return self._store.files(run)
+
+
+def test_quiet_runs_are_looked_at_in_turn_and_new_ones_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_index, "_IN_TURN", 2)
+    for number in range(5):
+        run = write_run(tmp_path, f"old-{number}")
+        for path in [run, *run.rglob("*")]:
+            os.utime(path, (1_600_000_000, 1_600_000_000))
+    write_run(tmp_path, "recent")
+    store = CountedStore(tmp_path)
+
+    async def looks(count):
+        database = Database(f"sqlite:///{tmp_path}/x.db")
+        await migrate(database)
+        index, seen = RunIndex(database, store), []
+        for _ in range(count):
+            store.looked.clear()
+            await index.look()
+            seen.append(sorted(set(store.looked)))
+        await database.close()
+        return seen
+
+    asyncio.run(looks(1))
+    first, second, third, fourth = asyncio.run(looks(4))
+    assert {*first, *second, *third, *fourth} == {"recent", *(f"old-{number}" for number in range(5))}
+    assert all("recent" in seen and len(seen) < 6 for seen in (first, second, third, fourth))
+    write_run(tmp_path, "new")
+    assert "new" in asyncio.run(looks(1))[0]
