@@ -8,15 +8,16 @@ from fastapi.responses import RedirectResponse, Response
 from rubricworks.platform_api.problems import BadRequest, Problem
 from rubricworks.platform_api.routers.dependencies import Runner, SessionOf, StoreOf, Viewer
 from rubricworks.platform_api.routers.forms import form_fields
-from rubricworks.platform_api.routers.labels import ResponsesOf, get_scorecards
+from rubricworks.platform_api.routers.labels import OtherRuns, ResponsesOf, get_scorecards
 from rubricworks.platform_api.routers.pages import draw_page
 from rubricworks.platform_api.routers.rollouts import SampleId, Step
 from rubricworks.platform_api.routers.runs import RunName, StageName
-from rubricworks.platform_api.services import labels, preferences, rollouts, runs
+from rubricworks.platform_api.services import labels, preferences, rollouts, run_tables, runs
 from rubricworks.platform_api.services.samples import find_sample
 
 router = APIRouter(include_in_schema=False)
 _CREDITS = {"met": 1.0, "partly": 0.5, "not met": 0.0}
+_MOST_RUNS = 50
 Model = Annotated[str | None, Query(max_length=200)]
 
 
@@ -87,12 +88,19 @@ async def label_by_form(
 
 @router.get("/runs/{run}/agreement/{stage}")
 async def agreement_page(
-    run: RunName, stage: StageName, request: Request, session: SessionOf, store: StoreOf, viewer: Viewer
+    run: RunName,
+    stage: StageName,
+    request: Request,
+    session: SessionOf,
+    store: StoreOf,
+    viewer: Viewer,
+    others: OtherRuns = [],  # noqa: B006
 ) -> Response:
     record = await runs.get_run(session, run)
     report, problem = None, ""
     try:
-        report = await labels.agreement(session, store, await get_scorecards(run, stage, session))
+        tables = [await get_scorecards(one, stage, session) for one in (run, *filter(None, others))]
+        report = await labels.agreement(session, store, tables[0], tables[1:])
     except Problem as error:  # nothing to compare yet, or the training is going
         problem = error.detail
     return draw_page(
@@ -103,6 +111,12 @@ async def agreement_page(
         stage=stage,
         report=report,
         problem=problem,
+        chosen=others[0] if others else "",
+        others=[
+            one.run
+            for one in await run_tables.list_tables(session, "scorecards", limit=_MOST_RUNS)
+            if one.path == f"{stage}/scorecards" and one.run != run
+        ],
         counts=await labels.count_labels(session, record.name, stage),
     )
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import PlainTextResponse, Response
 
 from rubricworks.grading.agreement_report import AgreementReport
@@ -52,6 +52,10 @@ async def get_responses(run: RunName, session: SessionOf) -> RunTable:
     return await run_tables.get_table(session, run, preferences.TABLE, preferences.KIND)
 
 
+OtherRuns = Annotated[
+    list[str],
+    Query(alias="with", max_length=3, description="Other runs, whose judges of the same stage are compared too"),
+]
 ScorecardsOf = Annotated[RunTable, Depends(get_scorecards)]
 ResponsesOf = Annotated[RunTable, Depends(get_responses)]
 
@@ -115,9 +119,15 @@ async def import_labels(
 
 @router.get("/stages/{stage}/agreement", summary="Agreement of people and judges on a training's responses")
 async def show_agreement(
-    scorecards: ScorecardsOf, session: SessionOf, store: StoreOf, viewer: Viewer
+    stage: StageName,
+    scorecards: ScorecardsOf,
+    session: SessionOf,
+    store: StoreOf,
+    viewer: Viewer,
+    others: OtherRuns = [],  # noqa: B006
 ) -> AgreementReport:
-    return await labels.agreement(session, store, scorecards)
+    tables = [await get_scorecards(run, stage, session) for run in others]
+    return await labels.agreement(session, store, scorecards, tables)
 
 
 @router.get("/preferences/models", summary="Models of a run that can be compared, and the results so far")

@@ -140,11 +140,13 @@ async def import_csv(session: AsyncSession, store: RunStore, by: Principal, scor
     return count
 
 
-async def agreement(session: AsyncSession, store: RunStore, scorecards: RunTable) -> AgreementReport:
-    """Agreement of the people and the judges of a training.
+async def agreement(
+    session: AsyncSession, store: RunStore, scorecards: RunTable, others: Sequence[RunTable] = ()
+) -> AgreementReport:
+    """Agreement of the people and the judges of a training, and with the judges of other runs on the same responses.
 
     Raises:
-        BadRequest: there are no labels, and only one judge.
+        BadRequest: there are no labels, and only one judge, or two have no response in common.
     """
     stage = scorecards.path.partition("/")[0]
     people: dict[str, Ratings] = {}
@@ -152,13 +154,18 @@ async def agreement(session: AsyncSession, store: RunStore, scorecards: RunTable
         item = Item(*map(normalise_text, (one.sample_id, one.response, one.criterion)))
         people.setdefault(one.rater, Ratings(one.rater, "labels")).credits[item] = one.credit
     try:
-        return await asyncio.to_thread(_agreement, list(people.values()), store, scorecards)
+        return await asyncio.to_thread(_agreement, list(people.values()), store, [scorecards, *others])
     except UserError as error:
         raise BadRequest(str(error)) from error
 
 
-def _agreement(people: list[Ratings], store: RunStore, scorecards: RunTable) -> AgreementReport:
-    judges = _judges(store, scorecards)
+def _agreement(people: list[Ratings], store: RunStore, tables: Sequence[RunTable]) -> AgreementReport:
+    judges = []
+    for table in tables:
+        of_table = _judges(store, table)
+        for judge in of_table if len(tables) > 1 else ():
+            judge.name = f"{judge.name} in {table.run}"
+        judges += of_table
     if not people and len(judges) < 2:
         raise UserError("nobody has labelled yet, and there is one judge: there is nothing to compare")
     return report_agreement(people, judges, min_count=_MIN_COUNT)[0]
@@ -179,7 +186,7 @@ def _read_csv(store: RunStore, scorecards: RunTable, text: bytes) -> tuple[list[
 def _judges(store: RunStore, scorecards: RunTable) -> list[Ratings]:
     judges = read_judges([str(run_folder(store, scorecards.run, [scorecards.path]) / scorecards.path)])
     for judge in judges:
-        judge.source = scorecards.path
+        judge.source = f"{scorecards.run}/{scorecards.path}"  # and not a path of this machine
     return judges
 
 

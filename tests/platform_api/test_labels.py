@@ -20,12 +20,9 @@ SCRIPT = "a red star <script>alert(1)</script>"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
+    finish_tables(write_run(folder, "other-2"))
     run = write_run(folder)
-    for table in ("rollouts", "scorecards"):
-        shards = sorted((run / STAGE / table).glob("part-*"))
-        listed = [{"name": one.name, "rows": 6, "sha256": "0" * 63 + str(at)} for at, one in enumerate(shards)]
-        manifest = {"table": table, "schema_version": 3, "rows": 12, "shards": listed, "made_by": {}}
-        (run / STAGE / table / "manifest.json").write_text(json.dumps(manifest))
+    finish_tables(run)
     answers = [
         {"sample_id": sample, "model": model, "decoding": "greedy", "response": f"{model} <i>of</i> {sample}"}
         for model in ("base", "policy")
@@ -34,6 +31,15 @@ def folder(tmp_path_factory):
     write_table(run / "score", "scores", [])
     write_table(run / "score" / "responses", "responses", answers)
     return folder
+
+
+def finish_tables(run):
+    """Write the manifests of a training's tables."""
+    for table in ("rollouts", "scorecards"):
+        shards = sorted((run / STAGE / table).glob("part-*"))
+        listed = [{"name": one.name, "rows": 6, "sha256": "0" * 63 + str(at)} for at, one in enumerate(shards)]
+        manifest = {"table": table, "schema_version": 3, "rows": 12, "shards": listed, "made_by": {}}
+        (run / STAGE / table / "manifest.json").write_text(json.dumps(manifest))
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +96,17 @@ def test_agreement_is_that_of_the_command_on_the_exported_csv(caller, folder, tm
         main(["agreement", str(tmp_path / "labels.csv"), str(scorecards), "--json", str(tmp_path / "out.json")])
     assert end.value.code == 0, capsys.readouterr().err
     assert json.loads((tmp_path / "out.json").read_text())["comparisons"] == report["comparisons"]
+
+
+def test_judges_of_two_runs_are_compared_on_the_responses_of_both(caller):
+    report = caller.get(f"{PLACE}/agreement?with=other-2")
+    pairs = {(one["first"], one["second"]): one["overall"] for one in report["comparisons"]}
+    same = pairs["judge in today-1", "judge in other-2"]
+    # Each of 2 samples has 3 responses with 3 criteria, in both steps; the later verdicts on them are repeated.
+    assert (same["units"], same["accuracy"]["value"]) == (16, 1.0)
+    assert caller.get(f"{PLACE}/agreement?with=none")["detail"].startswith("there is no run 'none'")
+    status, _, body = exchange(f"{caller.pages}/runs/today-1/agreement/{STAGE}?with=other-2", **bearer())
+    assert (status, b"judge in other-2" in body) == (200, True)
 
 
 def test_labels_come_in_as_csv_and_a_mistake_stores_none(caller):

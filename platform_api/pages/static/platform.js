@@ -55,3 +55,7 @@ if (live) {
     live.querySelectorAll("[data-item]")[now]?.classList.add("current");
   });
 }
+// An image that is not there leaves no frame behind.
+const hideBroken = (image) => image.complete && !image.naturalWidth && image.matches(".sample, .thumb") && (image.hidden = true);
+document.addEventListener("error", (event) => event.target instanceof HTMLImageElement && hideBroken(event.target), true);
+document.querySelectorAll("img").forEach((image) => image.loading !== "lazy" && hideBroken(image));
