@@ -79,7 +79,9 @@ def _load(name: str, field: str, processor: str) -> tuple[Any, Any]:
         model = transformers.AutoModel.from_pretrained(name)
         other = getattr(transformers, processor).from_pretrained(name)
     except (OSError, ValueError) as error:
-        raise UserError(f"{field}: {name} cannot be loaded: {str(error).splitlines()[0]}") from error
+        raise UserError(
+            f"{field}: {name} cannot be loaded: {str(error).splitlines()[0]}; give the directory of a copy"
+        ) from error
     return model.eval().to("cuda" if torch.cuda.is_available() else "cpu"), other
 
 

@@ -181,7 +181,13 @@ class _FactualParser:
 
         device = "cuda" if torch.cuda.is_available() else "cpu"
         self._capture = CAPTURE(soft_matching=False)
-        self._capture.parser = SceneGraphParser(name, device=device)
+        try:
+            self._capture.parser = SceneGraphParser(name, device=device)
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"scorers.capture.parser: {name} cannot be loaded: {str(error).splitlines()[0]}; give the directory of "
+                "a copy, or a judge that parses"
+            ) from error
         self._busy = asyncio.Lock()
 
     async def parse(self, caption: str) -> Graph:
