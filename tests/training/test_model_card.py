@@ -101,3 +101,12 @@ def test_the_card_of_a_generator_speaks_of_images(tmp_path):
     assert "Ask it with the prompt" not in card
     assert read_usage(tmp_path) == Usage()
     assert GenerationConfig.from_pretrained(tmp_path).max_new_tokens is None
+
+
+def test_the_card_of_a_flow_generator_speaks_of_its_velocity(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"generator": "pixel_flow", "side": 36}))
+    write(tmp_path)
+    card = (tmp_path / "README.md").read_text()
+    assert "from noise, along a velocity" in card
+    assert yaml.safe_load(card.split("---\n")[1])["pipeline_tag"] == "text-to-image"
+    assert not (tmp_path / "generation_config.json").exists()
