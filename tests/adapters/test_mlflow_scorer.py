@@ -38,13 +38,17 @@ def test_mlflows_evaluation_takes_it_and_its_means_leave_out_what_was_not_judged
     import mlflow
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    before, store = mlflow.get_tracking_uri(), f"sqlite:///{tmp_path / 'mlflow.db'}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
+    mlflow.set_tracking_uri(store)
     rows = [
         {"inputs": {"question": "?"}, "outputs": text, "expectations": {"rubric": RUBRIC.model_dump_json()}}
         for text in CAPTIONS
     ]
-    result = mlflow.genai.evaluate(data=rows, scorers=[scorer])
+    try:
+        result = mlflow.genai.evaluate(data=rows, scorers=[scorer])
+    finally:
+        mlflow.set_tracking_uri(before)
     assert result.metrics["rubric/mean"] == pytest.approx((1 + 0.25) / 2)
     assert result.metrics["rubric/red/mean"] == pytest.approx(0.5)
     assert result.metrics["rubric/circle/mean"] == 1

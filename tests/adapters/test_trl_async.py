@@ -26,6 +26,7 @@ def call(reward):
     return asyncio.run(reward(prompts=["p"] * 3, completions=CAPTIONS, rubric=[RUBRIC] * 3))
 
 
+@pytest.mark.e2e
 def test_a_spawned_process_gives_the_rewards_of_this_one(serve, tmp_path):
     server = serve(word_judge)
     reward = reward_of(server, tmp_path, reduce=signed_reward)
