@@ -139,7 +139,7 @@ def test_pages_show_rubrics_as_text(caller, page):
 
 
 def test_the_form_tells_each_problem_beside_its_field_and_loses_nothing(caller):
-    fields = {"replaces": "1", "count": "5", "reason": "because", "4-criterion": "Names <u>it</u>", "4-weight": "-1"}
+    fields = {"replaces": "1", "count": "5", "reason": "because", "4-criterion": "Names <u>it</u>", "4-weight": "much"}
     for place, name in enumerate([*NAMES, "Is <i>long</i>"]):
         fields |= {f"{place}-criterion": name, f"{place}-weight": "2", f"{place}-essential": "on"}
     fields["1-remove"] = "on"
@@ -147,7 +147,7 @@ def test_the_form_tells_each_problem_beside_its_field_and_loses_nothing(caller):
     form = {"Content-Type": "application/x-www-form-urlencoded", **bearer(caller.secret("runner"))}
     status, _, body = exchange(page, method="POST", body=urlencode(fields).encode(), **form)
     assert status == 422
-    assert b'id="wrong-4-weight">Input should be greater than 0' in body
+    assert b'id="wrong-4-weight">Input should be a valid number' in body
     assert b"Names &lt;u&gt;it&lt;/u&gt;" in body
     fields["4-weight"] = "1.5"
     status, headers, _ = exchange(page, method="POST", body=urlencode(fields).encode(), **form)
