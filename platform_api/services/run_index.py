@@ -41,7 +41,7 @@ _SHARD = re.compile(r"(?P<stage>[\w-]+)/rollouts/part-(?P<number>\d{5})\.parquet
 _LOCK = 7_278_364_102
 """Key of the lock under which one of several services indexes."""
 _QUIET_AFTER = timedelta(hours=1)
-_IN_TURN = 500
+_IN_TURN = 100
 """Quiet runs of one look: a small installation looks at all of them each time."""
 _log = logging.getLogger(__name__)
 
@@ -76,9 +76,8 @@ class RunIndex:
         names = await asyncio.to_thread(self._store.names)
         changed = 0
         for name in await self._due(names):
-            files = await asyncio.to_thread(self._store.files, name)
+            files, is_running = await asyncio.to_thread(self._read_state, name)
             state = (len(files), max((file.modified for file in files.values()), default=None))
-            is_running = await asyncio.to_thread(self._store.is_running, name)
             if self._seen.get(name) == (*state, is_running):
                 continue
             try:
@@ -95,6 +94,9 @@ class RunIndex:
                 (self._quiet.add if is_quiet else self._quiet.discard)(name)
         await self._forget(set(names))
         return changed
+
+    def _read_state(self, name: str) -> tuple[dict[str, StoredFile], bool]:
+        return self._store.files(name), self._store.is_running(name)
 
     async def _due(self, names: list[str]) -> list[str]:
         """Names to look at: new and recent runs, and the quiet ones in turn, so that a look at many runs is short."""

@@ -3,11 +3,13 @@
 import asyncio
 import json
 import os
+import time
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import func, select, tuple_
+from sqlalchemy import Engine, func, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.errors import UserError
@@ -19,6 +21,9 @@ from rubricworks.runs.store import RunStore
 
 REPORT = "report.html"
 _LOG_BYTES = 256 * 1024
+_COUNTED_FOR = 5.0
+_counts: WeakKeyDictionary[Engine, tuple[float, dict[str, int]]] = WeakKeyDictionary()
+"""Database → time until which its counts hold, and the counts."""
 
 
 async def list_runs(
@@ -44,9 +49,13 @@ async def list_runs(
 
 
 async def count_runs(session: AsyncSession) -> dict[str, int]:
-    """Number of runs in each state."""
-    rows = await session.execute(select(Run.state, func.count()).group_by(Run.state))
-    return {state: count for state, count in rows}
+    """Number of runs in each state, counted at most every few seconds: Postgres reads all rows for it."""
+    engine = session.get_bind().engine
+    known = _counts.get(engine)
+    if known is None or time.monotonic() >= known[0]:
+        rows = await session.execute(select(Run.state, func.count()).group_by(Run.state))
+        known = _counts[engine] = (time.monotonic() + _COUNTED_FOR, {state: count for state, count in rows})
+    return known[1]
 
 
 async def get_run(session: AsyncSession, name: str) -> Run:
