@@ -61,7 +61,7 @@ async def next_group(session: AsyncSession, run: str, stage: str, rater: str) ->
     query = (
         select(Rollout.step, Rollout.sample_id)
         .where(Rollout.run == run, Rollout.stage == stage, Rollout.criteria.is_not(None), ~of_rater.exists())
-        .order_by((Rollout.id * multiplier) % modulus, Rollout.id)
+        .order_by((Rollout.id % modulus * multiplier) % modulus, Rollout.id)  # no product beyond 32 bits
         .limit(1)
     )
     row = (await session.execute(query)).first()
