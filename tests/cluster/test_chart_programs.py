@@ -170,6 +170,18 @@ def test_the_api_starts_as_rendered_and_passes_the_helm_test_only_when_it_is_wel
 
 
 @pytest.mark.timeout(600)
+def test_the_policy_of_submissions_is_mounted_where_the_api_reads_it() -> None:
+    submissions = {"existingConfigMap": "admitted", "key": "policy.yaml"}
+    template = the(rendered(merged(PRODUCTION, {"api": {"submissions": submissions}})), "Deployment", "-api")["spec"]
+    (api,) = template["template"]["spec"]["containers"]
+    path = Path(environment_of(api)["RUBRICWORKS_SUBMISSIONS"])
+    (mount,) = [one for one in api["volumeMounts"] if one["mountPath"] == str(path.parent)]
+    (volume,) = [one for one in template["template"]["spec"]["volumes"] if one["name"] == mount["name"]]
+    assert (path.name, volume["configMap"]) == ("policy.yaml", {"name": "admitted"})
+    (without,) = the(rendered(PRODUCTION), "Deployment", "-api")["spec"]["template"]["spec"]["containers"]
+    assert "RUBRICWORKS_SUBMISSIONS" not in environment_of(without)
+
+
 def test_mlflow_answers_to_the_names_that_pods_call_and_to_no_others(tmp_path: Path) -> None:
     objects = rendered(merged(MATRIX["trial"], {"trial": {"mlflow": {"allowedHosts": ["mlflow.example.com"]}}}))
     (container,) = containers(the(objects, "Deployment", "-mlflow")["spec"]["template"])
