@@ -14,7 +14,7 @@ from test_api_postgres import migrated, postgres  # noqa: F401
 from rubricworks.platform_api.services import promotions
 from rubricworks.platform_api.settings import ApiSettings
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 ROUNDS = 200
 
 
