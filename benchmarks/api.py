@@ -53,8 +53,8 @@ VALUES (repeat('a', 64), '["criterion 0", "criterion 1", "criterion 2", "criteri
 _MLFLOW = """
 INSERT INTO runs (run_uuid, name, source_type, user_id, status, start_time, end_time, lifecycle_stage, artifact_uri,
     experiment_id)
-SELECT lpad(to_hex(n), 32, '0'), 'run-' || n, 'LOCAL', 'bench', 'FINISHED', 1780000000000 - n * 300000,
-    1780000000000 - n * 300000 + 60000, 'active', '/tmp/none', 0
+SELECT lpad(to_hex(n), 32, '0'), 'run-' || n, 'LOCAL', 'bench', 'FINISHED', 1780000000000 - n::bigint * 300000,
+    1780000000000 - n::bigint * 300000 + 60000, 'active', '/tmp/none', 0
 FROM generate_series(0, {runs} - 1) AS n"""
 _PAUSE = 0.01
 
