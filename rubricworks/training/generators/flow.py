@@ -79,3 +79,9 @@ def generate_images(
         sampled = generator.sample(prompts[start : start + batch_size], guidance=guidance, generator=draw)
         images += list(pixels_of(generator.decode(sampled.latents)))
     return images
+
+
+def save_transformer(transformer: Any, folder: Path) -> None:
+    """Write a transformer of diffusers without the folder that it was read from: equal models are equal files."""
+    transformer.register_to_config(_name_or_path="")
+    transformer.save_pretrained(folder)

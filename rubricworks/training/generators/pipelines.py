@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from rubricworks.errors import UserError
 from rubricworks.training.generators.autoregressive import Pixels
 from rubricworks.training.generators.config import ImageSampling
-from rubricworks.training.generators.flow import Conditions, SampledLatents, generate_images
+from rubricworks.training.generators.flow import Conditions, SampledLatents, generate_images, save_transformer
 from rubricworks.training.progress import quiet_libraries
 
 
@@ -107,7 +107,7 @@ class PipelineFlow(ABC):
             elif source.name != "transformer":
                 shutil.copytree(source, part / source.name)
         with quiet_libraries():
-            self.pipe.transformer.save_pretrained(part / "transformer")
+            save_transformer(self.pipe.transformer, part / "transformer")
         shutil.rmtree(out, ignore_errors=True)
         part.rename(out)
         return out

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from rubricworks.errors import UserError
 from rubricworks.training.generators.autoregressive import Pixels
 from rubricworks.training.generators.config import ImageSampling
-from rubricworks.training.generators.flow import Conditions, SampledLatents, generate_images
+from rubricworks.training.generators.flow import Conditions, SampledLatents, generate_images, save_transformer
 from rubricworks.training.generators.patch_basis import PatchBasis
 from rubricworks.training.progress import quiet_libraries
 
@@ -154,7 +154,7 @@ class PixelFlow:
         part.mkdir(parents=True)
         (part / CONFIG_FILE).write_text(self.shape.model_dump_json(indent=2) + "\n")
         with quiet_libraries():
-            cast(Any, self.transformer).save_pretrained(part / "transformer")
+            save_transformer(self.transformer, part / "transformer")
             self.text_encoder.save_pretrained(part / "text_encoder")
             self.tokenizer.save_pretrained(part / "tokenizer")
         if self.basis is not None:
