@@ -8,7 +8,7 @@ from pathlib import Path
 BASE = "localhost/rubricworks-test/base:bookworm"
 TOOLS = ("podman", "runc", "debootstrap")
 _OF_THIS_MACHINE = ("/etc/pip.conf", "/etc/ssl/certs", "/usr/share/ca-certificates", "/usr/local/share/ca-certificates")
-"""How this machine reaches PyPI; mounted while an image is built, and in none of its layers."""
+"""How this machine reaches PyPI: mounted while an image is built, and in none of its layers."""
 
 RESTRICTED = (
     *("--runtime=runc", "--network=host", "--read-only", "--cap-drop=all", "--security-opt=no-new-privileges"),
@@ -40,7 +40,9 @@ def make_base(folder: Path) -> None:
 
 def build(script: Path, image: str, tag: str, **settings: str) -> str:
     """Build one image as `make images` does, on the base; returns what the script printed last."""
-    mounts = [f"--volume={place}:{place}:ro" for place in _OF_THIS_MACHINE if Path(place).exists()]
+    # A package that is installed may write beside the certificates, so a folder is an overlay that is thrown away.
+    options = {place: "O" if Path(place).is_dir() else "ro" for place in _OF_THIS_MACHINE if Path(place).exists()}
+    mounts = [f"--volume={place}:{place}:{option}" for place, option in options.items()]
     environment = {
         **os.environ,
         "ENGINE": "podman",
