@@ -23,8 +23,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rubricworks.platform_api.problems import Problem, problem_response
-from rubricworks.platform_api.services import tokens
-from rubricworks.platform_api.services.principals import Principal, Right
+from rubricworks.platform_api.services.access import tokens
+from rubricworks.platform_api.services.access.principals import Principal, Right
 from rubricworks.platform_api.settings import ApiSettings
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})

@@ -9,8 +9,8 @@ from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.migrate import migrate
 from rubricworks.platform_api.db.tables import Token
 from rubricworks.platform_api.problems import Problem
-from rubricworks.platform_api.services import tokens
-from rubricworks.platform_api.services.principals import Principal
+from rubricworks.platform_api.services.access import tokens
+from rubricworks.platform_api.services.access.principals import Principal
 from rubricworks.platform_api.settings import make_database_folder, settings_from_environment
 
 

@@ -55,14 +55,14 @@ from rubricworks.platform_api.routers import (
     submission_pages,
     submissions,
 )
-from rubricworks.platform_api.services.drift import Reconciler
-from rubricworks.platform_api.services.kubeflow_runs import KubeflowRuns
-from rubricworks.platform_api.services.mlflow_registry import MlflowRegistry
-from rubricworks.platform_api.services.promotions import Promotions
+from rubricworks.platform_api.services.promotion.drift import Reconciler
+from rubricworks.platform_api.services.promotion.mlflow_registry import MlflowRegistry
+from rubricworks.platform_api.services.promotion.promotions import Promotions
+from rubricworks.platform_api.services.promotion.webhooks import Webhooks
 from rubricworks.platform_api.services.run_index import RunIndex
-from rubricworks.platform_api.services.submission_policy import load_policy
-from rubricworks.platform_api.services.submissions import Submissions
-from rubricworks.platform_api.services.webhooks import Webhooks
+from rubricworks.platform_api.services.submission.kubeflow_runs import KubeflowRuns
+from rubricworks.platform_api.services.submission.submission_policy import load_policy
+from rubricworks.platform_api.services.submission.submissions import Submissions
 from rubricworks.platform_api.settings import ApiSettings, settings_from_environment
 from rubricworks.runs.store import RunStore, open_run_store
 from rubricworks.storage import is_remote, local_path

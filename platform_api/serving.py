@@ -9,7 +9,7 @@ from rubricworks.errors import UserError
 from rubricworks.platform_api.access import OPEN_PATHS, binds_to_loopback
 from rubricworks.platform_api.app import create_app
 from rubricworks.platform_api.db.engine import open_engine
-from rubricworks.platform_api.services.submission_policy import load_policy
+from rubricworks.platform_api.services.submission.submission_policy import load_policy
 from rubricworks.platform_api.settings import make_database_folder, settings_from_environment
 
 _SECONDS_TO_FINISH = 20

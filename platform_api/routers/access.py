@@ -21,7 +21,7 @@ from rubricworks.platform_api.schemas.access import (
     TokenBody,
     TokenRequest,
 )
-from rubricworks.platform_api.services import audit_log, tokens
+from rubricworks.platform_api.services.access import audit_log, tokens
 
 router = APIRouter(prefix="/api/v1", tags=["access"], responses=PROBLEMS)
 TokenName = Annotated[str, Path(min_length=1, max_length=100)]

@@ -30,7 +30,7 @@ from rubricworks.platform_api.schemas.dead_letters import (
     SpendingBody,
 )
 from rubricworks.platform_api.services import budgets, dead_letters, runs
-from rubricworks.platform_api.services.principals import Right
+from rubricworks.platform_api.services.access.principals import Right
 
 router = APIRouter(prefix="/api/v1", tags=["dead letters"], responses=PROBLEMS, route_class=KeyedRoute)
 page_router = APIRouter(include_in_schema=False)

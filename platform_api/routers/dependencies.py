@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from rubricworks.platform_api.access import requires
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.problems import Problem
-from rubricworks.platform_api.services.principals import Principal, Right
+from rubricworks.platform_api.services.access.principals import Principal, Right
 from rubricworks.runs.store import RunStore
 
 Viewer = Annotated[Principal, Depends(requires(Right.VIEW))]

@@ -11,7 +11,7 @@ from fastapi import Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
-from rubricworks.platform_api.services.idempotency import Keyed, request_digest
+from rubricworks.platform_api.services.access.idempotency import Keyed, request_digest
 
 HEADER = "idempotency-key"
 

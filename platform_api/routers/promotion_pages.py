@@ -12,9 +12,9 @@ from rubricworks.platform_api.routers.dependencies import Approver, Cursor, Runn
 from rubricworks.platform_api.routers.forms import form_fields
 from rubricworks.platform_api.routers.pages import PAGE, draw_page
 from rubricworks.platform_api.routers.promotions import Number, PromotionsOf
-from rubricworks.platform_api.services import promotions
-from rubricworks.platform_api.services.drift import Reconciler
-from rubricworks.platform_api.services.principals import Right
+from rubricworks.platform_api.services.access.principals import Right
+from rubricworks.platform_api.services.promotion import promotions
+from rubricworks.platform_api.services.promotion.drift import Reconciler
 from rubricworks.redaction import redact
 
 router = APIRouter(include_in_schema=False)

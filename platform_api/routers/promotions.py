@@ -27,9 +27,9 @@ from rubricworks.platform_api.schemas.promotions import (
     PromotionState,
     RollbackRequest,
 )
-from rubricworks.platform_api.services import promotions
-from rubricworks.platform_api.services.drift import Reconciler
-from rubricworks.platform_api.services.promotions import Promotions
+from rubricworks.platform_api.services.promotion import promotions
+from rubricworks.platform_api.services.promotion.drift import Reconciler
+from rubricworks.platform_api.services.promotion.promotions import Promotions
 
 router = APIRouter(prefix="/api/v1", tags=["promotions"], responses=PROBLEMS, route_class=KeyedRoute)
 Number = Annotated[int, Path(ge=1, lt=1 << 31)]

@@ -16,7 +16,7 @@ from rubricworks.platform_api.routers.promotions import Number
 from rubricworks.platform_api.routers.rollouts import SampleId
 from rubricworks.platform_api.routers.rubrics import SetOf, VersionNumber, next_table, row_cursor, table_cursor
 from rubricworks.platform_api.services import rollouts, rubric_sets, rubric_versions, run_tables
-from rubricworks.platform_api.services.principals import Right
+from rubricworks.platform_api.services.access.principals import Right
 from rubricworks.rubrics import Rubric
 
 router = APIRouter(include_in_schema=False)

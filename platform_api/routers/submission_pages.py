@@ -11,9 +11,9 @@ from rubricworks.platform_api.routers.dependencies import Runner, SessionOf, Vie
 from rubricworks.platform_api.routers.pages import PAGE, draw_page
 from rubricworks.platform_api.routers.runs import RunName
 from rubricworks.platform_api.routers.submissions import KubeflowOf, SubmissionsOf
-from rubricworks.platform_api.services import submissions
-from rubricworks.platform_api.services.principals import Principal
-from rubricworks.platform_api.services.submissions import Submissions
+from rubricworks.platform_api.services.access.principals import Principal
+from rubricworks.platform_api.services.submission import submissions
+from rubricworks.platform_api.services.submission.submissions import Submissions
 from rubricworks.recipe.files import built_in_recipes
 
 router = APIRouter(include_in_schema=False)

@@ -25,9 +25,9 @@ from rubricworks.platform_api.schemas.submissions import (
     SubmissionPage,
     SubmissionRequest,
 )
-from rubricworks.platform_api.services import submissions
-from rubricworks.platform_api.services.kubeflow_runs import KubeflowRuns
-from rubricworks.platform_api.services.submissions import Submissions
+from rubricworks.platform_api.services.submission import submissions
+from rubricworks.platform_api.services.submission.kubeflow_runs import KubeflowRuns
+from rubricworks.platform_api.services.submission.submissions import Submissions
 
 router = APIRouter(prefix="/api/v1", tags=["submissions"], responses=PROBLEMS, route_class=KeyedRoute)
 

@@ -12,8 +12,8 @@ from rubricworks.errors import UserError
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.problems import Conflict
-from rubricworks.platform_api.services.audit_log import record
-from rubricworks.platform_api.services.principals import Principal
+from rubricworks.platform_api.services.access.audit_log import record
+from rubricworks.platform_api.services.access.principals import Principal
 from rubricworks.platform_api.services.run_tables import list_tables, read_rows
 from rubricworks.platform_api.services.runs import check_name
 from rubricworks.redaction import redact

@@ -23,8 +23,8 @@ from rubricworks.grading.ratings import Item, Ratings, normalise_text, read_judg
 from rubricworks.platform_api.db.tables import Label, Rollout, RunTable
 from rubricworks.platform_api.problems import BadRequest
 from rubricworks.platform_api.services import rollouts
-from rubricworks.platform_api.services.audit_log import record
-from rubricworks.platform_api.services.principals import Principal
+from rubricworks.platform_api.services.access.audit_log import record
+from rubricworks.platform_api.services.access.principals import Principal
 from rubricworks.platform_api.services.run_copies import run_folder
 from rubricworks.runs.store import RunStore
 

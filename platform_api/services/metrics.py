@@ -6,7 +6,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.platform_api.db.tables import Delivery, Promotion
-from rubricworks.platform_api.services.drift import Drift
+from rubricworks.platform_api.services.promotion.drift import Drift
 from rubricworks.platform_api.services.runs import count_runs
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"

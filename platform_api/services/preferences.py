@@ -13,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from rubricworks.metrics import Interval, mean_interval
 from rubricworks.platform_api.db.tables import Preference, RunTable
 from rubricworks.platform_api.problems import BadRequest, NotFound
-from rubricworks.platform_api.services.audit_log import record
-from rubricworks.platform_api.services.principals import Principal
+from rubricworks.platform_api.services.access.audit_log import record
+from rubricworks.platform_api.services.access.principals import Principal
 from rubricworks.platform_api.services.run_tables import iterate_rows
 from rubricworks.runs.store import RunStore
 

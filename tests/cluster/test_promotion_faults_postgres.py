@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from served_api import TOKEN, served
 from test_api_postgres import migrated, postgres  # noqa: F401
 
-from rubricworks.platform_api.services import promotions
+from rubricworks.platform_api.services.promotion import promotions
 from rubricworks.platform_api.settings import ApiSettings
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]

@@ -22,9 +22,9 @@ from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.migrate import migrate
 from rubricworks.platform_api.db.tables import Delivery
 from rubricworks.platform_api.problems import Conflict, Problem
-from rubricworks.platform_api.services import promotions
-from rubricworks.platform_api.services.principals import Principal
-from rubricworks.platform_api.services.promotions import Candidate, Promotions, Standing
+from rubricworks.platform_api.services.access.principals import Principal
+from rubricworks.platform_api.services.promotion import promotions
+from rubricworks.platform_api.services.promotion.promotions import Candidate, Promotions, Standing
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.tracking.installation import ApiClient
 from rubricworks.tracking.promotion_messages import Consumer, consumer_server
@@ -53,7 +53,7 @@ def test_two_approvers_and_a_rollback_at_once_200_times(tmp_path):
 
 SERVER = """
     import os, signal, sys
-    from rubricworks.platform_api.services.mlflow_registry import MlflowRegistry
+    from rubricworks.platform_api.services.promotion.mlflow_registry import MlflowRegistry
     from rubricworks.cli import main
     move = MlflowRegistry.move
     def move_and_die(self, *arguments):

@@ -18,7 +18,7 @@ from stored_audit import write_audit
 from test_promotions import Consumer, add_version, aliases
 from trained_run import NAMES, STAGE, rubric, write_rubrics, write_run, write_table
 
-from rubricworks.platform_api.services import local_runs
+from rubricworks.platform_api.services.submission import local_runs
 from rubricworks.platform_api.settings import ApiSettings
 
 pytestmark = pytest.mark.e2e

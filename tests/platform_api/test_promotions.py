@@ -17,8 +17,8 @@ from served_api import TOKEN, Caller, ask, bearer, exchange, served, wait_for
 
 from rubricworks.cli import cli
 from rubricworks.platform_api.db.engine import Database
-from rubricworks.platform_api.services.mlflow_registry import MlflowRegistry
-from rubricworks.platform_api.services.promotions import Promotions
+from rubricworks.platform_api.services.promotion.mlflow_registry import MlflowRegistry
+from rubricworks.platform_api.services.promotion.promotions import Promotions
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.tracking import TrackingConfig, connect, registry
 

@@ -8,7 +8,7 @@ from kubeflow_api import FakeKubeflow
 from pydantic import SecretStr
 from served_api import TOKEN, ask, bearer, exchange, served
 
-from rubricworks.platform_api.services import kubeflow_runs
+from rubricworks.platform_api.services.submission import kubeflow_runs
 from rubricworks.platform_api.settings import ApiSettings
 
 pytestmark = pytest.mark.e2e

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from rubricworks.errors import UserError
-from rubricworks.platform_api.services.submission_policy import SubmissionPolicy, load_policy
+from rubricworks.platform_api.services.submission.submission_policy import SubmissionPolicy, load_policy
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.recipe.mistakes import RecipeError
 

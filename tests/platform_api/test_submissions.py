@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from served_api import TOKEN, ask, bearer, exchange, served
 from test_runs_and_rollouts import wait_for
 
-from rubricworks.platform_api.services import local_runs
+from rubricworks.platform_api.services.submission import local_runs
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.recipe.files import recipe_path
 

@@ -10,7 +10,7 @@ from trained_run import STAGE, write_run
 
 from rubricworks.cli import main
 from rubricworks.platform_api.app import create_app, guarded_routes
-from rubricworks.platform_api.services.principals import SCOPES
+from rubricworks.platform_api.services.access.principals import SCOPES
 from rubricworks.platform_api.settings import ApiSettings
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from served_api import ask, bearer
 
-from rubricworks.platform_api.services.mlflow_registry import MlflowRegistry
+from rubricworks.platform_api.services.promotion.mlflow_registry import MlflowRegistry
 from rubricworks.tracking import TrackingConfig, connect, registry
 
 MODEL = "captioner"

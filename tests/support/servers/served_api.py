@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import uvicorn
 
 from rubricworks.platform_api.app import create_app
-from rubricworks.platform_api.services.principals import SCOPES
+from rubricworks.platform_api.services.access.principals import SCOPES
 from rubricworks.platform_api.serving import url_of
 from rubricworks.platform_api.settings import ApiSettings
 

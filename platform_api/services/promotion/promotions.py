@@ -25,8 +25,8 @@ from rubricworks.errors import UserError
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.tables import Delivery, Promotion, utc_now
 from rubricworks.platform_api.problems import BadRequest, Conflict, NotFound, Problem
-from rubricworks.platform_api.services.audit_log import record
-from rubricworks.platform_api.services.principals import Principal
+from rubricworks.platform_api.services.access.audit_log import record
+from rubricworks.platform_api.services.access.principals import Principal
 
 RECOVERED_AFTER = timedelta(minutes=2)
 _OPEN = ("requested", "applying")

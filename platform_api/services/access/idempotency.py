@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.tables import KeyedAnswer, utc_now
 from rubricworks.platform_api.problems import BadRequest, Conflict
-from rubricworks.platform_api.services.principals import Principal
+from rubricworks.platform_api.services.access.principals import Principal
 
 _CLAIM = timedelta(minutes=2)
 _LIFETIME = timedelta(days=1)

@@ -22,11 +22,11 @@ from rubricworks.errors import UserError
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.tables import Submission, utc_now
 from rubricworks.platform_api.problems import BadRequest, Conflict, NotFound, Problem
-from rubricworks.platform_api.services.audit_log import record
-from rubricworks.platform_api.services.kubeflow_runs import KubeflowRuns
-from rubricworks.platform_api.services.local_runs import LocalRuns
-from rubricworks.platform_api.services.principals import Principal
-from rubricworks.platform_api.services.submission_policy import SubmissionPolicy
+from rubricworks.platform_api.services.access.audit_log import record
+from rubricworks.platform_api.services.access.principals import Principal
+from rubricworks.platform_api.services.submission.kubeflow_runs import KubeflowRuns
+from rubricworks.platform_api.services.submission.local_runs import LocalRuns
+from rubricworks.platform_api.services.submission.submission_policy import SubmissionPolicy
 from rubricworks.recipe import Recipe
 from rubricworks.recipe.cluster_configs import recipe_yaml
 from rubricworks.recipe.files import load_recipe

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from rubricworks.errors import UserError
-from rubricworks.platform_api.services.promotions import Candidate, Standing
+from rubricworks.platform_api.services.promotion.promotions import Candidate, Standing
 from rubricworks.tracking import Connection, ModelVersion, TrackingConfig, connect, registry
 
 

@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from rubricworks.errors import UserError
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.tables import Delivery, Promotion, utc_now
-from rubricworks.platform_api.services.promotions import Promotions
+from rubricworks.platform_api.services.promotion.promotions import Promotions
 
 Kind = Literal["alias", "consumer", "registry"]
 _CONFIRMED_WITHIN = timedelta(minutes=15)

@@ -7,7 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.platform_api.db.tables import Change
-from rubricworks.platform_api.services.principals import Principal
+from rubricworks.platform_api.services.access.principals import Principal
 
 
 def record(session: AsyncSession, by: Principal, action: str, subject: str, **details: Any) -> None:

@@ -14,8 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.platform_api.db.tables import Session, Token, utc_now
 from rubricworks.platform_api.problems import BadRequest, Conflict, NotFound
-from rubricworks.platform_api.services.audit_log import record
-from rubricworks.platform_api.services.principals import SCOPES, Principal
+from rubricworks.platform_api.services.access.audit_log import record
+from rubricworks.platform_api.services.access.principals import SCOPES, Principal
 
 PREFIX = "rw_"
 """Beginning of every token, by which scanners of secrets know it."""

@@ -1,0 +1,1 @@
+"""Callers: their tokens and rights, and the log of what they changed."""

@@ -1,0 +1,1 @@
+"""Promotions from the request to the consumer that serves the model."""

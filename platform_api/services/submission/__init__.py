@@ -1,0 +1,1 @@
+"""Submitted runs: their policy, and where they run."""
