@@ -96,7 +96,7 @@ def test_responses_that_are_no_utf8_or_come_twice_are_refused_by_their_line(tell
     bad.write_bytes(b'{"sample_id": "a", "caption": "red"}\n{"sample_id": "b", "caption": "gr\xfcn"}\n')
     done = tell("evaluate", bad, "--on", samples, "--with", "own_scorers:word_count", "--out", tmp_path / "out")
     assert done.code == 2
-    assert "bad.jsonl:2: not JSON" in done.err
+    assert "bad.jsonl:2: not UTF-8" in done.err
     bad.write_text('{"sample_id": "a", "caption": "red"}\n{"sample_id": "a", "caption": "blue"}\n')
     done = tell("evaluate", bad, "--on", samples, "--with", "own_scorers:word_count", "--out", tmp_path / "other")
     assert (done.code, "two responses to a" in done.err) == (2, True)
