@@ -17,6 +17,7 @@ from rubricworks.data.tables import count_rows, read_rows, read_samples
 from rubricworks.evaluation.audit.summary import AuditSummary
 from rubricworks.evaluation.audit.values import FAILURE_MODES, SETTINGS
 from rubricworks.evaluation.scoreboard import read_scoreboard, summarise_scores
+from rubricworks.llm.image_check import QUESTION
 from rubricworks.methods.rlr3.accuracy import RIGHT, read_accuracies
 from rubricworks.recipe.files import load_recipe
 from rubricworks.rubrics import Rubric, Scorecard
@@ -205,7 +206,8 @@ def test_images_go_to_those_who_write_and_to_the_audited_judge_in_one_setting_al
     run, _, bodies = finished
     seen = Counter(body["model"] for body in bodies if "image_url" in json.dumps(body))
     assert seen.keys() == IMAGES_FOR | {"weak-scorer"}
-    audited = [body for body in bodies if body["model"] == "weak-scorer"]
+    # Before the run it is asked for the colour of a picture, too.
+    audited = [body for body in bodies if body["model"] == "weak-scorer" and QUESTION not in json.dumps(body)]
     each = sum(row["setting"] == "text" for row in read_rows(run / "audit"))
     assert seen["weak-scorer"] >= each
     with_targets = [body for body in audited if any("target=" in item["reference"] for item in checklist(body))]
