@@ -4,14 +4,15 @@ A method says which figures are its columns, and reads the rows of its runs.
 """
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from rubricworks.claims.arms import ArmDocuments, ArmRuns
-from rubricworks.evaluation.scoreboard import BASE
+from rubricworks.claims.arms import OWN, ArmDocuments, ArmRuns
+from rubricworks.errors import UserError
+from rubricworks.evaluation.scoreboard import BASE, POLICY, Scoreboard
 from rubricworks.metrics import Interval
 from rubricworks.reports.formats import MISSING, number, share
 from rubricworks.reports.rendering import render
@@ -70,6 +71,45 @@ class ArmForm(NamedTuple):
     """Sentence on what the scene world stood in for."""
     stood_in: str
     """The same in a few nouns, for the page."""
+
+
+def read_arms(
+    runs: Mapping[str, Path], read: Callable[[Path], Scoreboard], start: Callable[[Scoreboard], object]
+) -> dict[str, Scoreboard]:
+    """Read the scores of arms that began with one base model.
+
+    Args:
+        runs: row → folder of its run; includes `own`, whose base model all runs start from.
+        read: reads the scores of a run.
+        start: what the base model's scores must agree in.
+    Raises:
+        UserError: a run is not finished, is damaged, or started from another base model.
+    """
+    boards = {arm: read(run) for arm, run in runs.items()}
+    own = start(boards[OWN])
+    for arm, board in boards.items():
+        if start(board) != own:
+            raise UserError(
+                f"{runs[arm]}: its base model does not answer as that of {runs[OWN]} does; make the run again with "
+                f"--reuse {runs[OWN].name}"
+            )
+    return boards
+
+
+def arm_rows(
+    boards: Mapping[str, Scoreboard],
+    figures: Callable[[Scoreboard, str], dict[str, Interval]],
+    label: Callable[[str], str],
+) -> tuple[ArmRow, ...]:
+    """Rows of the base model and of every arm's policy.
+
+    Args:
+        figures: figures of a model, the base or the policy, of a run.
+        label: label of an arm, or of `base`.
+    """
+    rows = [ArmRow(arm=BASE, label=label(BASE), figures=figures(boards[OWN], BASE))]
+    rows += [ArmRow(arm=arm, label=label(arm), figures=figures(board, POLICY)) for arm, board in boards.items()]
+    return tuple(rows)
 
 
 def select_rows(rows: Sequence[ArmRow], arms: Sequence[str]) -> tuple[ArmRow, ...]:

@@ -23,7 +23,7 @@ class ArmRuns(NamedTuple):
     """Settings that all runs changed in the recipe."""
     simulated: bool
     version: str
-    """Of rubricworks."""
+    """Version of rubricworks."""
     folders: Mapping[str, Path]
     """`own` or an arm → folder of its run."""
     rows: Sequence[str]
@@ -44,13 +44,22 @@ class ArmComparison(NamedTuple):
 
     titles: Mapping[str, str]
     """Table → its title."""
-    rows_of: Callable[[str, Iterable[str]], list[str]]
-    """Table and the recipe's arms → the rows of that table."""
+    tables: Mapping[str, Sequence[str]]
+    """Table → its rows below the base model's, in the paper's order; `*` at an end matches any arm that begins so."""
     is_finished: Callable[[Path], bool]
     """Test of a run's folder: it holds all that is compared."""
     write: Callable[[ArmRuns], ArmDocuments]
     default: str | None = None
     """Table that a recipe is compared in when neither a table nor an arm is named."""
+
+    def rows_of(self, table: str, arms: Iterable[str]) -> list[str]:
+        """Arms in a table's rows below the base model, as far as the recipe has them."""
+        available = [*arms, OWN]
+        rows: list[str] = []
+        for row in self.tables[table]:
+            names = [arm for arm in available if arm.startswith(row[:-1])] if row.endswith("*") else [row]
+            rows += [name for name in names if name in available]
+        return rows
 
 
 def arm_methods() -> list[str]:

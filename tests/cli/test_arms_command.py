@@ -10,7 +10,8 @@ from claimed_captions import BASE, write_captions, write_seed
 from rubricworks.claims import child_runs as engine
 from rubricworks.claims.arm_table import ArmTable
 from rubricworks.claims.report import ClaimsReport
-from rubricworks.methods.balcaprl.arm_tables import arm_label, table_arms
+from rubricworks.methods.balcaprl.arm_tables import arm_label
+from rubricworks.methods.balcaprl.arms import ARMS as COMPARED
 from rubricworks.methods.balcaprl.claims import ARMS, SETTINGS
 from rubricworks.methods.rubicap.arms import TABLES
 from rubricworks.recipe.files import load_recipe, recipe_path
@@ -95,12 +96,12 @@ def test_the_table_has_the_papers_rows_and_each_figure_with_its_interval(tell, p
 
 def test_tables_hold_the_rows_of_the_paper_that_a_recipe_has():
     laptop, paper = (load_recipe(recipe_path(name)).arms for name in (LAPTOP, "balcaprl"))
-    assert table_arms("length", laptop) == ["no_length", "linear", "full", "gate_0_3", "gate_05_1", "gate_05_3"]
-    assert table_arms("length", paper)[-3:] == ["gate_05_4", "gate_05_5", "gate_05_6"]
-    assert table_arms("weights", laptop) == ["no_precision", "own", "w_prec_02", "full", "w_prec_04"]
-    assert table_arms("judges", laptop) == ["own", "judge_mini", "judge_strong"]
-    assert table_arms("peers", laptop) == table_arms("peers", paper) == ["sft", "caprl", "rubicap", "own"]
-    assert table_arms("peers", []) == ["own"]
+    assert COMPARED.rows_of("length", laptop) == ["no_length", "linear", "full", "gate_0_3", "gate_05_1", "gate_05_3"]
+    assert COMPARED.rows_of("length", paper)[-3:] == ["gate_05_4", "gate_05_5", "gate_05_6"]
+    assert COMPARED.rows_of("weights", laptop) == ["no_precision", "own", "w_prec_02", "full", "w_prec_04"]
+    assert COMPARED.rows_of("judges", laptop) == ["own", "judge_mini", "judge_strong"]
+    assert COMPARED.rows_of("peers", laptop) == COMPARED.rows_of("peers", paper) == ["sft", "caprl", "rubicap", "own"]
+    assert COMPARED.rows_of("peers", []) == ["own"]
     assert arm_label("gate_05_3") == "Gate 0.5 to 3"
     assert arm_label("gate_0_3") == "Gate 0 to 3"
     assert arm_label("w_prec_02") == "Precision weight 0.2"
@@ -157,7 +158,7 @@ def test_arms_of_another_start_or_other_settings_are_not_compared(tell, place):
     write_captions(place / "seed-1")
     write_captions(place / "seed-1-linear", "linear", base=BASE | {"length_tokens": 31.0})
     result = tell("arms", LAPTOP, "--arm", "linear", "--only-report")
-    assert "its base model does not write what that of" in result.err
+    assert "its base model does not answer as that of" in result.err
     write_captions(place / "seed-1-linear", "linear", settings=["policy.steps=20"])
     result = tell("arms", LAPTOP, "--arm", "linear", "--only-report")
     assert "different settings (policy.steps: 120 → 20)" in result.err

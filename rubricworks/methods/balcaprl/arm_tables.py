@@ -4,14 +4,9 @@ All policies of a table start from the same base model and decode greedily on th
 over those images and do not cover the variance between trainings; `rubricworks claims` runs several seeds.
 """
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-
-from rubricworks.claims.arm_table import ArmForm, ArmRow, Column
+from rubricworks.claims.arm_table import ArmForm, Column
 from rubricworks.claims.arms import OWN
-from rubricworks.errors import UserError
-from rubricworks.evaluation.scoreboard import BASE, LENGTH, POLICY, WIN, Scoreboard
-from rubricworks.methods.balcaprl.claim_results import read_scores
+from rubricworks.evaluation.scoreboard import BASE, LENGTH, WIN, Scoreboard
 from rubricworks.metrics import Interval
 
 TABLES: dict[str, tuple[str, ...]] = {
@@ -73,38 +68,8 @@ FORM = ArmForm(
 """The paper's four columns, then their components. The base model wins half of the comparisons with itself."""
 
 
-def table_arms(table: str, arms: Iterable[str]) -> list[str]:
-    """Arms in a table's rows below the base model, as far as the recipe has them."""
-    available = [*arms, OWN]
-    rows: list[str] = []
-    for row in TABLES[table]:
-        names = [arm for arm in available if arm.startswith(row[:-1])] if row.endswith("*") else [row]
-        rows += [name for name in names if name in available]
-    return rows
-
-
-def arm_rows(runs: Mapping[str, Path]) -> tuple[ArmRow, ...]:
-    """Read the rows of the base model and of every policy.
-
-    Args:
-        runs: row → folder of its run; includes `own`, whose base model all runs start from.
-    Raises:
-        UserError: a run is not finished, is damaged, or started from another base model.
-    """
-    boards = {arm: read_scores(run) for arm, run in runs.items()}
-    length = boards[OWN].mean(BASE, LENGTH)
-    for arm, board in boards.items():
-        if board.mean(BASE, LENGTH) != length:
-            raise UserError(
-                f"{runs[arm]}: its base model does not write what that of {runs[OWN]} does; make the run again with "
-                f"--reuse {runs[OWN].name}"
-            )
-    rows = [ArmRow(arm=BASE, label=LABELS[BASE], figures=_figures(boards[OWN], BASE))]
-    rows += [ArmRow(arm=arm, label=arm_label(arm), figures=_figures(board, POLICY)) for arm, board in boards.items()]
-    return tuple(rows)
-
-
-def _figures(board: Scoreboard, model: str) -> dict[str, Interval]:
+def arm_figures(board: Scoreboard, model: str) -> dict[str, Interval]:
+    """Figures of a model that are columns."""
     return {figure: mean for figure in FORM.columns if (mean := board.mean(model, figure))}
 
 

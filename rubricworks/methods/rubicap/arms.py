@@ -4,14 +4,12 @@ All policies of a table start from the same base model and decode greedily on th
 over those images and do not cover the variance between trainings.
 """
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from functools import partial
 
-from rubricworks.claims.arm_table import ArmForm, ArmRow, Column, write_documents
+from rubricworks.claims.arm_table import ArmForm, Column, arm_rows, read_arms, write_documents
 from rubricworks.claims.arms import OWN, ArmComparison, ArmDocuments, ArmRuns
 from rubricworks.claims.run_scores import is_finished, read_scores
-from rubricworks.errors import UserError
-from rubricworks.evaluation.scoreboard import BASE, LENGTH, POLICY, WIN, Scoreboard
+from rubricworks.evaluation.scoreboard import BASE, LENGTH, WIN, Scoreboard
 from rubricworks.metrics import Interval
 
 _OWN_RUBRICS = "rubric_reward"
@@ -67,37 +65,7 @@ FORM = ArmForm(
 )
 
 
-def table_arms(table: str, arms: Iterable[str]) -> list[str]:
-    """Arms in a table's rows below the base model, as far as the recipe has them."""
-    available = {*arms, OWN}
-    return [row for row in TABLES[table] if row in available]
-
-
-def arm_rows(runs: Mapping[str, Path]) -> tuple[ArmRow, ...]:
-    """Read the rows of the base model and of every policy.
-
-    Args:
-        runs: row → folder of its run; includes `own`, whose base model all runs start from.
-    Raises:
-        UserError: a run is not finished, is damaged, or started from another base model.
-    """
-    boards = {arm: read_scores(run, "rubicap") for arm, run in runs.items()}
-    own = boards[OWN]
-    for arm, board in boards.items():
-        if board.mean(BASE, LENGTH) != own.mean(BASE, LENGTH):
-            raise UserError(
-                f"{runs[arm]}: its base model does not write what that of {runs[OWN]} does; make the run again with "
-                f"--reuse {runs[OWN].name}"
-            )
-    rows = [ArmRow(arm=BASE, label=LABELS[BASE], figures=_figures(own, BASE, own))]
-    rows += [
-        ArmRow(arm=arm, label=LABELS.get(arm, arm), figures=_figures(board, POLICY, own))
-        for arm, board in boards.items()
-    ]
-    return tuple(rows)
-
-
-def _figures(board: Scoreboard, model: str, own: Scoreboard) -> dict[str, Interval]:
+def _figures(own: Scoreboard, board: Scoreboard, model: str) -> dict[str, Interval]:
     """Figures of a model, without the reward by rubrics that are not those of the recipe's own run."""
     figures = {figure: mean for figure in FORM.columns if (mean := board.mean(model, figure))}
     if board.mean(BASE, _OWN_RUBRICS) != own.mean(BASE, _OWN_RUBRICS):
@@ -111,7 +79,10 @@ def write_table(runs: ArmRuns) -> ArmDocuments:
     Raises:
         UserError: a run is not finished, damaged, or began with another base model.
     """
-    return write_documents(runs, arm_rows(runs.folders), FORM)
+    read = partial(read_scores, method="rubicap")
+    boards = read_arms(runs.folders, read, lambda board: board.mean(BASE, LENGTH))
+    rows = arm_rows(boards, partial(_figures, boards[OWN]), lambda arm: LABELS.get(arm, arm))
+    return write_documents(runs, rows, FORM)
 
 
-ARMS = ArmComparison(titles=TITLES, rows_of=table_arms, is_finished=is_finished, write=write_table, default="baselines")
+ARMS = ArmComparison(titles=TITLES, tables=TABLES, is_finished=is_finished, write=write_table, default="baselines")

@@ -4,14 +4,12 @@ All generators of a table start from the same one and draw the same held-out pro
 and do not cover the variance between trainings.
 """
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from functools import partial
 
-from rubricworks.claims.arm_table import ArmForm, ArmRow, Column, write_documents
+from rubricworks.claims.arm_table import ArmForm, Column, arm_rows, read_arms, write_documents
 from rubricworks.claims.arms import OWN, ArmComparison, ArmDocuments, ArmRuns
 from rubricworks.claims.run_scores import is_finished, read_scores
-from rubricworks.errors import UserError
-from rubricworks.evaluation.scoreboard import BASE, POLICY, Scoreboard
+from rubricworks.evaluation.scoreboard import BASE, Scoreboard
 from rubricworks.metrics import Interval
 
 OVERALL = "geneval_correct"
@@ -77,35 +75,6 @@ FORM = ArmForm(
 )
 
 
-def table_arms(table: str, arms: Iterable[str]) -> list[str]:
-    """Arms in a table's rows below the base model, as far as the recipe has them."""
-    available = {*arms, OWN}
-    return [row for row in TABLES[table] if row in available]
-
-
-def arm_rows(runs: Mapping[str, Path]) -> tuple[ArmRow, ...]:
-    """Read the rows of the base model and of every policy.
-
-    Args:
-        runs: row → folder of its run; includes `own`, whose base model all runs start from.
-    Raises:
-        UserError: a run is not finished, is damaged, or started from another base model.
-    """
-    boards = {arm: read_scores(run, "rubricrl") for arm, run in runs.items()}
-    start = _figures(boards[OWN], BASE)
-    for arm, board in boards.items():
-        if _figures(board, BASE) != start:
-            raise UserError(
-                f"{runs[arm]}: its base model does not draw what that of {runs[OWN]} does; make the run again with "
-                f"--reuse {runs[OWN].name}"
-            )
-    rows = [ArmRow(arm=BASE, label=LABELS[BASE], figures=start)]
-    rows += [
-        ArmRow(arm=arm, label=LABELS.get(arm, arm), figures=_figures(board, POLICY)) for arm, board in boards.items()
-    ]
-    return tuple(rows)
-
-
 def _figures(board: Scoreboard, model: str) -> dict[str, Interval]:
     scores = board.scores(model)
     assert scores is not None
@@ -121,7 +90,9 @@ def write_table(runs: ArmRuns) -> ArmDocuments:
     Raises:
         UserError: a run is not finished, damaged, or began with another base model.
     """
-    return write_documents(runs, arm_rows(runs.folders), FORM)
+    read = partial(read_scores, method="rubricrl")
+    boards = read_arms(runs.folders, read, lambda board: _figures(board, BASE))
+    return write_documents(runs, arm_rows(boards, _figures, lambda arm: LABELS.get(arm, arm)), FORM)
 
 
-ARMS = ArmComparison(titles=TITLES, rows_of=table_arms, is_finished=is_finished, write=write_table)
+ARMS = ArmComparison(titles=TITLES, tables=TABLES, is_finished=is_finished, write=write_table)

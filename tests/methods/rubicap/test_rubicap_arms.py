@@ -86,5 +86,5 @@ def test_the_table_shows_each_arm_and_no_reward_by_other_rubrics(tmp_path):
 def test_arms_of_another_start_are_not_compared(tmp_path):
     own = write_run(tmp_path / "own", None, 0.7)
     other = write_run(tmp_path / "caprl", "caprl", 0.6, base=31.0)
-    with pytest.raises(UserError, match="its base model does not write what that of"):
+    with pytest.raises(UserError, match="its base model does not answer as that of"):
         ARMS.write(runs({"own": own, "caprl": other}))

@@ -69,5 +69,5 @@ def test_a_table_shows_the_scores_of_the_start_and_of_every_arm(tmp_path):
 def test_arms_of_another_start_are_not_compared(tmp_path):
     one = runs(tmp_path, own=0.6)
     other = write_run(tmp_path / "sft", "sft", 0.6, base=0.4)
-    with pytest.raises(UserError, match="its base model does not draw what that of"):
+    with pytest.raises(UserError, match="its base model does not answer as that of"):
         ARMS.write(one._replace(folders={**one.folders, "sft": other}, rows=["own", "sft"]))
