@@ -25,7 +25,7 @@ from rubricworks.errors import UserError
 from rubricworks.grading import Grader
 from rubricworks.grading.boxed import BoxedGrader
 from rubricworks.grading.requests import describe_target
-from rubricworks.rewards import format_mask, group_rewards, signed_reward, weighted_reward
+from rubricworks.rewards import format_mask, group_rewards, signed_reward
 from rubricworks.rubrics import Criterion, Rubric, Scorecard
 
 Reduce = Callable[[Sequence[float | None], Sequence[float]], float | None]
@@ -49,15 +49,15 @@ class RubricReward:
         grader: Grader | BoxedGrader,
         *,
         rubric_column: str = "rubric",
-        reduce: Reduce = weighted_reward,
+        reduce: Reduce = signed_reward,
         criterion: str | None = None,
         sink: Callable[[list[Scorecard]], object] | None = None,
     ) -> None:
         """
         Args:
             rubric_column: column with each row's rubric.
-            reduce: maps a scorecard's credits and the rubric's weights to a reward. The default takes a met pitfall, a
-                criterion of negative weight, away: `signed_reward`.
+            reduce: maps a scorecard's credits and the rubric's weights to a reward. The default is `weighted_reward`
+                where all weights are positive, and takes away a met pitfall, a criterion of negative weight.
             criterion: key, or title, of the criteria whose passes are logged (TRL's `log_extra`, column `passes`).
             sink: called with the scorecards of each batch that `__call__` rewards.
         """
@@ -106,12 +106,7 @@ class RubricReward:
         samples: Sequence[Sample],
         columns: Mapping[str, Any],
     ) -> list[float | None]:
-        return [
-            (signed_reward if rubric.has_pitfalls and self.reduce is weighted_reward else self.reduce)(
-                card.credits, rubric.weights
-            )
-            for card, rubric in zip(scorecards, rubrics, strict=True)
-        ]
+        return [self.reduce(card.credits, rubric.weights) for card, rubric in zip(scorecards, rubrics, strict=True)]
 
     def _samples(self, prompts: Sequence[Any], count: int, columns: Mapping[str, Any]) -> list[Sample]:
         """Sample of each row, with its image only if the grader shows images."""

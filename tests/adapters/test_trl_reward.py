@@ -13,7 +13,7 @@ from rubricworks.adapters.trl import RubricReward
 from rubricworks.errors import UserError
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient, Endpoint
-from rubricworks.rewards import weighted_reward
+from rubricworks.rewards import signed_reward
 from rubricworks.rubrics import Criterion, Response, Rubric
 
 RUBRIC = Rubric(
@@ -150,7 +150,7 @@ def test_trl_takes_it_for_an_async_reward_with_a_name():
     reward = RubricReward(Grader(ChatClient("http://127.0.0.1:1/v1", "m")))
     assert is_async_callable(reward)
     assert reward.__name__ == "rubric_reward"
-    assert reward.reduce is weighted_reward
+    assert reward.reduce is signed_reward
 
 
 def test_images_are_rewarded_like_texts_in_every_form_that_a_completion_may_have(serve):

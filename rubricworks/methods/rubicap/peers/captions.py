@@ -12,7 +12,7 @@ from rubricworks.grading import Grader
 from rubricworks.grading.assertion_texts import has_words
 from rubricworks.llm import ChatClient, fence
 from rubricworks.methods.rubicap.peers.config import RewritingPeer, SupervisedPeer
-from rubricworks.rewards import weighted_reward
+from rubricworks.rewards import signed_reward
 from rubricworks.rubrics import Rubric, Scorecard
 from rubricworks.runtime.call_table import Row
 from rubricworks.runtime.job import Job, model_dir
@@ -143,7 +143,7 @@ class _Rewriting:
         async def grade(sample: Sample, caption: str, tokens: int) -> _Draft:
             rubric = self._rubrics[sample.sample_id]
             card = await self.judge.grade(sample, caption, rubric)
-            return _Draft(caption, tokens, attempt, card, weighted_reward(card.credits, rubric.weights))
+            return _Draft(caption, tokens, attempt, card, signed_reward(card.credits, rubric.weights))
 
         pairs = zip(samples, captions, strict=True)
         return await asyncio.gather(*(grade(sample, text, tokens) for sample, (text, tokens) in pairs))
