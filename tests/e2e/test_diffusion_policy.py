@@ -1,6 +1,7 @@
 """DiffusionNFT's trainer on a tiny flow-matching generator: its gradients, its moving average, resumption, options."""
 
 import io
+import shutil
 import subprocess
 import sys
 import time
@@ -182,6 +183,14 @@ def test_training_that_is_killed_ends_with_the_same_weights(flow, tmp_path, lora
     assert all(first[name].equal(second[name]) for name in first)
     assert any(not first[name].equal(start[name]) for name in first)
     assert [one.reward for one in resumed.history] == [one.reward for one in whole.history]
+
+
+def test_a_generator_is_written_as_the_same_files_wherever_it_was_read_from(flow, tmp_path):
+    elsewhere = shutil.copytree(flow, tmp_path / "elsewhere")
+    first, second = (PixelFlow.load(place).save(tmp_path / name) for place, name in ((flow, "a"), (elsewhere, "b")))
+    names = [path.relative_to(first) for path in sorted(first.rglob("*")) if path.is_file()]
+    assert Path("transformer/config.json") in names
+    assert [name for name in names if (first / name).read_bytes() != (second / name).read_bytes()] == []
 
 
 TRAINED_BY_ANOTHER_PROCESS = """

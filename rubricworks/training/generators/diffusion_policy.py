@@ -33,7 +33,7 @@ from rubricworks.training.generators.image_generators import load_flow_generator
 from rubricworks.training.generators.policy import ImageProbe, image_responses
 from rubricworks.training.generators.velocity_forms import VelocityForms
 from rubricworks.training.machine import autocasts, check_bf16
-from rubricworks.training.policy.grpo import SCHEDULES, Reward
+from rubricworks.training.policy.grpo import Reward, optimizer_arguments
 from rubricworks.training.policy.response_statistics import Statistic
 from rubricworks.training.policy.rollouts import StepRollouts
 from rubricworks.training.policy.run import PolicyResult, open_policy_run, schedule
@@ -405,14 +405,7 @@ def _arguments(config: PolicyConfig, out_dir: Path, samples: int) -> TrainingArg
         output_dir=str(out_dir),
         max_steps=config.steps_on(samples),
         per_device_train_batch_size=config.prompts_per_step * config.steps_per_generation,
-        learning_rate=config.learning_rate,
-        lr_scheduler_type=SCHEDULES[config.lr_schedule],
-        warmup_steps=config.warmup,
-        weight_decay=config.weight_decay,
-        max_grad_norm=config.max_grad_norm,
-        adam_beta1=config.adam_betas[0],
-        adam_beta2=config.adam_betas[1],
-        optim="adamw_torch_fused",
+        **optimizer_arguments(config),
         seed=config.seed,
         bf16=autocasts(config),
         save_strategy="steps",

@@ -177,14 +177,7 @@ def trl_config(config: PolicyConfig, out_dir: Path, per_process: int, processor:
         chat_template_kwargs=template_options(processor),
         temperature=config.temperature,
         top_p=config.top_p,
-        learning_rate=config.learning_rate,
-        lr_scheduler_type=SCHEDULES[config.lr_schedule],
-        warmup_steps=config.warmup,
-        weight_decay=config.weight_decay,
-        max_grad_norm=config.max_grad_norm,
-        adam_beta1=config.adam_betas[0],
-        adam_beta2=config.adam_betas[1],
-        optim="adamw_torch_fused",
+        **optimizer_arguments(config),
         loss_type="dr_grpo" if config.loss_type == "group_token_mean" else config.loss_type,
         scale_rewards=config.scale_rewards,
         multi_objective_aggregation=_OBJECTIVES[config.objective],
@@ -224,7 +217,21 @@ def trl_config(config: PolicyConfig, out_dir: Path, per_process: int, processor:
 
 
 _OBJECTIVES = {"grpo": "sum_then_normalize", "c-gdpo": "normalize_then_sum"}
-SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
+_SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
+
+
+def optimizer_arguments(config: PolicyConfig) -> dict[str, Any]:
+    """Arguments of transformers' trainer for the optimiser and its schedule."""
+    return {
+        "learning_rate": config.learning_rate,
+        "lr_scheduler_type": _SCHEDULES[config.lr_schedule],
+        "warmup_steps": config.warmup,
+        "weight_decay": config.weight_decay,
+        "max_grad_norm": config.max_grad_norm,
+        "adam_beta1": config.adam_betas[0],
+        "adam_beta2": config.adam_betas[1],
+        "optim": "adamw_torch_fused",
+    }
 
 
 def _dataset(samples: Dataset | Iterable[Mapping[str, Any]], config: PolicyConfig, reads: str) -> Dataset:

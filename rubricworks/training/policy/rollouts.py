@@ -88,11 +88,11 @@ class _Drawn(NamedTuple):
     """All rollouts that a step with `refill` drew, and the groups of its batch."""
 
     groups: list[Group]
-    """Of this process; those without a signal are only there for the batch's shape."""
+    """Groups of this process; those without a signal are only there for the batch's shape."""
     signals: list[bool]
     """Per group of the batch, of all processes: it is trained on."""
     rows: list[Row]
-    """Of all processes, one process after the other."""
+    """Rollouts of all processes, one process after the other."""
     rewards_NK: Tensor
     places: list[int]
     """Position in `rows` of each rollout of the batch, of all processes."""

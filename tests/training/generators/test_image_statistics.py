@@ -1,4 +1,4 @@
-"""What the alarm watches of images: against closed forms, and not brought down by an image that no decoder reads."""
+"""Image statistics that the alarm watches: closed forms, and images that no decoder reads."""
 
 import io
 import math
