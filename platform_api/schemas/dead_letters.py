@@ -71,7 +71,7 @@ class StageSpendingBody(BaseModel):
 
 
 class SpendingBody(BaseModel):
-    """What a run spent of what was planned."""
+    """Spending of a run beside what was planned."""
 
     model_config = ConfigDict(from_attributes=True)
 

@@ -37,7 +37,7 @@ class FiredAlarm(BaseModel):
 
 
 class SignalsBody(BaseModel):
-    """What a training's reward was, and what watches it."""
+    """Reward of a training, and the figures that watch it."""
 
     model_config = ConfigDict(from_attributes=True)
 

@@ -34,7 +34,7 @@ class StageSpending(NamedTuple):
 
 
 class Spending(NamedTuple):
-    """What a run spent of what was planned."""
+    """Spending of a run beside what was planned."""
 
     caps: Budget
     stages: list[StageSpending]
@@ -64,7 +64,7 @@ async def run_spending(session: AsyncSession, store: RunStore, run: Run) -> Spen
 
 
 def burn_down(spending: Spending) -> tuple[str, list[tuple[float, float]], list[tuple[float, float]]] | None:
-    """What is left of the plan after each stage, as planned and as it went: unit, then (seconds, amount) of both.
+    """Rest of the plan after each stage, as planned and as it went: unit, then (seconds, amount) of both.
 
     In dollars, or in tokens where no call has a price; None if nothing was planned.
     """

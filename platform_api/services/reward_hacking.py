@@ -40,7 +40,7 @@ class Measure(NamedTuple):
 
 
 class Signals(NamedTuple):
-    """What a training's reward was, and what watches it."""
+    """Reward of a training, and the figures that watch it."""
 
     rewards: list[tuple[int, float]]
     held_out: list[tuple[int, float]]

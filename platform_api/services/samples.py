@@ -14,7 +14,7 @@ _COLUMNS = ["sample_id", "prompt", "question", "image_digest"]
 
 
 class SampleText(NamedTuple):
-    """What a sample asks for."""
+    """Texts of a sample, and the presence of an image."""
 
     prompt: str
     question: str

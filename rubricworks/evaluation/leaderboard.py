@@ -42,11 +42,11 @@ class Cell(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     mean: Interval
-    """Of all samples that the model was scored on."""
+    """Mean over all samples that the model was scored on."""
     difference: Interval | None = None
     """Minus the model that the board compares with, on the samples that both have."""
     p: float | None = None
-    """Of the difference, corrected for the number of comparisons on the board."""
+    """P-value of the difference, corrected for the number of comparisons on the board."""
 
     @property
     def mark(self) -> str:

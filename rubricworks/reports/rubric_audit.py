@@ -19,7 +19,7 @@ FLAGS = {
     "leaks": "its text states its own reference",
     "parroted": "saying that it is done meets it: ask for what is to be said",
 }
-"""What a flag means for its author."""
+"""Flag → advice for the rubric's author."""
 _SHOWN = 20
 
 

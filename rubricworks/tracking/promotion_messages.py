@@ -66,7 +66,7 @@ def read_message(secret: str, body: str, signature: str, *, now: float | None = 
 
 
 class Consumer:
-    """What serves models: applies messages one at a time and remembers what it serves."""
+    """Server of models: applies messages one at a time and remembers what it serves."""
 
     def __init__(self, api: ApiClient, apply: Callable[[PromotionMessage], None], state: Path) -> None:
         """

@@ -8,14 +8,14 @@ from pathlib import Path
 BASE = "localhost/rubricworks-test/base:bookworm"
 TOOLS = ("podman", "runc", "debootstrap")
 _OF_THIS_MACHINE = ("/etc/pip.conf", "/etc/ssl/certs", "/usr/share/ca-certificates", "/usr/local/share/ca-certificates")
-"""How this machine reaches PyPI: mounted while an image is built, and in none of its layers."""
+"""Settings by which this machine reaches PyPI: mounted while an image is built, and in none of its layers."""
 
 RESTRICTED = (
     *("--runtime=runc", "--network=host", "--read-only", "--cap-drop=all", "--security-opt=no-new-privileges"),
     # podman's defaults are above what a container in a virtual machine may set.
     *("--ulimit=nofile=1024:1024", "--ulimit=nproc=4096:4096"),
 )
-"""What Pod Security `restricted` and a read-only root ask of a container, in podman's words."""
+"""Demands of Pod Security `restricted` and of a read-only root, in podman's words."""
 
 
 def missing() -> str | None:

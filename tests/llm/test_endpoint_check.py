@@ -1,4 +1,4 @@
-"""What the check of an endpoint before a run makes of the server's list of models."""
+"""Check of an endpoint before a run: the server's list of models, and the colour of a picture."""
 
 import asyncio
 import base64

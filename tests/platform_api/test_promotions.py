@@ -9,6 +9,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from urllib.parse import urlencode
 
 import pytest
 from click.testing import CliRunner
@@ -275,3 +276,16 @@ def rows(folder, query):
 def write(folder, statement):
     with sqlite3.connect(folder / "platform.db") as database:
         database.execute(statement)
+
+
+@pytest.mark.parametrize("route", ["promotions", "drift"])
+@pytest.mark.parametrize("text", ["' OR 1=1 --", "1) UNION SELECT digest FROM tokens --", "%", "\\"])
+def test_sql_in_a_filter_or_a_cursor_of_promotions_is_text(service, tmp_path, route, text):
+    assert service.request(add_version(tmp_path))[0] == 201
+    for field in ("model", "state", "cursor"):
+        status, _, body = exchange(f"{service.url}/{route}?{urlencode({field: text})}", **bearer())
+        assert status in (200, 422)
+        assert b"sqlite" not in body.lower()
+        if route == "promotions" and status == 200:
+            assert json.loads(body)["items"] == []
+    assert len(service.get("promotions")["items"]) == 1

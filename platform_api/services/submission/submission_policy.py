@@ -37,12 +37,12 @@ _UNCLEAR = re.compile(r"[\\\s\x00-\x1f\x7f]")
 
 
 class SubmissionPolicy(Admission):
-    """What the operator of an installation admits in submitted recipes."""
+    """Rules of an installation's operator for submitted recipes."""
 
     places: tuple[str, ...] = ()
     """Folders and buckets, with all that is below them."""
     cluster: ClusterConfig | None = None
-    """Where submitted recipes run; None if they run on the service's own machine alone."""
+    """Placement of submitted recipes; None if they run on the service's own machine alone."""
 
     def variables(self) -> frozenset[str]:
         """Environment variables that a run may have."""
@@ -59,7 +59,7 @@ class SubmissionPolicy(Admission):
         }
 
     def violations(self, recipe: Recipe) -> list[Mistake]:
-        """What a recipe reaches that is not admitted, by field."""
+        """Return the mistakes of a recipe that reaches what is not admitted, by field."""
         settings = recipe.model_dump(mode="json", exclude_defaults=True)
         found = list(self._violations(settings, (), has_world=recipe.world is not None))
         if recipe.cluster is not None:

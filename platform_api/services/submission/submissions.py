@@ -69,7 +69,7 @@ class Submissions:
 
     @property
     def places(self) -> list[str]:
-        """Where a recipe can be submitted to, the first by default."""
+        """Places that a recipe can be submitted to, the first by default."""
         on_cluster = ["kubeflow"] if self._kubeflow and self._kubeflow.takes_recipes else []
         return [*(["here"] if self._local else []), *on_cluster]
 

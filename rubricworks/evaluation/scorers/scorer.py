@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rubricworks.evaluation.models import EvaluatedModel
 
 Need = Literal["rubric", "exam", "reference", "answer", "opponent"]
-"""What a scorer needs of a sample, or beside its response: the opponent's response."""
+"""Part of a sample that a scorer needs, or the opponent's response beside its own."""
 
 
 class Score(BaseModel):

@@ -20,11 +20,11 @@ from rubricworks.world.pictures.picture_reading import RELATION_TESTS, SeenPictu
 from rubricworks.world.scene.scene import rng_of
 
 ERROR_RATE = 0.05
-"""Of picture-judge."""
+"""Share of picture-judge's verdicts that are wrong."""
 
 
 class JudgeTraits(NamedTuple):
-    """How a judge looks, and its faults."""
+    """Faults of a judge, and the way it reads a picture."""
 
     look: Callable[[bytes], SeenPicture]
     error_rate: float

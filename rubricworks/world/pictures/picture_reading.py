@@ -23,7 +23,7 @@ _INK = 100.0
 _SPECK = 40.0
 _MIN_AREA = 15
 _MIN_SIDE, _MIRRORED = 8, 0.9
-"""Of a complete shape: pixels on its shorter side, and the share of pixels that equal their mirror image."""
+"""Bounds of a complete shape: pixels on its shorter side, and the share of pixels that equal their mirror image."""
 
 
 class SeenShape(NamedTuple):

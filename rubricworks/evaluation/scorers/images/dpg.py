@@ -38,7 +38,7 @@ from rubricworks.storage import local_path
 _FIELD = "evaluation.scorers.dpg.questions"
 _COLUMNS = ("text", "proposition_id", "dependency", "tuple", "question_natural_language")
 _QUESTIONS_PER_PROMPT = 13
-"""Of the benchmark: 13,859 questions on 1,065 prompts."""
+"""Mean of the benchmark: 13,859 questions on 1,065 prompts."""
 
 _SYSTEM = """\
 You answer one question about one image with yes or no, by what the image shows alone. If the question asks about \

@@ -20,7 +20,7 @@ class JudgeRise(NamedTuple):
     plain: Interval
     painted: Interval
     rise: Interval
-    """Of the same images, painted minus plain."""
+    """Painted minus plain, on the same images."""
     masked: Interval | None
     """Rise with the text masked; None without a reader of text."""
 
