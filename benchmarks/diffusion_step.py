@@ -24,9 +24,9 @@ import torch
 
 from rubricworks.training.config import PolicyConfig
 from rubricworks.training.generators.config import DiffusionOptions, TinyFlowConfig
-from rubricworks.training.generators.diffusion_policy import DiffusionPolicyTrainer
-from rubricworks.training.generators.pixel_flow import PixelFlow
-from rubricworks.training.generators.tiny_flow import pretrain_tiny_flow
+from rubricworks.training.generators.flow_matching.diffusion_policy import DiffusionPolicyTrainer
+from rubricworks.training.generators.flow_matching.pixel_flow import PixelFlow
+from rubricworks.training.generators.flow_matching.tiny_flow import pretrain_tiny_flow
 from rubricworks.world.pictures.prompts import pairs
 
 _PROMPTS, _GROUP, _LEVELS, _BETA, _CLIP, _RATE = 12, 8, 3, 0.3, 2.0, 3e-4

@@ -15,7 +15,7 @@ from rubricworks.storage import files_digest
 from rubricworks.training.config import LoraOptions, PolicyConfig
 from rubricworks.training.generators.autoregressive import pixels_of
 from rubricworks.training.generators.config import DiffusionOptions, ImageSampling
-from rubricworks.training.generators.diffusion_policy import train_diffusion_policy
+from rubricworks.training.generators.flow_matching.diffusion_policy import train_diffusion_policy
 from rubricworks.training.generators.image_generators import is_image_generator, load_image_generator
 from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS
 

@@ -22,11 +22,14 @@ from rubricworks.errors import UserError
 from rubricworks.training.config import LoraOptions, PolicyConfig, SelectionOptions
 from rubricworks.training.generators.autoregressive import pixels_of
 from rubricworks.training.generators.config import DiffusionOptions, ImageSampling, TinyFlowConfig
-from rubricworks.training.generators.diffusion_policy import DiffusionPolicyTrainer, train_diffusion_policy
+from rubricworks.training.generators.flow_matching.diffusion_policy import (
+    DiffusionPolicyTrainer,
+    train_diffusion_policy,
+)
+from rubricworks.training.generators.flow_matching.pixel_flow import PixelFlow
+from rubricworks.training.generators.flow_matching.tiny_flow import pretrain_tiny_flow
 from rubricworks.training.generators.image_generators import is_flow_generator, load_image_generator
 from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS
-from rubricworks.training.generators.pixel_flow import PixelFlow
-from rubricworks.training.generators.tiny_flow import pretrain_tiny_flow
 
 pytestmark = pytest.mark.e2e
 

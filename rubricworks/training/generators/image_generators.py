@@ -12,7 +12,7 @@ from rubricworks.errors import UserError
 from rubricworks.training.generators.autoregressive import Pixels
 from rubricworks.training.generators.config import ImageSampling
 from rubricworks.training.generators.files import INDEX_FILE
-from rubricworks.training.generators.flow import FlowGenerator
+from rubricworks.training.generators.flow_matching.generator import FlowGenerator
 
 
 class ImageGenerator(Protocol):
@@ -28,7 +28,7 @@ class ImageGenerator(Protocol):
 
 def is_flow_generator(folder: Path) -> bool:
     """Return True if the folder holds a flow-matching generator."""
-    from rubricworks.training.generators.pixel_flow import is_pixel_flow
+    from rubricworks.training.generators.flow_matching.pixel_flow import is_pixel_flow
 
     return (folder / INDEX_FILE).is_file() or is_pixel_flow(folder)
 
@@ -65,10 +65,10 @@ def load_flow_generator(
         UserError: the folder holds none, or one of another image size.
     """
     if (folder / INDEX_FILE).is_file():
-        from rubricworks.training.generators.pipelines import load_pipeline
+        from rubricworks.training.generators.flow_matching.pipelines import load_pipeline
 
         return load_pipeline(folder, sampling, dtype=dtype)
-    from rubricworks.training.generators.pixel_flow import PixelFlow, is_pixel_flow
+    from rubricworks.training.generators.flow_matching.pixel_flow import PixelFlow, is_pixel_flow
 
     if not is_pixel_flow(folder):
         raise UserError(f"{folder} holds no flow-matching generator (no {INDEX_FILE} of diffusers)")

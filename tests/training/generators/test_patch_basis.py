@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from rubricworks.errors import UserError
-from rubricworks.training.generators.patch_basis import PatchBasis, fit_patch_basis
-from rubricworks.training.generators.pixel_flow import patches_of
+from rubricworks.training.generators.flow_matching.patch_basis import PatchBasis, fit_patch_basis
+from rubricworks.training.generators.flow_matching.pixel_flow import patches_of
 from rubricworks.world.pictures.drawing import CELL_SIDE, draw
 from rubricworks.world.pictures.prompts import pairs
 

@@ -90,7 +90,7 @@ def _pretrainer(shape: TinyArConfig | TinyFlowConfig) -> Callable[..., Path]:
         from rubricworks.training.generators.tiny_ar import pretrain_tiny_ar
 
         return pretrain_tiny_ar
-    from rubricworks.training.generators.tiny_flow import pretrain_tiny_flow
+    from rubricworks.training.generators.flow_matching.tiny_flow import pretrain_tiny_flow
 
     return pretrain_tiny_flow
 

@@ -173,7 +173,7 @@ def _train(
     text = () if reader is None else (text_statistic(reader.covered),)
     more |= {"statistics": (*IMAGE_STATISTICS, DIVERSITY, *text), "probe": probe}
     if is_flow_generator(model_dir):
-        from rubricworks.training.generators.diffusion_policy import train_diffusion_policy
+        from rubricworks.training.generators.flow_matching.diffusion_policy import train_diffusion_policy
 
         return train_diffusion_policy(model_dir, *args, diffusion=diffusion, **more)
     from rubricworks.training.generators.policy import train_image_policy

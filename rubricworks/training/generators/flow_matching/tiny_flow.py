@@ -17,8 +17,8 @@ from transformers import BertConfig, BertModel, PrinterCallback, Trainer, Traini
 from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import open_run, run_digest, train_from
 from rubricworks.training.generators.config import TinyFlowConfig
-from rubricworks.training.generators.patch_basis import fit_patch_basis
-from rubricworks.training.generators.pixel_flow import PixelFlow, PixelFlowShape, patches_of
+from rubricworks.training.generators.flow_matching.patch_basis import fit_patch_basis
+from rubricworks.training.generators.flow_matching.pixel_flow import PixelFlow, PixelFlowShape, patches_of
 from rubricworks.training.generators.tiny_ar import captions_with_gaps
 from rubricworks.training.generators.words import word_tokenizer
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries

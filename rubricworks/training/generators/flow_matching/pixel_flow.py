@@ -22,8 +22,13 @@ from torch import Tensor, nn
 from rubricworks.errors import UserError
 from rubricworks.training.generators.autoregressive import Pixels
 from rubricworks.training.generators.config import ImageSampling
-from rubricworks.training.generators.flow import Conditions, SampledLatents, generate_images, save_transformer
-from rubricworks.training.generators.patch_basis import PatchBasis
+from rubricworks.training.generators.flow_matching.generator import (
+    Conditions,
+    SampledLatents,
+    generate_images,
+    save_transformer,
+)
+from rubricworks.training.generators.flow_matching.patch_basis import PatchBasis
 from rubricworks.training.progress import quiet_libraries
 
 KIND = "pixel_flow"

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from rubricworks.errors import UserError
 from rubricworks.training.config import LoraOptions
 from rubricworks.training.generators.files import BASE_FILE
-from rubricworks.training.generators.flow import FlowGenerator
+from rubricworks.training.generators.flow_matching.generator import FlowGenerator
 
 TRAINED, SAMPLING = "default", "old"
 """Names of the adapters."""

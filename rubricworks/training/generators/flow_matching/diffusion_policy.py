@@ -28,10 +28,10 @@ from rubricworks.training.config import PolicyConfig
 from rubricworks.training.generators.autoregressive import pixels_of
 from rubricworks.training.generators.config import DiffusionOptions
 from rubricworks.training.generators.files import ADAPTER, INDEX_FILE
-from rubricworks.training.generators.flow import FlowGenerator, rows_of
+from rubricworks.training.generators.flow_matching.generator import FlowGenerator, rows_of
+from rubricworks.training.generators.flow_matching.velocity_forms import VelocityForms
 from rubricworks.training.generators.image_generators import load_flow_generator
 from rubricworks.training.generators.policy import ImageProbe, image_responses
-from rubricworks.training.generators.velocity_forms import VelocityForms
 from rubricworks.training.machine import autocasts, check_bf16
 from rubricworks.training.policy.grpo import Reward, optimizer_arguments
 from rubricworks.training.policy.response_statistics import Statistic

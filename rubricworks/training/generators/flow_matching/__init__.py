@@ -1,0 +1,1 @@
+"""Flow-matching generators: the small one for laptops, pipelines of diffusers, and their training."""
