@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import signal
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,15 @@ settings.register_profile("search", deadline=None, max_examples=1000)
 settings.load_profile("ci")
 pytest.register_assert_rewrite("graded")
 pytest_plugins = ["cli_fixtures", "kfp_callers", "mlflow_tables", "store_fixtures"]
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C through to the processes that tests start and interrupt.
+
+    A shell that runs the tests in the background has them ignore it, and every child inherits that.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,0 +1,104 @@
+"""Supervised training of a flow-matching generator: the velocity towards given images, at random noise levels.
+
+It is the peer of RL that trains on captioned pictures, or on the best of its own (Best-of-N). It resumes from its last
+checkpoint with the same result.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PrinterCallback, Trainer
+
+from rubricworks.training.checkpoints import train_from
+from rubricworks.training.config import SftConfig
+from rubricworks.training.generators.autoregressive import Pixels, pixels_of
+from rubricworks.training.generators.flow_matching.generator import FlowGenerator
+from rubricworks.training.generators.peers import DrawnImages
+from rubricworks.training.generators.supervised import supervised_arguments
+from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
+
+
+class FlowPeer:
+    """A flow-matching generator as a supervised peer trains it; its targets are latents."""
+
+    def __init__(self, generator: FlowGenerator, guidance: float) -> None:
+        """
+        Args:
+            guidance: scale that a guidance-distilled transformer reads in training; others draw by it alone.
+        """
+        self.generator, self.guidance = generator, guidance
+
+    def encode(self, images: Pixels) -> Tensor:
+        """Latents of RGB images [N, side, side, 3]."""
+        return self.generator.encode(images).cpu()
+
+    def draw(self, prompts: Sequence[str], *, temperature: float, draw: torch.Generator) -> DrawnImages:
+        """Draw one image per prompt; the temperature is without meaning for a flow."""
+        sampled = self.generator.sample(prompts, guidance=self.guidance, generator=draw)
+        return DrawnImages(sampled.latents.cpu(), pixels_of(self.generator.decode(sampled.latents)))
+
+    def train(
+        self,
+        prompts: Sequence[str],
+        targets: Tensor,
+        out: Path,
+        config: SftConfig,
+        *,
+        checkpoint: Path | None,
+        on_log: Callable[[StepLog], None] | None = None,
+    ) -> Path:
+        """Train all weights of the transformer and return `out/model`."""
+        velocity = _Velocity(self.generator, self.guidance)
+        trainer = FlowTrainer(
+            model=velocity,
+            args=supervised_arguments(out, config),
+            train_dataset=list(zip(prompts, targets, strict=True)),
+            data_collator=collate,
+            callbacks=[StepLines("policy", {"loss": "loss", "learning_rate": "lr"}, on_log)],
+        )
+        trainer.remove_callback(PrinterCallback)
+        with quiet_libraries():
+            train_from(trainer, checkpoint)
+        return self.generator.save(out / "model")
+
+
+class _Velocity(nn.Module):
+    """Error of the velocity as a module's loss; its parameters are the transformer's."""
+
+    def __init__(self, generator: FlowGenerator, guidance: float) -> None:
+        super().__init__()
+        self.transformer = generator.transformer.requires_grad_(True)
+        self._generator, self.guidance = [generator], guidance  # in a list, as it is no module
+
+    def forward(self, prompts: Sequence[str], x_0: Tensor) -> dict[str, Tensor]:
+        generator = self._generator[0]
+        with torch.no_grad():
+            conditions = generator.encode_prompts(prompts)
+        # One level of each stratum, more of them near noise, where it is decided what is drawn.
+        t_N = stratified_levels(len(x_0)).sqrt().to(x_0)
+        noise, t = torch.randn_like(x_0), t_N.view(-1, *[1] * (x_0.ndim - 1))
+        velocity = generator.velocity((1 - t) * x_0 + t * noise, t_N, conditions, guidance=self.guidance)
+        return {"loss": (velocity - (noise - x_0)).float().square().mean()}
+
+
+class FlowTrainer(Trainer):
+    """Transformers' trainer of a module that returns its loss."""
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        loss = model(**inputs)["loss"]
+        return (loss, {}) if return_outputs else loss
+
+
+def collate(rows: Sequence[tuple[str, Tensor]]) -> dict[str, Any]:
+    """A batch of prompts and latents."""
+    return {"prompts": [prompt for prompt, _ in rows], "x_0": torch.stack([latents for _, latents in rows])}
+
+
+def stratified_levels(count: int) -> Tensor:
+    """One level of each of `count` strata of (0, 1), in a random order."""
+    return (torch.randperm(count) + torch.rand(count)) / count
