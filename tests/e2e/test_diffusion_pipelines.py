@@ -69,6 +69,21 @@ def test_velocity_followed_by_hand_leads_where_the_pipeline_ends(folder):
     assert all(image is not None for image in pixels_of(generator.decode(x)))
 
 
+def test_pictures_become_the_latents_that_their_vae_gives_them(folder):
+    generator = load_image_generator(folder, SAMPLING)
+    images = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), dtype=np.uint8)
+    latents = generator.encode(images)
+    assert latents.shape == generator.sample(PROMPTS[:1] * 3, generator=torch.Generator()).latents.shape
+    # The VAE's own call, one picture at a time, and the pipeline's own unpacking.
+    vae, video = generator.pipe.vae, type(generator.pipe).__name__ == "QwenImagePipeline"
+    for row, image in enumerate(images):
+        pixels = torch.from_numpy(image).permute(2, 0, 1)[None].float() / 127.5 - 1
+        expected = vae.encode(pixels[:, :, None] if video else pixels).latent_dist.mode()
+        torch.testing.assert_close(generator.vae_latents(latents[row : row + 1]), expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(UserError, match="16x12 pixels and the generator"):
+        generator.encode(images[:, :12])
+
+
 def test_trained_pipeline_is_a_pipeline_of_diffusers_again(folder, tmp_path):
     async def likes_bright(prompts, completions, **columns):
         return [float(len(one.image)) for one in completions]

@@ -19,7 +19,8 @@ from tiny_generator import captioned_pictures
 from torch import nn
 
 from rubricworks.errors import UserError
-from rubricworks.training.config import LoraOptions, PolicyConfig, SelectionOptions
+from rubricworks.training.checkpoints import open_run
+from rubricworks.training.config import LoraOptions, PolicyConfig, RefillOptions, SelectionOptions, SftConfig
 from rubricworks.training.generators.autoregressive import pixels_of
 from rubricworks.training.generators.config import DiffusionOptions, ImageSampling, TinyFlowConfig
 from rubricworks.training.generators.flow_matching.diffusion_policy import (
@@ -27,6 +28,7 @@ from rubricworks.training.generators.flow_matching.diffusion_policy import (
     train_diffusion_policy,
 )
 from rubricworks.training.generators.flow_matching.pixel_flow import PixelFlow
+from rubricworks.training.generators.flow_matching.supervised import FlowPeer
 from rubricworks.training.generators.flow_matching.tiny_flow import pretrain_tiny_flow
 from rubricworks.training.generators.image_generators import is_flow_generator, load_image_generator
 from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS
@@ -238,6 +240,65 @@ def test_rollouts_that_could_not_be_judged_or_were_not_kept_are_left_out(flow, t
     assert [row for row, value in enumerate(steps[0].advantages) if value is not None] == [1, 2, 3, 5, 9, 10, 11, 13]
     assert part.prompt_N.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
     assert len(steps[0].rewards) == 16
+
+
+def test_prompts_without_a_signal_give_way_to_others_and_stay_in_the_tables(flow, tmp_path):
+    """Of four prompts two are always solved: a step of two draws until it has the others, by rewards or by passes."""
+
+    async def solved(prompts, completions, sample_id, **columns):
+        return [1.0 if name in ("s0", "s2") else at % 2 / 2 for at, name in enumerate(sample_id)]
+
+    steps = []
+    config = PolicyConfig(steps=1, refill=RefillOptions(rounds=2), **FEW)
+    trainer = trainer_of(flow, tmp_path, config, FAST, on_rollouts=steps.append, reward=solved)
+    (part,) = trainer._draw(ROWS[:2])
+    (step,) = steps
+    drawn = [step.sample_ids[at] for at in range(0, len(step.sample_ids), 8)]
+    assert drawn[:2] == ["s0", "s1"]
+    assert sorted(drawn[2:]) in (["s3"], ["s2", "s3"])
+    trained = {step.sample_ids[row] for row, value in enumerate(step.advantages) if value is not None}
+    assert trained == {"s1", "s3"}
+    assert {drawn[at] for at in part.prompt_N.tolist()} == {"s1", "s3"}
+    assert len(part.latents) == 16
+
+    async def passes(prompts, completions, sample_id, log_extra, **columns):
+        log_extra("passes", [name == "s0" or at % 2 == 0 for at, name in enumerate(sample_id)])
+        return [at / 100 for at in range(len(completions))]
+
+    passes.criterion = "object_count"
+    config = PolicyConfig(steps=1, refill=RefillOptions(rounds=1, criterion="object_count"), **FEW)
+    trainer = trainer_of(flow, tmp_path / "named", config, FAST, on_rollouts=steps.append, reward=passes)
+    trainer._draw(ROWS[:2])
+    assert {one for one, value in zip(steps[-1].sample_ids, steps[-1].advantages, strict=True) if value is None} == {
+        "s0"
+    }
+    with pytest.raises(UserError, match=r"policy\.refill\.criterion object_count"):
+        trainer_of(flow, tmp_path / "unnamed", config, FAST)
+
+
+def test_supervised_peer_learns_the_pictures_that_it_is_shown_and_resumes(flow, tmp_path):
+    """Blue squares for the prompt of a red circle: what it draws turns blue."""
+    blue = np.full((32, 36, 36, 3), 236, dtype=np.uint8)
+    blue[:, 13:23, 13:23] = (30, 80, 230)
+    targets = FlowPeer(PixelFlow.load(flow), 1.0).encode(blue)
+
+    def fit(out):
+        config = SftConfig(steps=12, batch_size=16, learning_rate=1e-3, save_every=4)
+        peer = FlowPeer(PixelFlow.load(flow), 1.0)
+        return peer.train(["a red circle"] * 32, targets, out, config, checkpoint=open_run(out, "blue"))
+
+    whole = fit(tmp_path / "whole")
+    before, after = (
+        np.mean([blueness(image.astype(float)) for image in PixelFlow.load(one).generate(["a red circle"] * 40)])
+        for one in (flow, whole)
+    )
+    assert before < 0 < after
+    shutil.copytree(tmp_path / "whole", tmp_path / "again")
+    shutil.rmtree(tmp_path / "again" / "model")
+    shutil.rmtree(tmp_path / "again" / "checkpoint-12")
+    name = "transformer/diffusion_pytorch_model.safetensors"
+    first, second = (load_file(one / name) for one in (whole, fit(tmp_path / "again")))
+    assert all(first[name].equal(second[name]) for name in first)
 
 
 @pytest.mark.parametrize(

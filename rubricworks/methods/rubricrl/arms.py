@@ -15,15 +15,15 @@ from rubricworks.metrics import Interval
 OVERALL = "geneval_correct"
 TABLES: dict[str, tuple[str, ...]] = {
     "rewards": ("clip", "hps", "unified", "llava", "ar_grpo", "x_omni", OWN),
-    "selection": ("vanilla", "ffkc_1d", "dapo", OWN),
+    "selection": ("vanilla", "hybrid", "ffkc_1d", "dapo", OWN),
     "normalisation": ("all_rollouts", OWN),
     "supervised": ("sft", "best_of_n", OWN),
     "all": (
-        *("clip", "hps", "unified", "llava", "ar_grpo", "x_omni", "vanilla", "ffkc_1d", "dapo", "all_rollouts"),
-        *("sft", "best_of_n", OWN),
+        *("clip", "hps", "unified", "llava", "ar_grpo", "x_omni", "vanilla", "hybrid", "ffkc_1d", "dapo"),
+        *("all_rollouts", "sft", "best_of_n", OWN),
     ),
 }
-"""Rows below the base model's, in the paper's order."""
+"""Rows below the base model's, in the paper's order; `hybrid` where the recipe itself keeps every rollout."""
 TITLES: dict[str, str] = {
     "rewards": "Rewards (Table 1)",
     "selection": "Selection of rollouts (Table 5)",
@@ -35,6 +35,7 @@ LABELS = {
     BASE: "Pretrained",
     OWN: "RubricRL",
     "vanilla": "Vanilla, no dynamics",
+    "hybrid": "Hybrid",
     "ffkc_1d": "FFKC-1D",
     "dapo": "DAPO",
     "all_rollouts": "RubricRL, GN",

@@ -21,10 +21,8 @@ from rubricworks.tracking import RunLog, stage_run
 from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import model_digest, open_run, run_digest
 from rubricworks.training.config import PolicyConfig, SftConfig
-from rubricworks.training.generators.autoregressive import CodeGenerator
-from rubricworks.training.generators.loading import load_generator
+from rubricworks.training.generators.peers import SupervisedPeer, load_peer
 from rubricworks.training.generators.policy import image_responses
-from rubricworks.training.generators.supervised import train_supervised
 from rubricworks.training.model_card import Usage, write_card
 from rubricworks.training.policy.rollouts import StepRollouts
 from rubricworks.training.processes import process_count
@@ -33,7 +31,7 @@ _BATCH = 128
 """Images that are sampled at once."""
 
 
-def train_on_pictures(job: Job, pictures: str, sft: SftConfig, settings: Mapping[str, Any]) -> None:
+def train_on_pictures(job: Job, pictures: str, sft: SftConfig, settings: Mapping[str, Any], guidance: float) -> None:
     """Train the generator on captioned pictures.
 
     Args:
@@ -42,9 +40,8 @@ def train_on_pictures(job: Job, pictures: str, sft: SftConfig, settings: Mapping
     """
     captions, images, digest = read_pictures(local_source(pictures))
     with _training(job, settings) as (log, _):
-        generator = load_generator(model_dir(job.inputs["model"]))
-        codes_NL = generator.codec.encode(images)
-        _train(job, generator, captions, codes_NL, sft, log, settings, {"pictures": digest})
+        generator = load_peer(model_dir(job.inputs["model"]), guidance)
+        _train(job, generator, captions, generator.encode(images), sft, log, settings, {"pictures": digest})
 
 
 def train_on_best(
@@ -68,22 +65,16 @@ def train_on_best(
     """
     assert options.selection is not None
     with _training(job, settings) as (log, tables):
-        generator = load_generator(model_dir(job.inputs["model"]))
+        generator = load_peer(model_dir(job.inputs["model"]), guidance)
         rows = [row for row in samples for _ in range(options.group_size)]
         prompts = [row["prompt"] for row in rows]
-        draw = torch.Generator(generator.model.device).manual_seed(options.seed)
-        codes_NL = torch.cat(
-            [
-                generator.sample(
-                    prompts[start : start + _BATCH],
-                    temperature=options.temperature,
-                    guidance=guidance,
-                    generator=draw,
-                ).codes_NL
-                for start in range(0, len(prompts), _BATCH)
-            ]
-        )
-        responses = image_responses(generator.codec.decode(codes_NL))
+        draw = torch.Generator().manual_seed(options.seed)
+        drawn = [
+            generator.draw(prompts[start : start + _BATCH], temperature=options.temperature, draw=draw)
+            for start in range(0, len(prompts), _BATCH)
+        ]
+        targets = torch.cat([part.targets for part in drawn])
+        responses = image_responses(image for part in drawn for image in part.images)
         columns = {name: [row[name] for row in rows] for name in ("sample_id", "rubric")}
         rewards = asyncio.run(_reward(reward, prompts, responses, columns, job))
         best = [
@@ -93,12 +84,17 @@ def train_on_best(
         ]
         if not best:
             raise UserError("no image could be judged, so none is the best; check the judge")
-        tokens = [codes_NL.shape[1]] * len(rows)
+        tokens = [_tokens(targets)] * len(rows)
         step = StepRollouts(1, columns["sample_id"], responses, tokens, rewards, [None] * len(rows))
         gradings, _ = scorecards.drain(step)
         tables.add(step, gradings, letters.drain())
         job.figures.update(images=len(rows), best=len(best))
-        _train(job, generator, [prompts[at] for at in best], codes_NL[best], sft, log, settings, {})
+        _train(job, generator, [prompts[at] for at in best], targets[best], sft, log, settings, {})
+
+
+def _tokens(targets: torch.Tensor) -> int:
+    """Tokens of an image: its codes; a flow's latents are none, as in RL."""
+    return 0 if targets.is_floating_point() else targets.shape[1]
 
 
 async def _reward(
@@ -132,9 +128,9 @@ def _training(job: Job, settings: Mapping[str, Any]) -> Iterator[tuple[RunLog, S
 
 def _train(
     job: Job,
-    generator: CodeGenerator,
+    generator: SupervisedPeer,
     prompts: Sequence[str],
-    codes_NL: torch.Tensor,
+    targets: torch.Tensor,
     sft: SftConfig,
     log: RunLog,
     settings: Mapping[str, Any],
@@ -148,14 +144,12 @@ def _train(
     identity = run_digest("supervised", model_digest(model_dir(job.inputs["model"])), settings, *data.values())
     checkpoint = open_run(job.out, identity)
     if not (job.out / "model").is_dir():
-        train_supervised(
-            generator,
+        generator.train(
             prompts,
-            codes_NL,
+            targets,
             job.out,
             sft,
             checkpoint=checkpoint,
-            title="policy",
             on_log=lambda line: log.log_metrics(line.metrics, step=line.step),
         )
     made_by = job.made_by["inputs"] | data

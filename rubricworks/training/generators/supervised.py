@@ -15,7 +15,8 @@ from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from rubricworks.training.checkpoints import train_from
 from rubricworks.training.config import SftConfig
-from rubricworks.training.generators.autoregressive import CodeGenerator
+from rubricworks.training.generators.autoregressive import CodeGenerator, Pixels
+from rubricworks.training.generators.peers import DrawnImages
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
 
 
@@ -36,7 +37,57 @@ def train_supervised(
         checkpoint: to continue from; None starts anew (`checkpoints.open_run`).
         title: first word of its progress lines.
     """
-    arguments = TrainingArguments(
+    trainer = _SupervisedTrainer(
+        model=generator.model,
+        args=supervised_arguments(out, config),
+        train_dataset=_Pictures(prompts, codes_NL),
+        data_collator=_Collator(generator),
+        processing_class=generator.tokenizer,
+        callbacks=[StepLines(title, {"loss": "loss", "learning_rate": "lr"}, on_log)],
+    )
+    trainer.generator = generator
+    trainer.remove_callback(PrinterCallback)
+    with quiet_libraries():
+        train_from(trainer, checkpoint)
+    return generator.save(out / "model")
+
+
+class CodePeer:
+    """An autoregressive generator as a supervised peer trains it; its targets are codes."""
+
+    def __init__(self, generator: CodeGenerator, guidance: float) -> None:
+        self.generator, self.guidance = generator, guidance
+
+    def encode(self, images: Pixels) -> Tensor:
+        """Codes of RGB images [N, height, width, 3]."""
+        return self.generator.codec.encode(images)
+
+    def draw(self, prompts: Sequence[str], *, temperature: float, draw: torch.Generator) -> DrawnImages:
+        """Draw one image per prompt."""
+        codes_NL = self.generator.sample(
+            prompts, temperature=temperature, guidance=self.guidance, generator=draw
+        ).codes_NL
+        return DrawnImages(codes_NL, self.generator.codec.decode(codes_NL))
+
+    def train(
+        self,
+        prompts: Sequence[str],
+        targets: Tensor,
+        out: Path,
+        config: SftConfig,
+        *,
+        checkpoint: Path | None,
+        on_log: Callable[[StepLog], None] | None = None,
+    ) -> Path:
+        """Train on prompts and codes, and return `out/model`."""
+        return train_supervised(
+            self.generator, prompts, targets, out, config, checkpoint=checkpoint, title="policy", on_log=on_log
+        )
+
+
+def supervised_arguments(out: Path, config: SftConfig) -> TrainingArguments:
+    """Arguments of the trainer for supervised training of a generator."""
+    return TrainingArguments(
         output_dir=str(out),
         max_steps=config.steps,
         per_device_train_batch_size=config.batch_size,
@@ -56,19 +107,6 @@ def train_supervised(
         disable_tqdm=True,
         report_to="none",
     )
-    trainer = _SupervisedTrainer(
-        model=generator.model,
-        args=arguments,
-        train_dataset=_Pictures(prompts, codes_NL),
-        data_collator=_Collator(generator),
-        processing_class=generator.tokenizer,
-        callbacks=[StepLines(title, {"loss": "loss", "learning_rate": "lr"}, on_log)],
-    )
-    trainer.generator = generator
-    trainer.remove_callback(PrinterCallback)
-    with quiet_libraries():
-        train_from(trainer, checkpoint)
-    return generator.save(out / "model")
 
 
 class _Pictures(Dataset[tuple[str, Tensor]]):

@@ -14,6 +14,7 @@ from rubricworks.metrics import Interval
 from rubricworks.recipe.files import load_recipe, recipe_path
 
 LAPTOP = "rubricrl-ar-laptop"
+RECIPES = (LAPTOP, "rubricrl-diffusion-laptop")
 
 
 def figure(value):
@@ -43,14 +44,16 @@ def runs(tmp_path, **overall):
     return ArmRuns("Selection", LAPTOP, 1, (), True, "1", folders, list(overall))
 
 
-def test_every_arm_of_the_recipe_is_in_a_table_and_has_a_label():
-    arms = load_recipe(recipe_path(LAPTOP)).arms
+def test_every_arm_of_the_recipes_is_in_a_table_and_has_a_label():
+    arms = {recipe: load_recipe(recipe_path(recipe)).arms for recipe in RECIPES}
     in_tables = {row for rows in TABLES.values() for row in rows} - {"own"}
-    assert set(arms) == in_tables == set(LABELS) - {"base", "own"}
-    assert ARMS.rows_of("selection", arms) == ["vanilla", "ffkc_1d", "dapo", "own"]
+    assert set().union(*arms.values()) == in_tables == set(LABELS) - {"base", "own"}
+    assert ARMS.rows_of("selection", arms[RECIPES[0]]) == ["vanilla", "ffkc_1d", "dapo", "own"]
+    assert ARMS.rows_of("selection", arms[RECIPES[1]]) == ["hybrid", "ffkc_1d", "dapo", "own"]
     assert set(TABLES["all"]) == in_tables | {"own"}
     # Arms change the training alone, so that all share prompts, rubrics and the pretrained generator.
-    assert {field.partition(".")[0] for changes in arms.values() for field in changes} == {"policy"}
+    changed = {field.partition(".")[0] for of_one in arms.values() for changes in of_one.values() for field in changes}
+    assert changed == {"policy"}
 
 
 def test_a_table_shows_the_scores_of_the_start_and_of_every_arm(tmp_path):

@@ -86,6 +86,8 @@ class Config(StageConfig, PolicyConfig):
             raise ValueError("method sft trains on captioned pictures; give pictures")
         if self.method == "best_of_n" and self.selection is None:
             raise ValueError("method best_of_n trains on the best images of a prompt; give selection.keep")
+        if self.sft.lora is not None:
+            raise ValueError("sft.lora is for models that write text; the supervised peers train all weights")
         if self.mask_text and self.text_reader is None:
             raise ValueError("mask_text needs a text_reader, which finds the text to blank")
         return self
@@ -100,7 +102,8 @@ def run(config: Config, job: Job) -> None:
     if config.method == "sft":
         from rubricworks.methods.rubricrl.supervised_peers import train_on_pictures
 
-        train_on_pictures(job, str(config.pictures), config.supervised, config.model_dump(mode="json"))
+        settings = config.model_dump(mode="json")
+        train_on_pictures(job, str(config.pictures), config.supervised, settings, config.guidance)
         return
     rubrics = rubric_texts(job)
     samples = [

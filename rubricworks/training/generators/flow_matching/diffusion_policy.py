@@ -7,6 +7,7 @@ hold both forms, the optimizer and the random states; on a CPU a resumed trainin
 """
 
 import asyncio
+import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -24,7 +25,7 @@ from rubricworks.rl import diffusion_nft_loss, optimality_probability, prompt_ad
 from rubricworks.rubrics import Response
 from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import model_digest, run_digest, train_from
-from rubricworks.training.config import PolicyConfig
+from rubricworks.training.config import PolicyConfig, RefillOptions
 from rubricworks.training.generators.autoregressive import pixels_of
 from rubricworks.training.generators.config import DiffusionOptions
 from rubricworks.training.generators.files import ADAPTER, INDEX_FILE
@@ -34,6 +35,7 @@ from rubricworks.training.generators.image_generators import load_flow_generator
 from rubricworks.training.generators.policy import ImageProbe, image_responses
 from rubricworks.training.machine import autocasts, check_bf16
 from rubricworks.training.policy.grpo import Reward, optimizer_arguments
+from rubricworks.training.policy.refill import PASSES, check_reward_passes, has_signal, other_prompts
 from rubricworks.training.policy.response_statistics import Statistic
 from rubricworks.training.policy.rollouts import StepRollouts
 from rubricworks.training.policy.run import PolicyResult, open_policy_run, schedule
@@ -143,6 +145,32 @@ class _Generation(NamedTuple):
     """Optimality probability."""
 
 
+class _Drawn(NamedTuple):
+    """Groups of images and their rewards, one group per sample."""
+
+    samples: list[Mapping[str, Any]]
+    latents: Tensor
+    levels: Tensor
+    """Noise levels of the sampling."""
+    responses: list[Response]
+    rewards: list[float | None]
+    components: dict[str, list[float | None]]
+    """Reward function → its values."""
+    passes: list[bool | None] | None
+    """Passes of the criterion that `policy.refill` names."""
+
+    def joined(self, more: "_Drawn") -> "_Drawn":
+        return _Drawn(
+            self.samples + more.samples,
+            torch.cat([self.latents, more.latents]),
+            self.levels,
+            self.responses + more.responses,
+            self.rewards + more.rewards,
+            {name: values + more.components[name] for name, values in self.components.items()},
+            None if self.passes is None or more.passes is None else self.passes + more.passes,
+        )
+
+
 class DiffusionPolicyTrainer(Trainer):
     """Transformers' trainer whose step is DiffusionNFT's; a context manager around its training."""
 
@@ -164,6 +192,8 @@ class DiffusionPolicyTrainer(Trainer):
         self.forms = VelocityForms(generator, config.lora, keep_initial=diffusion.kl_weight > 0, seed=config.seed)
         if config.gradient_checkpointing:
             self.forms.transformer.enable_gradient_checkpointing()
+        if config.refill is not None:
+            check_reward_passes(self.rewards, config.refill.criterion)
         self._unjudged, self._loop = UnjudgedSteps(), asyncio.Runner()
         self._generation: list[_Generation] = []
         self._metrics: dict[str, list[float]] = {}
@@ -201,9 +231,53 @@ class DiffusionPolicyTrainer(Trainer):
             return image_responses(pixels_of(self.generator.decode(sampled.latents)))
 
     def _draw(self, samples: Sequence[Mapping[str, Any]]) -> list[_Generation]:
-        """Draw a group of images per sample and have them rewarded; one part per optimizer step."""
+        """Draw groups of images and have them rewarded; one part per optimizer step."""
         group, step = self.config.group_size, self.state.global_step + 1
-        rows = [sample for sample in samples for _ in range(group)]
+        drawn = self._rewarded_images(samples)
+        trained = list(range(len(samples)))
+        if self.config.refill is not None:
+            drawn, trained = self._refilled(drawn, self.config.refill, step)
+        rows_trained = [row for at in trained for row in range(at * group, (at + 1) * group)]
+        advantages = self._advantages(drawn.rewards, rows_trained, step)
+        self.on_rollouts(
+            StepRollouts(
+                step,
+                [str(sample["sample_id"]) for sample in drawn.samples for _ in range(group)],
+                drawn.responses,
+                [0] * len(drawn.responses),
+                drawn.rewards,
+                advantages,
+                drawn.components,
+            )
+        )
+        judged = [reward for reward in drawn.rewards if reward is not None]
+        self._note("reward", sum(judged) / len(judged) if judged else None)
+        self._unjudged.update(step, bool(judged), self._order.generations)
+        with self.forms.sampling(), self.accelerator.autocast():
+            conditions = self.generator.encode_prompts([sample["prompt"] for sample in drawn.samples])
+        per_step = self.config.prompts_per_step * group
+        parts = []
+        for start in range(0, self.config.steps_per_generation * per_step, per_step):
+            kept = [
+                row
+                for row in rows_trained[start : start + per_step]
+                if advantages[row] is not None and drawn.rewards[row] is not None
+            ]
+            values = torch.tensor([advantages[row] for row in kept], dtype=torch.float32)
+            parts.append(
+                _Generation(
+                    drawn.latents[kept],
+                    drawn.levels,
+                    conditions,
+                    torch.tensor([row // group for row in kept], dtype=torch.long),
+                    optimality_probability(values, self.diffusion.clip),
+                )
+            )
+        return parts
+
+    def _rewarded_images(self, samples: Sequence[Mapping[str, Any]]) -> _Drawn:
+        """Draw a group of images per sample and have them rewarded."""
+        rows = [sample for sample in samples for _ in range(self.config.group_size)]
         prompts = [row["prompt"] for row in rows]
         self.forms.eval()
         with self.forms.sampling(), self.accelerator.autocast():
@@ -217,56 +291,49 @@ class DiffusionPolicyTrainer(Trainer):
                 for chunk in chunks
                 for response in image_responses(pixels_of(self.generator.decode(chunk.latents)))
             ]
-            conditions = self.generator.encode_prompts([sample["prompt"] for sample in samples])
-        rewards, components = self._rewarded(rows, prompts, responses)
-        kept = list(range(len(rows)))
-        if self.config.selection is not None:
-            kept = select_rows(rewards, group, self.config.selection, seed=self.config.seed, step=step)
-        advantages = self._advantages(rewards, kept)
-        self.on_rollouts(
-            StepRollouts(
-                step,
-                [str(row["sample_id"]) for row in rows],
-                responses,
-                [0] * len(rows),
-                rewards,
-                advantages,
-                components,
-            )
-        )
-        judged = [reward for reward in rewards if reward is not None]
-        self._note("reward", sum(judged) / len(judged) if judged else None)
-        self._unjudged.update(step, bool(judged), self._order.generations)
         latents = torch.cat([chunk.latents for chunk in chunks])
-        per_step = self.config.prompts_per_step * group
-        parts = []
-        for start in range(0, len(rows), per_step):
-            trained = [
-                row
-                for row in range(start, start + per_step)
-                if advantages[row] is not None and rewards[row] is not None
-            ]
-            values = torch.tensor([advantages[row] for row in trained], dtype=torch.float32)
-            parts.append(
-                _Generation(
-                    latents[trained],
-                    chunks[0].levels,
-                    conditions,
-                    torch.tensor([row // group for row in trained], dtype=torch.long),
-                    optimality_probability(values, self.diffusion.clip),
-                )
-            )
-        return parts
+        return _Drawn(list(samples), latents, chunks[0].levels, responses, *self._reward(rows, prompts, responses))
 
-    def _rewarded(
+    def _refilled(self, drawn: _Drawn, options: RefillOptions, step: int) -> tuple[_Drawn, list[int]]:
+        """Draw other prompts for those without a signal; all that was drawn, and the groups to train on."""
+        dataset: Any = self.train_dataset
+        needed, trained = len(drawn.samples), self._with_signal(drawn, 0)
+        used = {sample["sample_id"] for sample in drawn.samples}
+        taken = [at for at, sample in enumerate(dataset) if sample["sample_id"] in used]
+        order = other_prompts(len(dataset), taken, seed=self.config.seed, step=step)
+        for _ in range(options.rounds):
+            chosen, order = order[: needed - len(trained)], order[needed - len(trained) :]
+            if not chosen:
+                break
+            more = self._rewarded_images([dataset[at] for at in chosen])
+            first = len(drawn.samples)
+            drawn = drawn.joined(more)
+            trained += self._with_signal(more, first)
+        self._note("refill/drawn", len(drawn.samples))
+        self._note("refill/missing", needed - len(trained))
+        return drawn, trained
+
+    def _with_signal(self, drawn: _Drawn, first: int) -> list[int]:
+        """Numbers of the groups that are worth training on, counted from `first`."""
+        signals = []
+        for start in range(0, len(drawn.rewards), self.config.group_size):
+            part = slice(start, start + self.config.group_size)
+            signals.append(has_signal(drawn.rewards[part], drawn.passes and drawn.passes[part]))
+        return [first + at for at, signal in enumerate(signals) if signal]
+
+    def _reward(
         self, rows: Sequence[Mapping[str, Any]], prompts: list[str], responses: list[Response]
-    ) -> tuple[list[float | None], dict[str, list[float | None]]]:
-        """Weighted rewards and those of each function; a rollout that one of them cannot judge has none."""
+    ) -> tuple[list[float | None], dict[str, list[float | None]], list[bool | None] | None]:
+        """Weighted rewards, those of each function, and passes; a rollout that one cannot judge has no reward."""
         columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
+        logged: dict[str, list[Any]] = {}
 
         async def ask() -> list[Sequence[float | None]]:
             return await asyncio.gather(
-                *(reward(prompts=prompts, completions=responses, **columns) for reward in self.rewards)
+                *(
+                    reward(prompts=prompts, completions=responses, log_extra=logged.__setitem__, **columns)
+                    for reward in self.rewards
+                )
             )
 
         values = self._loop.run(ask())
@@ -276,19 +343,27 @@ class DiffusionPolicyTrainer(Trainer):
             for each in zip(*values, strict=True)
         ]
         names = [getattr(reward, "__name__", type(reward).__name__) for reward in self.rewards]
-        return weighted, {name: list(of_one) for name, of_one in zip(names, values, strict=True)}
+        components = {name: list(of_one) for name, of_one in zip(names, values, strict=True)}
+        return weighted, components, logged.get(PASSES)
 
-    def _advantages(self, rewards: Sequence[float | None], kept: Sequence[int]) -> list[float | None]:
-        """Advantages of the kept rollouts, None for the others."""
-        of_all = torch.tensor([float("nan") if reward is None else reward for reward in rewards], dtype=torch.float64)
-        groups = [row // self.config.group_size for row in range(len(rewards))]
-        selection, global_std = self.config.selection, self.config.scale_rewards == "batch"
-        if selection is None or selection.normalise == "all":
-            values = prompt_advantages(of_all, groups, global_std=global_std).tolist()
-            return [value if row in set(kept) else None for row, value in enumerate(values)]
-        of_kept = prompt_advantages(of_all[list(kept)], [groups[row] for row in kept], global_std=global_std)
-        by_row = dict(zip(kept, of_kept.tolist(), strict=True))
-        return [by_row.get(row) for row in range(len(rewards))]
+    def _advantages(self, rewards: Sequence[float | None], trained: Sequence[int], step: int) -> list[float | None]:
+        """Advantages of the rows that are trained on and kept, None for the others."""
+        group, selection = self.config.group_size, self.config.selection
+        of_trained = [rewards[row] for row in trained]
+        kept = list(range(len(trained)))
+        if selection is not None:
+            kept = select_rows(of_trained, group, selection, seed=self.config.seed, step=step)
+        counted = kept if selection is not None and selection.normalise == "kept" else list(range(len(trained)))
+        values = prompt_advantages(
+            torch.tensor([_number(of_trained[at]) for at in counted], dtype=torch.float64),
+            [at // group for at in counted],
+            global_std=self.config.scale_rewards == "batch",
+        )
+        by_place = dict(zip(counted, values.tolist(), strict=True))
+        advantages: list[float | None] = [None] * len(rewards)
+        for at in kept:
+            advantages[trained[at]] = by_place[at]
+        return advantages
 
     def _backward(self, part: _Generation) -> Tensor:
         """Accumulate the gradients of the mean loss over images and noise levels."""
@@ -444,6 +519,10 @@ def _chunks(items: list[str], size: int | None) -> Iterator[list[str]]:
     size = size or len(items)
     for start in range(0, len(items), size):
         yield items[start : start + size]
+
+
+def _number(reward: float | None) -> float:
+    return math.nan if reward is None else reward
 
 
 def _no_captions(*_: Any, **__: Any) -> list[tuple[str, int]]:

@@ -48,6 +48,10 @@ class FlowGenerator(Protocol):
         """Sample one image per prompt; guidance 1 is none."""
         ...
 
+    def encode(self, images: Pixels) -> Tensor:
+        """Latents of RGB images [N, height, width, 3] of the generator's size."""
+        ...
+
     def decode(self, latents: Tensor) -> Tensor:
         """RGB values of latents, [N, height, width, 3], in [-1, 1] for what is in range."""
         ...

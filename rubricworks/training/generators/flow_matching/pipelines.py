@@ -8,7 +8,7 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from diffusers import DiffusionPipeline, FluxPipeline, QwenImagePipeline
@@ -26,9 +26,15 @@ from rubricworks.training.generators.flow_matching.generator import (
 )
 from rubricworks.training.progress import quiet_libraries
 
+_ENCODED = 16
+"""Pictures that the VAE encodes at once."""
+
 
 class PipelineFlow(ABC):
     """A pipeline; subclasses know the inputs of its transformer."""
+
+    video_vae: ClassVar[bool]
+    """The VAE is one of videos; an image is one frame."""
 
     def __init__(self, pipe: Any, folder: Path, sampling: ImageSampling) -> None:
         self.pipe, self.folder, self.steps = pipe, folder, sampling.steps
@@ -68,6 +74,10 @@ class PipelineFlow(ABC):
     def vae_latents(self, latents: Tensor) -> Tensor:
         """Unpacked latents as the VAE decodes them."""
 
+    @abstractmethod
+    def packed(self, vae_latents: Tensor) -> Tensor:
+        """Latents of the transformer from those of the VAE; undoes `vae_latents`."""
+
     @torch.no_grad()
     def sample(self, prompts: Sequence[str], *, guidance: float = 1.0, generator: torch.Generator) -> SampledLatents:
         """Sample one image per prompt with the pipeline."""
@@ -85,11 +95,33 @@ class PipelineFlow(ABC):
         return SampledLatents(latents, sigmas[sigmas > 0].to(latents.device))
 
     @torch.no_grad()
+    def encode(self, images: Pixels) -> Tensor:
+        """Latents of RGB images [N, side, side, 3], the modes of the VAE's distributions.
+
+        Raises:
+            UserError: the images have another size than the pipeline draws.
+        """
+        if images.shape[1:3] != (self.side, self.side):
+            height, width = images.shape[1:3]
+            raise UserError(
+                f"the pictures have {width}x{height} pixels and the generator {self.folder} draws {self.side}; scale "
+                "them, or set sampling.side"
+            )
+        vae = self.pipe.vae
+        latents = []
+        for part in torch.from_numpy(images).split(_ENCODED):
+            pixels = (part.permute(0, 3, 1, 2).float() / 127.5 - 1).to(vae.device, vae.dtype)
+            if self.video_vae:
+                pixels = pixels[:, :, None]  # one frame
+            latents.append(self.packed(vae.encode(pixels).latent_dist.mode()))
+        return torch.cat(latents)
+
+    @torch.no_grad()
     def decode(self, latents: Tensor) -> Tensor:
         """RGB values of latents, [N, side, side, 3], in [-1, 1] for what is in range."""
         vae = self.pipe.vae
         images = vae.decode(self.vae_latents(latents).to(vae.dtype), return_dict=False)[0]
-        if images.ndim == 5:  # a video VAE, of one frame
+        if self.video_vae:
             images = images[:, :, 0]
         values: Tensor = images.permute(0, 2, 3, 1)
         return values
@@ -120,6 +152,8 @@ class PipelineFlow(ABC):
 
 class FluxFlow(PipelineFlow):
     """FLUX.1: guidance is an input of the distilled transformer."""
+
+    video_vae = False
 
     def encode_prompts(self, prompts: Sequence[str]) -> dict[str, Tensor]:
         with torch.no_grad():
@@ -157,9 +191,17 @@ class FluxFlow(PipelineFlow):
         unpacked: Tensor = self.pipe._unpack_latents(latents, self.side, self.side, self.pipe.vae_scale_factor)
         return unpacked / config.scaling_factor + config.shift_factor
 
+    def packed(self, vae_latents: Tensor) -> Tensor:
+        config = self.pipe.vae.config
+        scaled = (vae_latents - config.shift_factor) * config.scaling_factor
+        packed: Tensor = self.pipe._pack_latents(scaled, *scaled.shape)
+        return packed
+
 
 class QwenImageFlow(PipelineFlow):
     """Qwen-Image: true classifier-free guidance, against an empty prompt."""
+
+    video_vae = True
 
     def encode_prompts(self, prompts: Sequence[str]) -> dict[str, Tensor]:
         with torch.no_grad():
@@ -188,13 +230,24 @@ class QwenImageFlow(PipelineFlow):
         return {"true_cfg_scale": guidance, "negative_prompt": [" "] * len(prompts)}
 
     def vae_latents(self, latents: Tensor) -> Tensor:
-        config = self.pipe.vae.config
         unpacked: Tensor = self.pipe._unpack_latents(latents, self.side, self.side, self.pipe.vae_scale_factor)
+        mean, std = self._moments(unpacked)
+        return unpacked * std + mean
+
+    def packed(self, vae_latents: Tensor) -> Tensor:
+        mean, std = self._moments(vae_latents)
+        scaled = ((vae_latents - mean) / std)[:, :, 0]  # one frame
+        packed: Tensor = self.pipe._pack_latents(scaled, *scaled.shape)
+        return packed
+
+    def _moments(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of the VAE's latents, by channel."""
+        config = self.pipe.vae.config
         mean, std = (
-            torch.tensor(values, device=unpacked.device, dtype=unpacked.dtype).view(1, -1, 1, 1, 1)
+            torch.tensor(values, device=like.device, dtype=like.dtype).view(1, -1, 1, 1, 1)
             for values in (config.latents_mean, config.latents_std)
         )
-        return unpacked * std + mean
+        return mean, std
 
 
 _KINDS: dict[Any, type[PipelineFlow]] = {FluxPipeline: FluxFlow, QwenImagePipeline: QwenImageFlow}

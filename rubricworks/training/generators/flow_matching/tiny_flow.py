@@ -12,13 +12,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from transformers import BertConfig, BertModel, PrinterCallback, Trainer, TrainingArguments
+from transformers import BertConfig, BertModel, PrinterCallback, TrainingArguments
 
 from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import open_run, run_digest, train_from
 from rubricworks.training.generators.config import TinyFlowConfig
 from rubricworks.training.generators.flow_matching.patch_basis import fit_patch_basis
 from rubricworks.training.generators.flow_matching.pixel_flow import PixelFlow, PixelFlowShape, patches_of
+from rubricworks.training.generators.flow_matching.supervised import FlowTrainer, collate, stratified_levels
 from rubricworks.training.generators.tiny_ar import captions_with_gaps
 from rubricworks.training.generators.words import word_tokenizer
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
@@ -69,11 +70,11 @@ def pretrain_tiny_flow(
         report_to="none",
     )
     latents, texts = generator.encode(images), captions_with_gaps(captions, config.unconditional, seed)
-    trainer = _PretrainingTrainer(
+    trainer = FlowTrainer(
         model=_Parts(generator),
         args=arguments,
         train_dataset=list(zip(texts, latents, strict=True)),
-        data_collator=lambda rows: {"captions": [text for text, _ in rows], "x_0": torch.stack([x for _, x in rows])},
+        data_collator=collate,
         callbacks=[StepLines("pretraining", {"loss": "loss", "learning_rate": "lr"}, on_log)],
     )
     trainer.remove_callback(PrinterCallback)
@@ -138,21 +139,11 @@ class _Parts(nn.Module):
         self.generator = generator
         self.transformer, self.text_encoder = generator.transformer, generator.text_encoder
 
-    def forward(self, captions: Sequence[str], x_0: Tensor) -> dict[str, Tensor]:
+    def forward(self, prompts: Sequence[str], x_0: Tensor) -> dict[str, Tensor]:
         """Error of the predicted image at a random noise level, weighted as that of the velocity."""
-        count = len(x_0)
-        # One level of each stratum, in a random order: a batch covers all of them.
-        strata = (torch.randperm(count, device=x_0.device) + torch.rand(count, device=x_0.device)) / count
-        t_N = self.generator.shifted(strata)
+        # One level of each stratum: a batch covers all of them.
+        t_N = self.generator.shifted(stratified_levels(len(x_0)).to(x_0))
         noise, t = torch.randn_like(x_0), t_N[:, None, None]
-        image = self.generator.clean_image((1 - t) * x_0 + t * noise, t_N, self.generator.encode_prompts(captions))
+        image = self.generator.clean_image((1 - t) * x_0 + t * noise, t_N, self.generator.encode_prompts(prompts))
         error = (image - x_0).square().mean(dim=(1, 2))
         return {"loss": (error / t_N.clamp(min=_LOWEST).square()).mean()}
-
-
-class _PretrainingTrainer(Trainer):
-    def compute_loss(
-        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
-    ) -> Any:
-        loss = model(**inputs)["loss"]
-        return (loss, {}) if return_outputs else loss
