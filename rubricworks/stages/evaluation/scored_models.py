@@ -2,24 +2,22 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from rubricworks.errors import UserError
 from rubricworks.evaluation.models import EvaluatedModel, ModelSource
 from rubricworks.evaluation.scoreboard import BASE, Scoreboard
 from rubricworks.runtime.job import Job, model_dir
+from rubricworks.stages.evaluation.score_config import Config
 from rubricworks.storage import link, write_atomic
 from rubricworks.training.checkpoints import milestone_dirs
 from rubricworks.training.model_card import CARD, card_with_scores
-
-if TYPE_CHECKING:
-    from rubricworks.stages.evaluation.score import Config
 
 CARDS = "cards"
 """Folder of the models' cards with their scores."""
 
 
-def scored_models(config: "Config", job: Job) -> Iterator[EvaluatedModel]:
+def scored_models(config: Config, job: Job) -> Iterator[EvaluatedModel]:
     """Models in the order of the board: base, peer, policy, then the further ones."""
     for name, key in ((BASE, "model"), (config.peer, "peer"), (config.policy, "policy")):
         if key not in job.inputs:

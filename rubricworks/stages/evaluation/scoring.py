@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack
 from itertools import count, islice
 from statistics import mean
-from typing import TYPE_CHECKING
 
 from rubricworks.data.response_images import IMAGES, ResponseImages, response_of
 from rubricworks.data.tables import Sample, build_table, read_rows, read_rubrics, read_samples, read_shard
@@ -26,11 +25,9 @@ from rubricworks.runtime.call_table import Row, grading_dead_letters
 from rubricworks.runtime.job import Job
 from rubricworks.stages.data.visual_questions import questions_about, samples_by_digest
 from rubricworks.stages.evaluation.responses import RESPONSES, Batch
+from rubricworks.stages.evaluation.score_config import Config
 from rubricworks.stages.evaluation.scored_models import model_key, model_label, scored_models
 from rubricworks.verifiers import CannotVerify
-
-if TYPE_CHECKING:
-    from rubricworks.stages.evaluation.score import Config
 
 _NEEDS: dict[Need, str] = {
     "rubric": "a rubric: run the stage that writes rubrics for held-out samples",
@@ -45,7 +42,7 @@ _LETTER_ORDER = ("sample_id", "purpose", "response", "criterion", "raw")
 class Scoring:
     """Samples, models and scorers of one evaluation."""
 
-    def __init__(self, config: "Config", job: Job) -> None:
+    def __init__(self, config: Config, job: Job) -> None:
         self.config, self.job = config, job
         self._images = ResponseImages(job.out / RESPONSES / IMAGES)
         self.rubrics = read_rubrics(job.inputs["rubrics"]) if "rubrics" in job.inputs else {}
