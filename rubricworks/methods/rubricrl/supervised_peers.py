@@ -21,7 +21,8 @@ from rubricworks.tracking import RunLog, stage_run
 from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import model_digest, open_run, run_digest
 from rubricworks.training.config import PolicyConfig, SftConfig
-from rubricworks.training.generators.peers import SupervisedPeer, load_peer
+from rubricworks.training.generators.image_generators import load_peer
+from rubricworks.training.generators.peers import SupervisedPeer
 from rubricworks.training.generators.policy import image_responses
 from rubricworks.training.model_card import Usage, write_card
 from rubricworks.training.policy.rollouts import StepRollouts

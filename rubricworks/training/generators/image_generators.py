@@ -13,6 +13,7 @@ from rubricworks.training.generators.autoregressive import Pixels
 from rubricworks.training.generators.config import ImageSampling
 from rubricworks.training.generators.files import INDEX_FILE
 from rubricworks.training.generators.flow_matching.generator import FlowGenerator
+from rubricworks.training.generators.peers import SupervisedPeer
 
 
 class ImageGenerator(Protocol):
@@ -73,3 +74,21 @@ def load_flow_generator(
     if not is_pixel_flow(folder):
         raise UserError(f"{folder} holds no flow-matching generator (no {INDEX_FILE} of diffusers)")
     return PixelFlow.load(folder, sampling)
+
+
+def load_peer(folder: Path, guidance: float) -> SupervisedPeer:
+    """Read a generator.
+
+    Args:
+        guidance: of the images that it draws; 1 is none.
+    Raises:
+        UserError: the folder holds none.
+    """
+    if is_flow_generator(folder):
+        from rubricworks.training.generators.flow_matching.supervised import FlowPeer
+
+        return FlowPeer(load_flow_generator(folder, ImageSampling()), guidance)
+    from rubricworks.training.generators.loading import load_generator
+    from rubricworks.training.generators.supervised import CodePeer
+
+    return CodePeer(load_generator(folder), guidance)

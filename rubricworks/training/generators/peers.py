@@ -9,7 +9,6 @@ from torch import Tensor
 
 from rubricworks.training.config import SftConfig
 from rubricworks.training.generators.autoregressive import Pixels
-from rubricworks.training.generators.config import ImageSampling
 from rubricworks.training.progress import StepLog
 
 
@@ -49,23 +48,3 @@ class SupervisedPeer(Protocol):
             checkpoint: to continue from; None starts anew (`checkpoints.open_run`).
         """
         ...
-
-
-def load_peer(folder: Path, guidance: float) -> SupervisedPeer:
-    """Read a generator.
-
-    Args:
-        guidance: of the images that it draws; 1 is none.
-    Raises:
-        UserError: the folder holds none.
-    """
-    from rubricworks.training.generators.image_generators import is_flow_generator, load_flow_generator
-
-    if is_flow_generator(folder):
-        from rubricworks.training.generators.flow_matching.supervised import FlowPeer
-
-        return FlowPeer(load_flow_generator(folder, ImageSampling()), guidance)
-    from rubricworks.training.generators.loading import load_generator
-    from rubricworks.training.generators.supervised import CodePeer
-
-    return CodePeer(load_generator(folder), guidance)
