@@ -31,6 +31,10 @@ _COMMANDS = {
     "agreement": ("rubricworks.cli.agreement:agreement", "Compare judges with people, and with each other."),
     "study": ("rubricworks.cli.study:study", "Let people label rubrics and compare images, and compute what they say."),
     "audit": ("rubricworks.cli.audit:audit", "Measure what a judge credits to responses that do not deserve it."),
+    "conformance": (
+        "rubricworks.cli.conformance:conformance",
+        "Check that a trainer, or a reward, never takes a judge's failure for 0.",
+    ),
     "arms": ("rubricworks.cli.arms:arms", "Compare a recipe with its arms: what each part is worth, in one table."),
     "claims": ("rubricworks.cli.claims:claims", "Check a paper's claims as mechanisms in the scene world."),
     "runs": ("rubricworks.cli.runs:runs", "List, show, submit, stop, retry and prune runs."),

@@ -36,7 +36,7 @@ prism="$(dirname "$0")/../../.venv/prism"
 verl="$(dirname "$0")/../../.venv/verl"
 [ -d "$verl/verl" ] || {
   "$(dirname "$0")/../../.venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
-    --target "$verl" verl==0.9.1 ray omegaconf antlr4-python3-runtime 'tensordict>=0.8,<=0.10' codetiming hydra-core \
+    --target "$verl" verl==0.9.1 ray omegaconf antlr4-python3-runtime==4.9.3 'tensordict>=0.8,<=0.10' codetiming hydra-core \
     pyvers orjson cloudpickle torchdata msgpack
 }
 

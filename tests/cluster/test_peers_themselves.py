@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from scripted_server import fail, say
+from test_verl_itself import conformance
 
 ROOT = Path(__file__).parents[2]
 PEERS = Path(os.environ.get("RUBRICWORKS_PEERS") or Path(sys.prefix) / "peers")
@@ -139,6 +140,23 @@ def test_verifiers_loads_the_criteria_that_are_exported_for_it(serve, tmp_path):
         loaded = run("verifiers", CRITERIA.replace("PATH", repr(str(tmp_path / name))), serve(judge).url)
         yes, no = ["no", "yes"], ["yes", "no"]
         assert loaded == [["Names the cat", 3, yes], ["Names its colour, too", 1.5, yes], ["Invents a dog", 2, no]]
+
+
+def test_the_conformance_page_says_what_verifiers_makes_of_missing_rewards():
+    if not (PEERS / "verifiers").is_dir():
+        pytest.skip("verifiers is not installed; tests/cluster/install.sh does it")
+    outcomes = conformance("verifiers", PEERS / "verifiers")
+    assert outcomes == {
+        "none": "marked",
+        "nan": "spreads",
+        "raises": "marked",
+        "timeout": "counted as 0",
+        "partly": "marked",
+        "partly-decoupled": "not offered",
+        "equals": "marked",
+        "one-left": "marked",
+        "none-left": "marked",
+    }
 
 
 OPENENV = """

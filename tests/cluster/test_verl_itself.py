@@ -78,3 +78,34 @@ def test_verl_loads_the_manager_and_puts_its_score_on_the_last_token(serve):
     assert result == {"reward_score": 1.0, "reward_extra_info": {"score": 1.0, "judged": 1.0, **verdicts}}
     assert scores == [[0.0, 0.0, 1.0, 0.0]]
     assert server.chats[0].body["messages"][1]["content"][0]["type"] == "image_url"
+
+
+def test_the_conformance_page_says_what_verl_makes_of_missing_rewards():
+    outcomes = conformance("verl", VERL)
+    assert outcomes == {
+        "none": "stopped",
+        "nan": "spreads",
+        "raises": "stopped",
+        "timeout": "stopped",
+        "partly": "not offered",
+        "partly-decoupled": "spreads",
+        "equals": "stopped",
+        "one-left": "stopped",
+        "none-left": "stopped",
+    }
+
+
+def conformance(peer, folder):
+    """Outcome of each case, by the command in a process beside the peer."""
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "rubricworks.cli", "conformance", peer, "--markdown"],
+        capture_output=True,
+        text=True,
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(folder), str(root)))},
+        check=False,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    rows = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith(("| ok", "| FAIL"))]
+    return {row[1]: row[2] for row in rows}
