@@ -3,24 +3,18 @@
 from collections.abc import Mapping
 
 from rubricworks.data.rubric_sets import RubricEntry
-from rubricworks.evaluation.rubric_audit import CriterionFlag, RubricAudit, RubricFinding
+from rubricworks.evaluation.rubric_audit import ADVICE, CriterionFlag, Rewrite, RubricAudit, RubricFinding, RubricFixes
 from rubricworks.reports.formats import interval, number, percent, percent_interval
 from rubricworks.reports.rendering import render
+from rubricworks.rubrics import Criterion, Rubric
 
-FLAGS = {
-    "presence only": "naming everything at random keeps the reward: add criteria that inventions fail",
-    "not about it": "another sample's response does nearly as well: ask for what this sample has",
-    "indifferent": "half the response does nearly as well: ask for the rest of it",
-    "always met": "any text meets it: drop it, or ask for more",
-    "never met": "no response of the sample meets it: check that it can be met, and is judged",
-    "contradicts": "it and another one cannot both be met",
-    "overlaps": "it counts what another one counts already",
-    "compound": "it joins several assertions: split it",
-    "leaks": "its text states its own reference",
-    "parroted": "saying that it is done meets it: ask for what is to be said",
-}
-"""Flag → advice for the rubric's author."""
+AUDIT_FILE = "audit.json"
+AUDIT_PAGE = "audit.html"
+FIXES_FILE = "fixes.json"
+FIXED_SET = "fixed.jsonl"
+"""Files of an audit in its folder; a run has the first two beside its table of rubrics."""
 _SHOWN = 20
+_NAMED = 3
 
 
 def audit_text(audit: RubricAudit) -> str:
@@ -29,7 +23,7 @@ def audit_text(audit: RubricAudit) -> str:
         f"{len(audit.findings)} rubrics with {audit.criteria} criteria in {audit.calls} gradings by {audit.judge}",
         f"flagged: {percent(audit.flagged.value)} of the rubrics ({percent_interval(audit.flagged)})",
         f"gap between the best response and the best-rewarded bad one: {_gap(audit)}",
-        *(f"  {name:<14} {count:>5} rubrics  {FLAGS[name]}" for name, count in audit.by_flag.items()),
+        *(f"  {name:<14} {count:>5} rubrics  {ADVICE[name]}" for name, count in audit.by_flag.items()),
         f"verdicts that change when the criteria are listed in reverse: {percent(audit.order_changes)}",
         f"rubrics in which the judge credits what no response can meet: {percent(audit.impossible_credited)}",
     ]
@@ -38,15 +32,48 @@ def audit_text(audit: RubricAudit) -> str:
     return "\n".join(lines)
 
 
-def audit_page(audit: RubricAudit, entries: Mapping[str, RubricEntry], *, title: str = "") -> str:
+def excess_text(audit: RubricAudit, allowed: float) -> str:
+    """Sentence for an audit with more flagged rubrics than are allowed; names the worst of them."""
+    worst = [f"{one.sample_id} ({', '.join(dict.fromkeys(flag.flag for flag in one.flags))})" for one in audit.worst]
+    more = f", and {len(worst) - _NAMED} more" if len(worst) > _NAMED else ""
+    return (
+        f"{percent(audit.flagged.value)} of {len(audit.findings)} audited rubrics are flagged, and {percent(allowed)} "
+        f"may be; the worst: {', '.join(worst[:_NAMED])}{more}"
+    )
+
+
+def fixes_text(fixes: RubricFixes) -> str:
+    """Figures of the rewrites, a line each."""
+    audit = fixes.audit
+    failed = [one for one in fixes.rewrites if one.new is None]
+    lines = [
+        f"{fixes.writer} rewrote {len(fixes.rewrites) - len(failed)} of {len(fixes.rewrites)} flagged rubrics; "
+        f"{len(fixes.kept)} rewrites have fewer flags than before and are kept",
+        f"flagged with them: {percent(audit.flagged.value)} of the rubrics ({percent_interval(audit.flagged)})",
+        f"gap with them: {_gap(audit)}",
+    ]
+    if failed:
+        lines.append(f"no usable answer for {len(failed)}, such as {failed[0].sample_id}: {failed[0].error}")
+    return "\n".join(lines)
+
+
+def audit_page(
+    audit: RubricAudit,
+    entries: Mapping[str, RubricEntry],
+    *,
+    title: str = "",
+    fixes: RubricFixes | None = None,
+) -> str:
     """The page.
 
     Args:
         entries: the rubrics by sample.
         title: a description of the rubrics.
+        fixes: rewrites of the flagged ones, shown beside them.
     """
+    rewrites = {one.sample_id: one for one in fixes.rewrites} if fixes else {}
     worst = [
-        (finding, [(one.weight, one.criterion, _flags_of(finding, one.criterion)) for one in entry.rubric.criteria])
+        (finding, _criteria(finding, entry.rubric), rewrites.get(finding.sample_id))
         for finding in audit.worst[:_SHOWN]
         for entry in [entries[finding.sample_id]]
     ]
@@ -55,14 +82,21 @@ def audit_page(audit: RubricAudit, entries: Mapping[str, RubricEntry], *, title:
         audit=audit,
         title=title,
         gap=_gap(audit),
-        meanings=FLAGS,
-        worst=worst,
+        meanings=ADVICE,
+        worst=[(*one, _new_criteria(one[2])) for one in worst],
+        fixes=fixes,
+        fixes_text=fixes_text(fixes) if fixes else "",
         styles=("report.css", "tables.css"),
     )
 
 
-def _flags_of(finding: RubricFinding, title: str) -> list[CriterionFlag]:
-    return [flag for flag in finding.flags if flag.criterion == title]
+def _criteria(finding: RubricFinding, rubric: Rubric) -> list[tuple[Criterion, list[CriterionFlag]]]:
+    """Criteria, each with its flags."""
+    return [(one, [flag for flag in finding.flags if flag.criterion == one.criterion]) for one in rubric.criteria]
+
+
+def _new_criteria(rewrite: Rewrite | None) -> list[tuple[Criterion, list[CriterionFlag]]]:
+    return _criteria(rewrite.after, rewrite.new) if rewrite and rewrite.new and rewrite.after else []
 
 
 def _gap(audit: RubricAudit) -> str:

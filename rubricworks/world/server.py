@@ -30,8 +30,9 @@ from rubricworks.world.models.captioners import TEACHERS, teacher_caption
 from rubricworks.world.models.image_judges import likert_judge_reply, pairwise_judge_reply
 from rubricworks.world.models.judge import judge_reply
 from rubricworks.world.models.roster import BALCAPRL_MODELS, PICTURE_MODELS, PRETRAINING_MODELS, RLR3_MODELS, Reply
+from rubricworks.world.models.rubric_fixer import writer_reply
 from rubricworks.world.models.weak_judges import gullible_judge_reply, image_reading_judge_reply, master_key_judge_reply
-from rubricworks.world.models.writer import lenient_rubric_writer_reply, rubric_writer_reply
+from rubricworks.world.models.writer import lenient_rubric_writer_reply
 from rubricworks.world.pictures.detector import as_geneval, detect
 from rubricworks.world.pictures.drawing import colour_of, read_pixels
 from rubricworks.world.scene.oracle import score_caption
@@ -45,7 +46,7 @@ MODELS = (
 )  # fmt: skip
 _TEXT_MODELS: dict[str, Callable[[str], str]] = {
     "judge": judge_reply,
-    "rubric-writer": rubric_writer_reply,
+    "rubric-writer": writer_reply,
     "lenient-rubric-writer": lenient_rubric_writer_reply,
     "gullible-judge": gullible_judge_reply,
     "master-key-judge": master_key_judge_reply,

@@ -4,7 +4,7 @@ import json
 
 from scripted_server import fail, say
 
-from rubricworks.evaluation.rubric_audit.run import RubricAudit
+from rubricworks.evaluation.rubric_audit import RubricAudit, RubricFixes
 
 ROWS = [
     {"sample_id": "s1", "rubric": {"criteria": [{"criterion": "names the cup", "weight": 3}]}},
@@ -46,7 +46,7 @@ def test_rubrics_that_reward_naming_everything_are_flagged_refused_and_shown(tel
     assert "&lt;b&gt;names&lt;/b&gt; the bird" in page
     again = tell(*arguments, "--refuse", "0.5")
     assert (again.code, len(server.chats)) == (1, asked)
-    assert "refused: 100% of the rubrics are flagged" in again.err
+    assert "refused: 100% of 2 audited rubrics are flagged, and 50% may be" in again.err.replace("\u202f", "")
 
 
 def test_what_is_missing_is_named_before_anything_is_paid_for(tell, tmp_path, serve):
@@ -67,3 +67,49 @@ def test_a_judge_that_answers_nothing_is_an_error_and_no_clean_audit(tell, tmp_p
     told = tell("rubrics", "audit", rubrics, "--responses", responses, "--judge", f"j@{server.url}")
     assert told.code == 2
     assert "no probe could be judged" in told.err
+
+
+def guarding(_, body):
+    """The judge, and a writer that asks for one thing alone."""
+    if body["model"] != "w":
+        text = body["messages"][1]["content"]
+        caption = text.split("<caption>\n")[1]
+        criteria = json.loads(text.split("<criteria>\n")[1].split("\n</criteria>")[0])
+        things = [word in caption for word in ("cup", "bird")]
+        scores = [
+            {"id": c["id"], "reasoning": "", "score": int(sum(things) == 1 if c["criterion"] == "one thing" else
+             c["criterion"].split()[-1] in caption)}
+            for c in criteria
+        ]  # fmt: skip
+        return say(json.dumps({"verdicts": scores}))
+    new = [
+        {"criterion": title, "description": "", "evaluation_rule": "<i>strict</i>", "weight": 1.5}
+        for title in ("one thing", "says here")
+    ]
+    return say(json.dumps({"replace": [], "add": new}))
+
+
+def test_flagged_rubrics_are_rewritten_beside_the_old_ones_which_stay(tell, tmp_path, serve):
+    server = serve(guarding)
+    rubrics, responses = write(tmp_path / "rubrics.jsonl", ROWS), write(tmp_path / "responses.jsonl", RESPONSES)
+    before = (tmp_path / "rubrics.jsonl").read_bytes()
+    arguments = ("--responses", responses, "--judge", f"j@{server.url}", "--fix", f"w@{server.url}")
+    told = tell("rubrics", "audit", rubrics, *arguments, "--refuse", "0")
+    assert told.code == 0, told.err
+    assert "w rewrote 2 of 2 flagged rubrics; 2 rewrites have fewer flags than before and are kept" in told.out
+    assert (tmp_path / "rubrics.jsonl").read_bytes() == before
+    fixed = [json.loads(line) for line in (tmp_path / "rubric-audit" / "fixed.jsonl").read_text().splitlines()]
+    assert [[c["criterion"] for c in json.loads(row["rubric"])["criteria"]] for row in fixed] == [
+        ["names the cup", "one thing", "says here"],
+        ["<b>names</b> the bird", "one thing", "says here"],
+    ]
+    fixes = RubricFixes.model_validate_json((tmp_path / "rubric-audit" / "fixes.json").read_text())
+    assert [(len(one.before.flags), len(one.after.flags)) for one in fixes.rewrites] == [(1, 0), (1, 0)]
+    page = (tmp_path / "rubric-audit" / "audit.html").read_text()
+    assert "Rewritten, kept" in page
+    assert "&lt;i&gt;strict&lt;/i&gt;" in page
+    told = tell("rubrics", "audit", "rubric-audit/fixed.jsonl", *arguments)
+    assert (told.code, "would be overwritten" in told.err) == (2, True)
+    told = tell("rubrics", "audit", "rubric-audit/fixed.jsonl", *arguments, "--out", "again")
+    assert "flagged: 0%" in told.out.replace("\u202f", "")
+    assert not (tmp_path / "again" / "fixes.json").exists()

@@ -23,8 +23,8 @@ class PlantedRubric(NamedTuple):
     """The teachers', the most accurate first."""
     fault: str
     """Name of the fault, or "" without one."""
-    titles: frozenset[str]
-    """Criteria with the fault; empty if it is the rubric's."""
+    title: str
+    """Criterion that was put there; empty if the fault is the rubric's, or there is none."""
 
 
 def planted_rubrics(count: int, *, seed: int = 0, clean: float = 0.4) -> list[PlantedRubric]:
@@ -39,17 +39,17 @@ def _planted(scene, name: str, rng: random.Random, clean: float) -> PlantedRubri
     lenient = fault == "presence only"
     task = WriterTask((), captions, threshold=3, coverage="full", guards=not lenient)
     written = [_criterion(fields) for fields in write_rubric(task, lenient=lenient)]
-    faulty, titles = (written, []) if lenient or not fault else plant(written, fault, rng)
+    faulty, title = (written, "") if lenient or not fault else plant(written, fault, rng)
     entry = RubricEntry(name, Rubric(criteria=tuple(faulty)))
-    return PlantedRubric(entry, list(captions.values()), fault, frozenset(titles))
+    return PlantedRubric(entry, list(captions.values()), fault, title)
 
 
 def _criterion(fields) -> Criterion:
     return Criterion(**{**fields, "reference_teachers": tuple(fields["reference_teachers"])})
 
 
-def plant(criteria: Sequence[Criterion], fault: str, rng: random.Random) -> tuple[list[Criterion], list[str]]:
-    """Criteria with one fault more, and the titles that have it."""
+def plant(criteria: Sequence[Criterion], fault: str, rng: random.Random) -> tuple[list[Criterion], str]:
+    """Criteria with one fault more, and the title of the one that has it."""
     named = [one for one in criteria if one.criterion.startswith(("Names the ", "Says that the object"))]
     coloured = [one for one in criteria if one.criterion.split()[-1] in COLOURS]
     chosen = rng.choice(coloured if fault == "contradicts" and coloured else named or list(criteria))
@@ -58,7 +58,7 @@ def plant(criteria: Sequence[Criterion], fault: str, rng: random.Random) -> tupl
         other = rng.choice([one for one in criteria if one is not chosen])
         joined = f"{title} and {other.criterion[0].lower()}{other.criterion[1:]}"
         made = chosen.model_copy(update={"criterion": joined})
-        return [made if one is chosen else one for one in criteria], [joined]
+        return [made if one is chosen else one for one in criteria], joined
     if fault == "overlaps":
         made = chosen.model_copy(update={"criterion": f"{title}, as it is seen"})
     elif fault == "contradicts":
@@ -74,4 +74,4 @@ def plant(criteria: Sequence[Criterion], fault: str, rng: random.Random) -> tupl
     else:
         rule = "Passes if the caption conveys the photographer's mood on that day. Fails otherwise."
         made = Criterion(criterion="Conveys the mood of the photographer", evaluation_rule=rule, weight=2)
-    return [*criteria, made], [made.criterion, *([title] if fault in ("overlaps", "contradicts") else [])]
+    return [*criteria, made], made.criterion

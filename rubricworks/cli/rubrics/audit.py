@@ -3,18 +3,35 @@
 import asyncio
 from collections import defaultdict
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import click
 
 from rubricworks.cli.options import api_key_option, parse_endpoint
 from rubricworks.data.rows import iter_rows
-from rubricworks.data.rubric_sets import RubricEntry, read_rubric_set
+from rubricworks.data.rubric_sets import RubricEntry, read_rubric_set, write_rubric_set
 from rubricworks.errors import UserError
-from rubricworks.evaluation.rubric_audit import RubricAudit, audit_rubrics
+from rubricworks.evaluation.rubric_audit import (
+    MAX_PROBES,
+    RubricAudit,
+    RubricFixes,
+    audit_rubrics,
+    fix_rubrics,
+    with_rubrics,
+)
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient, ChatError
-from rubricworks.reports.rubric_audit import audit_page, audit_text
+from rubricworks.reports.rubric_audit import (
+    AUDIT_FILE,
+    AUDIT_PAGE,
+    FIXED_SET,
+    FIXES_FILE,
+    audit_page,
+    audit_text,
+    excess_text,
+    fixes_text,
+)
 from rubricworks.runtime.progress import Progress
 from rubricworks.storage import write_atomic
 
@@ -36,6 +53,7 @@ _TEXT_COLUMNS = ("response", "caption", "text")
     metavar="SHARE",
     help="Exit with code 1 if more than this share of the rubrics is flagged.",
 )
+@click.option("--fix", metavar="MODEL@URL", help="A writer that rewrites the flagged rubrics, into OUT/fixed.jsonl.")
 @api_key_option
 @click.option("--out", type=click.Path(path_type=Path), default=Path("rubric-audit"), show_default=True)
 def audit(
@@ -44,6 +62,7 @@ def audit(
     responses: str | None,
     limit: int | None,
     refuse: float | None,
+    fix: str | None,
     api_key_env: str | None,
     out: Path,
 ) -> None:
@@ -51,42 +70,61 @@ def audit(
 
     Each rubric is tried on its sample's responses (or reference answers), and on changed ones: halved, padded,
     shuffled, empty, another sample's, with everything thrown in, and a text that only claims to meet the criteria.
-    Prints the figures, and writes OUT/audit.json and OUT/audit.html with the worst rubrics. Run again, only what is
-    not answered yet is asked.
+    Prints the figures, and writes OUT/audit.json and OUT/audit.html with the worst rubrics. With --fix, a writer
+    rewrites the flagged ones and they are tried again: the page and OUT/fixes.json show old and new, OUT/fixed.jsonl
+    is the whole set with those rewrites that have fewer flags; RUBRICS stays as it is. Run again, only what is not
+    answered yet is asked.
 
     \b
     rubricworks rubrics audit rubrics.parquet --responses captions/ --judge Qwen2.5-7B-Instruct@http://localhost:8000/v1
+    rubricworks rubrics audit rubrics.parquet --responses captions/ --judge j@http://gpu:8000/v1 --fix w@http://gpu:8001/v1
     """
     endpoint = parse_endpoint(judge, api_key_env)
+    writer = parse_endpoint(fix, api_key_env, max_tokens=4096) if fix else None
     entries: list[RubricEntry] = []
     for entry in read_rubric_set(source, note=lambda _: None):
         entries.append(entry)
         if len(entries) == limit:
             break
+    if writer and Path(source).resolve() == (out / FIXED_SET).resolve():
+        raise UserError(f"{source} would be overwritten by its own rewrites; give another --out")
     texts = _responses(responses) if responses else {}
 
     def stop_if_refused(error: ChatError, client: ChatClient) -> None:
         if refused := client.access_refused(error):
             raise UserError(refused.replace("api_key_env", "--api-key-env"))
 
-    async def run() -> RubricAudit:
+    async def run() -> tuple[RubricAudit, RubricFixes | None]:
         async with AsyncExitStack() as stack:
-            client = ChatClient(endpoint, cache=out / "answers.sqlite", purpose="judge", on_failure=stop_if_refused)
-            await stack.enter_async_context(client)
-            progress = Progress("audit", 14 * len(entries), "gradings", clients=[client])
-            return await audit_rubrics(entries, texts, Grader(client), judge=endpoint.model, progress=progress.at)
+            client = partial(ChatClient, cache=out / "answers.sqlite", on_failure=stop_if_refused)
+            grader = Grader(judging := client(endpoint, purpose="judge"))
+            await stack.enter_async_context(judging)
+            progress = Progress("audit", MAX_PROBES * len(entries), "gradings", clients=[judging])
+            found = await audit_rubrics(entries, texts, grader, judge=endpoint.model, progress=progress.at)
+            if writer is None or not found.worst:
+                return found, None
+            writing = client(writer, purpose="writer")
+            await stack.enter_async_context(writing)
+            progress = Progress("fix", MAX_PROBES * len(entries), "gradings", clients=[judging, writing])
+            return found, await fix_rubrics(entries, texts, found, writing, grader, progress=progress.at)
 
     out.mkdir(parents=True, exist_ok=True)
-    found = asyncio.run(run())
+    found, fixes = asyncio.run(run())
     if found.unjudged == found.calls:
         raise UserError(f"{endpoint.label}: no probe could be judged; check the endpoint with rubricworks grade")
-    write_atomic(out / "audit.json", found.model_dump_json(indent=2).encode() + b"\n")
-    page = audit_page(found, {entry.sample_id: entry for entry in entries}, title=source)
-    write_atomic(out / "audit.html", page.encode())
+    write_atomic(out / AUDIT_FILE, found.model_dump_json(indent=2).encode() + b"\n")
+    page = audit_page(found, {entry.sample_id: entry for entry in entries}, title=source, fixes=fixes)
+    write_atomic(out / AUDIT_PAGE, page.encode())
     click.echo(audit_text(found))
-    click.echo(f"\n{out / 'audit.html'}: the page; {out / 'audit.json'}: every finding")
-    if refuse is not None and found.flagged.value > refuse:
-        click.echo(f"refused: {found.flagged.value:.0%} of the rubrics are flagged, and {refuse:.0%} may be", err=True)
+    if fixes:
+        write_atomic(out / FIXES_FILE, fixes.model_dump_json(indent=2).encode() + b"\n")
+        write_rubric_set(with_rubrics(entries, fixes.kept), out / FIXED_SET, "rubricworks", note=lambda _: None)
+        click.echo(f"\n{fixes_text(fixes)}")
+        click.echo(f"{out / FIXED_SET}: the set with these rewrites; {out / FIXES_FILE}: old and new")
+    click.echo(f"\n{out / AUDIT_PAGE}: the page; {out / AUDIT_FILE}: every finding")
+    last = fixes.audit if fixes else found
+    if refuse is not None and last.flagged.value > refuse:
+        click.echo(f"refused: {excess_text(last, refuse)}", err=True)
         click.get_current_context().exit(1)
 
 

@@ -1,7 +1,27 @@
 """Audit of rubrics before they train: probes that show whether a rubric can be gamed, and flags on its criteria."""
 
-from rubricworks.evaluation.rubric_audit.flags import CriterionFlag, RubricFinding, examine
+from rubricworks.evaluation.rubric_audit.fix_prompts import FIX_PROMPT_VERSION, RubricFix, apply_fix, fix_messages
+from rubricworks.evaluation.rubric_audit.fixes import Rewrite, RubricFixes, fix_rubrics, with_rubrics
+from rubricworks.evaluation.rubric_audit.flags import ADVICE, CriterionFlag, RubricFinding, examine
 from rubricworks.evaluation.rubric_audit.probes import Probe, make_probes
-from rubricworks.evaluation.rubric_audit.run import RubricAudit, audit_rubrics
+from rubricworks.evaluation.rubric_audit.run import MAX_PROBES, RubricAudit, audit_rubrics
 
-__all__ = ["CriterionFlag", "Probe", "RubricAudit", "RubricFinding", "audit_rubrics", "examine", "make_probes"]
+__all__ = [
+    "ADVICE",
+    "FIX_PROMPT_VERSION",
+    "MAX_PROBES",
+    "CriterionFlag",
+    "Probe",
+    "Rewrite",
+    "RubricAudit",
+    "RubricFinding",
+    "RubricFix",
+    "RubricFixes",
+    "apply_fix",
+    "audit_rubrics",
+    "examine",
+    "fix_messages",
+    "fix_rubrics",
+    "make_probes",
+    "with_rubrics",
+]

@@ -17,7 +17,7 @@ A judge that errs now and then must not hide a fault, nor make one: hence the on
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Literal
 
@@ -42,6 +42,19 @@ FlagName = Literal[
     "not about it",
     "indifferent",
 ]
+ADVICE: Mapping[str, str] = {
+    "presence only": "naming everything at random keeps the reward: add criteria that inventions fail",
+    "not about it": "another sample's response does nearly as well: ask for what this sample has",
+    "indifferent": "half the response does nearly as well: ask for the rest of it",
+    "always met": "any text meets it: drop it, or ask for more",
+    "never met": "no response of the sample meets it: check that it can be met, and is judged",
+    "contradicts": "it and another one cannot both be met",
+    "overlaps": "it counts what another one counts already",
+    "compound": "it joins several assertions: split it",
+    "leaks": "its text states its own reference",
+    "parroted": "saying that it is done meets it: ask for what is to be said",
+}
+"""Flag → advice for the rubric's author."""
 _ALIKE = 0.75
 """Share of words in common above which two criteria are about the same."""
 _KEPT = 0.8

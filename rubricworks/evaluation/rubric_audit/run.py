@@ -17,6 +17,8 @@ _OTHERS = 3
 """Other samples whose responses are thrown in."""
 _RESPONSES = 5
 """Responses of a sample that are graded."""
+MAX_PROBES = _RESPONSES + 9
+"""Gradings of one rubric: the responses, and one of each other kind of probe."""
 
 
 class RubricAudit(BaseModel):
@@ -85,10 +87,7 @@ async def audit_rubrics(
     Raises:
         UserError: fewer than two samples have a response or a reference.
     """
-    texts = {
-        entry.sample_id: [text for text in (*responses.get(entry.sample_id, ()), entry.reference) if text][:_RESPONSES]
-        for entry in entries
-    }
+    texts = {entry.sample_id: probe_responses(entry, responses) for entry in entries}
     probed = [entry for entry in entries if texts[entry.sample_id]]
     if len(probed) < 2:
         raise UserError(
@@ -116,3 +115,8 @@ async def audit_rubrics(
         start += len(probes)
     criteria = sum(len(entry.rubric.criteria) for entry in probed)
     return RubricAudit(judge=judge, findings=tuple(findings), criteria=criteria, calls=len(cards))
+
+
+def probe_responses(entry: RubricEntry, responses: Mapping[str, Sequence[str]]) -> list[str]:
+    """Responses of a sample that its rubric is tried on, the best first; its reference answer comes last."""
+    return [text for text in (*responses.get(entry.sample_id, ()), entry.reference) if text][:_RESPONSES]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from rubricworks.evaluation.rubric_audit import MAX_PROBES
 from rubricworks.grading.likert import LIKERT_TOKENS
 from rubricworks.llm import Endpoint
 from rubricworks.llm.token_estimates import (
@@ -29,6 +30,10 @@ def estimate_calls(recipe: RubicapRecipe, images: int) -> Iterator[CallEstimate]
     synthesis = rubric_calls(recipe.committee, recipe.student, recipe.rubric, train + held_out)
     yield from synthesis
     policy = recipe.policy
+    if gate := recipe.rubric_gate():
+        probes = min(gate.sample, train) * MAX_PROBES
+        for judge in gate.judges:
+            yield CallEstimate("synthesize_rubrics", "audit", judge, *grading_calls(probes, gate.call_per))
     if isinstance(policy.peer, SupervisedPeer | RewritingPeer):
         yield from _supervised_calls(policy, recipe.committee.teachers, train)
         yield from scoring_calls(recipe.evaluation, held_out)

@@ -20,6 +20,7 @@ from rubricworks.stages.evaluation.score import Config as ScoreConfig
 from rubricworks.stages.release.promote import Config as PromoteConfig
 from rubricworks.stages.synthesis.caption_committee import Config as CommitteeConfig
 from rubricworks.stages.synthesis.caption_student import Config as StudentConfig
+from rubricworks.stages.synthesis.rubric_gate import AuditGate
 from rubricworks.stages.synthesis.synthesize_rubrics import Config as SynthesisConfig
 from rubricworks.stages.synthesis.synthesize_rubrics import check_committee
 from rubricworks.stages.training.warm_up import Config as WarmUpConfig
@@ -60,7 +61,7 @@ class RubicapRecipe(Recipe):
 
     def stage_configs(self) -> dict[str, StageConfig]:
         """Stage → its configuration, in the order of the pipeline."""
-        rubric = SynthesisConfig(**_fields(self.rubric, without={"refresh_every"}))
+        rubric = SynthesisConfig(**_fields(self.rubric, without={"refresh_every", "audit"}))
         refresh = None
         if self.rubric.refresh_every:
             refresh = Refresh(every=self.rubric.refresh_every, rubric=rubric)
@@ -69,12 +70,20 @@ class RubicapRecipe(Recipe):
             "warm_up": self.warm_up,
             "caption_committee": self.committee,
             "caption_student": self.student,
-            "synthesize_rubrics": rubric,
+            "synthesize_rubrics": rubric.model_copy(update={"audit": self.rubric_gate()}),
             "train_policy": TrainConfig(**_fields(self.policy), refresh=refresh),
             "score": self.evaluation,
             "promote": self.promotion,
             "report": self.report,
         }
+
+    def rubric_gate(self) -> AuditGate | None:
+        """Return the gate on the written rubrics, by the policy's judges unless it names its own."""
+        gate, policy = self.rubric.audit, self.policy
+        if gate is None or gate.judges:
+            return gate
+        judges = (policy.judge, *policy.more_judges)
+        return gate.model_copy(update={"judges": judges, "combine": policy.combine, "call_per": policy.call_per})
 
     def method_checks(self, runs: Path) -> Iterator[Check]:
         if own := self.policy.reward:

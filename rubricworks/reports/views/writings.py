@@ -2,9 +2,11 @@
 
 from collections import Counter
 
+from rubricworks.evaluation.rubric_audit import RubricAudit
 from rubricworks.reports.comparison import SEVERITY
 from rubricworks.reports.formats import number, percent, whole
-from rubricworks.reports.run_folder import table_rows
+from rubricworks.reports.rubric_audit import AUDIT_FILE
+from rubricworks.reports.run_folder import read_value, table_rows
 from rubricworks.reports.views.data import last_counts
 from rubricworks.reports.views.parts import (
     MAX_CHECKS,
@@ -88,7 +90,10 @@ def rubrics(stage: FinishedStage) -> View:
         tables.append(Table("Checked by", ("Verifier", "Criteria"), by_verifier))
     if dropped:
         tables.append(Table("Dropped, as the last attempt counted", ("Because", "Criteria"), dropped))
-    kinds = [Tile("Essential", percent(essential / total))] if checklists and total else []
+    audit = read_value(stage.out / AUDIT_FILE, RubricAudit)
+    more = [Tile("Essential", percent(essential / total))] if checklists and total else []
+    if audit:
+        more.append(Tile("Flagged in the audit", percent(audit.flagged.value), f"of {len(audit.findings)}"))
     return View(
         sentence=f"{whole(rubric_count)} {'checklists' if checklists else 'rubrics'} with {whole(total)} criteria.",
         metrics={
@@ -97,11 +102,12 @@ def rubrics(stage: FinishedStage) -> View:
             "criteria_each": total / rubric_count if rubric_count else None,
             "dropped_criteria": sum(count for _, count in dropped),
             **({"essential": essential} if checklists else {}),
+            **({"flagged_rubrics": audit.flagged.value} if audit else {}),
         },
         tiles=[
             Tile("Rubrics", whole(rubric_count)),
             Tile("Criteria each", number(total / rubric_count if rubric_count else None, 1)),
-            *kinds,
+            *more,
         ],
         tables=tables,
         cards_title="Rubrics",

@@ -10,6 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
+from operator import not_
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -22,6 +23,7 @@ from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
 from rubricworks.stages.synthesis import caption_committee
 from rubricworks.stages.synthesis.caption_committee import SPLITS
+from rubricworks.stages.synthesis.rubric_gate import AuditOption, audit_written_rubrics
 from rubricworks.synthesis import Candidate, RubricWriter
 from rubricworks.synthesis.prompts import WRITER_PROMPT_VERSION
 
@@ -37,6 +39,8 @@ class Config(StageConfig):
     """Number of candidates that must state an element; half of them, rounded up, by default."""
     min_candidates: int = Field(default=2, ge=1)
     """A sample with fewer teacher captions than this gets no rubric."""
+    audit: AuditOption | None = Field(default=None, exclude_if=not_)
+    """Audit of written rubrics before training, `warn` or `refuse`, by the policy's judges; none by default."""
     shard_size: int = Field(default=64, ge=1)
 
 
@@ -94,6 +98,8 @@ def run(config: Config, job: Job, splits: tuple[str, ...] = SPLITS) -> None:
     )
     job.figures["dropped_criteria"] = dict(dropped)
     _warn_of_shortfalls(config, job)
+    if config.audit:
+        audit_written_rubrics(config.audit, job, seed=config.seed)
 
 
 def _without_rubric(sample: Sample, reason: str, *dead_letters: Row) -> Answers:

@@ -7,6 +7,7 @@ import synthetic_run as folder
 from report_page import Page, text_of, write_report
 
 from rubricworks.errors import UserError
+from rubricworks.evaluation.rubric_audit import CriterionFlag, RubricAudit, RubricFinding
 from rubricworks.rubrics import Criterion, Rubric
 
 
@@ -227,3 +228,33 @@ def test_headline_claims_no_more_than_the_interval_carries(
     ]
     folder.write_scores(tmp_path, "evaluate", rows)
     assert message in text_of(write_report(tmp_path)[0])
+
+
+def test_an_audit_of_the_rubrics_stands_on_the_page_and_in_the_summary(tmp_path: Path) -> None:
+    folder.write_small_run(tmp_path)
+    rewards = dict.fromkeys(
+        ("response", "half", "padded", "shuffled", "everything", "other", "empty", "parroted"), 0.75
+    )
+    findings = tuple(
+        RubricFinding(
+            sample_id=name,
+            flags=(CriterionFlag(flag="presence only", reason="all of it"),) if name == "a" else (),
+            rewards={**rewards, "response": 1.0},
+            order_changes=0,
+            impossible_credited=False,
+            unjudged=0,
+        )
+        for name in "abcd"
+    )
+    audit = RubricAudit(judge="judge", findings=findings, criteria=8, calls=40)
+    (tmp_path / "synthesize_rubrics" / "audit.json").write_text(audit.model_dump_json())
+    html, summary = write_report(tmp_path)
+    text = text_of(html).replace("\N{NARROW NO-BREAK SPACE}", " ")
+    assert "25 % of 4 audited rubrics are flagged" in text
+    assert "presence only 1 naming everything at random keeps the reward" in text
+    assert summary["details"]["rubric_audit"] == {
+        "rubrics": 4,
+        "flagged": 0.25,
+        "gap": 0.25,
+        "flags": {"presence only": 1},
+    }

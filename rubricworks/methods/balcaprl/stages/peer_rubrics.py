@@ -44,6 +44,8 @@ class Config(StageConfig):
             raise ValueError(f"{missing} is not set: rubrics take a committee and a rubric writer, or neither")
         if self.committee and self.rubric:
             synthesize_rubrics.check_committee(self.committee, self.rubric)
+        if self.rubric and self.rubric.audit and not self.rubric.audit.judges:
+            raise ValueError("rubric.audit names no judges; give {action: warn, judges: [{url: …, model: …}]}")
         return self
 
 

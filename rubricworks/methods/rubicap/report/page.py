@@ -8,6 +8,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from pydantic import JsonValue
+
+from rubricworks.evaluation.rubric_audit import ADVICE, RubricAudit
 from rubricworks.evaluation.scoreboard import POLICY, WIN
 from rubricworks.llm.spending import SPENDING_FILE, read_spending
 from rubricworks.methods.rubicap.report.examples import read_examples
@@ -22,6 +25,7 @@ from rubricworks.reports.curves import Step, read_steps
 from rubricworks.reports.headline import promotion_sentence
 from rubricworks.reports.record import record_values
 from rubricworks.reports.rendering import render
+from rubricworks.reports.rubric_audit import AUDIT_FILE
 from rubricworks.reports.run_folder import (
     Alarm,
     read_alarm,
@@ -29,6 +33,7 @@ from rubricworks.reports.run_folder import (
     read_ledger,
     read_promotion,
     read_recipe,
+    read_value,
 )
 from rubricworks.reports.run_summary import RunSummary, run_summary
 from rubricworks.reports.scores import read_board
@@ -61,6 +66,7 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
     """
     recipe, ledger = read_recipe(run), read_ledger(run)
     board, promotion, alarm = read_board(run), read_promotion(run), read_alarm(run)
+    audit = read_value(run / "synthesize_rubrics" / AUDIT_FILE, RubricAudit)
     calls = model_calls(read_spending(run / SPENDING_FILE))
     costs, dead_letters = stage_costs(ledger, calls, exclude=REPORTS), read_dead_letters(run)
     summary = run_summary(
@@ -72,6 +78,7 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
         alarm=str(alarm) if alarm else None,
         costs=costs,
         dead_letters=dead_letters,
+        details={"rubric_audit": _audit_figures(audit)} if audit else {},
     )
     decoding = board.decoding if board else "greedy"
     results = decoding_results(run, board)
@@ -94,6 +101,8 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
         unjudged=sum(step.unjudged for step in steps),
         rollouts=sum(step.rollouts for step in steps),
         curves=_curves(steps, alarm),
+        audit=audit,
+        flag_meanings=ADVICE,
         shared_criteria=shared_criteria(run, decoding=decoding),
         examples=read_examples(run, images, decoding=decoding, seed=seed),
         **record_values(run, recipe, calls=calls, costs=costs, dead_letters=dead_letters),
@@ -115,6 +124,15 @@ def next_commands(run: Path, recipe: dict[str, Any]) -> list[Command]:
             )
         )
     return [*commands, compare_command(run, recipe)]
+
+
+def _audit_figures(audit: RubricAudit) -> dict[str, JsonValue]:
+    return {
+        "rubrics": len(audit.findings),
+        "flagged": audit.flagged.value,
+        "gap": audit.gap.value if audit.gap else None,
+        "flags": dict(audit.by_flag),
+    }
 
 
 def _curves(steps: list[Step], alarm: Alarm | None) -> list[LineChart]:

@@ -1,0 +1,121 @@
+"""Gate on written rubrics: an audit of some of them before a policy is trained on them (`rubric.audit`).
+
+The judges that will grade try each rubric on the committee's captions and on changed ones (`evaluation.rubric_audit`).
+The figures and the page with the worst rubrics stand beside the table of rubrics.
+"""
+
+import asyncio
+import random
+import sys
+import warnings
+from collections import defaultdict
+from contextlib import AsyncExitStack
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from rubricworks.data.rubric_sets import RubricEntry
+from rubricworks.data.tables import read_rows
+from rubricworks.errors import UserError
+from rubricworks.evaluation.rubric_audit import MAX_PROBES, RubricAudit, audit_rubrics
+from rubricworks.grading import CallPer, Combine, Grader
+from rubricworks.llm import Endpoint
+from rubricworks.reports.rubric_audit import AUDIT_FILE, AUDIT_PAGE, audit_page, audit_text, excess_text
+from rubricworks.rubrics import Rubric
+from rubricworks.runtime.job import Job
+from rubricworks.storage import write_atomic
+
+Action = Literal["warn", "refuse"]
+
+
+class AuditGate(BaseModel):
+    """Settings of the gate; a word alone is its action."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    action: Action
+    """Consequence of too many flagged rubrics: a warning, or the end of the run before any training."""
+    flagged: float = Field(default=0.2, ge=0, le=1)
+    """Share of flagged rubrics that is accepted."""
+    sample: int = Field(default=100, ge=2)
+    """Rubrics to audit, drawn by the seed from those of the training samples; each takes up to fourteen gradings."""
+    judges: tuple[Endpoint, ...] = ()
+    """By default the policy's, with its `combine` and `call_per`."""
+    combine: Combine = "majority"
+    call_per: CallPer = "response"
+
+
+def _from_word(value: Any) -> Any:
+    return {"action": value} if isinstance(value, str) else value
+
+
+AuditOption = Annotated[AuditGate, BeforeValidator(_from_word, json_schema_input_type=Action | AuditGate)]
+
+
+def audit_written_rubrics(gate: AuditGate, job: Job, *, seed: int) -> RubricAudit | None:
+    """Audit rubrics of the job's finished table; None if fewer than two can be audited.
+
+    Raises:
+        UserError: the gate refuses, or it names no judge.
+    """
+    if not gate.judges:
+        raise UserError("rubric.audit: no judge is named to try the rubrics with; name it in rubric.audit.judges")
+    entries = _drawn_entries(job, gate.sample, seed)
+    if len(entries) < 2:
+        warnings.warn(
+            f"rubric.audit: {len(entries)} training samples have a rubric, too few for an audit", stacklevel=2
+        )
+        return None
+    clients = [job.client(judge, "audit") for judge in gate.judges]
+    grader = Grader(clients, call_per=gate.call_per, combine=gate.combine)
+    progress = job.progress(MAX_PROBES * len(entries), "gradings")
+
+    async def run() -> RubricAudit:
+        async with AsyncExitStack() as stack:
+            for client in clients:
+                await stack.enter_async_context(client)
+            judge = " + ".join(judge.model for judge in gate.judges)
+            return await audit_rubrics(entries, _responses(job, entries), grader, judge=judge, progress=progress.at)
+
+    audit = asyncio.run(run())
+    write_atomic(job.out / AUDIT_FILE, audit.model_dump_json(indent=2).encode() + b"\n")
+    page = audit_page(audit, {entry.sample_id: entry for entry in entries}, title=f"Rubrics of {job.run.name}")
+    write_atomic(job.out / AUDIT_PAGE, page.encode())
+    print(audit_text(audit), file=sys.stderr, flush=True)
+    job.figures["audit"] = {
+        "rubrics": len(audit.findings),
+        "flagged": audit.flagged.value,
+        "gap": audit.gap and audit.gap.value,
+        **{f"flagged_{name.replace(' ', '_')}": count for name, count in audit.by_flag.items()},
+    }
+    if audit.flagged.value > gate.flagged:
+        place = job.work.run.rstrip("/") if job.work else str(job.run)
+        message = f"rubric.audit: {excess_text(audit, gate.flagged)}; the page: {place}/{job.out.name}/{AUDIT_PAGE}"
+        if gate.action == "refuse":
+            raise UserError(f"{message}; mend them by rubric.writer, coverage or guards, or set rubric.audit to warn")
+        warnings.warn(message, stacklevel=2)
+    return audit
+
+
+def _drawn_entries(job: Job, count: int, seed: int) -> list[RubricEntry]:
+    """Rubrics of training samples, drawn by the seed, in the order of the table."""
+    splits = read_rows(job.inputs["samples"], columns=["sample_id", "split"])
+    train = {row["sample_id"] for row in splits if row["split"] == "train"}
+    rows = [row for row in read_rows(job.out, columns=["sample_id", "rubric"]) if row["sample_id"] in train]
+    drawn = sorted(random.Random(seed).sample(range(len(rows)), min(count, len(rows))))
+    return [RubricEntry(rows[at]["sample_id"], Rubric.model_validate_json(rows[at]["rubric"])) for at in drawn]
+
+
+def _responses(job: Job, entries: list[RubricEntry]) -> dict[str, list[str]]:
+    """Captions of each sample, first of the teacher that most of its rubric's weight names as right."""
+    rubrics = {entry.sample_id: entry.rubric for entry in entries}
+    captions: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    for row in read_rows(job.inputs["captions"], columns=["sample_id", "captioner", "caption"]):
+        if row["caption"] and (rubric := rubrics.get(row["sample_id"])):
+            right = sum(one.weight for one in rubric.criteria if row["captioner"] in one.reference_teachers)
+            captions[row["sample_id"]].append((-right, row["caption"]))
+    # The sort is stable: captions of equal support stay in the committee's order.
+    return {
+        name: list(dict.fromkeys(text for _, text in sorted(several, key=lambda one: one[0])))
+        for name, several in captions.items()
+    }

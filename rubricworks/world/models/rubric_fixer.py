@@ -1,0 +1,97 @@
+"""The scripted rubric writer as a mender of flagged rubrics, from the criteria, flags and responses in its prompt.
+
+It knows the rules of this world and trusts what half of the responses agree on. A criterion that it does not
+understand, that any text or no response meets, or that repeats another one, is dropped; of two that contradict each
+other, the one with fewer responses on its side; a title that says more than its rule is written anew from the rule. A
+rubric that can be gamed gets every criterion and guard that it would write itself from the responses.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from math import ceil
+from typing import Any
+
+from rubricworks.world.chat import section
+from rubricworks.world.models.writer import WriterTask, rubric_writer_reply, write_rubric
+from rubricworks.world.scene.rules import GivesCount, HasAttribute, NamesObject, ReadsWord, Rule, holds, parse_rule
+from rubricworks.world.scene.scene import COLOURS
+
+_RESPONSE = re.compile(r'<response name="[^"\n]+">\n(.*?)\n</response>', re.DOTALL)
+_OF_THE_RUBRIC = 0
+_FIELDS = ("criterion", "description", "evaluation_rule", "weight")
+Criterion = Mapping[str, Any]
+
+
+def writer_reply(prompt: str) -> str:
+    """The JSON answer of `rubric-writer`: edits of a flagged rubric, or a rubric."""
+    flags = section(prompt, "flags")
+    if flags is None:
+        return rubric_writer_reply(prompt)
+    try:
+        return json.dumps(_edits(json.loads(section(prompt, "criteria") or ""), json.loads(flags), prompt))
+    except (ValueError, KeyError, TypeError):
+        return "I mend rubrics of scenes; this message holds no criteria and flags that I can read."
+
+
+def _edits(criteria: Sequence[Criterion], flags: Sequence[Mapping[str, Any]], prompt: str) -> dict[str, Any]:
+    responses = _RESPONSE.findall(prompt)
+    own = _own_rubric(responses)
+    by: dict[int, list[Criterion]] = {}
+    for flag in flags:
+        if flag["id"] != _OF_THE_RUBRIC:
+            by |= _mended(flag["flag"], flag["id"], criteria, own, responses)
+    added: list[Criterion] = []
+    if any(flag["id"] == _OF_THE_RUBRIC for flag in flags):
+        ids = {one["criterion"]: one["id"] for one in criteria}
+        mended = {one["criterion"] for several in by.values() for one in several}
+        for one in own:
+            if one["criterion"] in ids:
+                by[ids[one["criterion"]]] = [one]
+            elif one["criterion"] not in mended:
+                added.append(one)
+    if len(by) == len(criteria) and not any(by.values()) and not added:
+        added = own
+    return {"replace": [{"id": number, "by": several} for number, several in sorted(by.items())], "add": added}
+
+
+def _own_rubric(responses: Sequence[str]) -> list[Criterion]:
+    """The criteria that the writer would write from the responses, with its guards."""
+    named = {f"Response {number}": text for number, text in enumerate(responses, start=1)}
+    task = WriterTask((), named, max(1, ceil(len(named) / 2)), coverage="full", guards=True)
+    return [{name: fields[name] for name in _FIELDS} for fields in write_rubric(task)]
+
+
+def _mended(
+    flag: str, number: int, criteria: Sequence[Criterion], own: Sequence[Criterion], responses: Sequence[str]
+) -> dict[int, list[Criterion]]:
+    """Id → what takes the criterion's place."""
+    flagged = next(one for one in criteria if one["id"] == number)
+    rule = parse_rule(flagged["evaluation_rule"])
+    if flag == "compound" and rule is not None:
+        titles = {one["criterion"] for one in criteria if one is not flagged}
+        same = [one for one in own if parse_rule(one["evaluation_rule"]) == rule and one["criterion"] not in titles]
+        return {number: [{**one, "weight": flagged["weight"]} for one in same[:1]]}
+    if flag == "contradicts" and rule is not None and _agreed(rule, responses):
+        rivals = [one["id"] for one in criteria if _excludes(rule, parse_rule(one["evaluation_rule"]))]
+        return {rival: [] for rival in rivals}
+    return {number: []}
+
+
+def _agreed(rule: Rule, responses: Sequence[str]) -> bool:
+    return 2 * sum(holds(rule, text) for text in responses) >= max(len(responses), 1)
+
+
+def _excludes(rule: Rule, other: Rule | None) -> bool:
+    """Return True for another value of the same thing."""
+    match rule, other:
+        case (HasAttribute(cell, value), HasAttribute(other_cell, other_value)):
+            return cell == other_cell and value != other_value and (value in COLOURS) == (other_value in COLOURS)
+        case (NamesObject(cell, shape), NamesObject(other_cell, other_shape)):
+            return cell == other_cell and shape != other_shape
+        case (GivesCount(count), GivesCount(other_count)):
+            return count != other_count
+        case (ReadsWord(word), ReadsWord(other_word)):
+            return word != other_word
+        case _:
+            return False
