@@ -8,7 +8,7 @@ from rubricworks.errors import UserError
 from rubricworks.grading.agreement_report import AgreementReport, report_agreement
 from rubricworks.grading.labels import human_ratings, read_labels
 from rubricworks.grading.ratings import read_judges
-from rubricworks.reports.agreement import LEGEND, comparison_text, group_text, rater_text
+from rubricworks.reports.agreement import LEGEND, comparison_text, errors_text, group_text, rater_text
 from rubricworks.storage import write_atomic
 
 
@@ -20,7 +20,7 @@ from rubricworks.storage import write_atomic
     "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write all numbers here too."
 )
 def agreement(sources: tuple[str, ...], min_count: int, json_file: Path | None) -> None:
-    """Compare judges with people, and with each other: accuracy, kappa, alpha, with 95 % intervals.
+    """Compare judges with people, and with each other: accuracy, kappa, alpha, error rates, with 95 % intervals.
 
     LABELS.csv has the columns sample_id, criterion and label (0 to 1, yes/no, pass/fail, true/false), and may have
     response (where a sample has several) and rater (where several people label). SCORECARDS are tables of a run, or
@@ -40,6 +40,8 @@ def agreement(sources: tuple[str, ...], min_count: int, json_file: Path | None) 
         click.echo(f"empty labels, which say nothing: {report.empty_labels:,}")
     for group in report.groups:
         click.echo(group_text(group))
+    for errors in report.errors:
+        click.echo(errors_text(errors))
     for comparison, note in zip(report.comparisons, notes, strict=True):
         click.echo(f"\n{comparison_text(comparison, note)}")
     click.echo(f"\n{LEGEND}")

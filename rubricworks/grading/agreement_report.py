@@ -15,6 +15,7 @@ from rubricworks.grading.comparison import (
     group_agreement,
     rater_summary,
 )
+from rubricworks.grading.judge_errors import JudgeErrors, judge_errors
 from rubricworks.grading.labels import majority
 from rubricworks.grading.ratings import Ratings
 
@@ -30,6 +31,8 @@ class AgreementReport(BaseModel):
     groups: tuple[GroupAgreement, ...]
     """The people among themselves, and the judges where there are three or more."""
     comparisons: tuple[Comparison, ...]
+    errors: tuple[JudgeErrors, ...] = ()
+    """Of each judge, by the people's labels; without one whose credits are not 0 or 1."""
 
 
 def report_agreement(
@@ -54,5 +57,6 @@ def report_agreement(
         empty_labels=empty_labels,
         groups=tuple(group_agreement(group) for group in several),
         comparisons=tuple(comparisons),
+        errors=tuple(filter(None, (judge_errors(raters[0], judge) for judge in judges))) if people else (),
     )
     return report, notes

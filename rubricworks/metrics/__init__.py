@@ -37,6 +37,7 @@ from rubricworks.metrics.intervals import (
     t_interval,
     wilson_interval,
 )
+from rubricworks.metrics.prediction_powered import ErrorRates, error_rates, prediction_powered_mean
 from rubricworks.metrics.rankings import kendall_tau_b, ranking_agreement, spearman
 from rubricworks.metrics.specs import specs_score
 
@@ -46,6 +47,7 @@ __all__ = [
     "NO_WORDS",
     "Agreement",
     "DCScore",
+    "ErrorRates",
     "FactScore",
     "Interval",
     "StatedFact",
@@ -68,6 +70,7 @@ __all__ = [
     "elo_bootstrap",
     "elo_mle",
     "elo_online",
+    "error_rates",
     "extract_letter",
     "geneval_correct",
     "geneval_reasons",
@@ -82,6 +85,7 @@ __all__ = [
     "offered_options",
     "pair_agreement",
     "paired_differences",
+    "prediction_powered_mean",
     "ranking_agreement",
     "relative_position",
     "share_interval",

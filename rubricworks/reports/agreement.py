@@ -3,7 +3,9 @@
 import textwrap
 
 from rubricworks.grading.comparison import Comparison, GroupAgreement, Rater
+from rubricworks.grading.judge_errors import JudgeErrors
 from rubricworks.metrics import Agreement, Interval
+from rubricworks.reports.formats import percent, percent_interval
 
 _WIDTH = 100
 _TITLE = 30
@@ -14,7 +16,9 @@ LEGEND = """\
 accuracy: share of equal credits. kappa: Cohen's. alpha: Krippendorff's, interval level.
 [low, high]: 95 % bootstrap over responses, Wilson's for an accuracy of 0 or 1; left out where too
 few responses differ to say it.
--: not defined, because every credit is the same one."""
+-: not defined, because every credit is the same one.
+Shares of errors, and of what is met, are prediction-powered: 95 %, if the labelled items are a
+random draw of those that the judge judged."""
 
 
 def rater_text(rater: Rater, width: int) -> str:
@@ -34,6 +38,23 @@ def group_text(group: GroupAgreement) -> str:
     alpha = _estimate(group.alpha_interval).strip()
     names = textwrap.shorten(", ".join(group.raters), 50, placeholder=" …")
     text = f"{len(group.raters)} together ({names}): alpha {alpha} on {group.units:,} items that two or more rated"
+    return _wrapped(text, indent=2)
+
+
+def errors_text(errors: JudgeErrors) -> str:
+    """The judge's error rates in one sentence."""
+    parts = [
+        f"{verb} {percent(rate.value)} ({percent_interval(rate)}) of what people {people}"
+        for verb, rate, people in (
+            ("credits", errors.false_positive, "do not credit"),
+            ("misses", errors.false_negative, "credit"),
+        )
+        if rate
+    ]
+    text = (
+        f"{errors.judge} {' and '.join(parts)}. It credits {percent(errors.judged_met)} of all it judged; by "
+        f"{errors.labelled:,} labels, {percent(errors.truly_met.value)} ({percent_interval(errors.truly_met)}) are met."
+    )
     return _wrapped(text, indent=2)
 
 

@@ -1,0 +1,188 @@
+"""Prediction-powered estimates: few labels of people and many verdicts of a judge, in one interval.
+
+Labels are right and dear, verdicts are cheap and biased. The mean of the labels is moved by how far the judge's mean on
+the other items lies from its mean on the labelled ones, times a power λ. With λ = 0 the labels stand alone; the tuned λ
+has the least variance, so the interval is never much wider than that of the labels, and narrower the better the judge.
+Valid for any judge, if the labelled items are a random draw.
+
+Sources: Angelopoulos et al., Prediction-Powered Inference (2023), algorithm 1, the mean; Angelopoulos, Duchi and Zrnic,
+PPI++ (2023), example 6.1, the tuned λ. Ratios by the delta method, dependent items by clusters (Liang and Zeger, 1986).
+"""
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rubricworks.metrics.intervals import Interval, t_quantile, widen_share
+
+Numbers = NDArray[np.float64]
+
+
+class ErrorRates(NamedTuple):
+    """Errors of a binary judge; None where no label is of the kind."""
+
+    false_positive: Interval | None
+    """Share of what people do not credit that the judge credits."""
+    false_negative: Interval | None
+    """Share of what people credit that the judge does not."""
+    pass_rate: Interval
+    """Share of all items, labelled or not, that people would credit."""
+
+
+def prediction_powered_mean(
+    labels: Sequence[float],
+    predictions: Sequence[float],
+    others: Sequence[float] = (),
+    *,
+    clusters: Sequence[Hashable] | None = None,
+    other_clusters: Sequence[Hashable] | None = None,
+    power: float | None = None,
+    level: float = 0.95,
+) -> Interval:
+    """Mean of the labels over all items.
+
+    Args:
+        labels: by people.
+        predictions: of the judge, on the labelled items.
+        others: predictions on the items without a label.
+        clusters: group of each labelled item, such as its response; items of a group may depend on each other.
+        other_clusters: the same of the others.
+        power: λ; by default tuned, and 0 without others.
+    Raises:
+        ValueError: there is no label, or the lengths differ.
+    """
+    sample = _Sample.of(predictions, others, clusters, other_clusters)
+    labelled = sample.labelled(labels)
+    power = sample.tuned_power(labelled) if power is None else power
+    value = float(labelled.mean() - power * sample.shift)
+    return sample.interval(value, labelled - power * sample.predictions, power, level)
+
+
+def error_rates(
+    labels: Sequence[float],
+    predictions: Sequence[float],
+    others: Sequence[float] = (),
+    *,
+    clusters: Sequence[Hashable] | None = None,
+    other_clusters: Sequence[Hashable] | None = None,
+    level: float = 0.95,
+) -> ErrorRates:
+    """False-positive and false-negative rates of a judge whose credits are 0 or 1; arguments as in the mean.
+
+    Raises:
+        ValueError: there is no label, the lengths differ, or a credit is neither 0 nor 1.
+    """
+    if strange := {*labels, *predictions, *others} - {0, 1}:
+        raise ValueError(f"a credit is {strange.pop()}; error rates are of credits that are 0 or 1")
+    sample = _Sample.of(predictions, others, clusters, other_clusters)
+    met = sample.labelled(labels)
+    judged = sample.predictions
+    return ErrorRates(
+        false_positive=sample.ratio(judged * (1 - met), 1 - met, level),
+        false_negative=sample.ratio((1 - judged) * met, met, level),
+        pass_rate=_within_share(
+            prediction_powered_mean(
+                labels, predictions, others, clusters=clusters, other_clusters=other_clusters, level=level
+            )
+        ),
+    )
+
+
+class _Sample(NamedTuple):
+    """Predictions on labelled items and on others, with the clusters of both as numbers."""
+
+    predictions: Numbers
+    others: Numbers
+    cluster_of: NDArray[np.intp]
+    other_cluster_of: NDArray[np.intp]
+
+    @classmethod
+    def of(
+        cls,
+        predictions: Sequence[float],
+        others: Sequence[float],
+        clusters: Sequence[Hashable] | None,
+        other_clusters: Sequence[Hashable] | None,
+    ) -> "_Sample":
+        return cls(
+            np.array(predictions, dtype=float),
+            np.array(others, dtype=float),
+            _numbered(clusters, len(predictions)),
+            _numbered(other_clusters, len(others)),
+        )
+
+    def labelled(self, values: Sequence[float]) -> Numbers:
+        if not len(values) or len(values) != len(self.predictions):
+            raise ValueError(
+                f"{len(values)} labels and {len(self.predictions)} predictions; give as many, one at least"
+            )
+        return np.array(values, dtype=float)
+
+    @property
+    def shift(self) -> float:
+        """Judge's mean on the labelled items minus that on the others."""
+        return float(self.predictions.mean() - self.others.mean()) if len(self.others) else 0.0
+
+    def tuned_power(self, values: Numbers) -> float:
+        """λ of least variance: cov(value, prediction) / ((1 + n/N) var(prediction))."""
+        if not len(self.others) or len(values) < 2:
+            return 0.0
+        spread = np.var(np.concatenate([self.predictions, self.others]), ddof=1)
+        covariance = np.cov(values, self.predictions)[0, 1]
+        return float(covariance / ((1 + len(values) / len(self.others)) * spread)) if spread else 0.0
+
+    def ratio(self, above: Numbers, below: Numbers, level: float) -> Interval | None:
+        """Mean of `above` over the mean of `below`, both prediction-powered."""
+        if not below.any():
+            return None
+        powers = [self.tuned_power(one) for one in (above, below)]
+        means = [one.mean() - power * self.shift for one, power in zip((above, below), powers, strict=True)]
+        if means[1] <= 0:
+            return None
+        value = float(means[0] / means[1])
+        power = powers[0] - value * powers[1]
+        errors = (above - value * below - power * self.predictions) / means[1]
+        interval = self.interval(value, errors, power / means[1], level)
+        return widen_share(_within_share(interval), len(np.unique(self.cluster_of[below > 0])), level)
+
+    def interval(self, value: float, errors: Numbers, power: float, level: float) -> Interval:
+        """The value with Student's bounds.
+
+        Args:
+            errors: value of each labelled item less its powered prediction, up to a constant.
+        """
+        clusters = int(self.cluster_of.max()) + 1
+        if clusters < 2:
+            return Interval(value=value)
+        variance = _variance_of_mean(errors, self.cluster_of)
+        if len(self.others) and power:
+            variance += power**2 * _variance_of_mean(self.others, self.other_cluster_of)
+        reach = t_quantile(level, clusters - 1) * math.sqrt(variance)
+        return Interval(value=value, low=value - reach, high=value + reach)
+
+
+def _variance_of_mean(values: Numbers, cluster_of: NDArray[np.intp]) -> float:
+    """Variance of the mean of clustered values: the squared sums of their deviations, cluster by cluster."""
+    sums = np.bincount(cluster_of, weights=values - values.mean())
+    count = len(sums)
+    return float((sums**2).sum() * count / max(count - 1, 1)) / len(values) ** 2
+
+
+def _numbered(clusters: Sequence[Hashable] | None, count: int) -> NDArray[np.intp]:
+    if clusters is None:
+        return np.arange(count)
+    if len(clusters) != count:
+        raise ValueError(f"{count} predictions, but {len(clusters)} clusters; give one for each")
+    positions: dict[Hashable, int] = {}
+    return np.array([positions.setdefault(one, len(positions)) for one in clusters], dtype=np.intp)
+
+
+def _within_share(interval: Interval) -> Interval:
+    """The interval cut to [0, 1]."""
+    value = min(max(interval.value, 0.0), 1.0)
+    if interval.low is None or interval.high is None:
+        return Interval(value=value)
+    return Interval(value=value, low=min(max(interval.low, 0.0), 1.0), high=min(max(interval.high, 0.0), 1.0))

@@ -1,0 +1,98 @@
+"""Prediction-powered estimates against closed forms, the t interval, the authors' package, and simulated coverage."""
+
+import math
+
+import numpy as np
+import pytest
+
+from rubricworks.metrics import error_rates, prediction_powered_mean, t_interval
+
+LABELS = [1, 0, 1, 1, 0, 1, 0, 0, 1, 1]
+JUDGED = [1, 0, 1, 0, 0, 1, 1, 0, 1, 1]
+OTHERS = [1, 1, 0, 1, 0, 1, 1, 0, 1, 1, 1, 0, 1, 1, 0, 1, 1, 1, 0, 1]
+
+
+def test_without_other_items_the_labels_stand_alone():
+    mean = prediction_powered_mean(LABELS, JUDGED)
+    expected = t_interval(LABELS)
+    assert (mean.value, mean.low, mean.high) == pytest.approx((expected.value, expected.low, expected.high))
+
+
+def test_with_full_power_the_judges_mean_is_moved_by_its_error_on_the_labels():
+    mean = prediction_powered_mean(LABELS, JUDGED, OTHERS, power=1.0)
+    assert mean.value == pytest.approx(np.mean(OTHERS) + np.mean(LABELS) - np.mean(JUDGED))
+    errors, others = np.subtract(LABELS, JUDGED), np.array(OTHERS)
+    deviation = math.sqrt(errors.var(ddof=1) / 10 + others.var(ddof=1) / 20)
+    assert (mean.high - mean.low) / 2 == pytest.approx(2.2621572 * deviation)  # t of 9 degrees of freedom
+
+
+def test_the_tuned_power_has_the_least_variance_of_its_closed_form():
+    generator = np.random.default_rng(3)
+    truth = generator.random(4_000) < 0.4
+    judged = np.where(generator.random(4_000) < 0.1, ~truth, truth)
+    labels, on_labels, others = truth[:400], judged[:400], judged[400:]
+    tuned = prediction_powered_mean(labels, on_labels, others)
+    correlation = np.corrcoef(labels, on_labels)[0, 1]
+    # PPI++, equation 7 and example 6.1: var(Y)/n (1 - rho^2 N / (n + N)).
+    variance = np.var(labels, ddof=1) / 400 * (1 - correlation**2 * 3_600 / 4_000)
+    assert (tuned.high - tuned.low) / 2 == pytest.approx(1.966 * math.sqrt(variance), rel=0.02)
+    for power in (0.0, 0.3, 1.0):
+        other = prediction_powered_mean(labels, on_labels, others, power=power)
+        assert tuned.high - tuned.low <= (other.high - other.low) * 1.005
+
+
+@pytest.mark.parametrize("false_positive", [0.05, 0.3])
+def test_intervals_cover_the_truth_as_often_as_they_say_and_are_narrower_than_the_labels_alone(false_positive):
+    generator = np.random.default_rng(7)
+    pass_rate, false_negative, trials = 0.45, 0.1, 600
+    covered, widths = np.zeros(3), np.zeros((2, 2))
+    for _ in range(trials):
+        truth = generator.random(1_500) < pass_rate
+        judged = np.where(truth, generator.random(1_500) >= false_negative, generator.random(1_500) < false_positive)
+        split = [array.astype(float).tolist() for array in (truth[:150], judged[:150], judged[150:])]
+        rates, alone = error_rates(*split), error_rates(*split[:2])
+        expected = (false_positive, false_negative, pass_rate)
+        covered += [one.low <= value <= one.high for one, value in zip(rates, expected, strict=True)]
+        widths += [
+            [one.false_positive.high - one.false_positive.low, one.pass_rate.high - one.pass_rate.low]
+            for one in (rates, alone)
+        ]
+    # 95 % of 600: three standard deviations are 2.7 points. Rare events are skewed, so their lower limit is lower.
+    assert covered[2] / trials == pytest.approx(0.95, abs=0.027)
+    assert covered[0] / trials >= 0.95 - (0.027 if false_positive > 0.1 else 0.06)
+    assert covered[1] / trials >= 0.95 - 0.06
+    assert widths[0, 1] < 0.85 * widths[1, 1]
+    assert widths[0, 0] <= widths[1, 0]
+
+
+def test_items_of_one_response_are_no_independent_evidence():
+    generator = np.random.default_rng(5)
+    covered = {"clustered": 0, "not": 0}
+    for _ in range(300):
+        truth = np.repeat(generator.random(60) < 0.5, 6).astype(float).tolist()
+        responses = np.repeat(np.arange(60), 6).tolist()
+        for name, clusters in (("clustered", responses), ("not", None)):
+            mean = prediction_powered_mean(truth, truth, clusters=clusters)
+            covered[name] += mean.low <= 0.5 <= mean.high
+    assert covered["clustered"] >= 0.91 * 300
+    assert covered["not"] < 0.75 * 300
+
+
+def test_rates_by_hand_and_without_a_label_of_the_kind():
+    rates = error_rates(LABELS, JUDGED)
+    assert rates.false_positive.value == pytest.approx(1 / 4)
+    assert rates.false_negative.value == pytest.approx(1 / 6)
+    assert rates.pass_rate.value == pytest.approx(0.6)
+    assert error_rates([1, 1], [1, 0], [1, 1]).false_positive is None
+    perfect = error_rates([1, 0, 1, 0], [1, 0, 1, 0]).false_positive
+    assert (perfect.value, perfect.low) == (0, 0)
+    assert perfect.high > 0.5  # Wilson's of no error in two, not 0
+
+
+def test_what_cannot_be_estimated_is_refused():
+    with pytest.raises(ValueError, match=r"credit is 0\.5"):
+        error_rates([1, 0.5], [1, 0])
+    with pytest.raises(ValueError, match="2 labels and 1 predictions"):
+        prediction_powered_mean([1, 0], [1])
+    with pytest.raises(ValueError, match="0 labels"):
+        prediction_powered_mean([], [])
