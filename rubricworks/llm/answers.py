@@ -12,6 +12,9 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
+from rubricworks.llm.identity import Identity
+from rubricworks.llm.logprobs import Logprobs
+
 Model = TypeVar("Model", bound=BaseModel)
 
 _MAX_TOKENS = 10**9
@@ -27,6 +30,11 @@ class Answer(NamedTuple):
     refusal: str
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int = 0
+    """Prompt tokens that the provider had cached, of `prompt_tokens`."""
+    identity: Identity = Identity()
+    logprobs: Logprobs = ()
+    """As the server sent them; empty if it sent none."""
 
 
 def read_answer(payload: bytes) -> Answer:
@@ -44,11 +52,26 @@ def read_answer(payload: bytes) -> Answer:
             raise TypeError("content is not text")
         finish = str(choice.get("finish_reason") or "")
         prompt, completion = _token_count(usage.get("prompt_tokens")), _token_count(usage.get("completion_tokens"))
+        details = usage.get("prompt_tokens_details")
+        cached = min(_token_count(details.get("cached_tokens")), prompt) if isinstance(details, dict) else 0
+        identity = Identity(str(body.get("model") or ""), str(body.get("system_fingerprint") or ""))
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError("the answer does not follow the chat-completions protocol") from error
     return Answer(
-        text and _replace_surrogates(text), finish, _replace_surrogates(str(refusal or "")), prompt, completion
+        text and _replace_surrogates(text),
+        finish,
+        _replace_surrogates(str(refusal or "")),
+        prompt,
+        completion,
+        cached,
+        identity,
+        _logprobs(choice.get("logprobs")),
     )
+
+
+def _logprobs(value: Any) -> Logprobs:
+    content = value.get("content") if isinstance(value, dict) else None
+    return content if isinstance(content, list) else ()
 
 
 def _replace_surrogates(text: str) -> str:

@@ -23,7 +23,9 @@ from rubricworks.llm.answers import Answer
 from rubricworks.llm.batches import STATE_FOLDER, BatchTransport
 from rubricworks.llm.cache import AnswerCache
 from rubricworks.llm.endpoint import Endpoint
+from rubricworks.llm.identity import IdentityPin
 from rubricworks.llm.limiter import Limiter
+from rubricworks.llm.logprobs import REQUEST_FIELDS, field_probabilities
 from rubricworks.llm.question import REPAIR_TURNS, ChatError, Messages, Question, Reply, T
 from rubricworks.llm.request import BYTES_PER_TOKEN, Request, RequestFrame
 from rubricworks.llm.spending import BudgetReached, Spending
@@ -69,11 +71,12 @@ class ChatClient:
         self._transport = BatchTransport(self.endpoint, state) if self.endpoint.batch else Transport(self.endpoint)
         self._cache_file = cache
         self._cache = AnswerCache(Path(cache)) if cache is not None else None
+        self._identity = IdentityPin(self.endpoint, purpose, Path(cache).parent if cache is not None else None)
         self._spending = spending
         if spending is not None:
             spending.open_account(purpose, self.endpoint.model, self.totals)
         self._on_failure = on_failure
-        self._frames: dict[type[BaseModel] | None, RequestFrame] = {}
+        self._frames: dict[tuple[type[BaseModel] | None, str], RequestFrame] = {}
         self._span = telemetry.span_factory(self.endpoint, purpose)
         telemetry.register_client(self)
 
@@ -124,7 +127,13 @@ class ChatClient:
 
     @overload
     async def chat(
-        self, messages: Messages, response: type[Model], seed: int = 0, *, check: Callable[[Model], None] | None = None
+        self,
+        messages: Messages,
+        response: type[Model],
+        seed: int = 0,
+        *,
+        check: Callable[[Model], None] | None = None,
+        probabilities_of: str = "",
     ) -> Reply[Model]: ...
 
     @overload
@@ -137,6 +146,7 @@ class ChatClient:
         seed: int = 0,
         *,
         check: Callable[[Any], None] | None = None,
+        probabilities_of: str = "",
     ) -> Reply[Any]:
         """Send one request, or return its cached answer.
 
@@ -146,15 +156,18 @@ class ChatClient:
                 not usable; None for plain text.
             seed: sent to the server; distinguishes repeated samples of one request.
             check: validates a parsed value further and raises ValueError, which counts as malformed.
+            probabilities_of: JSON field of zeros and ones, whose probabilities the reply is to have.
         Raises:
             ChatError: no usable answer after retries and repair turns, or not enough budget.
-            UserError: the endpoint's environment, the cache file or the ledger is not usable.
+            UserError: the endpoint's environment, the cache file or the ledger is not usable, or probabilities are
+                asked for and the endpoint gives none.
         """
         schema = response if isinstance(response, type) else None
-        frame = self._frames.get(schema)
+        frame = self._frames.get((schema, probabilities_of))
         if frame is None:
-            frame = self._frames[schema] = RequestFrame(self.endpoint, schema)
-        question = Question(frame, messages, seed, response, check)
+            more = REQUEST_FIELDS if probabilities_of else None
+            frame = self._frames[schema, probabilities_of] = RequestFrame(self.endpoint, schema, more)
+        question = Question(frame, messages, seed, response, check, probabilities_of)
         request = frame.encode(messages, seed)
         ask = self._ask if self._span is None else self._ask_in_span
         if self._cache is None:
@@ -174,7 +187,7 @@ class ChatClient:
         try:
             reply = await ask(question, request)
             usage = reply.usage
-            entry = to_json([reply.raw, usage.prompt_tokens, usage.completion_tokens, usage.cost])
+            entry = to_json([reply.raw, usage.prompt_tokens, usage.completion_tokens, usage.cost, *reply.probabilities])
             self._cache.put(key, self.endpoint.model, entry.decode())
         finally:
             for waiter in waiters:
@@ -188,13 +201,14 @@ class ChatClient:
         assert self._cache is not None
         if (entry := self._cache.get(key)) is None:
             return None
-        raw, prompt_tokens, completion_tokens, cost = from_json(entry)
+        raw, prompt_tokens, completion_tokens, cost, *probabilities = from_json(entry)
         try:
             value = question.parse(raw)
         except ValueError:
             return None
         self.totals.count_cached()
-        return Reply(value, raw, Usage(prompt_tokens, completion_tokens, cost), cached=True)
+        usage = Usage(prompt_tokens, completion_tokens, cost)
+        return Reply(value, raw, usage, cached=True, probabilities=tuple(probabilities))
 
     async def _ask_in_span(self, question: Question, request: Request) -> Reply[Any]:
         assert self._span is not None
@@ -224,10 +238,18 @@ class ChatClient:
                     if budget is not None:  # now, not at the end of the call: its own next turn would wait for it
                         budget.settle(tokens, dollars, turn_usage)
                 requests += completion.requests
+                self._identity.check(completion.answer.identity)
                 usage = usage.plus(turn_usage)
                 text = self._usable_text(completion.answer, requests)
+                field, logprobs = question.probabilities_of, completion.answer.logprobs
+                if field and not logprobs:
+                    raise UserError(
+                        f"{self.endpoint.label} gives no log-probabilities, which credits of them need; take an "
+                        "endpoint that does (vLLM, OpenAI), or other credits"
+                    )
                 try:
                     value = question.parse(text)
+                    probabilities = tuple(field_probabilities(text or "", logprobs, field)) if field else ()
                     break
                 except ValueError as error:
                     if not repairs_left:
@@ -247,7 +269,7 @@ class ChatClient:
         finally:
             if self._spending is not None:
                 self._spending.write_if_due()
-        return Reply(value, text or "", usage, cached=False)
+        return Reply(value, text or "", usage, cached=False, probabilities=probabilities)
 
     async def _wait_for_budget(self, tokens: int, dollars: float, requests: int) -> None:
         assert self._spending is not None
@@ -270,7 +292,7 @@ class ChatClient:
         prompt, completion = answer.prompt_tokens, answer.completion_tokens
         if not prompt and not completion:
             prompt, completion = request.tokens, len(answer.text or "") // BYTES_PER_TOKEN
-        return Usage(prompt, completion, self.endpoint.cost(prompt, completion))
+        return Usage(prompt, completion, self.endpoint.cost(prompt, completion, answer.cached_tokens))
 
     def _error(self, error_class: ErrorClass, message: str, raw: str, attempts: int) -> ChatError:
         who = f"{self.purpose} {self.endpoint.label}" if self.purpose else self.endpoint.label

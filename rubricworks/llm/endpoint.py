@@ -7,7 +7,7 @@ on connecting. So an endpoint can be printed, hashed and stored next to a table.
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import not_
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 from yarl import URL
@@ -47,6 +47,10 @@ class Endpoint(BaseModel):
     price_in: float = Field(default=0.0, ge=0)
     price_out: float = Field(default=0.0, ge=0)
     """Dollars per million tokens."""
+    price_cached: float | None = Field(default=None, ge=0, exclude_if=lambda price: price is None)
+    """The same for prompt tokens that the provider had cached, as `usage` reports them; by default `price_in`."""
+    on_change: Literal["warn", "refuse"] = Field(default="warn", exclude_if=lambda action: action == "warn")
+    """Consequence of an answer by another model than the run's first one was by (`model`, `system_fingerprint`)."""
     guided: bool = True
     """Send the JSON schema of structured answers, for servers with guided decoding."""
     batch: bool = Field(default=False, exclude_if=not_)
@@ -105,9 +109,15 @@ class Endpoint(BaseModel):
         """API key, read from the environment now. Use it in the request header only."""
         return variable(self.api_key_env, f"the API key of {self.label}") if self.api_key_env else None
 
-    def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """Cost of one call in dollars; half of it in a batch."""
+    def cost(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> float:
+        """Cost of one call in dollars; half of it in a batch.
+
+        Args:
+            cached_tokens: those of the prompt that the provider had cached.
+        """
         dollars = (prompt_tokens * self.price_in + completion_tokens * self.price_out) / 1e6
+        if cached_tokens and self.price_cached is not None:
+            dollars += cached_tokens * (self.price_cached - self.price_in) / 1e6
         return dollars / 2 if self.batch else dollars
 
     def with_model(self, model: str | None) -> Self:

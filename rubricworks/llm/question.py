@@ -25,6 +25,8 @@ class Reply(NamedTuple, Generic[T]):
     usage: Usage
     """Usage of the original call, also for a cached answer."""
     cached: bool
+    probabilities: tuple[float, ...] = ()
+    """Of the binary field that was asked for, in the order of the answer; see `logprobs`."""
 
 
 class ChatError(Exception):
@@ -60,6 +62,8 @@ class Question(NamedTuple):
     seed: int
     response: type[Any] | Callable[[str], Any] | None
     check: Callable[[Any], None] | None
+    probabilities_of: str = ""
+    """JSON field whose probabilities are asked for."""
 
     def parse(self, text: str | None) -> Any:
         """Parse the text of an answer. Raises ValueError if it is not a valid answer to this question."""

@@ -7,7 +7,7 @@ into the body as they are, because a data URL needs no JSON escapes.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
@@ -36,7 +36,13 @@ class Request(NamedTuple):
 class RequestFrame:
     """Encoder of requests for one endpoint and one response schema."""
 
-    def __init__(self, endpoint: Endpoint, response: type[BaseModel] | None) -> None:
+    def __init__(
+        self, endpoint: Endpoint, response: type[BaseModel] | None, more: Mapping[str, Any] | None = None
+    ) -> None:
+        """
+        Args:
+            more: further fields of the request; the endpoint's `extra_body` goes before them.
+        """
         schema = None if response is None else strict_schema(response)
         fields: dict[str, Any] = {
             "model": endpoint.model,
@@ -47,6 +53,7 @@ class RequestFrame:
         if response is not None and endpoint.guided:
             json_schema = {"name": response.__name__, "schema": schema, "strict": True}
             fields["response_format"] = {"type": "json_schema", "json_schema": json_schema}
+        fields |= more or {}
         fields |= {name: value for name, value in endpoint.extra_body.items() if name not in _RESERVED_FIELDS}
         fields = {name: value for name, value in fields.items() if value is not None}
         self._head = to_json(fields)[:-1] + b',"messages":['

@@ -58,6 +58,30 @@ def test_cost_follows_the_price_per_million_tokens(serve):
 
 
 @pytest.mark.parametrize(
+    ("details", "prices", "dollars"),
+    [
+        ({"cached_tokens": 600_000}, {"price_cached": 0.5}, 0.4 * 3 + 0.6 * 0.5 + 5),
+        ({"cached_tokens": 600_000}, {}, 8.0),
+        ({"cached_tokens": 9_000_000}, {"price_cached": 0.0}, 5.0),  # never more than the prompt has
+        ({"cached_tokens": None}, {"price_cached": 0.5}, 8.0),
+        ("none", {"price_cached": 0.5}, 8.0),
+        (None, {"price_cached": 0.5}, 8.0),
+    ],
+)
+def test_prompt_tokens_that_the_provider_had_cached_have_their_own_price(serve, details, prices, dollars):
+    body = json.loads(say(GOOD, tokens=(1_000_000, 500_000)).body)
+    body["usage"]["prompt_tokens_details"] = details
+    server = serve([Said(json.dumps(body).encode())])
+    endpoint = Endpoint(url=server.url, model="m", price_in=3.0, price_out=10.0, **prices)
+
+    async def run():
+        async with ChatClient(endpoint) as client:
+            return await client.chat(ASK, Opinion)
+
+    assert asyncio.run(run()).usage.cost == pytest.approx(dollars)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         GOOD,

@@ -1,0 +1,73 @@
+"""Probabilities of a binary JSON field, from the log-probabilities of the tokens that spell its value.
+
+The answer's tokens are laid out as bytes, so that the value's digit is found in the token that holds it; the
+alternatives at that token which begin alike and go on with 0 or 1 share the probability. So the credit of a criterion
+is P(1) / (P(0) + P(1)), as in G-Eval (Liu et al., 2023, section 2), instead of the digit that was drawn. The shape is
+OpenAI's `choices[0].logprobs.content`, which vLLM has too: token, logprob, bytes, top_logprobs.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+TOP_LOGPROBS = 5
+"""Alternatives to ask for at each token."""
+REQUEST_FIELDS = {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
+
+Logprobs = Sequence[Mapping[str, Any]]
+_ZERO, _ONE = b"0", b"1"
+
+
+class _Token(NamedTuple):
+    start: int
+    """Offset of its first byte in the answer."""
+    text: bytes
+    entry: Mapping[str, Any]
+
+
+def field_probabilities(text: str, logprobs: Logprobs, field: str) -> list[float]:
+    """Probability of 1 against 0 for each value of a field, in the order of the text.
+
+    Args:
+        text: the answer, with JSON in it whose values of the field are 0 or 1.
+        logprobs: of the answer's tokens; those of a thought before it may be among them.
+        field: name of the JSON field.
+    Raises:
+        ValueError: the tokens do not spell the answer.
+    """
+    content = text.encode()
+    tokens = list(_tokens(logprobs))
+    start = b"".join(token.text for token in tokens).rfind(content)
+    if start < 0:
+        raise ValueError("the tokens of its log-probabilities do not spell the answer")
+    # A quote inside a JSON string is escaped, so only the field itself matches.
+    pattern = re.compile(rb'(?<!\\)"' + re.escape(field.encode()) + rb'"\s*:\s*([01])')
+    return [_probability_of_one(tokens, start + match.start(1)) for match in pattern.finditer(content)]
+
+
+def _probability_of_one(tokens: Sequence[_Token], place: int) -> float:
+    token = next(one for one in reversed(tokens) if one.start <= place)
+    before = token.text[: place - token.start]
+    mass = {_ZERO: 0.0, _ONE: 0.0}
+    alternatives = {_bytes(one): float(one["logprob"]) for one in token.entry.get("top_logprobs") or ()}
+    for written, logprob in (alternatives | {token.text: float(token.entry["logprob"])}).items():
+        digit = written[len(before) : len(before) + 1]
+        if written.startswith(before) and digit in mass:
+            mass[digit] += math.exp(logprob)
+    total = sum(mass.values())
+    return mass[_ONE] / total if total else float(token.text[len(before) : len(before) + 1] == _ONE)
+
+
+def _tokens(logprobs: Logprobs) -> Iterator[_Token]:
+    start = 0
+    for entry in logprobs:
+        text = _bytes(entry)
+        yield _Token(start, text, entry)
+        start += len(text)
+
+
+def _bytes(entry: Mapping[str, Any]) -> bytes:
+    """Bytes of a token, of which the text may be half a character."""
+    given = entry.get("bytes")
+    return bytes(given) if given is not None else str(entry["token"]).encode()
