@@ -55,6 +55,7 @@ from rubricworks.platform_api.routers import (
     submission_pages,
     submissions,
 )
+from rubricworks.platform_api.services.promotion.consumer_address import ConsumerAddress
 from rubricworks.platform_api.services.promotion.drift import Reconciler
 from rubricworks.platform_api.services.promotion.mlflow_registry import MlflowRegistry
 from rubricworks.platform_api.services.promotion.promotions import Promotions
@@ -148,13 +149,13 @@ async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExi
         state.dependencies.append(Dependency("storage", check, fresh=60.0))
         state.store = await asyncio.to_thread(_open_store, settings.storage)
     state.promotions = _promotions(settings, state.database)
-    if state.promotions is not None and settings.webhook_url and settings.webhook_secret:
-        webhooks = Webhooks(state.database, settings.webhook_url, settings.webhook_secret.get_secret_value())
+    consumer = ConsumerAddress(settings.webhook_url, settings.webhook_networks) if settings.webhook_url else None
+    if state.promotions is not None and consumer and settings.webhook_secret:
+        webhooks = Webhooks(state.database, consumer, settings.webhook_secret.get_secret_value())
         stack.push_async_callback(_end, asyncio.create_task(webhooks.follow(settings.index_seconds)))
     state.reconciler = None
     if state.promotions is not None:
-        consumer = settings.webhook_url if settings.webhook_secret else None
-        state.reconciler = Reconciler(state.database, state.promotions, consumer)
+        state.reconciler = Reconciler(state.database, state.promotions, consumer if settings.webhook_secret else None)
         following = asyncio.create_task(state.reconciler.follow(settings.reconcile_seconds))
         stack.push_async_callback(_end, following)
     policy = load_policy(settings.submissions)

@@ -1,6 +1,7 @@
 """Settings of the service, read from the environment and checked before it listens."""
 
 import os
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, SecretStr
@@ -29,6 +30,8 @@ class ApiSettings(BaseModel):
     """RUBRICWORKS_WEBHOOK_URL: the consumer of models, which is told of every promotion."""
     webhook_secret: SecretStr | None = None
     """RUBRICWORKS_WEBHOOK_SECRET: key of the messages' signatures."""
+    webhook_networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    """RUBRICWORKS_WEBHOOK_NETWORKS: networks beyond the public internet that the consumer may lie in, as 10.1.0.0/16."""
     submissions: str | None = None
     """RUBRICWORKS_SUBMISSIONS: file of what submitted recipes may reach, and where they run; see `SubmissionPolicy`."""
     kubeflow: str | None = None
@@ -56,7 +59,7 @@ def settings_from_environment(runs: str | None = None) -> ApiSettings:
     Args:
         runs: storage of the runs, before the environment's.
     Raises:
-        UserError: the token is too short, or the webhook's address or secret is missing.
+        UserError: the token is too short, or the webhook's address, networks or secret are missing or wrong.
     """
     token = _variable("RUBRICWORKS_API_TOKEN")
     if token and len(token) < _SHORTEST_TOKEN:
@@ -73,6 +76,7 @@ def settings_from_environment(runs: str | None = None) -> ApiSettings:
         submissions=_variable("RUBRICWORKS_SUBMISSIONS"),
         kubeflow=_variable("RUBRICWORKS_KUBEFLOW"),
         webhook_url=_webhook_url(),
+        webhook_networks=_webhook_networks(),
         webhook_secret=SecretStr(secret) if (secret := _variable("RUBRICWORKS_WEBHOOK_SECRET")) else None,
     )
 
@@ -110,6 +114,14 @@ def _webhook_url() -> str | None:
             "RUBRICWORKS_WEBHOOK_URL needs RUBRICWORKS_WEBHOOK_SECRET, by which the consumer knows messages"
         )
     return url
+
+
+def _webhook_networks() -> tuple[IPv4Network | IPv6Network, ...]:
+    text = _variable("RUBRICWORKS_WEBHOOK_NETWORKS") or ""
+    try:
+        return tuple(ip_network(one) for one in text.replace(",", " ").split())
+    except ValueError as error:
+        raise UserError(f"RUBRICWORKS_WEBHOOK_NETWORKS: {error}; write 10.1.0.0/16, 10.2.0.0/16") from error
 
 
 def _variable(name: str) -> str | None:

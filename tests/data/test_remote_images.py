@@ -76,6 +76,17 @@ def test_connection_goes_to_the_address_that_was_checked_whatever_the_name_leads
         inside.close()
 
 
+@pytest.mark.parametrize("inside", ["169.254.169.254", "::ffff:169.254.169.254"])
+def test_name_that_leads_to_the_cloud_s_metadata_the_second_time_is_refused(inside, server):
+    resolver = Names({"images.test": [["127.0.0.1"], [inside]]})
+    url = f"http://images.test:{server.port}/a.png"
+    hosts = AllowedHosts([f"images.test:{server.port}"])
+    for expected in (picture(), f"address {inside} is link-local"):
+        assert fetch(Fetcher(hosts, resolver=resolver, addresses_allowed=here_or_public), url) == [expected]
+    assert resolver.asked == ["images.test"] * 2
+    assert server.times("/a.png") == 1
+
+
 @pytest.mark.parametrize(
     ("location", "message"),
     [

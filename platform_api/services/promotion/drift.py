@@ -6,6 +6,7 @@ told (on the page of promotions, by /readyz and /metrics, in the log) and never 
 """
 
 import asyncio
+import contextlib
 import logging
 from datetime import timedelta
 from typing import Literal, NamedTuple
@@ -14,9 +15,11 @@ import aiohttp
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
+from rubricworks.data.hosts import FetchRefused
 from rubricworks.errors import UserError
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.tables import Delivery, Promotion, utc_now
+from rubricworks.platform_api.services.promotion.consumer_address import ConsumerAddress
 from rubricworks.platform_api.services.promotion.promotions import Promotions
 
 Kind = Literal["alias", "consumer", "registry"]
@@ -35,17 +38,18 @@ class Drift(NamedTuple):
 class Reconciler:
     """Looks for drift of one installation."""
 
-    def __init__(self, database: Database, promotions: Promotions, consumer: str | None) -> None:
+    def __init__(self, database: Database, promotions: Promotions, consumer: ConsumerAddress | None) -> None:
         """
         Args:
-            consumer: address of the consumer, which is asked what it serves.
+            consumer: the consumer, which is asked what it serves.
         """
         self._database, self._promotions, self._consumer = database, promotions, consumer
         self.found: tuple[Drift, ...] = ()
 
     async def follow(self, seconds: float) -> None:
         """Look again and again, until cancelled."""
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as http:
+        async with contextlib.AsyncExitStack() as stack:
+            http = await stack.enter_async_context(self._consumer.client()) if self._consumer else None
             while True:
                 try:
                     await self._promotions.recover()
@@ -56,8 +60,12 @@ class Reconciler:
                     _log.exception("looking for drift failed")
                 await asyncio.sleep(seconds)
 
-    async def look(self, http: aiohttp.ClientSession) -> tuple[Drift, ...]:
-        """Look once; return what was found."""
+    async def look(self, http: aiohttp.ClientSession | None) -> tuple[Drift, ...]:
+        """Look once; return what was found.
+
+        Args:
+            http: the consumer's client; None without a consumer.
+        """
         async with self._database.session() as session:
             done = Promotion.state.in_(("applied", "confirmed"))
             rows = (await session.scalars(select(Promotion).where(done).order_by(Promotion.id))).all()
@@ -81,7 +89,7 @@ class Reconciler:
                     if (now := standings[model].champion if model in standings else None) != one.version
                     and await self._is_settled(one)
                 ]
-        if self._consumer:
+        if http is not None:
             serving = await self._serving(http) if last else {}
             found += [drift for one in last.values() if (drift := _consumer_drift(one, serving, given_up))]
         if tuple(found) != self.found:
@@ -101,9 +109,9 @@ class Reconciler:
         """Model → version, as the consumer says; empty for one that does not say."""
         assert self._consumer is not None
         try:
-            async with http.get(self._consumer, allow_redirects=False) as answer:
+            async with http.get(self._consumer.url, allow_redirects=False) as answer:
                 content = await answer.json(content_type=None) if answer.status == 200 else {}
-        except (aiohttp.ClientError, TimeoutError, ValueError):
+        except (aiohttp.ClientError, TimeoutError, ValueError, FetchRefused):
             return {}
         serving = content.get("serving") if isinstance(content, dict) else None
         return serving if isinstance(serving, dict) else {}

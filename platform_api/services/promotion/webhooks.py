@@ -1,7 +1,8 @@
 """Messages to the consumer of models: signed, sent until they are received, the same message under the same id.
 
-The address is the operator's (`RUBRICWORKS_WEBHOOK_URL`), never a caller's; redirects are not followed. The consumer
-answers 2xx, serves the version, and says so by `POST` to the message's `confirm`.
+The address is the operator's (`RUBRICWORKS_WEBHOOK_URL`), never a caller's; redirects are not followed, and where its
+name leads is checked, see `consumer_address`. The consumer answers 2xx, serves the version, and says so by
+`POST` to the message's `confirm`.
 """
 
 import asyncio
@@ -13,8 +14,10 @@ import aiohttp
 from sqlalchemy import select, update
 from sqlalchemy.exc import SQLAlchemyError
 
+from rubricworks.data.hosts import FetchRefused
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.tables import Delivery, utc_now
+from rubricworks.platform_api.services.promotion.consumer_address import ConsumerAddress
 from rubricworks.tracking.promotion_messages import SIGNATURE, sign
 
 ATTEMPTS = 12
@@ -27,12 +30,12 @@ _log = logging.getLogger(__name__)
 class Webhooks:
     """Sender of the messages that are due."""
 
-    def __init__(self, database: Database, url: str, secret: str) -> None:
-        self._database, self._url, self._secret = database, url, secret
+    def __init__(self, database: Database, consumer: ConsumerAddress, secret: str) -> None:
+        self._database, self._consumer, self._secret = database, consumer, secret
 
     async def follow(self, seconds: float) -> None:
         """Send what is due again and again, until cancelled."""
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session:
+        async with self._consumer.client() as session:
             while True:
                 try:
                     await self.send_due(session)
@@ -55,10 +58,12 @@ class Webhooks:
             SIGNATURE: sign(self._secret, delivery.body, int(time.time())),
         }
         try:
-            async with http.post(self._url, data=delivery.body, headers=headers, allow_redirects=False) as answer:
+            async with http.post(self._consumer.url, data=delivery.body, headers=headers, allow_redirects=False) as answer:
                 error = None if 200 <= answer.status < 300 else f"HTTP {answer.status}"
         except (aiohttp.ClientError, TimeoutError) as failure:
             error = type(failure).__name__
+        except FetchRefused as refusal:
+            error = f"{refusal}; see RUBRICWORKS_WEBHOOK_NETWORKS"
         await self._note(delivery, error)
         return error is None
 
