@@ -128,8 +128,10 @@ def _timeline(run: Run, spending: Spending) -> list[_Bar]:
     bars, begin = [], 0.0
     for stage, is_done in known.items():
         took = seconds.get(stage, 0.0)
-        failed = run.state == "failed" and not is_done and run.message.startswith(f"{stage}:")
-        state = "done" if is_done else "failed" if failed else "going" if run.state == "going" else "not done"
+        ended = run.state if run.state in ("going", "stopped") else "not done"
+        if run.state == "failed" and run.message.startswith(f"{stage}:"):
+            ended = "failed"
+        state = "done" if is_done else ended
         bars.append(_Bar(stage, state, 100 * begin / total, 100 * took / total, took))
         begin += took
     return bars

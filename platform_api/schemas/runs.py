@@ -1,11 +1,10 @@
 """Runs over HTTP."""
 
 from datetime import datetime
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-State = Literal["done", "going", "failed", "unfinished"]
+from rubricworks.runs.records import State
 
 
 class StageBody(BaseModel):
@@ -30,7 +29,7 @@ class RunBody(BaseModel):
     started: datetime
     changed: datetime = Field(description="Time of the last write to any of its files")
     bytes: int
-    message: str = Field(description="Reason of a failure, or the result of a finished run")
+    message: str = Field(description="Reason of a failure, the way on of a run that was stopped, or the result of a finished one")
     stages: list[StageBody]
 
 

@@ -13,6 +13,7 @@ from rubricworks.cli.options import report_line
 from rubricworks.cli.world import serve_world
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.recipe_runs import cluster_of, connect_to_cluster, follow_run, start_recipe
+from rubricworks.kubernetes.work import sigterm_as_exit
 from rubricworks.llm import write_budget
 from rubricworks.recipe import Recipe
 from rubricworks.recipe.cluster_configs import recipe_yaml
@@ -23,7 +24,7 @@ from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.runs.recipe_checks import check_machine, check_recipe, check_sources
 from rubricworks.runs.records import OUTCOME
 from rubricworks.runs.run_name import check_run_name
-from rubricworks.runs.working_copy import fetch_run, local_runs_folder, push_run, write_success
+from rubricworks.runs.working_copy import fetch_run, local_runs_folder, push_run, write_stop, write_success
 from rubricworks.runtime.preflight_checks import Check
 from rubricworks.storage import is_remote, write_atomic
 
@@ -137,14 +138,17 @@ def _run_here(recipe: Recipe, folder: Path, runs: str, sources: Sequence[Path]) 
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         os.environ.setdefault("GOMP_SPINCOUNT", "0")
         stack.enter_context(pipeline_run(recipe.tracking, folder.parent, folder.name, recipe.model_dump(mode="json")))
+        stack.enter_context(sigterm_as_exit())
         try:
             arguments = pipeline_arguments(push_run(runs, folder), recipe.stage_json())
             without = () if recipe.arm is None else NOT_REUSABLE
             run_local(load_pipeline(recipe.pipeline), arguments, run=folder, without=without)
             write_success(runs, folder)
-        except KeyboardInterrupt:
-            report_line(f"stopped; continue with: {resume_command(folder)}")
-            raise SystemExit(130) from None
+        except (KeyboardInterrupt, SystemExit) as stop:
+            way_on = f"continue with: {resume_command(folder)}"
+            write_stop(runs, folder, way_on)
+            report_line(f"stopped; {way_on}")
+            raise SystemExit(stop.code if isinstance(stop, SystemExit) else 130) from None
     _print_result(recipe, folder, time.monotonic() - start)
 
 

@@ -1,7 +1,8 @@
 """Records of runs, read from their files alone: state, stages, message.
 
-A run is done when its outcome says so: `run` writes it at the end, and so does the last task on a cluster. A run made
-before outcomes existed is done when its report is. A stage that was started since makes the run unfinished.
+A run is done, or stopped by somebody, when its outcome says so: `run` writes it at the end, and so does the last task on
+a cluster. A run made before outcomes existed is done when its report is. A stage that was started since makes the run
+unfinished.
 """
 
 import json
@@ -21,7 +22,7 @@ from rubricworks.strict_yaml import parse_yaml
 
 OUTCOME = "outcome.json"
 _OUTCOMES = (OUTCOME, f"outcome/{OUTCOME}")
-State = Literal["done", "going", "failed", "unfinished"]
+State = Literal["done", "going", "stopped", "failed", "unfinished"]
 
 _STAGE_START = "made_from.json"
 _PREFLIGHT = "state/preflight/"
@@ -56,7 +57,7 @@ class RunRecord(BaseModel):
     stages: tuple[StageRecord, ...]
     """Finished ones first, in the order of their ends."""
     message: str = ""
-    """Reason of a failure, or the result that a stage of a finished run reported."""
+    """Reason of a failure, the way on of a run that was stopped, or the result that a finished run reported."""
     tracking: dict[str, Any] = {}
     """Its tracking configuration."""
     reused_runs: tuple[str, ...] = ()
@@ -76,13 +77,17 @@ def run_record(store: RunStore, name: str) -> RunRecord | None:
         return None
     recipe = _mapping(_parse_recipe, store.read(name, "recipe.yaml"))
     stages = _stages(files)
+    outcome = _last_outcome(store, name, files, stages)
     failure = _failure_message(store, name, files)
     if store.is_running(name):
         state: State = "going"
-    elif _is_done(store, name, files, stages):
+    elif outcome.get("state") == "SUCCEEDED" or _has_report(stages):
         state = "done"
+    elif outcome.get("state") == "CANCELLED":
+        state = "stopped"
     else:
         state = "failed" if failure else "unfinished"
+    told = " ".join(str(outcome.get("message") or "").split()) if state in ("done", "stopped") else ""
     times = [file.modified for file in files.values()]
     return RunRecord(
         name=name,
@@ -94,7 +99,7 @@ def run_record(store: RunStore, name: str) -> RunRecord | None:
         changed=max(times),
         bytes=sum(file.size for file in files.values()),
         stages=stages,
-        message=failure if state == "failed" else _success_message(store, name, files) if state == "done" else "",
+        message=failure if state == "failed" else told,
         tracking=_object(store.read(name, "tracking/settings.json")).get("config") or {},
         reused_runs=_reused_runs(store, name) if REUSE_FILE in files else (),
     )
@@ -119,18 +124,22 @@ def _stages(files: dict[str, StoredFile]) -> tuple[StageRecord, ...]:
     return tuple(sorted(records, key=lambda one: (not one.done, one.changed)))
 
 
-def _is_done(store: RunStore, name: str, files: dict[str, StoredFile], stages: tuple[StageRecord, ...]) -> bool:
-    for path in _OUTCOMES:
-        if path in files and _object(store.read(name, path)).get("state") == "SUCCEEDED":
-            since = files[path].modified
-            return not any(stage.changed > since for stage in stages) and not _has_attempt(files, since)
+def _last_outcome(
+    store: RunStore, name: str, files: dict[str, StoredFile], stages: tuple[StageRecord, ...]
+) -> dict[str, Any]:
+    """Outcome that was written last; empty if there is none, or a stage was started since."""
+    paths = [path for path in _OUTCOMES if path in files]
+    if not paths:
+        return {}
+    last = max(paths, key=lambda path: files[path].modified)
+    since = files[last].modified
+    is_overtaken = any(stage.changed > since for stage in stages) or _has_attempt(files, since)
+    return {} if is_overtaken else _object(store.read(name, last))
+
+
+def _has_report(stages: tuple[StageRecord, ...]) -> bool:
+    """Return True if a run made before outcomes existed is done."""
     return any(stage.stage in REPORTS and stage.done for stage in stages) and all(stage.done for stage in stages)
-
-
-def _success_message(store: RunStore, name: str, files: dict[str, StoredFile]) -> str:
-    """Message of a finished run's outcome."""
-    outcomes = [outcome for path in _OUTCOMES if path in files and (outcome := _object(store.read(name, path)))]
-    return next((" ".join(str(one["message"]).split()) for one in outcomes if one.get("message")), "")
 
 
 def _has_attempt(files: dict[str, StoredFile], since: datetime) -> bool:

@@ -2,10 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rubricworks.errors import UserError
 from rubricworks.runs.records import OUTCOME
 from rubricworks.storage import check_storage, is_remote, join, open_bucket, write_atomic
+
+if TYPE_CHECKING:
+    from rubricworks.stages.cluster.outcome import State
 
 
 def local_runs_folder(runs: str) -> Path:
@@ -48,10 +52,20 @@ def push_run(runs: str, folder: Path) -> str:
 
 
 def write_success(runs: str, folder: Path) -> None:
-    """Write the outcome of a run that succeeded into its folder and, for a run in a store, there too."""
+    """Write the outcome of a run that succeeded."""
     from rubricworks.stages.cluster.outcome import success_message
 
-    outcome = json.dumps({"state": "SUCCEEDED", "message": success_message(folder)}).encode()
+    _write_outcome(runs, folder, "SUCCEEDED", success_message(folder))
+
+
+def write_stop(runs: str, folder: Path, message: str) -> None:
+    """Write the outcome of a run that somebody stopped."""
+    _write_outcome(runs, folder, "CANCELLED", message)
+
+
+def _write_outcome(runs: str, folder: Path, state: "State", message: str | None) -> None:
+    """Write an outcome into the run's folder and, for a run in a store, there too."""
+    outcome = json.dumps({"state": state, "message": message}).encode()
     write_atomic(folder / OUTCOME, outcome)
     if is_remote(runs):
         open_bucket(join(runs, folder.name)).write(OUTCOME, outcome)

@@ -100,21 +100,26 @@ def test_runs_that_cannot_be_written(tmp_path, recipe):
     one_line(rubricworks("run", recipe, "--runs", tmp_path / "file", cwd=tmp_path), "file", "--runs")
 
 
-def test_a_second_run_in_a_folder_is_refused_and_the_first_one_stopped_says_how_to_go_on(tmp_path, recipe, stub):
+@pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_run_in_a_folder_is_refused_and_the_first_one_stopped_says_how_to_go_on(
+    tmp_path, recipe, stub, blow
+):
     first = start_run(recipe, tmp_path)
     run = tmp_path / "runs" / "a"
     try:
         wait_until(lambda: (run / "prepare" / "done.json").exists(), first)
         one_line(rubricworks("run", "--resume", "a", cwd=tmp_path), "a is running already")
         assert first.poll() is None
-        first.send_signal(signal.SIGINT)
+        first.send_signal(blow)
         out, err = first.communicate(timeout=60)
     finally:
         first.kill()
-    assert first.returncode == 130, err
+    assert first.returncode == 128 + blow, err
     assert err.rstrip().splitlines()[-1] == "stopped; continue with: rubricworks run --resume a"
     assert "Traceback" not in out + err
     assert len(list(read_rows(run / "prepare"))) == len(TRUTH)
+    shown = rubricworks("runs", "show", "a", cwd=tmp_path).out.splitlines()
+    assert (shown[0], shown[-1]) == ("a: stopped", "continue with: rubricworks run --resume a")
 
 
 def test_a_full_disk_is_named_at_every_point_and_what_was_committed_is_kept(tmp_path, recipe, photographs, stub):

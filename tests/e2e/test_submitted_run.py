@@ -27,7 +27,8 @@ def test_a_run_is_submitted_watched_and_stopped(tmp_path):
         assert "rubricworks run --resume live" in ask(f"{url}/api/v1/submissions/live")[1]["message"]
         wait(lambda: ask(f"{url}/api/v1/runs/live")[1]["state"] != "going", url)
         record = ask(f"{url}/api/v1/runs/live")[1]
-        assert record["state"] in ("failed", "unfinished")
+        assert (record["state"], "rubricworks run --resume live" in record["message"]) == ("stopped", True)
+        assert exchange(f"{url}/runs/live")[2].count(b'class="state stopped">stopped') == 2, "the run and its stage"
         assert [stage["stage"] for stage in record["stages"]] == ["prepare"]
 
 

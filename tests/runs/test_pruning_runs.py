@@ -153,13 +153,24 @@ def test_a_run_is_told_from_its_folder(write_runs):
     write_runs("going-on", {**done_run(), "train/made_from.json": "{}"}, days=2)
     write_runs("bad", {"recipe.yaml": RECIPE, "error.json": '{"stage": "prepare", "message": "no\\nimages"}'}, days=1)
     write_runs("old-one", {path: text for path, text in done_run().items() if path != "outcome.json"}, days=3)
+    begun = {"recipe.yaml": RECIPE, "prepare/made_from.json": "{}"}
+    interrupted = {"error.json": '{"stage": "prepare", "message": "interrupted"}'}
+    stopped = {**begun, **interrupted, "outcome.json": '{"state": "CANCELLED", "message": "continue with: x"}'}
+    write_runs("stopped", stopped, days=4)
+    write_runs("resumed", {**stopped, "prepare/made_from.json": "{}", "train/made_from.json": "{}"}, days=5)
+    write_runs("refused", {**stopped, "outcome.json": '{"state": "FAILED"}'}, days=6)
     store = open_run_store(str(folder))
     assert [(one.name, one.state) for one in run_records(store)] == [
         ("bad", "failed"),
         ("going-on", "unfinished"),
         ("old-one", "done"),
+        ("stopped", "stopped"),
+        ("resumed", "failed"),
+        ("refused", "failed"),
         ("good", "done"),
     ]
+    assert run_record(store, "stopped").message == "continue with: x"
+    assert run_record(store, "refused").message == "prepare: interrupted"
     good = run_record(store, "good")
     assert (good.recipe, good.pipeline, good.changed) == ("ours", "balcaprl", NOW - timedelta(days=100))
     assert [(stage.stage, stage.done) for stage in good.stages] == [("prepare", True), ("report", True)]
