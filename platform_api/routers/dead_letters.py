@@ -21,6 +21,7 @@ from rubricworks.platform_api.routers.keyed_route import KeyedRoute
 from rubricworks.platform_api.routers.pages import PAGE, draw_page
 from rubricworks.platform_api.routers.rubrics import next_table, row_cursor, table_cursor
 from rubricworks.platform_api.routers.runs import RunName, StageName
+from rubricworks.platform_api.routers.submissions import SubmissionsOf
 from rubricworks.platform_api.schemas.dead_letters import (
     DeadLetterBody,
     DeadLetterPage,
@@ -72,14 +73,21 @@ async def list_letters(
     )
 
 
-@router.post("/runs/{run}/dead-letters/{stage}/ask-again", summary="Reopen a stage, so that the resumed run asks again")
+@router.post("/runs/{run}/dead-letters/{stage}/ask-again", summary="Reopen a stage and resume its run, which asks again")
 async def ask_again(
-    runner: Runner, run: RunName, stage: StageName, database: DatabaseOf, store: StoreOf, key: IdempotencyKey
+    runner: Runner,
+    run: RunName,
+    stage: StageName,
+    database: DatabaseOf,
+    store: StoreOf,
+    service: SubmissionsOf,
+    key: IdempotencyKey,
 ) -> Reopened:
     async with database.session() as session:
         await runs.get_run(session, run)
-    count = await dead_letters.ask_again(database, store, runner, run, stage)
-    return Reopened(run=run, stage=stage, letters=count, command=f"rubricworks run --resume {run}")
+    letters, resumed = await dead_letters.ask_again(database, store, service, runner, run, stage)
+    command = f"rubricworks run --resume {run}"
+    return Reopened(run=run, stage=stage, letters=letters, resumed=resumed, command=command)
 
 
 @router.get("/runs/{run}/budget", summary="What a run spent of what was planned, by stage")
@@ -106,6 +114,7 @@ async def letters_page(
     request: Request,
     session: SessionOf,
     store: StoreOf,
+    service: SubmissionsOf,
     viewer: Viewer,
     folder: Folder = None,
     reason: Reason = None,
@@ -129,16 +138,18 @@ async def letters_page(
         reason=reason or "",
         next_cursor=encode_cursor(start + PAGE) if start + PAGE < len(chosen) else None,
         may_ask=viewer.may(Right.RUN) and record.state != "going",
+        goes_on_here=await service.is_here(run),
     )
 
 
 @page_router.post("/runs/{run}/dead-letters/{stage}/ask-again")
 async def ask_again_by_form(
-    runner: Runner, run: RunName, stage: StageName, session: SessionOf, database: DatabaseOf, store: StoreOf
+    runner: Runner, run: RunName, stage: StageName, database: DatabaseOf, store: StoreOf, service: SubmissionsOf
 ) -> Response:
-    record = await runs.get_run(session, run)
-    await dead_letters.ask_again(database, store, runner, record.name, stage)
-    return RedirectResponse(f"/runs/{record.name}", status_code=303)
+    async with database.session() as session:
+        await runs.get_run(session, run)
+    asked = await dead_letters.ask_again(database, store, service, runner, run, stage)
+    return RedirectResponse(f"/submissions/{run}" if asked.resumed else f"/runs/{run}", status_code=303)
 
 
 def _folder(path: str) -> str:

@@ -51,6 +51,7 @@ class Reopened(BaseModel):
     run: str
     stage: str
     letters: int
+    resumed: bool = Field(description="The run was submitted to this service and goes on; otherwise resume it yourself")
     command: str = Field(description="Command that resumes the run", examples=["rubricworks run --resume quickstart-1"])
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -16,6 +16,7 @@ from rubricworks.platform_api.services.access.audit_log import record
 from rubricworks.platform_api.services.access.principals import Principal
 from rubricworks.platform_api.services.run_tables import list_tables, read_rows
 from rubricworks.platform_api.services.runs import check_name
+from rubricworks.platform_api.services.submission.submissions import Submissions
 from rubricworks.redaction import redact
 from rubricworks.runs.dead_letters import LETTERS, reopen_dead_letters
 from rubricworks.runs.store import RunStore
@@ -56,19 +57,44 @@ def count_reasons(letters: Sequence[dict[str, Any]]) -> list[tuple[str, str, str
     return [(*key, count) for key, count in counts.most_common()]
 
 
-async def ask_again(database: Database, store: RunStore, by: Principal, run: str, stage: str) -> int:
-    """Reopen a stage for its dead letters, which the resumed run asks again; return their number.
+class AskedAgain(NamedTuple):
+    """A stage that was reopened for its dead letters."""
+
+    letters: int
+    resumed: bool
+    """The run goes on; otherwise whoever made it resumes it."""
+
+
+async def ask_again(
+    database: Database, store: RunStore, submissions: Submissions, by: Principal, run: str, stage: str
+) -> AskedAgain:
+    """Reopen a stage for its dead letters, and resume the run, which asks them again, if it was submitted here.
 
     Raises:
-        Conflict: the run is going, lies in a bucket, or the stage's letters cannot be asked again.
+        BadRecipe: the recipe of a run that was submitted here reaches what no admin admits by now.
+        Conflict: the run is going, lies in a bucket, or the stage's letters cannot be asked again; or another run is
+            going here.
     """
     check_name(run)
     if is_remote(store.uri):
-        raise Conflict("this run lies in a bucket: run it again under its name, as `rubricworks run --resume` does")
+        raise Conflict(
+            f"{run} lies in a bucket, where no stage is reopened: delete its folder {stage} there, then go on with "
+            f"`rubricworks runs retry {run}` if it failed on Kubeflow, or else with `rubricworks run --resume {run} "
+            f"--runs {store.uri}` where its endpoints are reached; the calls that were answered are cached"
+        )
+    count = 0
+
+    def reopen() -> None:
+        nonlocal count
+        count = reopen_dead_letters(local_path(store.uri) / run, stage)
+        if not count:
+            raise UserError(f"{stage} of {run} has no dead letters")
+
+    resumed = await submissions.is_here(run)
     try:
-        count = await asyncio.to_thread(reopen_dead_letters, local_path(store.uri) / run, stage)
+        await (submissions.resume(run, reopen) if resumed else asyncio.to_thread(reopen))
     except UserError as error:
         raise Conflict(str(error)) from error
     async with database.session() as session:
-        record(session, by, "run.ask_again", run, stage=stage, letters=count)
-    return count
+        record(session, by, "run.ask_again", run, stage=stage, letters=count, resumed=resumed)
+    return AskedAgain(count, resumed)

@@ -1,6 +1,8 @@
 """Dead letters and budgets over HTTP: lists, asking again, what a run spent of its plan."""
 
 import json
+import sys
+import textwrap
 
 import pytest
 from pydantic import SecretStr
@@ -9,7 +11,9 @@ from trained_run import write_run, write_table
 
 from rubricworks.llm.spending import SPENDING_FILE, Budget, merge_spending, write_budget
 from rubricworks.platform_api.services.budgets import Spending, StageSpending, burn_down
+from rubricworks.platform_api.services.submission import local_runs
 from rubricworks.platform_api.settings import ApiSettings
+from rubricworks.recipe.files import recipe_path
 
 STAGE = "caption_committee"
 
@@ -18,6 +22,17 @@ STAGE = "caption_committee"
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     run = write_run(folder)
+    write_letters(run)
+    (run / "ledger.jsonl").write_text('{"stage": "caption_committee", "seconds": 12.5}\n')
+    row = {"calls": 7, "cached": 2, "requests": 6, "prompt_tokens": 100, "completion_tokens": 20, "cost": 0.25}
+    rows = [{"stage": STAGE, "purpose": "caption", "model": f"m{n}", "seconds": 1.0, "errors": {}, **row} for n in "12"]
+    merge_spending(run / SPENDING_FILE, rows)
+    write_budget(run, Budget(dollars=2.0))
+    return folder
+
+
+def write_letters(run):
+    """A finished stage with three dead letters."""
     letters = [
         {"sample_id": str(at), "stage": STAGE, "purpose": "caption", "reason": reason, "attempts": 3}
         | {"message": f"<b>{at}</b> at https://me:pa55word@host/v1", "raw": "{", "request": "d"}
@@ -30,12 +45,6 @@ def folder(tmp_path_factory):
         (table / "plan.json").write_text(plan)
     (run / STAGE / "made_from.json").write_text("{}")
     (run / STAGE / "done.json").write_text("{}")
-    (run / "ledger.jsonl").write_text('{"stage": "caption_committee", "seconds": 12.5}\n')
-    row = {"calls": 7, "cached": 2, "requests": 6, "prompt_tokens": 100, "completion_tokens": 20, "cost": 0.25}
-    rows = [{"stage": STAGE, "purpose": "caption", "model": f"m{n}", "seconds": 1.0, "errors": {}, **row} for n in "12"]
-    merge_spending(run / SPENDING_FILE, rows)
-    write_budget(run, Budget(dollars=2.0))
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -88,9 +97,105 @@ def test_a_runner_asks_again_and_the_log_has_it(caller, folder):
     path = f"runs/today-1/dead-letters/{STAGE}/ask-again"
     assert caller.post("viewer", path)[0] == 403
     status, answer = caller.post("runner", path)
-    assert (status, answer["letters"], answer["command"]) == (200, 3, "rubricworks run --resume today-1")
+    assert (status, answer["letters"], answer["resumed"]) == (200, 3, False)
+    assert answer["command"] == "rubricworks run --resume today-1", "nobody submitted it here"
     assert not (folder / "today-1" / STAGE / "done.json").exists()
     assert list((folder / "today-1" / STAGE / "dead_letters").glob("part-*")) == []
     (change,) = caller.get("changes?action=run.ask_again")["items"]
-    assert (change["who"], change["details"]) == ("runner", {"stage": STAGE, "letters": 3})
+    assert (change["who"], change["details"]) == ("runner", {"stage": STAGE, "letters": 3, "resumed": False})
     assert caller.post("runner", "runs/today-1/dead-letters/train_policy/ask-again")[0] == 409
+
+
+CHILD = """
+    import json, os, sys, time
+    place = sys.argv[sys.argv.index("--runs") + 1]
+    run = f"{place}/{sys.argv[sys.argv.index('--resume' if '--resume' in sys.argv else '--run') + 1]}"
+    os.makedirs(run, exist_ok=True)
+    with open(f"{run}/calls", "a") as calls:
+        calls.write(json.dumps(sys.argv[1:-2]) + chr(10))
+    if "recipe.yaml" in sys.argv:
+        open(f"{run}/recipe.yaml", "w").write(open("recipe.yaml").read())
+    print("at work", flush=True)
+    while not os.path.exists(f"{run}/end"):
+        time.sleep(0.01)
+    os.remove(f"{run}/end")
+"""
+
+
+def calls(run):
+    return [json.loads(line) for line in (run / "calls").read_text().splitlines()]
+
+
+@pytest.fixture
+def submitted(tmp_path, monkeypatch):
+    """A service and a run that was submitted to it, has ended, and lacks answers; its child is a stand-in."""
+    (tmp_path / "child.py").write_text(textwrap.dedent(CHILD))
+    monkeypatch.setattr(local_runs, "COMMAND", (sys.executable, str(tmp_path / "child.py")))
+    runs, policy = tmp_path / "runs", tmp_path / "policy.yaml"
+    runs.mkdir()
+    policy.write_text("hosts: {judge.example: []}\n")
+    settings = ApiSettings(
+        storage=str(runs), token=SecretStr(TOKEN), index_seconds=0.05, local_runs=True, submissions=str(policy)
+    )
+    recipe = recipe_path("quickstart").read_text().replace("${RUBRICWORKS_WORLD_URL}/oracle", "http://judge.example/v1")
+    with served(settings) as url:
+        caller = Caller(url)
+        assert caller.post("runner", "submissions", {"recipe": recipe, "run": "mine"})[0] == 201
+        wait_for(lambda: (runs / "mine" / "recipe.yaml").exists())
+        write_letters(runs / "mine")
+        end(caller, runs / "mine")
+    yield settings, runs / "mine", policy
+
+
+def end(caller, run):
+    (run / "end").touch()
+    wait_for(lambda: caller.get("submissions/mine")["state"] == "ended")
+
+
+def test_ask_again_resumes_a_run_that_was_submitted_here_once(submitted):
+    settings, run, _ = submitted
+    path = f"runs/mine/dead-letters/{STAGE}/ask-again"
+    with served(settings) as url:  # not the process that it was submitted to
+        caller = Caller(url)
+        wait_for(lambda: caller.get("dead-letters")["items"])
+        assert b"the run goes on here" in exchange(f"{url}/runs/mine/dead-letters", **bearer())[2]
+        answers = [caller.post("runner", path, key="the-same-key") for _ in range(2)]
+        assert answers[0] == answers[1]
+        assert (answers[0][0], answers[0][1]["letters"], answers[0][1]["resumed"]) == (200, 3, True)
+        wait_for(lambda: len(calls(run)) == 2)
+        assert calls(run) == [["recipe.yaml", "--run", "mine"], ["--resume", "mine"]]
+        assert caller.get("submissions/mine")["state"] == "going"
+        status, body = caller.post("runner", path)
+        assert (status, body["detail"]) == (409, "mine is going already; only a run that has ended is resumed")
+        end(caller, run)
+        assert caller.get("submissions/mine")["message"] == ""
+        status, body = caller.post("runner", path)
+        assert (status, "has no finished table of dead letters" in body["detail"]) == (409, True)
+        assert caller.get("submissions/mine")["state"] == "ended"
+        log = [(one["action"], one["details"]) for one in caller.get("changes")["items"] if one["subject"] == "mine"]
+        assert log[0] == ("run.ask_again", {"stage": STAGE, "letters": 3, "resumed": True})
+        assert [action for action, _ in log] == ["run.ask_again", "run.submit"]
+    assert len(calls(run)) == 2
+
+
+def test_ask_again_changes_nothing_while_another_run_is_going_or_the_recipe_is_not_admitted_by_now(submitted):
+    settings, run, policy = submitted
+    path = f"runs/mine/dead-letters/{STAGE}/ask-again"
+    with served(settings) as url:
+        caller = Caller(url)
+        wait_for(lambda: caller.get("dead-letters")["items"])
+        other = {"recipe": recipe_path("quickstart").read_text(), "run": "other"}
+        assert caller.post("runner", "submissions", other)[0] == 201
+        status, body = caller.post("runner", path)
+        assert (status, "other is going on this machine" in body["detail"]) == (409, True)
+        wait_for(lambda: (run.parent / "other" / "recipe.yaml").exists())
+        (run.parent / "other" / "end").touch()
+        wait_for(lambda: caller.get("submissions/other")["state"] == "ended")
+    policy.write_text("hosts: {}\n")
+    with served(settings) as url:
+        caller = Caller(url)
+        status, body = caller.post("runner", path)
+        assert (status, "judge.example" in str(body["fields"])) == (422, True)
+        assert caller.get("submissions/mine")["state"] == "ended"
+    assert (run / STAGE / "done.json").exists()
+    assert len(calls(run)) == 1

@@ -5,7 +5,7 @@ was started again still knows that a run is going, and can stop it.
 
     runs/.submitted/current              lock; name and process of the run
     runs/.submitted/<run>/recipe.yaml    recipe, as it was checked
-    runs/.submitted/<run>/output         what the child printed
+    runs/.submitted/<run>/output         what the child printed, and what it printed when it was resumed
 """
 
 import fcntl
@@ -14,7 +14,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,17 +42,36 @@ class LocalRuns:
         Raises:
             FileExistsError: a run of that name was submitted before.
         """
+
+        def prepare() -> None:
+            (self._folder / run).mkdir()
+            (self._folder / run / "recipe.yaml").write_text(recipe, encoding="utf-8")
+
+        return self._launch(run, ["recipe.yaml", "--run", run], environment, prepare)
+
+    def resume(
+        self, run: str, environment: Mapping[str, str], prepare: Callable[[], None]
+    ) -> "subprocess.Popen[bytes] | None":
+        """Resume a submitted run that has ended; None if a run is going.
+
+        Args:
+            prepare: called before it is resumed, while no other run can start here; if it raises, nothing starts.
+        """
+        return self._launch(run, ["--resume", run], environment, prepare)
+
+    def _launch(
+        self, run: str, arguments: Sequence[str], environment: Mapping[str, str], prepare: Callable[[], None]
+    ) -> "subprocess.Popen[bytes] | None":
         self._folder.mkdir(parents=True, exist_ok=True)
         with (self._folder / "current").open("a+b") as current:
             try:
                 fcntl.flock(current, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return None
+            prepare()
             place = self._folder / run
-            place.mkdir()
-            (place / "recipe.yaml").write_text(recipe, encoding="utf-8")
-            command = [*COMMAND, "recipe.yaml", "--run", run, "--runs", str(self._runs)]
-            with (place / "output").open("wb") as output:
+            command = [*COMMAND, *arguments, "--runs", str(self._runs)]
+            with (place / "output").open("ab") as output:
                 child = subprocess.Popen(
                     command,
                     cwd=place,  # a relative path in a recipe leads nowhere

@@ -1,4 +1,4 @@
-"""Submitted runs: a recipe is checked, started here or on Kubeflow, followed to its end, and stopped on demand.
+"""Submitted runs: a recipe is checked, started here or on Kubeflow, followed to its end, stopped and resumed on demand.
 
 A name is taken in a transaction of its own before anything starts, so of two submissions at once one is refused; a
 killed service leaves `starting`, which `follow` ends by what this machine says. Runs start here only if the service
@@ -11,7 +11,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sqlalchemy import delete, select, update
@@ -131,6 +131,45 @@ class Submissions:
             await asyncio.to_thread(self._local.stop, run)
         return "here"
 
+    async def is_here(self, run: str) -> bool:
+        """Return True for a run that was submitted to this machine."""
+        async with self._database.session() as session:
+            submission = await _find(session, run)
+        return self._local is not None and submission is not None and submission.place == "here"
+
+    async def resume(self, run: str, prepare: Callable[[], None]) -> None:
+        """Resume a run of this machine that has ended.
+
+        Args:
+            prepare: called before the run is resumed, while no other run can start here; it blocks. If it raises, or
+                anything else is in the way, nothing has changed.
+        Raises:
+            BadRecipe: its recipe reaches what no admin admits by now.
+            Conflict: it is going, or another run is.
+        """
+        assert self._local is not None
+        assert self._runs is not None
+        text = await asyncio.to_thread((self._runs / run / _RECIPE).read_text, encoding="utf-8")
+        await asyncio.to_thread(self._check, text, (), None)
+        async with self._database.session() as session:
+            before = await get_submission(session, run)
+            ended = update(Submission).where(Submission.run == run, Submission.state == "ended")
+            values = {"state": "starting", "service": _SERVICE, "ended_at": None, "message": ""}
+            if await session.scalar(ended.values(values).returning(Submission.run)) is None:
+                raise Conflict(f"{run} is {before.state} already; only a run that has ended is resumed")
+        state, ended_at, message = "ended", before.ended_at, before.message
+        try:
+            environment = self._policy.environment(os.environ)
+            child = await asyncio.to_thread(self._local.resume, run, environment, prepare)
+            if child is None:
+                raise await self._busy()
+            self._children[run] = child
+            state, ended_at, message = "going", None, ""
+        finally:
+            async with self._database.session() as session:
+                row = await get_submission(session, run)
+                row.state, row.ended_at, row.message = state, ended_at, message
+
     def output(self, run: str) -> str:
         """End of what a run here has printed."""
         return redact(self._local.output(run)) if self._local else ""
@@ -220,13 +259,17 @@ class Submissions:
         except FileExistsError as error:
             raise Conflict(f"a run {name} was submitted already; choose another name") from error
         if child is None:
-            going = await asyncio.to_thread(self._local.current)
-            raise Conflict(
-                f"{going.run if going else 'another run'} is going on this machine, where one runs at a time; stop "
-                "it, or wait for its end"
-            )
+            raise await self._busy()
         self._children[name] = child
         return ""
+
+    async def _busy(self) -> Conflict:
+        assert self._local is not None
+        going = await asyncio.to_thread(self._local.current)
+        return Conflict(
+            f"{going.run if going else 'another run'} is going on this machine, where one runs at a time; stop it, or "
+            "wait for its end"
+        )
 
     async def _stop_on_kubeflow(self, by: Principal, run: str, submission: Submission | None) -> str:
         if self._kubeflow is None:
