@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from migrated_rows import REVISIONS, check_upgrade
 from object_store import free_port
 from pydantic import SecretStr
 from served_api import TOKEN, ask, bearer, served
@@ -54,8 +56,14 @@ class Postgres:
     def stop(self) -> None:
         self._run("pg_ctl", "-D", str(self.data), "-m", "immediate", "stop")
 
-    def url(self, password: str = IN_URL) -> SecretStr:
-        return SecretStr(f"postgresql://service:{password}@127.0.0.1:{self.port}/postgres")
+    def url(self, password: str = IN_URL, database: str = "postgres") -> SecretStr:
+        return SecretStr(f"postgresql://service:{password}@127.0.0.1:{self.port}/{database}")
+
+    def new_database(self, name: str) -> str:
+        """URL of an empty database."""
+        with psycopg.connect(self.url().get_secret_value(), autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{name}"')
+        return self.url(database=name).get_secret_value()
 
     def _run(self, program: str, *arguments: str) -> None:
         user = self.user if os.geteuid() == 0 else None
@@ -139,6 +147,11 @@ def test_two_pods_migrate_at_once_and_the_tables_are_those_of_the_code(postgres)
     (first, second), difference = asyncio.run(work())
     assert first == second
     assert difference == []
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_two_pods_migrate_rows_of_each_revision_whose_version_still_writes(postgres, revision):
+    asyncio.run(check_upgrade(postgres.new_database(f"from-{revision}"), revision, at_once=2))
 
 
 def test_runs_are_indexed_and_shown(postgres, tmp_path):

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from migrated_rows import REVISIONS, check_upgrade
 
 from rubricworks.errors import UserError
 from rubricworks.platform_api.db.engine import Database
@@ -35,6 +36,11 @@ def test_migrations_and_tables_are_the_same_and_a_second_time_changes_nothing(tm
     (first, second), difference = in_database(f"sqlite:///{tmp_path}/x.db", work)
     assert first == second
     assert difference == []
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_rows_of_each_revision_stay_and_its_version_still_writes(tmp_path, revision):
+    asyncio.run(check_upgrade(f"sqlite:///{tmp_path}/x.db", revision, at_once=1))
 
 
 def test_a_database_of_a_newer_version_is_refused(tmp_path):
