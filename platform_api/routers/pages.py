@@ -19,13 +19,14 @@ from rubricworks.platform_api.routers.dependencies import Admin, Cursor, Databas
 from rubricworks.platform_api.routers.rollouts import SampleId, Step
 from rubricworks.platform_api.routers.runs import RunName, StageName, run_cursor
 from rubricworks.platform_api.schemas.runs import State
-from rubricworks.platform_api.services import budgets, preferences, rollouts, rubric_sets, runs
+from rubricworks.platform_api.services import budgets, preferences, rollouts, runs
 from rubricworks.platform_api.services.access import audit_log, tokens
 from rubricworks.platform_api.services.access.principals import Principal, Right
 from rubricworks.platform_api.services.budgets import Spending
 from rubricworks.platform_api.services.dead_letters import LETTERS
 from rubricworks.platform_api.services.run_tables import list_tables
 from rubricworks.platform_api.services.samples import find_sample
+from rubricworks.platform_api.services.rubrics import rubric_sets
 from rubricworks.reports.charts import line_chart
 from rubricworks.reports.formats import FILTERS
 from rubricworks.reports.series_charts import Series, SeriesChart, series_chart

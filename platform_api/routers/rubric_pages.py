@@ -1,10 +1,12 @@
 """Pages of rubric sets: browse, compare versions, edit, review."""
 
+from collections import Counter
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import ValidationError
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.platform_api.cursors import encode_cursor
 from rubricworks.platform_api.db.tables import RunTable
@@ -14,15 +16,26 @@ from rubricworks.platform_api.routers.forms import form_fields
 from rubricworks.platform_api.routers.pages import PAGE, draw_page
 from rubricworks.platform_api.routers.promotions import Number
 from rubricworks.platform_api.routers.rollouts import SampleId
-from rubricworks.platform_api.routers.rubrics import SetOf, VersionNumber, next_table, row_cursor, table_cursor
-from rubricworks.platform_api.services import rollouts, rubric_sets, rubric_versions, run_tables
+from rubricworks.platform_api.routers.rubrics import (
+    SetBefore,
+    SetOf,
+    VersionBefore,
+    VersionNumber,
+    default_before,
+    next_table,
+    row_cursor,
+    table_cursor,
+)
+from rubricworks.platform_api.services import rollouts, run_tables
 from rubricworks.platform_api.services.access.principals import Right
+from rubricworks.platform_api.services.rubrics import rubric_comparison, rubric_sets, rubric_versions
 from rubricworks.rubrics import Rubric
 
 router = APIRouter(include_in_schema=False)
 _EDITED = ("criterion", "description", "evaluation_rule", "weight", "reference")
 _BLANK = dict.fromkeys(_EDITED, "") | {"weight": "1"}
 _MOST_CRITERIA = 100
+_MOST_SETS = 200
 
 
 @router.get("/rubrics")
@@ -53,7 +66,33 @@ async def rubric_set_page(
         entries=await rubric_sets.list_entries(session, store, rubric_set, start, PAGE),
         criteria=len(criteria),
         states={state: sum(one.state == state for one in criteria) for state in ("always", "never", "not graded")},
+        others=await _other_sets(session, rubric_set),
         next_cursor=encode_cursor(start + PAGE) if start + PAGE < rubric_set.rows else None,
+    )
+
+
+@router.get("/runs/{run}/rubrics/{stage}/compare")
+async def rubric_sets_diff_page(
+    rubric_set: SetOf,
+    before: SetBefore,
+    request: Request,
+    session: SessionOf,
+    store: StoreOf,
+    viewer: Viewer,
+    cursor: Cursor = None,
+) -> Response:
+    start = row_cursor(cursor)
+    samples = await rubric_comparison.compare_sets(session, store, before, rubric_set)
+    return draw_page(
+        request,
+        viewer,
+        "rubric_sets_diff.html",
+        table=rubric_set,
+        before=before,
+        others=await _other_sets(session, rubric_set),
+        samples=samples[start : start + PAGE],
+        counts=Counter(one.change for one in samples),
+        next_cursor=encode_cursor(start + PAGE) if start + PAGE < len(samples) else None,
     )
 
 
@@ -110,26 +149,32 @@ async def rubric_page(
 async def rubric_diff_page(
     sample_id: SampleId,
     rubric_set: SetOf,
+    set_before: SetBefore,
     request: Request,
     session: SessionOf,
     store: StoreOf,
     viewer: Viewer,
-    before: VersionNumber = rubric_sets.FIRST,
+    before: VersionBefore = None,
     after: VersionNumber = None,
 ) -> Response:
-    first, old = await rubric_versions.rubric_of(session, store, rubric_set, sample_id, before)
+    number = before or default_before(set_before, rubric_set)
+    first, old = await rubric_versions.rubric_of(session, store, set_before, sample_id, number)
     second, new = await rubric_versions.rubric_of(session, store, rubric_set, sample_id, after)
-    versions = await rubric_versions.versions_of(session, rubric_set, sample_id)
+    numbers = [
+        [rubric_sets.FIRST, *(one.number for one in await rubric_versions.versions_of(session, table, sample_id))]
+        for table in (set_before, rubric_set)
+    ]
     return draw_page(
         request,
         viewer,
         "rubric_diff.html",
         table=rubric_set,
+        table_before=set_before if set_before is not rubric_set else None,
         sample_id=sample_id,
         before=first,
         after=second,
-        numbers=[rubric_sets.FIRST, *(one.number for one in versions)],
-        changes=rubric_sets.compare(old, new),
+        numbers=numbers,
+        changes=rubric_comparison.compare(old, new),
     )
 
 
@@ -177,6 +222,12 @@ async def approve_by_form(number: Number, request: Request, session: SessionOf, 
 @router.post("/rubric-versions/{number}/reject")
 async def reject_by_form(number: Number, request: Request, session: SessionOf, approver: Approver) -> Response:
     return await _review(number, request, session, approver, "rejected")
+
+
+async def _other_sets(session: AsyncSession, rubric_set: RunTable) -> list[str]:
+    """Names of the sets that one can be compared with, the last written first."""
+    sets = await run_tables.list_tables(session, rubric_sets.KIND, limit=_MOST_SETS)
+    return [f"{one.run}/{one.path}" for one in sets if one is not rubric_set and "/" not in one.path]
 
 
 async def _review(number: int, request: Request, session: Any, approver: Any, decision: str) -> Response:

@@ -40,12 +40,18 @@ from rubricworks.platform_api.schemas.rubrics import (
     RubricSetPage,
     RubricVersionBody,
     RubricVersionPage,
+    SampleChangeBody,
+    SampleChangePage,
     VersionState,
 )
-from rubricworks.platform_api.services import rubric_sets, rubric_versions, run_tables, runs
+from rubricworks.platform_api.services import run_tables, runs
+from rubricworks.platform_api.services.rubrics import rubric_comparison, rubric_sets, rubric_versions
 
 router = APIRouter(prefix="/api/v1", tags=["rubrics"], responses=PROBLEMS, route_class=KeyedRoute)
 VersionNumber = Annotated[int | None, Query(ge=1, lt=1 << 31, description="By default the one that stands")]
+VersionBefore = Annotated[
+    int | None, Query(ge=1, lt=1 << 31, description="By default the stage's own; of another set, the one that stands")
+]
 
 
 async def get_set(run: RunName, stage: StageName, session: SessionOf) -> RunTable:
@@ -55,6 +61,24 @@ async def get_set(run: RunName, stage: StageName, session: SessionOf) -> RunTabl
 
 
 SetOf = Annotated[RunTable, Depends(get_set)]
+
+
+async def get_set_before(
+    rubric_set: SetOf,
+    session: SessionOf,
+    before_set: Annotated[
+        str | None,
+        Query(max_length=301, pattern=r"^[\w.-]+/[\w-]+$", description="`RUN/STAGE`; by default the set itself"),
+    ] = None,
+) -> RunTable:
+    """The rubric set that another one is compared with."""
+    if before_set is None:
+        return rubric_set
+    run, _, stage = before_set.partition("/")
+    return await get_set(run, stage, session)
+
+
+SetBefore = Annotated[RunTable, Depends(get_set_before)]
 
 
 @router.get("/rubric-sets", summary="List rubric sets, the last written first")
@@ -110,6 +134,24 @@ async def export_set(rubric_set: SetOf, session: SessionOf, store: StoreOf, view
     return Response(content, media_type="application/vnd.apache.parquet", headers=headers)
 
 
+@router.get("/runs/{run}/rubrics/{stage}/compare", summary="Compare the set with another one, sample by sample")
+async def compare_sets(
+    rubric_set: SetOf,
+    before: SetBefore,
+    session: SessionOf,
+    store: StoreOf,
+    viewer: Viewer,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> SampleChangePage:
+    start = row_cursor(cursor)
+    found = await rubric_comparison.compare_sets(session, store, before, rubric_set)
+    return SampleChangePage(
+        items=[SampleChangeBody.model_validate(one) for one in found[start : start + limit]],
+        next_cursor=encode_cursor(start + limit) if start + limit < len(found) else None,
+    )
+
+
 @router.get("/runs/{run}/rubrics/{stage}/{sample_id}", summary="Show a rubric with its versions")
 async def show_rubric(
     sample_id: SampleId,
@@ -132,19 +174,21 @@ async def show_rubric(
     )
 
 
-@router.get("/runs/{run}/rubrics/{stage}/{sample_id}/diff", summary="Compare two versions of a rubric")
+@router.get("/runs/{run}/rubrics/{stage}/{sample_id}/diff", summary="Compare two versions of a rubric, or those of two sets")
 async def compare_versions(
     sample_id: SampleId,
     rubric_set: SetOf,
+    set_before: SetBefore,
     session: SessionOf,
     store: StoreOf,
     viewer: Viewer,
-    before: Annotated[int, Query(ge=1, lt=1 << 31)] = rubric_sets.FIRST,
+    before: VersionBefore = None,
     after: VersionNumber = None,
 ) -> RubricDiff:
-    first, old = await rubric_versions.rubric_of(session, store, rubric_set, sample_id, before)
+    number = before or default_before(set_before, rubric_set)
+    first, old = await rubric_versions.rubric_of(session, store, set_before, sample_id, number)
     second, new = await rubric_versions.rubric_of(session, store, rubric_set, sample_id, after)
-    criteria = [CriterionChangeBody.model_validate(one) for one in rubric_sets.compare(old, new)]
+    criteria = [CriterionChangeBody.model_validate(one) for one in rubric_comparison.compare(old, new)]
     return RubricDiff(before=first, after=second, criteria=criteria)
 
 
@@ -205,6 +249,11 @@ async def reject_version(
     async with database.session() as session:
         version = await rubric_versions.review(session, approver, number, "rejected", decision.reason)
     return RubricVersionBody.model_validate(version)
+
+
+def default_before(before: RunTable, after: RunTable) -> int | None:
+    """Number of the version that a rubric is compared with; None for the one that stands."""
+    return rubric_sets.FIRST if (before.run, before.path) == (after.run, after.path) else None
 
 
 def table_cursor(cursor: str | None) -> tuple[datetime, str, str] | None:

@@ -117,6 +117,26 @@ class RubricProposal(BaseModel):
     reason: str = Field(min_length=1, max_length=2000)
 
 
+class SampleChangeBody(BaseModel):
+    """One sample's rubric in two sets, with the numbers of its criteria by title."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    sample_id: str
+    change: Literal["added", "removed", "changed", "same"]
+    added: int
+    removed: int
+    changed: int
+    same: int
+
+
+class SampleChangePage(BaseModel):
+    """A page of samples, those that differ first."""
+
+    items: list[SampleChangeBody]
+    next_cursor: str | None
+
+
 class FieldChangeBody(BaseModel):
     """One field of a criterion in two versions, in pieces."""
 
@@ -137,7 +157,7 @@ class CriterionChangeBody(BaseModel):
 
 
 class RubricDiff(BaseModel):
-    """Two versions of a rubric."""
+    """Two versions of a rubric, of one set or of two."""
 
     before: int
     after: int

@@ -167,6 +167,7 @@ def pages(tmp_path_factory) -> Iterator[tuple[Caller, list[str]]]:
     folder = tmp_path_factory.mktemp("runs")
     run = write_run(folder)
     write_rubrics(run)
+    write_rubrics(write_run(folder, "yesterday-1"), samples=("a", "b", "x"))
     write_audit(run / "audit")
     steps = [
         {
@@ -207,6 +208,7 @@ def pages(tmp_path_factory) -> Iterator[tuple[Caller, list[str]]]:
                 *("/runs", place, f"{place}/rollouts/{STAGE}", f"{place}/rollouts/{STAGE}/1/a"),
                 *(f"{place}/criteria/{STAGE}", f"{place}/log/{STAGE}", f"{place}/hacking", "/new-run"),
                 *("/rubrics", rubrics, f"{rubrics}/criteria", f"{rubrics}/a", f"{rubrics}/a/diff?after=2"),
+                *(f"{rubrics}/{page}?before_set=yesterday-1/synthesize_rubrics" for page in ("compare", "a/diff")),
                 *(f"{rubrics}/a/edit", "/leaderboard", "/dead-letters", f"{place}/dead-letters"),
                 *(f"{place}/label/{STAGE}", f"{place}/compare", f"{place}/agreement/{STAGE}"),
                 *("/promotions", "/changes", "/tokens"),

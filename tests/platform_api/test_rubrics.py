@@ -1,6 +1,7 @@
 """Rubric sets over HTTP: figures of criteria against brute force, versions that two persons agree on, their pages."""
 
 import io
+import json
 import statistics
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlencode
@@ -9,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import SecretStr
 from served_api import TOKEN, Caller, ask, bearer, exchange, served, wait_for
-from trained_run import NAMES, rubric, write_rubrics, write_run
+from trained_run import NAMES, rubric, write_rubrics, write_run, write_table
 
-from rubricworks.platform_api.services.rubric_sets import compare
+from rubricworks.platform_api.services.rubrics.rubric_comparison import compare
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.rubrics import Rubric
 
@@ -126,6 +127,68 @@ def test_words_of_two_versions_are_compared(caller):
     before, after = (Rubric.model_validate(rubric("x", rule=rule)) for rule in ("It is a cat .", "It is a big cat ."))
     (change,) = compare(before, after)
     assert [pieces for _, pieces in change.fields] == [[("same", "It is a "), ("added", "big "), ("same", "cat .")]]
+
+
+@pytest.fixture(scope="module")
+def two_sets(tmp_path_factory):
+    """A service with the sets of two runs; a version of one rubric of the first set is approved."""
+    folder = tmp_path_factory.mktemp("runs")
+    for run, rubrics in {
+        "first": {"a": ["x", "y"], "b": ["x"], "c": ["x", "y"], "d": ["x"], "e": ["x"]},
+        "second": {"a": ["x", "y"], "b": ["x"], "c": ["y", "<i>z</i>", "v"], "d": ["x"], "f": ["x", "y"]},
+    }.items():
+        rows = [{"sample_id": sample, "rubric": json.dumps(rubric(*titles))} for sample, titles in rubrics.items()]
+        if run == "second":
+            rows[3]["rubric"] = json.dumps(rubric("x", rule="Passes if it does not."))
+        write_table(write_run(folder, run) / "synthesize_rubrics", "rubrics", [row | {"writer": "w"} for row in rows])
+    with served(ApiSettings(storage=str(folder), token=SecretStr(TOKEN), index_seconds=0.05)) as url:
+        caller = Caller(url)
+        wait_for(lambda: len(caller.get("rubric-sets")["items"]) == 2)
+        proposal = {"rubric": rubric("x", "w"), "replaces": 1, "reason": "more"}
+        number = caller.post("runner", "runs/first/rubrics/synthesize_rubrics/b/versions", proposal)[1]["id"]
+        assert caller.post("approver", f"rubric-versions/{number}/approve")[0] == 200
+        yield caller
+
+
+AFTER, BEFORE = "runs/second/rubrics/synthesize_rubrics", "before_set=first/synthesize_rubrics"
+
+
+def test_sets_of_two_runs_are_compared_sample_by_sample_with_the_versions_that_stand(two_sets):
+    first = two_sets.get(f"{AFTER}/compare?{BEFORE}&limit=4")
+    rest = two_sets.get(f"{AFTER}/compare?{BEFORE}&limit=4&cursor={first['next_cursor']}")
+    found = [tuple(one.values()) for one in first["items"] + rest["items"]]
+    assert found == [  # sample, change, criteria added, removed, changed, same
+        ("b", "changed", 0, 1, 0, 1),
+        ("c", "changed", 2, 1, 0, 1),
+        ("d", "changed", 0, 0, 1, 0),
+        ("f", "added", 2, 0, 0, 0),
+        ("e", "removed", 0, 1, 0, 0),
+        ("a", "same", 0, 0, 0, 2),
+    ]
+    assert rest["next_cursor"] is None
+    assert {one["change"] for one in two_sets.get(f"{AFTER}/compare")["items"]} == {"same"}, "with itself"
+
+
+def test_one_sample_of_two_sets_is_compared_criterion_by_criterion(two_sets):
+    answer = two_sets.get(f"{AFTER}/c/diff?{BEFORE}")
+    changes = [(one["criterion"], one["change"]) for one in answer["criteria"]]
+    assert changes == [("y", "same"), ("<i>z</i>", "added"), ("v", "added"), ("x", "removed")]
+    answer = two_sets.get(f"{AFTER}/b/diff?{BEFORE}")
+    assert (answer["before"], answer["after"]) == (2, 1)
+    assert two_sets.get(f"{AFTER}/b/diff?{BEFORE}&before=1")["criteria"][0]["change"] == "same"
+
+
+def test_sets_that_cannot_be_compared_are_told(two_sets):
+    assert two_sets.get(f"{AFTER}/compare?before_set=third/x")["detail"].startswith("there is no run 'third'")
+    assert "no finished table of rubrics" in two_sets.get(f"{AFTER}/compare?before_set=first/prepare")["detail"]
+    assert two_sets.get(f"{AFTER}/compare?before_set=first")["status"] == 422
+    assert "has no rubric of sample 'f'" in two_sets.get(f"{AFTER}/f/diff?{BEFORE}")["detail"]
+
+
+@pytest.mark.parametrize("page", ["", "/compare?" + BEFORE, "/c/diff?" + BEFORE])
+def test_pages_of_two_sets_show_them_as_text(two_sets, page):
+    status, _, body = exchange(f"{two_sets.pages}/{AFTER}{page}", **bearer())
+    assert (status, b"first/synthesize_rubrics" in body, b"<i>z" in body) == (200, True, False)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from rubricworks.platform_api.db.tables import RubricVersion, RunTable, utc_now
 from rubricworks.platform_api.problems import BadRequest, Conflict, NotFound, Problem
 from rubricworks.platform_api.services.access.audit_log import record
 from rubricworks.platform_api.services.access.principals import Principal
-from rubricworks.platform_api.services.rubric_sets import FIRST, stage_rubric
+from rubricworks.platform_api.services.rubrics.rubric_sets import FIRST, stage_rubric
 from rubricworks.rubrics import Rubric
 from rubricworks.runs.store import RunStore
 

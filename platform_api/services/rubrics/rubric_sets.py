@@ -5,10 +5,8 @@ stands for the sample.
 """
 
 import asyncio
-import difflib
 import io
 import math
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
@@ -19,13 +17,12 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from rubricworks.platform_api.db.tables import CriterionCredits, RubricVersion, RunTable, Shard
 from rubricworks.platform_api.problems import NotFound
 from rubricworks.platform_api.services.run_tables import find_row, iterate_rows, read_rows
-from rubricworks.rubrics import Criterion, Rubric
+from rubricworks.rubrics import Rubric
 from rubricworks.runs.store import RunStore
 
 KIND = "rubrics"
 FIRST = 1
 """Number of the version that the stage wrote."""
-_COMPARED = ("weight", "essential", "description", "evaluation_rule", "reference", "key")
 
 
 class CriterionUse(NamedTuple):
@@ -53,21 +50,6 @@ class RubricEntry(NamedTuple):
     """Version that stands."""
     open: int
     """Versions that wait for a review."""
-
-
-class CriterionChange(NamedTuple):
-    """One criterion in two versions of a rubric."""
-
-    criterion: str
-    change: Literal["added", "removed", "changed", "same"]
-    fields: list["FieldChange"]
-
-
-class FieldChange(NamedTuple):
-    """One field of a criterion, as pieces of text that both, the earlier or the later version has."""
-
-    field: str
-    pieces: list[tuple[Literal["same", "removed", "added"], str]]
 
 
 async def list_entries(
@@ -127,44 +109,19 @@ async def export(session: AsyncSession, store: RunStore, table: RunTable) -> byt
     return await asyncio.to_thread(_parquet, store, table, standing)
 
 
-def compare(before: Rubric, after: Rubric) -> list[CriterionChange]:
-    """Criteria of two versions, matched by title, in the order of the later one; removed ones come last."""
-    old = {one.criterion: one for one in before.criteria}
-    new = {one.criterion for one in after.criteria}
-    changes = [_change(old.get(one.criterion), one) for one in after.criteria]
-    return changes + [_change(one, None) for one in before.criteria if one.criterion not in new]
+async def standing_rubrics(session: AsyncSession, store: RunStore, table: RunTable) -> dict[str, Rubric]:
+    """Sample → the rubric that stands, in the order of the set."""
+    standing, _ = await _versions(session, table, None)
 
+    def read() -> dict[str, Rubric]:
+        return {
+            row["sample_id"]: Rubric.model_validate(edited[1])
+            if (edited := standing.get(row["sample_id"]))
+            else Rubric.model_validate_json(row["rubric"])
+            for row in iterate_rows(store, table)
+        }
 
-def _change(before: Criterion | None, after: Criterion | None) -> CriterionChange:
-    either = after or before
-    assert either is not None
-    fields = []
-    for field in _COMPARED:
-        old, new = ("" if one is None else _text(getattr(one, field)) for one in (before, after))
-        if old != new:
-            fields.append(FieldChange(field, _pieces(old, new)))
-    if before is None or after is None:
-        return CriterionChange(either.criterion, "added" if before is None else "removed", fields)
-    return CriterionChange(either.criterion, "changed" if fields else "same", fields)
-
-
-def _pieces(before: str, after: str) -> list[tuple[Literal["same", "removed", "added"], str]]:
-    old, new = re.findall(r"\s+|\S+", before), re.findall(r"\s+|\S+", after)
-    pieces: list[tuple[Literal["same", "removed", "added"], str]] = []
-    for kind, *places in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        from_old, from_new = "".join(old[places[0] : places[1]]), "".join(new[places[2] : places[3]])
-        if kind == "equal":
-            pieces.append(("same", from_old))
-            continue
-        pieces += [("removed", from_old)] if from_old else []
-        pieces += [("added", from_new)] if from_new else []
-    return pieces
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return await asyncio.to_thread(read)
 
 
 def _use(name: str, weights: Sequence[float], figures: tuple[Any, ...] | None) -> CriterionUse:

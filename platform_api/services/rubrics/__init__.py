@@ -1,0 +1,1 @@
+"""Rubric sets: browsing, versions that a second person reviews, comparison."""
