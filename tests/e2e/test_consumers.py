@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from contextlib import contextmanager
@@ -86,15 +87,7 @@ def test_vllm_loads_the_adapter_of_each_promotion_and_confirms(tmp_path, monkeyp
             loaded[body["lora_name"]] = body["lora_path"]
         return 200, "Success"
 
-    connection = connect(TrackingConfig(), tmp_path / "models")
-    connection.client.create_registered_model("captioner")
-    for version in (1, 2):
-        source = tmp_path / f"adapter-{version}"
-        source.mkdir()
-        (source / "adapter_config.json").write_text("{}")
-        connection.client.create_model_version("captioner", source=source.as_uri())
-        tags = {registry.DIGEST_TAG: f"digest-{version}"}
-        registry.tag(connection, registry.get_version(connection, "captioner", version), tags)
+    register(tmp_path, "adapter_config.json", 2)
     with (
         stand_in(api) as api_url,
         stand_in(vllm) as vllm_url,
@@ -110,6 +103,59 @@ def test_vllm_loads_the_adapter_of_each_promotion_and_confirms(tmp_path, monkeyp
         assert json.loads(exchange(url)[2]) == {"serving": {"captioner": 2}}
     assert calls == ["/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/v1/load_lora_adapter"]
     assert confirmed == ["/api/v1/promotions/1/confirm", "/api/v1/promotions/2/confirm"]
+
+
+def register(folder, file, versions):
+    """Versions of a model, each a folder with one file."""
+    connection = connect(TrackingConfig(), folder / "models")
+    connection.client.create_registered_model("captioner")
+    for version in range(1, versions + 1):
+        source = folder / f"version-{version}"
+        source.mkdir()
+        (source / file).write_text("{}")
+        connection.client.create_model_version("captioner", source=source.as_uri())
+        tags = {registry.DIGEST_TAG: f"digest-{version}"}
+        registry.tag(connection, registry.get_version(connection, "captioner", version), tags)
+
+
+RESTART = """
+    import pathlib, sys
+    link, log = map(pathlib.Path, sys.argv[1:])
+    version = link.resolve().parent.name
+    with log.open("a") as lines:
+        print(version, file=lines)
+    if version == "2":
+        sys.exit("no memory")
+"""
+
+
+def test_vllm_is_restarted_on_a_whole_model_and_on_the_one_before_if_that_fails(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    confirmed, started, script = [], tmp_path / "started", tmp_path / "restart.py"
+    script.write_text(textwrap.dedent(RESTART))
+    register(tmp_path, "config.json", 3)
+
+    def api(method, path, body):
+        confirmed.append(path)
+        return 200, {}
+
+    def vllm(method, path, body):
+        return 200, {"object": "list", "data": [{"id": "captioner", "root": "/models/captioner/serving"}]}
+
+    link = tmp_path / "models" / "captioner" / "serving"
+    arguments = ("0", sys.executable, str(script), str(link), str(started))
+    with stand_in(api) as api_url, stand_in(vllm) as vllm_url:
+        of_example = {"folder": tmp_path, "RUBRICWORKS_API": api_url}
+        with example("vllm_consumer.py", vllm_url, str(tmp_path / "models"), *arguments, **of_example) as url:
+            assert send(url, 1, 1, "digest-1") == 200
+            assert send(url, 2, 2, "digest-2") == 503, "it cannot be started"
+            assert json.loads(exchange(url)[2]) == {"serving": {"captioner": 1}}
+            assert send(url, 3, 3, "digest-3") == 200
+        with example("vllm_consumer.py", vllm_url, str(tmp_path / "models"), "0", **of_example) as url:
+            assert send(url, 4, 1, "digest-1") == 503, "nobody said how it is restarted"
+    assert started.read_text().split() == ["1", "2", "1", "3"]
+    assert (link / "config.json").is_file()
+    assert confirmed == ["/api/v1/promotions/1/confirm", "/api/v1/promotions/3/confirm"]
 
 
 def test_argocd_gets_one_pull_request_and_confirms_once_it_is_live(tmp_path):
