@@ -4,8 +4,8 @@
     export RUBRICWORKS_API=https://… RUBRICWORKS_API_TOKEN=… RUBRICWORKS_WEBHOOK_SECRET=… MLFLOW_TRACKING_URI=https://…
     python examples/vllm_consumer.py http://127.0.0.1:8000 /models 8090
 
-and on the API: RUBRICWORKS_WEBHOOK_URL=http://this-host:8090 with the same secret, and RUBRICWORKS_WEBHOOK_NETWORKS where
-this host has no public address. vLLM must see the folder of models. The new adapter is loaded under the model's name
+and on the API: RUBRICWORKS_WEBHOOK_URL=http://this-host:8090 with the same secret, and RUBRICWORKS_WEBHOOK_NETWORKS if
+this host's address is not public. vLLM must see the folder of models. The new adapter is loaded under the model's name
 after the one before is unloaded, and the promotion is confirmed once vLLM lists it.
 
 vLLM loads a whole model at its start alone. So it is started on a link, and the command that restarts it comes last:
@@ -63,8 +63,8 @@ def serve_whole(url: str, message: PromotionMessage, folder: Path, link: Path, r
     """Restart vLLM on a whole model; on the one before if that fails."""
     if not restart:
         raise UserError(
-            f"{message.model} version {message.version} is a whole model, which vLLM loads at its start alone: give the "
-            "command that restarts it after the port"
+            f"{message.model} version {message.version} is a whole model, which vLLM loads at its start alone: give "
+            "the command that restarts it after the port"
         )
     before = link.readlink() if link.is_symlink() else None
     try:

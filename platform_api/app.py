@@ -39,22 +39,25 @@ from rubricworks.platform_api.readiness import Dependency, check_database, check
 from rubricworks.platform_api.routers import (
     access,
     dead_letters,
-    label_pages,
     labels,
     leaderboards,
     live,
-    pages,
     probes,
-    promotion_pages,
     promotions,
     reward_hacking,
     rollouts,
-    rubric_pages,
     rubrics,
     runs,
-    submission_pages,
     submissions,
 )
+from rubricworks.platform_api.routers.pages import access as access_pages
+from rubricworks.platform_api.routers.pages import labels as label_pages
+from rubricworks.platform_api.routers.pages import promotions as promotion_pages
+from rubricworks.platform_api.routers.pages import rollouts as rollout_pages
+from rubricworks.platform_api.routers.pages import rubrics as rubric_pages
+from rubricworks.platform_api.routers.pages import runs as run_pages
+from rubricworks.platform_api.routers.pages import submissions as submission_pages
+from rubricworks.platform_api.routers.pages.drawing import problem_page
 from rubricworks.platform_api.services.promotion.consumer_address import ConsumerAddress
 from rubricworks.platform_api.services.promotion.drift import Reconciler
 from rubricworks.platform_api.services.promotion.mlflow_registry import MlflowRegistry
@@ -81,7 +84,9 @@ ROUTERS = (
     labels.router,
     promotions.router,
     access.router,
-    pages.router,
+    run_pages.router,
+    rollout_pages.router,
+    access_pages.router,
     rubric_pages.router,
     submission_pages.router,
     reward_hacking.page_router,
@@ -113,7 +118,7 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
         redoc_url=None,
         lifespan=lifespan,
     )
-    app.state.routers, app.state.problem_page = ROUTERS, pages.problem_page
+    app.state.routers, app.state.problem_page = ROUTERS, problem_page
     add_problem_handlers(app)
     for router in ROUTERS:
         app.include_router(router)

@@ -31,7 +31,7 @@ class ApiSettings(BaseModel):
     webhook_secret: SecretStr | None = None
     """RUBRICWORKS_WEBHOOK_SECRET: key of the messages' signatures."""
     webhook_networks: tuple[IPv4Network | IPv6Network, ...] = ()
-    """RUBRICWORKS_WEBHOOK_NETWORKS: networks beyond the public internet that the consumer may lie in, as 10.1.0.0/16."""
+    """RUBRICWORKS_WEBHOOK_NETWORKS: networks beyond the internet that the consumer may lie in, as 10.1.0.0/16."""
     submissions: str | None = None
     """RUBRICWORKS_SUBMISSIONS: file of what submitted recipes may reach, and where they run; see `SubmissionPolicy`."""
     kubeflow: str | None = None

@@ -18,7 +18,7 @@ from rubricworks.platform_api.routers.dependencies import (
     Viewer,
 )
 from rubricworks.platform_api.routers.keyed_route import KeyedRoute
-from rubricworks.platform_api.routers.pages import PAGE, draw_page
+from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
 from rubricworks.platform_api.routers.rubrics import next_table, row_cursor, table_cursor
 from rubricworks.platform_api.routers.runs import RunName, StageName
 from rubricworks.platform_api.routers.submissions import SubmissionsOf
@@ -73,7 +73,9 @@ async def list_letters(
     )
 
 
-@router.post("/runs/{run}/dead-letters/{stage}/ask-again", summary="Reopen a stage and resume its run, which asks again")
+@router.post(
+    "/runs/{run}/dead-letters/{stage}/ask-again", summary="Reopen a stage and resume its run, which asks again"
+)
 async def ask_again(
     runner: Runner,
     run: RunName,

@@ -8,7 +8,7 @@ from fastapi.responses import PlainTextResponse, Response
 from rubricworks.evaluation.leaderboard import Row
 from rubricworks.platform_api.problems import NotFound
 from rubricworks.platform_api.routers.dependencies import PROBLEMS, Cursor, Limit, SessionOf, StoreOf, Viewer
-from rubricworks.platform_api.routers.pages import PAGE, draw_page
+from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
 from rubricworks.platform_api.routers.rubrics import next_table, table_cursor
 from rubricworks.platform_api.schemas.evaluations import BoardBody, EvaluationBody, EvaluationPage
 from rubricworks.platform_api.services import leaderboards

@@ -12,7 +12,7 @@ from rubricworks.platform_api.cursors import encode_cursor
 from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.problems import NotFound
 from rubricworks.platform_api.routers.dependencies import PROBLEMS, Cursor, Limit, SessionOf, StoreOf, Viewer
-from rubricworks.platform_api.routers.pages import draw_page
+from rubricworks.platform_api.routers.pages.drawing import draw_page
 from rubricworks.platform_api.routers.rubrics import row_cursor
 from rubricworks.platform_api.routers.runs import RunName, StageName
 from rubricworks.platform_api.schemas.reward_hacking import (

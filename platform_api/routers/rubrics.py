@@ -174,7 +174,9 @@ async def show_rubric(
     )
 
 
-@router.get("/runs/{run}/rubrics/{stage}/{sample_id}/diff", summary="Compare two versions of a rubric, or those of two sets")
+@router.get(
+    "/runs/{run}/rubrics/{stage}/{sample_id}/diff", summary="Compare two versions of a rubric, or those of two sets"
+)
 async def compare_versions(
     sample_id: SampleId,
     rubric_set: SetOf,

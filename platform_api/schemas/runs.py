@@ -29,7 +29,9 @@ class RunBody(BaseModel):
     started: datetime
     changed: datetime = Field(description="Time of the last write to any of its files")
     bytes: int
-    message: str = Field(description="Reason of a failure, the way on of a run that was stopped, or the result of a finished one")
+    message: str = Field(
+        description="Reason of a failure, the way on of a run that was stopped, or the result of a finished one"
+    )
     stages: list[StageBody]
 
 

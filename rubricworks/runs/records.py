@@ -1,8 +1,8 @@
 """Records of runs, read from their files alone: state, stages, message.
 
-A run is done, or stopped by somebody, when its outcome says so: `run` writes it at the end, and so does the last task on
-a cluster. A run made before outcomes existed is done when its report is. A stage that was started since makes the run
-unfinished.
+A run is done, or was stopped by somebody, when its outcome says so: `run` writes it at the end, and so does the last
+task on a cluster. A run made before outcomes existed is done when its report is. A stage that was started since makes
+the run unfinished.
 """
 
 import json

@@ -101,9 +101,7 @@ def test_runs_that_cannot_be_written(tmp_path, recipe):
 
 
 @pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGTERM])
-def test_a_second_run_in_a_folder_is_refused_and_the_first_one_stopped_says_how_to_go_on(
-    tmp_path, recipe, stub, blow
-):
+def test_a_second_run_in_a_folder_is_refused_and_the_first_one_stopped_says_how_to_go_on(tmp_path, recipe, stub, blow):
     first = start_run(recipe, tmp_path)
     run = tmp_path / "runs" / "a"
     try:

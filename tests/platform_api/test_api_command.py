@@ -27,7 +27,11 @@ SECRET = "s3cret"
         ({"RUBRICWORKS_DATABASE_URL": f"postgres://u:{SECRET}@h/db"}, [], "no database driver for 'postgres'"),
         ({"RUBRICWORKS_DATABASE_URL": f"postgresql+pg8000://u:{SECRET}@h/db"}, [], "write postgresql+psycopg://"),
         ({"RUBRICWORKS_DATABASE_URL": f"oracle+nothing://u:{SECRET}@h/db"}, [], "no database driver"),
-        ({"RUBRICWORKS_WEBHOOK_NETWORKS": "10.1.2.3/16"}, [], "RUBRICWORKS_WEBHOOK_NETWORKS: 10.1.2.3/16 has host bits"),
+        (
+            {"RUBRICWORKS_WEBHOOK_NETWORKS": "10.1.2.3/16"},
+            [],
+            "10.1.2.3/16 has host bits set; write 10.1.0.0",
+        ),
     ],
 )
 def test_bad_settings_are_one_line(monkeypatch, capsys, tmp_path, environment, arguments, message):

@@ -144,7 +144,7 @@ def submitted(tmp_path, monkeypatch):
         wait_for(lambda: (runs / "mine" / "recipe.yaml").exists())
         write_letters(runs / "mine")
         end(caller, runs / "mine")
-    yield settings, runs / "mine", policy
+    return settings, runs / "mine", policy
 
 
 def end(caller, run):

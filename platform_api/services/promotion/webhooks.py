@@ -58,7 +58,9 @@ class Webhooks:
             SIGNATURE: sign(self._secret, delivery.body, int(time.time())),
         }
         try:
-            async with http.post(self._consumer.url, data=delivery.body, headers=headers, allow_redirects=False) as answer:
+            async with http.post(
+                self._consumer.url, data=delivery.body, headers=headers, allow_redirects=False
+            ) as answer:
                 error = None if 200 <= answer.status < 300 else f"HTTP {answer.status}"
         except (aiohttp.ClientError, TimeoutError) as failure:
             error = type(failure).__name__

@@ -7,9 +7,9 @@ from fastapi.responses import RedirectResponse, Response
 
 from rubricworks.platform_api.problems import BadRequest, Problem
 from rubricworks.platform_api.routers.dependencies import Runner, SessionOf, StoreOf, Viewer
-from rubricworks.platform_api.routers.forms import form_fields
 from rubricworks.platform_api.routers.labels import OtherRuns, ResponsesOf, get_scorecards
-from rubricworks.platform_api.routers.pages import draw_page
+from rubricworks.platform_api.routers.pages.drawing import draw_page
+from rubricworks.platform_api.routers.pages.forms import form_fields
 from rubricworks.platform_api.routers.rollouts import SampleId, Step
 from rubricworks.platform_api.routers.runs import RunName, StageName
 from rubricworks.platform_api.services import labels, preferences, rollouts, run_tables, runs

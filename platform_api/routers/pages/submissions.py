@@ -8,7 +8,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from rubricworks.platform_api.problems import NotFound, Problem
 from rubricworks.platform_api.routers.dependencies import Runner, SessionOf, Viewer
-from rubricworks.platform_api.routers.pages import PAGE, draw_page
+from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
 from rubricworks.platform_api.routers.runs import RunName
 from rubricworks.platform_api.routers.submissions import KubeflowOf, SubmissionsOf
 from rubricworks.platform_api.services.access.principals import Principal

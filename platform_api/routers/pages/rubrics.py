@@ -12,8 +12,8 @@ from rubricworks.platform_api.cursors import encode_cursor
 from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.problems import BadRequest
 from rubricworks.platform_api.routers.dependencies import Approver, Cursor, Runner, SessionOf, StoreOf, Viewer
-from rubricworks.platform_api.routers.forms import form_fields
-from rubricworks.platform_api.routers.pages import PAGE, draw_page
+from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
+from rubricworks.platform_api.routers.pages.forms import form_fields
 from rubricworks.platform_api.routers.promotions import Number
 from rubricworks.platform_api.routers.rollouts import SampleId
 from rubricworks.platform_api.routers.rubrics import (

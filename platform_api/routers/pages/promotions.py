@@ -9,8 +9,8 @@ from rubricworks.errors import UserError
 from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
 from rubricworks.platform_api.problems import BadRequest
 from rubricworks.platform_api.routers.dependencies import Approver, Cursor, Runner, SessionOf, Viewer
-from rubricworks.platform_api.routers.forms import form_fields
-from rubricworks.platform_api.routers.pages import PAGE, draw_page
+from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
+from rubricworks.platform_api.routers.pages.forms import form_fields
 from rubricworks.platform_api.routers.promotions import Number, PromotionsOf
 from rubricworks.platform_api.services.access.principals import Right
 from rubricworks.platform_api.services.promotion import promotions

@@ -1,0 +1,70 @@
+"""Pages of tokens, the audit log, and logging in and out."""
+
+from typing import Annotated
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import RedirectResponse, Response
+
+from rubricworks.platform_api.access import SESSION_COOKIE, session_cookie
+from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
+from rubricworks.platform_api.routers.dependencies import Admin, Cursor, DatabaseOf, SessionOf, Viewer
+from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
+from rubricworks.platform_api.services.access import audit_log, tokens
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/tokens")
+async def tokens_page(request: Request, session: SessionOf, admin: Admin) -> Response:
+    return draw_page(request, admin, "tokens.html", tokens=await tokens.list_tokens(session))
+
+
+@router.get("/changes")
+async def changes_page(request: Request, session: SessionOf, viewer: Viewer, cursor: Cursor = None) -> Response:
+    before = decode_cursor(cursor, int)[0] if cursor is not None else None
+    found = await audit_log.list_changes(session, before=before, limit=PAGE + 1, action=None, subject=None)
+    next_cursor = encode_cursor(found[PAGE - 1].id) if len(found) > PAGE else None
+    return draw_page(request, viewer, "changes.html", changes=found[:PAGE], next_cursor=next_cursor)
+
+
+@router.get("/login")
+async def login_page(request: Request, next: Annotated[str, Query(max_length=500)] = "/") -> Response:
+    return draw_page(request, None, "login.html", next=_own_path(next), wrong=False)
+
+
+@router.post("/login")
+async def log_in(request: Request, database: DatabaseOf) -> Response:
+    fields = parse_qs((await request.body()).decode(errors="replace"))
+    secret, target = fields.get("token", [""])[0].strip(), _own_path(fields.get("next", ["/"])[0])
+    async with database.session() as session:
+        principal = await tokens.principal_of_secret(session, secret)
+        cookie = await tokens.open_session(session, principal) if principal else None
+    if cookie is None:
+        return draw_page(request, None, "login.html", status=401, next=target, wrong=True)
+    answer = RedirectResponse(target, status_code=303)
+    answer.set_cookie(
+        SESSION_COOKIE,
+        cookie,
+        max_age=tokens.SESSION_HOURS * 3600,
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return answer
+
+
+@router.post("/logout")
+async def log_out(request: Request, database: DatabaseOf, viewer: Viewer) -> Response:
+    if cookie := session_cookie({name.lower(): value for name, value in request.headers.items()}):
+        async with database.session() as session:
+            await tokens.close_session(session, cookie)
+    answer = RedirectResponse("/login", status_code=303)
+    answer.delete_cookie(SESSION_COOKIE)
+    return answer
+
+
+def _own_path(target: str) -> str:
+    """A path of this service; anything that a browser would take for another site becomes `/`."""
+    is_own = target.startswith("/") and not target.startswith(("//", "/\\")) and target.isprintable()
+    return target if is_own else "/"

@@ -1,0 +1,47 @@
+"""Drawing of pages from templates, for their caller; problems are pages too."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse, Response
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+import rubricworks.reports
+from rubricworks import __version__
+from rubricworks.platform_api.services.access.principals import Principal
+from rubricworks.reports.formats import FILTERS
+
+_REPORTS = Path(rubricworks.reports.__file__).parent / "templates"
+_TEMPLATES = Path(__file__).parents[2] / "pages"
+PAGE = 30
+"""Rows of a page."""
+_environment = Environment(
+    loader=FileSystemLoader([_TEMPLATES, _REPORTS]),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_environment.filters.update(FILTERS)
+_environment.filters["path"] = lambda text: quote(str(text), safe="")
+
+
+def problem_page(request: Request, status: int, title: str, detail: str, headers: Any) -> Response:
+    """A problem as a page with the way back."""
+    answer = draw_page(
+        request, getattr(request.state, "principal", None), "problem.html", status=status, problem=title, detail=detail
+    )
+    answer.headers.update(headers or {})
+    return answer
+
+
+def draw_page(
+    request: Request, caller: Principal | None, template: str, *, status: int = 200, **values: Any
+) -> HTMLResponse:
+    """A page, drawn for its caller."""
+    shared: Mapping[str, Any] = {"caller": caller, "here": request.url.path, "version": __version__}
+    html = _environment.get_template(template).render(**shared, **values)
+    return HTMLResponse(html, status_code=status, headers={"Cache-Control": "no-store"})
