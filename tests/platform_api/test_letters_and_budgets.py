@@ -159,17 +159,17 @@ def test_ask_again_resumes_a_run_that_was_submitted_here_once(submitted):
         caller = Caller(url)
         wait_for(lambda: caller.get("dead-letters")["items"])
         assert b"the run goes on here" in exchange(f"{url}/runs/mine/dead-letters", **bearer())[2]
-        answers = [caller.post("runner", path, key="the-same-key") for _ in range(2)]
+        answers = [caller.post("runner-2", path, key="the-same-key") for _ in range(2)]
         assert answers[0] == answers[1]
         assert (answers[0][0], answers[0][1]["letters"], answers[0][1]["resumed"]) == (200, 3, True)
         wait_for(lambda: len(calls(run)) == 2)
         assert calls(run) == [["recipe.yaml", "--run", "mine"], ["--resume", "mine"]]
         assert caller.get("submissions/mine")["state"] == "going"
-        status, body = caller.post("runner", path)
+        status, body = caller.post("runner-2", path)
         assert (status, body["detail"]) == (409, "mine is going already; only a run that has ended is resumed")
         end(caller, run)
         assert caller.get("submissions/mine")["message"] == ""
-        status, body = caller.post("runner", path)
+        status, body = caller.post("runner-2", path)
         assert (status, "has no finished table of dead letters" in body["detail"]) == (409, True)
         assert caller.get("submissions/mine")["state"] == "ended"
         log = [(one["action"], one["details"]) for one in caller.get("changes")["items"] if one["subject"] == "mine"]
@@ -185,8 +185,8 @@ def test_ask_again_changes_nothing_while_another_run_is_going_or_the_recipe_is_n
         caller = Caller(url)
         wait_for(lambda: caller.get("dead-letters")["items"])
         other = {"recipe": recipe_path("quickstart").read_text(), "run": "other"}
-        assert caller.post("runner", "submissions", other)[0] == 201
-        status, body = caller.post("runner", path)
+        assert caller.post("runner-2", "submissions", other)[0] == 201
+        status, body = caller.post("runner-2", path)
         assert (status, "other is going on this machine" in body["detail"]) == (409, True)
         wait_for(lambda: (run.parent / "other" / "recipe.yaml").exists())
         (run.parent / "other" / "end").touch()
@@ -194,7 +194,7 @@ def test_ask_again_changes_nothing_while_another_run_is_going_or_the_recipe_is_n
     policy.write_text("hosts: {}\n")
     with served(settings) as url:
         caller = Caller(url)
-        status, body = caller.post("runner", path)
+        status, body = caller.post("runner-3", path)
         assert (status, "judge.example" in str(body["fields"])) == (422, True)
         assert caller.get("submissions/mine")["state"] == "ended"
     assert (run / STAGE / "done.json").exists()
