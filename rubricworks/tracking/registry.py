@@ -140,6 +140,13 @@ def previous(connection: Connection, name: str) -> ModelVersion | None:
     return _aliased(connection, name, PREVIOUS)
 
 
+def aliases(connection: Connection, name: str) -> dict[str, int]:
+    """Return the versions that a model's aliases name, in one request; empty if there is no such model."""
+    with report_mlflow_errors(connection.uri):
+        model = _registered(connection, name)
+        return {alias: int(version) for alias, version in model.aliases.items()} if model else {}
+
+
 def get_version(connection: Connection, name: str, version: int) -> ModelVersion:
     """Return one version of a model.
 

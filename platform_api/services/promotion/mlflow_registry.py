@@ -29,18 +29,18 @@ class MlflowRegistry:
     def standing(self, model: str) -> Standing:
         """Aliases of a model."""
         connection = self._connect()
-        champion, previous = registry.champion(connection, model), registry.previous(connection, model)
-        challenger = registry.challenger(connection, model)
+        aliases = registry.aliases(connection, model)
+        champion, challenger = aliases.get(registry.CHAMPION), aliases.get(registry.CHALLENGER)
+        candidate = registry.get_version(connection, model, challenger) if challenger is not None else None
         return Standing(
-            champion.version if champion else None,
-            previous.version if previous else None,
-            _candidate(challenger, champion) if challenger else None,
+            champion, aliases.get(registry.PREVIOUS), _candidate(candidate, champion) if candidate else None
         )
 
     def candidate(self, model: str, version: int) -> Candidate:
         """A version of a model."""
         connection = self._connect()
-        return _candidate(registry.get_version(connection, model, version), registry.champion(connection, model))
+        champion = registry.aliases(connection, model).get(registry.CHAMPION)
+        return _candidate(registry.get_version(connection, model, version), champion)
 
     def move(self, model: str, version: int, expected: int | None, decided_by: str) -> None:
         """Make a version the champion in place of the expected one."""
@@ -59,9 +59,9 @@ class MlflowRegistry:
             return self._connection
 
 
-def _candidate(version: ModelVersion, champion: ModelVersion | None) -> Candidate:
+def _candidate(version: ModelVersion, champion: int | None) -> Candidate:
     tags = version.tags
-    is_of_today = champion is None or str(champion.version) == tags.get(registry.OPPONENT_TAG)
+    is_of_today = champion is None or str(champion) == tags.get(registry.OPPONENT_TAG)
     gate = tags.get("gate", "")
     if not is_of_today:
         gate = f"it passed against version {tags.get(registry.OPPONENT_TAG)}, and another one is the champion now"
