@@ -23,30 +23,20 @@ def _no_server(monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
 
-def settings(postgres, runs):  # noqa: F811
-    return ApiSettings(
-        database=postgres.url(), storage=str(runs), token=SecretStr(TOKEN), index_seconds=0.2, reconcile_seconds=0.5
-    )
+def settings(postgres, runs, **more):  # noqa: F811
+    return ApiSettings(database=postgres.url(), storage=str(runs), token=SecretStr(TOKEN), **more)
 
 
 def test_two_approvers_and_a_rollback_at_once_200_times(postgres, tmp_path):  # noqa: F811
     asyncio.run(migrated(postgres))
     with served(settings(postgres, tmp_path)) as url, served(settings(postgres, tmp_path)) as other:
-        installation = Installation(url, tmp_path)
-        for _ in range(2):
-            assert installation.post("approver-a", f"promotions/{installation.request()}/approve")[0] == 200
-        for number in range(ROUNDS):
-            installation.url = f"{(url, other)[number % 2]}/api/v1"
-            answers = installation.storm()
-            assert sorted(status // 100 for status in answers) == [2, 4, 4]
-            assert set(answers) <= {200, 201, 409}
-        installation.require_agreement()
+        Installation(url, tmp_path).storms(ROUNDS, [url, other])
 
 
 def test_a_database_that_is_restarted_during_approvals_loses_and_doubles_nothing(postgres, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setattr(promotions, "RECOVERED_AFTER", timedelta(seconds=1))
     asyncio.run(cleared(postgres))
-    with served(settings(postgres, tmp_path)) as url:
+    with served(settings(postgres, tmp_path, index_seconds=0.2, reconcile_seconds=0.5)) as url:
         installation = Installation(url, tmp_path)
         ended = threading.Event()
 

@@ -41,14 +41,7 @@ def _no_server(monkeypatch):
 @pytest.mark.long
 def test_two_approvers_and_a_rollback_at_once_200_times(tmp_path):
     with served(ApiSettings(storage=str(tmp_path), token=SecretStr(TOKEN))) as url:
-        installation = Installation(url, tmp_path)
-        for _ in range(2):  # a champion, and one before it
-            assert installation.post("approver-a", f"promotions/{installation.request()}/approve")[0] == 200
-        for _ in range(ROUNDS):
-            answers = installation.storm()
-            assert sorted(status // 100 for status in answers) == [2, 4, 4]
-            assert set(answers) <= {200, 201, 409}
-        installation.require_agreement()
+        Installation(url, tmp_path).storms(ROUNDS, [url])
 
 
 SERVER = """

@@ -2,16 +2,17 @@
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from served_api import ask, bearer
 
-from rubricworks.platform_api.services.promotion.mlflow_registry import MlflowRegistry
 from rubricworks.tracking import TrackingConfig, connect, registry
 
 MODEL = "captioner"
+_ROUNDS_OF_A_MODEL = 20
 
 
 class Installation:
@@ -22,7 +23,7 @@ class Installation:
         self._keys = 0
         connection = connect(TrackingConfig(), runs)
         assert connection is not None
-        self._connection = connection
+        self._connection, self.model = connection, MODEL
         if MODEL not in registry.model_names(connection):
             connection.client.create_registered_model(MODEL)
         self.tokens = {name: self._token(name) for name in ("runner", "approver-a", "approver-b")}
@@ -43,29 +44,46 @@ class Installation:
             cursor = page["next_cursor"]
         return items
 
-    def champion(self) -> int | None:
-        return MlflowRegistry("", self.runs).standing(MODEL).champion
+    def champion(self, model: str | None = None) -> int | None:
+        return registry.aliases(self._connection, model or self.model).get(registry.CHAMPION)
+
+    def begin_model(self, name: str) -> None:
+        """Go on with a model that has a champion and one before it: MLflow reads all versions of a model each time."""
+        self.model = name
+        if name != MODEL:
+            self._connection.client.create_registered_model(name)
+        for _ in range(2):
+            assert self.post("approver-a", f"promotions/{self.request()}/approve")[0] == 200
+
+    def storms(self, rounds: int, urls: Sequence[str]) -> None:
+        """Storms on one service after the other; of each, one decision wins and the others are refused."""
+        for number in range(rounds):
+            if number % _ROUNDS_OF_A_MODEL == 0:
+                self.begin_model(f"{MODEL}-{number}" if number else MODEL)
+            self.url = f"{urls[number % len(urls)]}/api/v1"
+            answers = self.storm()
+            assert sorted(status // 100 for status in answers) == [2, 4, 4]
+            assert set(answers) <= {200, 201, 409}
+        self.require_agreement()
 
     def add_version(self) -> int:
         """A version that waits for a decision against the champion of today."""
-        version = int(self._connection.client.create_model_version(MODEL, source=str(self.runs)).version)
-        champion = registry.champion(self._connection, MODEL)
-        tags: dict[str, Any] = {registry.APPROVAL_TAG: registry.WAITING, "gate": "better"}
-        if champion:
-            tags[registry.OPPONENT_TAG] = champion.version
-        registry.tag(self._connection, registry.get_version(self._connection, MODEL, version), tags)
-        registry.nominate(self._connection, MODEL, version)
-        return version
+        tags = {registry.APPROVAL_TAG: registry.WAITING, "gate": "better"}
+        if champion := self.champion():
+            tags[registry.OPPONENT_TAG] = str(champion)
+        made = self._connection.client.create_model_version(self.model, source=str(self.runs), tags=tags)
+        registry.nominate(self._connection, self.model, int(made.version))
+        return int(made.version)
 
     def request(self) -> int:
-        status, body = self.post("runner", "promotions", {"model": MODEL, "version": self.add_version()})
+        status, body = self.post("runner", "promotions", {"model": self.model, "version": self.add_version()})
         assert status == 201, body
         return int(body["id"])
 
     def storm(self) -> list[int]:
         """Two approvers and a rollback at once; their answers."""
         number, champion = self.request(), self.champion()
-        rollback = {"model": MODEL, "champion": champion, "reason": "it stutters"}
+        rollback = {"model": self.model, "champion": champion, "reason": "it stutters"}
         work = [
             ("approver-a", f"promotions/{number}/approve", None),
             ("approver-b", f"promotions/{number}/approve", None),
@@ -82,8 +100,8 @@ class Installation:
         promotions = sorted(self.pages("promotions"), key=lambda one: one["id"])
         assert not [one for one in promotions if one["state"] in ("applying", "requested")]
         applied = [one for one in promotions if one["state"] in ("applied", "confirmed")]
-        latest = max(applied, key=lambda one: one["decided_at"])
-        assert latest["version"] == self.champion()
+        for latest in {one["model"]: one for one in sorted(applied, key=lambda one: one["decided_at"])}.values():
+            assert latest["version"] == self.champion(latest["model"])
         log = [one for one in self.pages("changes") if one["action"].split(".")[0] in ("promotion", "rollback")]
         told = Counter(one["action"].split(".")[1] for one in log)
         assert told["request"] == len(promotions)

@@ -69,6 +69,8 @@ def test_champion_is_who_was_promoted_last(model, promoting):
     assert registry.champion(connection, "captioner") == second
     assert registry.previous(connection, "captioner") == first
     assert (first.version, second.version) == (1, 2)
+    assert registry.aliases(connection, "captioner") == {registry.CHAMPION: 2, registry.PREVIOUS: 1}
+    assert registry.aliases(connection, "nobody") == {}
 
 
 def versions(connection, run, model: Path, count: int) -> list[int]:
