@@ -46,7 +46,7 @@ test-vllm:  ## What generates on GPUs, against vLLM itself on CPU cores (an envi
 	OMP_NUM_THREADS=1 TORCH_COMPILE_DISABLE=1 VLLM_CPU_OMP_THREADS_BIND=nobind HF_HUB_OFFLINE=1 \
 	  $(VENV)-vllm/bin/python -m pytest -m vllm tests/vllm_cpu
 
-test-lmms: $(VENV)/installed  ## General benchmarks by lmms-eval itself (an environment of its own; ten minutes at first)
+test-lmms: $(VENV)/installed  ## General benchmarks by lmms-eval and ms-vlmeval themselves (environments of their own; twenty minutes at first)
 	$(RUN) pytest -m lmms tests/lmms_eval -n 0 --timeout 3000
 
 test-kind:  ## The chart on a real control plane (docker, kind, kubectl, helm; after `make images`)

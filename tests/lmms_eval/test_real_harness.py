@@ -10,7 +10,7 @@ import pytest
 from scripted_server import ScriptedServer, say
 
 from rubricworks.errors import UserError
-from rubricworks.evaluation.suites.lmms_eval import environment_python, run_tasks
+from rubricworks.evaluation.suites.lmms_eval import LMMS_EVAL, run_tasks
 from rubricworks.evaluation.suites.task_sets import TASK_SETS
 from rubricworks.world.scene.benchmarks_export import export_benchmarks
 
@@ -67,8 +67,9 @@ def test_a_run_that_fails_is_refused(benchmarks, tmp_path, monkeypatch):
 
 
 def test_every_task_of_the_sets_is_there():
-    known = json.loads(subprocess.run([environment_python(), "-c", NAMES], capture_output=True, check=True).stdout)
-    tasks = {one.task for name, sets in TASK_SETS.items() if name != "scene-5" for one in sets if one.task}
+    known = json.loads(subprocess.run([LMMS_EVAL.python(), "-c", NAMES], capture_output=True, check=True).stdout)
+    sets = [benchmarks for name, benchmarks in TASK_SETS.items() if name != "scene-5"]
+    tasks = {one.task for benchmarks in sets for one in benchmarks if one.harness is LMMS_EVAL}
     assert tasks <= known.keys(), tasks - known.keys()
 
 

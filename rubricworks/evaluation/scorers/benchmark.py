@@ -1,10 +1,9 @@
 """General benchmarks: what a model can do beside its training, and what the training made it forget.
 
-`set` is one of `suites.TASK_SETS`, run by lmms-eval, or any name with question files of one's own in `source`, which
-are asked here and checked by rules. A model directory is served for the time; a file of responses cannot be measured.
-The figure is the mean over the benchmarks of the set (macro average), with one value per sample where the harness gives
-one; the paired difference from the base, with its sign changed, is the forgetting. A benchmark that lmms-eval lacks has
-a row that says so, and another one never takes its place.
+`set` is one of `suites.TASK_SETS`, run by lmms-eval and ms-vlmeval, or any name with question files of one's own in
+`source`, which are asked here and checked by rules. A model directory is served for the time; a file of responses
+cannot be measured. The figure is the mean over the benchmarks of the set (macro average), with one value per sample
+where the harness gives one; the paired difference from the base, with its sign changed, is the forgetting.
 """
 
 import hashlib
@@ -13,7 +12,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -26,8 +25,8 @@ from rubricworks.environment import fill
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.answers import check_by_rules
 from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext
-from rubricworks.evaluation.suites.lmms_eval import VERSION, run_tasks
-from rubricworks.evaluation.suites.task_sets import TASK_SETS
+from rubricworks.evaluation.suites import lmms_eval, vlmeval
+from rubricworks.evaluation.suites.task_sets import TASK_SETS, Benchmark
 from rubricworks.llm import ChatError, Endpoint, image_part, text_part
 from rubricworks.storage import local_path
 from rubricworks.verifiers import CannotVerify
@@ -55,7 +54,7 @@ class BenchmarkScorer(Scorer):
     limit: int | None = Field(default=None, ge=1)
     """First samples of each benchmark, to try a recipe out."""
     max_new_tokens: int = Field(default=1024, ge=1)
-    """Of answers to question files; lmms-eval's tasks have limits of their own."""
+    """Of answers to question files and to ms-vlmeval's; lmms-eval's tasks have limits of their own."""
     templates: Templates = Templates()
     """Prompts of question files."""
 
@@ -67,7 +66,7 @@ class BenchmarkScorer(Scorer):
             raise ValueError(f"{self.set} is no set of benchmarks; they are {', '.join(TASK_SETS)}")
         known = {one.task for one in TASK_SETS.get(self.set, ())}
         if self.harness == "lmms-eval" and (strange := [task for task in self.tasks if task not in known]):
-            raise ValueError(f"{strange[0]} is no task of {self.set}; they are {', '.join(filter(None, known))}")
+            raise ValueError(f"{strange[0]} is no task of {self.set}; they are {', '.join(sorted(known))}")
         return self
 
     @property
@@ -81,7 +80,8 @@ class BenchmarkScorer(Scorer):
     @property
     def version(self) -> str:  # type: ignore[override]
         """Harness and limit: figures of a part of the samples are another measurement."""
-        harness = f"lmms-eval {VERSION}" if self.harness == "lmms-eval" else "rules 1"
+        programs = dict.fromkeys(f"{one.harness.package} {one.harness.version}" for one in self._benchmarks())
+        harness = ", ".join(programs) if self.harness == "lmms-eval" else "rules 1"
         only = f", tasks {'+'.join(self.tasks)}" if self.tasks else ""
         return harness + only + (f", first {self.limit}" if self.limit else "")
 
@@ -109,38 +109,39 @@ class BenchmarkScorer(Scorer):
             return await self._run(model, endpoint, context)
 
     def _tasks(self) -> list[str]:
-        known = [one.task or one.name for one in TASK_SETS.get(self.set, ())]
-        return [task for task in known if not self.tasks or task in self.tasks] or [self.set]
+        return [one.task for one in self._benchmarks()] or [self.set]
+
+    def _benchmarks(self) -> list[Benchmark]:
+        return [one for one in TASK_SETS.get(self.set, ()) if not self.tasks or one.task in self.tasks]
 
     async def _run(self, model: "EvaluatedModel", endpoint: Endpoint, context: ScoringContext) -> list[Score]:
-        """Scores by lmms-eval."""
-        chosen = [one for one in TASK_SETS[self.set] if not self.tasks or one.task in self.tasks]
-        lacking = [self._unmeasured(one.name, f"lmms-eval {VERSION} has no task of {one.name}")
-                   for one in chosen if one.task is None]  # fmt: skip
+        """Scores by the programs of the set's benchmarks."""
+        chosen = self._benchmarks()
         source = local_path(fill(self.source, f"{_FIELD}.source")) if self.source else None
         key = f"{model.name} {model.revision} {model.step} {model.decoding} {endpoint.model} {self.version}"
-        folder = context.scratch(f"{self.name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}")
-        results = await run_tasks(
-            {one.task: one.metric for one in chosen if one.task},
-            url=_base_url(endpoint),
-            model=endpoint.model,
-            api_key=os.environ.get(endpoint.api_key_env or "", "") or "none",
-            folder=folder,
-            include=source,
-            limit=self.limit,
-            concurrency=min(32, endpoint.concurrency),
+        by_lmms, by_vlmeval = (
+            {one.task: one.metric for one in chosen if one.harness is program}
+            for program in (lmms_eval.LMMS_EVAL, vlmeval.VLMEVAL)
         )
+        options: dict[str, Any] = {
+            "url": _base_url(endpoint),
+            "model": endpoint.model,
+            "api_key": os.environ.get(endpoint.api_key_env or "", "") or "none",
+            "folder": context.scratch(f"{self.name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"),
+            "limit": self.limit,
+            "concurrency": min(32, endpoint.concurrency),
+        }
+        results = await lmms_eval.run_tasks(by_lmms, **options, include=source)
+        results |= await vlmeval.run_tasks(by_vlmeval, **options, max_tokens=self.max_new_tokens)
         scores: list[Score] = []
         for one in chosen:
-            if one.task is None:
-                continue
             result = results[one.task]
             if not result.samples:
                 scores.append(Score(sample_id=f"{one.task}/all", value=result.value, evidence=_WHOLE))
             for sample, value in result.samples.items():
                 reason = None if value is not None else "the endpoint did not answer"
                 scores.append(Score(sample_id=f"{one.task}/{sample}", value=value, reason=reason))
-        return [*scores, *lacking]
+        return scores
 
     async def _ask(self, endpoint: Endpoint, context: ScoringContext) -> list[Score]:
         """Scores of answers to question files, by rules."""

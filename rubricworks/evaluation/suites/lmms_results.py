@@ -7,24 +7,14 @@ leaves a line without output tokens, whose score is the harness's for an empty a
 import json
 import math
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rubricworks.errors import UserError
+from rubricworks.evaluation.suites.harness import TaskResult
 
 _SCORES = ("score", "correct", "acc", "accuracy", "is_correct", "exact_match")
 _TOLERANCE = 0.005
 """Largest difference between the mean of the samples and the reported figure, which may weigh them otherwise."""
-
-
-class TaskResult(NamedTuple):
-    """Result of one benchmark."""
-
-    value: float
-    """Figure that the harness reports, between 0 and 1."""
-    samples: dict[str, float | None]
-    """Sample → score; None where the endpoint did not answer. Empty if the harness's lines do not give the figure."""
-    version: str
-    """Version of the task."""
 
 
 def read_task(folder: Path, task: str, metric: str) -> TaskResult | None:

@@ -1,10 +1,13 @@
-"""Sets of benchmarks that the papers report, each with its task in lmms-eval 0.7.3.
+"""Sets of benchmarks that the papers report, each with its task in lmms-eval, or in ms-vlmeval where that has none.
 
-A benchmark without a task there is named, and never replaced by another: OCRVQA and A-OKVQA need VLMEvalKit. Where the
-answers of a test split are not public, the task is the validation split, and the note says so.
+Where the answers of a test split are not public, the task is the validation split, and the note says so.
 """
 
 from typing import NamedTuple
+
+from rubricworks.evaluation.suites.harness import Harness
+from rubricworks.evaluation.suites.lmms_eval import LMMS_EVAL
+from rubricworks.evaluation.suites.vlmeval import VLMEVAL
 
 _VALIDATION = "validation split: the answers of the test split are not public"
 
@@ -14,11 +17,12 @@ class Benchmark(NamedTuple):
 
     name: str
     """As the paper writes it."""
-    task: str | None
-    """Task or group of lmms-eval; None where it has none."""
-    metric: str = ""
-    """Metric of the task that the paper reports."""
+    task: str
+    """Task or group of the harness."""
+    metric: str
+    """Metric of the task that the paper reports; of ms-vlmeval, the column of a sample's score."""
     note: str = ""
+    harness: Harness = LMMS_EVAL
 
 
 _AI2D = Benchmark("AI2D", "ai2d", "exact_match")
@@ -42,7 +46,7 @@ TASK_SETS: dict[str, tuple[Benchmark, ...]] = {
         Benchmark("RealWorldQA", "realworldqa", "exact_match"),
         _OCRBENCH,
         _TEXTVQA,
-        Benchmark("OCRVQA", None),
+        Benchmark("OCRVQA", "OCRVQA_TESTCORE", "eval_score", "VLMEvalKit's core of the test split", VLMEVAL),
         _INFOVQA,
         _DOCVQA,
         _CHARTQA,
@@ -50,7 +54,7 @@ TASK_SETS: dict[str, tuple[Benchmark, ...]] = {
     # RubiCap, appendix H, tables 5 and 6
     "rubicap-9": (
         _SEEDBENCH,
-        Benchmark("A-OKVQA", None),
+        Benchmark("A-OKVQA", "A-OKVQA", "hit", "letters are read without a judge", VLMEVAL),
         _BLINK,
         _CHARTQA,
         _SCIENCEQA,

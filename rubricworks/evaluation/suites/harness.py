@@ -1,0 +1,114 @@
+"""Benchmark programs, each in an environment of its own: their pins do not fit this package's.
+
+An environment is made on first use, in the user's cache folder, or named by a variable (a Python). Such a program may
+exit 0 when it fails, so nothing counts but the files that it wrote.
+"""
+
+import asyncio
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from rubricworks.errors import UserError
+
+_READY = "rubricworks-ready"
+_TORCHVISION = "@torch.library.register_fake("
+_LAST_LINES = 3
+
+
+class TaskResult(NamedTuple):
+    """Result of one benchmark."""
+
+    value: float
+    """Figure that the harness reports, between 0 and 1."""
+    samples: dict[str, float | None]
+    """Sample → score; None where the endpoint did not answer. Empty if the harness's lines do not give the figure."""
+    version: str
+    """Version of the task."""
+
+
+@dataclass(frozen=True)
+class Harness:
+    """One program: its distribution on PyPI and the variable that names an environment with it."""
+
+    package: str
+    version: str
+    variable: str
+
+    def python(self) -> str:
+        """Python of the environment, which is made if it is not there (minutes, some gigabytes).
+
+        Raises:
+            UserError: it cannot be made.
+        """
+        if chosen := os.environ.get(self.variable):
+            return chosen
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        folder = cache / "rubricworks" / f"{self.package}-{self.version}"
+        python = folder / "bin" / "python"
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with (folder.parent / f"{folder.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / _READY).is_file():
+                self._make(folder, python)
+        return str(python)
+
+    def _make(self, folder: Path, python: Path) -> None:
+        print(f"making an environment for {self.package} in {folder}: some minutes", file=sys.stderr, flush=True)
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        steps = (
+            [sys.executable, "-m", "venv", "--clear", str(folder)],
+            [*pip, f"{self.package}=={self.version}"],
+        )
+        for command in steps:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise UserError(
+                    f"{self.package}'s environment {folder} cannot be made: {last_lines(done.stderr)}; install "
+                    f"{self.package} {self.version} in an environment of your own and name its Python in "
+                    f"{self.variable}"
+                )
+        query = "import sysconfig; print(sysconfig.get_path('purelib'))"
+        site = subprocess.run([str(python), "-c", query], capture_output=True, text=True, check=True).stdout.strip()
+        patch_torchvision(Path(site))
+        (folder / _READY).touch()
+
+    async def run(self, arguments: Sequence[str], variables: Mapping[str, str], log: Path) -> int:
+        """Run the environment's Python with these arguments, its output in `log`; return the exit status."""
+        program = await asyncio.to_thread(self.python)
+        with log.open("wb") as output:
+            environment = {**os.environ, **variables, "PYTHONUNBUFFERED": "1"}
+            environment.pop("PYTHONPATH", None)  # its environment is another
+            process = await asyncio.create_subprocess_exec(
+                program, *arguments, stdout=output, stderr=asyncio.subprocess.STDOUT, env=environment
+            )
+            try:
+                return await process.wait()
+            except BaseException:
+                process.kill()
+                await process.wait()
+                raise
+
+
+def patch_torchvision(site: Path) -> None:
+    """Declare the shapes of torchvision's CUDA operators only where they are: it does not import without them."""
+    path = site / "torchvision" / "_meta_registrations.py"
+    if not path.is_file():
+        return
+    lines = path.read_text().splitlines(keepends=True)
+    for at, line in enumerate(lines):
+        if line.startswith(f'{_TORCHVISION}"torchvision::'):
+            fake = line.strip()[1:]
+            lines[at] = f"@({fake} if torchvision.extension._has_ops() else (lambda function: function))\n"
+    path.write_text("".join(lines))
+
+
+def last_lines(text: str) -> str:
+    """The last lines of a program's output, for an error."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return " / ".join(line[:200] for line in lines[-_LAST_LINES:]) or "it printed nothing"
