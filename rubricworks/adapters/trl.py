@@ -24,6 +24,7 @@ from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.grading import Grader
 from rubricworks.grading.boxed import BoxedGrader
+from rubricworks.grading.cascade import Cascade
 from rubricworks.grading.requests import describe_target
 from rubricworks.rewards import format_mask, group_rewards, signed_reward
 from rubricworks.rubrics import Criterion, Rubric, Scorecard
@@ -46,7 +47,7 @@ class RubricReward:
 
     def __init__(
         self,
-        grader: Grader | BoxedGrader,
+        grader: Grader | BoxedGrader | Cascade,
         *,
         rubric_column: str = "rubric",
         reduce: Reduce = signed_reward,
@@ -143,7 +144,7 @@ class GroupReward(RubricReward):
 
     def __init__(
         self,
-        grader: Grader | BoxedGrader,
+        grader: Grader | BoxedGrader | Cascade,
         *,
         group_size: int,
         max_tokens: int | None = None,

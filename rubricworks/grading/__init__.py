@@ -2,6 +2,7 @@
 
 from rubricworks.grading.assertion_grader import AssertionGrader, GradedCaption
 from rubricworks.grading.assertion_prompts import ASSERTION_PROMPT_VERSION, Pointability
+from rubricworks.grading.cascade import Cascade, require_logprobs
 from rubricworks.grading.execution import execute, verdicts_of
 from rubricworks.grading.grader import CallPer, FailedCall, Grader
 from rubricworks.grading.requests import (
@@ -27,6 +28,7 @@ __all__ = [
     "AnyRequest",
     "AssertionGrader",
     "CallPer",
+    "Cascade",
     "Combine",
     "Exposure",
     "ExtractorItem",
@@ -46,6 +48,7 @@ __all__ = [
     "combine_credits",
     "execute",
     "request_with_exposure",
+    "require_logprobs",
     "scoring_messages",
     "scoring_request",
     "scoring_text",

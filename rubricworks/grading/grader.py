@@ -17,19 +17,22 @@ from rubricworks.errors import UserError
 from rubricworks.grading.execution import execute
 from rubricworks.grading.image_checks import image_problem
 from rubricworks.grading.image_prompts import ANSWERS, Credits, image_judge_messages
-from rubricworks.grading.prompts import Judgment, check_ids, judge_messages
+from rubricworks.grading.prompts import ContinuousScore, CriterionScore, Judgment, check_ids, judge_messages
 from rubricworks.grading.requests import AnyRequest, Exposure, request_with_exposure
 from rubricworks.grading.scoring_answers import Scoring, check_scoring
 from rubricworks.grading.scoring_prompts import scoring_messages
 from rubricworks.grading.text_criteria import TEXT_KEY, quoted_texts, text_verdict
 from rubricworks.grading.text_reading import TextReader, mask_text
 from rubricworks.grading.votes import Combine, combine_credits
-from rubricworks.llm import ChatClient, ChatError, image_part
+from rubricworks.llm import ChatClient, ChatError, Reply, image_part
 from rubricworks.rubrics import Criterion, ErrorClass, Response, Rubric, Scorecard, Verdict
 
 if TYPE_CHECKING:
     from rubricworks.data.tables import Sample
 
+GraderCredits = Literal["binary", "continuous", "logprob"]
+"""Scale of an image's credits (`image_prompts.Credits`), or a judge's probability of 1."""
+Confidence = Literal["logprob", "repeats"]
 CallPer = Literal["response", "criterion"]
 """One call for all criteria of a response, or one per criterion, as in RubiCap's paper (Appendix B, Prompt 3)."""
 
@@ -60,6 +63,15 @@ class _CallResult(NamedTuple):
     raw: str
 
 
+class _Draw(NamedTuple):
+    """One draw of a judge's score."""
+
+    credit: float
+    reasoning: str
+    probability: float | None
+    """Of 1 against 0; None where it was not asked for."""
+
+
 class _Judged(NamedTuple):
     """Verdicts of all calls, and their raw answers."""
 
@@ -77,7 +89,9 @@ class Grader:
         exposure: Exposure = "text",
         call_per: CallPer = "response",
         combine: Combine = "majority",
-        credits: Credits = "binary",
+        credits: GraderCredits = "binary",
+        confidence: Confidence | None = None,
+        repeats: int = 1,
         text_reader: TextReader | None = None,
         mask_text: bool = False,
         on_error: Callable[[FailedCall], None] | None = None,
@@ -88,7 +102,11 @@ class Grader:
             exposure: parts of the sample that the judge sees; see `requests.Exposure`.
             call_per: one call per response, or per criterion.
             combine: rule for combining the credits of several judges; see `votes.Combine`.
-            credits: scale of the scores of an image, see `image_prompts.Credits`; texts are scored 0 or 1.
+            credits: scale of the scores of an image, see `image_prompts.Credits`; texts are scored 0 or 1. With
+                logprob a credit is the judge's probability of 1, from the log-probabilities of its tokens.
+            confidence: source of each verdict's confidence, none by default: log-probabilities, or `repeats`.
+            repeats: draws of each answer, with seeds 0, 1, …; the most frequent score counts, the lower of two that
+                tie. They differ only if the endpoint has a temperature.
             text_reader: reader of the text in an image, which decides the criteria about quoted text.
             mask_text: blank the text in an image before the judge sees it, but for what the criteria quote.
             on_error: callback for every failed call, for dead letters.
@@ -100,18 +118,26 @@ class Grader:
             ("exposure", exposure, Exposure),
             ("call_per", call_per, CallPer),
             ("combine", combine, Combine),
-            ("credits", credits, Credits),
+            ("credits", credits, GraderCredits),
+            ("confidence", confidence or "logprob", Confidence),
         ):
             if value not in get_args(choices):
                 raise UserError(f"{name} is {value!r}; choose {' or '.join(get_args(choices))}")
-        if credits == "continuous" and combine == "majority" and len(self.judges) > 1:
-            raise UserError("continuous credits have no majority; set combine to median or any")
+        if credits in ("continuous", "logprob") and combine == "majority" and len(self.judges) > 1:
+            raise UserError(f"{credits} credits have no majority; set combine to median or any")
+        if repeats < 1 or (confidence == "repeats" and repeats < 2):
+            raise UserError(f"repeats is {repeats}; draw at least {2 if confidence == 'repeats' else 1}")
+        if repeats > 1 and credits != "binary":
+            raise UserError(f"{credits} credits are not repeated; leave repeats at 1")
         if mask_text and text_reader is None:
             raise UserError("mask_text needs a text_reader, which finds the text to blank")
         self.text_reader = text_reader
         self.mask_text = mask_text
         self.exposure = exposure
-        self.credits: Credits = credits
+        self.credits: Credits = "binary" if credits == "logprob" else credits
+        self._credits_by_logprob = credits == "logprob"
+        self._confidence = confidence
+        self._repeats = repeats
         self.call_per = call_per
         self.combine: Combine = combine
         names = [judge.endpoint.model for judge in self.judges]
@@ -263,16 +289,40 @@ class Grader:
         """Judge criteria without references in one call."""
         messages = messages_of(criteria)
         answer = ANSWERS[self.credits] if response.is_image else Judgment
+        check = partial(check_ids, count=len(criteria))
+        field = "score" if self._credits_by_logprob or self._confidence == "logprob" else ""
+        draws = [
+            judge.chat(messages, answer, seed, check=check, probabilities_of=field) for seed in range(self._repeats)
+        ]
         try:
-            reply = await judge.chat(messages, answer, check=lambda judgment: check_ids(judgment, len(criteria)))
+            replies: list[Reply[Any]] = [await draws[0]] if len(draws) == 1 else await asyncio.gather(*draws)
         except ChatError as error:
             return self._failure(judge, sample, response, criteria, error)
-        scores = {score.id: score for score in reply.value.verdicts}
+        if not field and len(replies) == 1:
+            scores = {score.id: score for score in replies[0].value.verdicts}
+            verdicts = [
+                Verdict(criterion=criterion.criterion, credit=scores[number].score, reasoning=scores[number].reasoning)
+                for number, criterion in enumerate(criteria, start=1)
+            ]
+            return _CallResult(tuple(verdicts), replies[0].raw)
+        drawn = [_draws(reply.value.verdicts, reply.probabilities) for reply in replies]
         verdicts = [
-            Verdict(criterion=criterion.criterion, credit=scores[number].score, reasoning=scores[number].reasoning)
+            self._verdict(criterion.criterion, [draw[number] for draw in drawn])
             for number, criterion in enumerate(criteria, start=1)
         ]
-        return _CallResult(tuple(verdicts), reply.raw)
+        return _CallResult(tuple(verdicts), replies[0].raw)
+
+    def _verdict(self, title: str, draws: Sequence["_Draw"]) -> Verdict:
+        """Verdict of one judge on one criterion, from the draws of its answer."""
+        credit = draws[0].credit if len(draws) == 1 else combine_credits([draw.credit for draw in draws], "majority")
+        chosen = next(draw for draw in draws if draw.credit == credit)
+        confidence = None
+        if self._confidence == "repeats":
+            confidence = sum(draw.credit == credit for draw in draws) / len(draws)
+        elif chosen.probability is not None:
+            confidence = max(chosen.probability, 1 - chosen.probability)
+            credit = chosen.probability if self._credits_by_logprob else credit
+        return Verdict(criterion=title, credit=credit, reasoning=chosen.reasoning, confidence=confidence)
 
     async def _score_checklist(
         self, judge: ChatClient, sample: "Sample", response: Response, rubric: Rubric, request: AnyRequest
@@ -327,6 +377,14 @@ class Grader:
         failed = [verdict for verdict in verdicts if verdict.error is not None]
         reasoning = f"{len(failed)} of {len(votes)} judges failed, and the others do not decide: {failed[0].reasoning}"
         return Verdict(criterion=failed[0].criterion, error=failed[0].error, reasoning=reasoning, votes=votes)
+
+
+def _draws(scores: Sequence[CriterionScore | ContinuousScore], probabilities: Sequence[float]) -> dict[int, _Draw]:
+    """Draws of an answer by id. A thought before the answer may hold scores, too: its own are the last."""
+    known: Sequence[float | None] = probabilities[-len(scores) :] or [None] * len(scores)
+    return {
+        one.id: _Draw(one.score, one.reasoning, probability) for one, probability in zip(scores, known, strict=True)
+    }
 
 
 def _is_checklist(rubric: Rubric) -> bool:

@@ -47,6 +47,8 @@ class Verdict(BaseModel):
     """The extractor's verifier call; empty if a judge gave the credit."""
     votes: tuple[float | None, ...] = ()
     """Credits of several judges, in their order; None for one that failed. Empty with a single judge."""
+    confidence: float | None = Field(default=None, ge=0, le=1, exclude_if=lambda confidence: confidence is None)
+    """The judge's share of draws, or of probability, for its score; None where it was not asked for."""
 
     @model_validator(mode="after")
     def _credit_or_error(self) -> Self:

@@ -36,6 +36,8 @@ class ChatRequest(NamedTuple):
     max_tokens: int | None
     system: str = ""
     """The text of all system messages."""
+    logprobs: bool = False
+    """Log-probabilities of the answer's tokens are asked for."""
 
 
 def read_request(body: Any) -> ChatRequest:
@@ -84,11 +86,16 @@ def read_request(body: Any) -> ChatRequest:
         seed=_integer(body, "seed", 0),
         max_tokens=_integer(body, "max_completion_tokens", _integer(body, "max_tokens", None)),
         system="\n\n".join(system_texts),
+        logprobs=body.get("logprobs") is True,
     )
 
 
-def write_reply(request: ChatRequest, text: str) -> dict[str, Any]:
-    """A chat completion with `text`, truncated at the request's token limit."""
+def write_reply(request: ChatRequest, text: str, logprobs: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """A chat completion with `text`, truncated at the request's token limit.
+
+    Args:
+        logprobs: of the text's tokens, for models that have them.
+    """
     finish_reason, completion_tokens = "stop", count_tokens(text)
     if request.max_tokens is not None and completion_tokens > request.max_tokens:
         text, completion_tokens, finish_reason = _truncate(text, request.max_tokens), request.max_tokens, "length"
@@ -104,7 +111,7 @@ def write_reply(request: ChatRequest, text: str) -> dict[str, Any]:
             {
                 "index": 0,
                 "message": {"role": "assistant", "content": text, "refusal": None},
-                "logprobs": None,
+                "logprobs": {"content": logprobs, "refusal": None} if logprobs else None,
                 "finish_reason": finish_reason,
             }
         ],

@@ -27,6 +27,7 @@ from rubricworks.errors import UserError
 from rubricworks.llm.image_check import QUESTION
 from rubricworks.world.chat import ApiError, ChatRequest, decode_data_url, read_request, write_reply
 from rubricworks.world.models.captioners import TEACHERS, teacher_caption
+from rubricworks.world.models.cheap_judge import cheap_judge_logprobs, cheap_judge_reply
 from rubricworks.world.models.image_judges import likert_judge_reply, pairwise_judge_reply
 from rubricworks.world.models.judge import judge_reply
 from rubricworks.world.models.roster import BALCAPRL_MODELS, PICTURE_MODELS, PRETRAINING_MODELS, RLR3_MODELS, Reply
@@ -41,17 +42,18 @@ from rubricworks.world.scene.scene_index import SceneIndex, UnknownImage, read_s
 
 MODELS = (
     *TEACHERS, "rubric-writer", "lenient-rubric-writer", "judge", "pairwise-judge", "likert-judge",
-    "gullible-judge", "master-key-judge", "image-reading-judge", *RLR3_MODELS, *BALCAPRL_MODELS, *PICTURE_MODELS,
-    *PRETRAINING_MODELS,
+    "cheap-judge", "gullible-judge", "master-key-judge", "image-reading-judge", *RLR3_MODELS, *BALCAPRL_MODELS,
+    *PICTURE_MODELS, *PRETRAINING_MODELS,
 )  # fmt: skip
 _TEXT_MODELS: dict[str, Callable[[str], str]] = {
     "judge": judge_reply,
+    "cheap-judge": cheap_judge_reply,
     "rubric-writer": writer_reply,
     "lenient-rubric-writer": lenient_rubric_writer_reply,
     "gullible-judge": gullible_judge_reply,
     "master-key-judge": master_key_judge_reply,
 }
-_BLIND = frozenset({"judge", "gullible-judge", "master-key-judge"})
+_BLIND = frozenset({"judge", "cheap-judge", "gullible-judge", "master-key-judge"})
 _PIPELINE_MODELS: Mapping[str, Reply] = {**RLR3_MODELS, **BALCAPRL_MODELS, **PRETRAINING_MODELS}
 _BODY_LIMIT = 64 * 2**20
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -116,7 +118,9 @@ class World:
 
     async def complete(self, request: web.Request) -> web.Response:
         chat = read_request(await _read_json(request))
-        return _reply(write_reply(chat, self.answer(chat)))
+        text = self.answer(chat)
+        knows = chat.logprobs and chat.model == "cheap-judge"
+        return _reply(write_reply(chat, text, cheap_judge_logprobs(chat.prompt, text) if knows else None))
 
     async def list_models(self, _: web.Request) -> web.Response:
         data = [{"id": model, "object": "model", "created": 0, "owned_by": "scene-world"} for model in MODELS]

@@ -43,8 +43,12 @@ def estimate_calls(recipe: RubicapRecipe, images: int) -> Iterator[CallEstimate]
     if policy.peer:
         yield from _reward_calls(policy.peer, train, rollouts)
     else:
+        draws = policy.escalate_to.repeats if policy.escalate_to else 1
         for judge in (policy.judge, *policy.more_judges):
-            yield CallEstimate("train_policy", "judge", judge, *grading_calls(rollouts, policy.call_per))
+            yield CallEstimate("train_policy", "judge", judge, *grading_calls(draws * rollouts, policy.call_per))
+        if policy.escalate_to:  # at most: the share of unsure verdicts is known once the judge has been asked
+            calls = grading_calls(rollouts, policy.call_per)
+            yield CallEstimate("train_policy", "judge", policy.escalate_to.judge, *calls)
     if recipe.rubric.refresh_every:
         rewrites = (max(steps - 1, 0) // recipe.rubric.refresh_every) * min(
             train, recipe.rubric.refresh_every * policy.prompts_per_step

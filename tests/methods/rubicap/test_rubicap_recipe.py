@@ -2,6 +2,8 @@
 
 import pytest
 
+from rubricworks.errors import UserError
+from rubricworks.methods.rubicap.estimate import estimate_calls
 from rubricworks.recipe.files import load_recipe, recipe_path
 
 
@@ -26,3 +28,33 @@ def test_the_laptops_peer_of_balcaprl_is_given_the_same_rubrics_conditions():
         own.rubric.coverage,
         own.rubric.guards,
     )
+
+
+CHEAP = "policy.judge={url: 'http://gpu/v1', model: cheap}"
+STRONG = "policy.escalate_to={judge: {url: 'http://gpu/v1', model: strong}, below: 0.8}"
+
+
+def test_a_cascades_strong_judge_is_checked_and_planned_like_any_other():
+    recipe = load_recipe(recipe_path("quickstart"), [CHEAP, STRONG])
+    assert "strong" in [endpoint.model for _, endpoint in recipe.endpoints()]
+    calls = {one.endpoint.model: one.count for one in estimate_calls(recipe, 3328) if one.stage == "train_policy"}
+    assert calls["cheap"] == calls["strong"] == 200 * 8 * 8
+    assert "escalate_to" not in load_recipe(recipe_path("quickstart")).stage_json()["train_policy"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ([STRONG, "policy.more_judges=[{url: 'http://gpu/v1', model: m}]"], "escalate_to takes one judge"),
+        (
+            ["policy.credits=logprob", "policy.more_judges=[{url: 'http://gpu/v1', model: m}]"],
+            "logprob takes one judge",
+        ),
+        (["policy.credits=logprob", STRONG], "choose one"),
+        ([STRONG.replace("0.8", "0.3")], r"policy.escalate_to.below"),
+        (["policy.credits=words"], "policy.credits"),
+    ],
+)
+def test_judges_that_do_not_go_together_are_refused(overrides, message):
+    with pytest.raises(UserError, match=message):
+        load_recipe(recipe_path("quickstart"), [CHEAP, *overrides])

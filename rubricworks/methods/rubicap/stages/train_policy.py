@@ -1,10 +1,14 @@
 """Train the policy with GRPO on rubric rewards (RubiCap, section 3.3), or as one of the paper's baselines (`peer`)."""
 
+import asyncio
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.adapters.functions import FunctionReward, load_reward, source_digest
 from rubricworks.adapters.trl import RubricReward
-from rubricworks.grading import CallPer, Combine, Grader
+from rubricworks.grading import CallPer, Cascade, Combine, Grader, require_logprobs
+from rubricworks.grading.grader import Confidence
 from rubricworks.llm import ChatClient, Endpoint, ImageEndpoint
 from rubricworks.methods.rubicap.peers.captions import REWRITING_VERSION, rewritten_captions, supervised_captions
 from rubricworks.methods.rubicap.peers.config import Peer, RewritingPeer, SupervisedPeer
@@ -34,6 +38,19 @@ class OwnReward(BaseModel):
     """`module:name`; the module is imported from the working directory or from installed packages."""
 
 
+class Escalation(BaseModel):
+    """A strong judge for what the cheap one, `policy.judge`, is unsure of."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    judge: Endpoint
+    below: float = Field(default=0.9, gt=0.5, le=1)
+    """Confidence below which the strong judge decides a criterion: the cheap one's probability of its own score."""
+    repeats: int = Field(default=1, ge=1)
+    """Draws of the cheap judge, at its temperature: from two on, the share that agrees is the confidence, for endpoints
+    without log-probabilities."""
+
+
 class PolicySection(StageConfig, PolicyConfig):
     """Section `policy:` of a recipe."""
 
@@ -44,6 +61,10 @@ class PolicySection(StageConfig, PolicyConfig):
     combine: Combine = "majority"
     call_per: CallPer = "response"
     """One judge call per response, with all its criteria, or one per criterion (the paper)."""
+    credits: Literal["binary", "logprob"] = Field(default="binary", exclude_if=lambda credits: credits == "binary")
+    """The judge's 0 or 1, or its probability of 1, from log-probabilities, which vLLM and OpenAI give."""
+    escalate_to: Escalation | None = Field(default=None, exclude_if=lambda to: to is None)
+    """Strong judge for the criteria that `judge` is unsure of, or fails on; none by default."""
     probe: ImageEndpoint | None = None
     """Pairwise judge that compares the policy with the base on held-out samples during training, for the alarm."""
     probe_samples: int = Field(default=32, ge=1)
@@ -56,6 +77,15 @@ class PolicySection(StageConfig, PolicyConfig):
     def _refresh_is_set_once(self) -> "PolicySection":
         if self.refresh_every:
             raise ValueError("refresh_every belongs to the rubrics: set rubric.refresh_every")
+        return self
+
+    @model_validator(mode="after")
+    def _one_cheap_judge(self) -> "PolicySection":
+        if self.more_judges and (self.escalate_to or self.credits == "logprob"):
+            name = "escalate_to" if self.escalate_to else "credits: logprob"
+            raise ValueError(f"{name} takes one judge, and more_judges has {len(self.more_judges)}; leave them out")
+        if self.credits == "logprob" and self.escalate_to:
+            raise ValueError("credits are logprob, and escalate_to mixes them with the strong judge's; choose one")
         return self
 
     @model_validator(mode="after")
@@ -103,7 +133,11 @@ def _train_on_rubrics(config: Config, job: Job) -> None:
     if config.reward:
         reward = FunctionReward(config.reward.function, on_error=letters.add)
     else:
-        grader = _grader(config, judges, letters)
+        grader = (
+            _cascade(to, config, job, judges, letters)
+            if (to := config.escalate_to)
+            else _grader(config, judges, letters)
+        )
         reward = RubricReward(grader, criterion=refill_criterion(config, rubrics), sink=scorecards.add)
     refresh = RubricRefresh(config.refresh, job, rubrics) if config.refresh else None
     if refresh and (checkpoint := last_checkpoint(job.out)):
@@ -149,7 +183,21 @@ def _judges(config: Config, job: Job) -> list[ChatClient]:
 
 
 def _grader(config: Config, judges: list[ChatClient], letters: DeadLetters) -> Grader:
-    return Grader(judges, call_per=config.call_per, combine=config.combine, on_error=letters.add)
+    if config.credits == "logprob":
+        asyncio.run(require_logprobs(judges[0]))
+    return Grader(
+        judges, call_per=config.call_per, combine=config.combine, credits=config.credits, on_error=letters.add
+    )
+
+
+def _cascade(to: Escalation, config: Config, job: Job, judges: list[ChatClient], letters: DeadLetters) -> Cascade:
+    if to.repeats == 1:
+        asyncio.run(require_logprobs(judges[0]))
+    confidence: Confidence = "logprob" if to.repeats == 1 else "repeats"
+    # What the cheap judge fails on is asked again, and only the strong one's failures are dead letters.
+    cheap = Grader(judges, call_per=config.call_per, confidence=confidence, repeats=to.repeats)
+    strong = Grader(job.client(to.judge, "judge"), call_per=config.call_per, on_error=letters.add)
+    return Cascade(cheap, strong, below=to.below)
 
 
 def _probe(config: Config, job: Job) -> HeldOutProbe | None:

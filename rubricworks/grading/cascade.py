@@ -1,0 +1,70 @@
+"""Cascade: a cheap judge, and a strong one for the criteria of which the cheap one is unsure, or on which it failed.
+
+A verdict's confidence is the cheap judge's probability of its score, or the share of repeated draws that agree. Below a
+limit the strong judge decides, all such criteria of a response in one call. Source: FrugalGPT (Chen et al., 2023, LLM
+cascade), with the judge's own confidence, as in Cascaded Selective Evaluation (Jung et al., 2024).
+"""
+
+from typing import TYPE_CHECKING
+
+from rubricworks.errors import UserError
+from rubricworks.grading.grader import Grader
+from rubricworks.grading.prompts import Judgment, check_ids, judge_messages
+from rubricworks.llm import ChatClient, ChatError
+from rubricworks.rubrics import Criterion, Response, Rubric, Scorecard, Verdict
+
+if TYPE_CHECKING:
+    from rubricworks.data.tables import Sample
+
+
+class Cascade:
+    """Two graders as one."""
+
+    def __init__(self, cheap: Grader, strong: Grader, *, below: float) -> None:
+        """
+        Args:
+            cheap: grader of everything, with a source of confidence.
+            strong: grader of what the cheap one is unsure of.
+            below: confidence below which a cheap verdict does not stand.
+        """
+        if not 0.5 < below <= 1:
+            raise UserError(f"below is {below:g}; a confidence lies above 0.5, and is 1 at most")
+        if len(cheap.judges) != 1:
+            raise UserError(f"the cheap grader has {len(cheap.judges)} judges; a cascade has one that may be unsure")
+        self.cheap, self.strong, self.below = cheap, strong, below
+        self.exposure = cheap.exposure
+        self.judges = (*cheap.judges, *strong.judges)
+
+    async def grade(self, sample: "Sample", response: str | Response, rubric: Rubric) -> Scorecard:
+        """Give one verdict per criterion, as `Grader.grade` does; those of the strong judge have no confidence."""
+        card = await self.cheap.grade(sample, response, rubric)
+        unsure = tuple(
+            criterion
+            for criterion, verdict in zip(rubric.criteria, card.verdicts, strict=True)
+            if self._is_unsure(verdict)
+        )
+        if not unsure:
+            return card
+        # The part of a rubric may have pitfalls alone, which no rubric may.
+        second = await self.strong.grade(sample, response, Rubric.model_construct(criteria=unsure))
+        decided = {verdict.criterion: verdict for verdict in second.verdicts}
+        verdicts = tuple(decided.get(verdict.criterion, verdict) for verdict in card.verdicts)
+        judge = f"{card.judge} > {second.judge}"
+        return card.model_copy(update={"verdicts": verdicts, "judge": judge, "raw": (*card.raw, *second.raw)})
+
+    def _is_unsure(self, verdict: Verdict) -> bool:
+        return verdict.error is not None or (verdict.confidence is not None and verdict.confidence < self.below)
+
+
+async def require_logprobs(judge: ChatClient) -> None:
+    """Ask a judge about one caption, to find before anything else is paid for that it gives no log-probabilities.
+
+    Raises:
+        UserError: it gives none.
+    """
+    criterion = Criterion(criterion="Names a cat", evaluation_rule="Passes if a cat is named.", weight=1)
+    messages = judge_messages("A cat sleeps.", [criterion])
+    try:
+        await judge.chat(messages, Judgment, check=lambda one: check_ids(one, 1), probabilities_of="score")
+    except ChatError:
+        return  # a server that does not answer now; the grading tells
