@@ -7,8 +7,8 @@
 
 The task's data hold the rubric (JSON or a dict) in `rubric_field`. Each criterion is a metric, `rubric-grade/TITLE`. A
 response that could not be judged raises, as verifiers' own judges do: the rollout is an error, not a 0. A plugin is
-found by the name of a module at the top: write one that imports `RubricGrade` and names it in `__all__`. Written
-against verifiers 0.4.
+found by the name of a module at the top: write one that imports `RubricGrade` and names it in `__all__`. `RubricTask`
+is such a task for any rubric set; `examples/rubric_captions` makes an environment of it. Written against verifiers 0.4.
 """
 
 import math
@@ -18,6 +18,7 @@ from typing import Any
 import verifiers.v1 as vf
 
 from rubricworks.adapters.trl import RubricReward
+from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.errors import UserError
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient, Endpoint
@@ -70,4 +71,37 @@ class RubricGrade(vf.Judge[Any, RubricGradeConfig]):  # type: ignore[misc, unuse
         return reward
 
 
-__all__ = ["RubricGrade", "RubricGradeConfig"]
+class RubricTaskData(vf.TaskData):  # type: ignore[misc, unused-ignore]
+    """A prompt with its rubric."""
+
+    rubric: str
+    """JSON of the rubric."""
+
+    @classmethod
+    def of(cls, entry: RubricEntry) -> "RubricTaskData":
+        """Data of a rubric set's entry.
+
+        Raises:
+            UserError: it has no prompt.
+        """
+        if not entry.prompt:
+            raise UserError(f"sample {entry.sample_id!r} has no prompt, and a policy needs one to answer")
+        return cls(id=entry.sample_id, prompt=entry.prompt, rubric=entry.rubric.model_dump_json())
+
+
+class RubricTaskConfig(vf.TaskConfig):  # type: ignore[misc, unused-ignore]
+    """Judge of a task: `--env.taskset.task.judge.*`."""
+
+    judge: RubricGradeConfig = RubricGradeConfig()
+
+
+class RubricTask(vf.Task[RubricTaskData, vf.State, RubricTaskConfig]):  # type: ignore[misc, unused-ignore]
+    """Task that is rewarded by its own rubric."""
+
+    @vf.reward  # type: ignore[untyped-decorator, unused-ignore]
+    async def rubric(self, trace: Any) -> float:
+        """Grade the last reply."""
+        return await RubricGrade(self.config.judge).score(self.data, trace)
+
+
+__all__ = ["RubricGrade", "RubricGradeConfig", "RubricTask", "RubricTaskConfig", "RubricTaskData"]

@@ -47,5 +47,11 @@ for peer in inspect:inspect-ai==0.3.285 verifiers:verifiers==0.4.0 openenv:opene
     --target "$folder" "${peer#*:}"
 done
 
+# NeMo Gym asks for Python 3.13, but its resources servers run on 3.11. ray and hydra are verl's.
+gym="$(dirname "$0")/../../.venv/peers/nemo-gym"
+[ -d "$gym" ] || "$(dirname "$0")/../../.venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
+  --ignore-requires-python --target "$gym" nemo-gym==0.7.0 openai==2.44.0 httptools itsdangerous yappi uvloop pydot \
+  gprof2dot devtools wandb sentry-sdk platformdirs
+
 # Installs the images' locks (test_locks_install).
 "$(dirname "$0")/../../.venv/bin/python" -m pip install --quiet --disable-pip-version-check uv==0.13.8

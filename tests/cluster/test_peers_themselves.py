@@ -1,4 +1,4 @@
-"""Rubrics in the hands of Inspect, verifiers and OpenEnv: each program runs in its own process beside that package.
+"""Rubrics in the hands of Inspect, verifiers, OpenEnv and NeMo Gym: programs in processes of their own, beside each.
 
 Their pins clash with ours, so each lies in a folder of its own: `peers/NAME` in the virtual environment, made by
 install.sh, or below the folder that RUBRICWORKS_PEERS names.
@@ -8,11 +8,12 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from scripted_server import fail, say
-from test_verl_itself import conformance
+from test_verl_itself import VERL, conformance
 
 ROOT = Path(__file__).parents[2]
 PEERS = Path(os.environ.get("RUBRICWORKS_PEERS") or Path(sys.prefix) / "peers")
@@ -36,7 +37,8 @@ def run(peer, program, url):
     if not (PEERS / peer).is_dir():
         pytest.skip(f"{peer} is not installed; tests/cluster/install.sh does it")
     # The peer's own versions of what it shares with us come first.
-    paths = [str(PEERS / peer), str(ROOT), str(ROOT / "examples"), str(ROOT / ".typing")]
+    beside = [str(VERL)] if peer == "nemo-gym" else []  # ray and hydra, which verl needs, too
+    paths = [str(PEERS / peer), *beside, str(ROOT), str(ROOT / "examples"), str(ROOT / ".typing")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "JUDGE_URL": url, "JUDGE_MODEL": "judge"}
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, env=environment, check=False
@@ -157,6 +159,110 @@ def test_the_conformance_page_says_what_verifiers_makes_of_missing_rewards():
         "one-left": "marked",
         "none-left": "marked",
     }
+
+
+EVALUATION = """
+import json, os, sys
+from verifiers.v1.cli.eval.main import main
+
+arguments = ["rubric-captions", "--env.taskset.rubrics", RUBRICS, "--env.agent.runtime.type", "subprocess",
+    "--env.agent.harness.id", "one_call", "--env.taskset.task.judge.base-url", os.environ["JUDGE_URL"],
+    "--env.taskset.task.judge.model", "judge", "--env.taskset.task.judge.api-key-var", "", "--no-rich", "--no-push",
+    "--client.base-url", os.environ["JUDGE_URL"], "--client.api-key-var", "POLICY_KEY", "-m", "policy", "-o", OUT]
+os.environ["POLICY_KEY"] = "none"
+main(arguments)
+(traces,) = __import__("pathlib").Path(OUT).rglob("traces.jsonl")
+rows = []
+for line in traces.read_text().splitlines():
+    (trace,) = json.loads(line)["traces"]
+    rewards = {name: reward and reward["score"] for name, reward in trace["rewards"].items()}
+    rows.append([trace["task"]["data"]["id"], trace["ok"], rewards, trace["metrics"]])
+print()
+print(json.dumps(sorted(rows)))
+"""
+ONE_CALL = """
+import httpx
+import verifiers.v1 as vf
+
+class OneCall(vf.Harness[vf.HarnessConfig]):
+    NEEDS_CONTAINER = EXECUTES_CODE = False
+
+    async def launch(self, ctx, trace, runtime, endpoint, secret, mcp_urls, data, **options):
+        message = {"role": "user", "content": data.prompt}
+        async with httpx.AsyncClient(headers={"Authorization": f"Bearer {secret}"}) as client:
+            answer = await client.post(f"{endpoint}/chat/completions", json={"model": ctx.model, "messages": [message]})
+        return vf.ProgramResult(exit_code=int(answer.is_error), stdout="", stderr=answer.text)
+
+__all__ = ["OneCall"]
+"""
+
+
+def test_vf_eval_runs_the_example_environment_and_an_unjudged_rollout_is_an_error(serve, tmp_path):
+    rows = [(name, f"Describe the {name}.", f"names the {name}") for name in ("cat", "dog", "storm")]
+    rubrics = tmp_path / "rubrics.jsonl"
+    rubrics.write_text(
+        "".join(
+            json.dumps(
+                {"sample_id": name, "prompt": prompt, "rubric": {"criteria": [{"criterion": title, "weight": 3}]}}
+            )
+            + "\n"
+            for name, prompt, title in rows
+        )
+    )
+    (tmp_path / "one_call.py").write_text(ONE_CALL)
+    program = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT / 'examples' / 'rubric_captions')!r}]"
+    program += EVALUATION.replace("RUBRICS", repr(str(rubrics))).replace("OUT", repr(str(tmp_path / "out")))
+
+    def endpoint(number, body):
+        if body["model"] == "judge":
+            return judge(number, body)
+        said = say("an outage" if "storm" in json.dumps(body["messages"]) else "a cat")
+        return replace(said, body=json.dumps({**json.loads(said.body), "created": 0}).encode())
+
+    cat, dog, storm = run("verifiers", program, serve(endpoint).url)
+    assert cat == ["cat", True, {"rubric": 1.0}, {"rubric-grade/names the cat": 1.0}]
+    assert dog == ["dog", True, {"rubric": 0.0}, {"rubric-grade/names the dog": 0.0}]
+    assert storm[:3] == ["storm", False, {"rubric": None}]
+
+
+NEMO_GYM = """
+import json, os
+from fastapi.testclient import TestClient
+from nemo_gym.config_types import BaseServerConfig
+from nemo_gym.server_utils import ServerClient
+from omegaconf import OmegaConf
+from rubricworks.adapters.nemo_gym import RubricResourcesServer, RubricServerConfig
+
+config = RubricServerConfig(name="rubric", host="127.0.0.1", port=1, entrypoint="app.py",
+    judges=[{"url": os.environ["JUDGE_URL"], "model": "judge", "attempts": 1}])
+client = ServerClient(head_server_config=BaseServerConfig(host="127.0.0.1", port=2),
+    global_config_dict=OmegaConf.create({}))
+server = RubricResourcesServer(config=config, server_client=client)
+rubric = {"criteria": [{"criterion": "names the cat", "weight": 3}, {"criterion": "names the mat", "weight": 1}]}
+
+def body(text, rubric=rubric):
+    part = {"type": "output_text", "text": text, "annotations": []}
+    said = {"id": "m1", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
+    return {
+        "responses_create_params": {"input": [{"role": "user", "content": "Describe it."}]},
+        "response": {"id": "r1", "created_at": 0, "model": "policy", "object": "response", "output": [said],
+            "parallel_tool_calls": True, "tool_choice": "auto", "tools": []},
+        "rubric": rubric,
+    }
+
+with TestClient(server.setup_webserver()) as web:
+    assert web.post("/seed_session", json={}).status_code == 200
+    answers = [web.post("/verify", json=body(text)) for text in ("a cat", "an outage")]
+print(json.dumps([answer.json() for answer in answers]))
+"""
+
+
+def test_nemo_gym_serves_the_rubric_and_masks_what_was_not_judged(serve):
+    judged, unjudged = run("nemo-gym", NEMO_GYM, serve(judge).url)
+    assert (judged["reward"], judged["mask_sample"], judged["failure_kind"]) == (0.75, False, None)
+    assert (judged["criterion/names the cat"], judged["criterion/names the mat"]) == (1.0, 0.0)
+    assert (unjudged["mask_sample"], unjudged["failure_kind"]) == (True, "judge_failed")
+    assert "'names the cat' could not be judged (transport)" in unjudged["failure_reason"]
 
 
 OPENENV = """

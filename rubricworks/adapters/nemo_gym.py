@@ -1,0 +1,94 @@
+"""Rubrics as a resources server of NeMo Gym: `app.py` with `RubricResourcesServer.run_webserver()`.
+
+A row of the data holds `rubric` (JSON, an object or a list of criteria) beside `responses_create_params`, and may hold
+`sample_id`. The server's configuration names the judges:
+
+    rubric:
+      resources_servers:
+        rubric:
+          entrypoint: app.py
+          judges: [{url: "http://judge:8000/v1", model: judge}]
+
+A response that could not be judged raises Gym's own `JudgeError`: Gym sets `mask_sample`, and no measure counts it. The
+metrics of a row are its criteria, `criterion/TITLE`. Written against nemo-gym 0.7.
+"""
+
+from functools import cached_property
+from typing import Any
+
+from nemo_gym.base_resources_server import (
+    BaseResourcesServerConfig,
+    BaseVerifyRequest,
+    BaseVerifyResponse,
+    ReverifyMode,
+    SimpleResourcesServer,
+)
+from nemo_gym.judge import JudgeError
+from pydantic import ConfigDict
+
+from rubricworks.adapters.trl import RubricReward
+from rubricworks.grading import CallPer, Combine, Grader
+from rubricworks.llm import ChatClient, Endpoint
+
+
+class RubricServerConfig(BaseResourcesServerConfig):  # type: ignore[misc, unused-ignore]
+    """Configuration of the server."""
+
+    REVERIFY_MODE = ReverifyMode.STATELESS
+
+    judges: tuple[Endpoint, ...]
+    call_per: CallPer = "response"
+    combine: Combine = "majority"
+
+
+class RubricVerifyRequest(BaseVerifyRequest):  # type: ignore[misc, unused-ignore]
+    """A response with its row."""
+
+    model_config = ConfigDict(extra="allow")
+
+    rubric: Any
+    sample_id: str = "row"
+
+
+class RubricVerifyResponse(BaseVerifyResponse):  # type: ignore[misc, unused-ignore]
+    """A reward; each criterion's credit stands beside it."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class RubricResourcesServer(SimpleResourcesServer):  # type: ignore[misc, unused-ignore]
+    """Resources server that has responses graded by their rows' rubrics."""
+
+    config: RubricServerConfig
+
+    @cached_property
+    def reward(self) -> RubricReward:
+        clients = [ChatClient(judge, purpose="judge") for judge in self.config.judges]
+        return RubricReward(Grader(clients, call_per=self.config.call_per, combine=self.config.combine))
+
+    async def verify(self, body: RubricVerifyRequest) -> RubricVerifyResponse:
+        """Grade one response.
+
+        Raises:
+            UserError: the row's rubric is none.
+            JudgeError: a criterion could not be judged.
+        """
+        prompt = _text(body.responses_create_params.input)
+        columns = {"rubric": [body.rubric], "sample_id": [body.sample_id]}
+        scores = await self.reward.score([prompt], [_text(body.response.output)], **columns)
+        reward, card = scores.rewards[0], scores.scorecards[0]
+        if reward is None:
+            failed = next(one for one in card.verdicts if one.error is not None)
+            raise JudgeError(f"{failed.criterion!r} could not be judged ({failed.error}): {failed.reasoning}")
+        credits = {f"criterion/{one.criterion}": one.credit for one in card.verdicts}
+        return RubricVerifyResponse(**body.model_dump(), **credits, reward=reward)
+
+
+def _text(items: Any) -> str:
+    """Text of a Responses object's input or output: of its last message."""
+    if isinstance(items, str):
+        return items
+    messages = [item if isinstance(item, dict) else item.model_dump() for item in items]
+    contents = [message["content"] for message in messages if message.get("content")]
+    last = contents[-1] if contents else ""
+    return last if isinstance(last, str) else "".join(part.get("text") or "" for part in last)
