@@ -155,7 +155,9 @@ def _export(folder: Path, config: "WorldConfig") -> None:
     if config.pictures:
         from rubricworks.world.pictures.export import export_pictures
 
-        export_pictures(folder, seed=seed, count=config.pictures, mismatched=config.mismatched)
+        export_pictures(
+            folder, seed=seed, count=config.pictures, mismatched=config.mismatched, coloured=config.coloured
+        )
 
 
 def _end_with_parent() -> None:

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import random
+import re
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ from rubricworks.world.pictures.picture_judge import ERROR_RATE, PICTURE_JUDGES,
 from rubricworks.world.pictures.picture_reader import picture_reader_reply
 from rubricworks.world.pictures.picture_reading import look, look_at_regions
 from rubricworks.world.pictures.prompt_rubric_writer import prompt_rubric_writer_reply
-from rubricworks.world.pictures.prompts import TASKS, TEMPLATES, pairs, picture_of, wishes
+from rubricworks.world.pictures.prompts import NUMBERS, TASKS, TEMPLATES, pairs, picture_of, wishes
 
 
 def chat(prompt: str, image: bytes | None = None, seed: int = 0, model: str = "m") -> ChatRequest:
@@ -130,6 +132,21 @@ def test_export_is_the_same_twice_and_trains_on_no_held_out_prompt(tmp_path):
     assert not set(train) & {row["prompt"] for row in held_out}
     assert {row["tag"] for row in held_out} == set(TASKS)
     assert prompt_count() == WORLD_PROMPTS == sum(1 for _ in (first / "prompts.jsonl").open())
+
+
+def test_coloured_captions_say_what_every_shape_of_their_picture_looks_like():
+    """Read back from the words alone: each shape is drawn in the colour that its caption gives it, and counted."""
+    read = 0
+    for pair in pairs(3, 300, coloured=1.0):
+        counts = {**{number: word for word, number in NUMBERS.items()}, "a": 1}
+        said = re.findall(rf"(a|two|three|four) ({'|'.join(COLOURS)}) (circle|square|triangle|cross)", pair.caption)
+        drawn = Counter((thing.colour, thing.shape) for thing in pair.things)
+        assert drawn == {(colour, shape): counts[number] for number, colour, shape in said}
+        read += len(said)
+    assert read > 300
+    # Without, a caption names the colours that its task asks for alone.
+    plain = [pair.caption for pair in pairs(3, 300)]
+    assert sum(any(colour in caption for colour in COLOURS) for caption in plain) == 100
 
 
 def judge_many(model, warned, count=72):

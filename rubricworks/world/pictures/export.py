@@ -25,11 +25,14 @@ HELD_OUT_PER_TASK = 24
 _ROWS = 4096
 
 
-def export_pictures(folder: Path | str, *, seed: int, count: int, mismatched: float = 0.0) -> Path:
+def export_pictures(
+    folder: Path | str, *, seed: int, count: int, mismatched: float = 0.0, coloured: float = 0.0
+) -> Path:
     """Write `count` captioned pictures and all prompts, and return their folder. The same call writes the same bytes.
 
     Args:
         mismatched: share of the captions that describe another picture.
+        coloured: share of the captions that say every shape's colour.
     """
     if count < 1:
         raise UserError(f"{count} pictures are asked for; export at least 1")
@@ -39,7 +42,7 @@ def export_pictures(folder: Path | str, *, seed: int, count: int, mismatched: fl
     with pq.ParquetWriter(out / "pairs.parquet", schema) as writer:
         rows = (
             {"image": png_bytes(draw(pair.things)), "caption": pair.caption}
-            for pair in pairs(seed, count, mismatched=mismatched)
+            for pair in pairs(seed, count, mismatched=mismatched, coloured=coloured)
         )
         batch = []
         for row in rows:

@@ -7,7 +7,7 @@ official rules decide what is correct, and is said in one of several lengths. A 
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -122,11 +122,12 @@ class Pair(NamedTuple):
     things: list[Thing]
 
 
-def pairs(seed: int, count: int, *, mismatched: float = 0.0) -> Iterator[Pair]:
+def pairs(seed: int, count: int, *, mismatched: float = 0.0, coloured: float = 0.0) -> Iterator[Pair]:
     """Yield captioned pictures, tasks in turn.
 
     Args:
         mismatched: share of the captions that describe another picture of the task.
+        coloured: share of the captions that say the colour of every shape, whatever the task.
     """
     by_task = {task: wishes(task) for task in TASKS}
     for index in range(count):
@@ -134,4 +135,17 @@ def pairs(seed: int, count: int, *, mismatched: float = 0.0) -> Iterator[Pair]:
         task = TASKS[index % len(TASKS)]
         wish = rng.choice(by_task[task])
         shown = rng.choice(by_task[task]) if rng.random() < mismatched else wish
+        if coloured and rng.random() < coloured:
+            is_own = shown is wish
+            wish = _coloured(wish, rng)
+            shown = wish if is_own else _coloured(shown, rng)
         yield Pair(rng.choice(TEMPLATES).format(wish.words), picture_of(shown, rng))
+
+
+def _coloured(wish: Wish, rng: random.Random) -> Wish:
+    """The prompt with a colour for each of its subjects."""
+
+    def colour(subject: Subject) -> Subject:
+        return subject if subject.colour else replace(subject, colour=rng.choice(COLOURS))
+
+    return wish._replace(first=colour(wish.first), second=wish.second and colour(wish.second))
