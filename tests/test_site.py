@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).parents[1]
 PUBLIC = [
     f"rubricworks.{module}.{name}"

@@ -14,6 +14,7 @@ from report_page import write_balcaprl_report
 
 from rubricworks.rl import decoupled_advantages, group_advantages
 
+pytestmark = pytest.mark.e2e
 WEIGHTS = list(balcaprl.WEIGHTS)
 NOTHING = {"count": 0, "mean": 0, "squares": 0, "telling": False}
 
