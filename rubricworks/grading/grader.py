@@ -92,6 +92,7 @@ class Grader:
         credits: GraderCredits = "binary",
         confidence: Confidence | None = None,
         repeats: int = 1,
+        seed: int = 0,
         text_reader: TextReader | None = None,
         mask_text: bool = False,
         on_error: Callable[[FailedCall], None] | None = None,
@@ -105,8 +106,8 @@ class Grader:
             credits: scale of the scores of an image, see `image_prompts.Credits`; texts are scored 0 or 1. With
                 logprob a credit is the judge's probability of 1, from the log-probabilities of its tokens.
             confidence: source of each verdict's confidence, none by default: log-probabilities, or `repeats`.
-            repeats: draws of each answer, with seeds 0, 1, …; the most frequent score counts, the lower of two that
-                tie. They differ only if the endpoint has a temperature.
+            repeats: draws of each answer, with seeds from `seed` on; the most frequent score counts, of two that tie
+                the lower. They differ only if the endpoint has a temperature.
             text_reader: reader of the text in an image, which decides the criteria about quoted text.
             mask_text: blank the text in an image before the judge sees it, but for what the criteria quote.
             on_error: callback for every failed call, for dead letters.
@@ -137,7 +138,7 @@ class Grader:
         self.credits: Credits = "binary" if credits == "logprob" else credits
         self._credits_by_logprob = credits == "logprob"
         self._confidence = confidence
-        self._repeats = repeats
+        self._seeds = range(seed, seed + repeats)
         self.call_per = call_per
         self.combine: Combine = combine
         names = [judge.endpoint.model for judge in self.judges]
@@ -291,9 +292,7 @@ class Grader:
         answer = ANSWERS[self.credits] if response.is_image else Judgment
         check = partial(check_ids, count=len(criteria))
         field = "score" if self._credits_by_logprob or self._confidence == "logprob" else ""
-        draws = [
-            judge.chat(messages, answer, seed, check=check, probabilities_of=field) for seed in range(self._repeats)
-        ]
+        draws = [judge.chat(messages, answer, seed, check=check, probabilities_of=field) for seed in self._seeds]
         try:
             replies: list[Reply[Any]] = [await draws[0]] if len(draws) == 1 else await asyncio.gather(*draws)
         except ChatError as error:
@@ -322,7 +321,8 @@ class Grader:
         elif chosen.probability is not None:
             confidence = max(chosen.probability, 1 - chosen.probability)
             credit = chosen.probability if self._credits_by_logprob else credit
-        return Verdict(criterion=title, credit=credit, reasoning=chosen.reasoning, confidence=confidence)
+        votes = tuple(draw.credit for draw in draws) if len(draws) > 1 else ()
+        return Verdict(criterion=title, credit=credit, reasoning=chosen.reasoning, confidence=confidence, votes=votes)
 
     async def _score_checklist(
         self, judge: ChatClient, sample: "Sample", response: Response, rubric: Rubric, request: AnyRequest

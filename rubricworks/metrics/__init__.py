@@ -37,6 +37,7 @@ from rubricworks.metrics.intervals import (
     t_interval,
     wilson_interval,
 )
+from rubricworks.metrics.judge_stability import Drift, drift, flip_rate
 from rubricworks.metrics.prediction_powered import ErrorRates, error_rates, prediction_powered_mean
 from rubricworks.metrics.rankings import kendall_tau_b, ranking_agreement, spearman
 from rubricworks.metrics.specs import specs_score
@@ -47,6 +48,7 @@ __all__ = [
     "NO_WORDS",
     "Agreement",
     "DCScore",
+    "Drift",
     "ErrorRates",
     "FactScore",
     "Interval",
@@ -67,11 +69,13 @@ __all__ = [
     "dc_score",
     "dpg_categories",
     "dpg_score",
+    "drift",
     "elo_bootstrap",
     "elo_mle",
     "elo_online",
     "error_rates",
     "extract_letter",
+    "flip_rate",
     "geneval_correct",
     "geneval_reasons",
     "geneval_summary",

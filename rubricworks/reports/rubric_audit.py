@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.evaluation.rubric_audit import ADVICE, CriterionFlag, Rewrite, RubricAudit, RubricFinding, RubricFixes
+from rubricworks.metrics import Interval
 from rubricworks.reports.formats import interval, number, percent, percent_interval
 from rubricworks.reports.rendering import render
 from rubricworks.rubrics import Criterion, Rubric
@@ -24,7 +25,8 @@ def audit_text(audit: RubricAudit) -> str:
         f"flagged: {percent(audit.flagged.value)} of the rubrics ({percent_interval(audit.flagged)})",
         f"gap between the best response and the best-rewarded bad one: {_gap(audit)}",
         *(f"  {name:<14} {count:>5} rubrics  {ADVICE[name]}" for name, count in audit.by_flag.items()),
-        f"verdicts that change when the criteria are listed in reverse: {percent(audit.order_changes)}",
+        f"verdicts that change when the criteria are listed in reverse: {_share(audit.order_changes)}",
+        *([f"verdicts that change when the same is asked again: {_share(audit.flips)}"] if audit.flips else []),
         f"rubrics in which the judge credits what no response can meet: {percent(audit.impossible_credited)}",
     ]
     if audit.unjudged:
@@ -97,6 +99,10 @@ def _criteria(finding: RubricFinding, rubric: Rubric) -> list[tuple[Criterion, l
 
 def _new_criteria(rewrite: Rewrite | None) -> list[tuple[Criterion, list[CriterionFlag]]]:
     return _criteria(rewrite.after, rewrite.new) if rewrite and rewrite.new and rewrite.after else []
+
+
+def _share(figure: Interval) -> str:
+    return f"{percent(figure.value)} ({percent_interval(figure)})"
 
 
 def _gap(audit: RubricAudit) -> str:

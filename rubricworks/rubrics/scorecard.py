@@ -46,7 +46,7 @@ class Verdict(BaseModel):
     call: str = ""
     """The extractor's verifier call; empty if a judge gave the credit."""
     votes: tuple[float | None, ...] = ()
-    """Credits of several judges, in their order; None for one that failed. Empty with a single judge."""
+    """Credits of several judges, in their order, None for one that failed; or of repeated draws of one. Else empty."""
     confidence: float | None = Field(default=None, ge=0, le=1, exclude_if=lambda confidence: confidence is None)
     """The judge's share of draws, or of probability, for its score; None where it was not asked for."""
 

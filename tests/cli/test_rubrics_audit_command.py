@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from scripted_server import fail, say
 
 from rubricworks.evaluation.rubric_audit import RubricAudit, RubricFixes
@@ -113,3 +114,24 @@ def test_flagged_rubrics_are_rewritten_beside_the_old_ones_which_stay(tell, tmp_
     told = tell("rubrics", "audit", "rubric-audit/fixed.jsonl", *arguments, "--out", "again")
     assert "flagged: 0%" in told.out.replace("\u202f", "")
     assert not (tmp_path / "again" / "fixes.json").exists()
+
+
+def test_repeated_draws_tell_how_often_the_judge_contradicts_itself(tell, tmp_path, serve):
+    def fickle(number, body):
+        said = json.loads(json.loads(word_judge(number, body).body)["choices"][0]["message"]["content"])
+        for verdict in said["verdicts"]:
+            verdict["score"] = int(not verdict["score"]) if body["seed"] == 1 else verdict["score"]
+        return say(json.dumps(said))
+
+    server = serve(fickle)
+    rubrics, responses = write(tmp_path / "rubrics.jsonl", ROWS), write(tmp_path / "responses.jsonl", RESPONSES)
+    told = tell(
+        *("rubrics", "audit", rubrics, "--responses", responses, "--judge", f"j@{server.url}"),
+        *("--repeats", "3", "--temperature", "0.7"),
+    )
+    # Of three draws the second differs: two of three pairs.
+    assert "when the same is asked again: 67%" in told.out.replace("\u202f", "")
+    audit = RubricAudit.model_validate_json((tmp_path / "rubric-audit" / "audit.json").read_text())
+    assert audit.flips.value == pytest.approx(2 / 3)
+    assert {heard.body["temperature"] for heard in server.chats} == {0.7}
+    assert len(server.chats) == 18 + 2 * 2  # the first draw is that of the audit

@@ -53,6 +53,13 @@ _TEXT_COLUMNS = ("response", "caption", "text")
     metavar="SHARE",
     help="Exit with code 1 if more than this share of the rubrics is flagged.",
 )
+@click.option(
+    "--repeats",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="Ask about the first responses N times, for the share of verdicts that flip.",
+)
+@click.option("--temperature", type=click.FloatRange(min=0), default=0.0, show_default=True, help="Of the judge.")
 @click.option("--fix", metavar="MODEL@URL", help="A writer that rewrites the flagged rubrics, into OUT/fixed.jsonl.")
 @api_key_option
 @click.option("--out", type=click.Path(path_type=Path), default=Path("rubric-audit"), show_default=True)
@@ -62,6 +69,8 @@ def audit(
     responses: str | None,
     limit: int | None,
     refuse: float | None,
+    repeats: int | None,
+    temperature: float,
     fix: str | None,
     api_key_env: str | None,
     out: Path,
@@ -79,7 +88,7 @@ def audit(
     rubricworks rubrics audit rubrics.parquet --responses captions/ --judge Qwen2.5-7B-Instruct@http://localhost:8000/v1
     rubricworks rubrics audit rubrics.parquet --responses captions/ --judge j@http://gpu:8000/v1 --fix w@http://gpu:8001/v1
     """
-    endpoint = parse_endpoint(judge, api_key_env)
+    endpoint = parse_endpoint(judge, api_key_env).model_copy(update={"temperature": temperature})
     writer = parse_endpoint(fix, api_key_env, max_tokens=4096) if fix else None
     entries: list[RubricEntry] = []
     for entry in read_rubric_set(source, note=lambda _: None):
@@ -100,7 +109,10 @@ def audit(
             grader = Grader(judging := client(endpoint, purpose="judge"))
             await stack.enter_async_context(judging)
             progress = Progress("audit", MAX_PROBES * len(entries), "gradings", clients=[judging])
-            found = await audit_rubrics(entries, texts, grader, judge=endpoint.model, progress=progress.at)
+            repeated = Grader(judging, confidence="repeats", repeats=repeats) if repeats else None
+            found = await audit_rubrics(
+                entries, texts, grader, repeated=repeated, judge=endpoint.model, progress=progress.at
+            )
             if writer is None or not found.worst:
                 return found, None
             writing = client(writer, purpose="writer")

@@ -93,6 +93,8 @@ class RubricFinding(BaseModel):
     flags: tuple[CriterionFlag, ...]
     rewards: dict[str, float | None]
     """Reward of each kind of probe; for `response`, of the first one, which the changed ones are made of."""
+    criteria: int = 0
+    """Criteria that were judged in both orders."""
     order_changes: int
     """Criteria whose verdict changes when the list is reversed."""
     impossible_credited: bool | None
@@ -130,6 +132,7 @@ def examine(sample_id: str, rubric: Rubric, probes: Sequence[Probe], cards: Sequ
         sample_id=sample_id,
         flags=tuple(flags),
         rewards=rewards,
+        criteria=len(rubric.criteria) if best and turned else 0,
         order_changes=sum(a != b for a, b in zip(best, turned, strict=True)) if best and turned else 0,
         impossible_credited=None if impossible is None else impossible > 0,
         unjudged=len(probes) - len(pairs),

@@ -11,7 +11,7 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.rubric_audit.flags import RubricFinding, examine
 from rubricworks.evaluation.rubric_audit.probes import make_probes
 from rubricworks.grading import Grader
-from rubricworks.metrics.intervals import Interval, mean_interval, wilson_interval
+from rubricworks.metrics import Interval, flip_rate, mean_interval, share_interval, wilson_interval
 
 _OTHERS = 3
 """Other samples whose responses are thrown in."""
@@ -31,6 +31,8 @@ class RubricAudit(BaseModel):
     criteria: int
     calls: int
     """Gradings; one call each with `call_per: response`."""
+    flips: Interval | None = None
+    """Share of verdicts that change between two draws of the same question, if draws were repeated."""
 
     @property
     def flagged(self) -> Interval:
@@ -55,9 +57,12 @@ class RubricAudit(BaseModel):
         return sum(known) / len(known) if known else None
 
     @property
-    def order_changes(self) -> float:
-        """Share of verdicts that change when the criteria are listed in reverse."""
-        return sum(one.order_changes for one in self.findings) / max(self.criteria, 1)
+    def order_changes(self) -> Interval:
+        """Share of verdicts that change when the criteria are listed in reverse, those that flip anyhow among them."""
+        changes = [(one.sample_id, at < one.order_changes) for one in self.findings for at in range(one.criteria)]
+        if not changes:
+            return Interval(value=0.0)
+        return share_interval([float(changed) for _, changed in changes], clusters=[name for name, _ in changes])
 
     @property
     def unjudged(self) -> int:
@@ -74,6 +79,7 @@ async def audit_rubrics(
     responses: Mapping[str, Sequence[str]],
     grader: Grader,
     *,
+    repeated: Grader | None = None,
     judge: str = "",
     progress: Callable[[int], object] = lambda done: None,
 ) -> RubricAudit:
@@ -82,6 +88,7 @@ async def audit_rubrics(
     Args:
         entries: rubrics; those of samples without a response are probed with their reference answer.
         responses: of each sample, the best first; the changed ones are made of that.
+        repeated: the same judge with repeated draws; it grades the first responses, for the share that flips.
         judge: name for the report.
         progress: called with the number of gradings done.
     Raises:
@@ -114,7 +121,21 @@ async def audit_rubrics(
         findings.append(examine(entry.sample_id, entry.rubric, probes, cards[start : start + len(probes)]))
         start += len(probes)
     criteria = sum(len(entry.rubric.criteria) for entry in probed)
-    return RubricAudit(judge=judge, findings=tuple(findings), criteria=criteria, calls=len(cards))
+    draws: list[tuple[str, tuple[float, ...]]] = []
+    if repeated:
+        firsts = [
+            (Sample(sample_id=entry.sample_id, prompt=entry.prompt), probes[0].text, entry.rubric)
+            for entry, probes in zip(probed, all_probes, strict=True)
+        ]
+        async for card in repeated.grade_many(firsts):
+            draws += [(card.sample_id, tuple(vote for vote in one.votes if vote is not None)) for one in card.verdicts]
+    return RubricAudit(
+        judge=judge,
+        findings=tuple(findings),
+        criteria=criteria,
+        calls=len(cards),
+        flips=flip_rate([votes for _, votes in draws], [name for name, _ in draws]),
+    )
 
 
 def probe_responses(entry: RubricEntry, responses: Mapping[str, Sequence[str]]) -> list[str]:

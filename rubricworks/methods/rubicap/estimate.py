@@ -46,6 +46,11 @@ def estimate_calls(recipe: RubicapRecipe, images: int) -> Iterator[CallEstimate]
         draws = policy.escalate_to.repeats if policy.escalate_to else 1
         for judge in (policy.judge, *policy.more_judges):
             yield CallEstimate("train_policy", "judge", judge, *grading_calls(draws * rollouts, policy.call_per))
+        if policy.canary:
+            regraded = (2 + steps // policy.canary.every) * policy.canary.samples
+            for judge in (policy.judge, *policy.more_judges):
+                calls = grading_calls(regraded, policy.call_per)
+                yield CallEstimate("train_policy", "judge", judge, *calls)
         if policy.escalate_to:  # at most: the share of unsure verdicts is known once the judge has been asked
             calls = grading_calls(rollouts, policy.call_per)
             yield CallEstimate("train_policy", "judge", policy.escalate_to.judge, *calls)

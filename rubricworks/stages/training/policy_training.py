@@ -145,6 +145,7 @@ def train(
     *,
     judges: Sequence[ChatClient] = (),
     letters: DeadLetters,
+    after_step: Callable[[int], None] | None = None,
     trainer: Callable[..., "PolicyResult"] | None = None,
     **more: Any,
 ) -> None:
@@ -157,6 +158,7 @@ def train(
         gradings: table of the rewards' gradings.
         judges: clients whose calls the progress lines show.
         letters: dead letters that the rewards add to.
+        after_step: called with the number of each step whose rollouts are stored.
         trainer: function that trains; by default `training.policy.grpo.train_policy`.
         more: its further arguments.
     """
@@ -184,6 +186,8 @@ def train(
                 tables.add(step, rows, letters.drain())
                 _log_step(log, step)
                 progress.add(verdicts)
+                if after_step is not None:
+                    after_step(step.step)
 
             def record_log(line: "StepLog") -> None:
                 figures = {

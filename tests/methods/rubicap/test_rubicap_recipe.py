@@ -58,3 +58,13 @@ def test_a_cascades_strong_judge_is_checked_and_planned_like_any_other():
 def test_judges_that_do_not_go_together_are_refused(overrides, message):
     with pytest.raises(UserError, match=message):
         load_recipe(recipe_path("quickstart"), [CHEAP, *overrides])
+
+
+def test_a_canary_is_planned_and_by_default_there_is_none():
+    plain, watched = (load_recipe(recipe_path("quickstart"), more) for more in ([], ["policy.canary={every: 50}"]))
+    planned = [
+        sum(one.count for one in estimate_calls(recipe, 3328) if (one.stage, one.purpose) == ("train_policy", "judge"))
+        for recipe in (plain, watched)
+    ]
+    assert planned[1] - planned[0] == (2 + 4) * 16  # two gradings at the start, and one every 50 of 200 steps
+    assert "canary" not in plain.stage_json()["train_policy"]

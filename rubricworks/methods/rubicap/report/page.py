@@ -46,6 +46,7 @@ from rubricworks.reports.settings import (
     table_counts,
 )
 from rubricworks.runtime.stage_table import REPORTS
+from rubricworks.stages.training.canary import CANARY_FILE, CanaryRecord
 from rubricworks.training.policy.response_statistics import LENGTH, OBJECTS, REPETITION, TEXT_STATISTICS
 
 RUBICAP_TABLES = (
@@ -96,6 +97,7 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
         promotion=promotion,
         promotion_sentence=promotion_sentence(promotion),
         alarms=[("", alarm)] if alarm else [],
+        canary=read_value(run / "train_policy" / CANARY_FILE, CanaryRecord),
         responses="captions",
         steps=_sampled_steps(steps),
         unjudged=sum(step.unjudged for step in steps),

@@ -1,6 +1,8 @@
 """Train the policy with GRPO on rubric rewards (RubiCap, section 3.3), or as one of the paper's baselines (`peer`)."""
 
 import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -17,6 +19,7 @@ from rubricworks.methods.rubicap.stages.held_out_probe import HeldOutProbe
 from rubricworks.methods.rubicap.stages.rubric_refresh import Refresh, RubricRefresh
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
+from rubricworks.stages.training.canary import Canary, CanaryConfig
 from rubricworks.stages.training.caption_tuning import train_on_captions
 from rubricworks.stages.training.policy_training import (
     DeadLetters,
@@ -27,6 +30,7 @@ from rubricworks.stages.training.policy_training import (
 )
 from rubricworks.stages.training.step_tables import GradingTable, scorecard_table
 from rubricworks.training.config import PolicyConfig
+from rubricworks.training.processes import is_main
 
 
 class OwnReward(BaseModel):
@@ -65,6 +69,8 @@ class PolicySection(StageConfig, PolicyConfig):
     """The judge's 0 or 1, or its probability of 1, from log-probabilities, which vLLM and OpenAI give."""
     escalate_to: Escalation | None = Field(default=None, exclude_if=lambda to: to is None)
     """Strong judge for the criteria that `judge` is unsure of, or fails on; none by default."""
+    canary: CanaryConfig | None = Field(default=None, exclude_if=lambda canary: canary is None)
+    """Regrading of fixed responses during training, which tells that the judge has changed; none by default."""
     probe: ImageEndpoint | None = None
     """Pairwise judge that compares the policy with the base on held-out samples during training, for the alarm."""
     probe_samples: int = Field(default=32, ge=1)
@@ -151,6 +157,7 @@ def _train_on_rubrics(config: Config, job: Job) -> None:
         scorecards,
         judges=judges,
         letters=letters,
+        after_step=_canary(config, job, judges, rubrics),
         refresh=refresh,
         probe=_probe(config, job),
     )
@@ -198,6 +205,15 @@ def _cascade(to: Escalation, config: Config, job: Job, judges: list[ChatClient],
     cheap = Grader(judges, call_per=config.call_per, confidence=confidence, repeats=to.repeats)
     strong = Grader(job.client(to.judge, "judge"), call_per=config.call_per, on_error=letters.add)
     return Cascade(cheap, strong, below=to.below)
+
+
+def _canary(
+    config: Config, job: Job, judges: list[ChatClient], rubrics: Mapping[str, str]
+) -> Callable[[int], None] | None:
+    if config.canary is None or not is_main():
+        return None
+    grader = partial(Grader, judges, call_per=config.call_per, combine=config.combine)
+    return Canary(config.canary, job, lambda seed: grader(seed=seed), rubrics).after_step
 
 
 def _probe(config: Config, job: Job) -> HeldOutProbe | None:

@@ -1,0 +1,116 @@
+"""The canary: fixed responses graded again, quiet while the judge stays and loud when it changes."""
+
+import json
+import logging
+import zlib
+from types import SimpleNamespace
+
+import pytest
+from scripted_server import say
+from synthetic_run import write_table
+
+from rubricworks.grading import Grader
+from rubricworks.llm import ChatClient
+from rubricworks.rubrics import Criterion, Rubric
+from rubricworks.stages.training.canary import Canary, CanaryConfig, CanaryRecord
+
+RUBRIC = Rubric(criteria=tuple(Criterion(criterion=f"word-{at}", weight=1) for at in range(6))).model_dump_json()
+NAMES = [f"s{at:02}" for at in range(20)]
+
+
+class Judge:
+    """Finds the words in the caption; a share of all (verdict, seed) pairs flips, and `lenient` credits everything."""
+
+    def __init__(self, flips=0):
+        self.flips, self.lenient = flips, False
+
+    def __call__(self, _, body):
+        text = body["messages"][1]["content"]
+        caption = text.split("<caption>\n")[1]
+        scores = []
+        for one in json.loads(text.split("<criteria>\n")[1].split("\n</criteria>")[0]):
+            met = self.lenient or one["criterion"] in caption
+            question = f"{caption} {one['id']} {body['seed']}"
+            flip = self.flips and zlib.crc32(question.encode()) % self.flips == 0
+            scores.append({"id": one["id"], "reasoning": "", "score": int(met != bool(flip))})
+        return say(json.dumps({"verdicts": scores}))
+
+
+@pytest.fixture
+def canary(tmp_path, serve):
+    """Makes the canary of one training, again after a restart; returns the judge, the server and the maker."""
+    rows = [
+        {
+            **dict.fromkeys(("model", "revision", "prompt_version", "endpoint"), ""),
+            **{"sample_id": name, "captioner": teacher, "seed": 0, "prompt_tokens": 0, "completion_tokens": 0},
+            "cost": 0.0,
+            "caption": " ".join(f"word-{at}" for at in range(number % 6)) + f" of {name} by {teacher}",
+        }
+        for number, name in enumerate(NAMES)
+        for teacher in "ab"
+    ]
+    write_table(tmp_path / "captions", "captions", rows)
+    job = SimpleNamespace(out=tmp_path, inputs={"captions": tmp_path / "captions"})
+
+    def start(judge):
+        server = serve(judge)
+        client = ChatClient(server.url, "judge", cache=tmp_path / "answers.sqlite")
+        rubrics = dict.fromkeys(NAMES, RUBRIC)
+        config = CanaryConfig(every=10, samples=16)
+        return server, lambda: Canary(config, job, lambda seed: Grader(client, seed=seed), rubrics)
+
+    return start
+
+
+def checks(tmp_path):
+    return CanaryRecord.model_validate_json((tmp_path / "canary.json").read_text()).checks
+
+
+def test_a_judge_that_stays_raises_no_alarm_and_is_asked_every_so_many_steps(canary, tmp_path, caplog):
+    server, make = canary(Judge())
+    watch = make()
+    with caplog.at_level(logging.WARNING, "rubricworks"):
+        for step in range(1, 31):
+            watch.after_step(step)
+    assert [one.step for one in checks(tmp_path)] == [0, 10, 20, 30]
+    assert {one.verdicts for one in checks(tmp_path)} == {16 * 6}
+    assert (watch.alarm, caplog.records) == ("", [])
+    assert len(server.chats) == 5 * 16  # the cache answers none of them
+    captions = {heard.body["messages"][1]["content"].split(" by ")[1][0] for heard in server.chats}
+    assert captions == {"a", "b"}
+
+
+def test_a_judge_that_becomes_lenient_is_told_with_the_figure(canary, tmp_path, caplog):
+    judge = Judge()
+    _, make = canary(judge)
+    watch = make()
+    watch.after_step(10)
+    judge.lenient = True
+    with caplog.at_level(logging.WARNING, "rubricworks"):
+        watch.after_step(20)
+    met = sum(min(number % 6, 6) for number in range(16)) / (16 * 6)
+    assert f"moved by {1 - met:+.2f}" in watch.alarm
+    assert "the judge has changed by step 20" in caplog.text
+    assert [bool(one.alarm) for one in checks(tmp_path)] == [False, False, True]
+
+
+def test_a_fickle_judge_is_no_changed_one(canary, tmp_path):
+    _, make = canary(Judge(flips=7))
+    watch = make()
+    for step in range(10, 101, 10):
+        watch.after_step(step)
+    assert checks(tmp_path)[0].changed.value > 0.1
+    assert watch.alarm == ""
+
+
+def test_a_restart_remembers_the_start_and_repeats_no_check(canary, tmp_path):
+    judge = Judge()
+    server, make = canary(judge)
+    make().after_step(10)
+    asked = len(server.chats)
+    again = make()
+    again.after_step(10)
+    assert len(server.chats) == asked
+    judge.lenient = True
+    again.after_step(20)
+    assert again.alarm
