@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DataError, OperationalError
 from starlette.exceptions import HTTPException
 
 from rubricworks.errors import UserError
@@ -62,6 +62,7 @@ def add_problem_handlers(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(UserError, _user_error)
     app.add_exception_handler(OperationalError, _database_away)
+    app.add_exception_handler(DataError, _unstorable)
     app.add_exception_handler(Exception, _unexpected)
 
 
@@ -98,6 +99,13 @@ async def _database_away(request: Request, error: Exception) -> Response:
     _log.warning("the database does not answer: %s", type(error).__name__)
     detail = "the database does not answer; try again in a moment"
     return _answer(request, 503, "Database unavailable", detail, headers={"Retry-After": "2"})
+
+
+async def _unstorable(request: Request, error: Exception) -> Response:
+    """A value that SQLite takes and Postgres does not: a NUL character, a text longer than its column."""
+    assert isinstance(error, DataError)
+    reason = str(error.orig).splitlines()[0]
+    return _answer(request, 422, "Invalid request", f"a value cannot be stored or looked for: {redact(reason)}")
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:

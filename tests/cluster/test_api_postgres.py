@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import tempfile
@@ -18,9 +19,10 @@ from alembic.migration import MigrationContext
 from migrated_rows import REVISIONS, check_upgrade
 from object_store import free_port
 from pydantic import SecretStr
-from served_api import TOKEN, ask, bearer, served
+from served_api import TOKEN, ask, bearer, exchange, served, wait_for
 from trained_run import STAGE, write_run
 
+from rubricworks.platform_api.app import guarded_routes
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.migrate import migrate
 from rubricworks.platform_api.db.tables import Table
@@ -169,6 +171,34 @@ def test_runs_are_indexed_and_shown(postgres, tmp_path):
         body = {"name": "a", "scope": "viewer"}
         assert ask(f"{url}/api/v1/tokens", method="POST", body=body)[0] == 201
         assert ask(f"{url}/api/v1/tokens", method="POST", body=body)[0] == 409
+
+
+def hostile_paths() -> Iterator[str]:
+    """Every GET route with a character in one of its parameters that Postgres does not store."""
+    good = {"run": "today-1", "stage": STAGE, "step": "1", "sample_id": "a", "digest": "0" * 64}
+    for route in guarded_routes():
+        if "GET" in route.methods and not route.path.endswith("/events"):
+            names = re.findall(r"\{(\w+)\}", route.path)
+            for hostile in names:
+                given = {name: "a%00b" if name == hostile else good.get(name, "1") for name in names}
+                yield route.path.format_map(given)
+            given = {name: good.get(name, "1") for name in names}
+            for field in route.dependant.query_params:
+                yield f"{route.path.format_map(given)}?{field.alias}=a%00b"
+
+
+def test_a_character_that_postgres_does_not_store_is_no_fault_of_the_service(postgres, tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    write_run(tmp_path)
+    asyncio.run(migrated(postgres))
+    with served(ApiSettings(database=postgres.url(), storage=str(tmp_path), index_seconds=0.05)) as url:
+        wait_for(lambda: exchange(f"{url}/api/v1/runs/today-1")[0] == 200)
+        paths = list(hostile_paths())
+        assert len(paths) > 100
+        statuses = {path: exchange(url + path)[0] for path in paths}
+        assert {path: status for path, status in statuses.items() if status >= 500} == {}
+        status, body = ask(f"{url}/api/v1/runs?search=a%00b")
+        assert (status, "NUL (0x00)" in body["detail"]) == (422, True)
 
 
 async def migrated(postgres: Postgres) -> None:

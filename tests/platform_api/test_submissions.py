@@ -81,6 +81,7 @@ def test_one_run_at_a_time_is_started_followed_and_stopped(stand_in):
         assert stop(url, "first")[1] == {"run": "first", "place": "here"}
         wait_for(lambda: state(url, "first")["state"] == "ended")
         assert state(url, "first")["message"] == "stopped"
+        assert b'class="state">ended' in exchange(f"{url}/submissions/first", **bearer())[2], "and not failed"
         assert stop(url, "first", key="stop-again")[0] == 409
         assert submit(url, "first")[1]["state"] == "going", "the same request again is not made again"
         assert ask(f"{url}/api/v1/submissions", **bearer())[1]["items"][0]["run"] == "first"
