@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -12,11 +12,12 @@ from rubricworks.llm.spending import SPENDING_FILE, Budget, read_budget, read_sp
 from rubricworks.platform_api.db.tables import Run
 from rubricworks.platform_api.services.run_copies import run_folder
 from rubricworks.platform_api.services.run_tables import list_tables
-from rubricworks.recipe.estimate import CallEstimate, estimate_calls
-from rubricworks.recipe.files import load_recipe
 from rubricworks.reports.costs import model_calls, stage_costs
 from rubricworks.reports.run_folder import read_ledger
 from rubricworks.runs.store import RunStore
+
+if TYPE_CHECKING:
+    from rubricworks.recipe.estimate import CallEstimate
 
 
 class StageSpending(NamedTuple):
@@ -112,7 +113,11 @@ def _read(store: RunStore, run: str, items: int | None) -> Spending:
     return Spending(caps, stages)
 
 
-def _plan(recipe_file: Path, items: int | None) -> Sequence[CallEstimate]:
+def _plan(recipe_file: Path, items: int | None) -> "Sequence[CallEstimate]":
+    # The configurations of all stages take a while to import.
+    from rubricworks.recipe.estimate import estimate_calls
+    from rubricworks.recipe.files import load_recipe
+
     try:
         recipe = load_recipe(recipe_file)
         count = recipe.items_in_world() if recipe.world is not None else items

@@ -9,6 +9,7 @@ from migrated_rows import REVISIONS, check_upgrade
 
 from rubricworks.errors import UserError
 from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.db.migrate import REVISIONS as NAMED
 from rubricworks.platform_api.db.migrate import migrate
 from rubricworks.platform_api.db.tables import Table
 
@@ -36,6 +37,7 @@ def test_migrations_and_tables_are_the_same_and_a_second_time_changes_nothing(tm
     (first, second), difference = in_database(f"sqlite:///{tmp_path}/x.db", work)
     assert first == second
     assert difference == []
+    assert NAMED == REVISIONS, "files are named by their revisions, as Alembic orders them"
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
