@@ -20,6 +20,8 @@ from rubricworks.grading import GradedCaption
 from rubricworks.methods.balcaprl.stages.train_balcaprl import Config
 from rubricworks.rl import decoupled_advantages, group_advantages
 
+pytestmark = pytest.mark.e2e
+
 pytest.importorskip("trl")
 
 WEIGHTS = (0.1, 0.3, 0.3)

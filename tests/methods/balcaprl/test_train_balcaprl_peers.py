@@ -17,6 +17,8 @@ from rubricworks.evaluation.scorers.caption_prompts import CANNOT_ANSWER, Exam
 from rubricworks.rl import group_advantages
 from rubricworks.rubrics import Criterion, Rubric, Scorecard
 
+pytestmark = pytest.mark.e2e
+
 pytest.importorskip("trl")
 
 

@@ -26,6 +26,8 @@ from rubricworks.runtime.job import close_job, open_job, output_digest
 from rubricworks.runtime.launch import launch
 from rubricworks.verifiers.boxed import last_boxed, score_answer
 
+pytestmark = pytest.mark.e2e
+
 pytest.importorskip("torch")
 
 REFERENCE = "a cat"

@@ -24,6 +24,8 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.scoreboard import BASE, POLICY, Scoreboard, figure_name, read_scoreboard
 from rubricworks.runtime.launch import launch
 
+pytestmark = pytest.mark.e2e
+
 pytest.importorskip("torch")
 
 PROGRAM = """

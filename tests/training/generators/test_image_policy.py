@@ -18,6 +18,8 @@ from rubricworks.training.generators.policy import train_image_policy
 from rubricworks.training.generators.tiny_ar import pretrain_tiny_ar
 from rubricworks.world.pictures.drawing import BACKGROUND
 
+pytestmark = pytest.mark.e2e
+
 ROWS = [{"sample_id": f"s{at}", "prompt": "a circle", "rubric": "{}"} for at in range(4)]
 FEW = {"group_size": 8, "prompts_per_step": 2, "learning_rate": 2e-3, "log_every": 1, "save_every": 1000}
 

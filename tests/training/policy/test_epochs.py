@@ -6,6 +6,8 @@ from coloured_squares import policy_rows
 from rubricworks.training.config import PolicyConfig
 from rubricworks.training.policy.grpo import train_policy
 
+pytestmark = pytest.mark.e2e
+
 FEW = {"group_size": 4, "prompts_per_step": 5, "max_new_tokens": 8}
 
 

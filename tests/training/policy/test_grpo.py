@@ -16,6 +16,8 @@ from rubricworks.training.policy.response_statistics import LENGTH
 from rubricworks.training.policy.watch import PolicyWatch
 from rubricworks.training.sft import train_sft
 
+pytestmark = pytest.mark.e2e
+
 FEW = {"group_size": 4, "prompts_per_step": 2, "max_new_tokens": 8, "log_every": 1}
 
 

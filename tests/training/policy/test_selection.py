@@ -15,6 +15,8 @@ from rubricworks.training.policy.rollouts import PolicyTrainer
 from rubricworks.training.policy.selection import keep_rows, select_rows
 from rubricworks.training.sft import train_sft
 
+pytestmark = pytest.mark.e2e
+
 
 def test_kept_rows_are_the_best_and_random_others_of_each_group_in_their_order():
     rewards = [0.1, 0.9, 0.5, 0.7, 0.2, None, 0.3, 0.8]

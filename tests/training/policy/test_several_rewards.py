@@ -12,6 +12,8 @@ from rubricworks.rl import decoupled_advantages, group_advantages
 from rubricworks.training.config import PolicyConfig
 from rubricworks.training.policy.grpo import train_policy
 
+pytestmark = pytest.mark.e2e
+
 GROUP = 4
 SHAPE = {"group_size": GROUP, "prompts_per_step": 2, "max_new_tokens": 8, "learning_rate": 1e-3, "log_every": 1}
 ROWS = [{**{k: v for k, v in row.items() if k != "rubric"}, "reference": row["rubric"]} for row in policy_rows()]
