@@ -57,6 +57,8 @@ SELECT lpad(to_hex(n), 32, '0'), 'run-' || n, 'LOCAL', 'bench', 'FINISHED', 1780
     1780000000000 - n::bigint * 300000 + 60000, 'active', '/tmp/none', 0
 FROM generate_series(0, {runs} - 1) AS n"""
 _PAUSE = 0.01
+_LONGEST_START = 600
+"""Seconds; MLflow's server makes its tables and starts four processes, which a busy machine takes minutes for."""
 
 
 @contextmanager
@@ -114,8 +116,10 @@ def server(command: Sequence[str], url: str, cores: int, **environment: str) -> 
                     urllib.request.urlopen(url, timeout=5).close()
                     break
                 except OSError:
-                    if process.poll() is not None or time.perf_counter() - start > 120:
-                        raise SystemExit(f"{command} did not start") from None
+                    if process.poll() is not None:
+                        raise SystemExit(f"{' '.join(command)} ended with exit code {process.returncode}") from None
+                    if time.perf_counter() - start > _LONGEST_START:
+                        raise SystemExit(f"{' '.join(command)} does not answer after {_LONGEST_START} s") from None
                     time.sleep(_PAUSE)
             yield process.pid, time.perf_counter() - start
         finally:
