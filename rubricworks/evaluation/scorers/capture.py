@@ -9,8 +9,10 @@ which they are.
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from functools import partial
+from contextlib import nullcontext
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
@@ -83,7 +85,7 @@ class CaptureScorer(Scorer):
         if self.judge is None:
             if missing := [name for name in _PACKAGES if find_spec(name) is None]:
                 return f"{missing[0]} is not installed; pip install capture_metric, or give a judge that parses"
-            if reason := missing_model(self.parser):
+            if reason := _missing_nltk_data() or missing_model(self.parser):
                 return reason
         if self.encoder is not None and (reason := missing_model(self.encoder)):
             return f"{reason} (encoder: null goes without)"
@@ -188,6 +190,10 @@ class _FactualParser:
                 f"scorers.capture.parser: {name} cannot be loaded: {str(error).splitlines()[0]}; give the directory of "
                 "a copy, or a judge that parses"
             ) from error
+        # FACTUAL's code enters a mode of tokenizers that Transformers 5 no longer has; T5's changed nothing.
+        tokenizer = self._capture.parser.tokenizer
+        if not hasattr(tokenizer, "as_target_tokenizer"):
+            tokenizer.as_target_tokenizer = nullcontext
         self._busy = asyncio.Lock()
 
     async def parse(self, caption: str) -> Graph:
@@ -200,6 +206,21 @@ class _FactualParser:
             {name: sorted(words) for name, words in sorted(attributes.items())},
             sorted(map(tuple, relations)),
         )
+
+
+@cache
+def _missing_nltk_data() -> str | None:
+    """Data of NLTK that the reference code reads and that is not here; that code would stop in a debugger."""
+    import nltk
+
+    try:
+        nltk.pos_tag(nltk.word_tokenize("Two cats."))
+        nltk.stem.WordNetLemmatizer().lemmatize("cats", "n")
+    except (LookupError, OSError) as error:
+        name = re.search(r"nltk\.download\('([\w-]+)'\)", str(error))
+        resource = name.group(1) if name else str(error).strip().splitlines()[0]
+        return f"NLTK's {resource} is missing; python -m nltk.downloader {resource}, or give a judge that parses"
+    return None
 
 
 def _vectors(encoder: SentenceEncoder, *graphs: Graph) -> dict[str, Sequence[float]]:
