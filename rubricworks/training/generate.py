@@ -40,14 +40,18 @@ def load_model(
         on_device: False leaves the model in host memory, for a trainer, which moves or shards it itself. Processes that
             shard it read it once per node; the others reserve memory for it that they never touch.
     Raises:
-        UserError: the model does not exist, is of neither kind, or lacks an image processor or a chat template.
+        UserError: the model does not exist, is of neither kind, lacks an image processor or a chat template, or has
+            weights of another architecture than its config names.
     """
     processor = load_model_processor(path_or_name)
     kind = AutoModelForImageTextToText if isinstance(processor, ProcessorMixin) else AutoModelForCausalLM
     with quiet_libraries(), _load_errors(str(path_or_name)):
         elsewhere = not on_device and is_sharded() and not is_local_main()
         meta = {"device_map": "meta"} if elsewhere else {}
-        model: Any = kind.from_pretrained(str(path_or_name), dtype=dtype, **meta)
+        model: Any
+        loading: dict[str, Any]
+        model, loading = kind.from_pretrained(str(path_or_name), dtype=dtype, output_loading_info=True, **meta)
+    _require_weights(str(path_or_name), loading)
     if elsewhere:
         _reserve_memory(model)
     if on_device:
@@ -77,11 +81,20 @@ def load_model_processor(path_or_name: str | Path) -> Processor:
     return processor
 
 
+def _require_weights(name: str, loading: dict[str, Any]) -> None:
+    """Refuse a model with weights that its files lack: Transformers draws them at random, and only warns."""
+    if missing := sorted(loading["missing_keys"]):
+        raise UserError(
+            f"{name}: config.json names {len(missing)} weights that the folder does not hold, such as {missing[0]}; it "
+            "holds another architecture: give the config and the weights of one model"
+        )
+
+
 @contextmanager
 def _load_errors(name: str) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError, ImportError) as error:
+    except (OSError, ValueError, ImportError, RuntimeError) as error:
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise UserError(f"cannot load the model {name}: {reason}") from error
 

@@ -1,4 +1,5 @@
 import json
+import shutil
 import subprocess
 import sys
 
@@ -136,3 +137,20 @@ def test_sampling_follows_its_seed_and_leaves_the_global_random_state_alone(stud
 def test_folder_without_a_model_is_one_clear_error(tmp_path):
     with pytest.raises(UserError, match=r"config\.json"):
         load_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("num_hidden_layers", 3, "weights that the folder does not hold, such as model.language_model.layers."),
+        ("intermediate_size", 48, "cannot load the model"),
+    ],
+)
+def test_weights_of_another_architecture_are_refused_and_not_drawn_at_random(student, tmp_path, field, value, message):
+    folder = shutil.copytree(student, tmp_path / "student")
+    config = json.loads((folder / "config.json").read_text())
+    config["text_config"] |= {field: value}
+    config["text_config"].pop("layer_types", None)
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match=message):
+        load_model(folder)
