@@ -20,7 +20,7 @@ _COMMANDS = {
     "caption": ("rubricworks.cli.caption:caption", "Caption a folder of images with a model or an endpoint."),
     "recaption": ("rubricworks.cli.recaption:recaption", "Caption millions of images, shard by shard, or plan it."),
     "synthesize": ("rubricworks.cli.synthesize:synthesize", "Write rubrics for images from a committee's captions."),
-    "rubrics": ("rubricworks.cli.rubrics:rubrics", "Import, export, show, compare and audit sets of rubrics."),
+    "rubrics": ("rubricworks.cli.rubrics:rubrics", "Import, export, upload, show, compare and audit sets of rubrics."),
     "grade": ("rubricworks.cli.grade:grade", "Grade captions by rubrics."),
     "evaluate": ("rubricworks.cli.evaluate:evaluate", "Score any models on any samples, in one table."),
     "serve": ("rubricworks.cli.serve:serve", "Serve a model directory through OpenAI's protocol."),

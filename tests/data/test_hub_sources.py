@@ -1,76 +1,25 @@
 """Data sets of the Hub as sources, from a server that answers as the Hub does."""
 
-import hashlib
-import json
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import pytest
+from hub_stand_in import COMMIT, Hub
 
 from rubricworks.data.hub import hub_files, hub_folder, hub_source
 from rubricworks.data.rubric_sets import read_rubric_set
 from rubricworks.errors import TransientError, UserError
 from rubricworks.runtime.store.source_files import local_source
 
-COMMIT = "9f26ac8b" * 5
 RAR = (Path(__file__).parent / "rubric_files" / "rar.jsonl").read_bytes()
 FILES = {"README.md": b"# RaR", "data/train.jsonl": RAR}
-
-
-class Hub(BaseHTTPRequestHandler):
-    """The Hub's API of one data set: org/open for all, org/closed with the token `key` only."""
-
-    protocol_version = "HTTP/1.1"
-    asked: list[str]
-
-    def do_HEAD(self):
-        self.do_GET()
-
-    def do_GET(self):
-        path = unquote(urlsplit(self.path).path)
-        self.asked.append(path)
-        opened = self.headers.get("Authorization") == "Bearer key"
-        name = next((name for name in ("org/open", "org/closed") if f"{name}/" in f"{path}/"), None)
-        if name is None or (name == "org/closed" and not opened):
-            return self.answer(401, {"error": "Repository not found"}, {"X-Error-Code": "RepoNotFound"})
-        if COMMIT not in path:
-            return self.answer(404, {"error": "Invalid rev id"}, {"X-Error-Code": "RevisionNotFound"})
-        if path.startswith(f"/api/datasets/{name}/revision/"):
-            siblings = [{"rfilename": file} for file in FILES]
-            return self.answer(200, {"id": name, "sha": COMMIT, "siblings": siblings})
-        if path.startswith(f"/api/datasets/{name}/tree/"):
-            tree = [
-                {"type": "file", "path": file, "size": len(content), "oid": oid(content)}
-                for file, content in FILES.items()
-            ]
-            return self.answer(200, tree)
-        content = FILES[path.partition(f"/resolve/{COMMIT}/")[2]]
-        return self.answer(200, content, {"ETag": f'"{oid(content)}"', "X-Repo-Commit": COMMIT})
-
-    def answer(self, status, body, headers=None):
-        content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.send_response(status)
-        headers = {"Content-Length": str(len(content)), "Content-Type": "application/json", **(headers or {})}
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(content)
-
-    def log_message(self, *_):
-        pass
-
-
-def oid(content):
-    return hashlib.sha1(content).hexdigest()
 
 
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
     asked: list[str] = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Asked", (Hub,), {"asked": asked}))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Asked", (Hub,), {"asked": asked, "files": FILES}))
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
