@@ -5,6 +5,7 @@ from rubricworks.rewards.format_mask import format_mask
 from rubricworks.rewards.groups import group_rewards
 from rubricworks.rewards.hierarchical import hierarchical_reward
 from rubricworks.rewards.length import length_gate, linear_length_penalty
+from rubricworks.rewards.noise import NoiseRates, corrected_credit, noise_corrected_reward
 from rubricworks.rewards.remapping import remap_group
 from rubricworks.rewards.signed import signed_reward
 from rubricworks.rewards.weighted import weighted_reward
@@ -12,11 +13,14 @@ from rubricworks.rewards.weighted import weighted_reward
 __all__ = [
     "caption_scores",
     "CaptionScores",
+    "corrected_credit",
     "format_mask",
     "group_rewards",
     "hierarchical_reward",
     "length_gate",
     "linear_length_penalty",
+    "noise_corrected_reward",
+    "NoiseRates",
     "remap_group",
     "signed_reward",
     "weighted_reward",

@@ -17,6 +17,7 @@ from rubricworks.methods.rubicap.peers.config import Peer, RewritingPeer, Superv
 from rubricworks.methods.rubicap.peers.rewards import RewardedPeer, peer_reward
 from rubricworks.methods.rubicap.stages.held_out_probe import HeldOutProbe
 from rubricworks.methods.rubicap.stages.rubric_refresh import Refresh, RubricRefresh
+from rubricworks.rewards import NoiseRates, noise_corrected_reward, signed_reward
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
 from rubricworks.stages.training.canary import Canary, CanaryConfig
@@ -69,6 +70,11 @@ class PolicySection(StageConfig, PolicyConfig):
     """The judge's 0 or 1, or its probability of 1, from log-probabilities, which vLLM and OpenAI give."""
     escalate_to: Escalation | None = Field(default=None, exclude_if=lambda to: to is None)
     """Strong judge for the criteria that `judge` is unsure of, or fails on; none by default."""
+    noise_correction: NoiseRates | dict[float, NoiseRates] | None = Field(
+        default=None, exclude_if=lambda rates: rates is None
+    )
+    """The judge's error rates as `rubricworks agreement` tells them, or those of each weight, by which the rewards are
+    corrected; not by default. With one pair for all criteria, normalised advantages stay as they are."""
     canary: CanaryConfig | None = Field(default=None, exclude_if=lambda canary: canary is None)
     """Regrading of fixed responses during training, which tells that the judge has changed; none by default."""
     probe: ImageEndpoint | None = None
@@ -144,7 +150,10 @@ def _train_on_rubrics(config: Config, job: Job) -> None:
             if (to := config.escalate_to)
             else _grader(config, judges, letters)
         )
-        reward = RubricReward(grader, criterion=refill_criterion(config, rubrics), sink=scorecards.add)
+        rates = config.noise_correction
+        reduce = partial(noise_corrected_reward, rates=rates) if rates else signed_reward
+        criterion = refill_criterion(config, rubrics)
+        reward = RubricReward(grader, reduce=reduce, criterion=criterion, sink=scorecards.add)
     refresh = RubricRefresh(config.refresh, job, rubrics) if config.refresh else None
     if refresh and (checkpoint := last_checkpoint(job.out)):
         refresh.restore(int(checkpoint.name.rpartition("-")[2]))
