@@ -233,6 +233,8 @@ def main() -> None:
         url, store = f"http://127.0.0.1:{port}", f"{database}/mlflow"
         theirs = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", store, "--port", str(port)]
         theirs += ["--default-artifact-root", str(_folder(place, "artifacts"))]
+        # By default a worker that imports for longer than 5 s is killed and started anew, on a busy machine for ever.
+        theirs += ["--uvicorn-opts", f"--timeout-worker-healthcheck {_LONGEST_START}"]
         with server(theirs, f"{url}/health", options.cores) as (process, _):
             pass  # its tables
         execute(store, _MLFLOW.replace("{runs}", str(options.runs)), "ANALYZE")
