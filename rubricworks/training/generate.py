@@ -48,9 +48,8 @@ def load_model(
     with quiet_libraries(), _load_errors(str(path_or_name)):
         elsewhere = not on_device and is_sharded() and not is_local_main()
         meta = {"device_map": "meta"} if elsewhere else {}
-        model: Any
-        loading: dict[str, Any]
-        model, loading = kind.from_pretrained(str(path_or_name), dtype=dtype, output_loading_info=True, **meta)
+        loaded: Any = kind.from_pretrained(str(path_or_name), dtype=dtype, output_loading_info=True, **meta)
+        model, loading = loaded
     _require_weights(str(path_or_name), loading)
     if elsewhere:
         _reserve_memory(model)

@@ -1,4 +1,4 @@
-"""Prediction-powered estimates against closed forms, the t interval, the authors' package, and simulated coverage."""
+"""Prediction-powered estimates against closed forms, the t interval, and simulated coverage."""
 
 import math
 
