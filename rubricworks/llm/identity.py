@@ -4,6 +4,7 @@ A name may stand for another model tomorrow (an alias that is moved, a router), 
 not compare. The first answer pins the identity, in a file beside the answers' cache, so that a resumed run knows it.
 """
 
+import hashlib
 import json
 import logging
 import threading
@@ -39,6 +40,8 @@ class IdentityPin:
         """
         self._endpoint = endpoint
         self._name = f"{purpose} {endpoint.label}".strip()
+        # No URL in the file, as in the cache beside it.
+        self._key = f"{endpoint.model} {hashlib.sha256(endpoint.label.encode()).hexdigest()[:16]}"
         self._file = folder / IDENTITY_FILE if folder is not None else None
         self._known: set[Identity] = set()
 
@@ -73,7 +76,7 @@ class IdentityPin:
                 entries = json.loads(self._file.read_bytes())
             except (OSError, ValueError):
                 entries = {}
-            if (entry := entries.get(self._endpoint.label)) is not None:
+            if (entry := entries.get(self._key)) is not None:
                 return Identity(*entry)
-            write_atomic(self._file, json.dumps(entries | {self._endpoint.label: identity}, indent=2).encode())
+            write_atomic(self._file, json.dumps(entries | {self._key: identity}, indent=2).encode())
             return identity

@@ -65,7 +65,7 @@ def test_of_a_retraining_it_is_said_that_one_pipeline_alone_will_run(warned):
 
 
 def test_compiling_says_it_too(tell, tmp_path, monkeypatch):
-    monkeypatch.setattr("rubricworks.kubeflow.compile.compile_pipeline", lambda *args: None)
+    monkeypatch.setattr("rubricworks.kubeflow.compile.compile_pipeline", lambda *args, **more: None)
     result = tell(
         "pipelines", "compile", recipe_path("rubicap"),
         "--set", "cluster.storage=s3://b", "--set", "cluster.pools.h100.accelerator=nvidia.com/gpu",

@@ -9,7 +9,7 @@ import pytest
 import stamina
 from scripted_server import fail, say
 
-from rubricworks.evaluation.suites.lmms_eval import environment_python
+from rubricworks.evaluation.suites.lmms_eval import LMMS_EVAL
 
 pytestmark = pytest.mark.lmms
 ROOT = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ def policy(_, body):
 def test_the_example_is_run_with_include_path_and_its_mean_is_over_what_was_judged(serve, tmp_path):
     asked, judged = serve(policy), serve(judge)
     model = f"model_version=mine,base_url={asked.url},num_concurrent=2,timeout=60"
-    command = [environment_python(), "-m", "lmms_eval", "--model", "openai", "--model_args", model]
+    command = [LMMS_EVAL.python(), "-m", "lmms_eval", "--model", "openai", "--model_args", model]
     command += ["--tasks", "rubric_captions", "--include_path", str(ROOT / "examples" / "lmms_rubric")]
     command += ["--batch_size", "1", "--log_samples", "--output_path", str(tmp_path)]
     installed = tmp_path / "installed"  # what rubricworks needs there and lmms-eval does not bring

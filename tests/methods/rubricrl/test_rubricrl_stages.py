@@ -312,18 +312,18 @@ def test_every_strange_prompt_has_a_rubric_or_a_dead_letter_with_its_reason(tmp_
 
 
 def test_supervised_peers_train_on_the_best_images_or_on_captioned_pictures(run, tmp_path, monkeypatch):
-    from rubricworks.methods.rubricrl import supervised_peers
     from rubricworks.training.generators.policy import image_responses
+    from rubricworks.training.generators.supervised import CodePeer
 
     trained = []
-    train = supervised_peers.train_supervised
+    train = CodePeer.train
 
-    def record(generator, prompts, codes_NL, *rest, **more):
-        images = image_responses(generator.codec.decode(codes_NL))
+    def record(peer, prompts, codes_NL, *rest, **more):
+        images = image_responses(peer.generator.codec.decode(codes_NL))
         trained.append(list(zip(prompts, (image.digest for image in images), strict=True)))
-        return train(generator, prompts, codes_NL, *rest, **more)
+        return train(peer, prompts, codes_NL, *rest, **more)
 
-    monkeypatch.setattr(supervised_peers, "train_supervised", record)
+    monkeypatch.setattr(CodePeer, "train", record)
     inputs = {"samples": "prepare_prompts", "rubrics": "write_prompt_rubrics", "model": "pretrain_generator"}
     inputs = {name: str(run / stage) for name, stage in inputs.items()}
     sft = {"steps": 2, "batch_size": 4}
