@@ -131,5 +131,5 @@ def _markdown(name: str, findings: Sequence[Finding]) -> str:
     ]
     for one in findings:
         place = f"`{one.line}`" if one.line else ""
-        lines.append(f"| {_mark(one)} | {one.case} | {one.outcome.value} | {one.seen} | {place} |")
+        lines.append(f"| {_mark(one)} | {one.case} | {one.outcome.value} | `{one.seen}` | {place} |")
     return "\n".join(lines)
