@@ -6,10 +6,9 @@ below (`rl.diffusion_nft_loss`). Afterwards the sampling form follows the traine
 hold both forms, the optimizer and the random states; on a CPU a resumed training ends with the same weights.
 """
 
-import asyncio
-import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,25 +20,24 @@ from torch.utils.data import Sampler
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from rubricworks.errors import UserError
-from rubricworks.rl import diffusion_nft_loss, optimality_probability, prompt_advantages
+from rubricworks.rl import diffusion_nft_loss, optimality_probability
 from rubricworks.rubrics import Response
 from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import model_digest, run_digest, train_from
-from rubricworks.training.config import PolicyConfig, RefillOptions
+from rubricworks.training.config import PolicyConfig
 from rubricworks.training.generators.autoregressive import pixels_of
 from rubricworks.training.generators.config import DiffusionOptions
 from rubricworks.training.generators.files import ADAPTER, INDEX_FILE
 from rubricworks.training.generators.flow_matching.generator import FlowGenerator, rows_of
+from rubricworks.training.generators.flow_matching.rewarded_groups import GroupDraws, group_advantages
 from rubricworks.training.generators.flow_matching.velocity_forms import VelocityForms
 from rubricworks.training.generators.image_generators import load_flow_generator
 from rubricworks.training.generators.policy import ImageProbe, image_responses
 from rubricworks.training.machine import autocasts, check_bf16
 from rubricworks.training.policy.grpo import Reward, optimizer_arguments
-from rubricworks.training.policy.refill import PASSES, check_reward_passes, has_signal, other_prompts
 from rubricworks.training.policy.response_statistics import Statistic
 from rubricworks.training.policy.rollouts import StepRollouts
 from rubricworks.training.policy.run import PolicyResult, open_policy_run, schedule
-from rubricworks.training.policy.selection import select_rows
 from rubricworks.training.policy.unjudged import UnjudgedSteps
 from rubricworks.training.processes import process_count
 from rubricworks.training.progress import StepLog, quiet_libraries
@@ -145,32 +143,6 @@ class _Generation(NamedTuple):
     """Optimality probability."""
 
 
-class _Drawn(NamedTuple):
-    """Groups of images and their rewards, one group per sample."""
-
-    samples: list[Mapping[str, Any]]
-    latents: Tensor
-    levels: Tensor
-    """Noise levels of the sampling."""
-    responses: list[Response]
-    rewards: list[float | None]
-    components: dict[str, list[float | None]]
-    """Reward function → its values."""
-    passes: list[bool | None] | None
-    """Passes of the criterion that `policy.refill` names."""
-
-    def joined(self, more: "_Drawn") -> "_Drawn":
-        return _Drawn(
-            self.samples + more.samples,
-            torch.cat([self.latents, more.latents]),
-            self.levels,
-            self.responses + more.responses,
-            self.rewards + more.rewards,
-            {name: values + more.components[name] for name, values in self.components.items()},
-            None if self.passes is None or more.passes is None else self.passes + more.passes,
-        )
-
-
 class DiffusionPolicyTrainer(Trainer):
     """Transformers' trainer whose step is DiffusionNFT's; a context manager around its training."""
 
@@ -187,14 +159,13 @@ class DiffusionPolicyTrainer(Trainer):
         on_rollouts: Callable[[StepRollouts], None],
         callbacks: Sequence[TrainerCallback] = (),
     ) -> None:
-        self.generator, self.rewards, self.config, self.diffusion = generator, list(rewards), config, diffusion
+        self.generator, self.config, self.diffusion = generator, config, diffusion
         self.guidance, self.on_rollouts = guidance, on_rollouts
         self.forms = VelocityForms(generator, config.lora, keep_initial=diffusion.kl_weight > 0, seed=config.seed)
         if config.gradient_checkpointing:
             self.forms.transformer.enable_gradient_checkpointing()
-        if config.refill is not None:
-            check_reward_passes(self.rewards, config.refill.criterion)
-        self._unjudged, self._loop = UnjudgedSteps(), asyncio.Runner()
+        self._draws = GroupDraws(generator, self.forms, rewards, config, guidance=guidance, autocast=self._autocast)
+        self._unjudged = UnjudgedSteps()
         self._generation: list[_Generation] = []
         self._metrics: dict[str, list[float]] = {}
         self._order = _PromptOrder(len(samples), config)
@@ -210,8 +181,8 @@ class DiffusionPolicyTrainer(Trainer):
     def __enter__(self) -> "DiffusionPolicyTrainer":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._loop.close()
+    def __exit__(self, *error: object) -> None:
+        self._draws.__exit__(*error)
 
     def _get_train_sampler(self, dataset: Any = None) -> Any:
         return self._order
@@ -226,19 +197,22 @@ class DiffusionPolicyTrainer(Trainer):
     def draw_for_probe(self, prompts: Sequence[str]) -> list[Response]:
         """One image per prompt, by the same draws at every step; the trainer's random state stays."""
         draw = torch.Generator().manual_seed(self.config.seed)
-        with self.forms.sampling(), self.accelerator.autocast():
+        with self.forms.sampling(), self._autocast():
             sampled = self.generator.sample(prompts, guidance=self.guidance, generator=draw)
             return image_responses(pixels_of(self.generator.decode(sampled.latents)))
 
     def _draw(self, samples: Sequence[Mapping[str, Any]]) -> list[_Generation]:
         """Draw groups of images and have them rewarded; one part per optimizer step."""
         group, step = self.config.group_size, self.state.global_step + 1
-        drawn = self._rewarded_images(samples)
+        drawn = self._draws.draw(samples)
         trained = list(range(len(samples)))
         if self.config.refill is not None:
-            drawn, trained = self._refilled(drawn, self.config.refill, step)
+            dataset: Any = self.train_dataset
+            drawn, trained = self._draws.refill(drawn, dataset, self.config.refill, step)
+            self._note("refill/drawn", len(drawn.samples))
+            self._note("refill/missing", len(samples) - len(trained))
         rows_trained = [row for at in trained for row in range(at * group, (at + 1) * group)]
-        advantages = self._advantages(drawn.rewards, rows_trained, step)
+        advantages = group_advantages(drawn.rewards, rows_trained, self.config, step)
         self.on_rollouts(
             StepRollouts(
                 step,
@@ -253,7 +227,7 @@ class DiffusionPolicyTrainer(Trainer):
         judged = [reward for reward in drawn.rewards if reward is not None]
         self._note("reward", sum(judged) / len(judged) if judged else None)
         self._unjudged.update(step, bool(judged), self._order.generations)
-        with self.forms.sampling(), self.accelerator.autocast():
+        with self.forms.sampling(), self._autocast():
             conditions = self.generator.encode_prompts([sample["prompt"] for sample in drawn.samples])
         per_step = self.config.prompts_per_step * group
         parts = []
@@ -274,96 +248,6 @@ class DiffusionPolicyTrainer(Trainer):
                 )
             )
         return parts
-
-    def _rewarded_images(self, samples: Sequence[Mapping[str, Any]]) -> _Drawn:
-        """Draw a group of images per sample and have them rewarded."""
-        rows = [sample for sample in samples for _ in range(self.config.group_size)]
-        prompts = [row["prompt"] for row in rows]
-        self.forms.eval()
-        with self.forms.sampling(), self.accelerator.autocast():
-            draw = torch.Generator().manual_seed(int(torch.randint(2**62, ()).item()))
-            chunks = [
-                self.generator.sample(part, guidance=self.guidance, generator=draw)
-                for part in _chunks(prompts, self.config.rows_per_pass)
-            ]
-            responses = [
-                response
-                for chunk in chunks
-                for response in image_responses(pixels_of(self.generator.decode(chunk.latents)))
-            ]
-        latents = torch.cat([chunk.latents for chunk in chunks])
-        return _Drawn(list(samples), latents, chunks[0].levels, responses, *self._reward(rows, prompts, responses))
-
-    def _refilled(self, drawn: _Drawn, options: RefillOptions, step: int) -> tuple[_Drawn, list[int]]:
-        """Draw other prompts for those without a signal; all that was drawn, and the groups to train on."""
-        dataset: Any = self.train_dataset
-        needed, trained = len(drawn.samples), self._with_signal(drawn, 0)
-        used = {sample["sample_id"] for sample in drawn.samples}
-        taken = [at for at, sample in enumerate(dataset) if sample["sample_id"] in used]
-        order = other_prompts(len(dataset), taken, seed=self.config.seed, step=step)
-        for _ in range(options.rounds):
-            chosen, order = order[: needed - len(trained)], order[needed - len(trained) :]
-            if not chosen:
-                break
-            more = self._rewarded_images([dataset[at] for at in chosen])
-            first = len(drawn.samples)
-            drawn = drawn.joined(more)
-            trained += self._with_signal(more, first)
-        self._note("refill/drawn", len(drawn.samples))
-        self._note("refill/missing", needed - len(trained))
-        return drawn, trained
-
-    def _with_signal(self, drawn: _Drawn, first: int) -> list[int]:
-        """Numbers of the groups that are worth training on, counted from `first`."""
-        signals = []
-        for start in range(0, len(drawn.rewards), self.config.group_size):
-            part = slice(start, start + self.config.group_size)
-            signals.append(has_signal(drawn.rewards[part], drawn.passes and drawn.passes[part]))
-        return [first + at for at, signal in enumerate(signals) if signal]
-
-    def _reward(
-        self, rows: Sequence[Mapping[str, Any]], prompts: list[str], responses: list[Response]
-    ) -> tuple[list[float | None], dict[str, list[float | None]], list[bool | None] | None]:
-        """Weighted rewards, those of each function, and passes; a rollout that one cannot judge has no reward."""
-        columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
-        logged: dict[str, list[Any]] = {}
-
-        async def ask() -> list[Sequence[float | None]]:
-            return await asyncio.gather(
-                *(
-                    reward(prompts=prompts, completions=responses, log_extra=logged.__setitem__, **columns)
-                    for reward in self.rewards
-                )
-            )
-
-        values = self._loop.run(ask())
-        weights = self.config.reward_weights or [1.0] * len(self.rewards)
-        weighted = [
-            None if None in each else sum(weight * value for weight, value in zip(weights, each, strict=True))
-            for each in zip(*values, strict=True)
-        ]
-        names = [getattr(reward, "__name__", type(reward).__name__) for reward in self.rewards]
-        components = {name: list(of_one) for name, of_one in zip(names, values, strict=True)}
-        return weighted, components, logged.get(PASSES)
-
-    def _advantages(self, rewards: Sequence[float | None], trained: Sequence[int], step: int) -> list[float | None]:
-        """Advantages of the rows that are trained on and kept, None for the others."""
-        group, selection = self.config.group_size, self.config.selection
-        of_trained = [rewards[row] for row in trained]
-        kept = list(range(len(trained)))
-        if selection is not None:
-            kept = select_rows(of_trained, group, selection, seed=self.config.seed, step=step)
-        counted = kept if selection is not None and selection.normalise == "kept" else list(range(len(trained)))
-        values = prompt_advantages(
-            torch.tensor([_number(of_trained[at]) for at in counted], dtype=torch.float64),
-            [at // group for at in counted],
-            global_std=self.config.scale_rewards == "batch",
-        )
-        by_place = dict(zip(counted, values.tolist(), strict=True))
-        advantages: list[float | None] = [None] * len(rewards)
-        for at in kept:
-            advantages[trained[at]] = by_place[at]
-        return advantages
 
     def _backward(self, part: _Generation) -> Tensor:
         """Accumulate the gradients of the mean loss over images and noise levels."""
@@ -390,7 +274,7 @@ class DiffusionPolicyTrainer(Trainer):
         x_t = (1 - t) * x_0 + t * noise
 
         def velocity() -> Tensor:
-            with self.accelerator.autocast():
+            with self._autocast():
                 return self.generator.velocity(x_t, t_N, conditions, guidance=self.guidance)
 
         with self.forms.sampling():
@@ -422,6 +306,10 @@ class DiffusionPolicyTrainer(Trainer):
             return sampled_T[torch.rand(count, len(sampled_T)).argsort(dim=1)[:, :levels]]
         strata = (torch.arange(levels) + torch.rand(count, levels)) / levels
         return strata.sqrt()
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        context: AbstractContextManager[Any] = self.accelerator.autocast()
+        return context
 
     def _note(self, name: str, value: float | None) -> None:
         if value is not None:
@@ -513,16 +401,6 @@ def _check_options(config: PolicyConfig) -> None:
 def _rows(samples: list[Any]) -> Any:
     """The samples of a batch as they are."""
     return samples
-
-
-def _chunks(items: list[str], size: int | None) -> Iterator[list[str]]:
-    size = size or len(items)
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
-
-
-def _number(reward: float | None) -> float:
-    return math.nan if reward is None else reward
 
 
 def _no_captions(*_: Any, **__: Any) -> list[tuple[str, int]]:

@@ -1,0 +1,186 @@
+"""Groups of images that a flow-matching generator draws, their rewards and advantages.
+
+A group is of one prompt. Groups that teach nothing, since all their images have the same reward, may be replaced by
+groups of other prompts (`policy.refill`).
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rubricworks.rl import prompt_advantages
+from rubricworks.rubrics import Response
+from rubricworks.training.config import PolicyConfig, RefillOptions
+from rubricworks.training.generators.autoregressive import pixels_of
+from rubricworks.training.generators.flow_matching.generator import FlowGenerator
+from rubricworks.training.generators.flow_matching.velocity_forms import VelocityForms
+from rubricworks.training.generators.policy import image_responses
+from rubricworks.training.policy.grpo import Reward
+from rubricworks.training.policy.refill import PASSES, check_reward_passes, has_signal, other_prompts
+from rubricworks.training.policy.selection import select_rows
+
+
+class RewardedGroups(NamedTuple):
+    """Groups of images and their rewards, one group per sample."""
+
+    samples: list[Mapping[str, Any]]
+    latents: Tensor
+    levels: Tensor
+    """Noise levels of the sampling."""
+    responses: list[Response]
+    rewards: list[float | None]
+    components: dict[str, list[float | None]]
+    """Reward function → its values."""
+    passes: list[bool | None] | None
+    """Passes of the criterion that `policy.refill` names."""
+
+    def joined(self, more: "RewardedGroups") -> "RewardedGroups":
+        """These groups, then `more`."""
+        return RewardedGroups(
+            self.samples + more.samples,
+            torch.cat([self.latents, more.latents]),
+            self.levels,
+            self.responses + more.responses,
+            self.rewards + more.rewards,
+            {name: values + more.components[name] for name, values in self.components.items()},
+            None if self.passes is None or more.passes is None else self.passes + more.passes,
+        )
+
+
+class GroupDraws:
+    """Draws and rewards groups by the sampling form of a generator; a context manager around its use."""
+
+    def __init__(
+        self,
+        generator: FlowGenerator,
+        forms: VelocityForms,
+        rewards: Sequence[Reward],
+        config: PolicyConfig,
+        *,
+        guidance: float,
+        autocast: Callable[[], AbstractContextManager[Any]],
+    ) -> None:
+        self.generator, self.forms, self.rewards, self.config = generator, forms, list(rewards), config
+        self.guidance, self.autocast = guidance, autocast
+        if config.refill is not None:
+            check_reward_passes(self.rewards, config.refill.criterion)
+        self._loop = asyncio.Runner()
+
+    def __enter__(self) -> "GroupDraws":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.close()
+
+    def draw(self, samples: Sequence[Mapping[str, Any]]) -> RewardedGroups:
+        """Draw a group of images per sample and have them rewarded."""
+        rows = [sample for sample in samples for _ in range(self.config.group_size)]
+        prompts = [row["prompt"] for row in rows]
+        self.forms.eval()
+        with self.forms.sampling(), self.autocast():
+            draw = torch.Generator().manual_seed(int(torch.randint(2**62, ()).item()))
+            chunks = [
+                self.generator.sample(part, guidance=self.guidance, generator=draw)
+                for part in _chunks(prompts, self.config.rows_per_pass)
+            ]
+            responses = [
+                response
+                for chunk in chunks
+                for response in image_responses(pixels_of(self.generator.decode(chunk.latents)))
+            ]
+        latents = torch.cat([chunk.latents for chunk in chunks])
+        rewards = self._reward(rows, prompts, responses)
+        return RewardedGroups(list(samples), latents, chunks[0].levels, responses, *rewards)
+
+    def refill(
+        self, drawn: RewardedGroups, dataset: Sequence[Mapping[str, Any]], options: RefillOptions, step: int
+    ) -> tuple[RewardedGroups, list[int]]:
+        """Draw other prompts for those without a signal; all that was drawn, and the groups to train on."""
+        needed, trained = len(drawn.samples), self._with_signal(drawn, 0)
+        used = {sample["sample_id"] for sample in drawn.samples}
+        taken = [at for at, sample in enumerate(dataset) if sample["sample_id"] in used]
+        order = other_prompts(len(dataset), taken, seed=self.config.seed, step=step)
+        for _ in range(options.rounds):
+            chosen, order = order[: needed - len(trained)], order[needed - len(trained) :]
+            if not chosen:
+                break
+            more = self.draw([dataset[at] for at in chosen])
+            first = len(drawn.samples)
+            drawn = drawn.joined(more)
+            trained += self._with_signal(more, first)
+        return drawn, trained
+
+    def _with_signal(self, drawn: RewardedGroups, first: int) -> list[int]:
+        """Numbers of the groups that are worth training on, counted from `first`."""
+        signals = []
+        for start in range(0, len(drawn.rewards), self.config.group_size):
+            part = slice(start, start + self.config.group_size)
+            signals.append(has_signal(drawn.rewards[part], drawn.passes and drawn.passes[part]))
+        return [first + at for at, signal in enumerate(signals) if signal]
+
+    def _reward(
+        self, rows: Sequence[Mapping[str, Any]], prompts: list[str], responses: list[Response]
+    ) -> tuple[list[float | None], dict[str, list[float | None]], list[bool | None] | None]:
+        """Weighted rewards, those of each function, and passes; a rollout that one cannot judge has no reward."""
+        columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
+        logged: dict[str, list[Any]] = {}
+
+        async def ask() -> list[Sequence[float | None]]:
+            return await asyncio.gather(
+                *(
+                    reward(prompts=prompts, completions=responses, log_extra=logged.__setitem__, **columns)
+                    for reward in self.rewards
+                )
+            )
+
+        values = self._loop.run(ask())
+        weights = self.config.reward_weights or [1.0] * len(self.rewards)
+        weighted = [
+            None if None in each else sum(weight * value for weight, value in zip(weights, each, strict=True))
+            for each in zip(*values, strict=True)
+        ]
+        names = [getattr(reward, "__name__", type(reward).__name__) for reward in self.rewards]
+        components = {name: list(of_one) for name, of_one in zip(names, values, strict=True)}
+        return weighted, components, logged.get(PASSES)
+
+
+def group_advantages(
+    rewards: Sequence[float | None], trained: Sequence[int], config: PolicyConfig, step: int
+) -> list[float | None]:
+    """Advantages of the rows that are trained on and kept (`policy.selection`), None for the others.
+
+    Args:
+        rewards: whole groups of `config.group_size` rows.
+        trained: rows of the groups to train on.
+    """
+    group, selection = config.group_size, config.selection
+    of_trained = [rewards[row] for row in trained]
+    kept = list(range(len(trained)))
+    if selection is not None:
+        kept = select_rows(of_trained, group, selection, seed=config.seed, step=step)
+    counted = kept if selection is not None and selection.normalise == "kept" else list(range(len(trained)))
+    values = prompt_advantages(
+        torch.tensor([_number(of_trained[at]) for at in counted], dtype=torch.float64),
+        [at // group for at in counted],
+        global_std=config.scale_rewards == "batch",
+    )
+    by_place = dict(zip(counted, values.tolist(), strict=True))
+    advantages: list[float | None] = [None] * len(rewards)
+    for at in kept:
+        advantages[trained[at]] = by_place[at]
+    return advantages
+
+
+def _number(reward: float | None) -> float:
+    return math.nan if reward is None else reward
+
+
+def _chunks(items: list[str], size: int | None) -> Iterator[list[str]]:
+    size = size or len(items)
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
