@@ -69,7 +69,7 @@ def train_on_best(
         generator = load_peer(model_dir(job.inputs["model"]), guidance)
         rows = [row for row in samples for _ in range(options.group_size)]
         prompts = [row["prompt"] for row in rows]
-        draw = torch.Generator().manual_seed(options.seed)
+        draw = torch.Generator(generator.random_device).manual_seed(options.seed)
         drawn = [
             generator.draw(prompts[start : start + _BATCH], temperature=options.temperature, draw=draw)
             for start in range(0, len(prompts), _BATCH)

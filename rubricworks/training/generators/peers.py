@@ -16,13 +16,18 @@ class DrawnImages(NamedTuple):
     """N images of a generator."""
 
     targets: Tensor
-    """What the generator is trained to write for them, [N, ...]: codes or latents."""
+    """Codes or latents [N, ...] that the generator is trained to write for them."""
     images: Iterable[Pixels | None]
     """RGB [height, width, 3] each; None where the decoder fails."""
 
 
 class SupervisedPeer(Protocol):
     """Generator that is trained on images."""
+
+    @property
+    def random_device(self) -> torch.device:
+        """Device of the random generator that `draw` takes."""
+        ...
 
     def encode(self, images: Pixels) -> Tensor:
         """Targets of RGB images [N, height, width, 3]."""

@@ -58,6 +58,11 @@ class CodePeer:
     def __init__(self, generator: CodeGenerator, guidance: float) -> None:
         self.generator, self.guidance = generator, guidance
 
+    @property
+    def random_device(self) -> torch.device:
+        """The model's device, where codes are drawn."""
+        return self.generator.model.device
+
     def encode(self, images: Pixels) -> Tensor:
         """Codes of RGB images [N, height, width, 3]."""
         return self.generator.codec.encode(images)

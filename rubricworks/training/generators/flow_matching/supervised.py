@@ -31,6 +31,11 @@ class FlowPeer:
         """
         self.generator, self.guidance = generator, guidance
 
+    @property
+    def random_device(self) -> torch.device:
+        """The CPU, where the noise is drawn."""
+        return torch.device("cpu")
+
     def encode(self, images: Pixels) -> Tensor:
         """Latents of RGB images [N, side, side, 3]."""
         return self.generator.encode(images).cpu()
