@@ -31,7 +31,7 @@ _REFUSAL = "I'm sorry, but I can't help with that."
 
 
 class BadJudge:
-    """What the server does; the suite changes it from case to case."""
+    """Behaviour of the server; the suite changes it from case to case."""
 
     def __init__(self, answer: str | None) -> None:
         """

@@ -12,14 +12,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from transformers import BertConfig, BertModel, PrinterCallback, TrainingArguments
+from transformers import BertConfig, BertModel, PrinterCallback
 
 from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import open_run, run_digest, train_from
+from rubricworks.training.config import SftConfig
 from rubricworks.training.generators.config import TinyFlowConfig
 from rubricworks.training.generators.flow_matching.patch_basis import fit_patch_basis
 from rubricworks.training.generators.flow_matching.pixel_flow import PixelFlow, PixelFlowShape, patches_of
 from rubricworks.training.generators.flow_matching.supervised import FlowTrainer, collate, stratified_levels
+from rubricworks.training.generators.supervised import supervised_arguments
 from rubricworks.training.generators.tiny_ar import captions_with_gaps
 from rubricworks.training.generators.words import word_tokenizer
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
@@ -51,28 +53,17 @@ def pretrain_tiny_flow(
     if (out / "model").is_dir():
         return out / "model"
     generator = _build(captions, images, config, seed)
-    arguments = TrainingArguments(
-        output_dir=str(out),
-        max_steps=config.steps,
-        per_device_train_batch_size=config.batch_size,
+    options = SftConfig(
+        steps=config.steps,
+        batch_size=config.batch_size,
         learning_rate=config.learning_rate,
-        lr_scheduler_type="cosine",
-        warmup_steps=round(0.05 * config.steps),
         seed=seed,
-        save_strategy="steps",
-        save_steps=config.save_every,
-        save_total_limit=2,
-        logging_steps=25,
-        optim="adamw_torch_fused",
-        remove_unused_columns=False,
-        dataloader_pin_memory=False,
-        disable_tqdm=True,
-        report_to="none",
+        save_every=config.save_every,
     )
     latents, texts = generator.encode(images), captions_with_gaps(captions, config.unconditional, seed)
     trainer = FlowTrainer(
         model=_Parts(generator),
-        args=arguments,
+        args=supervised_arguments(out, options),
         train_dataset=list(zip(texts, latents, strict=True)),
         data_collator=collate,
         callbacks=[StepLines("pretraining", {"loss": "loss", "learning_rate": "lr"}, on_log)],
