@@ -40,6 +40,7 @@ _COMMANDS = {
     "runs": ("rubricworks.cli.runs:runs", "List, show, submit, stop, retry and prune runs."),
     "schedules": ("rubricworks.cli.schedules:schedules", "Schedule runs on Kubeflow."),
     "promote": ("rubricworks.cli.promote:promote", "Make a challenger the champion, or reject it."),
+    "push": ("rubricworks.cli.push:push", "Upload a run's model to the Hugging Face Hub, with its card."),
     "pipelines": ("rubricworks.cli.pipelines:pipelines", "Compile pipelines for Kubeflow, and push them there."),
     "server": ("rubricworks.cli.server:server", "Pages and API: runs, rollouts, verdicts, criteria."),
     "login": ("rubricworks.cli.login:login", "Store the token of an installation, for `runs` and `promote`."),

@@ -38,6 +38,8 @@ def upload_folder(folder: Path, name: str, *, kind: RepositoryKind, private: boo
             raise UserError(
                 f"{name}: HF_TOKEN may not write there (HTTP {status}); check the name and the token"
             ) from None
+        if status == 404:
+            raise UserError(f"{name}: the Hub knows no account of that name, or hides it; check the name") from None
         raise TransientError(f"{name}: the Hub does not take it (HTTP {status}); try again later") from None
     except (OSError, HTTPError) as error:
         raise TransientError(f"{name}: the Hub does not answer ({type(error).__name__}); check the network") from None

@@ -136,6 +136,24 @@ def fetch_run_files(run: str) -> Path:
     return folder
 
 
+def fetch_records(run: str) -> Path:
+    """Download what a run's finished stages say of themselves, and its scores, but no images and no weights.
+
+    Returns:
+        The run's local folder.
+    """
+    bucket, folder = open_bucket(run), fetch_run_files(run)
+    for stage in bucket.below(STATE).folders():
+        index = read_index(bucket, stage)
+        wanted = (f"{stage}/{DONE}" in index) and {
+            path: entry
+            for path, entry in index.items()
+            if path.endswith((".json", ".md")) or (stage == "score" and path.count("/") == 1)
+        }
+        fetch_files(bucket, folder, wanted or {}, weights=False)
+    return folder
+
+
 def upload_run_files(run: str) -> None:
     """Upload the run files (`RUN_FILES`) from the run's local folder."""
     bucket, folder = open_bucket(run), workspace_path(run)

@@ -1,7 +1,8 @@
-"""A stand-in for the Hugging Face Hub: the API that reads one commit of a data set."""
+"""A stand-in for the Hugging Face Hub: the API that reads one commit of a repository, and writes one."""
 
 import hashlib
 import json
+from base64 import b64decode
 from http.server import BaseHTTPRequestHandler
 from urllib.parse import unquote, urlsplit
 
@@ -9,7 +10,7 @@ COMMIT = "9f26ac8b" * 5
 
 
 class Hub(BaseHTTPRequestHandler):
-    """The Hub's API of one data set: org/open for all, org/closed with the token `key` only."""
+    """The Hub's API of one repository: org/open for all, org/closed with the token `key` only."""
 
     protocol_version = "HTTP/1.1"
     asked: list[str]
@@ -28,10 +29,10 @@ class Hub(BaseHTTPRequestHandler):
             return self.answer(401, {"error": "Repository not found"}, {"X-Error-Code": "RepoNotFound"})
         if COMMIT not in path:
             return self.answer(404, {"error": "Invalid rev id"}, {"X-Error-Code": "RevisionNotFound"})
-        if path.startswith(f"/api/datasets/{name}/revision/"):
+        if f"/{name}/revision/" in path:
             siblings = [{"rfilename": file} for file in self.files]
             return self.answer(200, {"id": name, "sha": COMMIT, "siblings": siblings})
-        if path.startswith(f"/api/datasets/{name}/tree/"):
+        if f"/{name}/tree/" in path:
             tree = [
                 {"type": "file", "path": file, "size": len(content), "oid": oid(content)}
                 for file, content in self.files.items()
@@ -52,6 +53,68 @@ class Hub(BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
+
+
+class WritableHub(Hub):
+    """The Hub's API of the data set or model `org/mine`, to which the token `key` may write.
+
+    Weights are uploaded as the Hub wants them: announced, put where it says, and named in the commit.
+    """
+
+    names = ("org/mine",)
+    made: dict[str, object]
+    refusal: int | None = None
+    """Status of every request that would write."""
+    blobs: dict[str, bytes]
+
+    @property
+    def address(self):
+        return f"http://127.0.0.1:{self.server.server_port}"
+
+    def do_PUT(self):
+        self.blobs[self.path.rpartition("/")[2]] = self.rfile.read(int(self.headers["Content-Length"]))
+        self.answer(200, b"")
+
+    def do_POST(self):
+        path = urlsplit(self.path).path
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.headers.get("Authorization") != "Bearer key":
+            return self.answer(403, {"error": "Forbidden"})
+        if self.refusal:
+            return self.answer(self.refusal, {"error": "no"})
+        if path == "/api/repos/create":
+            self.made.update(json.loads(body))
+            return self.answer(200, {"url": f"{self.address}/org/mine"})
+        if path == "/api/validate-yaml":
+            return self.answer(200, {"errors": [], "warnings": []})
+        if path.endswith("/org/mine.git/info/lfs/objects/batch"):
+            objects = [
+                {**one, "actions": {"upload": {"href": f"{self.address}/blobs/{one['oid']}"}}}
+                for one in json.loads(body)["objects"]
+            ]
+            return self.answer(200, {"transfer": "basic", "objects": objects})
+        if "/org/mine/preupload/" in path:
+            files = [
+                {
+                    "path": one["path"],
+                    "uploadMode": "lfs" if one["path"].endswith(".safetensors") else "regular",
+                    "shouldIgnore": False,
+                }
+                for one in json.loads(body)["files"]
+            ]
+            return self.answer(200, {"files": files})
+        assert "/org/mine/commit/" in path, path
+        for line in body.splitlines():
+            kind, value = json.loads(line)["key"], json.loads(line)["value"]
+            if kind == "file":
+                self.files[value["path"]] = b64decode(value["content"])
+            elif kind == "lfsFile":
+                self.files[value["path"]] = self.blobs[value["oid"]]
+            else:
+                self.made["summary"] = value["summary"]
+        return self.answer(
+            200, {"success": True, "commitUrl": f"{self.address}/org/mine/commit/{COMMIT}", "commitOid": COMMIT}
+        )
 
 
 def oid(content):

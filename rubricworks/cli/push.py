@@ -1,0 +1,69 @@
+"""`rubricworks push`: the trained model of a run as a model of the Hugging Face Hub, with its card."""
+
+import tempfile
+from pathlib import Path
+
+import click
+
+from rubricworks.data.hub_upload import upload_folder
+from rubricworks.errors import UserError
+from rubricworks.runs.published_model import published_card, published_files, write_published
+from rubricworks.runs.run_name import check_run_name
+from rubricworks.runs.trained_model import TrainedModel, trained_model
+from rubricworks.runs.working_copy import local_runs_folder
+from rubricworks.runtime.store.downloads import fetch_input
+from rubricworks.runtime.store.workspace import fetch_records
+from rubricworks.storage import is_remote, join
+from rubricworks.training.model_card import CARD
+
+
+@click.command()
+@click.argument("run")
+@click.argument("name", metavar="ORG/NAME")
+@click.option("--stage", metavar="STAGE", help="Stage whose model is meant; by default the policy that was evaluated.")
+@click.option("--public", is_flag=True, help="Make the model public; by default a new one is private.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Write the files into this new folder, and upload nothing."
+)
+@click.option(
+    "--runs", default="runs", show_default=True, metavar="FOLDER", help="All runs: a folder or s3://bucket/folder."
+)
+def push(run: str, name: str, stage: str | None, public: bool, out: Path | None, runs: str) -> None:
+    """Upload RUN's trained model to the Hub as the model ORG/NAME, with its card. HF_TOKEN must hold a token.
+
+    RUN is a run's name, or its folder. Weights (safetensors), configuration, tokenizer and card go up, nothing else.
+
+    \b
+    rubricworks push quickstart-20260101-120000 my-org/captioner --out look     # look first
+    rubricworks push quickstart-20260101-120000 my-org/captioner
+    """
+    model = _find(runs, run, stage)
+    files = published_files(model)
+    if out is not None and out.exists():
+        raise UserError(f"--out {out} is there already; name a new folder")
+    for left_out in files.left_out:
+        click.echo(f"note: {left_out} stays here: no safetensors, configuration or tokenizer", err=True)
+    texts = {CARD: published_card(model)}
+    label = f"the model of {model.run.name}, stage {model.stage}"
+    if out is not None:
+        write_published(model, files.chosen, out, texts=texts, copy=True)
+        click.echo(f"{out}: {label}, {len(files.chosen) + len(texts)} files, not uploaded")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        write_published(model, files.chosen, Path(folder), texts=texts, copy=False)
+        message = f"Add {label}"
+        commit = upload_folder(Path(folder), name, kind="model", private=not public, message=message)
+    click.echo(f"{name}@{commit}: {label}, {len(files.chosen) + len(texts)} files")
+
+
+def _find(runs: str, run: str, stage: str | None) -> TrainedModel:
+    """Find the model on this machine, where that of a run in a store is fetched."""
+    if not is_remote(runs):
+        folder = Path(run)
+        return trained_model(
+            folder.absolute() if (folder / "recipe.yaml").is_file() else local_runs_folder(runs) / run, stage
+        )
+    check_run_name(run, "RUN")
+    model = trained_model(fetch_records(join(runs, run)), stage)
+    fetch_input(join(runs, run, model.stage), model.run / model.stage)
+    return model
