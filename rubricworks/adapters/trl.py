@@ -4,8 +4,9 @@ The dataset needs a column with each sample's rubric (JSON, a dict or a `Rubric`
 the scorecards; `question` (default: the prompt) is shown to a checklist's judge beside the response; `image` or
 `images` is shown to the judge of a grader with `exposure="image"`. A completion is a text or an image, see
 `rows.completion_response`. The reward of a response that could not be judged is None, which TRL excludes from the
-baseline and the loss. `GroupReward` is RLR³'s reward, which depends on the whole group. Both can be pickled, as
-AsyncGRPOTrainer needs, which scores in a process of its own; the verdicts stand in TRL's table of completions.
+baseline and the loss. Two rewards depend on the whole group: `ContrastReward` weighs criteria by how they separate it,
+`GroupReward` is RLR³'s. All can be pickled, as AsyncGRPOTrainer needs, which scores in a process of its own; the
+verdicts stand in TRL's table of completions.
 
 `score` returns rewards and scorecards. TRL accepts numbers only, so `__call__` returns the rewards and passes the
 scorecards to `sink`.
@@ -13,7 +14,7 @@ scorecards to `sink`.
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from rubricworks.grading import Grader
 from rubricworks.grading.boxed import BoxedGrader
 from rubricworks.grading.cascade import Cascade
 from rubricworks.grading.requests import describe_target
-from rubricworks.rewards import format_mask, group_rewards, signed_reward
+from rubricworks.rewards import Contrast, contrast_weights, format_mask, group_rewards, signed_reward
 from rubricworks.rubrics import Criterion, Rubric, Scorecard
 
 Reduce = Callable[[Sequence[float | None], Sequence[float]], float | None]
@@ -139,6 +140,48 @@ class RubricReward:
             ) from None
 
 
+class ContrastReward(RubricReward):
+    """Rubric reward whose weights follow what separates a group's rollouts (`rewards.contrast_weights`, POW3R)."""
+
+    def __init__(
+        self,
+        grader: Grader | BoxedGrader | Cascade,
+        *,
+        group_size: int,
+        contrast: Contrast = Contrast(),  # noqa: B008 - frozen
+        rubric_column: str = "rubric",
+        reduce: Reduce = signed_reward,
+        criterion: str | None = None,
+        sink: Callable[[list[Scorecard]], object] | None = None,
+    ) -> None:
+        """
+        Args:
+            group_size: rollouts per sample, at least 2; those of one sample must be adjacent, as in TRL's batches.
+            reduce: as for `RubricReward`; it gets the group's weights instead of the rubric's.
+            rubric_column, criterion, sink: as for `RubricReward`.
+        Raises:
+            UserError: group_size is below 2.
+        """
+        if group_size < 2:
+            raise UserError(f"group_size is {group_size}: weights by contrast need groups of at least 2 rollouts")
+        super().__init__(grader, rubric_column=rubric_column, reduce=reduce, criterion=criterion, sink=sink)
+        self.group_size, self.contrast = group_size, contrast
+
+    def _rewards(
+        self,
+        scorecards: Sequence[Scorecard],
+        rubrics: Sequence[Rubric],
+        samples: Sequence[Sample],
+        columns: Mapping[str, Any],
+    ) -> list[float | None]:
+        rewards: list[float | None] = []
+        for group, rubric in whole_groups(rubrics, self.group_size):
+            credits_GK = [card.credits for card in scorecards[group]]
+            weights_K = contrast_weights(credits_GK, rubric.weights, self.contrast)
+            rewards += [self.reduce(credits_K, weights_K) for credits_K in credits_GK]
+        return rewards
+
+
 class GroupReward(RubricReward):
     """RLR³'s reward (section 4.3): group-wise remapping, gate on essential criteria, format and length mask."""
 
@@ -176,18 +219,12 @@ class GroupReward(RubricReward):
     ) -> list[float | None]:
         valid = self._valid(scorecards, rubrics, samples, columns)
         rewards: list[float | None] = []
-        for start in range(0, len(rubrics), self.group_size):
-            group = slice(start, start + self.group_size)
-            rubric = rubrics[start]
-            if len(rubrics[group]) < self.group_size or any(other != rubric for other in rubrics[group]):
-                raise UserError(
-                    f"rows {start} to {start + self.group_size - 1} of the batch are not one group of "
-                    f"{self.group_size} responses to one sample; let each process hold whole groups"
-                )
+        for group, rubric in whole_groups(rubrics, self.group_size):
             if rubric.has_pitfalls:
                 raise UserError(
-                    f"sample {samples[start].sample_id}: its rubric has a negative weight, and RLR³'s reward, which "
-                    "remaps and gates, knows no pitfalls; use RubricReward, or make the pitfall a criterion to meet"
+                    f"sample {samples[group.start].sample_id}: its rubric has a negative weight, and RLR³'s reward, "
+                    "which remaps and gates, knows no pitfalls; use RubricReward, or make the pitfall a criterion to "
+                    "meet"
                 )
             rewards += group_rewards(
                 [card.credits for card in scorecards[group]],
@@ -221,6 +258,23 @@ class GroupReward(RubricReward):
             )
             for ends, card, sample, rubric in zip(in_time, scorecards, samples, rubrics, strict=True)
         ]
+
+
+def whole_groups(rubrics: Sequence[Rubric], group_size: int) -> Iterator[tuple[slice, Rubric]]:
+    """Rows of each group of a batch, with its rubric.
+
+    Raises:
+        UserError: a group is incomplete, or its rows have different rubrics.
+    """
+    for start in range(0, len(rubrics), group_size):
+        group = slice(start, start + group_size)
+        rubric = rubrics[start]
+        if len(rubrics[group]) < group_size or any(other != rubric for other in rubrics[group]):
+            raise UserError(
+                f"rows {start} to {start + group_size - 1} of the batch are not one group of {group_size} responses to "
+                "one sample; let each process hold whole groups"
+            )
+        yield group, rubric
 
 
 def verdict_text(card: Scorecard, rubric: Rubric) -> str:

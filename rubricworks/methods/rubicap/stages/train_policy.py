@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.adapters.functions import FunctionReward, load_reward, source_digest
-from rubricworks.adapters.trl import RubricReward
+from rubricworks.adapters.trl import ContrastReward, RubricReward
 from rubricworks.grading import CallPer, Cascade, Combine, Grader, require_logprobs
 from rubricworks.grading.grader import Confidence
 from rubricworks.llm import ChatClient, Endpoint, ImageEndpoint
@@ -17,7 +17,7 @@ from rubricworks.methods.rubicap.peers.config import Peer, RewritingPeer, Superv
 from rubricworks.methods.rubicap.peers.rewards import RewardedPeer, peer_reward
 from rubricworks.methods.rubicap.stages.held_out_probe import HeldOutProbe
 from rubricworks.methods.rubicap.stages.rubric_refresh import Refresh, RubricRefresh
-from rubricworks.rewards import NoiseRates, noise_corrected_reward, signed_reward
+from rubricworks.rewards import Contrast, NoiseRates, noise_corrected_reward, signed_reward
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
 from rubricworks.stages.training.canary import Canary, CanaryConfig
@@ -75,6 +75,9 @@ class PolicySection(StageConfig, PolicyConfig):
     )
     """The judge's error rates as `rubricworks agreement` tells them, or those of each weight, by which the rewards are
     corrected; not by default. With one pair for all criteria, normalised advantages stay as they are."""
+    contrast: Contrast | None = Field(default=None, exclude_if=lambda contrast: contrast is None)
+    """Weights by what separates the rollouts of a group instead of the rubric's own, `{}` for its defaults; the
+    rubric's own by default. Rewards of different steps can then not be compared."""
     canary: CanaryConfig | None = Field(default=None, exclude_if=lambda canary: canary is None)
     """Regrading of fixed responses during training, which tells that the judge has changed; none by default."""
     probe: ImageEndpoint | None = None
@@ -104,6 +107,20 @@ class PolicySection(StageConfig, PolicyConfig):
     def _one_reward(self) -> "PolicySection":
         if self.reward and self.peer:
             raise ValueError(f"reward and peer are both set; leave out one, or peer {self.peer.kind} has two rewards")
+        return self
+
+    @model_validator(mode="after")
+    def _contrast_of_verdicts(self) -> "PolicySection":
+        if self.contrast is None:
+            return self
+        if self.reward or self.peer:
+            own = f"peer {self.peer.kind}" if self.peer else f"reward.function {self.reward and self.reward.function}"
+            raise ValueError(f"contrast weighs a rubric's criteria, and {own} gives rewards without; leave one out")
+        if isinstance(self.noise_correction, dict):
+            raise ValueError(
+                "contrast changes the weights by which noise_correction tells its rates apart; give it one pair of "
+                "rates, or leave contrast out"
+            )
         return self
 
 
@@ -153,7 +170,11 @@ def _train_on_rubrics(config: Config, job: Job) -> None:
         rates = config.noise_correction
         reduce = partial(noise_corrected_reward, rates=rates) if rates else signed_reward
         criterion = refill_criterion(config, rubrics)
-        reward = RubricReward(grader, reduce=reduce, criterion=criterion, sink=scorecards.add)
+        options: dict[str, Any] = {"reduce": reduce, "criterion": criterion, "sink": scorecards.add}
+        if config.contrast:
+            reward = ContrastReward(grader, group_size=config.group_size, contrast=config.contrast, **options)
+        else:
+            reward = RubricReward(grader, **options)
     refresh = RubricRefresh(config.refresh, job, rubrics) if config.refresh else None
     if refresh and (checkpoint := last_checkpoint(job.out)):
         refresh.restore(int(checkpoint.name.rpartition("-")[2]))
