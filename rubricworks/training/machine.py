@@ -51,11 +51,10 @@ def vllm_url(options: VllmOptions) -> str:
 
 
 def check_processes(config: PolicyConfig) -> None:
-    """Raise UserError for options that use the policy in one process while the others train."""
-    if process_count() > 1 and config.refresh_every:
+    """Raise UserError for options that caption with the policy whole, of which FSDP gives each process a part."""
+    if is_sharded() and config.refresh_every:
         raise UserError(
-            "rubrics are rewritten during training on a single process only; set rubric.refresh_every to 0, or train "
-            "on one"
+            "the rubric refresh needs the policy whole; set rubric.refresh_every to 0, or train without FSDP"
         )
     if is_sharded() and config.probe_every:
         raise UserError("the held-out probe needs the policy whole; set policy.probe_every to 0, or train without FSDP")

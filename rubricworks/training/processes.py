@@ -1,7 +1,7 @@
-"""Processes of a distributed training, as started by torchrun: rank, order of writing, broadcast."""
+"""Processes of a distributed training, as started by torchrun: rank, order of writing, sharing, broadcast."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -26,6 +26,10 @@ def is_local_main() -> bool:
 
 def process_count() -> int:
     return int(os.environ.get("WORLD_SIZE") or 1)
+
+
+def process_index() -> int:
+    return int(os.environ.get("RANK") or 0)
 
 
 def is_sharded() -> bool:
@@ -66,6 +70,25 @@ def broadcast(value: T) -> T:
     values = [value]
     broadcast_object_list(values)
     return values[0]
+
+
+def own_share(values: Sequence[T]) -> Sequence[T]:
+    """Values that fall to this process where all share the work: every n-th."""
+    return values[process_index() :: process_count()]
+
+
+def gather(values: list[T]) -> list[T]:
+    """Collect the values of all processes in each of them; returns when the last process has given its own.
+
+    A process waits for half an hour at most.
+    """
+    if process_count() == 1:
+        return values
+    from accelerate.utils import gather_object
+
+    _process_state()
+    gathered: list[T] = gather_object(values)
+    return gathered
 
 
 def _process_state() -> Any:

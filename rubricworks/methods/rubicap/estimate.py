@@ -55,10 +55,8 @@ def estimate_calls(recipe: RubicapRecipe, images: int) -> Iterator[CallEstimate]
             calls = grading_calls(rollouts, policy.call_per)
             yield CallEstimate("train_policy", "judge", policy.escalate_to.judge, *calls)
     if recipe.rubric.refresh_every:
-        rewrites = (max(steps - 1, 0) // recipe.rubric.refresh_every) * min(
-            train, recipe.rubric.refresh_every * policy.prompts_per_step
-        )
-        yield replace(synthesis[-1], stage="train_policy", count=rewrites)
+        refreshes = max(steps - 1, 0) // recipe.rubric.refresh_every
+        yield replace(synthesis[-1], stage="train_policy", count=refreshes * train)
     if policy.probe and policy.probe_every:
         probes = (steps - 1) // policy.probe_every * min(policy.probe_samples, held_out)
         yield CallEstimate("train_policy", "probe", policy.probe, probes, COMPARISON_IN, COMPARISON_OUT)

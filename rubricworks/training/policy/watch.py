@@ -30,7 +30,8 @@ class Generate(Protocol):
 Refresh = Callable[[int, Generate], None]
 """`refresh(step, generate)`, called before step + 1: writes new rubrics where the reward reads them, by sample id.
 
-After a kill it is called again at the same step, but not for steps before the checkpoint, whose rubrics must persist.
+Every process calls it at the same step, with a whole copy of the policy, and each must end with the same rubrics. After
+a kill it is called again at the same step, but not for steps before the checkpoint, whose rubrics must persist.
 """
 
 Probe = Callable[[int, Generate], float | None]
@@ -88,11 +89,11 @@ class PolicyWatch(TrainerCallback):
             logger.warning("%s", alarm)
 
     def on_step_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        if not state.is_world_process_zero:
-            return
         step = state.global_step
         if self.refresh and self.config.refresh_every and step and step % self.config.refresh_every == 0:
             self.refresh(step, self.generate)
+        if not state.is_world_process_zero:
+            return
         if self.probe and self.config.probe_every and step % self.config.probe_every == 0:
             score = self.probe(step, self.generate)
             self._held_out = math.nan if score is None else score

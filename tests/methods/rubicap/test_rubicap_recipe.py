@@ -68,3 +68,41 @@ def test_a_canary_is_planned_and_by_default_there_is_none():
     ]
     assert planned[1] - planned[0] == (2 + 4) * 16  # two gradings at the start, and one every 50 of 200 steps
     assert "canary" not in plain.stage_json()["train_policy"]
+
+
+def test_each_refresh_is_planned_as_a_rewriting_of_every_trained_rubric():
+    recipe = load_recipe(recipe_path("rubicap-laptop"), ["rubric.refresh_every=50"])
+    scenes, held_out, warm_up = recipe.world.scenes, recipe.data.held_out, recipe.data.warm_up
+    (planned,) = [
+        one
+        for one in estimate_calls(recipe, scenes)
+        if one.stage == "train_policy" and one.endpoint == recipe.rubric.writer
+    ]
+    assert planned.count == 3 * (scenes - held_out - warm_up)  # before the steps 51, 101 and 151 of 200
+
+
+REWARD = "policy.reward={function: 'my_rewards:brevity'}"
+RATES = "policy.noise_correction={3: {false_positive: 0.1, false_negative: 0.1}}"
+
+
+def test_weights_by_contrast_change_the_training_alone_and_are_off_by_default():
+    own, contrast = (
+        load_recipe(recipe_path("rubicap-laptop"), one).stage_json() for one in ([], ["policy.contrast={}"])
+    )
+    assert {stage for stage in own if own[stage] != contrast[stage]} - {"promote"} == {"train_policy"}
+    assert "contrast" not in own["train_policy"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "arm", "message"),
+    [
+        ([REWARD], None, "contrast weighs a rubric's criteria, and reward.function my_rewards:brevity gives rewards"),
+        ([], "caprl", "contrast weighs a rubric's criteria, and peer caprl gives rewards without"),
+        ([RATES], None, "contrast changes the weights by which noise_correction tells its rates apart"),
+        (["policy.contrast={strength: 1}"], None, r"policy.contrast.strength"),
+        (["policy.group_size=1"], None, "a group needs at least 2 rollouts"),
+    ],
+)
+def test_contrast_is_refused_where_there_are_no_criteria_or_no_group(overrides, arm, message):
+    with pytest.raises(UserError, match=message):
+        load_recipe(recipe_path("rubicap-laptop"), ["policy.contrast={}", *overrides], arm=arm)

@@ -3,11 +3,14 @@
 At every refresh the current policy captions the samples and the writer writes new rubrics; a sample for which it finds
 no criterion, or fails, keeps its rubric. Each version is stored next to the checkpoints, so that a resumed training
 reads the rubrics of its step.
+
+Several processes share the samples: each captions its part with its copy of the policy and asks the writer, all wait
+for the slowest (half an hour at most), the main one stores what they wrote, and all go on with the same rubrics.
 """
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +21,7 @@ from rubricworks.runtime.job import Job
 from rubricworks.stages.synthesis import synthesize_rubrics
 from rubricworks.stages.synthesis.synthesize_rubrics import CaptionedSample, captioned_samples, rubric_writer
 from rubricworks.storage import write_atomic
+from rubricworks.training.processes import broadcast, gather, is_main, own_share
 
 if TYPE_CHECKING:
     from rubricworks.training.policy.watch import Generate
@@ -51,14 +55,16 @@ class RubricRefresh:
 
     def __call__(self, step: int, generate: "Generate") -> None:
         file = self._folder / f"step-{step:06d}.json"
-        if not file.exists():
+        if not broadcast(file.exists()):
             self._load_before(step)
-            samples = [captioned.sample for captioned in self._captioned]
+            own = own_share(self._captioned)
+            samples = [captioned.sample for captioned in own]
             images = [sample.require_image("the policy captions it") for sample in samples]
             outputs = generate(images, [sample.prompt for sample in samples])
-            new_rubrics = asyncio.run(self._write([caption for caption, _ in outputs]))
-            write_atomic(file, json.dumps(self.rubrics | new_rubrics).encode())
-        self.rubrics = json.loads(file.read_text())
+            written = gather(asyncio.run(self._write(own, [caption for caption, _ in outputs])))
+            if is_main():
+                write_atomic(file, json.dumps(self.rubrics | dict(written)).encode())
+        self._read(file)
 
     def reward(self, reward: Reward) -> Reward:
         """Wrap a reward so that it reads the current rubrics instead of those in the dataset."""
@@ -76,10 +82,14 @@ class RubricRefresh:
 
     def _load_before(self, step: int) -> None:
         earlier = [file for file in sorted(self._folder.glob("step-*.json")) if _file_step(file) < step]
-        if earlier:
-            self.rubrics = json.loads(earlier[-1].read_text())
+        if broadcast(bool(earlier)):
+            self._read(earlier[-1] if earlier else None)
 
-    async def _write(self, captions: list[str]) -> dict[str, str]:
+    def _read(self, file: Path | None) -> None:
+        """Read the rubrics of a file of the main process, whose folder the others may not have."""
+        self.rubrics = broadcast(json.loads(file.read_text()) if is_main() and file else {})
+
+    async def _write(self, of: Sequence[CaptionedSample], captions: Sequence[str]) -> list[tuple[str, str]]:
         async def write(captioned: CaptionedSample, caption: str) -> tuple[str, str] | None:
             try:
                 result = await self.writer.write(captioned.sample, captioned.candidates, [caption])
@@ -87,8 +97,7 @@ class RubricRefresh:
                 return None
             return (captioned.sample.sample_id, result.rubric.model_dump_json()) if result.rubric else None
 
-        pairs = await asyncio.gather(*map(write, self._captioned, captions))
-        return dict(pair for pair in pairs if pair)
+        return [pair for pair in await asyncio.gather(*map(write, of, captions)) if pair]
 
 
 def _file_step(file: Path) -> int:

@@ -1,0 +1,126 @@
+"""Rubrics that are rewritten during training, by one process and by two, which share the samples and the result."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rubric_squares import make_inputs
+from scripted_server import fail, say
+
+from rubricworks.data.tables import read_rows
+from rubricworks.errors import UserError
+from rubricworks.runtime.launch import launch
+
+pytest.importorskip("trl")
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+# A policy that stands still: whatever the processes draw, its greedy captions are the same.
+RL = {"epochs": None, "steps": 3, "prompts_per_step": 2, "group_size": 4, "max_new_tokens": 8, "learning_rate": 1e-12}
+RL |= {"save_every": 1, "log_every": 1}
+TRAINED = {f"s{number}" for number in range(12)} - {"s3", "s7"}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory) -> dict[str, str]:
+    return make_inputs(tmp_path_factory.mktemp("inputs"))
+
+
+@pytest.fixture
+def two_processes(monkeypatch):
+    monkeypatch.setenv("RUBRICWORKS_ACCELERATORS", "2")
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "false")
+
+
+def text_of(body: dict[str, Any]) -> str:
+    content = body["messages"][1]["content"]
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+
+
+def write(_: int, body: dict[str, Any]):
+    """One criterion, named after the picture and the student's caption."""
+    url = next(part["image_url"]["url"] for part in body["messages"][1]["content"] if part["type"] == "image_url")
+    caption = text_of(body).split("<student_caption>\n")[1].split("\n</student_caption>")[0]
+    title = f"{hashlib.sha256(url.encode()).hexdigest()[:6]}: {caption}"
+    fields = {"description": "d", "evaluation_rule": "r", "justification": "j", "teacher_consensus": "c"}
+    criterion = {"criterion": title, "weight": 2, "student_already_met": False, "reference_teachers": ["Model 1"]}
+    return say(json.dumps({"rubrics": [criterion | fields]}))
+
+
+def titles_of(body: dict[str, Any]) -> list[str]:
+    asked = json.loads(text_of(body).split("<criteria>\n")[1].split("\n</criteria>")[0])
+    return [one["criterion"] for one in asked]
+
+
+def grade(_: int, body: dict[str, Any]):
+    results = [{"id": number, "reasoning": "r", "score": 1} for number in range(1, len(titles_of(body)) + 1)]
+    return say(json.dumps({"verdicts": results}))
+
+
+def train(run: Path, inputs: dict[str, str], writer: str, judge: str, *, every: int = 1, **config: Any) -> Path:
+    writing, judging = ({"url": url, "model": "m", "attempts": 1} for url in (writer, judge))
+    refresh = {"every": every, "rubric": {"writer": writing}}
+    options = {"judge": judging, "refresh": refresh, **RL, **config}
+    return Path(launch("train_policy", json.dumps(options), str(run), inputs))
+
+
+def rewritten_after(out: Path, step: int) -> dict[str, str]:
+    """Sample → title of the one criterion of its new rubric."""
+    written = json.loads((out / "refreshed_rubrics" / f"step-{step:06d}.json").read_text())
+    titles = {name: json.loads(text)["criteria"][0]["criterion"] for name, text in written.items()}
+    return {name: title for name, title in titles.items() if ":" in title}
+
+
+def test_two_processes_rewrite_each_rubric_once_and_both_train_on_the_result(inputs, serve, tmp_path, two_processes):
+    writer, judge = serve(write), serve(grade)
+    out = train(tmp_path / "two", inputs, writer.url, judge.url, every=2)
+    written = rewritten_after(out, 2)
+    assert written.keys() == TRAINED
+    assert len(writer.chats) == len(TRAINED)
+    assert sorted(path.name for path in (out / "refreshed_rubrics").iterdir()) == ["step-000002.json"]
+    # A prompt of each process in each step: the third is judged by the rubrics that the two wrote together.
+    rows = list(read_rows(out / "rollouts"))
+    last = {row["sample_id"] for row in rows if row["step"] == 3}
+    assert len(last) == 2
+    asked = [title for chat in judge.chats for title in titles_of(chat.body)]
+    assert {title for title in asked if ":" in title} == {written[name] for name in last}
+
+
+def test_one_process_writes_the_same_rubrics(inputs, serve, tmp_path, two_processes, monkeypatch):
+    writer, judge = serve(write), serve(grade)
+    two = train(tmp_path / "two", inputs, writer.url, judge.url, every=2)
+    monkeypatch.delenv("RUBRICWORKS_ACCELERATORS")
+    one = train(tmp_path / "one", inputs, writer.url, judge.url, every=2)
+    name = "refreshed_rubrics/step-000002.json"
+    assert (one / name).read_bytes() == (two / name).read_bytes()
+
+
+def test_two_processes_that_were_stopped_go_on_with_the_rubrics_in_force(inputs, serve, tmp_path, two_processes):
+    rewritten, healthy = [], False
+
+    def count(at: int, body: dict[str, Any]):
+        rewritten.append(at)
+        return write(at, body)
+
+    def stop_after_the_first_refresh(at: int, body: dict[str, Any]):
+        return grade(at, body) if healthy or ":" not in titles_of(body)[0] else fail(401, "no")
+
+    writer, judge = serve(count), serve(stop_after_the_first_refresh)
+    with pytest.raises(UserError, match="401"):
+        train(tmp_path, inputs, writer.url, judge.url, every=2)
+    assert len(rewritten) == len(TRAINED)
+    healthy = True
+    out = train(tmp_path, inputs, writer.url, judge.url, every=2)
+    assert len(rewritten) == len(TRAINED)  # nothing is written twice
+    written = rewritten_after(out, 2)
+    last = {row["sample_id"] for row in read_rows(out / "rollouts") if row["step"] == 3}
+    asked = [titles_of(chat.body)[0] for chat in judge.chats]
+    assert {title for title in asked if ":" in title} == {written[name] for name in last}
+
+
+def test_a_policy_that_is_sharded_refuses_to_be_asked_for_captions(inputs, serve, tmp_path, two_processes, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(UserError, match=r"the rubric refresh needs the policy whole; set rubric.refresh_every to 0"):
+        train(tmp_path, inputs, serve(write).url, serve(grade).url)
