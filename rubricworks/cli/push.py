@@ -2,12 +2,15 @@
 
 import tempfile
 from pathlib import Path
+from typing import get_args
 
 import click
 
+from rubricworks.data.hub import benchmark_tasks
 from rubricworks.data.hub_upload import upload_folder
 from rubricworks.errors import UserError
-from rubricworks.runs.published_model import published_card, published_files, write_published
+from rubricworks.evaluation.hub_results import Scale, parse_hub_benchmark
+from rubricworks.runs.published_model import published_card, published_files, published_results, write_published
 from rubricworks.runs.run_name import check_run_name
 from rubricworks.runs.trained_model import TrainedModel, trained_model
 from rubricworks.runs.working_copy import local_runs_folder
@@ -21,6 +24,20 @@ from rubricworks.training.model_card import CARD
 @click.argument("run")
 @click.argument("name", metavar="ORG/NAME")
 @click.option("--stage", metavar="STAGE", help="Stage whose model is meant; by default the policy that was evaluated.")
+@click.option(
+    "--benchmark",
+    "benchmarks",
+    multiple=True,
+    metavar="TASK=ORG/DATASET:ID",
+    help="Add the result of a benchmark's TASK, which is task ID of that data set on the Hub; may repeat.",
+)
+@click.option(
+    "--scale",
+    type=click.Choice(get_args(Scale)),
+    default="percent",
+    show_default=True,
+    help="Of the benchmarks' leaderboards: 0 to 100, or 0 to 1.",
+)
 @click.option("--public", is_flag=True, help="Make the model public; by default a new one is private.")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Write the files into this new folder, and upload nothing."
@@ -28,7 +45,16 @@ from rubricworks.training.model_card import CARD
 @click.option(
     "--runs", default="runs", show_default=True, metavar="FOLDER", help="All runs: a folder or s3://bucket/folder."
 )
-def push(run: str, name: str, stage: str | None, public: bool, out: Path | None, runs: str) -> None:
+def push(
+    run: str,
+    name: str,
+    stage: str | None,
+    benchmarks: tuple[str, ...],
+    scale: Scale,
+    public: bool,
+    out: Path | None,
+    runs: str,
+) -> None:
     """Upload RUN's trained model to the Hub as the model ORG/NAME, with its card. HF_TOKEN must hold a token.
 
     RUN is a run's name, or its folder. Weights (safetensors), configuration, tokenizer and card go up, nothing else.
@@ -36,19 +62,25 @@ def push(run: str, name: str, stage: str | None, public: bool, out: Path | None,
     \b
     rubricworks push quickstart-20260101-120000 my-org/captioner --out look     # look first
     rubricworks push quickstart-20260101-120000 my-org/captioner
+    rubricworks push rlr3-20260101-120000 my-org/reasoner --benchmark chartqa=org/chartqa:test
     """
+    on_the_hub = [parse_hub_benchmark(text) for text in benchmarks]
     model = _find(runs, run, stage)
     files = published_files(model)
     if out is not None and out.exists():
         raise UserError(f"--out {out} is there already; name a new folder")
     for left_out in files.left_out:
         click.echo(f"note: {left_out} stays here: no safetensors, configuration or tokenizer", err=True)
-    texts = {CARD: published_card(model)}
+    results = published_results(model, on_the_hub, scale)
+    texts = {CARD: published_card(model, [one.task for one in on_the_hub]), **results}
     label = f"the model of {model.run.name}, stage {model.stage}"
     if out is not None:
         write_published(model, files.chosen, out, texts=texts, copy=True)
         click.echo(f"{out}: {label}, {len(files.chosen) + len(texts)} files, not uploaded")
         return
+    for one in on_the_hub:
+        if one.task_id not in (tasks := benchmark_tasks(one.dataset, one.revision)):
+            raise UserError(f"{one.dataset}: no task {one.task_id!r} in its eval.yaml; its tasks: {', '.join(tasks)}")
     with tempfile.TemporaryDirectory() as folder:
         write_published(model, files.chosen, Path(folder), texts=texts, copy=False)
         message = f"Add {label}"

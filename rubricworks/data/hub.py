@@ -10,6 +10,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
 from rubricworks.errors import TransientError, UserError
 
 _SOURCE = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*/[\w.-]+?)(?:@(?P<revision>[^/]*)(?:/(?P<files>.+))?)?")
@@ -80,20 +82,42 @@ def hub_files(source: HubSource) -> list[str]:
     return names
 
 
+def benchmark_tasks(name: str, revision: str | None = None) -> list[str]:
+    """Ids of a benchmark's tasks, from the file `eval.yaml` that makes a data set one.
+
+    Raises:
+        UserError: the data set is no benchmark, or as for `hub_folder`.
+        TransientError: the Hub does not answer.
+    """
+    path = _ask("hf_hub_download", HubSource(name, revision or "main"), filename="eval.yaml")
+    try:
+        return [str(task["id"]) for task in yaml.safe_load(Path(path).read_bytes())["tasks"]]
+    except (yaml.YAMLError, KeyError, TypeError) as error:
+        raise UserError(f"{name}: its eval.yaml names no tasks ({type(error).__name__})") from None
+
+
 def _ask(request: str, source: HubSource, **options: Any) -> Any:
     try:
         from huggingface_hub import HfApi
-        from huggingface_hub.errors import GatedRepoError, HTTPError, RepositoryNotFoundError, RevisionNotFoundError
+        from huggingface_hub.errors import (
+            GatedRepoError,
+            HTTPError,
+            RemoteEntryNotFoundError,
+            RepositoryNotFoundError,
+            RevisionNotFoundError,
+        )
     except ImportError:
         raise UserError(
             f"{source.name}: data sets of the Hub need the package huggingface_hub; pip install huggingface_hub"
         ) from None
     token = os.environ.get("HF_TOKEN") or None
     hub = HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None, token=token)
-    if request == "snapshot_download":
+    if request != "dataset_info":
         options["repo_type"] = "dataset"
     try:
         return getattr(hub, request)(source.name, revision=source.revision, **options)
+    except RemoteEntryNotFoundError:
+        raise UserError(f"{source.name}: the data set has no {options['filename']}, so it is no benchmark") from None
     except RevisionNotFoundError:
         raise UserError(
             f"{source.name}: the data set has no commit {source.revision}; take one from its page"

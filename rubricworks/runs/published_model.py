@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rubricworks.errors import UserError
+from rubricworks.evaluation.hub_results import HubBenchmark, Scale, result_files
 from rubricworks.redaction import find_secret, redact
 from rubricworks.reports.run_folder import is_simulated
 from rubricworks.runs.trained_model import TrainedModel
@@ -74,6 +75,25 @@ def write_published(
     for name, text in texts.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
+
+
+def published_results(model: TrainedModel, benchmarks: Sequence[HubBenchmark], scale: Scale) -> dict[str, str]:
+    """Files of `.eval_results`: path → YAML.
+
+    Raises:
+        UserError: the model was not scored, the scores are simulated, or a benchmark was not measured whole.
+    """
+    if not benchmarks:
+        return {}
+    scored = model.scores()
+    if scored is None:
+        raise UserError(f"{model.run.name}: the model of {model.stage} was not scored, so there is no result of it")
+    if is_simulated(model.run):
+        raise UserError(
+            f"{model.run.name}: its scores are simulated by the scene world; they are no results of a benchmark"
+        )
+    versions = model.scorer_versions()
+    return result_files(benchmarks, scored[1], versions, date=model.scored_at(), scale=scale)
 
 
 def published_card(model: TrainedModel, benchmarks: Sequence[str] = ()) -> str:

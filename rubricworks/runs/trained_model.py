@@ -1,13 +1,14 @@
 """The trained model of a run: its folder, the stage that made it, its card and its scores."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rubricworks.data.manifest import MANIFEST
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
-from rubricworks.evaluation.scoreboard import ModelScores, Scoreboard, read_scoreboard
+from rubricworks.evaluation.scoreboard import ModelScores, Scoreboard, figure_name, read_scoreboard
 from rubricworks.runtime.job import DONE, MADE_FROM, model_dir
 from rubricworks.runtime.stage_table import STAGES
 from rubricworks.stages.evaluation.scored_models import CARDS
@@ -40,6 +41,17 @@ class TrainedModel(NamedTuple):
         scores = board.scores(name) if name else None
         # A training's last model is not the milestone that stands for it on the board.
         return None if scores is None or (scores.step is not None and self.stage != _SCORE) else (board, scores)
+
+    def scorer_versions(self) -> dict[str, str]:
+        """Figure → version of the scorer that gave it."""
+        table = self.run / _SCORE
+        rows = read_rows(table, columns=["scorer", "part", "version"]) if (table / MANIFEST).is_file() else iter(())
+        return {figure_name(row["scorer"], row["part"]): row["version"] for row in rows}
+
+    def scored_at(self) -> str:
+        """Time at which the evaluation ended, ISO 8601 in UTC."""
+        ended = datetime.fromtimestamp((self.run / _SCORE / DONE).stat().st_mtime, UTC)
+        return ended.strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def card(self) -> str:
         """Markdown of its card: with gate and scores if it was held against a gate, with scores if it has some."""

@@ -6,11 +6,15 @@ from http.server import ThreadingHTTPServer
 import pytest
 from hub_stand_in import WritableHub
 
+BENCHMARK = (
+    b"name: Charts\nevaluation_framework: lmms-eval\ntasks:\n  - {id: human, split: test}\n  - {id: all, split: test}\n"
+)
+
 
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
     """Attributes of a stand-in for the Hub, which the environment leads to and whose token it holds."""
-    attributes = {"asked": [], "files": {}, "made": {}, "blobs": {}, "refusal": None}
+    attributes = {"asked": [], "files": {}, "made": {}, "blobs": {}, "refusal": None, "benchmark": BENCHMARK}
     handler = type("Mine", (WritableHub,), attributes)
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()

@@ -4,9 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
+import yaml
 from evaluated_run import write_evaluated_run, write_model
 from hub_stand_in import COMMIT
-from huggingface_hub import ModelCard, snapshot_download
+from huggingface_hub import ModelCard, parse_eval_result_entries, snapshot_download
 
 from rubricworks.runtime.store.workspace import upload_run_files, workspace_path
 from rubricworks.storage import open_bucket
@@ -182,3 +183,59 @@ def test_no_such_run_is_told(hub, tell, runs):
     write_evaluated_run(runs / "one")
     done = tell("push", "two", "org/mine")
     assert (done.code, "there is no such run" in done.err) == (2, True)
+
+
+def result(hub, task: str):
+    (entry,) = parse_eval_result_entries(yaml.safe_load(hub.files[f".eval_results/{task}.yaml"]))
+    return entry
+
+
+def test_a_benchmarks_result_goes_along_as_the_hub_reads_it(hub, tell, runs):
+    run = write_evaluated_run(runs / "one")
+    os.utime(run / "score" / "done.json", (0, 0))
+    arguments = ["--benchmark", f"chartqa=org/bench:human@{COMMIT}", "--benchmark", "docvqa_val=org/bench:all"]
+    done = tell("push", "one", "org/mine", *arguments)
+    assert done.code == 0, done
+    charts, documents = result(hub, "chartqa"), result(hub, "docvqa_val")
+    assert (charts.dataset_id, charts.task_id, charts.dataset_revision) == ("org/bench", "human", COMMIT)
+    assert (charts.value, charts.date) == (75.0, "1970-01-01T00:00:00Z")
+    assert charts.notes == "chartqa by lmms-eval 0.7.3, greedy decoding"
+    assert (documents.task_id, documents.value, documents.dataset_revision) == ("all", 100.0, None)
+    assert "`.eval_results` holds those of chartqa, docvqa_val. The others" in hub.files["README.md"].decode()
+
+
+def test_a_leaderboard_of_shares_gets_a_share_and_a_milestone_says_its_step(hub, tell, runs):
+    write_evaluated_run(runs / "one", milestones=(10, 20))
+    assert tell("push", "one", "org/mine", "--benchmark", "chartqa=org/bench:all", "--scale", "share").code == 0
+    assert result(hub, "chartqa").value == 0.75
+    assert result(hub, "chartqa").notes.endswith("greedy decoding, step 20 of the training")
+
+
+@pytest.mark.parametrize(
+    ("made", "benchmark", "message"),
+    [
+        ({"world": True}, "chartqa=org/bench:all", "its scores are simulated by the scene world"),
+        ({"version": "lmms-eval 0.7.3, first 4"}, "chartqa=org/bench:all", "its first 4 samples were measured"),
+        ({}, "oracle_f1=org/bench:all", "no benchmark of that name was measured; those that were: chartqa, docvqa_val"),
+        ({}, "chartqa=org/bench:machine", "no task 'machine' in its eval.yaml; its tasks: human, all"),
+        ({}, "chartqa=org/data:all", "the data set has no eval.yaml, so it is no benchmark"),
+        ({}, "chartqa=org/secret:all", "the Hub shows no such data set"),
+        ({}, "chartqa=bench:all", "write TASK=ORG/DATASET:TASK_ID"),
+    ],
+)
+def test_what_is_no_result_of_a_benchmark_is_refused_before_anything_is_sent(hub, tell, runs, made, benchmark, message):
+    write_evaluated_run(runs / "one", **made)
+    done = tell("push", "one", "org/mine", "--benchmark", benchmark)
+    assert done.code == 2
+    assert message in done.err
+    assert not hub.made
+
+
+def test_a_benchmark_with_missing_samples_and_a_model_without_scores_have_no_result(hub, tell, runs):
+    write_evaluated_run(runs / "one", unanswered=True)
+    done = tell("push", "one", "org/mine", "--benchmark", "docvqa_val=org/bench:all")
+    assert "docvqa_val: 1 of 2 samples have no score" in done.err
+    write_evaluated_run(runs / "two", milestones=(10,))
+    done = tell("push", "two", "org/mine", "--stage", "train_policy", "--benchmark", "chartqa=org/bench:all")
+    assert "the model of train_policy was not scored" in done.err
+    assert not hub.made

@@ -38,6 +38,14 @@ _FIELD = "evaluation.scorers.benchmarks"
 _WHOLE = json.dumps({"whole_task": True})
 """Evidence of a row that stands for all samples of a benchmark, because the harness gives no score of each."""
 
+_FIRST = ", first "
+
+
+def sample_limit(version: str) -> int | None:
+    """Samples of each benchmark that a version of the scorer measures; None for all of them."""
+    _, _, limit = version.rpartition(_FIRST)
+    return int(limit) if limit.isdigit() and _FIRST in version else None
+
 
 class BenchmarkScorer(Scorer):
     by_task: ClassVar[bool] = True
@@ -83,7 +91,7 @@ class BenchmarkScorer(Scorer):
         programs = dict.fromkeys(f"{one.harness.package} {one.harness.version}" for one in self._benchmarks())
         harness = ", ".join(programs) if self.harness == "lmms-eval" else "rules 1"
         only = f", tasks {'+'.join(self.tasks)}" if self.tasks else ""
-        return harness + only + (f", first {self.limit}" if self.limit else "")
+        return harness + only + (f"{_FIRST}{self.limit}" if self.limit else "")
 
     async def open(self, context: ScoringContext) -> ScoreItem:
         async def nothing(item: Item) -> list[Score]:

@@ -66,10 +66,21 @@ class WritableHub(Hub):
     refusal: int | None = None
     """Status of every request that would write."""
     blobs: dict[str, bytes]
+    benchmark: bytes
+    """`eval.yaml` of the data set org/bench; org/data has none."""
 
     @property
     def address(self):
         return f"http://127.0.0.1:{self.server.server_port}"
+
+    def do_GET(self):
+        path = urlsplit(self.path).path
+        if path.startswith("/datasets/org/bench/resolve/"):
+            headers = {"ETag": f'"{oid(self.benchmark)}"', "X-Repo-Commit": COMMIT}
+            return self.answer(200, self.benchmark, headers)
+        if path.startswith("/datasets/org/data/resolve/"):
+            return self.answer(404, {"error": "Entry not found"}, {"X-Error-Code": "EntryNotFound"})
+        return super().do_GET()
 
     def do_PUT(self):
         self.blobs[self.path.rpartition("/")[2]] = self.rfile.read(int(self.headers["Content-Length"]))
