@@ -7,7 +7,6 @@ another's number is refused.
 """
 
 import asyncio
-import contextlib
 import email.utils
 import itertools
 import re
@@ -20,29 +19,27 @@ from typing import TYPE_CHECKING, Self
 
 from yarl import URL
 
+from rubricworks.errors import UserError
 from rubricworks.llm.deadlines import Deadlines
 from rubricworks.llm.endpoint import Endpoint
 from rubricworks.llm.http_errors import describe_error
 from rubricworks.llm.replicas import Replica
 
-if TYPE_CHECKING:  # a third of a stage's start-up time, and not needed before the first request
-    import aiohttp
+if TYPE_CHECKING:  # aiohttp is a third of a stage's start-up time, and not needed before the first request
+    from rubricworks.llm.http_exchange import HttpExchange
 
 _RETRIED_STATUSES = frozenset({408, 425, 429})
 _CONNECT_TIMEOUT_S = 10.0
-_MAX_ANSWER_BYTES = 8 * 2**20
-"""16,000 tokens of text are 100 kB."""
 _MAX_RETRY_AFTER_S = 60.0
 _MAX_RAW_BYTES = 20_000
 """Length of a failed answer in the error."""
-_REQUEST_ID = "X-Request-Id"
 
 
 @dataclass
 class LoopPool:
     """Connections of one event loop."""
 
-    session: "aiohttp.ClientSession"
+    http: "HttpExchange"
     deadlines: Deadlines
     replicas: list[Replica]
     pending_calls: dict[bytes, list["asyncio.Future[None]"]] = field(default_factory=dict)
@@ -100,23 +97,21 @@ class Connections:
             pool = self._pools[loop] = self._open_pool()
         return pool
 
-    async def exchange(self, pool: LoopPool, method: str, url: URL, body: bytes | None = None) -> bytes:
+    async def exchange(self, pool: LoopPool, method: str, url: URL, body: bytes = b"") -> bytes:
         """Send one request without retries and return the body of its answer.
 
         Raises:
             RequestFailed: no answer, or a status other than 200.
         """
         import aiohttp
+        from aiohttp.http import HttpProcessingError
 
+        from rubricworks.llm.http_exchange import AnswerTooLarge
+
+        request_id = f"{self._id_prefix}{next(self._request_numbers):08x}"
         task = pool.deadlines.begin()
         try:
-            request_id = f"{self._id_prefix}{next(self._request_numbers):08x}"
-            # Read before the request first waits; headers of its own would cost a merge.
-            pool.session.headers[_REQUEST_ID] = request_id
-            answer = await pool.session.request(method, url, data=body, allow_redirects=False)
-            length = answer.content_length
-            bounded = length is not None and length <= _MAX_ANSWER_BYTES and "Content-Encoding" not in answer.headers
-            payload = await (answer.read() if bounded else _read_bounded(answer))
+            status, headers, payload = await pool.http.ask(method, url, body, request_id)
         except asyncio.CancelledError as error:
             if not pool.deadlines.end(task):
                 raise
@@ -127,16 +122,17 @@ class Connections:
             ) from None
         except TimeoutError:
             raise RequestFailed(f"silent for {self._endpoint.read_timeout_s} s", retry=True) from None
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, HttpProcessingError, OSError) as error:
             unreachable = isinstance(error, aiohttp.ClientConnectorError)
             raise RequestFailed(describe_error(error), retry=True, unreachable=unreachable) from None
+        except AnswerTooLarge as error:
+            raise RequestFailed(str(error)) from None
         finally:
             pool.deadlines.end(task)
-        if self._is_another_answer(request_id, answer.headers.get(_REQUEST_ID), payload):
+        if self._is_another_answer(request_id, headers.get("X-Request-Id"), payload):
             raise RequestFailed("the server answered another request", retry=True)
         if self._key is not None:
             payload = self._key.sub(b"***", payload)
-        status = answer.status
         if status == 200:
             return payload
         if 300 <= status < 400:
@@ -147,7 +143,7 @@ class Connections:
             f"HTTP {status}",
             payload,
             retry=status >= 500 or status in _RETRIED_STATUSES,
-            retry_after=_parse_retry_after(answer.headers.get("Retry-After")),
+            retry_after=_parse_retry_after(headers.get("Retry-After")),
             status=status,
         )
 
@@ -163,37 +159,37 @@ class Connections:
         current = asyncio.get_running_loop()
         for loop, pool in list(self._pools.items()):
             if loop is not current and loop.is_running():
-                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(pool.session.close(), loop))
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(pool.http.close(), loop))
             elif loop is current:
-                await pool.session.close()
+                await pool.http.close()
             else:
-                _abandon(pool)
+                pool.http.abandon()
         self._pools.clear()
 
     def _open_pool(self) -> LoopPool:
-        import aiohttp
-
-        from rubricworks.llm.connector import AnswerConnector
+        from rubricworks.llm.http_exchange import HttpExchange
 
         for loop in [loop for loop in self._pools if loop.is_closed()]:
-            _abandon(self._pools.pop(loop))
+            self._pools.pop(loop).http.abandon()
         bases = self._endpoint.connect_urls()
         key = self._endpoint.api_key()
+        if key and not key.isprintable():
+            raise UserError(
+                f"the API key in {self._endpoint.api_key_env} holds a line break or another control character; export "
+                "the key alone"
+            )
         self._key = _key_pattern(key) if key else None
         headers = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": "identity"}
         if key:
             headers["Authorization"] = f"Bearer {key}"
-        session = aiohttp.ClientSession(
-            connector=AnswerConnector(),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers=headers,
+        http = HttpExchange(
+            headers,
             proxy=_proxy(bases[0]),
-            timeout=aiohttp.ClientTimeout(
-                total=None, sock_connect=_CONNECT_TIMEOUT_S, sock_read=self._endpoint.read_timeout_s
-            ),
+            connect_timeout_s=_CONNECT_TIMEOUT_S,
+            read_timeout_s=self._endpoint.read_timeout_s,
         )
         return LoopPool(
-            session,
+            http,
             Deadlines(self._endpoint.timeout_s),
             [Replica(base / "chat" / "completions", base / "models") for base in bases],
         )
@@ -205,42 +201,18 @@ def _key_pattern(key: str) -> re.Pattern[bytes]:
     return re.compile("".join(pieces).encode())
 
 
-async def _read_bounded(answer: "aiohttp.ClientResponse") -> bytes:
-    """Read a body of limited size; like `read`, close the connection if that fails."""
-    pieces, size = [], 0
-    try:
-        async for piece in answer.content.iter_any():
-            pieces.append(piece)
-            size += len(piece)
-            if size > _MAX_ANSWER_BYTES:
-                raise RequestFailed(f"the answer is larger than {_MAX_ANSWER_BYTES // 2**20} MiB")
-    except BaseException:
-        answer.close()
-        raise
-    return b"".join(pieces)
-
-
 def _abandon_all(pools: dict[asyncio.AbstractEventLoop, LoopPool]) -> None:
     for pool in pools.values():
-        _abandon(pool)
+        pool.http.abandon()
     pools.clear()
 
 
-def _abandon(pool: LoopPool) -> None:
-    """Release the session of a stopped event loop: run only the part of closing that needs no loop."""
-    if pool.session.connector is not None:
-        closing = pool.session.connector.close().__await__()
-        with contextlib.suppress(StopIteration, RuntimeError):
-            next(closing)
-        closing.close()
-    pool.session.detach()
-
-
-def _proxy(url: URL) -> str | None:
+def _proxy(url: URL) -> URL | None:
     """Proxy of a URL from HTTP_PROXY, HTTPS_PROXY and NO_PROXY."""
     if urllib.request.proxy_bypass(url.host or ""):
         return None
-    return urllib.request.getproxies().get(url.scheme)
+    proxy = urllib.request.getproxies().get(url.scheme)
+    return URL(proxy) if proxy else None
 
 
 def _parse_retry_after(retry_after: str | None) -> float | None:

@@ -3,10 +3,11 @@
 
 def describe_error(error: Exception) -> str:
     import aiohttp
+    from aiohttp.http import HttpProcessingError
 
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
         return "the TLS certificate or handshake was not accepted"
-    if isinstance(error, aiohttp.ClientResponseError):
+    if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
         return "the answer is not HTTP"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return "the host name does not resolve"

@@ -61,7 +61,7 @@ def _is_passing(error: Exception) -> bool:
     return isinstance(error, RequestFailed) and error.retry and error.status != 0
 
 
-async def _request(endpoint: Endpoint, method: str, path: str, body: bytes | None = None, *, timeout_s: float) -> bytes:
+async def _request(endpoint: Endpoint, method: str, path: str, body: bytes = b"", *, timeout_s: float) -> bytes:
     """Send one request to every replica, on new connections, and return the first replica's answer; all must answer.
 
     A server that has just failed may be closing its last connection, so none is reused. One that is starting or busy is
@@ -77,7 +77,7 @@ async def _request(endpoint: Endpoint, method: str, path: str, body: bytes | Non
         await connections.close()
 
 
-async def _ask_again(connections: Connections, pool: LoopPool, method: str, url: URL, body: bytes | None) -> bytes:
+async def _ask_again(connections: Connections, pool: LoopPool, method: str, url: URL, body: bytes) -> bytes:
     import stamina
 
     async for attempt in stamina.retry_context(on=_is_passing, attempts=_ATTEMPTS, wait_initial=0.5, wait_max=5.0):
