@@ -12,6 +12,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,10 @@ class Spending:
         """True once a call was refused."""
         self._path = path
         self._lock = threading.Lock()
+        """Of the figures: never held while the file is written."""
+        self._file_lock = threading.Lock()
+        self._writer = ThreadPoolExecutor(1, "ledger")
+        self._writing: Future[None] | None = None
         self._accounts: list[tuple[str, str, Totals, dict[str, Any]]] = []
         """Purpose, model, the client's totals, and the totals already written to the file."""
         self._tokens, self._dollars = 0, 0.0
@@ -162,33 +167,47 @@ class Spending:
         )
 
     def write_if_due(self) -> None:
-        """Write the ledger if the last write is long enough ago."""
-        if time.monotonic() - self._last_write >= _WRITE_INTERVAL_S:
-            self.write()
+        """Have a thread write the ledger if the last write is long enough ago: a disk takes its time.
+
+        Raises:
+            UserError: the last write failed.
+        """
+        if time.monotonic() - self._last_write < _WRITE_INTERVAL_S:
+            return
+        if self._writing is not None:
+            if not self._writing.done():
+                return
+            self._writing.result()
+        self._last_write = time.monotonic()
+        self._writing = self._writer.submit(self.write)
 
     def write(self) -> None:
         """Write new totals to the file, and read the spending of other processes."""
-        with self._lock:
+        with self._file_lock:
             self._last_write = time.monotonic()
-            snapshot = [(*account[:3], account[2].as_dict()) for account in self._accounts]
+            with self._lock:
+                snapshot = [(*account[:3], account[2].as_dict()) for account in self._accounts]
+                recorded = [account[3] for account in self._accounts]
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
                 tokens, dollars = self._sum()
-                for (purpose, model, _, recorded), (*_, totals) in zip(self._accounts, snapshot, strict=True):
-                    if totals["calls"] != recorded["calls"]:
-                        self._add((self.stage, purpose, model), totals, recorded)
+                for (purpose, model, _, totals), before in zip(snapshot, recorded, strict=True):
+                    if totals["calls"] != before["calls"]:
+                        self._add((self.stage, purpose, model), totals, before)
                 in_file = self._sum()
                 self._connection.execute("COMMIT")
             except sqlite3.Error as error:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise self._unusable(error) from error
-            self._accounts = snapshot
-            self._tokens += tokens - self._in_file[0]
-            self._dollars += dollars - self._in_file[1]
-            self._in_file = in_file
+            with self._lock:
+                self._accounts[: len(snapshot)] = snapshot
+                self._tokens += tokens - self._in_file[0]
+                self._dollars += dollars - self._in_file[1]
+                self._in_file = in_file
 
     def close(self) -> None:
+        self._writer.shutdown()
         try:
             self.write()
         finally:

@@ -107,6 +107,18 @@ def test_a_process_killed_while_it_writes_leaves_a_ledger_that_can_be_read(tmp_p
     assert read_spending(ledger) == []
 
 
+def test_calls_go_on_while_another_process_holds_the_ledger(serve, tmp_path):
+    endpoint = Endpoint(url=serve([slow(0.02)]).url, model="m", concurrency=2)
+    spending = Spending(tmp_path / "spending.sqlite", "stage", Budget(tokens=10**9))
+    other = sqlite3.connect(tmp_path / "spending.sqlite", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    asyncio.run(asyncio.wait_for(ask(endpoint, spending, 60), 30))
+    assert read_spending(tmp_path / "spending.sqlite") == []
+    other.execute("ROLLBACK")
+    spending.close()
+    assert [row["calls"] for row in read_spending(tmp_path / "spending.sqlite")] == [60]
+
+
 async def ask(endpoint, spending, count):
     async with ChatClient(endpoint, purpose="judge", spending=spending) as client:
         await asyncio.gather(*(client.chat(ASK, seed=seed) for seed in range(count)))
