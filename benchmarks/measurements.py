@@ -20,6 +20,7 @@ from benchmarks.peers import (
     MODEL,
     Autorubric,
     lean_aiohttp,
+    open_client,
     openai_sdk,
     raw_aiohttp,
     rubricworks_body,
@@ -29,7 +30,7 @@ from benchmarks.questions import ANSWER, CAPTION, Judgment, image_messages, nois
 from benchmarks.reward import rubric
 from benchmarks.rounds import Lap, Row, Watch, alternate, lap_of, rush
 from rubricworks.data.tables import Sample
-from rubricworks.grading import Grader
+from rubricworks.grading import FailedCall, Grader
 from rubricworks.llm import ChatClient, Endpoint, image_part
 from rubricworks.llm.cache import AnswerCache
 from rubricworks.rubrics import Rubric
@@ -72,7 +73,7 @@ async def calls(plan: Plan) -> AsyncIterator[Row]:
             plan.rounds,
         )
     yield Row.compare("calls, text ÷ raw aiohttp", laps["ours"], laps["raw"], 0.80)
-    yield Row.compare("calls, text ÷ lean aiohttp", laps["ours"], laps["lean"])
+    yield Row.compare("calls, text ÷ lean aiohttp", laps["ours"], laps["lean"], 0.75)
     yield Row.compare("calls, text ÷ openai.AsyncOpenAI", laps["ours"], laps["sdk"], 10)
     yield Row.compare("calls, text ÷ openai over aiohttp", laps["ours"], laps["sdk, aiohttp"], 5.5)
 
@@ -151,22 +152,22 @@ async def graders(plan: Plan) -> AsyncIterator[Row]:
     each, ten = laps["criterion"], laps["response"]
     yield Row.compare("criteria, a call each ÷ autorubric", each, laps["autorubric"], 25)
     yield Row.compare("criteria, a call each ÷ autorubric over the OpenAI SDK", each, laps["autorubric, openai/"])
-    yield Row.compare("criteria, ten per call ÷ autorubric, a call each", ten, laps["autorubric"], 150)
+    yield Row.compare("criteria, ten per call ÷ autorubric, a call each", ten, laps["autorubric"], 160)
     yield Row.compare("criteria, ten per call ÷ autorubric, ten per call", ten, laps["autorubric, per_item"])
 
 
 async def _grading_lap(url: str, rubrics: list[Rubric], numbers: Iterator[int], call_per: str, responses: int) -> Lap:
     sample = Sample(sample_id="s", image=b"", prompt="describe the scene")
     with tempfile.TemporaryDirectory() as folder:
-        endpoint = Endpoint(url=url, model=MODEL, concurrency=_WORKERS)
-        async with ChatClient(endpoint, cache=Path(folder) / "cache.sqlite") as client:
-            grader = Grader(client, call_per=call_per)
+        async with open_client(Path(folder), url, _WORKERS) as client:
+            failed_calls: list[FailedCall] = []
+            grader = Grader(client, call_per=call_per, on_error=failed_calls.append)
 
             async def grade(responses: int) -> None:
                 rows = ((sample, f"{CAPTION}{next(numbers)}", rubrics[n % _RUBRICS]) for n in range(responses))
                 async for card in grader.grade_many(rows):
                     if not card.complete:
-                        raise RuntimeError(f"the canned judge was not understood: {card.verdicts[0].reasoning}")
+                        raise RuntimeError(f"the canned judge was not understood: {failed_calls[0].error}")
 
             await grade(20)
             watch = Watch()

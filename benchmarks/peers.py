@@ -25,18 +25,25 @@ AUTORUBRIC = "autorubric==1.6.1"
 
 
 @asynccontextmanager
-async def rubricworks_client(url: str, messages: Messages, concurrency: int = 32) -> AsyncIterator[Call]:
-    """`ChatClient.chat` with all that it does: a new cache file, validation, limiter, and a ledger under a budget."""
+async def open_client(folder: Path, url: str, concurrency: int) -> AsyncIterator[ChatClient]:
+    """A client with all that it does: a new cache file, limiter, and a ledger under a budget."""
     endpoint = Endpoint(url=url, model=MODEL, concurrency=concurrency)
+    spending = Spending(folder / "spending.sqlite", "benchmark", Budget(tokens=10**15))
+    async with ChatClient(endpoint, cache=folder / "cache.sqlite", spending=spending) as client:
+        yield client
+    spending.close()
+
+
+@asynccontextmanager
+async def rubricworks_client(url: str, messages: Messages, concurrency: int = 32) -> AsyncIterator[Call]:
+    """`ChatClient.chat`, with validation of the answer."""
     with tempfile.TemporaryDirectory() as folder:
-        spending = Spending(Path(folder) / "spending.sqlite", "benchmark", Budget(tokens=10**15))
-        async with ChatClient(endpoint, cache=Path(folder) / "cache.sqlite", spending=spending) as client:
+        async with open_client(Path(folder), url, concurrency) as client:
 
             async def call(number: int) -> None:
                 await client.chat(messages(number), Judgment)
 
             yield call
-        spending.close()
 
 
 @asynccontextmanager
