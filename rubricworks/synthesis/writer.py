@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, Usage
 from rubricworks.rubrics import Criterion, Rubric
-from rubricworks.synthesis.prompts import Coverage, DraftCriterion, RubricDraft, writer_messages
+from rubricworks.synthesis.prompts import Coverage, RubricDraft, writer_messages
 
 if TYPE_CHECKING:
     from rubricworks.data.tables import Sample
@@ -123,7 +123,9 @@ class RubricWriter:
             teachers = _member_names(proposed.reference_teachers, names)
             is_guard = self.guards and not proposed.reference_teachers and guards < _MAX_GUARDS
             title = tuple(_WORD.findall(proposed.criterion.casefold()))
-            reason = _find_fault(proposed) or ("it repeats an earlier criterion" if title in titles else "")
+            reason = proposal_fault(proposed.criterion, proposed.evaluation_rule, proposed.weight)
+            if not reason and title in titles:
+                reason = "it repeats an earlier criterion"
             if not reason and not is_guard:
                 if len(teachers) < threshold:
                     reason = f"{len(teachers)} of {len(names)} candidates state it; the consensus is {threshold}"
@@ -171,12 +173,12 @@ def _member_names(numbered: Sequence[str], names: list[str]) -> tuple[str, ...]:
     return tuple(names[place - 1] for place in places if 1 <= place <= len(names))
 
 
-def _find_fault(proposed: DraftCriterion) -> str:
-    """Return the reason for dropping a proposal, regardless of the others; empty if there is none."""
-    if not _WORD.search(proposed.criterion):
+def proposal_fault(title: str, evaluation_rule: str, weight: float) -> str:
+    """Return the reason for dropping a proposed criterion, regardless of the others; empty if there is none."""
+    if not _WORD.search(title):
         return "it has no title"
-    if not proposed.evaluation_rule.strip():
+    if not evaluation_rule.strip():
         return "its evaluation rule is blank"
-    if proposed.weight not in _WEIGHTS:
-        return f"its weight {proposed.weight:g} is not 1, 2 or 3"
+    if weight not in _WEIGHTS:
+        return f"its weight {weight:g} is not 1, 2 or 3"
     return ""

@@ -30,6 +30,7 @@ from rubricworks.world.models.captioners import TEACHERS, teacher_caption
 from rubricworks.world.models.cheap_judge import cheap_judge_logprobs, cheap_judge_reply
 from rubricworks.world.models.image_judges import likert_judge_reply, pairwise_judge_reply
 from rubricworks.world.models.judge import judge_reply
+from rubricworks.world.models.pitfall_writer import asks_for_pitfalls, pitfalls_reply
 from rubricworks.world.models.roster import BALCAPRL_MODELS, PICTURE_MODELS, PRETRAINING_MODELS, RLR3_MODELS, Reply
 from rubricworks.world.models.rubric_fixer import writer_reply
 from rubricworks.world.models.weak_judges import gullible_judge_reply, image_reading_judge_reply, master_key_judge_reply
@@ -53,6 +54,7 @@ _TEXT_MODELS: dict[str, Callable[[str], str]] = {
     "gullible-judge": gullible_judge_reply,
     "master-key-judge": master_key_judge_reply,
 }
+_RUBRIC_WRITERS = frozenset({"rubric-writer", "lenient-rubric-writer"})
 _BLIND = frozenset({"judge", "cheap-judge", "gullible-judge", "master-key-judge"})
 _PIPELINE_MODELS: Mapping[str, Reply] = {**RLR3_MODELS, **BALCAPRL_MODELS, **PRETRAINING_MODELS}
 _BODY_LIMIT = 64 * 2**20
@@ -77,6 +79,8 @@ class World:
             raise ApiError(400, f"{request.model} is a text model and takes no images", param="messages")
         if request.model in MODELS and request.image is not None and request.prompt == QUESTION:
             return self.colour(request.image)
+        if request.model in _RUBRIC_WRITERS and asks_for_pitfalls(request.prompt):
+            return pitfalls_reply(request.prompt)
         if request.model in _TEXT_MODELS:
             return _TEXT_MODELS[request.model](request.prompt)
         if request.model in PICTURE_MODELS:

@@ -18,6 +18,7 @@ from rubricworks.llm.token_estimates import (
 from rubricworks.methods.rubicap.peers.config import ExamPeer, LikertPeer, RewritingPeer, SupervisedPeer
 from rubricworks.methods.rubicap.peers.rewards import RewardedPeer
 from rubricworks.methods.rubicap.recipe import RubicapRecipe
+from rubricworks.methods.rubicap.stages.pitfall_refresh import SHOWN
 from rubricworks.methods.rubicap.stages.train_policy import PolicySection
 from rubricworks.recipe.estimate import CallEstimate, rubric_calls, scoring_calls
 
@@ -57,6 +58,12 @@ def estimate_calls(recipe: RubicapRecipe, images: int) -> Iterator[CallEstimate]
     if recipe.rubric.refresh_every:
         refreshes = max(steps - 1, 0) // recipe.rubric.refresh_every
         yield replace(synthesis[-1], stage="train_policy", count=refreshes * train)
+        if pitfalls := recipe.rubric.pitfalls:  # at most: captions that repeat are graded once
+            captions = pitfalls.draws + SHOWN + len(recipe.committee.teachers) * recipe.committee.captions_each
+            strong = [policy.escalate_to.judge] if policy.escalate_to else []
+            for judge in (policy.judge, *policy.more_judges, *strong):
+                calls = grading_calls(refreshes * train * captions, policy.call_per)
+                yield CallEstimate("train_policy", "judge", judge, *calls)
     if policy.probe and policy.probe_every:
         probes = (steps - 1) // policy.probe_every * min(policy.probe_samples, held_out)
         yield CallEstimate("train_policy", "probe", policy.probe, probes, COMPARISON_IN, COMPARISON_OUT)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from rubricworks.adapters.functions import load_reward
+from rubricworks.methods.rubicap.stages.pitfall_refresh import PitfallOptions
 from rubricworks.methods.rubicap.stages.report import Config as ReportConfig
 from rubricworks.methods.rubicap.stages.rubric_refresh import Refresh
 from rubricworks.methods.rubicap.stages.train_policy import Config as TrainConfig
@@ -29,6 +30,9 @@ from rubricworks.stages.training.warm_up import Config as WarmUpConfig
 class RubricSection(SynthesisConfig):
     refresh_every: int = Field(default=0, ge=0)
     """Steps between two rewritings of the rubrics from the current policy's captions; 0 turns them off."""
+    pitfalls: PitfallOptions | None = Field(default=None, exclude_if=lambda pitfalls: pitfalls is None)
+    """With it, a refresh adds pitfalls from the policy's worst captions instead of rewriting the rubrics; `{}` for its
+    defaults."""
 
 
 class RubicapRecipe(Recipe):
@@ -57,14 +61,32 @@ class RubicapRecipe(Recipe):
                 f"rubric.refresh_every is {self.rubric.refresh_every}, and policy.peer is {self.policy.peer.kind}, "
                 "which is not trained on rubrics that are rewritten; set refresh_every to 0"
             )
+        if self.rubric.pitfalls:
+            self._check_pitfalls()
         return self
+
+    def _check_pitfalls(self) -> None:
+        """Raise ValueError where nothing would write pitfalls, or nobody could test them."""
+        if not self.rubric.refresh_every:
+            raise ValueError("rubric.pitfalls are written at each refresh; set rubric.refresh_every, which is 0")
+        if self.policy.reward:
+            raise ValueError(
+                f"rubric.pitfalls are tested by the judges, and policy.reward.function {self.policy.reward.function} "
+                "asks none; leave one out"
+            )
+        rates = self.policy.noise_correction
+        if isinstance(rates, dict) and (missing := {-1.0, -2.0, -3.0} - rates.keys()):
+            raise ValueError(
+                f"policy.noise_correction has no rates for {', '.join(f'{w:g}' for w in sorted(missing))}, weights of "
+                "rubric.pitfalls; add them, or give one pair of rates"
+            )
 
     def stage_configs(self) -> dict[str, StageConfig]:
         """Stage → its configuration, in the order of the pipeline."""
-        rubric = SynthesisConfig(**_fields(self.rubric, without={"refresh_every", "audit"}))
+        rubric = SynthesisConfig(**_fields(self.rubric, without={"refresh_every", "pitfalls", "audit"}))
         refresh = None
         if self.rubric.refresh_every:
-            refresh = Refresh(every=self.rubric.refresh_every, rubric=rubric)
+            refresh = Refresh(every=self.rubric.refresh_every, rubric=rubric, pitfalls=self.rubric.pitfalls)
         return {
             "prepare": self.data,
             "warm_up": self.warm_up,

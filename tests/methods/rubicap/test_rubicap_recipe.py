@@ -1,5 +1,7 @@
 """The recipes with RubiCap's rubric in the paper's form, and the arms that show how it is hacked."""
 
+import json
+
 import pytest
 
 from rubricworks.errors import UserError
@@ -106,3 +108,36 @@ def test_weights_by_contrast_change_the_training_alone_and_are_off_by_default():
 def test_contrast_is_refused_where_there_are_no_criteria_or_no_group(overrides, arm, message):
     with pytest.raises(UserError, match=message):
         load_recipe(recipe_path("rubicap-laptop"), ["policy.contrast={}", *overrides], arm=arm)
+
+
+PITFALLS = ["rubric.refresh_every=50", "rubric.pitfalls={draws: 6}"]
+
+
+def test_pitfalls_are_written_at_each_refresh_and_planned_with_their_tests():
+    own, recipe = (load_recipe(recipe_path("rubicap-laptop"), one) for one in ([], PITFALLS))
+    refresh = json.loads(recipe.stage_json()["train_policy"])["refresh"]
+    assert (refresh["every"], refresh["pitfalls"]) == (50, {"draws": 6, "most": 3})
+    assert json.loads(own.stage_json()["train_policy"])["refresh"] is None
+    scenes = recipe.world.scenes
+    trained = scenes - recipe.data.held_out - recipe.data.warm_up
+    graded = sum(
+        one.count
+        for one in estimate_calls(recipe, scenes)
+        if one.stage == "train_policy" and one.endpoint == recipe.policy.judge
+    )
+    # 200 steps of 8 x 8 rollouts; 3 refreshes, 6 draws, the worst 2 again and 5 teachers' captions.
+    assert graded == 200 * 64 + 3 * trained * (6 + 2 + 5)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["rubric.pitfalls={}"], "rubric.pitfalls are written at each refresh; set rubric.refresh_every"),
+        ([*PITFALLS, REWARD], "are tested by the judges, and policy.reward.function my_rewards:brevity asks none"),
+        ([*PITFALLS, RATES], "no rates for -3, -2, -1, weights of rubric.pitfalls"),
+        ([*PITFALLS, "rubric.pitfalls.draws=1"], r"rubric.pitfalls.draws"),
+    ],
+)
+def test_pitfalls_are_refused_where_nothing_writes_or_tests_them(overrides, message):
+    with pytest.raises(UserError, match=message):
+        load_recipe(recipe_path("rubicap-laptop"), overrides)

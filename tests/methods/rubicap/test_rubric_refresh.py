@@ -39,11 +39,14 @@ def text_of(body: dict[str, Any]) -> str:
     return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
 
+def picture_of(body: dict[str, Any]) -> str:
+    return next(part["image_url"]["url"] for part in body["messages"][1]["content"] if part["type"] == "image_url")
+
+
 def write(_: int, body: dict[str, Any]):
     """One criterion, named after the picture and the student's caption."""
-    url = next(part["image_url"]["url"] for part in body["messages"][1]["content"] if part["type"] == "image_url")
     caption = text_of(body).split("<student_caption>\n")[1].split("\n</student_caption>")[0]
-    title = f"{hashlib.sha256(url.encode()).hexdigest()[:6]}: {caption}"
+    title = f"{hashlib.sha256(picture_of(body).encode()).hexdigest()[:6]}: {caption}"
     fields = {"description": "d", "evaluation_rule": "r", "justification": "j", "teacher_consensus": "c"}
     criterion = {"criterion": title, "weight": 2, "student_already_met": False, "reference_teachers": ["Model 1"]}
     return say(json.dumps({"rubrics": [criterion | fields]}))
@@ -59,9 +62,11 @@ def grade(_: int, body: dict[str, Any]):
     return say(json.dumps({"verdicts": results}))
 
 
-def train(run: Path, inputs: dict[str, str], writer: str, judge: str, *, every: int = 1, **config: Any) -> Path:
+def train(
+    run: Path, inputs: dict[str, str], writer: str, judge: str, *, every: int = 1, pitfalls: Any = None, **config: Any
+) -> Path:
     writing, judging = ({"url": url, "model": "m", "attempts": 1} for url in (writer, judge))
-    refresh = {"every": every, "rubric": {"writer": writing}}
+    refresh = {"every": every, "rubric": {"writer": writing}, "pitfalls": pitfalls}
     options = {"judge": judging, "refresh": refresh, **RL, **config}
     return Path(launch("train_policy", json.dumps(options), str(run), inputs))
 
@@ -124,3 +129,62 @@ def test_a_policy_that_is_sharded_refuses_to_be_asked_for_captions(inputs, serve
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     with pytest.raises(UserError, match=r"the rubric refresh needs the policy whole; set rubric.refresh_every to 0"):
         train(tmp_path, inputs, serve(write).url, serve(grade).url)
+
+
+def write_pitfalls(_: int, body: dict[str, Any]):
+    """Each word of the worst captions, named after the picture, and a word that a reference says."""
+    title = hashlib.sha256(picture_of(body).encode()).hexdigest()[:6]
+    failures = [part.split("\n</failure>")[0] for part in text_of(body).split("<failure>\n")[1:]]
+    words = [*(word for failure in failures for word in failure.split() if word.isalpha()), "none"]
+    proposed = [
+        {
+            "criterion": f"{title} says {word}",
+            "evaluation_rule": word,
+            "weight": 2,
+            "description": "",
+            "justification": "",
+        }
+        for word in dict.fromkeys(words)
+    ]
+    return say(json.dumps({"pitfalls": proposed}))
+
+
+def grade_words(_: int, body: dict[str, Any]):
+    """A criterion is met by a caption that has the word of its rule."""
+    caption = text_of(body).split("<caption>\n")[1].split("\n</caption>")[0].split()
+    asked = json.loads(text_of(body).split("<criteria>\n")[1].split("\n</criteria>")[0])
+    results = [
+        {"id": one["id"], "reasoning": "r", "score": int(one["evaluation_rule"].split()[-1] in caption)}
+        for one in asked
+    ]
+    return say(json.dumps({"verdicts": results}))
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_pitfalls_of_the_policys_worst_captions_are_taken_from_the_rewards(
+    inputs, serve, tmp_path, monkeypatch, processes
+):
+    if processes == 2:
+        monkeypatch.setenv("RUBRICWORKS_ACCELERATORS", "2")
+        monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+        monkeypatch.setenv("ACCELERATE_USE_FSDP", "false")
+    writer, judge = serve(write_pitfalls), serve(grade_words)
+    out = train(tmp_path, inputs, writer.url, judge.url, every=2, pitfalls={"draws": 4, "most": 2})
+    assert len(writer.chats) == len(TRAINED)
+    before = {row["sample_id"]: json.loads(row["rubric"]) for row in read_rows(inputs["rubrics"])}
+    after = json.loads((out / "refreshed_rubrics" / "step-000002.json").read_text())
+    added = {name: json.loads(text)["criteria"][2:] for name, text in after.items()}
+    assert all(json.loads(after[name])["criteria"][:2] == before[name]["criteria"] for name in before)
+    pitfalls = [one for several in added.values() for one in several]
+    assert pitfalls
+    assert {one["weight"] for one in pitfalls} == {-2}
+    assert not any(one["criterion"].endswith(" none") for one in pitfalls)  # the reference "none of it" says it
+    # The step after the refresh is graded by them: what was met of them is missing from the reward.
+    rows = [row for row in read_rows(out / "scorecards") if row["step"] == 3]
+    for row in rows:
+        weights = [one["weight"] for one in json.loads(after[row["sample_id"]])["criteria"]]
+        credits = [verdict["credit"] for verdict in json.loads(row["scorecard"])["verdicts"]]
+        assert len(credits) == len(weights)
+        earned = sum(w * y for w, y in zip(weights, credits, strict=True)) / 4
+        assert row["reward"] == pytest.approx(min(max(earned, 0), 1))
+    assert rows

@@ -1,8 +1,8 @@
-"""Rubric refresh: rewrite the rubrics during training from the current policy's captions (`rubric.refresh_every`).
+"""Rubric refresh: new rubrics during training from the current policy's captions (`rubric.refresh_every`).
 
-At every refresh the current policy captions the samples and the writer writes new rubrics; a sample for which it finds
-no criterion, or fails, keeps its rubric. Each version is stored next to the checkpoints, so that a resumed training
-reads the rubrics of its step.
+At every refresh the current policy captions the samples and the writer writes new rubrics, or adds pitfalls to those in
+force (`pitfall_refresh`); a sample for which it finds nothing, or fails, keeps its rubric. Each version is stored next
+to the checkpoints, so that a resumed training reads the rubrics of its step.
 
 Several processes share the samples: each captions its part with its copy of the policy and asks the writer, all wait
 for the slowest (half an hour at most), the main one stores what they wrote, and all go on with the same rubrics.
@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from rubricworks.grading import Cascade, Grader
 from rubricworks.llm import ChatError
+from rubricworks.methods.rubicap.stages.pitfall_refresh import PitfallOptions, PitfallRefresh
 from rubricworks.runtime.job import Job
 from rubricworks.stages.synthesis import synthesize_rubrics
 from rubricworks.stages.synthesis.synthesize_rubrics import CaptionedSample, captioned_samples, rubric_writer
@@ -37,13 +39,28 @@ class Refresh(BaseModel):
     every: int = Field(ge=1)
     """Steps between two refreshes."""
     rubric: synthesize_rubrics.Config
+    pitfalls: PitfallOptions | None = Field(default=None, exclude_if=lambda pitfalls: pitfalls is None)
+    """Pitfalls that are added to the rubrics, instead of writing them anew."""
 
 
 class RubricRefresh:
     """Trainer hook that refreshes the rubrics; `reward` wraps a reward to read the newest ones."""
 
-    def __init__(self, config: Refresh, job: Job, rubrics: dict[str, str]) -> None:
-        self.writer = rubric_writer(config.rubric, job.client(config.rubric.writer, "refresh"))
+    def __init__(
+        self, config: Refresh, job: Job, rubrics: dict[str, str], grader: Grader | Cascade | None, temperature: float
+    ) -> None:
+        """
+        Args:
+            rubrics: sample id → rubric, as JSON.
+            grader: the policy's judges; pitfalls need them.
+            temperature: that of the policy's rollouts.
+        """
+        client = job.client(config.rubric.writer, "refresh")
+        self.writer = rubric_writer(config.rubric, client)
+        self._pitfalls: PitfallRefresh | None = None
+        if config.pitfalls:
+            assert grader is not None, "pitfalls are tested by the policy's judges"
+            self._pitfalls = PitfallRefresh(config.pitfalls, client, grader, temperature=temperature)
         self.rubrics = dict(rubrics)
         self._folder = job.out / "refreshed_rubrics"
         inputs = job.inputs
@@ -58,10 +75,10 @@ class RubricRefresh:
         if not broadcast(file.exists()):
             self._load_before(step)
             own = own_share(self._captioned)
-            samples = [captioned.sample for captioned in own]
-            images = [sample.require_image("the policy captions it") for sample in samples]
-            outputs = generate(images, [sample.prompt for sample in samples])
-            written = gather(asyncio.run(self._write(own, [caption for caption, _ in outputs])))
+            if self._pitfalls:
+                written = gather(self._pitfalls.write(step, own, self.rubrics, generate))
+            else:
+                written = gather(self._rewrite(own, generate))
             if is_main():
                 write_atomic(file, json.dumps(self.rubrics | dict(written)).encode())
         self._read(file)
@@ -88,6 +105,12 @@ class RubricRefresh:
     def _read(self, file: Path | None) -> None:
         """Read the rubrics of a file of the main process, whose folder the others may not have."""
         self.rubrics = broadcast(json.loads(file.read_text()) if is_main() and file else {})
+
+    def _rewrite(self, of: Sequence[CaptionedSample], generate: "Generate") -> list[tuple[str, str]]:
+        samples = [captioned.sample for captioned in of]
+        images = [sample.require_image("the policy captions it") for sample in samples]
+        outputs = generate(images, [sample.prompt for sample in samples])
+        return asyncio.run(self._write(of, [caption for caption, _ in outputs]))
 
     async def _write(self, of: Sequence[CaptionedSample], captions: Sequence[str]) -> list[tuple[str, str]]:
         async def write(captioned: CaptionedSample, caption: str) -> tuple[str, str] | None:

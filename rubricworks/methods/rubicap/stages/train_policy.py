@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.adapters.functions import FunctionReward, load_reward, source_digest
 from rubricworks.adapters.trl import ContrastReward, RubricReward
-from rubricworks.grading import CallPer, Cascade, Combine, Grader, require_logprobs
+from rubricworks.grading import CallPer, Cascade, Combine, FailedCall, Grader, require_logprobs
 from rubricworks.grading.grader import Confidence
 from rubricworks.llm import ChatClient, Endpoint, ImageEndpoint
 from rubricworks.methods.rubicap.peers.captions import REWRITING_VERSION, rewritten_captions, supervised_captions
@@ -30,8 +30,11 @@ from rubricworks.stages.training.policy_training import (
     training_dataset,
 )
 from rubricworks.stages.training.step_tables import GradingTable, scorecard_table
+from rubricworks.synthesis import PITFALL_PROMPT_VERSION
 from rubricworks.training.config import PolicyConfig
 from rubricworks.training.processes import is_main
+
+OnError = Callable[[FailedCall], None]
 
 
 class OwnReward(BaseModel):
@@ -128,9 +131,12 @@ class Config(PolicySection):
     refresh: Refresh | None = None
 
     def versions(self) -> dict[str, str]:
-        """Version of a user's reward, or of the rewriting: a training is not continued with an edited one."""
-        rewriting = {"rewriting": REWRITING_VERSION} if isinstance(self.peer, RewritingPeer) else {}
-        return {"reward": source_digest(load_reward(self.reward.function))} if self.reward else rewriting
+        """Version of a user's reward, or of a prompt: a training is not continued with an edited one."""
+        if self.reward:
+            return {"reward": source_digest(load_reward(self.reward.function))}
+        if isinstance(self.peer, RewritingPeer):
+            return {"rewriting": REWRITING_VERSION}
+        return {"pitfalls": PITFALL_PROMPT_VERSION} if self.refresh and self.refresh.pitfalls else {}
 
 
 def run(config: Config, job: Job) -> None:
@@ -141,7 +147,7 @@ def run(config: Config, job: Job) -> None:
         letters = DeadLetters(job)
         judges = _judges(config, job)
         captions = rewritten_captions(
-            config.peer, job, _grader(config, judges, letters), judges, letters, seed=config.seed
+            config.peer, job, _grader(config, judges, letters.add), judges, letters, seed=config.seed
         )
         train_on_captions(config, job, captions, config.peer.sft, seed=config.seed)
     elif config.peer:
@@ -162,11 +168,7 @@ def _train_on_rubrics(config: Config, job: Job) -> None:
     if config.reward:
         reward = FunctionReward(config.reward.function, on_error=letters.add)
     else:
-        grader = (
-            _cascade(to, config, job, judges, letters)
-            if (to := config.escalate_to)
-            else _grader(config, judges, letters)
-        )
+        grader = _policy_grader(config, job, judges, letters.add)
         rates = config.noise_correction
         reduce = partial(noise_corrected_reward, rates=rates) if rates else signed_reward
         criterion = refill_criterion(config, rubrics)
@@ -175,7 +177,11 @@ def _train_on_rubrics(config: Config, job: Job) -> None:
             reward = ContrastReward(grader, group_size=config.group_size, contrast=config.contrast, **options)
         else:
             reward = RubricReward(grader, **options)
-    refresh = RubricRefresh(config.refresh, job, rubrics) if config.refresh else None
+    refresh = None
+    if config.refresh:
+        # Failures at a refresh are no dead letters: a training that resumes after it would not repeat them.
+        examiner = _policy_grader(config, job, judges) if config.refresh.pitfalls else None
+        refresh = RubricRefresh(config.refresh, job, rubrics, examiner, config.temperature)
     if refresh and (checkpoint := last_checkpoint(job.out)):
         refresh.restore(int(checkpoint.name.rpartition("-")[2]))
     train(
@@ -219,21 +225,27 @@ def _judges(config: Config, job: Job) -> list[ChatClient]:
     return [job.client(judge, "judge") for judge in (config.judge, *config.more_judges)]
 
 
-def _grader(config: Config, judges: list[ChatClient], letters: DeadLetters) -> Grader:
+def _policy_grader(
+    config: Config, job: Job, judges: list[ChatClient], on_error: OnError | None = None
+) -> Grader | Cascade:
+    if config.escalate_to:
+        return _cascade(config.escalate_to, config, job, judges, on_error)
+    return _grader(config, judges, on_error)
+
+
+def _grader(config: Config, judges: list[ChatClient], on_error: OnError | None) -> Grader:
     if config.credits == "logprob":
         asyncio.run(require_logprobs(judges[0]))
-    return Grader(
-        judges, call_per=config.call_per, combine=config.combine, credits=config.credits, on_error=letters.add
-    )
+    return Grader(judges, call_per=config.call_per, combine=config.combine, credits=config.credits, on_error=on_error)
 
 
-def _cascade(to: Escalation, config: Config, job: Job, judges: list[ChatClient], letters: DeadLetters) -> Cascade:
+def _cascade(to: Escalation, config: Config, job: Job, judges: list[ChatClient], on_error: OnError | None) -> Cascade:
     if to.repeats == 1:
         asyncio.run(require_logprobs(judges[0]))
     confidence: Confidence = "logprob" if to.repeats == 1 else "repeats"
     # What the cheap judge fails on is asked again, and only the strong one's failures are dead letters.
     cheap = Grader(judges, call_per=config.call_per, confidence=confidence, repeats=to.repeats)
-    strong = Grader(job.client(to.judge, "judge"), call_per=config.call_per, on_error=letters.add)
+    strong = Grader(job.client(to.judge, "judge"), call_per=config.call_per, on_error=on_error)
     return Cascade(cheap, strong, below=to.below)
 
 
