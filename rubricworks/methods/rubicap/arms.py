@@ -19,11 +19,13 @@ TABLES: dict[str, tuple[str, ...]] = {
         *("rubric_sft", OWN, "full_guards"),
     ),
     "hacking": (OWN, "greedy", "lenient"),
+    "policy_aware": (OWN, "contrast", "refill", "lenient", "lenient_pitfalls"),
 }
 """Rows below the base model's, in the paper's order."""
 TITLES: dict[str, str] = {
     "baselines": "RubiCap and its baselines",
     "hacking": "Conditions under which the reward is gamed",
+    "policy_aware": "Rewards that know the policy",
 }
 LABELS = {
     BASE: "Base model",
@@ -39,6 +41,9 @@ LABELS = {
     "full_guards": "RubiCap, full, guards",
     "greedy": "Greedy students",
     "lenient": "Lenient writer",
+    "contrast": "Weights by contrast",
+    "refill": "Refilled prompts",
+    "lenient_pitfalls": "Lenient writer, pitfalls",
 }
 FORM = ArmForm(
     columns={
