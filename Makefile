@@ -8,7 +8,7 @@ export GOMP_SPINCOUNT := 0
 # A run and the tests start many processes; without bytecode each compiles the library anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-fast test-long test-cluster test-vllm test-lmms test-kind conformance lint docs smoke bench bench-start bench-reward bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-api bench-colocate coverage claims images locks clean help
+.PHONY: demo test test-fast test-long test-cluster test-vllm test-lmms test-kind conformance lint docs smoke bench bench-start bench-reward bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-api bench-colocate coverage policy-aware claims images locks clean help
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -119,6 +119,13 @@ bench-colocate:  ## The quickstart's policy by rollouts of vLLM, beside FINISHED
 
 coverage: $(VENV)/installed  ## The table of coverage, guards, captions and rules in docs/world.md (an hour)
 	$(RUN) benchmarks.coverage
+
+policy-aware: $(VENV)/installed  ## Weights by contrast, refill and pitfalls beside the plain reward, three seeds (docs/policy-aware-rewards.md; hours)
+	for seed in 1 2 3; do \
+	  $(RUN) rubricworks.cli arms rubicap-laptop --table policy_aware --seed $$seed --runs runs/policy-aware \
+	    --set 'evaluation.decodings=[greedy]' || exit 1; \
+	done
+	$(RUN) benchmarks.policy_aware runs/policy-aware
 
 claims: $(VENV)/installed  ## Which of each paper's claims hold in the scene world, over five seeds (an hour and a half)
 	$(RUN) rubricworks.cli claims rlr3
