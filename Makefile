@@ -105,8 +105,8 @@ bench-rubricrl: $(VENV)/installed  ## Grading an image in one call or ten beside
 bench-attacks: $(VENV)/installed  ## What orders and fake verdicts in a caption do to each scripted judge
 	$(RUN) benchmarks.attacks
 
-bench-api: $(VENV)/installed  ## Reads of the server on Postgres with 100,000 runs, beside MLflow's server
-	$(RUN) benchmarks.api
+bench-api: $(VENV)/installed  ## Reads of the server on Postgres and Ceph with 100,000 runs, beside MLflow's (after `make test-cluster`)
+	PYTHONPATH=tests/cluster:tests/support/servers $(RUN) benchmarks.api
 
 bench-verifiers: $(VENV)/installed  ## Verifiers beside math-verify; hostile expressions from many threads
 	$(RUN) benchmarks.verifiers

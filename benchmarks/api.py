@@ -1,7 +1,8 @@
 """Reads of the platform API on Postgres beside MLflow's own server: `make bench-api`, or `python -m benchmarks.api`.
 
-The database's index is filled with runs and graded rollouts as the indexer leaves them, by SQL, and the folder of runs
-with as many folders, so that the service follows them while it answers. Requests come at a fixed rate, whatever the
+The database's index is filled with runs and graded rollouts as the indexer leaves them, by SQL, and a bucket of Ceph's
+gateway with their records and Parquet, so that the service follows them while it answers (`--folder`: a folder of empty
+runs instead). Requests come at a fixed rate, whatever the
 answers take (open loop), so that waiting counts. MLflow's server has as many runs in the same Postgres and is asked for
 the same page of them. A server of a kernel is pinned to as many cores as --cores says; Postgres and the client to none.
 """
@@ -20,10 +21,12 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import aiohttp
+
+from benchmarks.stored_runs import STORAGE, gateway, write_runs
 
 _RUNS = """
 INSERT INTO runs (name, state, recipe, pipeline, started, changed, bytes, message, stages)
@@ -37,6 +40,7 @@ _SHARDS = """
 INSERT INTO shards (id, run, stage, number, rows, size, modified)
 SELECT 1 + n, 'run-' || lpad(n::text, 6, '0'), 'train_policy', 0, {each}, 1000000, now()
 FROM generate_series(0, {trained} - 1) AS n"""
+_AS_STORED = "UPDATE shards SET size = {1}, modified = '{2}' WHERE run = '{0}'"
 _ROLLOUTS = """
 INSERT INTO rollouts (id, shard_id, "row", run, stage, step, sample_id, reward, advantage, credits, criteria)
 SELECT 1 + s * {each} + r, 1 + s, r, 'run-' || lpad(s::text, 6, '0'), 'train_policy', 1 + r / 64,
@@ -171,7 +175,7 @@ def report(name: str, times: list[float], failures: int) -> None:
     print(f"{name:<34} {line}, {len(times)} answers, {failures} failed", flush=True)
 
 
-def reads(url: str, trained: int) -> dict[str, list[tuple[str, str, object]]]:
+def reads(url: str, trained: int, has_tables: bool) -> dict[str, list[tuple[str, str, object]]]:
     """Requests by what they read."""
     with urllib.request.urlopen(f"{url}/api/v1/runs?limit=200", timeout=30) as answer:
         cursor = json.load(answer)["next_cursor"]
@@ -189,6 +193,11 @@ def reads(url: str, trained: int) -> dict[str, list[tuple[str, str, object]]]:
         "criteria": [f"/api/v1/runs/{run}/stages/train_policy/criteria" for run in some],
         "page of runs (HTML)": ["/runs"],
     }
+    if has_tables:
+        paths["a group, from its Parquet"] = [
+            f"/api/v1/runs/{run}/stages/train_policy/groups/{1 + at // 8}/sample-{at}"
+            for run, at in zip(some, range(100), strict=True)
+        ]
     asked = {name: [("GET", url + path, None) for path in some_paths] for name, some_paths in paths.items()}
     mixed = [group[n % len(group)] for n in range(100) for group in asked.values()]
     return asked | {"all of these in turn": mixed}
@@ -201,31 +210,45 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=100.0, help="requests a second")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each kind of read")
     parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--folder", action="store_true", help="runs are empty folders, not objects in Ceph's gateway")
     options = parser.parse_args()
     trained = min(1000, options.runs)
     sizes = {"runs": options.runs, "trained": trained, "each": options.rollouts // trained}
 
-    with tempfile.TemporaryDirectory(prefix="bench-api-") as place, postgres(_folder(place, "db")) as database:
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-api-") as place,
+        postgres(_folder(place, "db")) as database,
+        ExitStack() as stack,
+    ):
         execute(f"{database}/postgres", "CREATE DATABASE platform", "CREATE DATABASE mlflow")
         folder = _folder(place, "runs")
+        if options.folder:
+            storage, reached, shards = str(folder), {}, []
+            for number in range(options.runs):
+                (folder / f"run-{number:06}").mkdir()
+        else:
+            storage, reached = STORAGE, stack.enter_context(gateway(folder))
+            begin = time.perf_counter()
+            shards = write_runs(options.runs, trained, sizes["each"])
+            print(f"written into the bucket in {time.perf_counter() - begin:.0f} s", flush=True)
         environment = {
             "RUBRICWORKS_DATABASE_URL": f"{database}/platform",
             "RUBRICWORKS_API_TOKEN": "",
-            "RUBRICWORKS_STORAGE": str(folder),
+            "RUBRICWORKS_STORAGE": storage,
+            **reached,
         }
         ours = [sys.executable, "-m", "rubricworks.cli", "server"]
         subprocess.run([*ours, "migrate"], env={**os.environ, **environment}, check=True, stdout=subprocess.DEVNULL)
         statements = (_RUNS, _SHARDS, _ROLLOUTS, _SUMS, _CRITERIA)
-        execute(f"{database}/platform", *(_filled(one, sizes) for one in statements), "ANALYZE")
-        for number in range(options.runs):
-            (folder / f"run-{number:06}").mkdir()
+        execute(f"{database}/platform", *(_filled(one, sizes) for one in statements))
+        execute(f"{database}/platform", *(_AS_STORED.format(*shard) for shard in shards), "ANALYZE")
         print(f"{options.runs} runs, {options.rollouts} rollouts with scorecards; load {os.getloadavg()[0]:.1f}")
 
         port = free_port()
         url = f"http://127.0.0.1:{port}"
         with server([*ours, "--port", str(port)], f"{url}/healthz", options.cores, **environment) as (process, seconds):
             time.sleep(3)  # the index takes its first look
-            for name, requests in reads(url, trained).items():
+            for name, requests in reads(url, trained, not options.folder).items():
                 report(name, *asyncio.run(load(requests, options.rate, options.seconds)))
             print(f"rubricworks server: start {seconds:.1f} s, memory {megabytes(process):.0f} MB", flush=True)
 

@@ -210,19 +210,16 @@ def _figures(name: str, shards: list[CriterionCredits]) -> CriterionFigures:
 def _read_group(
     store: RunStore, run: str, stage: str, number: int, step: int, sample_id: str
 ) -> list[dict[str, Any]] | None:
-    rollouts = read_table(store, run, f"{stage}/rollouts/part-{number:05}.parquet")
+    where: dict[str, int | str] = {"step": step, "sample_id": sample_id}
+    rollouts = read_table(store, run, f"{stage}/rollouts/part-{number:05}.parquet", where=where)
     if rollouts is None:
         return None
-    cards = read_table(store, run, f"{stage}/scorecards/part-{number:05}.parquet") or {"step": []}
+    cards = read_table(store, run, f"{stage}/scorecards/part-{number:05}.parquet", where=where) or {}
     graded: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    for position, card_step in enumerate(cards["step"]):
-        if card_step == step and cards["sample_id"][position] == sample_id:
-            graded[cards["response"][position]].append(json.loads(cards["scorecard"][position]))
+    for response, written in zip(cards.get("response", []), cards.get("scorecard", []), strict=True):
+        graded[response].append(json.loads(written))
     members = []
-    for position, row_step in enumerate(rollouts["step"]):
-        if row_step != step or rollouts["sample_id"][position] != sample_id:
-            continue
-        response = rollouts["response"][position]
+    for position, response in enumerate(rollouts["response"]):
         options = graded[response]
         card = (options.pop(0) if len(options) > 1 else options[0]) if options else None
         members.append(

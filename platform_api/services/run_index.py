@@ -12,7 +12,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -273,21 +273,34 @@ def _scorecards(
 
 
 def read_table(
-    store: RunStore, run: str, path: str, *, columns: list[str] | None = None
+    store: RunStore,
+    run: str,
+    path: str,
+    *,
+    columns: list[str] | None = None,
+    where: Mapping[str, int | str] | None = None,
 ) -> dict[str, list[Any]] | None:
-    """Columns of a Parquet file of a run; None if there is none, or it is no Parquet."""
+    """Columns of a Parquet file of a run; None if there is none, or it is no Parquet.
+
+    Args:
+        where: column → value of the rows to read; all by default.
+    """
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     content = store.read(run, path)
     if content is None:
         return None
     try:
-        table: dict[str, list[Any]] = pq.read_table(pa.BufferReader(content), columns=columns).to_pydict()
+        table = pq.read_table(pa.BufferReader(content), columns=columns)
+        for column, value in (where or {}).items():
+            table = table.filter(pc.equal(table[column], value))
+        rows: dict[str, list[Any]] = table.to_pydict()
     except (pa.ArrowException, OSError):
         _log.warning("%s/%s is no Parquet file", run, path)
         return None
-    return table
+    return rows
 
 
 def _digest(names: list[str]) -> str:
