@@ -26,7 +26,7 @@ from pathlib import Path
 
 import aiohttp
 
-from benchmarks.stored_runs import STORAGE, gateway, write_runs
+from benchmarks.stored_runs import STAGE, STORAGE, gateway, write_runs
 
 _RUNS = """
 INSERT INTO runs (name, state, recipe, pipeline, started, changed, bytes, message, stages)
@@ -194,13 +194,16 @@ def reads(url: str, trained: int, has_tables: bool) -> dict[str, list[tuple[str,
         "page of runs (HTML)": ["/runs"],
     }
     if has_tables:
-        paths["a group, from its Parquet"] = [
-            f"/api/v1/runs/{run}/stages/train_policy/groups/{1 + at // 8}/sample-{at}"
-            for run, at in zip(some, range(100), strict=True)
+        groups = [f"stages/{STAGE}/groups/{1 + at // 8}/sample-{at}" for at in range(100)]
+        paths["a group, then the next ones"] = [
+            f"/api/v1/runs/{run}/{group}" for run in some[:10] for group in groups[:10]
         ]
     asked = {name: [("GET", url + path, None) for path in some_paths] for name, some_paths in paths.items()}
-    mixed = [group[n % len(group)] for n in range(100) for group in asked.values()]
-    return asked | {"all of these in turn": mixed}
+    asked["all of these in turn"] = [group[n % len(group)] for n in range(100) for group in asked.values()]
+    if has_tables:
+        far = [f"{url}/api/v1/runs/{run}/{group}" for run, group in zip(some, groups, strict=True)]
+        asked["a group of another run each time"] = [("GET", one, None) for one in far]
+    return asked
 
 
 def main() -> None:

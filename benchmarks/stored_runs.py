@@ -69,7 +69,12 @@ def _shard(table: str, each: int) -> bytes:
     for row in range(each):
         credits = [float(row % 2), float(row // 2 % 2), 1.0, 0.5, float(row // 4 % 2)]
         verdicts = [
-            {"criterion": f"criterion {number}", "credit": credit, "error": None, "reasoning": f"Seen in response {row}."}
+            {
+                "criterion": f"criterion {number}",
+                "credit": credit,
+                "error": None,
+                "reasoning": f"Seen in response {row}.",
+            }
             for number, credit in enumerate(credits)
         ]
         response = f"Response {row}: " + "a small red circle lies to the left of a large blue square; " * 4

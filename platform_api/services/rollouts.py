@@ -6,16 +6,24 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from datetime import datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import func, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.platform_api.db.tables import CriterionCredits, Rollout, RubricCriteria, Shard
 from rubricworks.platform_api.problems import NotFound
-from rubricworks.platform_api.services.run_index import read_table
+from rubricworks.platform_api.services.run_index import read_arrow
 from rubricworks.platform_api.services.runs import check_name
 from rubricworks.runs.store import RunStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_CACHED_ROWS = 4096
+"""Largest shard that is remembered: neighbours in a list are mostly of one shard."""
 
 
 class Group(NamedTuple):
@@ -104,7 +112,7 @@ async def get_group(
     """
     check_name(run)
     query = (
-        select(Rollout, Shard.number)
+        select(Rollout, Shard)
         .join(Shard, Shard.id == Rollout.shard_id)
         .where(Rollout.run == run, Rollout.stage == stage, Rollout.step == step, Rollout.sample_id == sample_id)
         .order_by(Rollout.row)
@@ -113,9 +121,9 @@ async def get_group(
     if not found:
         raise NotFound(f"{run} has no rollouts of sample {sample_id!r} in step {step} of {stage}")
     members = []
-    for number in sorted({shard for _, shard in found}):
-        rows = [rollout for rollout, shard in found if shard == number]
-        written = await asyncio.to_thread(_read_group, store, run, stage, number, step, sample_id)
+    for shard in sorted({shard for _, shard in found}, key=lambda one: one.number):
+        rows = [rollout for rollout, of in found if of is shard]
+        written = await asyncio.to_thread(_read_group, store, shard, step, sample_id)
         if written is None or len(written) != len(rows):
             raise NotFound(f"the rollouts of step {step} are being replaced; ask again in a moment")
         members += [
@@ -207,14 +215,12 @@ def _figures(name: str, shards: list[CriterionCredits]) -> CriterionFigures:
     )
 
 
-def _read_group(
-    store: RunStore, run: str, stage: str, number: int, step: int, sample_id: str
-) -> list[dict[str, Any]] | None:
-    where: dict[str, int | str] = {"step": step, "sample_id": sample_id}
-    rollouts = read_table(store, run, f"{stage}/rollouts/part-{number:05}.parquet", where=where)
-    if rollouts is None:
+def _read_group(store: RunStore, shard: Shard, step: int, sample_id: str) -> list[dict[str, Any]] | None:
+    read = _cached_tables if shard.rows <= _CACHED_ROWS else _read_tables
+    place: tuple[Any, ...] = (store, shard.run, shard.stage, shard.number, shard.size, shard.modified)
+    rollouts, cards = (_rows_of(table, step, sample_id) for table in read(*place))
+    if not rollouts:
         return None
-    cards = read_table(store, run, f"{stage}/scorecards/part-{number:05}.parquet", where=where) or {}
     graded: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for response, written in zip(cards.get("response", []), cards.get("scorecard", []), strict=True):
         graded[response].append(json.loads(written))
@@ -233,3 +239,29 @@ def _read_group(
             }
         )
     return members
+
+
+def _rows_of(table: "pa.Table | None", step: int, sample_id: str) -> dict[str, list[Any]]:
+    import pyarrow.compute as pc
+
+    if table is None:
+        return {}
+    rows: dict[str, list[Any]] = table.filter(
+        pc.and_(pc.equal(table["step"], step), pc.equal(table["sample_id"], sample_id))
+    ).to_pydict()
+    return rows
+
+
+def _read_tables(
+    store: RunStore, run: str, stage: str, number: int, size: int, modified: datetime
+) -> tuple["pa.Table | None", "pa.Table | None"]:
+    """Rollouts and scorecards of a shard; size and time tell it from one that replaces it."""
+    rollouts, cards = (
+        read_arrow(store, run, f"{stage}/{table}/part-{number:05}.parquet") for table in ("rollouts", "scorecards")
+    )
+    return rollouts, cards
+
+
+@lru_cache(maxsize=16)
+def _cached_tables(*place: Any) -> tuple["pa.Table | None", "pa.Table | None"]:
+    return _read_tables(*place)

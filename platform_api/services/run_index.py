@@ -12,9 +12,9 @@ import logging
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 from sqlalchemy import delete, insert, select, text
@@ -36,6 +36,9 @@ from rubricworks.platform_api.db.tables import (
 from rubricworks.runs.records import RunRecord, run_record
 from rubricworks.runs.store import RunStore, StoredFile
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _MANIFEST = f"/{MANIFEST}"
 _SHARD = re.compile(r"(?P<stage>[\w-]+)/rollouts/part-(?P<number>\d{5})\.parquet")
 _LOCK = 7_278_364_102
@@ -43,6 +46,8 @@ _LOCK = 7_278_364_102
 _QUIET_AFTER = timedelta(hours=1)
 _IN_TURN = 100
 """Quiet runs of one look: a small installation looks at all of them each time."""
+_BETWEEN_LISTS = 20
+"""Time from one list of all runs to the next, as a multiple of what a list takes: 100,000 in a bucket take seconds."""
 _log = logging.getLogger(__name__)
 
 
@@ -57,8 +62,10 @@ class RunIndex:
         """Runs that are indexed, have ended, and have not changed for a while."""
         self._quiet_until = 0.0
         self._turn = 0
-        self._names: set[str] | None = None
-        """All runs of the look before."""
+        self._names: list[str] = []
+        self._list_at = 0.0
+        self._known: list[str] | None = None
+        """Runs of the last look after which the index had those alone."""
 
     async def follow(self, seconds: float) -> None:
         """Look at the runs again and again, until cancelled."""
@@ -73,7 +80,7 @@ class RunIndex:
 
     async def look(self) -> int:
         """Index what changed; return the number of runs that did."""
-        names = await asyncio.to_thread(self._store.names)
+        names = await self._list()
         changed = 0
         for name in await self._due(names):
             files, is_running = await asyncio.to_thread(self._read_state, name)
@@ -92,8 +99,20 @@ class RunIndex:
                 changed += 1
                 is_quiet = not is_running and state[1] is not None and state[1] < utc_now() - _QUIET_AFTER
                 (self._quiet.add if is_quiet else self._quiet.discard)(name)
-        await self._forget(set(names))
+        if names is not self._known:
+            await self._forget(set(names))
+            self._known = names
         return changed
+
+    async def _list(self) -> list[str]:
+        """All runs, listed anew if the last list is old enough."""
+        begin = time.monotonic()
+        if begin >= self._list_at:
+            names = await asyncio.to_thread(self._store.names)
+            self._names = self._names if names == self._names else names
+            now = time.monotonic()
+            self._list_at = now + _BETWEEN_LISTS * (now - begin)
+        return self._names
 
     def _read_state(self, name: str) -> tuple[dict[str, StoredFile], bool]:
         return self._store.files(name), self._store.is_running(name)
@@ -185,8 +204,6 @@ class RunIndex:
 
     async def _forget(self, names: set[str]) -> None:
         """Drop runs that were deleted."""
-        if names == self._names:
-            return
         gone = set(self._seen) - names
         async with self._database.session() as session:
             known = set(await session.scalars(select(Run.name)))
@@ -195,7 +212,6 @@ class RunIndex:
                 await session.execute(delete(RunTable).where(RunTable.run == name))
                 await session.execute(delete(Run).where(Run.name == name))
                 self._seen.pop(name, None)
-        self._names = names
 
     async def _is_ours(self, session: AsyncSession) -> bool:
         if self._database.is_sqlite:
@@ -273,34 +289,26 @@ def _scorecards(
 
 
 def read_table(
-    store: RunStore,
-    run: str,
-    path: str,
-    *,
-    columns: list[str] | None = None,
-    where: Mapping[str, int | str] | None = None,
+    store: RunStore, run: str, path: str, *, columns: list[str] | None = None
 ) -> dict[str, list[Any]] | None:
-    """Columns of a Parquet file of a run; None if there is none, or it is no Parquet.
+    """Columns of a Parquet file of a run; None if there is none, or it is no Parquet."""
+    table = read_arrow(store, run, path, columns=columns)
+    return None if table is None else table.to_pydict()
 
-    Args:
-        where: column → value of the rows to read; all by default.
-    """
+
+def read_arrow(store: RunStore, run: str, path: str, *, columns: list[str] | None = None) -> "pa.Table | None":
+    """As `read_table`, in Arrow's columns, which take a fraction of the memory."""
     import pyarrow as pa
-    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     content = store.read(run, path)
     if content is None:
         return None
     try:
-        table = pq.read_table(pa.BufferReader(content), columns=columns)
-        for column, value in (where or {}).items():
-            table = table.filter(pc.equal(table[column], value))
-        rows: dict[str, list[Any]] = table.to_pydict()
+        return pq.read_table(pa.BufferReader(content), columns=columns)
     except (pa.ArrowException, OSError):
         _log.warning("%s/%s is no Parquet file", run, path)
         return None
-    return rows
 
 
 def _digest(names: list[str]) -> str:
