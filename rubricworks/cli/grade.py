@@ -17,7 +17,7 @@ from rubricworks.data.rows import iter_rows
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.grading import CallPer, Combine, FailedCall, Grader
-from rubricworks.llm import ChatClient, ChatError
+from rubricworks.llm import ChatClient, ChatError, telemetry
 from rubricworks.rewards import signed_reward
 from rubricworks.rubrics import Rubric, Scorecard
 from rubricworks.runtime.progress import Progress
@@ -82,6 +82,8 @@ def grade(
     def stop_if_refused(error: ChatError, client: ChatClient) -> None:
         if refused := client.access_refused(error):
             raise UserError(refused.replace("api_key_env", "--api-key-env"))
+
+    telemetry.start_from_environment()
 
     async def grade_all() -> list[Scorecard]:
         cache = out.with_suffix(".cache.sqlite")

@@ -8,6 +8,7 @@ cascade), with the judge's own confidence, as in Cascaded Selective Evaluation (
 from typing import TYPE_CHECKING
 
 from rubricworks.errors import UserError
+from rubricworks.grading.evaluation_events import emit_verdicts
 from rubricworks.grading.grader import Grader
 from rubricworks.grading.prompts import Judgment, check_ids, judge_messages
 from rubricworks.llm import ChatClient, ChatError
@@ -37,7 +38,12 @@ class Cascade:
 
     async def grade(self, sample: "Sample", response: str | Response, rubric: Rubric) -> Scorecard:
         """Give one verdict per criterion, as `Grader.grade` does; those of the strong judge have no confidence."""
-        card = await self.cheap.grade(sample, response, rubric)
+        card = await self._judge(sample, response, rubric)
+        emit_verdicts(card)
+        return card
+
+    async def _judge(self, sample: "Sample", response: str | Response, rubric: Rubric) -> Scorecard:
+        card = await self.cheap.judge_response(sample, response, rubric)
         unsure = tuple(
             criterion
             for criterion, verdict in zip(rubric.criteria, card.verdicts, strict=True)
@@ -46,7 +52,7 @@ class Cascade:
         if not unsure:
             return card
         # The part of a rubric may have pitfalls alone, which no rubric may.
-        second = await self.strong.grade(sample, response, Rubric.model_construct(criteria=unsure))
+        second = await self.strong.judge_response(sample, response, Rubric.model_construct(criteria=unsure))
         decided = {verdict.criterion: verdict for verdict in second.verdicts}
         verdicts = tuple(decided.get(verdict.criterion, verdict) for verdict in card.verdicts)
         judge = f"{card.judge} > {second.judge}"

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from rubricworks.errors import UserError
+from rubricworks.grading.evaluation_events import emit_verdicts
 from rubricworks.grading.execution import execute
 from rubricworks.grading.image_checks import image_problem
 from rubricworks.grading.image_prompts import ANSWERS, Credits, image_judge_messages
@@ -149,11 +150,18 @@ class Grader:
         """Give one verdict per criterion, in the rubric's order. A failed call gives errors, not an exception.
 
         An image is encoded once for all calls. One that no decoder reads is shown to no judge: its verdicts are errors.
+        Where the process exports OpenTelemetry's events, each verdict is one (`evaluation_events`).
 
         Raises:
             UserError: `call_per` is criterion for a checklist, or `exposure` is image for a sample without one, or the
                 response is an image, and the rubric is a checklist or the image's bytes are missing.
         """
+        card = await self.judge_response(sample, response, rubric)
+        emit_verdicts(card)
+        return card
+
+    async def judge_response(self, sample: "Sample", response: str | Response, rubric: Rubric) -> Scorecard:
+        """Grade as `grade` does, without an event: for a grader whose verdicts another may replace."""
         response = Response.of(response)
         if response.is_image and not _is_checklist(rubric) and (problem := await image_problem(sample, response)):
             return self._unreadable(sample, response, rubric, problem)

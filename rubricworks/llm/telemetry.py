@@ -1,10 +1,11 @@
-"""Telemetry of chat clients: Prometheus counters and OpenTelemetry spans, at no cost unless enabled.
+"""Telemetry of a process: Prometheus counters, OpenTelemetry spans and events, at no cost unless enabled.
 
     RUBRICWORKS_METRICS_PORT=9464 rubricworks run my.yaml        # http://localhost:9464/metrics
     OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 rubricworks run my.yaml
 
 The counters are the clients' own totals, read on each scrape. Spans follow the conventions for generative AI
-(`gen_ai.*`); they hold names and numbers, never a prompt, an answer or a server's error text.
+(`gen_ai.*`); they hold names and numbers, never a prompt, an answer or a server's error text. Events are those of
+`grading.evaluation_events`.
 """
 
 import errno
@@ -25,7 +26,7 @@ from rubricworks.llm.question import ChatError
 from rubricworks.llm.usage import Totals, Usage
 
 _PORT_VARIABLE, _HOST_VARIABLE = "RUBRICWORKS_METRICS_PORT", "RUBRICWORKS_METRICS_HOST"
-_OTLP_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_OTLP_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _INSTALL_COMMAND = "pip install 'rubricworks[telemetry]'"
 
 _log = logging.getLogger(__name__)
@@ -135,7 +136,8 @@ def _snapshot() -> tuple[dict[tuple[str, str], Totals], dict[tuple[str, str], se
 
 
 def start_from_environment() -> None:
-    """Start the telemetry that the environment enables: metrics on RUBRICWORKS_METRICS_PORT, spans to an OTLP endpoint.
+    """Start the telemetry that the environment enables: metrics on RUBRICWORKS_METRICS_PORT, spans and
+    events to an OTLP endpoint.
 
     Runs once per process and lasts as long as the process.
 
@@ -148,8 +150,15 @@ def start_from_environment() -> None:
     _started = True
     if port := os.environ.get(_PORT_VARIABLE):
         _serve_metrics(port)
-    if any(os.environ.get(name) for name in _OTLP_VARIABLES):
-        _export_spans()
+    if signals := [signal for signal in ("TRACES", "LOGS") if _is_exported(signal)]:
+        _export(signals)
+
+
+def _is_exported(signal: str) -> bool:
+    """Return True if OpenTelemetry's variables name an OTLP endpoint for TRACES or LOGS, and no other exporter."""
+    names = (_OTLP_VARIABLE, f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")
+    exporters = os.environ.get(f"OTEL_{signal}_EXPORTER") or "otlp"
+    return any(os.environ.get(name) for name in names) and "otlp" in exporters.split(",")
 
 
 def _serve_metrics(port: str) -> None:
@@ -174,30 +183,61 @@ def _serve_metrics(port: str) -> None:
     REGISTRY.register(ChatCollector())
 
 
-def _export_spans() -> None:
-    """Export spans by OTLP. Without OpenTelemetry only warn, as its variables may be meant for other programs."""
+def _export(signals: list[str]) -> None:
+    """Export signals by OTLP. Without OpenTelemetry only warn, as its variables may be meant for other programs."""
     try:
-        from opentelemetry import trace
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        resource = Resource.create()
+        if str(resource.attributes.get("service.name", "")).startswith("unknown_service"):
+            resource = resource.merge(Resource({"service.name": "rubricworks"}))
+        if "TRACES" in signals:
+            _export_spans(resource)
+        if "LOGS" in signals:
+            _export_events(resource)
     except ImportError:
-        _log.warning("no spans are sent, though %s is set: they need %s", _OTLP_VARIABLES[0], _INSTALL_COMMAND)
+        _log.warning("no spans or events are sent, though %s is set: that needs %s", _OTLP_VARIABLE, _INSTALL_COMMAND)
         return
-    if _has_provider(trace):
-        return
-    resource = Resource.create()
-    if str(resource.attributes.get("service.name", "")).startswith("unknown_service"):
-        resource = resource.merge(Resource({"service.name": "rubricworks"}))
-    try:
-        provider = TracerProvider(resource=resource)
-        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     except ValueError as error:
         raise UserError(f"a variable of OpenTelemetry (OTEL_…) cannot be used: {error}") from None
-    trace.set_tracer_provider(provider)
     # Report an unreachable collector once per batch, not once per attempt.
     logging.getLogger("opentelemetry").setLevel(logging.ERROR)
+
+
+def _export_spans(resource: Any) -> None:
+    from opentelemetry import trace
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    if not _has_provider(trace):
+        provider = TracerProvider(resource=resource)
+        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        trace.set_tracer_provider(provider)
+
+
+def _export_events(resource: Any) -> None:
+    from opentelemetry import _logs
+    from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+    from opentelemetry.sdk._logs import LoggerProvider
+    from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+
+    if not _takes_events(_logs.get_logger_provider()):
+        provider = LoggerProvider(resource=resource)
+        provider.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter()))
+        _logs.set_logger_provider(provider)
+
+
+def event_logger(name: str) -> Any | None:
+    """OpenTelemetry's logger of a module's events; None if the process has no logger provider."""
+    logs = sys.modules.get("opentelemetry._logs")
+    if logs is None or not _takes_events(provider := logs.get_logger_provider()):
+        return None
+    return provider.get_logger(name)
+
+
+def _takes_events(provider: Any) -> bool:
+    return hasattr(provider, "add_log_record_processor")
 
 
 def span_factory(endpoint: Endpoint, purpose: str) -> Callable[[], AbstractContextManager[Any]] | None:
