@@ -9,15 +9,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from mlflow.entities import AssessmentError, AssessmentSource, Feedback, Trace
+from mlflow.entities import Feedback, Trace
 from mlflow.genai.scorers import Scorer
 from pydantic import PrivateAttr
 
 from rubricworks.adapters.loop_thread import run_in_loop
+from rubricworks.adapters.mlflow_traces import criterion_feedbacks, reward_feedback
 from rubricworks.adapters.trl import RubricReward
 from rubricworks.errors import UserError
 from rubricworks.grading import Grader
-from rubricworks.rubrics import Criterion, Rubric, Scorecard, Verdict
+from rubricworks.rubrics import Rubric
 
 _PROMPTS = ("prompt", "question", "messages")
 """Inputs that are the prompt; others are shown as JSON."""
@@ -56,23 +57,8 @@ class RubricScorer(Scorer):
         rubric = self._reward.parse_rubric(self._rubric or _expected(expectations), 0)
         scores = run_in_loop(self._reward.score([_prompt(inputs)], [_text(outputs)], rubric=[rubric]))
         card = scores.scorecards[0]
-        pairs = zip(card.verdicts, rubric.criteria, strict=True)
-        return [self._total(scores.rewards[0], card), *(self._feedback(*pair, card) for pair in pairs)]
-
-    def _total(self, reward: float | None, card: Scorecard) -> Feedback:
-        failed = [verdict for verdict in card.verdicts if verdict.error is not None]
-        error = _error(failed[0]) if failed else None
-        return Feedback(name=self.name, value=reward, error=error, source=_source(card))
-
-    def _feedback(self, verdict: Verdict, criterion: Criterion, card: Scorecard) -> Feedback:
-        return Feedback(
-            name=f"{self.name}/{criterion.criterion}",
-            value=verdict.credit,
-            error=None if verdict.error is None else _error(verdict),
-            rationale=verdict.reasoning or None,
-            source=_source(card),
-            metadata={"weight": f"{criterion.weight:g}"},
-        )
+        total = reward_feedback(card, scores.rewards[0], self.name)
+        return [total, *criterion_feedbacks(card, rubric, self.name)]
 
 
 def _expected(expectations: Any) -> Any:
@@ -90,12 +76,3 @@ def _prompt(inputs: Any) -> Any:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _source(card: Scorecard) -> AssessmentSource:
-    return AssessmentSource(source_type="LLM_JUDGE", source_id=card.judge)
-
-
-def _error(verdict: Verdict) -> AssessmentError:
-    code = "UNJUDGED" if verdict.error is None else verdict.error.value.upper()
-    return AssessmentError(error_code=code, error_message=verdict.reasoning)
