@@ -250,7 +250,7 @@ def main() -> None:
         port = free_port()
         url = f"http://127.0.0.1:{port}"
         with server([*ours, "--port", str(port)], f"{url}/healthz", options.cores, **environment) as (process, seconds):
-            time.sleep(3)  # the index takes its first look
+            time.sleep(3 if options.folder else 20)  # the index takes its first look
             for name, requests in reads(url, trained, not options.folder).items():
                 report(name, *asyncio.run(load(requests, options.rate, options.seconds)))
             print(f"rubricworks server: start {seconds:.1f} s, memory {megabytes(process):.0f} MB", flush=True)

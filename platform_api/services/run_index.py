@@ -12,7 +12,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -44,8 +44,11 @@ _SHARD = re.compile(r"(?P<stage>[\w-]+)/rollouts/part-(?P<number>\d{5})\.parquet
 _LOCK = 7_278_364_102
 """Key of the lock under which one of several services indexes."""
 _QUIET_AFTER = timedelta(hours=1)
-_IN_TURN = 100
-"""Quiet runs of one look: a small installation looks at all of them each time."""
+_IN_TURN_FOR = 0.2
+"""Seconds of each look for quiet runs in turn: a small installation looks at all of them each time."""
+_BETWEEN_LOOKS = 4
+"""Pause after a look, as a multiple of what it took, so that many runs leave the service time to answer."""
+_LONGEST_PAUSE = 30.0
 _BETWEEN_LISTS = 20
 """Time from one list of all runs to the next, as a multiple of what a list takes: 100,000 in a bucket take seconds."""
 _log = logging.getLogger(__name__)
@@ -70,19 +73,21 @@ class RunIndex:
     async def follow(self, seconds: float) -> None:
         """Look at the runs again and again, until cancelled."""
         while True:
+            begin = time.monotonic()
             try:
                 await self.look()
             except (SQLAlchemyError, UserError, OSError) as error:
                 _log.warning("runs could not be indexed: %s", type(error).__name__)
             except Exception:  # the next look must come
                 _log.exception("indexing runs failed")
-            await asyncio.sleep(seconds)
+            took = time.monotonic() - begin
+            await asyncio.sleep(max(seconds, min(_BETWEEN_LOOKS * took, _LONGEST_PAUSE)))
 
     async def look(self) -> int:
         """Index what changed; return the number of runs that did."""
         names = await self._list()
         changed = 0
-        for name in await self._due(names):
+        async for name in self._due(names):
             files, is_running = await asyncio.to_thread(self._read_state, name)
             state = (len(files), max((file.modified for file in files.values()), default=None))
             if self._seen.get(name) == (*state, is_running):
@@ -117,18 +122,23 @@ class RunIndex:
     def _read_state(self, name: str) -> tuple[dict[str, StoredFile], bool]:
         return self._store.files(name), self._store.is_running(name)
 
-    async def _due(self, names: list[str]) -> list[str]:
-        """Names to look at: new and recent runs, and the quiet ones in turn, so that a look at many runs is short."""
+    async def _due(self, names: list[str]) -> AsyncIterator[str]:
+        """Names to look at: new and recent runs, then quiet ones in turn for a moment."""
         if time.monotonic() >= self._quiet_until:
             query = select(Run.name).where(Run.state != "going", Run.changed < utc_now() - _QUIET_AFTER)
             async with self._database.session() as session:
                 self._quiet = set(await session.scalars(query))
             self._quiet_until = time.monotonic() + _QUIET_AFTER.total_seconds()
         quiet = [name for name in names if name in self._quiet]
-        begin = self._turn if self._turn < len(quiet) else 0
-        self._turn = begin + _IN_TURN
-        in_turn = set(quiet[begin : self._turn])
-        return [name for name in names if name not in self._quiet or name in in_turn]
+        for name in names:
+            if name not in self._quiet:
+                yield name
+        end = time.monotonic() + _IN_TURN_FOR
+        begin = self._turn % max(1, len(quiet))
+        for self._turn in range(begin, begin + len(quiet)):
+            if time.monotonic() > end:
+                break
+            yield quiet[self._turn % len(quiet)]
 
     async def _index_run(self, name: str, files: dict[str, StoredFile]) -> bool:
         record = await asyncio.to_thread(run_record, self._store, name)

@@ -4,6 +4,7 @@ import asyncio
 import http.client
 import os
 import shutil
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -209,28 +210,33 @@ def test_an_unknown_run_is_a_page_for_browsers(url):
     assert b"did you mean today-1?" in body
 
 
-class CountedStore:
-    """A store of runs that counts which ones are looked at."""
+class SlowStore:
+    """A store of runs with a clock of its own: a list takes a second, a look at a run a tenth."""
 
-    def __init__(self, folder):
-        self._store, self.looked = open_run_store(str(folder)), []
+    def __init__(self, folder, monkeypatch):
+        self._store, self.looked, self.lists, self.now = open_run_store(str(folder)), [], 0, 0.0
+        monkeypatch.setattr(run_index, "time", SimpleNamespace(monotonic=lambda: self.now))
 
     def __getattr__(self, name):
         return getattr(self._store, name)
 
+    def names(self):
+        self.now, self.lists = self.now + 1, self.lists + 1
+        return self._store.names()
+
     def files(self, run):
         self.looked.append(run)
+        self.now += 0.1
         return self._store.files(run)
 
 
 def test_quiet_runs_are_looked_at_in_turn_and_new_ones_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_index, "_IN_TURN", 2)
     for number in range(5):
         run = write_run(tmp_path, f"old-{number}")
         for path in [run, *run.rglob("*")]:
             os.utime(path, (1_600_000_000, 1_600_000_000))
     write_run(tmp_path, "recent")
-    store = CountedStore(tmp_path)
+    store = SlowStore(tmp_path, monkeypatch)
 
     async def looks(count):
         database = Database(f"sqlite:///{tmp_path}/x.db")
@@ -249,3 +255,22 @@ def test_quiet_runs_are_looked_at_in_turn_and_new_ones_at_once(tmp_path, monkeyp
     assert all("recent" in seen and len(seen) < 6 for seen in (first, second, third, fourth))
     write_run(tmp_path, "new")
     assert "new" in asyncio.run(looks(1))[0]
+
+
+def test_runs_are_listed_again_after_twenty_times_as_long_as_the_list_took(tmp_path, monkeypatch):
+    store = SlowStore(tmp_path, monkeypatch)
+
+    async def lists():
+        database = Database(f"sqlite:///{tmp_path}/x.db")
+        await migrate(database)
+        index = RunIndex(database, store)
+        await index.look()
+        write_run(tmp_path, "new")
+        seen = []
+        for passed in (19.0, 1.5):
+            store.now += passed
+            seen.append((await index.look(), store.lists))
+        await database.close()
+        return seen
+
+    assert asyncio.run(lists()) == [(0, 1), (1, 2)]
