@@ -26,8 +26,9 @@ demo: $(VENV)/installed  ## The whole loop on this machine: images in, a better 
 # The workers share the cores already.
 test test-fast: export OMP_NUM_THREADS := 1
 
+# A whole program takes minutes on a busy machine; its time limit is there for what hangs.
 test: test-fast  ## Every test that needs Python alone
-	$(RUN) pytest -m e2e -n auto --dist loadfile
+	$(RUN) pytest -m e2e -n auto --dist loadfile --timeout 1200
 
 # One worker more than there are cores, since some tests wait for servers and processes.
 test-fast: $(VENV)/installed  ## Without the end-to-end tests
