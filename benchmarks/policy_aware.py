@@ -56,7 +56,7 @@ def folder_of(runs: Path, seed: int, arm: str) -> Path:
 
 def quality_of_steps(run: Path) -> list[float]:
     """Mean oracle F1 of each step's rollouts."""
-    index = read_scene_index(_world(run))
+    index = read_scene_index(run / "world")
     scenes: dict[str, Scene] = {
         sample.sample_id: index.find(sample.require_image("its scene is looked up"))[1]
         for sample in read_samples(run / "prepare", "train")
@@ -68,10 +68,6 @@ def quality_of_steps(run: Path) -> list[float]:
         fmean(score_caption(scenes[row["sample_id"]], row["response"]).f1 for row in group)
         for _, group in groupby(rows, key=lambda row: row["step"])
     ]
-
-
-def _world(run: Path) -> Path:
-    return run / "world"
 
 
 def target(own_S: Sequence[float]) -> float:
@@ -99,7 +95,7 @@ def differences(
 ) -> str:
     """Mean differences over seeds, with Student's t intervals."""
     f1 = t_interval([held_out(folder_of(runs, s, arm))[1] - held_out(folder_of(runs, s, other))[1] for s in seeds])
-    parts = [f"oracle F1 {_signed(f1, 3)}"]
+    parts = [f"oracle F1 {signed(f1, 3)}"]
     steps = [
         tuple(steps_to(target(qualities[seed, ""]), qualities[seed, one]) for one in (arm, other)) for seed in seeds
     ]
@@ -107,11 +103,12 @@ def differences(
     if reached:
         missing = len(seeds) - len(reached)
         note = f" ({missing} of {len(seeds)} seeds never got there)" if missing else ""
-        parts.append(f"steps to the same quality {_signed(t_interval(reached), 0)}{note}")
+        parts.append(f"steps to the same quality {signed(t_interval(reached), 0)}{note}")
     return "; ".join(parts)
 
 
-def _signed(one: Interval, digits: int) -> str:
+def signed(one: Interval, digits: int) -> str:
+    """A mean difference with its bounds."""
     bounds = "" if one.low is None else f" [{one.low:+.{digits}f}, {one.high:+.{digits}f}]"
     return f"{one.value:+.{digits}f}{bounds}"
 
