@@ -22,6 +22,7 @@ from rubricworks.grading.assertion_answers import (
     texts_of,
 )
 from rubricworks.grading.assertion_prompts import (
+    ASSERTION_PROMPT_VERSION,
     Pointability,
     assertion_messages,
     decompose_messages,
@@ -143,6 +144,8 @@ class AssertionGrader:
         task = _CaptionTask(sample_id, image, caption, reference, self.min_overlap)
         if not has_words(caption):
             return self._success(task)
+        for client in (self.judge, self.verifier or self.judge):
+            client.note_prompt(ASSERTION_PROMPT_VERSION)
         return await (
             self._grade_in_one_call(task) if self.verifier is None else self._grade_in_two_calls(task, self.verifier)
         )

@@ -17,11 +17,18 @@ from rubricworks.errors import UserError
 from rubricworks.grading.evaluation_events import emit_verdicts
 from rubricworks.grading.execution import execute
 from rubricworks.grading.image_checks import image_problem
-from rubricworks.grading.image_prompts import ANSWERS, Credits, image_judge_messages
-from rubricworks.grading.prompts import ContinuousScore, CriterionScore, Judgment, check_ids, judge_messages
+from rubricworks.grading.image_prompts import ANSWERS, IMAGE_JUDGE_PROMPT_VERSION, Credits, image_judge_messages
+from rubricworks.grading.prompts import (
+    JUDGE_PROMPT_VERSION,
+    ContinuousScore,
+    CriterionScore,
+    Judgment,
+    check_ids,
+    judge_messages,
+)
 from rubricworks.grading.requests import AnyRequest, Exposure, request_with_exposure
 from rubricworks.grading.scoring_answers import Scoring, check_scoring
-from rubricworks.grading.scoring_prompts import scoring_messages
+from rubricworks.grading.scoring_prompts import SCORING_PROMPT_VERSION, scoring_messages
 from rubricworks.grading.text_criteria import TEXT_KEY, quoted_texts, text_verdict
 from rubricworks.grading.text_reading import TextReader, mask_text
 from rubricworks.grading.votes import Combine, combine_credits
@@ -296,6 +303,7 @@ class Grader:
         messages_of: _MessagesOf,
     ) -> _CallResult:
         """Judge criteria without references in one call."""
+        judge.note_prompt(IMAGE_JUDGE_PROMPT_VERSION if response.is_image else JUDGE_PROMPT_VERSION)
         messages = messages_of(criteria)
         answer = ANSWERS[self.credits] if response.is_image else Judgment
         check = partial(check_ids, count=len(criteria))
@@ -336,6 +344,7 @@ class Grader:
         self, judge: ChatClient, sample: "Sample", response: Response, rubric: Rubric, request: AnyRequest
     ) -> _CallResult:
         """Score a checklist in one call. A faulty target is an error of its criterion only."""
+        judge.note_prompt(SCORING_PROMPT_VERSION)
         messages = scoring_messages(request)
         try:
             reply = await judge.chat(messages, Scoring, check=lambda scoring: check_scoring(scoring, request))

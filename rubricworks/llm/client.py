@@ -105,6 +105,14 @@ class ChatClient:
         """Limiter shared by all clients of this endpoint and model."""
         return self._transport.limiter
 
+    def note_prompt(self, version: str) -> None:
+        """Pin the version of a prompt beside the model's identity, before a call with it.
+
+        Raises:
+            UserError: another version of it was sent before, and the endpoint has `on_change: refuse`.
+        """
+        self._identity.note_prompt(version)
+
     def access_refused(self, error: ChatError) -> str:
         """Message for an error after which no call of this client can succeed: a missing or wrong key; else empty.
 

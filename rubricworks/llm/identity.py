@@ -1,15 +1,18 @@
-"""Identity of an endpoint's model, as its answers state it: `model` and `system_fingerprint`.
+"""Identity of an endpoint's model, as its answers state it (`model`, `system_fingerprint`), and the prompts it got.
 
-A name may stand for another model tomorrow (an alias that is moved, a router), and then numbers of before and after do
-not compare. The first answer pins the identity, in a file beside the answers' cache, so that a resumed run knows it.
+A name may stand for another model tomorrow (an alias that is moved, a router), and a judge's prompt may have another
+version; then numbers of before and after do not compare. The first answer, and the first call, pin them in a file
+beside the answers' cache, so that a resumed run knows them; the stages of a run in a store hand it on.
 """
 
 import hashlib
-import json
 import logging
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+
+from pydantic import BaseModel, TypeAdapter, ValidationError, model_validator
 
 from rubricworks.errors import UserError
 from rubricworks.llm.endpoint import Endpoint
@@ -30,8 +33,40 @@ class Identity(NamedTuple):
         return f"{self.model or 'an unnamed model'}{f' ({self.fingerprint})' if self.fingerprint else ''}"
 
 
+class PinnedEntry(BaseModel):
+    """What the file holds of one endpoint."""
+
+    identity: Identity | None = None
+    prompts: tuple[str, ...] = ()
+    """Versions of the prompts that it was asked with, such as `judge-2`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _former_form(cls, data: object) -> object:
+        """Files of before prompts had versions hold the identity alone."""
+        return {"identity": data} if isinstance(data, list) else data
+
+
+_ENTRIES = TypeAdapter(dict[str, PinnedEntry])
+
+
+def merge_identities(file: Path, content: bytes) -> None:
+    """Add what another pod pinned to a file; what the file says itself stays."""
+    with _file_lock:
+        entries = _read(file)
+        try:
+            others = _ENTRIES.validate_json(content)
+        except ValidationError:
+            return
+        for key, other in others.items():
+            entry = entries.get(key, other)
+            prompts = _joined(entry.prompts, other.prompts)
+            entries[key] = PinnedEntry(identity=entry.identity or other.identity, prompts=prompts)
+        _write(file, entries)
+
+
 class IdentityPin:
-    """Identities that one endpoint has answered with; a second one is an alarm, or the end of the run."""
+    """Identities of one endpoint, and versions of its prompts; a second one is an alarm, or the end of the run."""
 
     def __init__(self, endpoint: Endpoint, purpose: str, folder: Path | None) -> None:
         """
@@ -44,6 +79,7 @@ class IdentityPin:
         self._key = f"{endpoint.model} {hashlib.sha256(endpoint.label.encode()).hexdigest()[:16]}"
         self._file = folder / IDENTITY_FILE if folder is not None else None
         self._known: set[Identity] = set()
+        self._prompts: set[str] = set()
 
     def check(self, identity: Identity) -> None:
         """Note an answer's identity.
@@ -58,25 +94,69 @@ class IdentityPin:
         if identity in self._known:
             return
         before = ", ".join(map(str, sorted(self._known)))
-        message = f"{self._name}: answered as {before} before, and now as {identity}"
+        self._tell(f"answered as {before} before, and now as {identity}", "Name a dated model")
+        self._known.add(identity)
+
+    def note_prompt(self, version: str) -> None:
+        """Note the version of a prompt that is about to be sent.
+
+        Raises:
+            UserError: another version of the same prompt was sent before, and the endpoint says that this ends the run.
+        """
+        if version in self._prompts:
+            return
+        before = self._prompts if self._file is None else self._entry().prompts
+        others = sorted(one for one in before if one != version and _prompt_name(one) == _prompt_name(version))
+        if others:
+            self._tell(f"was asked by prompt {', '.join(others)} before, and now by {version}", "Start a new run")
+        self._prompts.add(version)
+        self._update(lambda entry: entry.model_copy(update={"prompts": _joined(entry.prompts, (version,))}))
+
+    def _tell(self, change: str, remedy: str) -> None:
+        message = f"{self._name}: {change}"
         if self._endpoint.on_change == "refuse":
             raise UserError(
-                f"{message}; its verdicts of before and after do not compare. Name a dated model, or set on_change to "
-                "warn"
+                f"{message}; its verdicts of before and after do not compare. {remedy}, or set on_change to warn"
             )
-        self._known.add(identity)
         logger.warning("%s; figures of before and after may not compare", message)
 
     def _pinned(self, identity: Identity) -> Identity:
         """The identity in the file; this one, if the file has none yet."""
+        entry = self._update(lambda entry: entry.model_copy(update={"identity": entry.identity or identity}))
+        return identity if entry is None or entry.identity is None else entry.identity
+
+    def _entry(self) -> PinnedEntry:
+        assert self._file is not None
+        return _read(self._file).get(self._key, PinnedEntry())
+
+    def _update(self, change: Callable[[PinnedEntry], PinnedEntry]) -> PinnedEntry | None:
+        """Change the file's entry and return it; None without a file."""
         if self._file is None:
-            return identity
+            return None
         with _file_lock:
-            try:
-                entries = json.loads(self._file.read_bytes())
-            except (OSError, ValueError):
-                entries = {}
-            if (entry := entries.get(self._key)) is not None:
-                return Identity(*entry)
-            write_atomic(self._file, json.dumps(entries | {self._key: identity}, indent=2).encode())
-            return identity
+            entries = _read(self._file)
+            before = entries.get(self._key)
+            entry = change(before or PinnedEntry())
+            if entry != before:
+                _write(self._file, entries | {self._key: entry})
+            return entry
+
+
+def _joined(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*first, *second)))
+
+
+def _prompt_name(version: str) -> str:
+    return version.rpartition("-")[0]
+
+
+def _read(file: Path) -> dict[str, PinnedEntry]:
+    """Entries of a file; none if it is not there or not whole."""
+    try:
+        return _ENTRIES.validate_json(file.read_bytes())
+    except (OSError, ValidationError):
+        return {}
+
+
+def _write(file: Path, entries: dict[str, PinnedEntry]) -> None:
+    write_atomic(file, _ENTRIES.dump_json(entries, indent=2))

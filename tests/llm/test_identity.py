@@ -7,8 +7,13 @@ import logging
 import pytest
 from scripted_server import Said, say
 
+from rubricworks.data import Sample
 from rubricworks.errors import UserError
+from rubricworks.grading import Grader
+from rubricworks.grading.prompts import JUDGE_PROMPT_VERSION
 from rubricworks.llm import ChatClient, Endpoint
+from rubricworks.llm.identity import merge_identities
+from rubricworks.rubrics import Criterion, Rubric
 
 
 def answer(model, fingerprint=None):
@@ -46,7 +51,8 @@ def test_a_resumed_run_knows_the_identity_of_before(serve, tmp_path):
     server = serve([answer("judge-a"), answer("judge-b")])
     cache = tmp_path / "answers.sqlite"
     ask(server, "a", cache=cache, on_change="refuse")
-    assert list(json.loads((tmp_path / "identities.json").read_text()).values()) == [["judge-a", ""]]
+    (entry,) = json.loads((tmp_path / "identities.json").read_text()).values()
+    assert entry == {"identity": ["judge-a", ""], "prompts": []}
     with pytest.raises(UserError, match="answered as judge-a before, and now as judge-b"):
         ask(server, "b", cache=cache, on_change="refuse")
 
@@ -56,3 +62,53 @@ def test_a_server_that_says_nothing_of_itself_is_no_change(serve, caplog):
     with caplog.at_level(logging.WARNING, "rubricworks"):
         ask(serve([Said(json.dumps(body).encode())]), "a", "b", on_change="refuse")
     assert caplog.records == []
+
+
+def note(folder, *versions, **fields):
+    client = ChatClient(Endpoint(url="http://unused", model="judge", **fields), cache=folder / "answers.sqlite")
+    for version in versions:
+        client.note_prompt(version)
+
+
+def test_another_version_of_a_prompt_is_told_and_another_prompt_is_not(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING, "rubricworks"):
+        note(tmp_path, "judge-2", "scoring-1", "judge-2")
+        assert caplog.records == []
+        note(tmp_path, "judge-3", "judge-3")
+    (record,) = caplog.records
+    assert "was asked by prompt judge-2 before, and now by judge-3" in record.message
+    (entry,) = json.loads((tmp_path / "identities.json").read_text()).values()
+    assert entry == {"identity": None, "prompts": ["judge-2", "scoring-1", "judge-3"]}
+
+
+def test_a_refused_version_of_a_prompt_is_not_pinned(tmp_path):
+    note(tmp_path, "judge-2", on_change="refuse")
+    with pytest.raises(UserError, match=r"now by judge-3; .* Start a new run, or set on_change to warn"):
+        note(tmp_path, "judge-3", on_change="refuse")
+    note(tmp_path, "judge-2", on_change="refuse")
+
+
+def test_a_file_of_before_prompts_had_versions_still_pins_the_identity(serve, tmp_path):
+    ask(serve([answer("judge-a")]), "a", cache=tmp_path / "answers.sqlite")
+    file = tmp_path / "identities.json"
+    file.write_text(json.dumps({key: ["judge-old", ""] for key in json.loads(file.read_text())}))
+    (key,) = json.loads(file.read_text())
+    merge_identities(file, json.dumps({key: {"identity": ["judge-b", ""], "prompts": ["judge-2"]}}).encode())
+    assert json.loads(file.read_text())[key] == {"identity": ["judge-old", ""], "prompts": ["judge-2"]}
+    merge_identities(file, b"half a file")
+    assert json.loads(file.read_text())[key]["prompts"] == ["judge-2"]
+
+
+def test_a_grading_pins_the_prompt_that_it_judges_by(serve, tmp_path):
+    rubric = Rubric(criteria=(Criterion(criterion="red", weight=1),))
+    verdict = json.dumps({"verdicts": [{"id": 1, "reasoning": "r", "score": 1}]})
+
+    async def grade():
+        async with ChatClient(
+            Endpoint(url=serve([say(verdict)]).url, model="judge"), cache=tmp_path / "answers.sqlite"
+        ) as client:
+            return await Grader(client).grade(Sample(sample_id="s"), "a red circle", rubric)
+
+    assert asyncio.run(grade()).credits == [1.0]
+    (entry,) = json.loads((tmp_path / "identities.json").read_text()).values()
+    assert entry == {"identity": ["m", ""], "prompts": [JUDGE_PROMPT_VERSION]}

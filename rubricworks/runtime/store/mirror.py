@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from rubricworks.data.response_images import IMAGES
 from rubricworks.errors import TransientError, UserError
+from rubricworks.llm.identity import IDENTITY_FILE
 from rubricworks.runtime.job import DONE
 from rubricworks.runtime.store.attempts import REPLACED, IndexEntry, check_attempt, write_index
 from rubricworks.runtime.store.run_state import ERROR_FILE, LEDGER_FILE, RunState
@@ -30,7 +31,7 @@ _AT_ONCE = 4
 _ROUNDS = 20
 _COMMIT_FILES = ("trainer_state.json", "manifest.json", DONE)
 """Uploaded after everything else, in this order."""
-_SHARED_FILES = (ERROR_FILE, LEDGER_FILE, "lock")
+_SHARED_FILES = (ERROR_FILE, LEDGER_FILE, IDENTITY_FILE, "lock")
 
 
 class FileState(NamedTuple):

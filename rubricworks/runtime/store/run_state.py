@@ -4,6 +4,7 @@ state/STAGE/ledger.jsonl     the stage's lines of the ledger
 state/STAGE/spending.json    its rows of spending
 state/STAGE/answers/…        model answers in immutable pieces, written every few seconds so that a killed attempt's
                              calls are not lost; an attempt that ends merges the small ones
+state/STAGE/identities.json  what the models said of themselves, and their prompts
 state/STAGE/error.json       the error of its last attempt
 """
 
@@ -18,6 +19,7 @@ from typing import Any
 from rubricworks.errors import UserError
 from rubricworks.llm import read_budget
 from rubricworks.llm.cache import CACHE_FILE, AnswerCache, newest_answer_id, read_answers
+from rubricworks.llm.identity import IDENTITY_FILE, merge_identities
 from rubricworks.llm.spending import SPENDING_FILE, merge_spending, read_spending
 from rubricworks.storage import Bucket, StoredObject
 
@@ -61,6 +63,8 @@ class RunState:
                 self._add_ledger_lines(state.read(item.key))
             elif name == "spending.json":
                 self._add_spending(state, item.key, item.etag)
+            elif name == IDENTITY_FILE:
+                merge_identities(self._run / IDENTITY_FILE, state.read(item.key))
             elif name.startswith("answers/") and stage == self._stage:
                 answers = True
             elif name == ERROR_FILE:
@@ -81,6 +85,8 @@ class RunState:
         spending = [row for row in read_spending(self._run / SPENDING_FILE) if row["stage"] == self._stage]
         self._write_if_changed("spending.json", json.dumps(spending, sort_keys=True).encode() if spending else b"")
         self._write_if_changed(LEDGER_FILE, self._own_ledger_lines())
+        identities = self._run / IDENTITY_FILE
+        self._write_if_changed(IDENTITY_FILE, identities.read_bytes() if identities.is_file() else b"")
 
     def push_error(self) -> None:
         """Upload this stage's error, or delete that of an earlier attempt."""

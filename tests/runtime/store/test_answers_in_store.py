@@ -6,7 +6,11 @@ from pathlib import Path
 import pytest
 from test_runs_in_store import mirror_of
 
+from rubricworks.errors import UserError
+from rubricworks.llm import Endpoint
 from rubricworks.llm.cache import CACHE_FILE, AnswerCache
+from rubricworks.llm.identity import Identity, IdentityPin
+from rubricworks.runtime.store.attempts import read_index
 from rubricworks.runtime.store.mirror import Mirror
 from rubricworks.storage import open_bucket
 
@@ -60,3 +64,21 @@ def test_pieces_that_are_put_together_while_they_are_read_are_looked_for_again(r
     cache = AnswerCache(folder / CACHE_FILE)
     assert all(cache.get(str(name).encode().ljust(32, b"-")) for name in range(3))
     cache.close()
+
+
+def test_what_one_pod_pinned_of_a_judge_holds_on_the_next(run):
+    mirror, folder = mirror_of(run, "train")
+    judge = Endpoint(url="http://judge", model="judge", on_change="refuse")
+    IdentityPin(judge, "judge", folder).check(Identity("judge-2026-01"))
+    IdentityPin(judge, "judge", folder).note_prompt("judge-2")
+    mirror.finish()
+    assert "identities.json" not in read_index(open_bucket(run), "train")
+    shutil.rmtree(folder)
+    other, folder = mirror_of(run, "score")
+    other.state.fetch(whole=False)
+    pin = IdentityPin(judge, "judge", folder)
+    pin.note_prompt("judge-2")
+    with pytest.raises(UserError, match="answered as judge-2026-01 before, and now as judge-2026-06"):
+        pin.check(Identity("judge-2026-06"))
+    with pytest.raises(UserError, match="by prompt judge-2 before, and now by judge-3"):
+        pin.note_prompt("judge-3")
