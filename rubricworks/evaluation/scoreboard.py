@@ -62,6 +62,8 @@ class Scoreboard(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     base: str
+    policy: str | None = Field(default=None, exclude_if=lambda policy: policy is None)
+    """Model that the run trained; None if it trained none."""
     models: tuple[ModelScores, ...]
     """In the order of the evaluation: by model, step, decoding."""
     titles: dict[str, str] = {}
@@ -92,7 +94,9 @@ class Scoreboard(BaseModel):
 
     @property
     def candidate(self) -> str | None:
-        """Last model that is not the base: the one that may be promoted."""
+        """Model that may be promoted: the one that the run trained; without one, the last that is not the base."""
+        if self.policy is not None:
+            return self.policy
         return next((scores.model for scores in reversed(self.models) if scores.model != self.base), None)
 
     def scores(self, model: str, decoding: str | None = None, step: int | None = None) -> ModelScores | None:
@@ -158,6 +162,7 @@ def summarise_scores(
     rows: Iterable[Mapping[str, Any]],
     *,
     base: str = BASE,
+    policy: str | None = None,
     tasks: Mapping[str, str] | None = None,
     titles: Mapping[str, str] | None = None,
     scorers: Collection[str] | None = None,
@@ -172,6 +177,7 @@ def summarise_scores(
     Args:
         rows: its rows.
         base: model that gains are measured against.
+        policy: model that the run trained.
         tasks: sample → task.
         titles: figure → name on pages.
         scorers: those whose first figure is reported first, in this order; by default all, in the table's order.
@@ -232,6 +238,7 @@ def summarise_scores(
     heads = [first[name] for name in scorers or first if name in first]
     board = Scoreboard(
         base=base,
+        policy=policy,
         models=models,
         titles=titles | {figure: figure.replace("_", " ").capitalize() for figure in sorted(figures - titles.keys())},
         headlines=tuple(figure for figure in heads if figure in figures and figure != LENGTH),

@@ -6,6 +6,7 @@ import pytest
 
 from rubricworks.evaluation.scoreboard import Scoreboard, summarise_scores
 from rubricworks.metrics import bootstrap_interval
+from rubricworks.stages.release.promote import gate_figures
 
 
 def scores(sample: str, model: str, **values: float | None) -> list[dict[str, Any]]:
@@ -104,3 +105,11 @@ def test_all_wins_leave_a_doubt_and_differences_that_are_all_0_leave_none():
     assert (gain.low, gain.high) == (0, 0)
     tokens = board.mean("policy", "length_tokens")  # a length of 1 is no share
     assert (tokens.low, tokens.high) == (1, 1)
+
+
+def test_the_gate_looks_at_the_model_that_the_run_trained_whatever_else_was_scored():
+    rows = [*ROWS, *scores("a", "another", b_capscore=1.0), *scores("b", "another", b_capscore=1.0)]
+    board = summarise_scores(rows, policy="policy")
+    assert board.candidate == "policy"
+    assert gate_figures(board)["b_capscore"] == {"base": pytest.approx(0.5), "policy": pytest.approx(0.6)}
+    assert summarise_scores(rows).candidate == "another"

@@ -125,6 +125,7 @@ class Scoring:
         board = summarise_scores(
             read_rows(self.job.out),
             base=self.config.opponent,
+            policy=self.config.policy if "policy" in self.job.inputs else None,
             tasks=self.tasks,
             titles={figure: title for scorer in self.scorers for figure, title in scorer.titles().items()},
             scorers=[scorer.name for scorer in self.scorers],
