@@ -13,6 +13,7 @@ import json
 import os
 import pwd
 import shutil
+import signal
 import socket
 import statistics
 import subprocess
@@ -215,6 +216,8 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--folder", action="store_true", help="runs are empty folders, not objects in Ceph's gateway")
     options = parser.parse_args()
+    # Servers that are left behind take a core: MLflow's starts its workers anew for ever.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     trained = min(1000, options.runs)
     sizes = {"runs": options.runs, "trained": trained, "each": options.rollouts // trained}
 
