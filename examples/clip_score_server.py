@@ -15,7 +15,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 
 import torch
 from PIL import Image
@@ -83,7 +83,7 @@ def make_server(score: Score, *, name: str = "clip", port: int = 8100) -> HTTPSe
         def log_message(self, *_: object) -> None:
             """Keep quiet about requests."""
 
-    return HTTPServer(("127.0.0.1", port), Handler)
+    return ThreadingHTTPServer(("127.0.0.1", port), Handler)
 
 
 if __name__ == "__main__":

@@ -144,6 +144,7 @@ class HttpExchange:
         self._connector = aiohttp.TCPConnector(limit=0)
         self._connector._factory = partial(AnswerProtocol, loop=self._loop)  # type: ignore[assignment]  # its own protocol
         self._routes: dict[tuple[str, URL], _Route] = {}
+        self._closing_old: asyncio.TimerHandle | None = None
 
     async def ask(self, method: str, url: URL, body: bytes, request_id: str) -> HttpAnswer:
         """Send one request with its number in `X-Request-Id`; raises like `AnswerProtocol.ask`."""
@@ -161,7 +162,18 @@ class HttpExchange:
             connection.close()
             raise
         route.idle.append((connection, time.monotonic()))
+        if self._closing_old is None:
+            self._closing_old = self._loop.call_later(_KEEP_ALIVE_S, self._close_old)
         return answer
+
+    def _close_old(self) -> None:
+        """Close what has been idle for long: a server of one thread answers nobody else until then."""
+        earliest = time.monotonic() - _KEEP_ALIVE_S
+        for route in self._routes.values():
+            while route.idle and route.idle[0][1] <= earliest:
+                route.idle.pop(0)[0].close()
+        is_idle = any(route.idle for route in self._routes.values())
+        self._closing_old = self._loop.call_later(_KEEP_ALIVE_S / 3, self._close_old) if is_idle else None
 
     async def _connect(self, route: _Route) -> Connection:
         try:
@@ -184,6 +196,8 @@ class HttpExchange:
         self._drop_idle()
 
     def _drop_idle(self) -> None:
+        if self._closing_old is not None:
+            self._closing_old.cancel()
         for route in self._routes.values():
             for connection, _ in route.idle:
                 connection.close()

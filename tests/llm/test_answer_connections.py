@@ -4,14 +4,18 @@ import asyncio
 import contextlib
 import json
 import ssl
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from certificates import tls_contexts
+from yarl import URL
 
 from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, ChatError, Endpoint
+from rubricworks.llm.http_exchange import HttpExchange
 from rubricworks.rubrics import ErrorClass
 
 pytestmark = pytest.mark.usefixtures("quick_retries")
@@ -122,6 +126,38 @@ def test_connection_that_lay_idle_for_too_long_is_not_used_again(monkeypatch, ke
 
     assert ask_in_turn(script, 3) == own_answers(3)
     assert len(used) == connections
+
+
+def test_a_server_of_one_thread_is_not_kept_by_a_connection_that_lies_idle(monkeypatch):
+    monkeypatch.setattr("rubricworks.llm.http_exchange._KEEP_ALIVE_S", 0.3)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"ok")
+
+        def log_message(self, *_):
+            pass
+
+    async def ask(url):
+        http = HttpExchange({}, proxy=None, connect_timeout_s=5, read_timeout_s=None)
+        calls = [http.ask("POST", URL(url), b"{}", f"request-{n}") for n in range(3)]
+        try:
+            return [answer.body for answer in await asyncio.wait_for(asyncio.gather(*calls), 20)]
+        finally:
+            await http.close()
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            assert asyncio.run(ask(f"http://127.0.0.1:{server.server_port}/")) == [b"ok"] * 3
+        finally:
+            server.shutdown()
 
 
 def test_early_hints_before_an_answer_are_no_answer():

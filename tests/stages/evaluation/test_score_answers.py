@@ -142,7 +142,9 @@ def test_board_is_that_of_the_table_and_model_leads_to_the_best_milestone(inputs
     out = score(tmp_path, inputs, serve(right_if_cat).url)
     board = board_of(out)
     tasks = {one.sample_id: one.task for one in read_samples(inputs["samples"], "held_out")}
-    again = summarise_scores(read_rows(out), tasks=tasks, by_task=(RIGHT,), select_by=RIGHT, seed=1)
+    again = summarise_scores(
+        read_rows(out), policy=board.candidate, tasks=tasks, by_task=(RIGHT,), select_by=RIGHT, seed=1
+    )
     assert board.model_copy(update={"titles": {}}) == again.model_copy(update={"titles": {}})
     assert board.best == {"rlvr": 2, "rlr3": 4}
     for scores in board.models:
