@@ -58,6 +58,7 @@ def make_server(score: Score, *, name: str = "clip", port: int = 8100) -> HTTPSe
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
             self.reply(200, {"object": "list", "data": [{"id": name, "object": "model"}]})

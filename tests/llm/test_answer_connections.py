@@ -133,6 +133,7 @@ def test_a_server_of_one_thread_is_not_kept_by_a_connection_that_lies_idle(monke
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def do_POST(self):
             self.rfile.read(int(self.headers["Content-Length"]))

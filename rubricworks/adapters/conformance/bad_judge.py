@@ -65,6 +65,7 @@ def serve_bad_judge(answer: str | None) -> Iterator[BadJudge]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
             self._send(200, {"object": "list", "data": [{"id": "judge", "object": "model"}]})

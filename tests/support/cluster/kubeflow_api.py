@@ -51,6 +51,7 @@ class FakeKubeflow:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
 
             def handle_one(self) -> None:
                 status, kind, content = fake._answer(self.command, self.path, self.headers, self.body())

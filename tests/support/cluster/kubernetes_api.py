@@ -137,6 +137,7 @@ def _problem(path: str, item: Json) -> str | None:
 def _handler(api: KubernetesApi) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def log_message(self, *_: object) -> None:
             pass

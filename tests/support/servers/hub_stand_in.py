@@ -13,6 +13,7 @@ class Hub(BaseHTTPRequestHandler):
     """The Hub's API of one repository: org/open for all, org/closed with the token `key` only."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     asked: list[str]
     names: tuple[str, ...] = ("org/open", "org/closed")
     files: dict[str, bytes]

@@ -93,6 +93,7 @@ class Line:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
 
             def answer(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))

@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ import uvicorn
 
 from rubricworks.platform_api.app import create_app
 from rubricworks.platform_api.services.access.principals import SCOPES
-from rubricworks.platform_api.serving import url_of
+from rubricworks.platform_api.serving import listen, url_of
 from rubricworks.platform_api.settings import ApiSettings
 
 TOKEN = "t0ken-of-the-tests-0123456789"
@@ -23,7 +22,7 @@ TOKEN = "t0ken-of-the-tests-0123456789"
 @contextmanager
 def served(settings: ApiSettings) -> Iterator[str]:
     """The URL of a service with these settings; it ends with the block."""
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = listen("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(create_app(settings), log_config=None))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
