@@ -242,14 +242,11 @@ def _read_group(store: RunStore, shard: Shard, step: int, sample_id: str) -> lis
 
 
 def _rows_of(table: "pa.Table | None", step: int, sample_id: str) -> dict[str, list[Any]]:
-    import pyarrow.compute as pc
-
     if table is None:
         return {}
-    rows: dict[str, list[Any]] = table.filter(
-        pc.and_(pc.equal(table["step"], step), pc.equal(table["sample_id"], sample_id))
-    ).to_pydict()
-    return rows
+    places = zip(table["step"].to_pylist(), table["sample_id"].to_pylist(), strict=True)
+    rows = [row for row, place in enumerate(places) if place == (step, sample_id)]
+    return {name: [table[name][row].as_py() for row in rows] for name in table.column_names}
 
 
 def _read_tables(
@@ -262,6 +259,6 @@ def _read_tables(
     return rollouts, cards
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def _cached_tables(*place: Any) -> tuple["pa.Table | None", "pa.Table | None"]:
     return _read_tables(*place)
