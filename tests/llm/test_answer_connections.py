@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import json
+import socket
 import ssl
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -99,6 +101,39 @@ def test_stray_answer_on_a_kept_connection_is_no_answer_to_the_next_question(gap
             yield stray
 
     assert ask_in_turn(script, 4, pause=0.05) == own_answers(4)
+
+
+def test_stray_answer_that_the_system_has_and_the_event_loop_has_not_read_is_no_answer():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve_with_stray_answers, args=(listening,), daemon=True).start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+
+        async def run() -> list[str]:
+            async with ChatClient(Endpoint(url=url, model="m")) as client:
+                values = []
+                for number in range(3):
+                    values.append((await client.chat([{"role": "user", "content": f"q{number}"}])).value)
+                    time.sleep(0.3)  # noqa: ASYNC251 the loop is busy while the stray answer comes
+                return values
+
+        assert asyncio.run(run()) == own_answers(3)
+
+
+def serve_with_stray_answers(listening: socket.socket) -> None:
+    """Answer each question by its own, and a moment later by a stray one."""
+
+    def converse(connection: socket.socket) -> None:
+        with connection, connection.makefile("rb") as lines, contextlib.suppress(OSError):
+            while head := b"".join(iter(lines.readline, b"\r\n")):
+                length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+                text = json.loads(lines.read(length))["messages"][0]["content"]
+                connection.sendall(answer(f"answer to {text}"))
+                time.sleep(0.1)
+                connection.sendall(answer("STRAY"))
+
+    with contextlib.suppress(OSError):
+        while True:
+            threading.Thread(target=converse, args=(listening.accept()[0],), daemon=True).start()
 
 
 @pytest.mark.parametrize("place", ["header", "completion_id"])

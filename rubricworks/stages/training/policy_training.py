@@ -25,6 +25,7 @@ from rubricworks.runtime.progress import VerdictProgress
 from rubricworks.stages.training.step_tables import GradingTable, StepTables
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import RunLog, stage_run
+from rubricworks.training.checkpoints import milestone_dirs
 from rubricworks.training.config import PolicyConfig
 from rubricworks.training.generators.files import ADAPTER
 from rubricworks.training.model_card import Usage, only_prompt, write_card
@@ -216,7 +217,7 @@ def _write_card(
     rows = dataset if isinstance(dataset, Sequence) else dataset.select_columns(["prompt"]).with_format(None)
     usage = Usage(only_prompt(row["prompt"] for row in rows), options.max_new_tokens)
     made_by: dict[str, str] = job.made_by["inputs"]
-    for folder in (model_dir(job.out), job.out / ADAPTER):
+    for folder in (model_dir(job.out), job.out / ADAPTER, *milestone_dirs(job.out).values()):
         if folder.is_dir():
             write_card(folder, usage, trained_by=job.stage, data=made_by, config=config.model_dump(mode="json"))
 

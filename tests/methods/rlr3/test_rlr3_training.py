@@ -184,6 +184,9 @@ def test_milestones_stand_beside_the_model_and_the_last_is_the_model(arm, reques
     assert all(weights[1][name].equal(weights[2][name]) for name in weights[2])
     assert not all(weights[0][name].equal(weights[2][name]) for name in weights[2])
     assert json.loads((out / "alarm.json").read_text()) is None
+    assert {(folder / "README.md").read_text() for folder in folders.values()} == {
+        (out / "model" / "README.md").read_text()
+    }
 
 
 def test_trained_on_nothing_is_refused_in_one_line(inputs, tmp_path, server):

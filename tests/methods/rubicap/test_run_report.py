@@ -25,6 +25,21 @@ def test_summary_holds_the_greedy_means_of_the_evaluation(tmp_path: Path) -> Non
     ).read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("rates", "sentence"),
+    [
+        ({"false_positive": 0.12, "false_negative": 0.06}, "of all criteria, it credits 12 % of what is not met"),
+        ({3: {"false_positive": 0.05, "false_negative": 0.0}}, "of criteria of weight 3, it credits 5 % of what is not"),
+    ],
+)
+def test_page_states_the_error_rates_that_rewards_are_corrected_for(tmp_path: Path, rates, sentence: str) -> None:
+    rollouts = [folder.rollout(step, "a cat", 5, 0.5) for step in (1, 2)]
+    folder.write_table(tmp_path / "train_policy" / "rollouts", "rollouts", rollouts)
+    assert "corrected for the judge" not in text_of(write_report(tmp_path)[0])
+    folder.write_recipe(tmp_path, {"policy": {"noise_correction": rates}})
+    assert sentence in text_of(write_report(tmp_path)[0])
+
+
 def test_sampled_figures_stand_apart_from_greedy_ones(tmp_path: Path) -> None:
     rows = [
         folder.evaluation("a", model, "a cat", reward, decoding=decoding, win=win if model == "policy" else None)

@@ -45,6 +45,7 @@ from rubricworks.reports.settings import (
     resume_command,
     table_counts,
 )
+from rubricworks.rewards.noise import NoiseRates
 from rubricworks.runtime.stage_table import REPORTS
 from rubricworks.stages.training.canary import CANARY_FILE, CanaryRecord
 from rubricworks.training.policy.response_statistics import LENGTH, OBJECTS, REPETITION, TEXT_STATISTICS
@@ -98,6 +99,7 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
         promotion_sentence=promotion_sentence(promotion),
         alarms=[("", alarm)] if alarm else [],
         canary=read_value(run / "train_policy" / CANARY_FILE, CanaryRecord),
+        noise_rates=_noise_rates(recipe),
         responses="captions",
         steps=_sampled_steps(steps),
         unjudged=sum(step.unjudged for step in steps),
@@ -112,6 +114,14 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
         commands=next_commands(run, recipe),
     )
     return html, summary
+
+
+def _noise_rates(recipe: dict[str, Any]) -> list[tuple[str, NoiseRates]]:
+    """Error rates of the judge that rewards are corrected for, each with the criteria that it holds for."""
+    written = recipe.get("policy", {}).get("noise_correction") or {}
+    by_weight = {} if "false_positive" in written else written
+    rates = {f"criteria of weight {weight}": one for weight, one in by_weight.items()} or {"all criteria": written}
+    return [(criteria, NoiseRates.model_validate(one)) for criteria, one in rates.items() if one]
 
 
 def next_commands(run: Path, recipe: dict[str, Any]) -> list[Command]:
