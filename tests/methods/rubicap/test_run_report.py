@@ -29,7 +29,10 @@ def test_summary_holds_the_greedy_means_of_the_evaluation(tmp_path: Path) -> Non
     ("rates", "sentence"),
     [
         ({"false_positive": 0.12, "false_negative": 0.06}, "of all criteria, it credits 12 % of what is not met"),
-        ({3: {"false_positive": 0.05, "false_negative": 0.0}}, "of criteria of weight 3, it credits 5 % of what is not"),
+        (
+            {3: {"false_positive": 0.05, "false_negative": 0.0}},
+            "of criteria of weight 3, it credits 5 % of what is not",
+        ),
     ],
 )
 def test_page_states_the_error_rates_that_rewards_are_corrected_for(tmp_path: Path, rates, sentence: str) -> None:
