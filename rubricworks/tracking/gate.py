@@ -1,7 +1,9 @@
-"""Promotion gate: rules that a model's evaluation must meet. Pure: a summary in, a result out."""
+"""Promotion gate: rules that a model's evaluation must meet, and the alarm of its training."""
 
+import json
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -9,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 _SAMPLES = 30
 """Of models that win half of their comparisons, the win rate's low end lies above 0.5 for 8 % with 4 samples, for 5 %
 with 8, and for the 2.5 % that the interval promises from some 20 on."""
+_ALARM_FILE = "alarm.json"
+"""File of a training: null, or the step and reasons of the alarm of reward hacking."""
 
 
 class GateResult(BaseModel):
@@ -45,6 +49,8 @@ class Gate(BaseModel):
     """Bound for the lower end of GenEval's gain over the base; for image generators."""
     forgetting_at_most: float | None = Field(default=None, ge=0, le=1, exclude_if=lambda bound: bound is None)
     """Largest loss of the mean over general benchmarks against the base, by the low end of the difference."""
+    no_alarm: bool = Field(default=False, exclude_if=lambda is_on: not is_on)
+    """Refuse a policy if the alarm of reward hacking went off while it was trained, or did not watch."""
     samples_at_least: int = Field(default=_SAMPLES, ge=1, exclude_if=lambda count: count == _SAMPLES)
     """Fewest judged samples behind each figure that a rule reads."""
 
@@ -82,6 +88,22 @@ class Gate(BaseModel):
             for label, name, relation, bound in self._rules()
         ]
         return GateResult(passed=all(met for met, _ in findings), reasons=tuple(text for _, text in findings))
+
+    def check_run(self, summary: Mapping[str, Any], training: Path) -> GateResult:
+        """Apply the rules, and with `no_alarm` look at what the training's folder says of its alarm."""
+        result = self.check(summary)
+        if not self.no_alarm:
+            return result
+        path, label = training / _ALARM_FILE, "alarm of reward hacking"
+        if not path.is_file():
+            return GateResult(
+                passed=False, reasons=(*result.reasons, f"{label}: did not watch, must not have gone off")
+            )
+        alarm = json.loads(path.read_bytes())
+        text = f"{label}: has not gone off"
+        if alarm is not None:
+            text = f"{label}: went off at step {alarm['step']}, must not have ({'; '.join(alarm['reasons'])})"
+        return GateResult(passed=result.passed and alarm is None, reasons=(*result.reasons, text))
 
     def _finding(self, label: str, figure: Any, relation: str, bound: float) -> tuple[bool, str]:
         """Return whether the rule is met, and the sentence that says so."""

@@ -52,7 +52,7 @@ class Config(StageConfig):
 
 def run(config: Config, job: Job) -> None:
     figures = evaluation_figures(job.inputs["scores"])
-    result = config.gate.check(figures)
+    result = config.gate.check_run(figures, job.inputs["policy"])
     version, promoted = None, False
     with stage_run(job.run, job.stage) as log:
         log.log_metrics({f"{name}/{part}": value for name, pair in figures.items() for part, value in pair.items()})

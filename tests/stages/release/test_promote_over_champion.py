@@ -13,7 +13,7 @@ from rubricworks.data.tables import count_rows
 from rubricworks.evaluation.scoreboard import summarise_scores
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.runtime.launch import launch
-from rubricworks.tracking import TrackingConfig, connect, registry
+from rubricworks.tracking import Gate, TrackingConfig, connect, registry
 from rubricworks.tracking.lineage import fetch_artifacts
 from rubricworks.tracking.sample_scores import read_sample_scores
 from rubricworks.training.model_card import CARD
@@ -50,13 +50,22 @@ def score_rows(policy: float, wins: float, *, ids: str = "s", seed: int = 0, jud
     return rows
 
 
-def promote(home: Path, name: str, rows: list[dict], *, adapter: dict[str, str] | None = None, **settings) -> dict:
-    """The promote stage of a run with these scores."""
+def promote(
+    home: Path,
+    name: str,
+    rows: list[dict],
+    *,
+    adapter: dict[str, str] | None = None,
+    alarm: dict | None = None,
+    **settings,
+) -> dict:
+    """The promote stage of a run with these scores, and its training's alarm."""
     inputs = {one: home / name / one for one in ("scores", "policy", "samples")}
     write_table(inputs["scores"], "scores", rows)
     (inputs["scores"] / "scores.json").write_text(summarise_scores(rows).model_dump_json())
     (inputs["policy"] / "model").mkdir(parents=True)
     (inputs["policy"] / "model" / "config.json").write_text(json.dumps({"weights": name}))
+    (inputs["policy"] / "alarm.json").write_text(json.dumps(alarm))
     if adapter:
         (inputs["policy"] / "adapter").mkdir()
         (inputs["policy"] / "adapter" / "base.json").write_text(json.dumps(adapter))
@@ -91,6 +100,28 @@ def test_a_better_policy_takes_the_place_and_the_champion_becomes_previous(tmp_p
     ]
     assert champion(tmp_path) == 2
     assert registry.previous(registered(tmp_path), "captioner").version == 1
+
+
+def test_a_gate_without_alarms_refuses_a_policy_whose_training_had_one(tmp_path):
+    alarm = {"step": 56, "reasons": ["saturation went from 16% to 44%", "while reward rose from 0.78 to 0.89"]}
+    gate = {**GATE, "no_alarm": True}
+    refused = promote(tmp_path, "one", score_rows(0.5, 0.75), alarm=alarm, gate=gate)
+    assert not refused["passed"]
+    assert refused["reasons"][-1] == (
+        "alarm of reward hacking: went off at step 56, must not have "
+        "(saturation went from 16% to 44%; while reward rose from 0.78 to 0.89)"
+    )
+    passed = promote(tmp_path, "two", score_rows(0.5, 0.75), gate=gate)
+    assert (passed["promoted"], passed["reasons"][-1]) == (True, "alarm of reward hacking: has not gone off")
+    assert promote(tmp_path, "three", score_rows(0.6, 0.95, seed=1), alarm=alarm)["promoted"]  # off by default
+
+
+def test_a_gate_without_alarms_refuses_a_training_that_nothing_watched(tmp_path):
+    measured = {"win_rate": {"low": 0.6, "samples": 60}}
+    result = Gate(no_alarm=True).check_run(measured, tmp_path)
+    assert not result.passed
+    assert result.reasons[-1] == "alarm of reward hacking: did not watch, must not have gone off"
+    assert Gate().check_run(measured, tmp_path).passed
 
 
 def test_an_adapter_is_registered_with_the_digest_of_its_base_in_place_of_the_merged_model(tmp_path):

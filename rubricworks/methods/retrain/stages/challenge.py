@@ -29,7 +29,7 @@ def run(config: Config, job: Job) -> None:
     report = read_report(job)
     gate = config.gate or Gate.model_validate(report.recipe.stages.get("promote", {}).get("gate", {}))
     figures = evaluation_figures(job.inputs["scores"])
-    result = gate.check(figures)
+    result = gate.check_run(figures, job.inputs["policy"])
     connection, mlflow_run = open_registry(job)
     champion = registry.get_version(connection, report.model_name, report.champion)
     with stage_run(job.run, job.stage) as log:
