@@ -9,13 +9,14 @@ seed gains, from its first five steps to its last twenty. All of it is simulated
 """
 
 import argparse
-import json
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 
+from rubricworks.data.alarm import read_alarm
 from rubricworks.data.tables import read_rows, read_samples
+from rubricworks.evaluation.scoreboard import BASE, SCORES_FILE, read_scoreboard
 from rubricworks.metrics.intervals import Interval, t_interval
 from rubricworks.world.scene.oracle import score_caption
 from rubricworks.world.scene.scene import Scene
@@ -35,7 +36,7 @@ def main() -> None:
         (seed, arm): quality_of_steps(folder)
         for seed in seeds
         for arm in ("", *BESIDE)
-        if ((folder := folder_of(runs, seed, arm)) / "summary.json").is_file()
+        if ((folder := folder_of(runs, seed, arm)) / "score" / SCORES_FILE).is_file()
     }
     print("| arm | seed | steps to the same quality | oracle F1, held out | alarm |\n|---|---|---|---|---|")
     for (seed, arm), qualities_S in qualities.items():
@@ -84,10 +85,14 @@ def steps_to(quality: float, qualities_S: Sequence[float]) -> int | None:
 
 
 def held_out(run: Path) -> tuple[float, float, str]:
-    """Oracle F1 of the base and of the policy on held-out scenes, greedy; the alarm."""
-    summary = json.loads((run / "summary.json").read_text())
-    scores = summary["scores"]["oracle_f1"]
-    return scores["base"], scores["policy"], (summary["alarm"] or "silent").partition(":")[0]
+    """Oracle F1 of base and policy on held-out scenes, greedy; the alarm. An arm has no summary of its own."""
+    board = read_scoreboard(run / "score")
+    assert board is not None, f"{run} was scored"
+    base, policy = (board.mean(model, "oracle_f1") for model in (BASE, board.candidate or ""))
+    assert base is not None, "the oracle scores all models"
+    assert policy is not None, "the oracle scores all models"
+    alarm = read_alarm(run / "train_policy")
+    return base.value, policy.value, f"step {alarm.step}" if alarm else "silent"
 
 
 def differences(

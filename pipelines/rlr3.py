@@ -135,6 +135,6 @@ def rlr3(
         )
     )
     promotion = output_of(
-        promote(config=promote_config, run=run, scores=scores, policy=scores, samples=outputs.questions)
+        promote(config=promote_config, run=run, scores=scores, policy=scores, samples=outputs.questions, audit=audited)
     )
     rlr3_report(config=rlr3_report_config, run=run, promotion=promotion, audit=audited, genrm=genrm)

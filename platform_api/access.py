@@ -91,7 +91,7 @@ def requires(right: Right) -> Any:
     The application refuses to start with a route that has no such dependency.
     """
 
-    def check(request: Request) -> Principal:
+    async def check(request: Request) -> Principal:  # FastAPI would give a plain function a thread
         principal: Principal = request.state.principal
         if not principal.may(right):
             raise Problem(

@@ -46,7 +46,7 @@ PROBLEMS: dict[int | str, dict[str, object]] = {
 """Error answers of every route."""
 
 
-def get_database(request: Request) -> Database:
+async def get_database(request: Request) -> Database:
     """The database of the service."""
     database: Database = request.app.state.database
     return database
@@ -58,7 +58,7 @@ async def get_session(database: Annotated[Database, Depends(get_database)]) -> A
         yield session
 
 
-def get_store(request: Request) -> RunStore:
+async def get_store(request: Request) -> RunStore:
     """The storage of the runs.
 
     Raises:

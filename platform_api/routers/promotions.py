@@ -35,7 +35,7 @@ router = APIRouter(prefix="/api/v1", tags=["promotions"], responses=PROBLEMS, ro
 Number = Annotated[int, Path(ge=1, lt=1 << 31)]
 
 
-def get_promotions(request: Request) -> Promotions:
+async def get_promotions(request: Request) -> Promotions:
     """The promotions of the service.
 
     Raises:

@@ -54,7 +54,6 @@ async def list_groups(
 async def show_group(
     run: RunName, stage: StageName, step: Step, sample_id: SampleId, session: SessionOf, store: StoreOf, viewer: Viewer
 ) -> GroupDetail:
-    await runs.get_run(session, run)
     members = await rollouts.get_group(session, store, run, stage, step, sample_id)
     return GroupDetail.model_validate({"step": step, "sample_id": sample_id, "rollouts": members})
 

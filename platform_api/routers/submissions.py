@@ -32,13 +32,13 @@ from rubricworks.platform_api.services.submission.submissions import Submissions
 router = APIRouter(prefix="/api/v1", tags=["submissions"], responses=PROBLEMS, route_class=KeyedRoute)
 
 
-def get_submissions(request: Request) -> Submissions:
+async def get_submissions(request: Request) -> Submissions:
     """The submitted runs of the service."""
     service: Submissions = request.app.state.submissions
     return service
 
 
-def get_kubeflow(request: Request) -> KubeflowRuns:
+async def get_kubeflow(request: Request) -> KubeflowRuns:
     """The runs of the installation of Kubeflow.
 
     Raises:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from rubricworks.data.alarm import ALARM_FILE
 from rubricworks.errors import UserError
 from rubricworks.evaluation.audit.summary import AuditSummary, parse_audit_row
 from rubricworks.platform_api.db.tables import RunTable
@@ -63,7 +64,7 @@ async def training_signals(session: AsyncSession, store: RunStore, run: str, sta
     config = await asyncio.to_thread(_alarm_config, store, run, stage)
     names = dict.fromkeys(name for row in rows for name in row)
     known = known_statistics()
-    alarm = await read_json(store, run, f"{stage}/alarm.json")
+    alarm = await read_json(store, run, f"{stage}/{ALARM_FILE}")
     return Signals(
         rewards=[(one.step, one.reward) for one in steps if not math.isnan(one.reward)],
         held_out=[(one.step, one.held_out) for one in steps if not math.isnan(one.held_out)],

@@ -15,8 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.platform_api.db.tables import CriterionCredits, Rollout, RubricCriteria, Shard
 from rubricworks.platform_api.problems import NotFound
-from rubricworks.platform_api.services.run_index import read_arrow
-from rubricworks.platform_api.services.runs import check_name
+from rubricworks.platform_api.services.run_index import parse_parquet
+from rubricworks.platform_api.services.runs import check_name, get_run
 from rubricworks.runs.store import RunStore
 
 if TYPE_CHECKING:
@@ -112,17 +112,18 @@ async def get_group(
     """
     check_name(run)
     query = (
-        select(Rollout, Shard)
+        select(Rollout.reward, Rollout.advantage, Shard)
         .join(Shard, Shard.id == Rollout.shard_id)
         .where(Rollout.run == run, Rollout.stage == stage, Rollout.step == step, Rollout.sample_id == sample_id)
         .order_by(Rollout.row)
     )
     found = (await session.execute(query)).all()
     if not found:
+        await get_run(session, run)  # is it the run that is unknown?
         raise NotFound(f"{run} has no rollouts of sample {sample_id!r} in step {step} of {stage}")
     members = []
-    for shard in sorted({shard for _, shard in found}, key=lambda one: one.number):
-        rows = [rollout for rollout, of in found if of is shard]
+    for shard in sorted({row.Shard for row in found}, key=lambda one: one.number):
+        rows = [row for row in found if row.Shard is shard]
         written = await asyncio.to_thread(_read_group, store, shard, step, sample_id)
         if written is None or len(written) != len(rows):
             raise NotFound(f"the rollouts of step {step} are being replaced; ask again in a moment")
@@ -216,9 +217,12 @@ def _figures(name: str, shards: list[CriterionCredits]) -> CriterionFigures:
 
 
 def _read_group(store: RunStore, shard: Shard, step: int, sample_id: str) -> list[dict[str, Any]] | None:
-    read = _cached_tables if shard.rows <= _CACHED_ROWS else _read_tables
+    read = _cached_files if shard.rows <= _CACHED_ROWS else _read_files
     place: tuple[Any, ...] = (store, shard.run, shard.stage, shard.number, shard.size, shard.modified)
-    rollouts, cards = (_rows_of(table, step, sample_id) for table in read(*place))
+    rollouts, cards = (
+        _rows_of(None if content is None else parse_parquet(content, f"{shard.run}/{path}"), step, sample_id)
+        for path, content in read(*place).items()
+    )
     if not rollouts:
         return None
     graded: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -244,21 +248,22 @@ def _read_group(store: RunStore, shard: Shard, step: int, sample_id: str) -> lis
 def _rows_of(table: "pa.Table | None", step: int, sample_id: str) -> dict[str, list[Any]]:
     if table is None:
         return {}
-    places = zip(table["step"].to_pylist(), table["sample_id"].to_pylist(), strict=True)
-    rows = [row for row, place in enumerate(places) if place == (step, sample_id)]
-    return {name: [table[name][row].as_py() for row in rows] for name in table.column_names}
+    import pyarrow.compute as pc
+
+    rows = pc.and_(pc.equal(table["step"], step), pc.equal(table["sample_id"], sample_id))
+    columns: dict[str, list[Any]] = table.filter(rows).to_pydict()
+    return columns
 
 
-def _read_tables(
+def _read_files(
     store: RunStore, run: str, stage: str, number: int, size: int, modified: datetime
-) -> tuple["pa.Table | None", "pa.Table | None"]:
-    """Rollouts and scorecards of a shard; size and time tell it from one that replaces it."""
-    rollouts, cards = (
-        read_arrow(store, run, f"{stage}/{table}/part-{number:05}.parquet") for table in ("rollouts", "scorecards")
-    )
-    return rollouts, cards
+) -> dict[str, bytes | None]:
+    """Files of a shard by their paths; size and time tell it from one that replaces it."""
+    paths = [f"{stage}/{table}/part-{number:05}.parquet" for table in ("rollouts", "scorecards")]
+    return {path: store.read(run, path) for path in paths}
 
 
-@lru_cache(maxsize=4)
-def _cached_tables(*place: Any) -> tuple["pa.Table | None", "pa.Table | None"]:
-    return _read_tables(*place)
+@lru_cache(maxsize=16)
+def _cached_files(*place: Any) -> dict[str, bytes | None]:
+    """As `_read_files`. Decoded, they would take twelve times the memory."""
+    return _read_files(*place)

@@ -301,24 +301,29 @@ def _scorecards(
 def read_table(
     store: RunStore, run: str, path: str, *, columns: list[str] | None = None
 ) -> dict[str, list[Any]] | None:
-    """Columns of a Parquet file of a run; None if there is none, or it is no Parquet."""
-    table = read_arrow(store, run, path, columns=columns)
+    """Columns of a Parquet file of a run; None if there is none, it is no Parquet, or it lacks one of them."""
+    content = store.read(run, path)
+    table = None if content is None else parse_parquet(content, f"{run}/{path}", columns=columns)
     return None if table is None else table.to_pydict()
 
 
-def read_arrow(store: RunStore, run: str, path: str, *, columns: list[str] | None = None) -> "pa.Table | None":
-    """As `read_table`, in Arrow's columns, which take a fraction of the memory."""
+def parse_parquet(content: bytes, name: str, *, columns: list[str] | None = None) -> "pa.Table | None":
+    """Rows of a Parquet file; None, and a line in the log, if it is none, or lacks one of the columns.
+
+    Arrow's columns take a fraction of the memory of a dictionary's.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    content = store.read(run, path)
-    if content is None:
-        return None
     try:
+        file = pq.ParquetFile(pa.BufferReader(content))
+        if missing := set(columns or ()) - set(file.schema_arrow.names):  # which `read` leaves out in silence
+            _log.warning("%s has no column %s", name, ", ".join(sorted(missing)))
+            return None
         # `pq.read_table` goes through data sets and threads, which take 50 MB before the first row.
-        return pq.ParquetFile(pa.BufferReader(content)).read(columns=columns, use_threads=False)
+        return file.read(columns=columns, use_threads=False)
     except (pa.ArrowException, OSError):
-        _log.warning("%s/%s is no Parquet file", run, path)
+        _log.warning("%s is no Parquet file", name)
         return None
 
 

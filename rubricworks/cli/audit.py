@@ -9,7 +9,7 @@ import click
 from rubricworks.cli.options import api_key_option, parse_endpoint
 from rubricworks.data.tables import read_manifest, read_rows
 from rubricworks.errors import UserError
-from rubricworks.evaluation.audit.summary import AuditSummary, parse_audit_row
+from rubricworks.evaluation.audit.summary import SUMMARY_FILE, AuditSummary, parse_audit_row
 from rubricworks.evaluation.audit.values import SETTINGS
 from rubricworks.llm import Endpoint
 from rubricworks.methods.rlr3.stages import audit as audit_stage
@@ -102,7 +102,7 @@ def audit(
     config = audit_stage.Config(judge=model(judge), settings=settings, seed=seed, **generation)
     with lock_folder(out.absolute()):
         folder = Path(launch("audit", canonical_json(config), str(out), inputs))
-    figures = AuditSummary.model_validate_json((folder / "audit.json").read_bytes())
+    figures = AuditSummary.model_validate_json((folder / SUMMARY_FILE).read_bytes())
     images = audit_stage.read_images(Path(inputs["samples"])) if "samples" in inputs else {}
     cases = worst_cases(map(parse_audit_row, read_rows(folder)), images)
     simulated = any(is_simulated(Path(place).absolute().parent) for place in inputs.values())

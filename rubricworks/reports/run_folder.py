@@ -34,18 +34,6 @@ class Promotion(BaseModel):
     reasons: tuple[str, ...] = ()
 
 
-class Alarm(BaseModel):
-    """The hacking alarm: the step from which the reward is not to be trusted, and the reasons."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    step: int
-    reasons: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return f"step {self.step}: {'; '.join(self.reasons) or 'no reason was recorded'}"
-
-
 class DeadLetters(BaseModel):
     """Dead letters of one kind."""
 
@@ -106,10 +94,6 @@ def is_simulated(folder: Path) -> bool:
 
 def read_promotion(run: Path) -> Promotion | None:
     return read_value(run / "promote" / "promotion.json", Promotion)
-
-
-def read_alarm(run: Path, stage: str = "train_policy") -> Alarm | None:
-    return read_value(run / stage / "alarm.json", Alarm)
 
 
 def read_ledger(run: Path) -> list[dict[str, Any]]:

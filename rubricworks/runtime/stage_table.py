@@ -170,7 +170,7 @@ _TABLE = (
           table="audit", view="methods.rlr3.views:audit", calls_models=True),
     Stage("fetch_champion", "methods.retrain.stages", "evaluation", "cpu", ("found",), fetches_model=True),
     # release
-    Stage("promote", "stages.release", "release", "cpu", ("scores", "policy", "samples"),
+    Stage("promote", "stages.release", "release", "cpu", ("scores", "policy", "samples", "audit"),
           view="reports.views.evaluations:promotion", reusable=False),
     Stage("challenge", "methods.retrain.stages", "release", "cpu", ("found", "scores", "policy", "samples"),
           reusable=False),

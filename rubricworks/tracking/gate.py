@@ -1,18 +1,19 @@
-"""Promotion gate: rules that a model's evaluation must meet, and the alarm of its training."""
+"""Promotion gate: rules that a model's evaluation, the alarm of its training and its judge's audit must meet."""
 
-import json
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from rubricworks.data.alarm import Alarm
+
 _SAMPLES = 30
 """Of models that win half of their comparisons, the win rate's low end lies above 0.5 for 8 % with 4 samples, for 5 %
 with 8, and for the 2.5 % that the interval promises from some 20 on."""
-_ALARM_FILE = "alarm.json"
-"""File of a training: null, or the step and reasons of the alarm of reward hacking."""
+
+AUDIT_FIGURE = "audit_false_positives"
+"""Figure of `audit_false_positives_at_most`."""
 
 
 class GateResult(BaseModel):
@@ -27,8 +28,9 @@ class GateResult(BaseModel):
 class Gate(BaseModel):
     """Rules over a run's summary; None switches a rule off. A figure that was not measured does not pass.
 
-    Every rule holds the low end of a 95 % interval against its bound, so that chance does not promote a model; below
-    `samples_at_least` the interval itself cannot be trusted.
+    Every rule holds the worse end of a 95 % interval against its bound, so that chance does not promote a model; below
+    `samples_at_least` the interval itself cannot be trusted. That figures are of this model and these samples needs no
+    rule: a stage starts on inputs with digests alone, and the registry keeps those.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -49,6 +51,11 @@ class Gate(BaseModel):
     """Bound for the lower end of GenEval's gain over the base; for image generators."""
     forgetting_at_most: float | None = Field(default=None, ge=0, le=1, exclude_if=lambda bound: bound is None)
     """Largest loss of the mean over general benchmarks against the base, by the low end of the difference."""
+    audit_false_positives_at_most: float | None = Field(
+        default=None, ge=0, le=1, exclude_if=lambda bound: bound is None
+    )
+    """Largest rate of false positives of the run's judge in its audit, in the failure mode where it is worst, by the
+    high end; for RLR³ runs, whose audit shows the judge texts as the training does."""
     no_alarm: bool = Field(default=False, exclude_if=lambda is_on: not is_on)
     """Refuse a policy if the alarm of reward hacking went off while it was trained, or did not watch."""
     samples_at_least: int = Field(default=_SAMPLES, ge=1, exclude_if=lambda count: count == _SAMPLES)
@@ -68,6 +75,7 @@ class Gate(BaseModel):
             ("general benchmarks, gain over the base", "benchmark_gain", "at least", self._forgetting_bound),
             ("oracle f1, gain over the base", "oracle_f1_gain", "at least", self.oracle_f1_gain_at_least),
             ("rubric reward, gain over the base", "rubric_reward_gain", "at least", self.rubric_reward_gain_at_least),
+            ("false positives of the judge", AUDIT_FIGURE, "at most", self.audit_false_positives_at_most),
         )
         return [(label, name, relation, bound) for label, name, relation, bound in rules if bound is not None]
 
@@ -76,48 +84,53 @@ class Gate(BaseModel):
         """Names of the figures that the rules read."""
         return frozenset(name for _, name, _, _ in self._rules())
 
-    def check(self, summary: Mapping[str, Any]) -> GateResult:
+    def of_model(self, *, forgetting: bool = True) -> "Gate":
+        """The rules on the model alone, without those on its training and its judge.
+
+        Args:
+            forgetting: keep the rule on general benchmarks.
+        """
+        others: dict[str, Any] = {"no_alarm": False, "audit_false_positives_at_most": None}
+        return self.model_copy(update=others if forgetting else others | {"forgetting_at_most": None})
+
+    def check(self, summary: Mapping[str, Any], *, watched: bool = False, alarm: Alarm | None = None) -> GateResult:
         """Apply the rules.
 
         Args:
-            summary: figure → the parts of its interval, {"low", "samples", …}: "win_rate", "oracle_f1_gain",
-                "rubric_reward_gain", "accuracy_gain", "b_capscore_gain", "benchmark_gain".
+            summary: figure → the parts of its interval, {"low", "high", "samples", …}: "win_rate", "oracle_f1_gain",
+                "rubric_reward_gain", "accuracy_gain", "b_capscore_gain", "benchmark_gain", "audit_false_positives".
+            watched: an alarm watched the training.
+            alarm: that alarm, if it has gone off.
         """
         findings = [
-            self._finding(f"{label}, low end", summary.get(name), relation, bound)
-            for label, name, relation, bound in self._rules()
+            self._finding(label, summary.get(name), relation, bound) for label, name, relation, bound in self._rules()
         ]
+        if self.no_alarm:
+            findings.append(_alarm_finding(watched, alarm))
         return GateResult(passed=all(met for met, _ in findings), reasons=tuple(text for _, text in findings))
-
-    def check_run(self, summary: Mapping[str, Any], training: Path) -> GateResult:
-        """Apply the rules, and with `no_alarm` look at what the training's folder says of its alarm."""
-        result = self.check(summary)
-        if not self.no_alarm:
-            return result
-        path, label = training / _ALARM_FILE, "alarm of reward hacking"
-        if not path.is_file():
-            return GateResult(
-                passed=False, reasons=(*result.reasons, f"{label}: did not watch, must not have gone off")
-            )
-        alarm = json.loads(path.read_bytes())
-        text = f"{label}: has not gone off"
-        if alarm is not None:
-            text = f"{label}: went off at step {alarm['step']}, must not have ({'; '.join(alarm['reasons'])})"
-        return GateResult(passed=result.passed and alarm is None, reasons=(*result.reasons, text))
 
     def _finding(self, label: str, figure: Any, relation: str, bound: float) -> tuple[bool, str]:
         """Return whether the rule is met, and the sentence that says so."""
-        low, samples = _number(figure, "low"), _number(figure, "samples") or 0
-        if low is None:
+        end = "high" if relation == "at most" else "low"
+        label = f"{label}, {end} end"
+        value, samples = _number(figure, end), _number(figure, "samples") or 0
+        if value is None:
             return False, f"{label}: not measured, must be {relation} {bound:g}"
         if samples < self.samples_at_least:
             return False, (
-                f"{label}: {low:.3f} of {samples:g} samples, too few to tell (samples_at_least: "
+                f"{label}: {value:.3f} of {samples:g} samples, too few to tell (samples_at_least: "
                 f"{self.samples_at_least}), must be {relation} {bound:g}"
             )
         # A gain of exactly the bound must pass although 0.7 - 0.6 < 0.1 in binary.
-        met = low > bound if relation == "above" else low >= bound - 1e-9
-        return met, f"{label}: {low:.3f}, {'is' if met else 'must be'} {relation} {bound:g}"
+        met = {"above": value > bound, "at least": value >= bound - 1e-9, "at most": value <= bound + 1e-9}[relation]
+        return met, f"{label}: {value:.3f}, {'is' if met else 'must be'} {relation} {bound:g}"
+
+
+def _alarm_finding(watched: bool, alarm: Alarm | None) -> tuple[bool, str]:
+    label = "alarm of reward hacking"
+    if alarm is not None:
+        return False, f"{label}: went off at {alarm}; must not have"
+    return watched, f"{label}: {'has not gone off' if watched else 'did not watch, must not have gone off'}"
 
 
 def _number(figure: Any, part: str) -> float | None:

@@ -106,7 +106,7 @@ osd_pool_default_pg_autoscale_mode = off
 osd_crush_chooseleaf_type = 0
 crush_location = host=here root=default
 mon_max_pg_per_osd = 2000
-rgw_frontends = beast endpoint=127.0.0.1:{port}
+rgw_frontends = beast endpoint=127.0.0.1:{port} tcp_nodelay=1
 rgw_crypt_require_ssl = false
 rgw_data = {folder}/rgw
 """

@@ -30,7 +30,7 @@ def settings(postgres, runs, **more):  # noqa: F811
 def test_two_approvers_and_a_rollback_at_once_200_times(postgres, tmp_path):  # noqa: F811
     asyncio.run(migrated(postgres))
     with served(settings(postgres, tmp_path)) as url, served(settings(postgres, tmp_path)) as other:
-        Installation(url, tmp_path).storms(ROUNDS, [url, other])
+        Installation(url, tmp_path).require_one_winner_each(ROUNDS, [url, other])
 
 
 def test_a_database_that_is_restarted_during_approvals_loses_and_doubles_nothing(postgres, tmp_path, monkeypatch):  # noqa: F811

@@ -41,7 +41,7 @@ def _no_server(monkeypatch):
 @pytest.mark.long
 def test_two_approvers_and_a_rollback_at_once_200_times(tmp_path):
     with served(ApiSettings(storage=str(tmp_path), token=SecretStr(TOKEN))) as url:
-        Installation(url, tmp_path).storms(ROUNDS, [url])
+        Installation(url, tmp_path).require_one_winner_each(ROUNDS, [url])
 
 
 SERVER = """

@@ -168,6 +168,17 @@ def test_a_body_that_tells_no_length_is_refused_once_it_is_too_large(url):
     connection.close()
 
 
+@pytest.mark.parametrize(("column", "status"), [("image", 404), ("prompt", 200)])
+def test_a_table_of_samples_without_a_column_is_as_none(tmp_path, column, status):
+    """`ParquetFile.read` leaves out what the file does not have, and says nothing."""
+    path = write_run(tmp_path, "odd-1") / "prepare" / "part-00000.parquet"
+    pq.write_table(pq.read_table(path).drop_columns(column), path)
+    with served(ApiSettings(storage=str(tmp_path), index_seconds=0.05)) as url:
+        wait_for(lambda: ask(f"{url}/api/v1/runs/odd-1/stages/{STAGE}/groups")[1].get("items"))
+        assert exchange(f"{url}/api/v1/runs/odd-1/samples/a/image")[0] == status
+        assert exchange(f"{url}/runs/odd-1/rollouts/{STAGE}/1/a", Accept="text/html")[0] == 200
+
+
 @pytest.mark.parametrize(
     "name", ["..", "%2e%2e", "%252e%252e", "..%2f..%2fetc%2fpasswd", "..%5c..%5cetc", "a%00b", "file:%2f%2f%2fetc"]
 )

@@ -55,7 +55,7 @@ class Installation:
         for _ in range(2):
             assert self.post("approver-a", f"promotions/{self.request()}/approve")[0] == 200
 
-    def storms(self, rounds: int, urls: Sequence[str]) -> None:
+    def require_one_winner_each(self, rounds: int, urls: Sequence[str]) -> None:
         """Storms on one service after the other; of each, one decision wins and the others are refused."""
         for number in range(rounds):
             if number % _ROUNDS_OF_A_MODEL == 0:

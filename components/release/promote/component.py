@@ -12,6 +12,7 @@ def promote(
     samples: str,
     view: dsl.Output[dsl.HTML],
     metrics: dsl.Output[dsl.Metrics],
+    audit: str = "",
 ) -> str:
     """Register the policy and make it champion if it passes the gate.
 
@@ -23,6 +24,7 @@ def promote(
         samples: URI of the samples table.
         view: the stage's page.
         metrics: the stage's figures.
+        audit: URI of the judge's audit, if the gate has a rule on it.
 
     Returns:
         URI of the promotion's record.
@@ -33,7 +35,7 @@ def promote(
         "promote",
         config,
         run,
-        {"scores": scores, "policy": policy, "samples": samples},
+        {"scores": scores, "policy": policy, "samples": samples, "audit": audit},
         view=view.path,
         metrics=metrics.log_metric,
     )

@@ -19,6 +19,8 @@ from rubricworks.grading.genrm_answers import value_score
 from rubricworks.metrics import Interval, share_interval
 from rubricworks.rubrics import Criterion, Rubric, Scorecard, Verdict
 
+SUMMARY_FILE = "audit.json"
+"""The summary, beside the table of an audit."""
 Path = Literal["arguments", "credit"]
 
 
@@ -54,7 +56,7 @@ class ResponseCount(BaseModel):
 
 
 class AuditSummary(BaseModel):
-    """Contents of `audit.json`."""
+    """Contents of `SUMMARY_FILE`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from rubricworks.data.alarm import read_alarm
 from rubricworks.data.question_text import option_lines
 from rubricworks.evaluation.scorers.caption_prompts import StoredExam
 from rubricworks.reports.formats import whole
-from rubricworks.reports.run_folder import read_alarm, table_rows
+from rubricworks.reports.run_folder import table_rows
 from rubricworks.reports.samples import sample_rows
 from rubricworks.reports.views.parts import (
     MAX_CHECKS,
@@ -93,6 +94,6 @@ def policy(stage: FinishedStage) -> View:
     graded = any(one.rewards for one in grades)
     return policy_view(
         stage,
-        series=caption_charts(grades, None, read_alarm(stage.run, stage.name)) if graded else (),
+        series=caption_charts(grades, None, read_alarm(stage.run / stage.name)) if graded else (),
         rewards={f"{name}_reward": value for name, value in (grades[-1].rewards if grades else {}).items()},
     )

@@ -3,12 +3,13 @@
 import json
 from typing import Any
 
+from rubricworks.data.alarm import read_alarm
+from rubricworks.evaluation.audit.summary import SUMMARY_FILE
 from rubricworks.evaluation.corpus_statistics import CorpusStatistics
 from rubricworks.methods.rlr3.genrm_statistics import DataStatistics
 from rubricworks.reports.curves import read_steps
 from rubricworks.reports.formats import number, percent, share, whole
 from rubricworks.reports.run_folder import (
-    read_alarm,
     read_value,
     table_rows,
 )
@@ -167,7 +168,7 @@ def genrm(stage: FinishedStage) -> View:
     models = [model for model in GENRM_MODELS if model in reports]
     value = {model: {name: (reports[model][name] or {}).get("value") for name in MEASURES} for model in models}
     steps = read_steps(stage.run, stage.name)
-    curves = reward_curves(steps, read_alarm(stage.run, stage.name))
+    curves = reward_curves(steps, read_alarm(stage.run / stage.name))
     return View(
         sentence=f"Of the test's whole outputs {share(value['rlvr']['sample_level'])} % are right.",
         metrics={f"{model}/{name}": one for model in models for name, one in value[model].items()}
@@ -189,7 +190,7 @@ def audit(stage: FinishedStage) -> View:
     from rubricworks.evaluation.audit.summary import AuditSummary
     from rubricworks.reports.audit.page import audit_figure, audit_headline, audit_sentences
 
-    summary = read_value(stage.out / "audit.json", AuditSummary)
+    summary = read_value(stage.out / SUMMARY_FILE, AuditSummary)
     if summary is None or not summary.settings:
         return View("No abnormal response was found to audit the judge with.")
     return View(

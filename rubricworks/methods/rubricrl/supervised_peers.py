@@ -1,13 +1,13 @@
 """Supervised peers of RubricRL: training on captioned pictures (SFT), or on the best of its own images (Best-of-N)."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
+from rubricworks.data.alarm import write_alarm
 from rubricworks.errors import UserError
 from rubricworks.methods.rubricrl.stages.pretrain_generator import read_pictures
 from rubricworks.rl import select_rollouts
@@ -16,7 +16,6 @@ from rubricworks.runtime.job import Job, model_dir
 from rubricworks.runtime.store.source_files import local_source
 from rubricworks.stages.training.policy_training import DeadLetters
 from rubricworks.stages.training.step_tables import GradingTable, StepTables
-from rubricworks.storage import write_atomic
 from rubricworks.tracking import RunLog, stage_run
 from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import model_digest, open_run, run_digest
@@ -155,5 +154,5 @@ def _train(
         )
     made_by = job.made_by["inputs"] | data
     write_card(model_dir(job.out), Usage(), trained_by=job.stage, data=made_by, config=settings)
-    write_atomic(job.out / "alarm.json", json.dumps(None).encode())
+    write_alarm(job.out, None)
     job.figures.update(examples=len(prompts), steps=sft.steps, alarm=None)

@@ -5,11 +5,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rubricworks.data.alarm import Alarm, read_alarm
 from rubricworks.data.response_images import ResponseImages
 from rubricworks.reports.charts import LineChart, line_chart
 from rubricworks.reports.curves import Step, read_steps
 from rubricworks.reports.formats import number, whole
-from rubricworks.reports.run_folder import Alarm, read_alarm, table_rows
+from rubricworks.reports.run_folder import table_rows
 from rubricworks.reports.series_charts import SeriesChart
 from rubricworks.reports.views.parts import Card, FinishedStage, Passage, Tile, View, picture, response_passage
 from rubricworks.training.checkpoints import last_checkpoint
@@ -41,7 +42,7 @@ def policy(
         series: charts to show in place of the reward's curve.
         rewards: further figures of the last step.
     """
-    alarm = read_alarm(stage.run, stage.name)
+    alarm = read_alarm(stage.run / stage.name)
     steps = read_steps(stage.run, stage.name)
     curves = reward_curves(steps, alarm)
     unjudged, rollouts = sum(one.unjudged for one in steps), sum(one.rollouts for one in steps)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
+from rubricworks.data.alarm import ALARM_FILE
 from rubricworks.errors import UserError
 from rubricworks.evaluation.models import EvaluatedModel, ModelSource
 from rubricworks.evaluation.scoreboard import BASE, Scoreboard
@@ -69,10 +70,12 @@ def write_cards(job: Job, models: list[EvaluatedModel], board: Scoreboard) -> No
 
 
 def link_best(job: Job, models: list[EvaluatedModel], board: Scoreboard) -> None:
-    """Link `model` to the best milestone of the candidate."""
+    """Link `model` to the best milestone of the candidate, and keep what the alarm of its training said."""
     candidate = board.candidate
     if candidate not in board.best:
         return
     folder = next(one.folder for one in models if (one.name, one.step) == (candidate, board.best[candidate]))
     assert folder is not None
     link(model_dir(job.out), folder.resolve())
+    if (alarm := job.inputs["policy"] / ALARM_FILE).is_file():
+        write_atomic(job.out / ALARM_FILE, alarm.read_bytes())

@@ -5,17 +5,22 @@ policy that passes over its base but was not scored alike becomes the challenger
 """
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
+from rubricworks.data.alarm import ALARM_FILE, read_alarm
 from rubricworks.data.manifest import MANIFEST
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
+from rubricworks.evaluation.audit.summary import SUMMARY_FILE, AuditSummary
+from rubricworks.evaluation.audit.values import FAILURE_MODES
 from rubricworks.evaluation.scoreboard import LENGTH, SCORES_FILE, WIN, Scoreboard, read_scoreboard
 from rubricworks.metrics import Interval
+from rubricworks.reports.run_folder import read_value
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.stages.release.champion_gate import FIGURE_NAMES, candidate_scores, check_over_champion
@@ -31,6 +36,7 @@ from rubricworks.tracking import (
     stage_connection,
     stage_run,
 )
+from rubricworks.tracking.gate import AUDIT_FIGURE
 from rubricworks.tracking.installation import named_api, request_promotion
 from rubricworks.tracking.lineage import store_lineage
 from rubricworks.tracking.sample_scores import SCORES_TAG, read_sample_scores, store_sample_scores
@@ -52,7 +58,7 @@ class Config(StageConfig):
 
 def run(config: Config, job: Job) -> None:
     figures = evaluation_figures(job.inputs["scores"])
-    result = config.gate.check_run(figures, job.inputs["policy"])
+    result = check_run(config.gate, figures, job)
     version, promoted = None, False
     with stage_run(job.run, job.stage) as log:
         log.log_metrics({f"{name}/{part}": value for name, pair in figures.items() for part, value in pair.items()})
@@ -125,7 +131,7 @@ def _check_over_champion(
         rows = read_rows(job.inputs["samples"], columns=["sample_id", "task"])
         tasks = {row["sample_id"]: row["task"] or "" for row in rows}
     over_champion = check_over_champion(
-        config.gate.model_copy(update={"forgetting_at_most": None}),  # forgetting is measured against the base
+        config.gate.of_model(forgetting=False),  # which is measured against the base
         candidate_scores(job.inputs["scores"]),
         read_sample_scores(connection, champion),
         tasks,
@@ -200,6 +206,30 @@ def _first_prompt(samples: Path) -> str:
     """Prompt of one sample, for the example that the registry shows."""
     rows = read_rows(samples, columns=["prompt"]) if (samples / MANIFEST).is_file() else iter(())
     return next((str(row["prompt"]) for row in rows), "Describe the image.")
+
+
+def check_run(gate: Gate, figures: Figures, job: Job) -> GateResult:
+    """Apply a gate to the figures of an evaluation, the alarm of the policy's training, and an audit if there is one.
+
+    Raises:
+        UserError: the file of the alarm or of the audit is damaged.
+    """
+    policy = job.inputs["policy"]
+    if audit := job.inputs.get("audit"):
+        figures = figures | audit_figures(audit)
+    return gate.check(figures, watched=(policy / ALARM_FILE).is_file(), alarm=read_alarm(policy))
+
+
+def audit_figures(audit: Path) -> Figures:
+    """The judge's rate of false positives in the failure mode where it is worst, shown what the training shows it."""
+    summary = read_value(audit / SUMMARY_FILE, AuditSummary)
+    modes = summary.settings.get("text", {}) if summary else {}
+    rates = [cell.average for mode, cell in modes.items() if mode in FAILURE_MODES and cell.average is not None]
+    if not rates:
+        return {}
+    worst = max(rates, key=lambda rate: math.inf if rate.high is None else rate.high)
+    parts = {part: getattr(worst, part) for part in ("value", "low", "high")}
+    return {AUDIT_FIGURE: {**parts, "samples": worst.inputs}}
 
 
 def evaluation_figures(scores: Path) -> Figures:

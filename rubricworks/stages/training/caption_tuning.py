@@ -1,15 +1,14 @@
 """Supervised training of the policy on captions, for methods whose peers learn from texts instead of rewards."""
 
-import json
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 
 from pydantic import BaseModel
 
+from rubricworks.data.alarm import write_alarm
 from rubricworks.data.tables import read_samples
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.stages.training.step_tables import StepTables
-from rubricworks.storage import write_atomic
 from rubricworks.tracking import stage_run
 from rubricworks.training.config import SftConfig
 from rubricworks.training.model_card import Usage, only_prompt, write_card
@@ -61,5 +60,5 @@ def train_on_captions(
             data=job.made_by["inputs"],
             config=config.model_dump(mode="json"),
         )
-    write_atomic(job.out / "alarm.json", json.dumps(None).encode())
+    write_alarm(job.out, None)
     job.figures.update(examples=len(examples), steps=sft.steps, alarm=None)

@@ -6,7 +6,6 @@ rollouts have gradings.
 """
 
 import asyncio
-import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from rubricworks.data.alarm import write_alarm
 from rubricworks.data.tables import read_rows, read_samples
 from rubricworks.errors import UserError
 from rubricworks.grading import FailedCall
@@ -23,7 +23,6 @@ from rubricworks.runtime.call_table import Row, grading_dead_letters
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.runtime.progress import VerdictProgress
 from rubricworks.stages.training.step_tables import GradingTable, StepTables
-from rubricworks.storage import write_atomic
 from rubricworks.tracking import RunLog, stage_run
 from rubricworks.training.checkpoints import milestone_dirs
 from rubricworks.training.config import PolicyConfig
@@ -206,9 +205,8 @@ def train(
     finally:
         for client in job.calls.clients:
             asyncio.run(client.close())
-    alarm = result.alarm and {"step": result.alarm.step, "reasons": list(result.alarm.reasons)}
-    write_atomic(job.out / "alarm.json", json.dumps(alarm).encode())
-    job.figures.update(steps=result.steps, alarm=alarm)
+    write_alarm(job.out, result.alarm)
+    job.figures.update(steps=result.steps, alarm=result.alarm and result.alarm.model_dump(mode="json"))
 
 
 def _write_card(

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
+from rubricworks.data.alarm import Alarm
 from rubricworks.rubrics import Response
 from rubricworks.training.config import AlarmConfig
 from rubricworks.training.policy.response_statistics import TEXT_STATISTICS, Statistic
@@ -30,16 +31,6 @@ class StepStats(NamedTuple):
     """Statistic → mean."""
     held_out: float = math.nan
     """Score of the held-out judge, NaN at steps without a probe."""
-
-
-class Alarm(NamedTuple):
-    """Step at which the alarm fired, and its reasons."""
-
-    step: int
-    reasons: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"reward hacking suspected at step {self.step}: {'; '.join(self.reasons)}"
 
 
 class HackingAlarm:
@@ -72,7 +63,7 @@ class HackingAlarm:
         self._suspicious_steps = self._suspicious_steps + 1 if reasons else 0
         if self._suspicious_steps < self.config.patience:
             return None
-        self.alarm = Alarm(stats.step, reasons)
+        self.alarm = Alarm(step=stats.step, reasons=reasons)
         return self.alarm
 
     def _reasons(self) -> tuple[str, ...]:

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from transformers import TrainerCallback
 
+from rubricworks.data.alarm import Alarm
 from rubricworks.training.checkpoints import open_run
 from rubricworks.training.config import PolicyConfig
-from rubricworks.training.policy.alarm import Alarm, StepStats
+from rubricworks.training.policy.alarm import StepStats
 from rubricworks.training.policy.response_statistics import TEXT_STATISTICS, Statistic
 from rubricworks.training.policy.rollouts import StepRollouts
 from rubricworks.training.policy.watch import Generate, PolicyWatch, Probe, Refresh

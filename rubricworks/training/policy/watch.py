@@ -86,7 +86,7 @@ class PolicyWatch(TrainerCallback):
         with self.file.open("a") as file:
             file.write(_line(stats))
         if alarm := self.alarm.update(stats):
-            logger.warning("%s", alarm)
+            logger.warning("reward hacking suspected at %s", alarm)
 
     def on_step_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         step = state.global_step

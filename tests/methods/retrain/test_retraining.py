@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from growing_source import draw, prepare
 from placed_tasks import table_of
+from pydantic import ValidationError
 
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
@@ -17,6 +18,7 @@ from rubricworks.kubeflow.compile import compile_specs, load_pipeline
 from rubricworks.kubeflow.planned_cluster import placement_warnings, planned_cluster
 from rubricworks.methods.retrain.champion import check_champion
 from rubricworks.methods.retrain.recipe import RetrainRecipe
+from rubricworks.methods.retrain.stages.challenge import Config
 from rubricworks.metrics import Interval
 from rubricworks.recipe import ClusterConfig
 from rubricworks.recipe.files import load_recipe, recipe_path
@@ -385,3 +387,9 @@ def test_workspaces_of_a_retraining_are_those_of_the_champions_recipe(tmp_path, 
     (warning,) = placement_warnings(unknown)
     assert warning.startswith("workspaces have 50Gi: no champion of 'captioner' in the registry at sqlite:///")
     assert not (tmp_path / "nowhere.db").exists()
+
+
+def test_a_gate_of_its_own_cannot_ask_for_an_audit(home):
+    """A retraining has none: the rule would refuse every challenger, at the end of its training."""
+    with pytest.raises(ValidationError, match="a retraining has no audit for audit_false_positives_at_most"):
+        Config.model_validate({"gate": {"audit_false_positives_at_most": 0.1}})

@@ -18,6 +18,7 @@ from audited import write_stage_table
 from scripted_server import Said, fail, say
 from small_policy import LONGEST, make_inputs
 
+from rubricworks.data.alarm import write_alarm
 from rubricworks.data.tables import read_rows, read_samples
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scoreboard import ModelScores, Scoreboard, read_scoreboard, summarise_scores
@@ -59,6 +60,7 @@ def inputs(tmp_path_factory) -> dict[str, str]:
 def trained(run: Path, stage: str, milestones: dict[int, Path]) -> str:
     """A training's folder as its stage leaves it."""
     job = open_job(stage, StageConfig(), run, {})
+    write_alarm(job.out, None)
     for step, model in milestones.items():
         shutil.copytree(model, job.out / "milestones" / f"step-{step:06d}")
         shutil.copytree(model, job.out / "model", dirs_exist_ok=True)
@@ -245,11 +247,14 @@ def test_killed_half_way_and_run_again_it_ends_with_the_same_bytes(inputs, serve
 @pytest.mark.parametrize(("above", "passes"), [(-0.5, True), (0.99, False)])
 def test_promotion_holds_the_gain_of_the_best_milestone_against_the_gate(inputs, tmp_path, above, passes):
     out = score(tmp_path, inputs, None)
-    gate = {"win_rate_low_above": None, "accuracy_gain_low_above": above, "samples_at_least": 1}
+    gate = {"win_rate_low_above": None, "accuracy_gain_low_above": above, "samples_at_least": 1, "no_alarm": True}
     read = {"scores": str(out), "policy": str(out), "samples": inputs["samples"]}
     config = json.dumps({"model_name": "answerer", "gate": gate})
     promotion = json.loads((Path(launch("promote", config, str(tmp_path), read)) / "promotion.json").read_text())
     low = board_of(out).gain("rlr3", RIGHT).low
     assert promotion["passed"] is passes
     text = "is" if passes else "must be"
-    assert promotion["reasons"] == [f"accuracy gain, low end: {low:.3f}, {text} above {above:g}"]
+    assert promotion["reasons"] == [
+        f"accuracy gain, low end: {low:.3f}, {text} above {above:g}",
+        "alarm of reward hacking: has not gone off",  # of the training whose milestone it is
+    ]

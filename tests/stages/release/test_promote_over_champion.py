@@ -10,6 +10,8 @@ from served_api import ask, served
 from synthetic_run import write_table
 
 from rubricworks.data.tables import count_rows
+from rubricworks.errors import UserError
+from rubricworks.evaluation.audit.summary import AuditSummary, Cell, Share
 from rubricworks.evaluation.scoreboard import summarise_scores
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.runtime.launch import launch
@@ -57,9 +59,10 @@ def promote(
     *,
     adapter: dict[str, str] | None = None,
     alarm: dict | None = None,
+    audit: AuditSummary | None = None,
     **settings,
 ) -> dict:
-    """The promote stage of a run with these scores, and its training's alarm."""
+    """The promote stage of a run with these scores, its training's alarm and its judge's audit."""
     inputs = {one: home / name / one for one in ("scores", "policy", "samples")}
     write_table(inputs["scores"], "scores", rows)
     (inputs["scores"] / "scores.json").write_text(summarise_scores(rows).model_dump_json())
@@ -71,6 +74,10 @@ def promote(
         (inputs["policy"] / "adapter" / "base.json").write_text(json.dumps(adapter))
         (inputs["policy"] / "adapter" / "pytorch_lora_weights.safetensors").write_bytes(b"weights")
     inputs["samples"].mkdir()
+    if audit:
+        inputs["audit"] = home / name / "audit"
+        inputs["audit"].mkdir()
+        (inputs["audit"] / "audit.json").write_text(audit.model_dump_json())
     for folder in inputs.values():
         (folder / "done.json").write_text(json.dumps({"digest": f"{folder}"}))
     config = json.dumps({"model_name": "captioner", "gate": GATE, **settings})
@@ -108,20 +115,60 @@ def test_a_gate_without_alarms_refuses_a_policy_whose_training_had_one(tmp_path)
     refused = promote(tmp_path, "one", score_rows(0.5, 0.75), alarm=alarm, gate=gate)
     assert not refused["passed"]
     assert refused["reasons"][-1] == (
-        "alarm of reward hacking: went off at step 56, must not have "
-        "(saturation went from 16% to 44%; while reward rose from 0.78 to 0.89)"
+        "alarm of reward hacking: went off at step 56: saturation went from 16% to 44%; "
+        "while reward rose from 0.78 to 0.89; must not have"
     )
     passed = promote(tmp_path, "two", score_rows(0.5, 0.75), gate=gate)
     assert (passed["promoted"], passed["reasons"][-1]) == (True, "alarm of reward hacking: has not gone off")
     assert promote(tmp_path, "three", score_rows(0.6, 0.95, seed=1), alarm=alarm)["promoted"]  # off by default
 
 
-def test_a_gate_without_alarms_refuses_a_training_that_nothing_watched(tmp_path):
+def test_a_gate_without_alarms_refuses_a_training_that_nothing_watched():
     measured = {"win_rate": {"low": 0.6, "samples": 60}}
-    result = Gate(no_alarm=True).check_run(measured, tmp_path)
+    result = Gate(no_alarm=True).check(measured)
     assert not result.passed
     assert result.reasons[-1] == "alarm of reward hacking: did not watch, must not have gone off"
-    assert Gate().check_run(measured, tmp_path).passed
+    assert Gate().check(measured).passed
+
+
+def test_a_damaged_alarm_is_named_and_never_read_as_silence(tmp_path):
+    with pytest.raises(UserError, match=r"alarm\.json: step: .*; run the stage policy again"):
+        promote(tmp_path, "one", score_rows(0.5, 0.75), alarm={"reasons": ["no step"]}, gate={**GATE, "no_alarm": True})
+
+
+@pytest.mark.parametrize(
+    ("rates", "passes", "reason"),
+    [
+        ((0.05, 0.08), True, "false positives of the judge, high end: 0.080, is at most 0.1"),
+        ((0.05, 0.12), False, "false positives of the judge, high end: 0.120, must be at most 0.1"),
+        ((0.05, None), False, "false positives of the judge, high end: not measured, must be at most 0.1"),
+        (None, False, "false positives of the judge, high end: not measured, must be at most 0.1"),
+    ],
+)
+def test_a_gate_holds_the_worst_failure_mode_of_the_judge_s_audit(tmp_path, rates, passes, reason):
+    def cell(value, high):
+        low = None if high is None else 0.0
+        share = Share(value=value, low=low, high=high, count=1, criteria=80, inputs=60)
+        return Cell(average=share, arguments=None, credit=None, unjudged=0)
+
+    audit = None
+    if rates:
+        # The regular responses' cell holds agreement, and a judge that is shown targets is not the training's.
+        cells = {"regular": cell(0.9, 0.95), "irrelevant": cell(0.0, 0.05), "adversarial": cell(*rates)}
+        audit = AuditSummary(
+            judge="j", settings={"targets": {"adversarial": cell(0.5, 0.6)}, "text": cells}, responses={}, attacks={}
+        )
+    gate = {**GATE, "audit_false_positives_at_most": 0.1}
+    content = promote(tmp_path, "one", score_rows(0.5, 0.75), audit=audit, gate=gate)
+    assert (content["passed"], content["reasons"][-1]) == (passes, reason)
+
+
+def test_rules_on_training_and_judge_do_not_ask_the_champion(tmp_path):
+    gate = {**GATE, "no_alarm": True, "forgetting_at_most": None}
+    promote(tmp_path, "one", score_rows(0.5, 0.75), gate=gate)
+    content = promote(tmp_path, "two", score_rows(0.6, 0.95, seed=1), gate=gate)
+    assert content["promoted"]
+    assert sum("alarm" in reason for reason in content["reasons"]) == 1
 
 
 def test_an_adapter_is_registered_with_the_digest_of_its_base_in_place_of_the_merged_model(tmp_path):

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from rubricworks.data.alarm import Alarm
 from rubricworks.methods.balcaprl.report.groups import REWARDS
 from rubricworks.methods.balcaprl.report.run_results import StepMeans
 from rubricworks.reports.charts import value_bounds
 from rubricworks.reports.curves import Step
-from rubricworks.reports.run_folder import Alarm
 from rubricworks.reports.series_charts import Series, SeriesChart, series_chart
 
 

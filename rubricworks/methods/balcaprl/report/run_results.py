@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rubricworks.data.alarm import Alarm, read_alarm
 from rubricworks.evaluation.scoreboard import LENGTH, Scoreboard
 from rubricworks.methods.balcaprl.report.groups import REWARDS, gated_rewards
-from rubricworks.reports.run_folder import Alarm, read_alarm, table_rows
+from rubricworks.reports.run_folder import table_rows
 from rubricworks.reports.scores import read_board
 
 STAGE = "train_balcaprl"
@@ -59,7 +60,7 @@ def read_balcaprl_run(run: Path) -> BalcaprlRun:
     return BalcaprlRun(
         board=read_board(run),
         steps=step_means(table_rows(run / STAGE / "caption_grades", _COLUMNS)),
-        alarm=read_alarm(run, STAGE),
+        alarm=read_alarm(run / STAGE),
     )
 
 

@@ -7,11 +7,13 @@ champion has changed since the evaluation, which compared it with the earlier on
 
 from typing import Literal
 
+from pydantic import field_validator
+
 from rubricworks.data.tables import read_rows
 from rubricworks.methods.retrain.champion import NewSampleReport, open_registry, read_report, write_outcome
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.job import Job
-from rubricworks.stages.release.promote import evaluation_figures, register_policy
+from rubricworks.stages.release.promote import check_run, evaluation_figures, register_policy
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import Connection, Gate, ModelVersion, registry, stage_run
 from rubricworks.tracking.installation import named_api, request_promotion
@@ -20,16 +22,25 @@ from rubricworks.tracking.lineage import read_lineage
 
 class Config(StageConfig):
     gate: Gate | None = None
-    """Gate that the challenger must pass against the champion; by default the gate of the champion's recipe."""
+    """Gate that the challenger must pass against the champion; by default the gate of the champion's recipe, but for
+    its rule on the judge's audit: a retraining keeps the judge, and does not audit it again."""
     approval: Literal["person", "gate"] = "person"
     """Approver of a challenger that passes: a person, with `rubricworks promote`, or the gate itself."""
+
+    @field_validator("gate")
+    @classmethod
+    def _has_no_audit(cls, gate: Gate | None) -> Gate | None:
+        if gate is not None and gate.audit_false_positives_at_most is not None:
+            raise ValueError("a retraining has no audit for audit_false_positives_at_most; leave that rule out")
+        return gate
 
 
 def run(config: Config, job: Job) -> None:
     report = read_report(job)
-    gate = config.gate or Gate.model_validate(report.recipe.stages.get("promote", {}).get("gate", {}))
+    of_recipe = Gate.model_validate(report.recipe.stages.get("promote", {}).get("gate", {}))
+    gate = config.gate or of_recipe.model_copy(update={"audit_false_positives_at_most": None})
     figures = evaluation_figures(job.inputs["scores"])
-    result = gate.check_run(figures, job.inputs["policy"])
+    result = check_run(gate, figures, job)
     connection, mlflow_run = open_registry(job)
     champion = registry.get_version(connection, report.model_name, report.champion)
     with stage_run(job.run, job.stage) as log:

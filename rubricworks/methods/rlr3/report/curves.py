@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from rubricworks.data.alarm import Alarm
 from rubricworks.methods.rlr3.accuracy import ARMS, Accuracies, Accuracy
 from rubricworks.methods.rlr3.report.run_results import NAMES
 from rubricworks.metrics import Interval
 from rubricworks.reports.charts import value_bounds
 from rubricworks.reports.curves import Step
 from rubricworks.reports.milestone_charts import MilestoneCurve, milestone_chart
-from rubricworks.reports.run_folder import Alarm
 from rubricworks.reports.series_charts import Series, SeriesChart, series_chart
 
 

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 from pydantic import RootModel
 
-from rubricworks.evaluation.audit.summary import AuditSummary
+from rubricworks.data.alarm import Alarm, read_alarm
+from rubricworks.evaluation.audit.summary import SUMMARY_FILE, AuditSummary
 from rubricworks.evaluation.corpus_statistics import CorpusStatistics, SourceCounts
 from rubricworks.evaluation.scoreboard import Scoreboard
 from rubricworks.methods.rlr3.accuracy import ARMS, Accuracies, read_accuracies
 from rubricworks.methods.rlr3.genrm_report import GenrmReport
 from rubricworks.methods.rlr3.genrm_statistics import DataStatistics
-from rubricworks.reports.run_folder import Alarm, read_alarm, read_value, table_rows
+from rubricworks.reports.run_folder import read_value, table_rows
 from rubricworks.reports.scores import read_board
 from rubricworks.rubrics import Rubric
 
@@ -86,10 +87,10 @@ def read_rlr3_run(run: Path, ledger: Iterable[dict[str, Any]]) -> Rlr3Run:
         checklists=_checklists(run, _counts(last, "write_checklists", "dropped_criteria")),
         genrm_data={split: splits.root[split] for split in _SPLITS if splits and split in splits.root},
         genrm={model: models.root[model] for model in GENRM_MODELS if models and model in models.root},
-        audit=read_value(run / "audit" / "audit.json", AuditSummary),
+        audit=read_value(run / "audit" / SUMMARY_FILE, AuditSummary),
         board=board,
         answers=read_accuracies(board),
-        alarms={arm: alarm for arm in ARMS if (alarm := read_alarm(run, f"train_{arm}"))},
+        alarms={arm: alarm for arm in ARMS if (alarm := read_alarm(run / f"train_{arm}"))},
     )
 
 

@@ -4,6 +4,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from rubricworks.evaluation.audit.summary import SUMMARY_FILE
 from rubricworks.reports.settings import (
     Command,
     CountedTable,
@@ -46,7 +47,7 @@ def reward_sentence(recipe: dict[str, Any]) -> str:
 def rlr3_commands(run: Path, recipe: dict[str, Any]) -> list[Command]:
     """Commands to run next, ready to paste."""
     commands = [resume_command(run)]
-    if (run / "audit" / "audit.json").is_file():
+    if (run / "audit" / SUMMARY_FILE).is_file():
         source = shlex.quote(str(run / "audit"))
         commands.append(
             Command(

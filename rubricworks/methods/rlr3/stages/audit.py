@@ -16,7 +16,7 @@ from rubricworks.data.tables import Sample, build_table, count_rows, read_rows, 
 from rubricworks.errors import UserError
 from rubricworks.evaluation.audit.candidates import CandidateGenerator
 from rubricworks.evaluation.audit.red_team import PAPER_PATTERNS, SearchResult, search_patterns
-from rubricworks.evaluation.audit.summary import AuditSummary, ResponseCount, parse_audit_row, table_cells
+from rubricworks.evaluation.audit.summary import SUMMARY_FILE, AuditSummary, ResponseCount, parse_audit_row, table_cells
 from rubricworks.evaluation.audit.values import MODE_NAMES, SETTINGS, Case, Setting
 from rubricworks.grading import FailedCall, Grader
 from rubricworks.llm import ChatClient, ChatError, Endpoint, SeesImages
@@ -99,7 +99,7 @@ def run(config: Config, job: Job) -> None:
 
     audit_set = asyncio.run(audit())
     summary = _summarise(config, job, audit_set, search)
-    write_atomic(job.out / "audit.json", summary.model_dump_json(indent=2).encode() + b"\n")
+    write_atomic(job.out / SUMMARY_FILE, summary.model_dump_json(indent=2).encode() + b"\n")
     job.figures.update({"responses": len(audit_set.responses), "dead_letters": count_rows(job.out / "dead_letters")})
     if summary.short_categories:
         job.figures["short"] = {mode: count.model_dump() for mode, count in summary.short_categories.items()}

@@ -8,7 +8,6 @@ teachers' reasoning where the labels keep it (`genrm_data.reasoning`).
 """
 
 import asyncio
-import json
 import random
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from pydantic import Field, model_validator
 
 from rubricworks.adapters.genrm import ExecutionReward
+from rubricworks.data.alarm import write_alarm
 from rubricworks.data.tables import Sample, build_table, read_rows
 from rubricworks.environment import fill
 from rubricworks.errors import UserError
@@ -221,8 +221,7 @@ def _rlvr(config: Config, start: str | Path, train: Sequence[Instance], job: Job
             log.log_metrics({"reward": sum(rewards) / len(step.rewards)}, step=step.step)
 
         result = train_model(on_step=record, before_checkpoint=tables.commit)
-    alarm = result.alarm and {"step": result.alarm.step, "reasons": list(result.alarm.reasons)}
-    write_atomic(job.out / "alarm.json", json.dumps(alarm).encode())
+    write_alarm(job.out, result.alarm)
     return model_dir(job.out)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from rubricworks.data.alarm import Alarm, read_alarm
 from rubricworks.evaluation.rubric_audit import ADVICE, RubricAudit
 from rubricworks.evaluation.scoreboard import POLICY, WIN
 from rubricworks.llm.spending import SPENDING_FILE, read_spending
@@ -27,8 +28,6 @@ from rubricworks.reports.record import record_values
 from rubricworks.reports.rendering import render
 from rubricworks.reports.rubric_audit import AUDIT_FILE
 from rubricworks.reports.run_folder import (
-    Alarm,
-    read_alarm,
     read_dead_letters,
     read_ledger,
     read_promotion,
@@ -67,7 +66,7 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
         seed: seed of their draw.
     """
     recipe, ledger = read_recipe(run), read_ledger(run)
-    board, promotion, alarm = read_board(run), read_promotion(run), read_alarm(run)
+    board, promotion, alarm = read_board(run), read_promotion(run), read_alarm(run / "train_policy")
     audit = read_value(run / "synthesize_rubrics" / AUDIT_FILE, RubricAudit)
     calls = model_calls(read_spending(run / SPENDING_FILE))
     costs, dead_letters = stage_costs(ledger, calls, exclude=REPORTS), read_dead_letters(run)
@@ -118,7 +117,7 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
 
 def _noise_rates(recipe: dict[str, Any]) -> list[tuple[str, NoiseRates]]:
     """Error rates of the judge that rewards are corrected for, each with the criteria that it holds for."""
-    written = recipe.get("policy", {}).get("noise_correction") or {}
+    written = (recipe.get("policy") or {}).get("noise_correction") or {}
     by_weight = {} if "false_positive" in written else written
     rates = {f"criteria of weight {weight}": one for weight, one in by_weight.items()} or {"all criteria": written}
     return [(criteria, NoiseRates.model_validate(one)) for criteria, one in rates.items() if one]

@@ -7,6 +7,7 @@ allows nothing but its inline styles and images.
 import json
 from pathlib import Path
 
+from rubricworks.data.alarm import Alarm, read_alarm
 from rubricworks.evaluation.scoreboard import BASE, POLICY, Scoreboard
 from rubricworks.llm.spending import SPENDING_FILE, read_spending
 from rubricworks.methods.rubricrl.report.epoch_costs import epoch_cost
@@ -21,8 +22,6 @@ from rubricworks.reports.headline import promotion_sentence
 from rubricworks.reports.record import record_values
 from rubricworks.reports.rendering import render
 from rubricworks.reports.run_folder import (
-    Alarm,
-    read_alarm,
     read_dead_letters,
     read_ledger,
     read_promotion,
@@ -50,7 +49,7 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
         seed: seed of their draw.
     """
     recipe, ledger = read_recipe(run), read_ledger(run)
-    board, promotion, alarm = read_board(run), read_promotion(run), read_alarm(run, "train_generator")
+    board, promotion, alarm = read_board(run), read_promotion(run), read_alarm(run / "train_generator")
     calls = model_calls(read_spending(run / SPENDING_FILE))
     costs, dead_letters = stage_costs(ledger, calls, exclude=REPORTS), read_dead_letters(run)
     tasks: list[TaskResult] = task_results(run, board)
