@@ -82,7 +82,7 @@ def _replace_surrogates(text: str) -> str:
 def _token_count(tokens: Any) -> int:
     """Token count as the server reports it; 0, meaning unknown, for an impossible one."""
     try:
-        count = int(tokens or 0)
+        count = tokens if type(tokens) is int else int(tokens or 0)
     except (ValueError, TypeError, OverflowError):
         return 0
     return count if 0 <= count <= _MAX_TOKENS else 0

@@ -103,11 +103,6 @@ class Connections:
         Raises:
             RequestFailed: no answer, or a status other than 200.
         """
-        import aiohttp
-        from aiohttp.http import HttpProcessingError
-
-        from rubricworks.llm.http_exchange import AnswerTooLarge
-
         request_id = f"{self._id_prefix}{next(self._request_numbers):08x}"
         task = pool.deadlines.begin()
         try:
@@ -116,17 +111,10 @@ class Connections:
             if not pool.deadlines.end(task):
                 raise
             raise RequestFailed(f"no answer within {self._endpoint.timeout_s:g} s", retry=True) from error
-        except aiohttp.ConnectionTimeoutError:
-            raise RequestFailed(
-                f"no connection within {_CONNECT_TIMEOUT_S:g} s", retry=True, unreachable=True
-            ) from None
-        except TimeoutError:
-            raise RequestFailed(f"silent for {self._endpoint.read_timeout_s} s", retry=True) from None
-        except (aiohttp.ClientError, HttpProcessingError, OSError) as error:
-            unreachable = isinstance(error, aiohttp.ClientConnectorError)
-            raise RequestFailed(describe_error(error), retry=True, unreachable=unreachable) from None
-        except AnswerTooLarge as error:
-            raise RequestFailed(str(error)) from None
+        except Exception as error:
+            if (failed := self._failure(error)) is None:
+                raise
+            raise failed from None
         finally:
             pool.deadlines.end(task)
         if self._is_another_answer(request_id, headers.get("X-Request-Id"), payload):
@@ -146,6 +134,22 @@ class Connections:
             retry_after=_parse_retry_after(headers.get("Retry-After")),
             status=status,
         )
+
+    def _failure(self, error: Exception) -> RequestFailed | None:
+        """Failure of a request that an error of the exchange means; None for a fault of our own."""
+        import aiohttp
+        from aiohttp.http import HttpProcessingError
+
+        from rubricworks.llm.http_exchange import AnswerTooLarge
+
+        if isinstance(error, aiohttp.ConnectionTimeoutError):
+            return RequestFailed(f"no connection within {_CONNECT_TIMEOUT_S:g} s", retry=True, unreachable=True)
+        if isinstance(error, TimeoutError):
+            return RequestFailed(f"silent for {self._endpoint.read_timeout_s} s", retry=True)
+        if isinstance(error, aiohttp.ClientError | HttpProcessingError | OSError):
+            unreachable = isinstance(error, aiohttp.ClientConnectorError)
+            return RequestFailed(describe_error(error), retry=True, unreachable=unreachable)
+        return RequestFailed(str(error)) if isinstance(error, AnswerTooLarge) else None
 
     def _is_another_answer(self, request_id: str, repeated: str | None, payload: bytes) -> bool:
         """Return True if a header or a body holds the number of another request of ours."""

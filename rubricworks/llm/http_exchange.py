@@ -49,6 +49,14 @@ class HttpAnswer(NamedTuple):
 class AnswerProtocol(ResponseHandler):
     """One connection."""
 
+    _unread: Any = None
+    """Its socket, if that can be asked for what has come in: TLS sends records of its own, and Windows cannot."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        can_be_asked = ioctl is not None and transport.get_extra_info("sslcontext") is None
+        self._unread = transport.get_extra_info("socket") if can_be_asked else None
+
     async def ask(self, head: bytes, body: bytes, read_timeout_s: float | None) -> HttpAnswer:
         """Send one request and read its answer.
 
@@ -84,10 +92,9 @@ class AnswerProtocol(ResponseHandler):
         transport = self.transport
         if transport is None or transport.is_closing() or self.should_close or transport.get_write_buffer_size():
             return False
-        # TLS sends records of its own; Windows cannot be asked.
-        if ioctl is None or transport.get_extra_info("sslcontext") is not None:
+        if self._unread is None:
             return True
-        descriptor = transport.get_extra_info("socket").fileno()
+        descriptor = self._unread.fileno()
         return descriptor < 0 or ioctl(descriptor, FIONREAD, _NO_BYTES) == _NO_BYTES
 
 
