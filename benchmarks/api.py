@@ -247,7 +247,7 @@ def main() -> None:
         subprocess.run([*ours, "migrate"], env={**os.environ, **environment}, check=True, stdout=subprocess.DEVNULL)
         statements = (_RUNS, _SHARDS, _ROLLOUTS, _SUMS, _CRITERIA)
         execute(f"{database}/platform", *(_filled(one, sizes) for one in statements))
-        execute(f"{database}/platform", *(_AS_STORED.format(*shard) for shard in shards), "ANALYZE")
+        execute(f"{database}/platform", *(_AS_STORED.format(*shard) for shard in shards), "VACUUM ANALYZE")
         print(f"{options.runs} runs, {options.rollouts} rollouts with scorecards; load {os.getloadavg()[0]:.1f}")
 
         port = free_port()
@@ -266,7 +266,7 @@ def main() -> None:
         theirs += ["--uvicorn-opts", f"--timeout-worker-healthcheck {_LONGEST_START}"]
         with server(theirs, f"{url}/health", options.cores) as (process, _):
             pass  # its tables
-        execute(store, _MLFLOW.replace("{runs}", str(options.runs)), "ANALYZE")
+        execute(store, _MLFLOW.replace("{runs}", str(options.runs)), "VACUUM ANALYZE")
         with server(theirs, f"{url}/health", options.cores) as (process, seconds):
             body = {"experiment_ids": ["0"], "max_results": 50, "order_by": ["start_time DESC"]}
             search = ("POST", f"{url}/api/2.0/mlflow/runs/search", body)

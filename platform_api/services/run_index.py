@@ -44,13 +44,15 @@ _SHARD = re.compile(r"(?P<stage>[\w-]+)/rollouts/part-(?P<number>\d{5})\.parquet
 _LOCK = 7_278_364_102
 """Key of the lock under which one of several services indexes."""
 _QUIET_AFTER = timedelta(hours=1)
-_IN_TURN_FOR = 0.2
-"""Seconds of each look for quiet runs in turn: a small installation looks at all of them each time."""
+_IN_TURN_FOR = 1.0
+"""Seconds of each look for quiet runs in turn, most of them pauses: a small installation looks at all each time."""
 _BETWEEN_LOOKS = 4
-"""Pause after a look, as a multiple of what it took, so that many runs leave the service time to answer."""
+"""Pause after a look, and after each quiet run in it, as a multiple of what it took: many runs leave the service time
+to answer, and never keep the interpreter for long."""
 _LONGEST_PAUSE = 30.0
-_BETWEEN_LISTS = 20
-"""Time from one list of all runs to the next, as a multiple of what a list takes: 100,000 in a bucket take seconds."""
+_BETWEEN_LISTS = 60
+"""Time from one list of all runs to the next, as a multiple of what a list takes: 100,000 in a bucket take a second or
+two, for which answers wait. A new run is seen by the next one."""
 _log = logging.getLogger(__name__)
 
 
@@ -65,6 +67,8 @@ class RunIndex:
         """Runs that are indexed, have ended, and have not changed for a while."""
         self._quiet_until = 0.0
         self._turn = 0
+        self._paused = 0.0
+        """Seconds of pauses within the look."""
         self._names: list[str] = []
         self._list_at = 0.0
         self._known: list[str] | None = None
@@ -73,14 +77,14 @@ class RunIndex:
     async def follow(self, seconds: float) -> None:
         """Look at the runs again and again, until cancelled."""
         while True:
-            begin = time.monotonic()
+            begin, self._paused = time.monotonic(), 0.0
             try:
                 await self.look()
             except (SQLAlchemyError, UserError, OSError) as error:
                 _log.warning("runs could not be indexed: %s", type(error).__name__)
             except Exception:  # the next look must come
                 _log.exception("indexing runs failed")
-            took = time.monotonic() - begin
+            took = time.monotonic() - begin - self._paused
             await asyncio.sleep(max(seconds, min(_BETWEEN_LOOKS * took, _LONGEST_PAUSE)))
 
     async def look(self) -> int:
@@ -138,7 +142,13 @@ class RunIndex:
         for self._turn in range(begin, begin + len(quiet)):
             if time.monotonic() > end:
                 break
+            looked_at = time.monotonic()
             yield quiet[self._turn % len(quiet)]
+            await self._rest(_BETWEEN_LOOKS * (time.monotonic() - looked_at))
+
+    async def _rest(self, seconds: float) -> None:
+        self._paused += seconds
+        await asyncio.sleep(seconds)
 
     async def _index_run(self, name: str, files: dict[str, StoredFile]) -> bool:
         record = await asyncio.to_thread(run_record, self._store, name)

@@ -16,22 +16,30 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
 from rubricworks.adapters.rows import completion_response, completion_text, image_bytes
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
-from rubricworks.grading import Grader
-from rubricworks.grading.boxed import BoxedGrader
-from rubricworks.grading.cascade import Cascade
 from rubricworks.grading.requests import describe_target
 from rubricworks.rewards import Contrast, contrast_weights, format_mask, group_rewards, signed_reward
-from rubricworks.rubrics import Criterion, Rubric, Scorecard
+from rubricworks.rubrics import Criterion, Response, Rubric, Scorecard
 
 Reduce = Callable[[Sequence[float | None], Sequence[float]], float | None]
 """Maps the credits and weights of one scorecard to a reward, or None if a credit is missing."""
+
+
+class GradesOne(Protocol):
+    """What grades one response: `Grader`, `Cascade`, `BoxedGrader`, `mlflow_traces.TracedGrader`, or your own."""
+
+    @property
+    def exposure(self) -> str:
+        """What the judge is shown beside the response; with `image` the sample needs its image."""
+
+    async def grade(self, sample: Sample, response: str | Response, rubric: Rubric, /) -> Scorecard:
+        """Grade by a rubric; a criterion that could not be judged has a credit of None."""
 
 
 class RubricScores(NamedTuple):
@@ -48,7 +56,7 @@ class RubricReward:
 
     def __init__(
         self,
-        grader: Grader | BoxedGrader | Cascade,
+        grader: GradesOne,
         *,
         rubric_column: str = "rubric",
         reduce: Reduce = signed_reward,
@@ -145,7 +153,7 @@ class ContrastReward(RubricReward):
 
     def __init__(
         self,
-        grader: Grader | BoxedGrader | Cascade,
+        grader: GradesOne,
         *,
         group_size: int,
         contrast: Contrast = Contrast(),  # noqa: B008 - frozen
@@ -187,7 +195,7 @@ class GroupReward(RubricReward):
 
     def __init__(
         self,
-        grader: Grader | BoxedGrader | Cascade,
+        grader: GradesOne,
         *,
         group_size: int,
         max_tokens: int | None = None,

@@ -34,7 +34,7 @@ def field_probabilities(text: str, logprobs: Logprobs, field: str) -> list[float
         logprobs: of the answer's tokens; those of a thought before it may be among them.
         field: name of the JSON field.
     Raises:
-        ValueError: the tokens do not spell the answer.
+        ValueError: the tokens do not spell the answer, or their alternatives do not tell 0 from 1.
     """
     content = text.encode()
     tokens = list(_tokens(logprobs))
@@ -51,12 +51,25 @@ def _probability_of_one(tokens: Sequence[_Token], place: int) -> float:
     before = token.text[: place - token.start]
     mass = {_ZERO: 0.0, _ONE: 0.0}
     alternatives = {_bytes(one): float(one["logprob"]) for one in token.entry.get("top_logprobs") or ()}
-    for written, logprob in (alternatives | {token.text: float(token.entry["logprob"])}).items():
+    shown = alternatives | {token.text: float(token.entry["logprob"])}
+    for written, logprob in shown.items():
         digit = written[len(before) : len(before) + 1]
         if written.startswith(before) and digit in mass:
             mass[digit] += math.exp(logprob)
     total = sum(mass.values())
-    return mass[_ONE] / total if total else float(token.text[len(before) : len(before) + 1] == _ONE)
+    if not all(mass.values()) and total <= _largest_unseen(shown):
+        raise ValueError(
+            "the log-probabilities do not tell 0 from 1: other tokens are likelier than both; the server should give "
+            "those of the tokens that the answer's schema allows (vLLM: --logprobs-mode processed_logprobs)"
+        )
+    return mass[_ONE] / total
+
+
+def _largest_unseen(shown: Mapping[bytes, float]) -> float:
+    """Bound on the probability of an alternative that the server does not show: below all that it shows but one."""
+    probabilities = sorted(math.exp(logprob) for logprob in shown.values())
+    rest = max(0.0, 1 - sum(probabilities))
+    return min(rest, probabilities[1]) if len(probabilities) > 1 else rest
 
 
 def _tokens(logprobs: Logprobs) -> Iterator[_Token]:

@@ -57,6 +57,24 @@ def test_without_alternatives_the_digit_itself_counts():
     assert field_probabilities('{"score": 0}', [token('{"score": 0}') | {"top_logprobs": []}], "score") == [0.0]
 
 
+@pytest.mark.parametrize(
+    "alternatives",
+    [
+        {"1": 1e-6, "The": 0.4, "I": 0.3, " ": 0.1, "No": 0.05},  # 0 may be as likely as the least of these
+        {"1": 0.3},  # 0 may have all of the rest
+    ],
+)
+def test_a_digit_that_only_the_schema_made_likely_tells_nothing(alternatives):
+    """vLLM's default: log-probabilities before the schema's mask."""
+    with pytest.raises(ValueError, match=r"do not tell 0 from 1.*--logprobs-mode processed_logprobs"):
+        field_probabilities('{"score": 1}', tokens('{"score": ', ("1", alternatives), "}"), "score")
+
+
+def test_a_digit_that_is_surely_the_likelier_one_counts_whole():
+    surely = {"1": 0.9, "One": 0.04, "Yes": 0.03, "2": 0.02, "3": 0.005}
+    assert field_probabilities('{"score": 1}', tokens('{"score": ', ("1", surely), "}"), "score") == [1.0]
+
+
 def test_tokens_of_another_text_are_refused():
     with pytest.raises(ValueError, match="do not spell the answer"):
         field_probabilities('{"score": 1}', tokens('{"score": ', "0", "}"), "score")

@@ -6,6 +6,7 @@ import json
 import httpx
 import jsonschema
 import pytest
+import torch
 from answer_schemas import answer_models
 from coloured_squares import squares
 from vllm_on_cpu import served
@@ -15,7 +16,7 @@ from rubricworks.grading import Grader
 from rubricworks.grading.prompts import judge_messages
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.llm.request import RequestFrame, strict_schema
-from rubricworks.rubrics import Criterion, Rubric
+from rubricworks.rubrics import Criterion, Rubric, Scorecard
 from rubricworks.training.config import SftConfig
 from rubricworks.training.generate import generate_captions, load_model, load_model_processor
 from rubricworks.training.sft import train_sft
@@ -68,6 +69,35 @@ def test_grader_over_http_gives_the_verdicts_of_the_same_model_in_transformers(s
 
     assert asyncio.run(grade_all()) == expected
     assert {len(credits) for credits in expected} == {len(WORDS)}
+
+
+def test_a_credit_by_log_probability_is_the_softmax_of_the_model_itself(server, judge):
+    """Transformers computes it anew from prompt and answer: P(1) / (P(0) + P(1)) at the token of each digit."""
+
+    async def grade(caption: str) -> Scorecard:
+        endpoint = Endpoint(url=server, model="served", max_tokens=LENGTH, temperature=0)
+        async with ChatClient(endpoint) as client:
+            return await Grader(client, credits="logprob").grade(Sample(sample_id="a", prompt="p"), caption, RUBRIC)
+
+    model, processor = load_model(judge)
+    zero, one = processor.convert_tokens_to_ids([" 0", " 1"])
+    doubts = 0
+    for caption in CAPTIONS[:4]:
+        card = asyncio.run(grade(caption))
+        prompt = processor.apply_chat_template(
+            judge_messages(caption, RUBRIC.criteria), add_generation_prompt=True, return_tensors="pt", return_dict=False
+        )
+        answer = processor(card.raw[0], add_special_tokens=False, return_tensors="pt").input_ids
+        tokens = torch.cat([torch.as_tensor(prompt).reshape(1, -1), answer], dim=1)
+        with torch.inference_mode():
+            logits = model(tokens).logits[0]
+        places = [
+            at for at in range(tokens.shape[1] - answer.shape[1], tokens.shape[1]) if tokens[0, at] in (zero, one)
+        ]
+        expected = [torch.softmax(logits[at - 1, [zero, one]], 0)[1].item() for at in places]
+        assert [verdict.credit for verdict in card.verdicts] == pytest.approx(expected[-len(WORDS) :], abs=1e-3)
+        doubts += sum(0.001 < credit < 0.999 for credit in expected)
+    assert doubts, "a model without doubts would not tell probabilities from digits"
 
 
 @pytest.mark.parametrize("model", answer_models(), ids=lambda model: model.__name__)

@@ -77,5 +77,6 @@ def link_best(job: Job, models: list[EvaluatedModel], board: Scoreboard) -> None
     folder = next(one.folder for one in models if (one.name, one.step) == (candidate, board.best[candidate]))
     assert folder is not None
     link(model_dir(job.out), folder.resolve())
-    if (alarm := job.inputs["policy"] / ALARM_FILE).is_file():
+    training = next(output for output in job.inputs.values() if folder.is_relative_to(output))
+    if (alarm := training / ALARM_FILE).is_file():
         write_atomic(job.out / ALARM_FILE, alarm.read_bytes())
