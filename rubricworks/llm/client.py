@@ -236,7 +236,7 @@ class ChatClient:
                     tokens = request.tokens + (len(body) - len(request.body)) // BYTES_PER_TOKEN
                     dollars = self.endpoint.cost(tokens, self.endpoint.max_tokens)
                     tokens += self.endpoint.max_tokens
-                    if not budget.try_reserve(tokens, dollars):
+                    if not budget.try_reserve(tokens, dollars, in_flight=requests > 0):
                         await self._wait_for_budget(tokens, dollars, requests)
                 turn_usage = _NO_USAGE
                 try:

@@ -75,8 +75,8 @@ class Spending:
         self.stage = stage
         self.budget = budget or Budget()
         self.capped = self.budget.tokens is not None or self.budget.dollars is not None
-        self.exhausted = False
-        """True once a call was refused."""
+        self._refusal = ""
+        """Why a call was refused; empty before the first."""
         self._path = path
         self._lock = threading.Lock()
         """Of the figures: never held while the file is written."""
@@ -109,11 +109,18 @@ class Spending:
         with self._lock:
             self._accounts.append((purpose, model, totals, Totals().as_dict()))
 
-    def try_reserve(self, tokens: int, dollars: float) -> bool:
-        """Reserve the maximal cost of a call if it fits under the caps, with all open reservations."""
+    def try_reserve(self, tokens: int, dollars: float, *, in_flight: bool = False) -> bool:
+        """Reserve the maximal cost of a call if it fits under the caps, with all open reservations.
+
+        Once a call was refused, no other begins: the stage stops as soon as those in flight are answered.
+
+        Args:
+            in_flight: it is the next turn of a call that has begun.
+        """
         with self._lock:
             fits = (
-                self._tokens + self._reserved_tokens + tokens <= self._max_tokens
+                (in_flight or not self.exhausted)
+                and self._tokens + self._reserved_tokens + tokens <= self._max_tokens
                 and self._dollars + self._reserved_dollars + dollars <= self._max_dollars
             )
             if fits:
@@ -125,22 +132,24 @@ class Spending:
         """Reserve the maximal cost of a call; waits while only the reservations of calls in flight prevent it.
 
         Raises:
-            BudgetReached: the call does not fit under a cap.
+            BudgetReached: the call does not fit under a cap, or an earlier one did not.
         """
         while not self.try_reserve(tokens, dollars):
-            if self._tokens + tokens > self._max_tokens:
-                self.exhausted = True
-                raise BudgetReached(
-                    f"the budget of {self._max_tokens:,} tokens does not cover the next call; "
-                    f"{self._tokens:,} are spent"
-                )
-            if self._dollars + dollars > self._max_dollars:
-                self.exhausted = True
-                raise BudgetReached(
-                    f"the budget of ${self._max_dollars:,.2f} does not cover the next call; "
-                    f"${self._dollars:,.2f} are spent"
-                )
+            with self._lock:
+                self._refusal = self._refusal or self._reason_to_refuse(tokens, dollars)
+            if self.exhausted:
+                raise BudgetReached(self._refusal)
             await asyncio.sleep(_POLL_S)
+
+    def _reason_to_refuse(self, tokens: int, dollars: float) -> str:
+        """Say which cap the call exceeds whatever the calls in flight cost; empty if none."""
+        if self._tokens + tokens > self._max_tokens:
+            return f"the budget of {self._max_tokens:,} tokens does not cover the next call; {self._tokens:,} are spent"
+        if self._dollars + dollars > self._max_dollars:
+            return (
+                f"the budget of ${self._max_dollars:,.2f} does not cover the next call; ${self._dollars:,.2f} are spent"
+            )
+        return ""
 
     def settle(self, tokens: int, dollars: float, usage: Usage) -> None:
         """Release a reservation and count the actual usage."""
@@ -155,6 +164,11 @@ class Spending:
         """Wait until no reservation is open, so that no call is in flight, not even an abandoned one."""
         while self._reserved_tokens:  # noqa: ASYNC110  reservations are settled from several event loops
             await asyncio.sleep(_POLL_S)
+
+    @property
+    def exhausted(self) -> bool:
+        """True once a call was refused."""
+        return bool(self._refusal)
 
     @property
     def doubled_caps(self) -> str:

@@ -11,6 +11,7 @@ from scripted_server import say
 
 from rubricworks.errors import UserError
 from rubricworks.llm import Budget, ChatClient, ChatError, Endpoint, Spending, read_spending
+from rubricworks.llm.spending import BudgetReached
 from rubricworks.llm.usage import Usage
 from rubricworks.rubrics import ErrorClass
 
@@ -103,6 +104,26 @@ def test_what_is_in_flight_is_reserved_for_and_still_heard_when_the_cap_is_reach
     assert 1_000 - reserved(server) < wallet.spent <= 1_000
     assert counts["good"] + counts[ErrorClass.BUDGET] == 60
     assert {reply.raw for reply in replies if not isinstance(reply, ChatError)} == {"good"}
+
+
+def test_a_call_that_waits_for_the_budget_does_not_begin_once_another_was_refused(tmp_path):
+    async def waiting_when_a_larger_one_is_refused(spending):
+        assert spending.try_reserve(60, 0.0)
+        waits = asyncio.create_task(spending.reserve(50, 0.0))
+        await asyncio.sleep(0)
+        with pytest.raises(BudgetReached, match="100 tokens does not cover the next call; 0 are spent"):
+            await spending.reserve(101, 0.0)
+        spending.settle(60, 0.0, Usage(prompt_tokens=10))
+        # Nothing is in flight from here on, for which the stage would wait.
+        await asyncio.wait_for(spending.wait_until_settled(), 10)
+        with pytest.raises(BudgetReached, match="does not cover the next call"):
+            await asyncio.wait_for(waits, 10)
+        assert not spending.try_reserve(1, 0.0)
+        assert spending.try_reserve(1, 0.0, in_flight=True)
+
+    spending = Spending(tmp_path / "spending.sqlite", "stage", Budget(tokens=100))
+    asyncio.run(waiting_when_a_larger_one_is_refused(spending))
+    spending.close()
 
 
 def test_an_answer_without_usage_counts_as_an_estimate(serve, judge_key, tmp_path):
