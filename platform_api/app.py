@@ -18,6 +18,7 @@ import contextlib
 import logging
 import os
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -98,6 +99,8 @@ ROUTERS = (
 _STATIC = Path(__file__).parent / "pages" / "static"
 _REPORT_TEMPLATES = Path(rubricworks.reports.__file__).parent / "templates"
 _REPORT_STYLES = ("report.css", "tables.css", "leaderboard.css", "audit.css")
+_THREADS = 16
+"""As many as the storage's client keeps connections."""
 _log = logging.getLogger(__name__)
 
 
@@ -134,6 +137,8 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
 
 
 async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExitStack) -> None:
+    # By default there are four more than cores, which wait for the storage most of the time.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, "blocking"))
     state = app.state
     state.settings, state.dependencies = settings, []
     state.database = Database(settings.database_url)

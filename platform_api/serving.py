@@ -2,6 +2,7 @@
 
 import logging
 import socket
+import sys
 
 import pyarrow as pa
 import uvicorn
@@ -66,6 +67,9 @@ def serve(listening: socket.socket, runs: str | None = None) -> None:
     # Arrow's own pools keep what each thread has freed: 90 MB more where many groups are read. The variable that
     # chooses one is read when Arrow is imported, which has happened.
     pa.set_memory_pool(pa.system_memory_pool())
+    # A list of many runs and the parsing of tables hold the interpreter in threads of their own. An answer needs it a
+    # dozen times, and would wait 5 ms each time.
+    sys.setswitchinterval(0.0005)
     logging.getLogger("uvicorn.access").addFilter(_reject_probes)
     is_loopback_only = binds_to_loopback(listening.getsockname()[0])
     config = uvicorn.Config(

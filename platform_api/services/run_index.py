@@ -47,12 +47,14 @@ _QUIET_AFTER = timedelta(hours=1)
 _IN_TURN_FOR = 1.0
 """Seconds of each look for quiet runs in turn, most of them pauses: a small installation looks at all each time."""
 _BETWEEN_LOOKS = 4
-"""Pause after a look, and after each quiet run in it, as a multiple of what it took: many runs leave the service time
-to answer, and never keep the interpreter for long."""
+"""Pause after a look, and in it after each quiet run and each page of names, as a multiple of what it took: many runs
+leave the service time to answer, and never keep the interpreter for long."""
 _LONGEST_PAUSE = 30.0
-_BETWEEN_LISTS = 60
-"""Time from one list of all runs to the next, as a multiple of what a list takes: 100,000 in a bucket take a second or
-two, for which answers wait. A new run is seen by the next one."""
+_BETWEEN_LISTS = 12
+"""Time from one list of all runs to the next, as a multiple of what a list takes: 100,000 in a bucket take some ten
+seconds with their pauses. A new run is seen by the next one."""
+_NAMES_AT_ONCE = 1_000
+"""Names that are fetched from the database together: all of them would take four times the memory of their set."""
 _log = logging.getLogger(__name__)
 
 
@@ -117,7 +119,7 @@ class RunIndex:
         """All runs, listed anew if the last list is old enough."""
         begin = time.monotonic()
         if begin >= self._list_at:
-            names = await asyncio.to_thread(self._store.names)
+            names = await asyncio.to_thread(self._store.names, _BETWEEN_LOOKS)
             self._names = self._names if names == self._names else names
             now = time.monotonic()
             self._list_at = now + _BETWEEN_LISTS * (now - begin)
@@ -131,7 +133,8 @@ class RunIndex:
         if time.monotonic() >= self._quiet_until:
             query = select(Run.name).where(Run.state != "going", Run.changed < utc_now() - _QUIET_AFTER)
             async with self._database.session() as session:
-                self._quiet = set(await session.scalars(query))
+                known = await session.stream_scalars(query.execution_options(yield_per=_NAMES_AT_ONCE))
+                self._quiet = {name async for name in known}
             self._quiet_until = time.monotonic() + _QUIET_AFTER.total_seconds()
         quiet = [name for name in names if name in self._quiet]
         for name in names:
@@ -226,8 +229,9 @@ class RunIndex:
         """Drop runs that were deleted."""
         gone = set(self._seen) - names
         async with self._database.session() as session:
-            known = set(await session.scalars(select(Run.name)))
-            for name in (known - names) | gone:
+            known = await session.stream_scalars(select(Run.name).execution_options(yield_per=_NAMES_AT_ONCE))
+            gone |= {name async for name in known if name not in names}
+            for name in gone:
                 await session.execute(delete(Shard).where(Shard.run == name))
                 await session.execute(delete(RunTable).where(RunTable.run == name))
                 await session.execute(delete(Run).where(Run.name == name))

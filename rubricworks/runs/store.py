@@ -32,8 +32,8 @@ class RunStore(Protocol):
 
     uri: str
 
-    def names(self) -> list[str]:
-        """Names of the folders, each of which may be a run."""
+    def names(self, rest: float = 0.0) -> list[str]:
+        """Names of the folders, each of which may be a run; `rest` as of `Bucket.folders`."""
 
     def files(self, run: str) -> dict[str, StoredFile]:
         """Files of a run by their path below its folder."""
@@ -69,7 +69,7 @@ class _FolderStore:
     def __init__(self, folder: Path) -> None:
         self.folder, self.uri = folder.absolute(), folder.absolute().as_uri()
 
-    def names(self) -> list[str]:
+    def names(self, rest: float = 0.0) -> list[str]:
         with os.scandir(self.folder) as entries:
             return sorted(one.name for one in entries if not one.name.startswith(".") and one.is_dir())
 
@@ -116,8 +116,8 @@ class _BucketStore:
         self.uri = uri.rstrip("/")
         self._bucket = open_bucket(uri)
 
-    def names(self) -> list[str]:
-        return self._bucket.folders()
+    def names(self, rest: float = 0.0) -> list[str]:
+        return self._bucket.folders(rest)
 
     def files(self, run: str) -> dict[str, StoredFile]:
         return {one.key: StoredFile(one.size, one.modified) for one in self._bucket.below(run).objects()}

@@ -7,6 +7,7 @@ gives it. A large file is uploaded in parts, each retried on its own; a broken d
 
 import hashlib
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import partial
@@ -81,13 +82,24 @@ class Bucket:
                 return
             last = page[-1].object_name
 
-    def folders(self) -> list[str]:
-        """List the names of the folders directly below that hold objects."""
+    def folders(self, rest: float = 0.0) -> list[str]:
+        """List the names of the folders directly below that hold objects.
+
+        Args:
+            rest: pause after each page, as a multiple of what it took, in which other threads get on.
+        """
 
         def list_folders() -> list[str]:
             prefix = f"{self._place.prefix}/" if self._place.prefix else ""
+            names, begin = [], time.monotonic()
             items = self._client.list_objects(self._place.bucket, prefix=prefix, recursive=False)
-            return [item.object_name[len(prefix) :].rstrip("/") for item in items if item.is_dir]
+            for number, item in enumerate(items, 1):
+                if item.is_dir:
+                    names.append(item.object_name[len(prefix) :].rstrip("/"))
+                if rest and number % _PAGE == 0:
+                    time.sleep(rest * (time.monotonic() - begin))
+                    begin = time.monotonic()
+            return names
 
         return sorted(self._request(list_folders, "", "listed"))
 

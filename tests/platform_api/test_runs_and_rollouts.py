@@ -235,9 +235,9 @@ class SlowStore:
     async def rest(self, seconds):
         self.now += seconds
 
-    def names(self):
-        self.now, self.lists = self.now + 1, self.lists + 1
-        return self._store.names()
+    def names(self, rest=0.0):
+        self.now, self.lists = self.now + 1 + rest, self.lists + 1
+        return self._store.names(rest)
 
     def files(self, run):
         self.looked.append(run)

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import os
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from object_store import environment, rclone_server
@@ -40,6 +41,21 @@ def test_a_listing_of_more_than_a_page_has_everything_once(monkeypatch, tmp_path
             monkeypatch.setenv(name, value)
         keys = [one.key for one in open_bucket("s3://bucket/many").objects()]
     assert keys == [f"{n:04d}" for n in range(1_203)]
+
+
+def test_a_listing_of_folders_rests_after_each_page_for_as_long_as_it_is_told(monkeypatch, tmp_path):
+    for number in range(2_100):
+        (tmp_path / "buckets" / "bucket" / f"{number:04d}").mkdir(parents=True)
+        (tmp_path / "buckets" / "bucket" / f"{number:04d}" / "file").touch()
+    seconds, rests = iter(range(1_000)), []
+    with rclone_server(tmp_path / "buckets") as endpoint:
+        for name, value in environment(endpoint).items():
+            monkeypatch.setenv(name, value)
+        clock = SimpleNamespace(monotonic=lambda: next(seconds), sleep=rests.append)
+        monkeypatch.setattr("rubricworks.storage.bucket.time", clock)
+        names = open_bucket("s3://bucket").folders(rest=4.0)
+    assert names == [f"{n:04d}" for n in range(2_100)]
+    assert rests == [4.0, 4.0]
 
 
 def test_an_object_that_must_be_new_is_left_alone_when_another_was_first(bucket, line):
