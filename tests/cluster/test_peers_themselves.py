@@ -225,6 +225,14 @@ def test_vf_eval_runs_the_example_environment_and_an_unjudged_rollout_is_an_erro
     assert storm[:3] == ["storm", False, {"rubric": None}]
 
 
+def test_the_example_environment_installs_as_prime_env_install_does_it(tmp_path):
+    source = ROOT / "examples" / "rubric_captions"
+    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(tmp_path), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "rubric_captions.py").read_bytes() == (source / "rubric_captions.py").read_bytes()
+
+
 NEMO_GYM = """
 import json, os
 from fastapi.testclient import TestClient
