@@ -5,6 +5,8 @@ import socket
 import sys
 
 import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet  # now, not while the first group's readers wait: half a second
 import uvicorn
 
 from rubricworks.errors import UserError
