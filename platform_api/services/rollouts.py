@@ -248,10 +248,12 @@ def _read_group(store: RunStore, shard: Shard, step: int, sample_id: str) -> lis
 def _rows_of(table: "pa.Table | None", step: int, sample_id: str) -> dict[str, list[Any]]:
     if table is None:
         return {}
-    import pyarrow.compute as pc
+    import pyarrow as pa
 
-    rows = pc.and_(pc.equal(table["step"], step), pc.equal(table["sample_id"], sample_id))
-    columns: dict[str, list[Any]] = table.filter(rows).to_pydict()
+    # Arrow's own comparisons and NumPy's arrays of it import pandas first: a tenth of a second and 30 MB.
+    places = zip(table["step"].to_pylist(), table["sample_id"].to_pylist(), strict=True)
+    rows = [row for row, place in enumerate(places) if place == (step, sample_id)]
+    columns: dict[str, list[Any]] = pa.concat_tables([table.slice(row, 1) for row in rows]).to_pydict() if rows else {}
     return columns
 
 

@@ -4,6 +4,8 @@ import asyncio
 import http.client
 import os
 import shutil
+import subprocess
+import sys
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 
@@ -289,3 +291,17 @@ def test_runs_are_listed_again_after_sixty_times_as_long_as_the_list_took(tmp_pa
         return seen
 
     assert asyncio.run(lists()) == [(0, 1), (1, 2)]
+
+
+def test_a_group_is_read_without_pandas(tmp_path):
+    write_run(tmp_path)
+    code = f"""
+import sys
+from rubricworks.platform_api.db.tables import Shard
+from rubricworks.platform_api.services.rollouts import _read_group
+from rubricworks.runs.store import open_run_store
+shard = Shard(run="today-1", stage="{STAGE}", number=1, rows=1, size=1, modified=None)
+assert len(_read_group(open_run_store({str(tmp_path)!r}), shard, 2, "a")) == 3
+assert "pandas" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
