@@ -246,8 +246,8 @@ class ChatClient:
                     if budget is not None:  # now, not at the end of the call: its own next turn would wait for it
                         budget.settle(tokens, dollars, turn_usage)
                 requests += completion.requests
+                usage = turn_usage if usage is _NO_USAGE else usage.plus(turn_usage)
                 self._identity.check(completion.answer.identity)
-                usage = usage.plus(turn_usage)
                 text = self._usable_text(completion.answer, requests)
                 field, logprobs = question.probabilities_of, completion.answer.logprobs
                 if field and not logprobs:
@@ -271,6 +271,9 @@ class ChatClient:
             self.totals.count(usage, requests, time.perf_counter() - started, error.error_class)
             if self._on_failure is not None:
                 self._on_failure(error, self)
+            raise
+        except UserError:  # it ends the run, and what it paid for is paid for
+            self.totals.count(usage, requests, time.perf_counter() - started)
             raise
         else:
             self.totals.count(usage, requests, time.perf_counter() - started)

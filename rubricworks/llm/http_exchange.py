@@ -73,7 +73,8 @@ class AnswerProtocol(ResponseHandler):
         while 100 <= message.code < 200 and not self.upgraded:  # announcements, such as 103
             message, content = await self.read()
         pieces, size = [], 0
-        while piece := await content.readany():
+        while not content.at_eof():  # most are here whole already
+            piece = await content.readany()
             pieces.append(piece)
             size += len(piece)
             if size > _MAX_ANSWER_BYTES:

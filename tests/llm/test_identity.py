@@ -38,6 +38,23 @@ def test_another_model_behind_the_same_name_ends_the_run_where_that_is_asked_for
     assert "set on_change to warn" in str(told.value)
 
 
+def test_the_answer_that_ends_the_run_is_paid_for_too(serve):
+    server = serve([answer("judge-2026-01"), answer("judge-2026-06")])
+
+    async def run():
+        async with ChatClient(Endpoint(url=server.url, model="judge", on_change="refuse", price_out=1.0)) as client:
+            await client.chat([{"role": "user", "content": "a"}])
+            first = client.totals.as_dict()
+            with pytest.raises(UserError):
+                await client.chat([{"role": "user", "content": "b"}])
+            return first, client.totals.as_dict()
+
+    first, both = asyncio.run(run())
+    assert first["cost"] > 0
+    names = ("calls", "requests", "prompt_tokens", "completion_tokens", "cost")
+    assert [both[name] for name in names] == [2 * first[name] for name in names]
+
+
 @pytest.mark.parametrize("second", [answer("other"), answer("judge", "fp_2")])
 def test_by_default_each_new_identity_is_told_once(serve, caplog, second):
     server = serve([answer("judge", "fp_1"), second, answer("judge", "fp_1"), second])
