@@ -54,6 +54,9 @@ def test_a_grading_is_a_trace_with_the_judges_call_and_an_assessment_for_each_ve
     assert (root.name, root.span_type, call.name, call.span_type) == ("rubric", "EVALUATOR", "judge", "LLM")
     assert call.parent_id == root.span_id
     assert (root.inputs["sample_id"], root.inputs["prompt"], root.inputs["response"]) == ("s1", "?", "one circle")
+    assert root.inputs["rubric"] == RUBRIC.model_dump(mode="json")
+    assert call.inputs == {"criteria": ["red", "circle"]}
+    assert call.attributes["judge"] == "j"
     assert (root.outputs, call.outputs) == ({"reward": 0.25, "credits": [0.0, 1.0]}, list(card.raw))
     found = assessments(trace)
     assert {name: one.feedback.value for name, one in found.items()} == {
@@ -79,6 +82,11 @@ def test_a_trainers_reward_takes_it_and_each_completion_is_a_trace(traces, grade
     rewards = asyncio.run(RubricReward(grader)(["?"] * 2, ["a red circle", "red"], rubric=[RUBRIC] * 2))
     assert rewards == [1.0, 0.75]
     assert sorted(assessments(trace)["rubric"].feedback.value for trace in traces()) == [0.75, 1.0]
+
+
+def test_a_traced_grader_shows_its_judges_what_the_grader_would(grader):
+    assert (grader.exposure, grader.judges) == (grader.grader.exposure, grader.grader.judges)
+    assert len(grader.judges) == 1
 
 
 def test_a_grading_within_a_trace_is_a_part_of_it(traces, grader):

@@ -296,6 +296,7 @@ def test_tls_goes_through_a_proxys_tunnel_which_does_not_see_the_key(monkeypatch
 
     async def script(question: Question):
         assert question.headers["authorization"] == "Bearer sk-0123456789"
+        assert question.target == "/v1/chat/completions"
         yield answer(f"answer to {question.text}")
 
     async def run() -> list[str]:
