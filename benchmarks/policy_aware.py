@@ -23,7 +23,10 @@ from rubricworks.world.scene.scene import Scene
 from rubricworks.world.scene.scene_index import read_scene_index
 
 WINDOW, FIRST, LAST, SHARE = 10, 5, 20, 0.9
-BESIDE = {"contrast": "", "refill": "", "lenient": "", "lenient_pitfalls": "lenient"}
+BESIDE = {
+    **dict.fromkeys(("contrast", "refill", "refreshed", "lenient"), ""),
+    **dict.fromkeys(("lenient_pitfalls", "lenient_refreshed"), "lenient"),
+}
 """Arm → arm that it is compared with; the recipe's own run has no name."""
 
 

@@ -19,7 +19,7 @@ TABLES: dict[str, tuple[str, ...]] = {
         *("rubric_sft", OWN, "full_guards"),
     ),
     "hacking": (OWN, "greedy", "lenient"),
-    "policy_aware": (OWN, "contrast", "refill", "lenient", "lenient_pitfalls"),
+    "policy_aware": (OWN, "contrast", "refill", "refreshed", "lenient", "lenient_pitfalls", "lenient_refreshed"),
 }
 """Rows below the base model's, in the paper's order."""
 TITLES: dict[str, str] = {
@@ -43,7 +43,9 @@ LABELS = {
     "lenient": "Lenient writer",
     "contrast": "Weights by contrast",
     "refill": "Refilled prompts",
+    "refreshed": "Refreshed rubrics",
     "lenient_pitfalls": "Lenient writer, pitfalls",
+    "lenient_refreshed": "Lenient writer, refreshed",
 }
 FORM = ArmForm(
     columns={
