@@ -68,8 +68,9 @@ def needs_of(settings: Any, *, of_stranger: bool = False) -> Admission:
     hosts: dict[str, set[str]] = {}
     functions: set[str] = set()
     for section in _sections(settings):
-        addresses = [text for key, text in _texts(section) if key != "function" and _is_address(text)]
-        functions |= {text for key, text in _texts(section) if key == "function" and _FUNCTION.fullmatch(text)}
+        texts = [(str(key).rpartition(".")[2], text) for key, text in _texts(section)]
+        addresses = [text for key, text in texts if key != "function" and is_address(text)]
+        functions |= {text for key, text in texts if key == "function" and _FUNCTION.fullmatch(text)}
         key = section.get("api_key_env")
         for text in addresses:
             host, variables = _reached(text)
@@ -81,10 +82,39 @@ def needs_of(settings: Any, *, of_stranger: bool = False) -> Admission:
     )
 
 
+def nested_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with fields such as `judge.url` in the section `judge`, as arms and changes write them.
+
+    A field that the section has already, or that leads into no section, keeps its place and name.
+    """
+    nested: dict[str, Any] = {key: value for key, value in settings.items() if "." not in str(key)}
+    copied: set[int] = set()  # sections of our own, which may be changed
+    for key, value in settings.items():
+        *outer, last = str(key).split(".")
+        if not outer:
+            continue
+        section: Any = nested
+        for name in outer:
+            inner = section.get(name, {})
+            if not isinstance(inner, Mapping):
+                section = None
+                break
+            if id(inner) not in copied:
+                inner = section[name] = dict(inner)
+                copied.add(id(inner))
+            section = inner
+        if section is None or last in section:
+            nested[key] = value
+        else:
+            section[last] = value
+    return nested
+
+
 def _sections(value: Any) -> Iterator[Mapping[str, Any]]:
     if isinstance(value, Mapping):
-        yield value
-        for inner in value.values():
+        section = nested_fields(value)
+        yield section
+        for inner in section.values():
             yield from _sections(inner)
     elif isinstance(value, list | tuple):
         for inner in value:
@@ -99,7 +129,8 @@ def _texts(section: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield key, text
 
 
-def _is_address(text: str) -> bool:
+def is_address(text: str) -> bool:
+    """Return True for a URL of HTTP, and for a text whose beginning is the environment's."""
     return _scheme(text) in _SCHEMES or (bool(names_in(text)) and not text.strip().startswith(_LOCAL))
 
 

@@ -5,7 +5,7 @@ import yaml
 
 from rubricworks.errors import UserError
 from rubricworks.platform_api.services.submission.submission_policy import SubmissionPolicy, load_policy
-from rubricworks.recipe.files import load_recipe, recipe_path
+from rubricworks.recipe.files import built_in_recipes, load_recipe, recipe_path
 from rubricworks.recipe.mistakes import RecipeError
 
 ADMITTED = SubmissionPolicy(
@@ -22,10 +22,6 @@ def reached(*overrides, policy=ADMITTED):
 
 def judge(url, key="null"):
     return f'policy.judge={{url: "{url}", model: judge, api_key_env: {key}}}'
-
-
-def test_a_recipe_in_the_scene_world_needs_no_admission():
-    assert reached(policy=SubmissionPolicy()) == []
 
 
 @pytest.mark.parametrize(
@@ -86,6 +82,79 @@ def test_functions_hosts_of_images_arms_and_clusters_are_checked():
     assert reached(f"arms={yaml.safe_dump(arm, default_flow_style=True)}") == ["arms.bad.policy.judge.url"]
     assert reached('tracking.uri="https://evil.example"') == ["tracking.uri"]
     assert reached("world=null", 'cluster={storage: "s3://mine/runs", images: {cpu: evil}}')[-1] == "cluster"
+
+
+@pytest.mark.parametrize("name", [path.stem for path in built_in_recipes() if "\nworld:" in path.read_text()])
+def test_recipes_in_the_scene_world_need_no_admission(name):
+    assert SubmissionPolicy().violations(load_recipe(recipe_path(name))) == []
+
+
+@pytest.mark.parametrize(
+    ("override", "field"),
+    [
+        ("new_samples.admit={hosts: {evil.example: [KEY]}}", "new_samples.admit"),
+        ("new_samples.admit={hosts: {api.example.org: [AWS_SECRET_ACCESS_KEY]}}", "new_samples.admit"),
+        ('new_samples.admit={functions: ["m:f"]}', "new_samples.admit"),
+        (
+            'new_samples.changes={train_policy.reward.function: "m:f"}',
+            "new_samples.changes.train_policy.reward.function",
+        ),
+        (
+            'new_samples.changes={train_policy.reward: {function: "m:f"}}',
+            "new_samples.changes.train_policy.reward.function",
+        ),
+        ("new_samples.changes={prepare.source: org/name}", "new_samples.changes.prepare.source"),
+        (
+            'new_samples.changes={train_policy.judge.url: "https://api.example.org"}',
+            "new_samples.changes.train_policy.judge.url",
+        ),
+        ("new_samples.changes={train_policy.vllm.mode: server}", "new_samples.changes.train_policy.vllm.mode"),
+    ],
+)
+def test_a_retraining_admits_and_changes_no_more_than_it_may_reach_itself(override, field):
+    recipe = load_recipe(recipe_path("retrain-laptop"), [override])
+    assert field in [one.field for one in ADMITTED.violations(recipe)]
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "new_samples.admit={hosts: {api.example.org: [KEY_OF_API]}, functions: ['rewards:brevity']}",
+        "new_samples.changes={train_policy.steps: 3, train_policy.reward.function: 'rewards:brevity'}",
+        "new_samples.changes={train_policy.judge: {url: 'https://api.example.org', model: m, api_key_env: KEY_OF_API}}",
+        "new_samples.changes={prepare.source: s3://datasets/photographs/2026}",
+    ],
+)
+def test_a_retraining_may_admit_and_change_what_is_admitted(override):
+    assert ADMITTED.violations(load_recipe(recipe_path("retrain-laptop"), [override])) == []
+
+
+def test_a_key_that_an_arm_sends_to_an_admitted_server_is_refused():
+    dotted = {"policy.judge.url": "https://api.example.org", "policy.judge.api_key_env": "AWS_SECRET_ACCESS_KEY"}
+    assert reached(f"arms={yaml.safe_dump({'a': dotted}, default_flow_style=True)}") != []
+    dotted["policy.judge.api_key_env"] = "KEY_OF_API"
+    assert reached(f"arms={yaml.safe_dump({'a': dotted}, default_flow_style=True)}") == []
+
+
+def test_a_default_address_is_reached_too():
+    assert reached("policy.vllm={mode: server}") == ["policy.vllm.url"]
+    assert reached("policy.vllm={mode: colocate}") == []
+    with_server = SubmissionPolicy(hosts={"127.0.0.1": ()})
+    assert reached("policy.vllm={mode: server}", policy=with_server) == []
+
+
+def test_names_on_the_hub_are_admitted_by_repository_or_organisation():
+    assert reached("warm_up.student=gpt2") == reached("warm_up.student=Qwen/small") == ["warm_up.student"]
+    commit = "0" * 40
+    assert reached(f"data.source=Qwen/images@{commit}") == ["data.source"]
+    of_qwen = SubmissionPolicy(places=("hf://Qwen", "hf://other/one", "/models"))
+    for admitted in ("Qwen/small", "Qwen/large", "other/one", "/models/mine", "tiny"):
+        assert reached(f"warm_up.student={admitted}", policy=of_qwen) == []
+    assert reached(f"data.source=parquet:Qwen/images@{commit}/data/train", policy=of_qwen) == []
+    for other in ("other/two", "Qwen2/small", "qwen", "Qwen/../evil/x", "Qwen\\\\x"):
+        assert reached(f'warm_up.student="{other}"', policy=of_qwen) == ["warm_up.student"], other
+    (problem,) = ADMITTED.violations(load_recipe(recipe_path("quickstart"), ["warm_up.student=org/name@main"]))
+    assert "add hf://org/name, or its organisation, to places of RUBRICWORKS_SUBMISSIONS" in problem.text
 
 
 def test_a_run_gets_no_secret_but_those_that_are_admitted():

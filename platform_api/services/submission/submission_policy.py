@@ -4,11 +4,12 @@
     hosts:
       api.openai.com: [OPENAI_API_KEY]
       ${JUDGE_URL}: []
-    places: [s3://datasets/photographs, /data/images]
+    places: [s3://datasets/photographs, /data/images, hf://Qwen, hf://HuggingFaceTB/SmolVLM-256M-Instruct]
     functions: ["my_rewards:brevity"]
     cluster: {storage: "s3://rubricworks/runs", pools: {cpu: {}}, stages: {default: {pool: cpu}}}
 
-Nothing is admitted but what the file names, and the scene world of a recipe. Images, accounts and pools are the
+Nothing is admitted but what the file names, and the scene world of a recipe. A private repository of the Hub needs its
+token as well: `huggingface.co: [HF_TOKEN]`. Images, accounts and pools are the
 installation's: a submitted recipe has no `cluster:` of its own.
 """
 
@@ -21,11 +22,14 @@ from pydantic import ValidationError
 
 from rubricworks.environment import names_in
 from rubricworks.errors import UserError
+from rubricworks.evaluation.scorers.capture import CaptureScorer
+from rubricworks.platform_api.services.submission.recipe_fields import ADMISSION, BUILT_IN_MODELS, Reach, reach_of
 from rubricworks.recipe import ClusterConfig, Recipe
 from rubricworks.recipe.mistakes import Mistake
 from rubricworks.redaction import is_secret_name
-from rubricworks.runtime.admission import Admission, needs_of
+from rubricworks.runtime.admission import Admission, is_address, needs_of, nested_fields
 from rubricworks.strict_yaml import YamlError, parse_yaml
+from rubricworks.training.config import VllmOptions
 
 _SETTING = "RUBRICWORKS_SUBMISSIONS"
 _WORLD = ("${RUBRICWORKS_WORLD_URL}", "${RUBRICWORKS_WORLD_DIR}")
@@ -33,6 +37,10 @@ _WORLD = ("${RUBRICWORKS_WORLD_URL}", "${RUBRICWORKS_WORLD_DIR}")
 _KIND = re.compile(r"[a-z]+:(?!//)")
 """Kind before a source, such as `urls:`."""
 _PLACE = re.compile(r"(?!https?://)[a-z][a-z0-9+.-]*://|[/~]|\.\.?/|(file|sqlite):", re.IGNORECASE)
+_HUB = "hf://"
+"""Beginning of a place on the Hugging Face Hub: `hf://organisation`, or `hf://organisation/name`."""
+_VLLM: str = VllmOptions.model_fields["url"].default
+_PARSER: str = CaptureScorer.model_fields["parser"].default
 _UNCLEAR = re.compile(r"[\\\s\x00-\x1f\x7f]")
 
 
@@ -40,7 +48,7 @@ class SubmissionPolicy(Admission):
     """Rules of an installation's operator for submitted recipes."""
 
     places: tuple[str, ...] = ()
-    """Folders and buckets, with all that is below them."""
+    """Folders, buckets and organisations or repositories of the Hugging Face Hub, with all that is below them."""
     cluster: ClusterConfig | None = None
     """Placement of submitted recipes; None if they run on the service's own machine alone."""
 
@@ -60,45 +68,68 @@ class SubmissionPolicy(Admission):
 
     def violations(self, recipe: Recipe) -> list[Mistake]:
         """Return the mistakes of a recipe that reaches what is not admitted, by field."""
-        settings = recipe.model_dump(mode="json", exclude_defaults=True)
-        found = list(self._violations(settings, (), has_world=recipe.world is not None))
+        found = self.violations_in(recipe.model_dump(mode="json"), has_world=recipe.world is not None)
         if recipe.cluster is not None:
             found.append(_mistake("cluster", "the installation says where runs are placed; leave this section out"))
         return found
 
+    def violations_in(self, settings: Mapping[str, Any], *, has_world: bool = False) -> list[Mistake]:
+        """Return the mistakes of a recipe's settings, with their defaults: a default may be an address, too."""
+        return list(self._violations(settings, (), has_world=has_world))
+
     def _violations(self, value: Any, path: tuple[str, ...], *, has_world: bool) -> Iterator[Mistake]:
         if path == ("cluster",):
             return
+        if path[-1:] == (ADMISSION,):
+            yield from self._unadmitted_admission(value, path)
+            return
+        if path[-1:] == ("changes",) and isinstance(value, dict):
+            yield from _parts_of_endpoints(value, path)
         if isinstance(value, list):
             value = {str(number): inner for number, inner in enumerate(value) if isinstance(inner, dict | list)}
         if not isinstance(value, dict):
             return
-        texts = {key: inner for key, inner in value.items() if isinstance(inner, str | list)}
+        section = _fields_in_use(nested_fields(value))
+        texts = {key: inner for key, inner in section.items() if isinstance(inner, str | list)}
         yield from self._unadmitted(texts, path, has_world=has_world)
-        for key, inner in value.items():
+        for key, inner in section.items():
             yield from self._violations(inner, (*path, key), has_world=has_world)
+
+    def _unadmitted_admission(self, value: Any, path: tuple[str, ...]) -> Iterator[Mistake]:
+        """Refuse a recipe that admits more for another recipe, the champion's, than is admitted here."""
+        try:
+            lacking = self.lacking(Admission.model_validate(value))
+        except ValidationError:
+            yield _mistake(".".join(path), "write hosts: {HOST: [VARIABLES]} and functions: [MODULE:FUNCTION]")
+            return
+        if not lacking.is_empty:
+            yield _mistake(".".join(path), f"not admitted here; an admin may add {lacking.as_yaml()} to {_SETTING}")
 
     def _unadmitted(self, section: Mapping[str, Any], path: tuple[str, ...], *, has_world: bool) -> Iterator[Mistake]:
         for key, inner in section.items():
-            field = ".".join((*path, key))
             for text in inner if isinstance(inner, list) else [inner]:
                 if isinstance(text, str):
-                    yield from self._unadmitted_text(field, key, text)
+                    yield from self._unadmitted_text((*path, key), text)
         needs = needs_of(section, of_stranger=True)
         own = {host for host, sent in needs.hosts.items() if host in _WORLD and has_world and not sent}
         hosts = {host: sent for host, sent in needs.hosts.items() if host not in own}
-        keys = [key for key in section if key.endswith("_env") and isinstance(section[key], str)]
+        keys = [key for key in section if _name(key).endswith("_env") and isinstance(section[key], str)]
         if keys and not needs.hosts:
             hosts[""] = tuple(section[key] for key in keys)
-        lacking = self.lacking(Admission(hosts=hosts, functions=needs.functions))
+        lacking = self.lacking(Admission(hosts=hosts))
         if not lacking.is_empty:
             field = ".".join((*path, next(key for key in section if _reaches(key, section[key]))))
             yield _mistake(field, f"not admitted here; an admin may add {lacking.as_yaml()} to {_SETTING}")
 
-    def _unadmitted_text(self, field: str, key: str, text: str) -> Iterator[Mistake]:
-        if key == "allowed_hosts" and text not in self.hosts:
+    def _unadmitted_text(self, path: tuple[str, ...], text: str) -> Iterator[Mistake]:
+        field, reach, place = ".".join(path), reach_of(path), text.strip()
+        if reach is Reach.HOST and text not in self.hosts:
             yield _mistake(field, f"{text} is not admitted here; an admin may add it to the hosts of {_SETTING}")
-        place = text.strip()
+        if reach is Reach.FUNCTION:
+            lacking = self.lacking(Admission(functions=(text,)))
+            if not lacking.is_empty:
+                yield _mistake(field, f"not admitted here; an admin may add {lacking.as_yaml()} to {_SETTING}")
+            return
         if "://" in place and "\n" not in place and _UNCLEAR.search(place):
             yield _mistake(field, "an address has no spaces and no backslashes; write %20 and /")
             return
@@ -109,6 +140,23 @@ class SubmissionPolicy(Admission):
             if ".." in re.split(r"[/\\]", candidate):
                 yield _mistake(field, "a path does not lead upwards; write it whole")
                 return
+        if is_address(place) or _PLACE.match(candidate):
+            return
+        if reach is Reach.ADDRESS and place:
+            yield _mistake(field, "no address; write https://host/path, ${VARIABLE}/path or an admitted place")
+        is_file = reach is Reach.SOURCE and "/" not in candidate
+        if reach in (Reach.MODEL, Reach.SOURCE) and not is_file and not self._admits_name(candidate):
+            repository = _HUB + "/".join(candidate.partition("@")[0].split("/")[:2])
+            yield _mistake(
+                field,
+                f"{candidate} is a name on the Hugging Face Hub that is not admitted here; an admin may add "
+                f"{repository}, or its organisation, to places of {_SETTING}",
+            )
+
+    def _admits_name(self, name: str) -> bool:
+        """Return True for no name, a model of our own, or a repository on the Hub that is admitted at any revision."""
+        repository = "/".join(part.partition("@")[0] for part in name.split("/")[:2])
+        return name in BUILT_IN_MODELS or not name or self._admits_place(_HUB + repository)
 
     def _admits_place(self, place: str) -> bool:
         parts = place.split("/")
@@ -137,9 +185,32 @@ def load_policy(path: str | None) -> SubmissionPolicy:
         raise UserError(f"{_SETTING}: {path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
+def _parts_of_endpoints(changes: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[Mistake]:
+    """Refuse changes to a part of an endpoint: the champion's recipe has the rest, such as the key that is sent."""
+    for key in changes:
+        *_, outer, name = ("", *str(key).split("."))
+        if reach_of((name,)) in (Reach.ADDRESS, Reach.VARIABLE) or (outer, name) == ("vllm", "mode"):
+            section = str(key).rpartition(".")[0]
+            yield _mistake(".".join((*path, key)), f"a part of an endpoint; write {section} whole")
+
+
+def _fields_in_use(section: dict[str, Any]) -> dict[str, Any]:
+    """Return a section with the default address that it reaches, and without defaults that its other fields replace."""
+    if section.get("mode") == "server":
+        return {"url": _VLLM, **section}
+    unused = {"url": _VLLM} if section.get("mode") in ("off", "colocate") else {}
+    if section.get("judge") is not None:
+        unused["parser"] = _PARSER
+    return {key: value for key, value in section.items() if key not in unused or value != unused[key]}
+
+
+def _name(key: str) -> str:
+    return key.rpartition(".")[2]
+
+
 def _reaches(key: str, value: Any) -> bool:
     """Return True for a field that makes its section reach something."""
-    return key.endswith("_env") or not needs_of({key: value}, of_stranger=True).is_empty
+    return _name(key).endswith("_env") or not needs_of({key: value}, of_stranger=True).is_empty
 
 
 def _mistake(field: str, problem: str) -> Mistake:
