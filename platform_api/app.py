@@ -171,7 +171,7 @@ async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExi
     policy = load_policy(settings.submissions)
     state.kubeflow = KubeflowRuns(policy.cluster) if policy.cluster or settings.kubeflow else None
     folder = _runs_folder(settings) if settings.local_runs else None
-    state.submissions = Submissions(state.database, policy, folder, state.kubeflow)
+    state.submissions = Submissions(state.database, policy, folder, state.kubeflow, own_url=settings.own_url)
     stack.push_async_callback(_end, asyncio.create_task(state.submissions.follow()))
     if state.store is not None:
         index = asyncio.create_task(RunIndex(state.database, state.store).follow(settings.index_seconds))

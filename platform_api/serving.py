@@ -74,8 +74,9 @@ def serve(listening: socket.socket, runs: str | None = None) -> None:
     sys.setswitchinterval(0.0005)
     logging.getLogger("uvicorn.access").addFilter(_reject_probes)
     is_loopback_only = binds_to_loopback(listening.getsockname()[0])
+    own = {"local_runs": is_loopback_only, "own_url": url_of(listening)}
     config = uvicorn.Config(
-        create_app(settings_from_environment(runs).model_copy(update={"local_runs": is_loopback_only})),
+        create_app(settings_from_environment(runs).model_copy(update=own)),
         log_config=None,
         server_header=False,
         timeout_graceful_shutdown=_SECONDS_TO_FINISH,

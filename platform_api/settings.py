@@ -38,6 +38,8 @@ class ApiSettings(BaseModel):
     """RUBRICWORKS_KUBEFLOW: Kubeflow Pipelines, whose runs are listed beside the local ones."""
     local_runs: bool = False
     """Runs may start on this machine: the service listens on loopback alone."""
+    own_url: str | None = None
+    """Address at which runs on this machine call the service; `serve` fills it in."""
     index_seconds: float = 2.0
     """Pause between two looks at the runs."""
     reconcile_seconds: float = 60.0

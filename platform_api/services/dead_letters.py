@@ -92,7 +92,7 @@ async def ask_again(
 
     resumed = await submissions.is_here(run)
     try:
-        await (submissions.resume(run, reopen) if resumed else asyncio.to_thread(reopen))
+        await (submissions.resume(by, run, reopen) if resumed else asyncio.to_thread(reopen))
     except UserError as error:
         raise Conflict(str(error)) from error
     async with database.session() as session:

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from rubricworks.errors import TransientError, UserError
 
 VARIABLE = "RUBRICWORKS_API"
-_TOKEN_VARIABLE = "RUBRICWORKS_API_TOKEN"
+TOKEN_VARIABLE = "RUBRICWORKS_API_TOKEN"
 _ATTEMPTS, _PAUSE, _TIMEOUT = 3, 1.0, 60.0
 _LARGEST = 64 * 1024 * 1024
 
@@ -118,7 +118,7 @@ def named_api() -> ApiClient | None:
 def open_api(url: str) -> ApiClient:
     """The API at an address, with the token of the environment or of a login."""
     client = ApiClient(url, None)
-    return ApiClient(url, os.environ.get(_TOKEN_VARIABLE, "").strip() or _stored().get(client.url))
+    return ApiClient(url, os.environ.get(TOKEN_VARIABLE, "").strip() or _stored().get(client.url))
 
 
 def store_token(url: str, token: str | None) -> Path:

@@ -18,7 +18,8 @@ CHILD = """
     import os, signal, sys, time
     name, runs = sys.argv[sys.argv.index("--run") + 1], sys.argv[sys.argv.index("--runs") + 1]
     recipe = open(sys.argv[1]).read()
-    print("run", name, "token" if "RUBRICWORKS_API_TOKEN" in os.environ else "no token", flush=True)
+    api, token = os.environ["RUBRICWORKS_API"], os.environ["RUBRICWORKS_API_TOKEN"]
+    print("run", name, flush=True)
     if name.startswith("bad"):
         sys.exit("error: disk: 0.0 GiB free")
     def stop(*_):
@@ -27,6 +28,7 @@ CHILD = """
     signal.signal(signal.SIGINT, stop)
     os.makedirs(f"{runs}/{name}/logs")
     open(f"{runs}/{name}/recipe.yaml", "w").write(recipe)
+    open(f"{runs}/{name}/installation", "w").write(f"{api} {token}\\n")
     while not os.path.exists(f"{runs}/{name}/end"):
         time.sleep(0.01)
 """
@@ -77,7 +79,7 @@ def test_one_run_at_a_time_is_started_followed_and_stopped(stand_in):
         status, body = submit(url, "second")
         assert (status, "first is going on this machine" in body["detail"]) == (409, True)
         assert ask(f"{url}/api/v1/submissions/second", **bearer())[0] == 404
-        wait_for(lambda: "run first no token" in exchange(f"{url}/submissions/first", **bearer())[2].decode())
+        wait_for(lambda: "run first" in exchange(f"{url}/submissions/first", **bearer())[2].decode())
         assert stop(url, "first")[1] == {"run": "first", "place": "here"}
         wait_for(lambda: state(url, "first")["state"] == "ended")
         assert state(url, "first")["message"] == "stopped"
@@ -86,7 +88,37 @@ def test_one_run_at_a_time_is_started_followed_and_stopped(stand_in):
         assert submit(url, "first")[1]["state"] == "going", "the same request again is not made again"
         assert ask(f"{url}/api/v1/submissions", **bearer())[1]["items"][0]["run"] == "first"
         log = [(one["action"], one["subject"]) for one in ask(f"{url}/api/v1/changes", **bearer())[1]["items"]]
-        assert log == [("run.stop", "first"), ("run.submit", "first")]
+        assert [one for one in log if one[0].startswith("run.")] == [("run.stop", "first"), ("run.submit", "first")]
+
+
+def test_a_run_calls_its_service_as_a_runner_until_it_ends(stand_in):
+    with served(settings(stand_in)) as url:
+        submit(url, "first")
+        wait_for(lambda: (stand_in / "first" / "installation").exists())
+        wait_for(lambda: (stand_in / "first" / "installation").read_text().endswith("\n"))
+        api, token = (stand_in / "first" / "installation").read_text().split()
+        status, caller = ask(f"{api}/api/v1/caller", **bearer(token))
+        assert (api, status, caller["scope"]) == (url, 200, "runner")
+        assert (caller["name"].startswith("run:first:"), token != TOKEN) == (True, True)
+        (stand_in / "first" / "end").touch()
+        wait_for(lambda: state(url, "first")["state"] == "ended")
+        assert ask(f"{api}/api/v1/caller", **bearer(token))[0] == 401
+        assert submit(url, "bad")[0] == 201
+        assert submit(url, "bad")[0] == 201, "the same request"
+        wait_for(lambda: state(url, "bad")["state"] == "ended")
+        tokens = ask(f"{url}/api/v1/tokens", **bearer())[1]
+        assert len(tokens) == 2
+        assert all(one["revoked_at"] for one in tokens)
+
+
+def test_a_run_that_cannot_start_leaves_no_token(stand_in):
+    with served(settings(stand_in)) as url:
+        submit(url, "first")
+        assert submit(url, "second")[0] == 409
+        revoked = {one["name"].split(":")[1]: one["revoked_at"] for one in ask(f"{url}/api/v1/tokens", **bearer())[1]}
+        assert (revoked["first"] is None, revoked["second"] is None) == (True, False)
+        stop(url, "first")
+        wait_for(lambda: state(url, "first")["state"] == "ended")
 
 
 def test_the_reason_of_a_run_that_failed_is_told_and_the_next_one_may_begin(stand_in):

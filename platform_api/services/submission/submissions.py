@@ -24,6 +24,7 @@ from rubricworks.platform_api.db.tables import Submission, utc_now
 from rubricworks.platform_api.problems import BadRequest, Conflict, NotFound, Problem
 from rubricworks.platform_api.services.access.audit_log import record
 from rubricworks.platform_api.services.access.principals import Principal
+from rubricworks.platform_api.services.access.run_tokens import create_run_token, revoke_run_tokens
 from rubricworks.platform_api.services.submission.kubeflow_runs import KubeflowRuns
 from rubricworks.platform_api.services.submission.local_runs import LocalRuns
 from rubricworks.platform_api.services.submission.submission_policy import SubmissionPolicy
@@ -33,6 +34,7 @@ from rubricworks.recipe.files import load_recipe
 from rubricworks.recipe.mistakes import Mistake, RecipeError
 from rubricworks.redaction import redact
 from rubricworks.runs.run_name import check_run_name
+from rubricworks.tracking.installation import TOKEN_VARIABLE, VARIABLE
 
 _POLL = 0.5
 _log = logging.getLogger(__name__)
@@ -55,15 +57,22 @@ class Submissions:
     """Submitted runs of one installation."""
 
     def __init__(
-        self, database: Database, policy: SubmissionPolicy, runs: Path | None, kubeflow: KubeflowRuns | None
+        self,
+        database: Database,
+        policy: SubmissionPolicy,
+        runs: Path | None,
+        kubeflow: KubeflowRuns | None,
+        *,
+        own_url: str | None,
     ) -> None:
         """
         Args:
             runs: folder of all runs, if they may run on this machine.
             kubeflow: the installation of Kubeflow, if there is one.
+            own_url: address of this service, at which a run here requests its promotion; it moves no alias itself.
         """
         self._database, self._policy, self._kubeflow = database, policy, kubeflow
-        self._runs = runs
+        self._runs, self._own_url = runs, own_url
         self._local = LocalRuns(runs) if runs else None
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -100,9 +109,10 @@ class Submissions:
             raise Conflict(f"there is a run {name} already; choose another name")
         await self._take_name(by, name, chosen, text)
         try:
-            page = await self._start(name, recipe, chosen)
+            page = await self._start(by, name, recipe, chosen)
         except BaseException:
             async with self._database.session() as session:
+                await revoke_run_tokens(session, name)
                 await session.execute(delete(Submission).where(Submission.run == name))
             raise
         async with self._database.session() as session:
@@ -137,7 +147,7 @@ class Submissions:
             submission = await _find(session, run)
         return self._local is not None and submission is not None and submission.place == "here"
 
-    async def resume(self, run: str, prepare: Callable[[], None]) -> None:
+    async def resume(self, by: Principal, run: str, prepare: Callable[[], None]) -> None:
         """Resume a run of this machine that has ended.
 
         Args:
@@ -159,7 +169,7 @@ class Submissions:
                 raise Conflict(f"{run} is {before.state} already; only a run that has ended is resumed")
         state, ended_at, message = "ended", before.ended_at, before.message
         try:
-            environment = self._policy.environment(os.environ)
+            environment = await self._environment(by, run)
             child = await asyncio.to_thread(self._local.resume, run, environment, prepare)
             if child is None:
                 raise await self._busy()
@@ -169,6 +179,8 @@ class Submissions:
             async with self._database.session() as session:
                 row = await get_submission(session, run)
                 row.state, row.ended_at, row.message = state, ended_at, message
+                if state == "ended":
+                    await revoke_run_tokens(session, run)
 
     def output(self, run: str) -> str:
         """End of what a run here has printed."""
@@ -202,6 +214,7 @@ class Submissions:
                     left += 1
                     continue
                 submission.state, submission.ended_at = "ended", utc_now()
+                await revoke_run_tokens(session, name)
                 if codes.get(name) != 0:
                     lines = self.output(name).strip().splitlines()
                     submission.message = lines[-1] if lines else "it never began: the service was stopped"
@@ -248,12 +261,12 @@ class Submissions:
         except IntegrityError as error:
             raise Conflict(f"a run {name} was submitted already; choose another name") from error
 
-    async def _start(self, name: str, recipe: Recipe, place: str) -> str:
+    async def _start(self, by: Principal, name: str, recipe: Recipe, place: str) -> str:
         if place == "kubeflow":
             assert self._kubeflow is not None
             return (await self._kubeflow.start(recipe, name)).page
         assert self._local is not None
-        environment = self._policy.environment(os.environ)
+        environment = await self._environment(by, name)
         try:
             child = await asyncio.to_thread(self._local.start, name, recipe_yaml(recipe), environment)
         except FileExistsError as error:
@@ -262,6 +275,15 @@ class Submissions:
             raise await self._busy()
         self._children[name] = child
         return ""
+
+    async def _environment(self, by: Principal, run: str) -> dict[str, str]:
+        """Environment of a run here: what is admitted, and this service, which alone moves the aliases of its models."""
+        environment = self._policy.environment(os.environ)
+        if self._own_url is not None:
+            async with self._database.session() as session:
+                secret = await create_run_token(session, by, run)
+            environment |= {VARIABLE: self._own_url, TOKEN_VARIABLE: secret}
+        return environment
 
     async def _busy(self) -> Conflict:
         assert self._local is not None

@@ -23,7 +23,9 @@ TOKEN = "t0ken-of-the-tests-0123456789"
 def served(settings: ApiSettings) -> Iterator[str]:
     """The URL of a service with these settings; it ends with the block."""
     listening = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(create_app(settings), log_config=None))
+    server = uvicorn.Server(
+        uvicorn.Config(create_app(settings.model_copy(update={"own_url": url_of(listening)})), log_config=None)
+    )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     while not server.started and thread.is_alive():
