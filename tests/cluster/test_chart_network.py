@@ -157,3 +157,14 @@ def test_extra_egress_opens_what_it_names() -> None:
     chart = Installed(MATRIX["ingress and scaling"])
     assert chart.lets(chart.pod("-retention"), Address("169.254.170.23"), 80), "EKS Pod Identity"
     assert not chart.lets(chart.pod("-retention"), METADATA, 80)
+
+
+def test_pods_of_pipelines_call_the_api_where_they_have_a_token_of_it() -> None:
+    without, named = (
+        Installed(merged(PRODUCTION, {"pipelines": {"apiToken": {"existingSecret": secret}}}))
+        for secret in ("", "runner")
+    )
+    step, stranger = Pod(STEP, NAMESPACE), STRANGER
+    assert named.lets(step, named.pod("rubricworks-api"), 8080)
+    assert not without.lets(step, without.pod("rubricworks-api"), 8080)
+    assert not named.lets(stranger, named.pod("rubricworks-api"), 8080)

@@ -91,6 +91,19 @@ def test_the_cluster_map_is_a_section_that_recipes_take(case: str) -> None:
         assert {"name": "ca", "configMap": {"name": "ca"}} in plan.volumes
 
 
+def test_runs_on_kubeflow_request_their_promotions_from_the_api_with_a_token_of_their_own() -> None:
+    def section(**more: Any) -> ClusterConfig:
+        content = the(rendered(merged(PRODUCTION, more)), "ConfigMap", "rubricworks-cluster")["data"]["cluster.yaml"]
+        return ClusterConfig.model_validate(yaml.safe_load(content)["cluster"])
+
+    named = section(pipelines={"apiToken": {"existingSecret": "runner"}})
+    assert named.env["RUBRICWORKS_API"] == "http://rubricworks-api.team.svc:80"
+    assert named.secrets["runner"] == {"token": "RUBRICWORKS_API_TOKEN"}
+    assert "RUBRICWORKS_API" not in section().env
+    without_api = section(pipelines={"apiToken": {"existingSecret": "runner"}}, api={"enabled": False})
+    assert ("RUBRICWORKS_API" in without_api.env, "runner" in without_api.secrets) == (False, False)
+
+
 def test_the_store_that_is_meant_is_the_one_that_is_reached(tmp_path: Path) -> None:
     container = containers(the(rendered(MATRIX["keys"]), "Deployment", "-api")["spec"]["template"])[0]
     environment = plain(container)

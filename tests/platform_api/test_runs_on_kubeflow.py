@@ -79,6 +79,14 @@ def test_a_recipe_runs_where_the_operator_placed_it_is_listed_and_stopped(url, k
     assert log == ["run.stop", "run.submit"]
 
 
+@pytest.mark.parametrize("env", ["", "  env: {RUBRICWORKS_API: 'http://platform'}\n"])
+def test_the_log_tells_of_runs_that_would_move_aliases_themselves(tmp_path, kubeflow, caplog, env):
+    (tmp_path / "policy.yaml").write_text(POLICY + env)
+    with served(ApiSettings(submissions=str(tmp_path / "policy.yaml"))):
+        pass
+    assert ("move aliases themselves" in caplog.text) == (not env)
+
+
 def test_a_recipe_that_brings_its_own_cluster_is_refused(url, kubeflow):
     own = RECIPE + 'cluster: {storage: "s3://rubricworks/runs", images: {cpu: evil.example/image}}\n'
     status, body = post(url, "submissions", {"recipe": own})

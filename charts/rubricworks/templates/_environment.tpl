@@ -101,3 +101,10 @@ http://{{ include "rubricworks.fullname" . }}-mlflow.{{ .Release.Namespace }}.sv
 {{- define "rubricworks.pipelineRoot" -}}
 {{ include "rubricworks.storageUri" . }}-kubeflow
 {{- end -}}
+
+{{/* The API as runs call it, to request promotions; empty where they move aliases themselves. */}}
+{{- define "rubricworks.apiOfPipelines" -}}
+{{- if and .Values.api.enabled .Values.pipelines.apiToken.existingSecret -}}
+http://{{ include "rubricworks.fullname" . }}-api.{{ .Release.Namespace }}.svc:{{ .Values.api.service.port }}
+{{- end -}}
+{{- end -}}

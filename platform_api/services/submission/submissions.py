@@ -277,7 +277,7 @@ class Submissions:
         return ""
 
     async def _environment(self, by: Principal, run: str) -> dict[str, str]:
-        """Environment of a run here: what is admitted, and this service, which alone moves the aliases of its models."""
+        """Environment of a run here: what is admitted, and this service, which alone moves its models' aliases."""
         environment = self._policy.environment(os.environ)
         if self._own_url is not None:
             async with self._database.session() as session:
