@@ -3,7 +3,8 @@
 Who calls, in this order: a bearer token (the environment's, which is an admin, or one of the database), the cookie of a
 browser that logged in with one, or, where no token is configured at all, a program of this machine. A loopback
 connection alone is not sufficient: `kubectl port-forward`, proxies and pages whose name resolves to 127.0.0.1 (DNS
-rebinding) use one too, so the request's `Host` must be this machine as well, and a configured token is always required.
+rebinding) use one too, so the request's `Host` must be this machine as well, no proxy may say that it passes the
+request on, and a configured token is always required.
 
 A browser sends its cookie, or its loopback connection, with requests that other sites make. What changes something is
 therefore refused unless the browser says that it comes from this service's own pages (`Sec-Fetch-Site`, `Origin`).
@@ -12,17 +13,17 @@ therefore refused unless the browser says that it comes from this service's own 
 import hmac
 import ipaddress
 import socket
-import time
-from collections import OrderedDict
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from fastapi import Request
+from sqlalchemy.exc import OperationalError
 from starlette.responses import RedirectResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rubricworks.platform_api.problems import Problem, problem_response
+from rubricworks.platform_api.problems import Problem, database_away, problem_response
+from rubricworks.platform_api.request_counts import RequestCounts
 from rubricworks.platform_api.services.access import tokens
 from rubricworks.platform_api.services.access.principals import Principal, Right
 from rubricworks.platform_api.settings import ApiSettings
@@ -32,9 +33,13 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 LOGIN = "/login"
 STATIC = "/static/"
 SESSION_COOKIE = "rubricworks_session"
+LOCAL = Principal("local", "admin")
+"""A program of this machine, on a service without a token."""
+_PASSED_ON = ("forwarded", "x-forwarded-for", "x-real-ip")
+"""Headers by which a proxy says whose request it passes on."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _REFUSALS_A_MINUTE = 60
-"""Wrong tokens that one address may send in a minute."""
+"""Wrong tokens that one address may send in a minute, also to log in."""
 
 
 class Access:
@@ -42,7 +47,7 @@ class Access:
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
-        self._refusals: OrderedDict[str, list[float]] = OrderedDict()
+        self._refusals, self._requests = RequestCounts(), RequestCounts()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan" or scope["path"] in OPEN_PATHS:
@@ -50,34 +55,73 @@ class Access:
         if scope["type"] == "websocket":
             return await send({"type": "websocket.close", "code": 1008, "reason": "there are no websockets here"})
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        answer = await self._refusal(scope, headers)
+        try:
+            answer = await self._refusal(scope, headers)
+        except OperationalError as error:  # the application's own handlers stand behind this
+            answer = await database_away(Request(scope), error)
         if answer is not None:
             return await answer(scope, receive, send)
+        if scope["path"] == LOGIN and scope["method"] == "POST":
+            return await self._log_in(scope, receive, send)
         return await self.app(scope, receive, send)
 
     async def _refusal(self, scope: Scope, headers: dict[str, str]) -> Response | None:
         if scope["method"] not in _SAFE and not is_same_origin(headers):
             detail = "the request comes from a page of another site; use this service's own pages, or a token"
             return problem_response(403, "Forbidden", detail)
-        scope.setdefault("state", {})["principal"] = await principal_of(scope, headers)
-        if scope["state"]["principal"] is not None or is_open(scope["path"]):
+        state = scope.setdefault("state", {})
+        state["principal"] = None  # as a problem's page is drawn for
+        state["principal"] = principal = await principal_of(scope, headers)
+        if (answer := self._too_many_requests(scope, principal)) is not None:
+            return answer
+        if principal is not None or is_open(scope["path"]):
             return None
+        settings: ApiSettings = scope["app"].state.settings
+        is_page = scope["method"] == "GET" and "text/html" in headers.get("accept", "")
         if "authorization" in headers:
-            if self._count_refusals((scope.get("client") or ("",))[0]) > _REFUSALS_A_MINUTE:
-                detail = "too many requests with a wrong token came from this address; wait a minute"
-                return problem_response(429, "Too many requests", detail, headers={"Retry-After": "60"})
-        elif scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
+            if (answer := self._too_many_refusals(scope)) is not None:
+                return answer
+        elif is_page and not (settings.token is None and is_passed_on(headers)):
             return RedirectResponse(f"{LOGIN}?next={quote(scope['path'])}", status_code=303)
-        detail = refusal_of(scope["app"].state.settings)
+        detail = refusal_of(settings, headers)
         return problem_response(401, "Unauthorized", detail, headers={"WWW-Authenticate": "Bearer"})
 
-    def _count_refusals(self, address: str) -> int:
-        """Count a wrong token; return how many came from the address within a minute."""
-        recent = [at for at in self._refusals.pop(address, []) if at > time.monotonic() - 60]
-        self._refusals[address] = [*recent[-_REFUSALS_A_MINUTE:], time.monotonic()]
-        while len(self._refusals) > 10_000:
-            self._refusals.popitem(last=False)
-        return len(self._refusals[address])
+    async def _log_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Count logins with a wrong token, as requests with one."""
+        is_refused = False
+
+        async def send_counted(message: Message) -> None:
+            nonlocal is_refused
+            if message["type"] == "http.response.start" and message["status"] == 401:
+                answer = self._too_many_refusals(scope)
+                if answer is not None:
+                    is_refused = True
+                    await answer(scope, receive, send)
+            if not is_refused:
+                await send(message)
+
+        await self.app(scope, receive, send_counted)
+
+    def _too_many_requests(self, scope: Scope, principal: Principal | None) -> Response | None:
+        """Count a request; refuse it above the limit. Programs of this machine and files of pages are not counted."""
+        if principal == LOCAL or scope["path"].startswith(STATIC):
+            return None
+        limit: int = scope["app"].state.settings.requests_a_minute
+        caller = f"token {principal.name}" if principal else f"address {_address(scope)}"
+        if self._requests.add(caller) <= limit:
+            return None
+        wait = self._requests.wait(caller)
+        who = principal.name if principal else "this address"
+        detail = f"{who} made more than {limit} requests in a minute; go on in {wait} s (RUBRICWORKS_REQUESTS_A_MINUTE)"
+        return problem_response(429, "Too many requests", detail, headers={"Retry-After": str(wait)})
+
+    def _too_many_refusals(self, scope: Scope) -> Response | None:
+        """Count a wrong token; refuse the address once it sent too many."""
+        if self._refusals.add(_address(scope)) <= _REFUSALS_A_MINUTE:
+            return None
+        detail = "too many requests with a wrong token came from this address; wait a minute"
+        wait = str(self._refusals.wait(_address(scope)))
+        return problem_response(429, "Too many requests", detail, headers={"Retry-After": wait})
 
 
 def is_open(path: str) -> bool:
@@ -122,12 +166,17 @@ async def principal_of(scope: Scope, headers: dict[str, str]) -> Principal | Non
         async with state.database.session() as session:
             return await tokens.principal_of_session(session, cookie)
     if settings.token is None and is_local(scope, headers):
-        return Principal("local", "admin")
+        return LOCAL
     return None
 
 
-def refusal_of(settings: ApiSettings) -> str:
+def refusal_of(settings: ApiSettings, headers: dict[str, str]) -> str:
     """Reason to refuse a request without a principal."""
+    if settings.token is None and is_passed_on(headers):
+        return (
+            "a proxy passed this request on, and this service has no token, so it answers only programs of its own "
+            "machine; set RUBRICWORKS_API_TOKEN"
+        )
     if settings.token is None:
         return "this service has no token, so it answers only programs of its own machine; set RUBRICWORKS_API_TOKEN"
     return "a token is needed: send `Authorization: Bearer <RUBRICWORKS_API_TOKEN>`"
@@ -153,7 +202,14 @@ def is_same_origin(headers: dict[str, str]) -> bool:
 def is_local(scope: Scope, headers: dict[str, str]) -> bool:
     """Return True for a program of this machine that asked for this machine."""
     host = _strip_port(headers.get("host", ""))
+    if is_passed_on(headers):
+        return False
     return is_loopback((scope.get("server") or ("",))[0]) and (host == "localhost" or is_loopback(host))
+
+
+def is_passed_on(headers: dict[str, str]) -> bool:
+    """Return True if a proxy says that it passes on another one's request."""
+    return any(name in headers for name in _PASSED_ON)
 
 
 def binds_to_loopback(host: str) -> bool:
@@ -171,6 +227,11 @@ def is_loopback(address: object) -> bool:
         return ipaddress.ip_address(str(address)).is_loopback
     except ValueError:
         return False
+
+
+def _address(scope: Scope) -> str:
+    """Address of the caller's machine."""
+    return str((scope.get("client") or ("",))[0])
 
 
 def _strip_port(host: str) -> str:

@@ -61,7 +61,7 @@ def add_problem_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(UserError, _user_error)
-    app.add_exception_handler(OperationalError, _database_away)
+    app.add_exception_handler(OperationalError, database_away)
     app.add_exception_handler(DataError, _unstorable)
     app.add_exception_handler(Exception, _unexpected)
 
@@ -95,7 +95,8 @@ async def _user_error(request: Request, error: Exception) -> Response:
     return _answer(request, 422, "Invalid request", str(error))
 
 
-async def _database_away(request: Request, error: Exception) -> Response:
+async def database_away(request: Request, error: Exception) -> Response:
+    """The answer while the database is away."""
     _log.warning("the database does not answer: %s", type(error).__name__)
     detail = "the database does not answer; try again in a moment"
     return _answer(request, 503, "Database unavailable", detail, headers={"Retry-After": "2"})

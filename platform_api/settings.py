@@ -36,6 +36,8 @@ class ApiSettings(BaseModel):
     """RUBRICWORKS_SUBMISSIONS: file of what submitted recipes may reach, and where they run; see `SubmissionPolicy`."""
     kubeflow: str | None = None
     """RUBRICWORKS_KUBEFLOW: Kubeflow Pipelines, whose runs are listed beside the local ones."""
+    requests_a_minute: int = 12_000
+    """RUBRICWORKS_REQUESTS_A_MINUTE: requests of one token, or of one address without one, that are answered."""
     local_runs: bool = False
     """Runs may start on this machine: the service listens on loopback alone."""
     own_url: str | None = None
@@ -77,6 +79,7 @@ def settings_from_environment(runs: str | None = None) -> ApiSettings:
         revision=_variable("RUBRICWORKS_REVISION") or "unknown",
         submissions=_variable("RUBRICWORKS_SUBMISSIONS"),
         kubeflow=_variable("RUBRICWORKS_KUBEFLOW"),
+        requests_a_minute=_requests_a_minute(),
         webhook_url=_webhook_url(),
         webhook_networks=_webhook_networks(),
         webhook_secret=SecretStr(secret) if (secret := _variable("RUBRICWORKS_WEBHOOK_SECRET")) else None,
@@ -105,6 +108,15 @@ def _unwritable(folder: Path) -> UserError:
         f"{folder}: cannot be written, and the server's database is a file in it: name the folder of all runs with "
         "--runs, or a database by RUBRICWORKS_DATABASE_URL"
     )
+
+
+def _requests_a_minute() -> int:
+    text = _variable("RUBRICWORKS_REQUESTS_A_MINUTE")
+    if text is None:
+        return int(ApiSettings.model_fields["requests_a_minute"].default)
+    if not text.isdecimal() or int(text) < 1:
+        raise UserError(f"RUBRICWORKS_REQUESTS_A_MINUTE is {text!r}; write a number of requests, at least 1")
+    return int(text)
 
 
 def _webhook_url() -> str | None:

@@ -39,7 +39,7 @@ PROBLEMS: dict[int | str, dict[str, object]] = {
         409: "Conflict",
         413: "Body too large",
         422: "Invalid request",
-        429: "Too many wrong tokens",
+        429: "Too many requests, or wrong tokens",
         503: "A dependency is away",
     }.items()
 }

@@ -90,3 +90,62 @@ def test_addresses_that_no_other_machine_can_reach(host):
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", ""])
 def test_addresses_that_others_can_reach(host):
     assert not binds_to_loopback(host)
+
+
+@pytest.mark.parametrize("header", ["Forwarded", "X-Forwarded-For", "X-Real-IP"])
+def test_without_a_token_nothing_that_a_proxy_passes_on_is_answered(open_url, url, header):
+    for accept in ("*/*", "text/html"):
+        status, body = ask(open_url + "/version", Accept=accept, **{header: "192.0.2.1"})
+        assert (status, "a proxy passed this request on" in body["detail"]) == (401, True)
+    assert ask(url + "/version", **{header: "192.0.2.1"}, **bearer())[0] == 200
+
+
+def test_while_the_database_is_away_its_tokens_and_sessions_are_told_to_try_again():
+    away = ApiSettings(token=SecretStr(TOKEN), database=SecretStr("postgresql+psycopg://u:p@127.0.0.1:1/x"))
+    with served(away) as url:
+        for headers in (bearer("rw_" + "x" * 40), {"Cookie": "rubricworks_session=x"}):
+            status, answered, content = exchange(url + "/api/v1/caller", **headers)
+            assert (status, answered["retry-after"], answered["content-type"]) == (503, "2", "application/problem+json")
+            assert b"the database does not answer" in content
+        page = exchange(url + "/runs", Accept="text/html", Cookie="rubricworks_session=x")
+        assert (page[0], page[1]["content-type"]) == (503, "text/html; charset=utf-8")
+        assert ask(url + "/version", **bearer())[0] == 200
+
+
+def wrong_login(url):
+    head = {"Content-Type": "application/x-www-form-urlencoded"}
+    return exchange(f"{url}/login", method="POST", body=b"token=rw_wrong", **head)
+
+
+def test_wrong_logins_and_wrong_tokens_of_an_address_are_counted_together():
+    with served(WITH_TOKEN) as url:
+        assert {wrong_login(url)[0] for _ in range(59)} == {401}
+        assert ask(url + "/version", **bearer("wrong"))[0] == 401
+        status, headers, content = wrong_login(url)
+        assert (status, 1 <= int(headers["retry-after"]) <= 60) == (429, True)
+        assert b"too many requests with a wrong token" in content
+        assert ask(url + "/version", **bearer())[0] == 200
+        made = ask(f"{url}/api/v1/tokens", method="POST", body={"name": "one", "scope": "viewer"}, **bearer())
+        login = f"token={made[1]['secret']}".encode()
+        assert exchange(f"{url}/login", method="POST", body=login)[0] == 303
+
+
+def test_requests_of_a_caller_above_the_limit_wait_for_the_next_minute():
+    with served(WITH_TOKEN.model_copy(update={"requests_a_minute": 5})) as url:
+        made = ask(f"{url}/api/v1/tokens", method="POST", body={"name": "one", "scope": "viewer"}, **bearer())
+        one = bearer(made[1]["secret"])
+        assert [ask(url + "/version", **one)[0] for _ in range(5)] == [200] * 5
+        status, headers, content = exchange(url + "/version", **one)
+        assert (status, 1 <= int(headers["retry-after"]) <= 60) == (429, True)
+        assert b"one made more than 5 requests in a minute" in content
+        for path in ("/healthz", "/readyz", "/static/report.css"):
+            assert exchange(url + path, **one)[0] == 200
+        assert ask(url + "/version", **bearer())[0] == 200, "another token has a minute of its own"
+        assert [ask(url + "/version")[0] for _ in range(6)] == [401] * 5 + [429]
+
+
+def test_programs_of_this_machine_have_no_limit():
+    with served(ApiSettings(requests_a_minute=1)) as url:
+        assert {ask(url + "/version")[0] for _ in range(5)} == {200}
+
+

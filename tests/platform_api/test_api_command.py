@@ -32,6 +32,7 @@ SECRET = "s3cret"
             [],
             "10.1.2.3/16 has host bits set; write 10.1.0.0",
         ),
+        ({"RUBRICWORKS_REQUESTS_A_MINUTE": "many"}, [], "RUBRICWORKS_REQUESTS_A_MINUTE is 'many'; write a number"),
     ],
 )
 def test_bad_settings_are_one_line(monkeypatch, capsys, tmp_path, environment, arguments, message):
