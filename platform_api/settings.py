@@ -38,6 +38,8 @@ class ApiSettings(BaseModel):
     """RUBRICWORKS_KUBEFLOW: Kubeflow Pipelines, whose runs are listed beside the local ones."""
     requests_a_minute: int = 12_000
     """RUBRICWORKS_REQUESTS_A_MINUTE: requests of one token, or of one address without one, that are answered."""
+    public_url: str | None = None
+    """RUBRICWORKS_PUBLIC_URL: address of the service for browsers, where a proxy ends their TLS: https://host."""
     local_runs: bool = False
     """Runs may start on this machine: the service listens on loopback alone."""
     own_url: str | None = None
@@ -80,6 +82,7 @@ def settings_from_environment(runs: str | None = None) -> ApiSettings:
         submissions=_variable("RUBRICWORKS_SUBMISSIONS"),
         kubeflow=_variable("RUBRICWORKS_KUBEFLOW"),
         requests_a_minute=_requests_a_minute(),
+        public_url=_public_url(),
         webhook_url=_webhook_url(),
         webhook_networks=_webhook_networks(),
         webhook_secret=SecretStr(secret) if (secret := _variable("RUBRICWORKS_WEBHOOK_SECRET")) else None,
@@ -117,6 +120,13 @@ def _requests_a_minute() -> int:
     if not text.isdecimal() or int(text) < 1:
         raise UserError(f"RUBRICWORKS_REQUESTS_A_MINUTE is {text!r}; write a number of requests, at least 1")
     return int(text)
+
+
+def _public_url() -> str | None:
+    url = _variable("RUBRICWORKS_PUBLIC_URL")
+    if url and not url.startswith(("https://", "http://")):
+        raise UserError("RUBRICWORKS_PUBLIC_URL is no address: write https://host")
+    return url
 
 
 def _webhook_url() -> str | None:

@@ -104,6 +104,14 @@ def test_runs_on_kubeflow_request_their_promotions_from_the_api_with_a_token_of_
     assert ("RUBRICWORKS_API" in without_api.env, "runner" in without_api.secrets) == (False, False)
 
 
+@pytest.mark.parametrize("tls", [[], [{"secretName": "tls", "hosts": ["rubricworks.example.com"]}]])
+def test_behind_an_ingress_with_tls_the_api_gives_cookies_for_https_alone(tls: list[dict[str, Any]]) -> None:
+    ingress = {"enabled": True, "hosts": [{"host": "rubricworks.example.com"}], "tls": tls}
+    deployment = the(rendered(merged(PRODUCTION, {"api": {"ingress": ingress}})), "Deployment", "-api")
+    public = plain(containers(deployment["spec"]["template"])[0]).get("RUBRICWORKS_PUBLIC_URL")
+    assert public == ("https://rubricworks.example.com" if tls else None)
+
+
 def test_the_store_that_is_meant_is_the_one_that_is_reached(tmp_path: Path) -> None:
     container = containers(the(rendered(MATRIX["keys"]), "Deployment", "-api")["spec"]["template"])[0]
     environment = plain(container)

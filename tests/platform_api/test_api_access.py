@@ -149,3 +149,9 @@ def test_programs_of_this_machine_have_no_limit():
         assert {ask(url + "/version")[0] for _ in range(5)} == {200}
 
 
+@pytest.mark.parametrize(("public_url", "is_secure"), [(None, False), ("https://platform.example.org", True)])
+def test_a_session_behind_tls_that_ends_elsewhere_has_a_secure_cookie(public_url, is_secure):
+    with served(WITH_TOKEN.model_copy(update={"public_url": public_url})) as url:
+        made = ask(f"{url}/api/v1/tokens", method="POST", body={"name": "one", "scope": "viewer"}, **bearer())
+        answer = exchange(f"{url}/login", method="POST", body=f"token={made[1]['secret']}".encode())
+        assert ("Secure" in answer[1]["set-cookie"]) == is_secure

@@ -33,6 +33,7 @@ SECRET = "s3cret"
             "10.1.2.3/16 has host bits set; write 10.1.0.0",
         ),
         ({"RUBRICWORKS_REQUESTS_A_MINUTE": "many"}, [], "RUBRICWORKS_REQUESTS_A_MINUTE is 'many'; write a number"),
+        ({"RUBRICWORKS_PUBLIC_URL": "host"}, [], "RUBRICWORKS_PUBLIC_URL is no address: write https://host"),
     ],
 )
 def test_bad_settings_are_one_line(monkeypatch, capsys, tmp_path, environment, arguments, message):

@@ -43,13 +43,14 @@ async def log_in(request: Request, database: DatabaseOf) -> Response:
     if cookie is None:
         return draw_page(request, None, "login.html", status=401, next=target, wrong=True)
     answer = RedirectResponse(target, status_code=303)
+    public_url = request.app.state.settings.public_url or ""
     answer.set_cookie(
         SESSION_COOKIE,
         cookie,
         max_age=tokens.SESSION_HOURS * 3600,
         httponly=True,
         samesite="strict",
-        secure=request.url.scheme == "https",
+        secure=request.url.scheme == "https" or public_url.startswith("https://"),
     )
     return answer
 
