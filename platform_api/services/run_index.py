@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 from sqlalchemy import delete, insert, select, text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import InterfaceError, OperationalError, ProgrammingError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as NoConnection
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.data.manifest import MANIFEST, Manifest
@@ -55,6 +56,8 @@ _BETWEEN_LISTS = 12
 seconds with their pauses. A new run is seen by the next one."""
 _NAMES_AT_ONCE = 1_000
 """Names that are fetched from the database together: all of them would take four times the memory of their set."""
+_AWAY = (OperationalError, InterfaceError, ProgrammingError, NoConnection, UserError, OSError)
+"""Errors that every run would meet: the database or the storage is away, or the tables are not there yet."""
 _log = logging.getLogger(__name__)
 
 
@@ -100,8 +103,8 @@ class RunIndex:
                 continue
             try:
                 is_indexed = await self._index_run(name, files)
-            except (SQLAlchemyError, UserError, OSError):
-                raise  # the database or the storage is away: every run would fail
+            except _AWAY:
+                raise
             except Exception:
                 _log.exception("%s could not be indexed; it is looked at again when it changes", name)
                 is_indexed = True
@@ -193,6 +196,8 @@ class RunIndex:
                 manifest = Manifest.model_validate_json(content or b"")
             except ValidationError:
                 continue  # of something else, or gone
+            if not (_is_storable(RunTable.path, folder) and _is_storable(RunTable.kind, manifest.table)):
+                continue
             shards = [shard.model_dump() for shard in manifest.shards]
             values = {"kind": manifest.table, "rows": manifest.rows, "shards": shards, "modified": file.modified}
             await session.merge(RunTable(run=run, path=folder, **values))
@@ -209,6 +214,8 @@ class RunIndex:
         criteria: dict[str, list[str]] = {}
         values = []
         for position, row in enumerate(rows):
+            if not _is_storable(Rollout.sample_id, row["sample_id"]):
+                continue
             names = row.pop("names")
             if names is not None:
                 row["criteria"] = _digest(names)
@@ -268,14 +275,29 @@ def _row(record: RunRecord) -> Run:
     return Run(
         name=record.name,
         state=record.state,
-        recipe=record.recipe,
-        pipeline=record.pipeline,
+        recipe=_storable(record.recipe)[: _length(Run.recipe)],
+        pipeline=_storable(record.pipeline)[: _length(Run.pipeline)],
         started=record.started,
         changed=record.changed,
         bytes=record.bytes,
-        message=record.message,
+        message=_storable(record.message),
         stages=[stage.model_dump(mode="json") for stage in record.stages],
     )
+
+
+def _storable(text: str) -> str:
+    """A text of a run's files as databases store it: Postgres refuses NUL, and no database takes half a surrogate."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
+
+
+def _is_storable(column: Any, name: str) -> bool:
+    """Return True if a name, which nothing but itself can stand for, fits its column."""
+    return len(name) <= _length(column) and _storable(name) == name
+
+
+def _length(column: Any) -> int:
+    length: int = column.type.length
+    return length
 
 
 def _read_shard(store: RunStore, run: str, stage: str, number: int) -> list[dict[str, Any]] | None:
@@ -307,7 +329,7 @@ def _scorecards(
         verdicts = json.loads(written)["verdicts"]
         yield (
             (step, sample, response),
-            [verdict["criterion"] for verdict in verdicts],
+            [_storable(verdict["criterion"]) for verdict in verdicts],
             [verdict["credit"] for verdict in verdicts],
         )
 

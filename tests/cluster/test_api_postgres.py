@@ -18,6 +18,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from migrated_rows import REVISIONS, check_upgrade
 from object_store import free_port
+from odd_run import check_odd_run, write_odd_run
 from pydantic import SecretStr
 from served_api import TOKEN, ask, bearer, exchange, served, wait_for
 from trained_run import STAGE, write_run
@@ -171,6 +172,13 @@ def test_runs_are_indexed_and_shown(postgres, tmp_path):
         body = {"name": "a", "scope": "viewer"}
         assert ask(f"{url}/api/v1/tokens", method="POST", body=body)[0] == 201
         assert ask(f"{url}/api/v1/tokens", method="POST", body=body)[0] == 409
+
+
+def test_a_run_with_texts_that_postgres_refuses_keeps_no_other_from_the_index(postgres, tmp_path):
+    write_odd_run(tmp_path)
+    asyncio.run(migrated(postgres))
+    with served(ApiSettings(database=postgres.url(), storage=str(tmp_path), index_seconds=0.05)) as url:
+        check_odd_run(f"{url}/api/v1")
 
 
 def hostile_paths() -> Iterator[str]:

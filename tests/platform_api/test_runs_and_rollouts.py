@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from odd_run import check_odd_run, write_odd_run
 from served_api import ask, exchange, served, wait_for
 from trained_run import NAMES, STAGE, png, rollout, write_run, write_shard
 
@@ -305,3 +306,18 @@ assert len(_read_group(open_run_store({str(tmp_path)!r}), shard, 2, "a")) == 3
 assert "pandas" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_texts_that_postgres_would_refuse_are_shown_with_the_characters_that_it_takes(tmp_path):
+    write_odd_run(tmp_path)
+    with served(ApiSettings(storage=str(tmp_path), index_seconds=0.02)) as url:
+        check_odd_run(f"{url}/api/v1")
+
+
+def test_a_row_that_the_database_refuses_keeps_no_other_run_from_the_index(tmp_path):
+    path = write_run(tmp_path, "a-refused") / STAGE / "rollouts" / "part-00000.parquet"
+    table = pq.read_table(path)
+    pq.write_table(pa.table(table.to_pydict() | {"step": pa.nulls(table.num_rows, pa.int64())}), path)
+    write_run(tmp_path, "b-sound")
+    with served(ApiSettings(storage=str(tmp_path), index_seconds=0.02)) as url:
+        wait_for(lambda: ask(f"{url}/api/v1/runs/b-sound/stages/{STAGE}/groups")[1].get("items"))
