@@ -157,80 +157,69 @@ class RunIndex:
         await asyncio.sleep(seconds)
 
     async def _index_run(self, name: str, files: dict[str, StoredFile]) -> bool:
+        """Index what is new of a run, shard by shard: other writers wait for one at most, and none for the storage."""
         record = await asyncio.to_thread(run_record, self._store, name)
         if record is None:
             return False
         async with self._database.session() as session:
+            tables = {one.path: one for one in await session.scalars(select(RunTable).where(RunTable.run == name))}
+            shards = {
+                (one.stage, one.number): one for one in await session.scalars(select(Shard).where(Shard.run == name))
+            }
+        changed = await asyncio.to_thread(self._changed_tables, name, files, tables)
+        async with self._database.session() as session:
             if not await self._is_ours(session):
                 return False
             await session.merge(_row(record))
-            await self._index_tables(session, name, files)
-            known = {
-                (shard.stage, shard.number): shard
-                for shard in await session.scalars(select(Shard).where(Shard.run == name))
-            }
-            for path, file in sorted(files.items()):
-                if (match := _SHARD.fullmatch(path)) is None:
-                    continue
-                shard = known.pop((match["stage"], int(match["number"])), None)
-                if shard is None or (shard.size, shard.modified) != (file.size, file.modified):
-                    if shard is not None:
-                        await session.delete(shard)
-                        await session.flush()
-                    await self._index_shard(session, name, match["stage"], int(match["number"]), file)
-            for shard in known.values():
-                await session.delete(shard)
+            for table in changed:
+                await session.merge(table)
+            for path in tables:
+                if f"{path}{_MANIFEST}" not in files:
+                    await session.execute(delete(RunTable).where(RunTable.run == name, RunTable.path == path))
+        for path, file in sorted(files.items()):
+            if (match := _SHARD.fullmatch(path)) is None:
+                continue
+            place = (match["stage"], int(match["number"]))
+            if not _is_of(shards.pop(place, None), file) and not await self._index_shard(name, *place, file):
+                return False
+        async with self._database.session() as session:
+            for shard in shards.values():
+                await session.execute(delete(Shard).where(Shard.id == shard.id))
         return True
 
-    async def _index_tables(self, session: AsyncSession, run: str, files: dict[str, StoredFile]) -> None:
-        known = {table.path: table for table in await session.scalars(select(RunTable).where(RunTable.run == run))}
+    def _changed_tables(self, run: str, files: dict[str, StoredFile], known: dict[str, RunTable]) -> list[RunTable]:
+        """Tables of a run with new manifests. Blocks."""
+        changed = []
         for path, file in files.items():
             if not path.endswith(_MANIFEST):
                 continue
             folder = path.removesuffix(_MANIFEST)
-            table = known.pop(folder, None)
-            if table is not None and table.modified == file.modified:
+            if folder in known and known[folder].modified == file.modified:
                 continue
-            content = await asyncio.to_thread(self._store.read, run, path)
             try:
-                manifest = Manifest.model_validate_json(content or b"")
+                manifest = Manifest.model_validate_json(self._store.read(run, path) or b"")
             except ValidationError:
                 continue  # of something else, or gone
             if not (_is_storable(RunTable.path, folder) and _is_storable(RunTable.kind, manifest.table)):
                 continue
             shards = [shard.model_dump() for shard in manifest.shards]
             values = {"kind": manifest.table, "rows": manifest.rows, "shards": shards, "modified": file.modified}
-            await session.merge(RunTable(run=run, path=folder, **values))
-        for table in known.values():
-            await session.delete(table)
+            changed.append(RunTable(run=run, path=folder, **values))
+        return changed
 
-    async def _index_shard(self, session: AsyncSession, run: str, stage: str, number: int, file: StoredFile) -> None:
+    async def _index_shard(self, run: str, stage: str, number: int, file: StoredFile) -> bool:
+        """Index a shard in place of the one that it replaces; return False if another service is indexing."""
         rows = await asyncio.to_thread(_read_shard, self._store, run, stage, number)
-        if rows is None:
-            return
-        shard = Shard(run=run, stage=stage, number=number, rows=len(rows), size=file.size, modified=file.modified)
-        session.add(shard)
-        await session.flush()
-        criteria: dict[str, list[str]] = {}
-        values = []
-        for position, row in enumerate(rows):
-            if not _is_storable(Rollout.sample_id, row["sample_id"]):
-                continue
-            names = row.pop("names")
-            if names is not None:
-                row["criteria"] = _digest(names)
-                criteria[row["criteria"]] = names
-            values.append({"shard_id": shard.id, "row": position, "run": run, "stage": stage, **row})
-        known = set(
-            await session.scalars(select(RubricCriteria.digest).where(RubricCriteria.digest.in_(list(criteria))))
-        )
-        new = [{"digest": digest, "names": names} for digest, names in criteria.items() if digest not in known]
-        if new:
-            await session.execute(insert(RubricCriteria), new)
-        if values:
-            await session.execute(insert(Rollout), values)
-        if sums := _credit_sums(shard.id, values, criteria):
-            await session.execute(insert(CriterionCredits), sums)
+        async with self._database.session() as session:
+            if not await self._is_ours(session):
+                return False
+            place = (Shard.run == run, Shard.stage == stage, Shard.number == number)
+            known = await session.scalar(select(Shard).where(*place))
+            if not _is_of(known, file):  # nor has another service indexed it meanwhile
+                await session.execute(delete(Shard).where(*place))
+                if rows is not None:
+                    await _add_shard(session, rows, run, stage, number, file)
+        return True
 
     async def _forget(self, names: set[str]) -> None:
         """Drop runs that were deleted."""
@@ -248,6 +237,37 @@ class RunIndex:
         if self._database.is_sqlite:
             return True
         return bool(await session.scalar(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": _LOCK}))
+
+
+async def _add_shard(
+    session: AsyncSession, rows: list[dict[str, Any]], run: str, stage: str, number: int, file: StoredFile
+) -> None:
+    shard = Shard(run=run, stage=stage, number=number, rows=len(rows), size=file.size, modified=file.modified)
+    session.add(shard)
+    await session.flush()
+    criteria: dict[str, list[str]] = {}
+    values = []
+    for position, row in enumerate(rows):
+        if not _is_storable(Rollout.sample_id, row["sample_id"]):
+            continue
+        names = row.pop("names")
+        if names is not None:
+            row["criteria"] = _digest(names)
+            criteria[row["criteria"]] = names
+        values.append({"shard_id": shard.id, "row": position, "run": run, "stage": stage, **row})
+    known = set(await session.scalars(select(RubricCriteria.digest).where(RubricCriteria.digest.in_(list(criteria)))))
+    new = [{"digest": digest, "names": names} for digest, names in criteria.items() if digest not in known]
+    if new:
+        await session.execute(insert(RubricCriteria), new)
+    if values:
+        await session.execute(insert(Rollout), values)
+    if sums := _credit_sums(shard.id, values, criteria):
+        await session.execute(insert(CriterionCredits), sums)
+
+
+def _is_of(shard: Shard | None, file: StoredFile) -> bool:
+    """Return True if a shard was indexed from this very file."""
+    return shard is not None and (shard.size, shard.modified) == (file.size, file.modified)
 
 
 def _credit_sums(shard: int, rows: list[dict[str, Any]], criteria: dict[str, list[str]]) -> list[dict[str, Any]]:
