@@ -20,6 +20,7 @@ from trained_run import NAMES, STAGE, rubric, write_rubrics, write_run, write_ta
 
 from rubricworks.platform_api.services.submission import local_runs
 from rubricworks.platform_api.settings import ApiSettings
+from rubricworks.runs.folder_lock import lock_folder
 
 pytestmark = pytest.mark.e2e
 CHILD = """
@@ -159,6 +160,23 @@ def test_from_a_recipe_to_a_champion_and_back(browser, consumer, tmp_path, monke
         assert {"run.submit", "label.set", "promotion.request", "promotion.apply", "promotion.confirm"} <= set(done)
         for page in (anna, bert):
             page.context.close()
+
+
+def test_a_run_that_fails_while_it_is_watched_says_so_and_is_asked_for_no_more(browser, tmp_path):
+    with served(settings(tmp_path)) as url:
+        caller = Caller(url)
+        page = log_in(browser, caller, "runner-anna")
+        with lock_folder(tmp_path / "watched-1"):
+            run = write_run(tmp_path, "watched-1")
+            (run / "outcome.json").unlink()
+            wait_for(lambda: caller.get("runs/watched-1").get("state") == "going")
+            page.goto(f"{url}/runs/watched-1")
+            expect(page.get_by_role("button", name="Stop")).to_be_visible()
+            (run / "error.json").write_text(json.dumps({"stage": STAGE, "message": "out of memory"}))
+        expect(page.get_by_text("out of memory")).to_be_visible()
+        expect(page.locator(".state").first).to_have_text("failed")
+        expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+        assert page.locator("[hx-get]").count() == 0, "it would poll for ever"
 
 
 @pytest.fixture(scope="module")
