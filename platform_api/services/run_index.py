@@ -34,7 +34,7 @@ from rubricworks.platform_api.db.tables import (
     Shard,
     utc_now,
 )
-from rubricworks.runs.records import RunRecord, run_record
+from rubricworks.runs.records import RunRecord, is_going, run_record
 from rubricworks.runs.store import RunStore, StoredFile
 
 if TYPE_CHECKING:
@@ -97,9 +97,9 @@ class RunIndex:
         names = await self._list()
         changed = 0
         async for name in self._due(names):
-            files, is_running = await asyncio.to_thread(self._read_state, name)
+            files, is_written = await asyncio.to_thread(self._read_state, name)
             state = (len(files), max((file.modified for file in files.values()), default=None))
-            if self._seen.get(name) == (*state, is_running):
+            if self._seen.get(name) == (*state, is_written):
                 continue
             try:
                 is_indexed = await self._index_run(name, files)
@@ -109,9 +109,9 @@ class RunIndex:
                 _log.exception("%s could not be indexed; it is looked at again when it changes", name)
                 is_indexed = True
             if is_indexed:
-                self._seen[name] = (*state, is_running)
+                self._seen[name] = (*state, is_written)
                 changed += 1
-                is_quiet = not is_running and state[1] is not None and state[1] < utc_now() - _QUIET_AFTER
+                is_quiet = not is_written and state[1] is not None and state[1] < utc_now() - _QUIET_AFTER
                 (self._quiet.add if is_quiet else self._quiet.discard)(name)
         if names is not self._known:
             await self._forget(set(names))
@@ -129,7 +129,8 @@ class RunIndex:
         return self._names
 
     def _read_state(self, name: str) -> tuple[dict[str, StoredFile], bool]:
-        return self._store.files(name), self._store.is_running(name)
+        files = self._store.files(name)
+        return files, is_going(self._store, name, files)
 
     async def _due(self, names: list[str]) -> AsyncIterator[str]:
         """Names to look at: new and recent runs, then quiet ones in turn for a moment."""
@@ -158,7 +159,7 @@ class RunIndex:
 
     async def _index_run(self, name: str, files: dict[str, StoredFile]) -> bool:
         """Index what is new of a run, shard by shard: other writers wait for one at most, and none for the storage."""
-        record = await asyncio.to_thread(run_record, self._store, name)
+        record = await asyncio.to_thread(run_record, self._store, name, files=files)
         if record is None:
             return False
         async with self._database.session() as session:

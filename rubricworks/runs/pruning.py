@@ -64,7 +64,7 @@ def prune_runs(
     if not dry_run:
         store.finish_deleting()
     model_reason = _model_reasons(store)
-    runs = [run for name in store.names() if (run := run_record(store, name)) is not None]
+    runs = [run for name in store.names() if (run := run_record(store, name, now=now)) is not None]
     old = {run.name: run for run in runs if run.changed <= now - older_than}
     reasons = {name: reason for name, run in old.items() if (reason := _running_reason(run, now) or model_reason(run))}
     reasons |= _reuse_reasons([run for run in runs if run.name not in old or run.name in reasons], old, reasons)
@@ -72,7 +72,7 @@ def prune_runs(
         reason = reasons.get(name, "")
         # The run may have been resumed during the look-up in the registry.
         if not reason and not dry_run:
-            if run_record(store, name) != run:
+            if run_record(store, name, now=now) != run:
                 reason = "it was changed just now"
             else:
                 store.delete(name)

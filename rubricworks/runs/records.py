@@ -2,28 +2,32 @@
 
 A run is done, or was stopped by somebody, when its outcome says so: `run` writes it at the end, and so does the last
 task on a cluster. A run made before outcomes existed is done when its report is. A stage that was started since makes
-the run unfinished.
+the run unfinished. A process of this machine holds the folder of its run; one in a bucket is held by nobody, and is
+going if something was written to it a short while ago and nothing says that it has ended or failed since.
 """
 
 import json
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from rubricworks.recipe import DEFAULT_METHOD
-from rubricworks.runs.store import RunStore, StoredFile
+from rubricworks.runs.store import PRUNED, RunStore, StoredFile
 from rubricworks.runtime.job import DONE
 from rubricworks.runtime.reuse import REUSE_FILE
 from rubricworks.runtime.stage_table import CLUSTER_TASKS, REPORTS
+from rubricworks.storage import is_remote
 from rubricworks.strict_yaml import parse_yaml
 
 OUTCOME = "outcome.json"
 _OUTCOMES = (OUTCOME, f"outcome/{OUTCOME}")
 State = Literal["done", "going", "stopped", "failed", "unfinished"]
 
+SILENT_AFTER = timedelta(minutes=20)
+"""Silence after which a run in a bucket is not going: longer than most steps of a training."""
 _STAGE_START = "made_from.json"
 _PREFLIGHT = "state/preflight/"
 """Folder that a run on a cluster has from its start; its recipe comes when its checks have passed."""
@@ -70,16 +74,23 @@ def run_records(store: RunStore) -> Iterator[RunRecord]:
     yield from sorted(records, key=lambda record: record.changed, reverse=True)
 
 
-def run_record(store: RunStore, name: str) -> RunRecord | None:
-    """Record of a run; None if the store has none of that name."""
-    files = store.files(name)
+def run_record(
+    store: RunStore, name: str, *, files: dict[str, StoredFile] | None = None, now: datetime | None = None
+) -> RunRecord | None:
+    """Record of a run; None if the store has none of that name.
+
+    Args:
+        files: its files, if they are listed already.
+        now: time at which it is asked for.
+    """
+    files = store.files(name) if files is None else files
     if "recipe.yaml" not in files and not any(path.startswith(_PREFLIGHT) for path in files):
         return None
     recipe = _mapping(_parse_recipe, store.read(name, "recipe.yaml"))
     stages = _stages(files)
     outcome = _last_outcome(store, name, files, stages)
     failure = _failure_message(store, name, files)
-    if store.is_running(name):
+    if is_going(store, name, files, now=now):
         state: State = "going"
     elif outcome.get("state") == "SUCCEEDED" or _has_report(stages):
         state = "done"
@@ -105,6 +116,20 @@ def run_record(store: RunStore, name: str) -> RunRecord | None:
     )
 
 
+def is_going(store: RunStore, name: str, files: dict[str, StoredFile], *, now: datetime | None = None) -> bool:
+    """Return True if a run is being written, as its files tell where no process of this machine does it."""
+    if not is_remote(store.uri):
+        return store.is_running(name)
+    stages = _stages(files)
+    if not files or PRUNED in files or _has_report(stages) or _outcome_path(files, stages):
+        return False
+    last = max(file.modified for file in files.values())
+    failed = max((files[path].modified for path in _error_files(files)), default=None)
+    if failed is not None and not _has_attempt(files, failed):
+        return False
+    return last > (now or datetime.now(UTC)) - SILENT_AFTER
+
+
 def _reused_runs(store: RunStore, name: str) -> tuple[str, ...]:
     sources = _object(store.read(name, REUSE_FILE)).get("runs")
     return tuple(Path(str(source)).name for source in sources) if isinstance(sources, list) else ()
@@ -128,13 +153,19 @@ def _last_outcome(
     store: RunStore, name: str, files: dict[str, StoredFile], stages: tuple[StageRecord, ...]
 ) -> dict[str, Any]:
     """Outcome that was written last; empty if there is none, or a stage was started since."""
+    path = _outcome_path(files, stages)
+    return _object(store.read(name, path)) if path else {}
+
+
+def _outcome_path(files: dict[str, StoredFile], stages: tuple[StageRecord, ...]) -> str:
+    """Path of the outcome that was written last; empty if there is none, or a stage was started since."""
     paths = [path for path in _OUTCOMES if path in files]
     if not paths:
-        return {}
+        return ""
     last = max(paths, key=lambda path: files[path].modified)
     since = files[last].modified
     is_overtaken = any(stage.changed > since for stage in stages) or _has_attempt(files, since)
-    return {} if is_overtaken else _object(store.read(name, last))
+    return "" if is_overtaken else last
 
 
 def _has_report(stages: tuple[StageRecord, ...]) -> bool:
@@ -154,14 +185,17 @@ def _has_attempt(files: dict[str, StoredFile], since: datetime) -> bool:
 
 def _failure_message(store: RunStore, name: str, files: dict[str, StoredFile]) -> str:
     """Message of the stage that failed last."""
-    errors = [
-        path for path in files if path == "error.json" or (path.startswith("state/") and path.endswith("/error.json"))
-    ]
-    for path in sorted(errors, key=lambda path: files[path].modified, reverse=True):
+    for path in sorted(_error_files(files), key=lambda path: files[path].modified, reverse=True):
         error = _object(store.read(name, path))
         if "message" in error:
             return f"{error.get('stage', '')}: {' '.join(str(error['message']).split())}"
     return ""
+
+
+def _error_files(files: dict[str, StoredFile]) -> list[str]:
+    return [
+        path for path in files if path == "error.json" or (path.startswith("state/") and path.endswith("/error.json"))
+    ]
 
 
 def _object(content: bytes | None) -> dict[str, Any]:

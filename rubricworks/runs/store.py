@@ -42,7 +42,7 @@ class RunStore(Protocol):
         """Content of a run's file; None if there is none."""
 
     def is_running(self, run: str) -> bool:
-        """Return True if a process of this machine is running it."""
+        """Return True if a process of this machine is running it; `records.is_going` knows of others."""
 
     def delete(self, run: str) -> None:
         """Delete a run."""

@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from datetime import timedelta
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 
@@ -22,7 +23,9 @@ from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.migrate import migrate
 from rubricworks.platform_api.services import run_index
 from rubricworks.platform_api.services.run_index import RunIndex
+from rubricworks.platform_api.services.runs import get_run
 from rubricworks.platform_api.settings import ApiSettings
+from rubricworks.runs import records
 from rubricworks.runs.store import open_run_store
 
 
@@ -327,6 +330,27 @@ def test_other_writers_work_while_a_run_is_indexed(tmp_path):
         return store.writes
 
     assert asyncio.run(look()) > 4, "the rollouts and scorecards of two shards"
+
+
+def test_a_run_in_a_bucket_is_going_until_nothing_is_written_any_more(tmp_path, monkeypatch):
+    (write_run(tmp_path) / "outcome.json").unlink()
+    (tmp_path / "today-1" / STAGE / "done.json").unlink()
+
+    async def states():
+        database = Database(f"sqlite:///{tmp_path}/x.db")
+        await migrate(database)
+        store, seen = open_run_store(str(tmp_path)), []
+        monkeypatch.setattr(store, "uri", "s3://bucket/runs")
+        index = RunIndex(database, store)
+        for silent_after in (records.SILENT_AFTER, timedelta(0)):
+            monkeypatch.setattr(records, "SILENT_AFTER", silent_after)
+            changed = await index.look()
+            async with database.session() as session:
+                seen.append((changed, (await get_run(session, "today-1")).state))
+        await database.close()
+        return seen
+
+    assert asyncio.run(states()) == [(1, "going"), (1, "unfinished")]
 
 
 def test_a_group_is_read_without_pandas(tmp_path):
