@@ -92,18 +92,27 @@ async def read_log(store: RunStore, run: str, stage: str) -> str:
     Raises:
         NotFound: the stage has no log.
     """
-    content = await read_file(store, run, f"logs/{stage}.log")
-    if content is None:
+    found = await _read_log_end(store, run, stage, 0)
+    if found is None:
         raise NotFound(f"{stage} of {run} has no log; runs on Kubeflow keep theirs there")
-    return redact(content[-_LOG_BYTES:].decode(errors="replace"))
+    return redact(found[0].decode(errors="replace"))
 
 
 async def log_after(store: RunStore, run: str, stage: str, begin: int) -> tuple[str, int]:
     """Whole lines of a stage's log after so many bytes, without secrets, and the bytes that are known then."""
-    content = await read_file(store, run, f"logs/{stage}.log") or b""
-    begin = max(0 if begin > len(content) else begin, len(content) - _LOG_BYTES)
-    end = content.rfind(b"\n") + 1
-    return (redact(content[begin:end].decode(errors="replace")), end) if end > begin else ("", begin)
+    content, begin = await _read_log_end(store, run, stage, begin) or (b"", begin)
+    length = content.rfind(b"\n") + 1
+    return redact(content[:length].decode(errors="replace")), begin + length
+
+
+async def _read_log_end(store: RunStore, run: str, stage: str, begin: int) -> tuple[bytes, int] | None:
+    """Bytes of a log from one on, and the place of the first; a line cut off at its front may hold half a secret."""
+    path = _checked_path(run, f"logs/{stage}.log")
+    found = await asyncio.to_thread(store.read_end, run, path, begin, _LOG_BYTES)
+    if found is None or found[1] in (0, begin):
+        return found
+    cut = found[0].find(b"\n") + 1
+    return found[0][cut:], found[1] + cut
 
 
 async def has_report(store: RunStore, run: str) -> bool:
@@ -143,11 +152,15 @@ async def read_file(store: RunStore, run: str, path: str) -> bytes | None:
     Raises:
         NotFound: the names are no plain ones.
     """
+    return await asyncio.to_thread(store.read, run, _checked_path(run, path))
+
+
+def _checked_path(run: str, path: str) -> str:
     check_name(run)
     parts = path.split("/")
     if any(part in ("", ".", "..") or "\\" in part or "\0" in part for part in parts):
         raise NotFound(f"there is no {path!r} in {run}")
-    return await asyncio.to_thread(store.read, run, path)
+    return path
 
 
 def check_name(run: str) -> None:

@@ -41,6 +41,9 @@ class RunStore(Protocol):
     def read(self, run: str, path: str) -> bytes | None:
         """Content of a run's file; None if there is none."""
 
+    def read_end(self, run: str, path: str, begin: int, most: int) -> tuple[bytes, int] | None:
+        """Bytes of a run's file from one on and the place of the first, as `Bucket.read_end`; None if there is none."""
+
     def is_running(self, run: str) -> bool:
         """Return True if a process of this machine is running it; `records.is_going` knows of others."""
 
@@ -92,6 +95,15 @@ class _FolderStore:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
+    def read_end(self, run: str, path: str, begin: int, most: int) -> tuple[bytes, int] | None:
+        try:
+            with (self.folder / run / path).open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                start = file.seek(max(begin if begin <= size else 0, size - most))
+                return file.read(size - start), start
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
     def is_running(self, run: str) -> bool:
         return is_locked(self.folder / run)
 
@@ -125,6 +137,12 @@ class _BucketStore:
     def read(self, run: str, path: str) -> bytes | None:
         try:
             return self._bucket.read(join(run, path))
+        except FileNotFoundError:
+            return None
+
+    def read_end(self, run: str, path: str, begin: int, most: int) -> tuple[bytes, int] | None:
+        try:
+            return self._bucket.read_end(join(run, path), begin, most)
         except FileNotFoundError:
             return None
 

@@ -117,6 +117,37 @@ class Bucket:
         self._receive(key, content.extend, content.clear)
         return bytes(content)
 
+    def read_end(self, key: str, begin: int, most: int) -> tuple[bytes, int]:
+        """Read an object from a byte on, and at most its last bytes; what is read is not verified.
+
+        Args:
+            begin: place of the first byte; 0 if the object has become shorter.
+            most: number of bytes.
+        Returns:
+            the bytes, and the place of the first one.
+        Raises:
+            FileNotFoundError: there is no such object.
+            UserError: it cannot be read.
+        """
+        stat = self._stat(key)
+        if stat is None:
+            raise FileNotFoundError(f"{join(self.uri, key)}: there is no such object")
+        start = max(begin if begin <= stat.size else 0, stat.size - most)
+        if start == stat.size:
+            return b"", start
+
+        def get() -> bytes:
+            response = self._client.get_object(
+                self._place.bucket, self._key(key), start, stat.size - start, ssec=self._customer_key
+            )
+            try:
+                return bytes(response.read())
+            finally:
+                response.close()
+                response.release_conn()
+
+        return self._request(get, key, "read"), start
+
     def download(self, key: str, path: Path) -> None:
         """Write an object to a file atomically. Raises as `read` does."""
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -22,8 +22,9 @@ from trained_run import NAMES, STAGE, png, rollout, write_run, write_shard
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.migrate import migrate
 from rubricworks.platform_api.services import run_index
+from rubricworks.platform_api.services import runs as runs_service
 from rubricworks.platform_api.services.run_index import RunIndex
-from rubricworks.platform_api.services.runs import get_run
+from rubricworks.platform_api.services.runs import get_run, log_after, read_log
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.runs import records
 from rubricworks.runs.store import open_run_store
@@ -351,6 +352,26 @@ def test_a_run_in_a_bucket_is_going_until_nothing_is_written_any_more(tmp_path, 
         return seen
 
     assert asyncio.run(states()) == [(1, "going"), (1, "unfinished")]
+
+
+def test_a_log_is_read_from_what_is_known_on_and_at_first_its_last_whole_lines(tmp_path, monkeypatch):
+    log = write_run(tmp_path) / "logs" / f"{STAGE}.log"
+    monkeypatch.setattr(runs_service, "_LOG_BYTES", 30)
+    log.write_text("asked https://user:pa55@host/v1\n" + "step 1\nstep 2\nhalf")
+    store, read = open_run_store(str(tmp_path)), []
+    read_end = store.read_end
+    monkeypatch.setattr(store, "read", None)
+    monkeypatch.setattr(store, "read_end", lambda *place: read.append(read_end(*place)) or read[-1])
+    text, begin = asyncio.run(log_after(store, "today-1", STAGE, 0))
+    assert (text, begin) == ("step 1\nstep 2\n", 46), "the first line that it reached is cut in its password"
+    assert asyncio.run(log_after(store, "today-1", STAGE, begin)) == ("", 46)
+    with log.open("a") as file:
+        file.write(" a line\n")
+    assert asyncio.run(log_after(store, "today-1", STAGE, begin)) == ("half a line\n", 58)
+    assert [len(content) for content, _ in read] == [30, 4, 12]
+    assert asyncio.run(read_log(store, "today-1", STAGE)) == "step 1\nstep 2\nhalf a line\n"
+    log.write_text("anew\n")
+    assert asyncio.run(log_after(store, "today-1", STAGE, 58)) == ("anew\n", 5)
 
 
 def test_a_group_is_read_without_pandas(tmp_path):

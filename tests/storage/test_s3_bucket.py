@@ -31,6 +31,25 @@ def test_what_is_written_is_listed_read_and_deleted_below_its_prefix_alone(bucke
     assert outer.read("runs/other") == b"beside"
 
 
+@pytest.mark.parametrize(
+    ("begin", "most", "expected", "asked"),
+    [
+        (0, 4, (b"6789", 6), "bytes=6-9"),
+        (7, 4, (b"789", 7), "bytes=7-9"),
+        (10, 4, (b"", 10), None),
+        (12, 99, (b"0123456789", 0), "bytes=0-9"),
+    ],
+)
+def test_the_end_of_an_object_is_read_alone(bucket, line, begin, most, expected, asked):
+    here = open_bucket(bucket)
+    here.write("log", b"0123456789")
+    line.requests.clear()
+    assert here.read_end("log", begin, most) == expected
+    assert [one.headers.get("Range") for one in line.requests if one.method == "GET"] == [asked] * (asked is not None)
+    with pytest.raises(FileNotFoundError, match=f"{bucket}/none"):
+        here.read_end("none", 0, 1)
+
+
 def test_a_listing_of_more_than_a_page_has_everything_once(monkeypatch, tmp_path):
     folder = tmp_path / "buckets" / "bucket" / "many"
     folder.mkdir(parents=True)
