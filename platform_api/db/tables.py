@@ -1,8 +1,9 @@
 """Tables of the platform's database: what no run folder holds, and an index of what they hold.
 
-Rows of training stay in Parquet. `runs`, `run_tables`, `shards`, `rollouts`, `criterion_credits` and `rubric_criteria`
-are an index of committed files and can be dropped and built again; the others (tokens, sessions, audit log,
-submissions, promotions, deliveries, rubric versions, labels, preferences) are the only copy.
+Rows of training stay in Parquet. `runs`, `run_tables`, `sample_files`, `sample_places`, `shards`, `rollouts`,
+`criterion_credits` and `rubric_criteria` are an index of committed files and can be dropped and built again; the others
+(tokens, sessions, audit log, submissions, promotions, deliveries, rubric versions, labels, preferences) are the only
+copy.
 """
 
 from datetime import UTC, datetime
@@ -137,6 +138,28 @@ class RunTable(Table):
     """Name, number of rows and digest of each file."""
     modified: Mapped[datetime] = mapped_column(UtcDateTime)
     __table_args__ = (Index("ix_run_tables_kind", "kind", "modified", "run", "path"),)
+
+
+class SampleFile(Table):
+    """A committed file of samples whose places are indexed."""
+
+    __tablename__ = "sample_files"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    run: Mapped[str] = mapped_column(String(200))
+    path: Mapped[str] = mapped_column(String(300))
+    """Path below the run's folder."""
+    size: Mapped[int] = mapped_column(BigInteger)
+    modified: Mapped[datetime] = mapped_column(UtcDateTime)
+    __table_args__ = (UniqueConstraint("run", "path"),)
+
+
+class SamplePlace(Table):
+    """Index of a sample: the row group of its file that holds it, so that a page reads that one alone."""
+
+    __tablename__ = "sample_places"
+    file_id: Mapped[int] = mapped_column(ForeignKey("sample_files.id", ondelete="CASCADE"), primary_key=True)
+    sample_id: Mapped[str] = mapped_column(String(200), primary_key=True)
+    row_group: Mapped[int]
 
 
 class Shard(Table):

@@ -88,7 +88,7 @@ async def show_sample_image(
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     await runs.get_run(session, run)
-    return _image_response(await images.sample_image(store, run, sample_id), if_none_match)
+    return _image_response(await images.sample_image(session, store, run, sample_id), if_none_match)
 
 
 @router.get(

@@ -1,8 +1,9 @@
 """Index of runs and rollouts: follows what runs commit, and never what they are writing.
 
 A look lists the runs, reads the records of those that changed, and indexes each shard of rollouts and scorecards that
-is committed and not indexed yet. A shard that was replaced, as a restarted training does, is indexed anew. Of every
-other table the index has its manifest. Everything in the index can be dropped and built again from the runs.
+is committed and not indexed yet. A shard that was replaced, as a restarted training does, is indexed anew. Of samples
+the index has the row group, and of every other table its manifest. Everything in the index can be dropped and built
+again from the runs.
 """
 
 import asyncio
@@ -31,9 +32,12 @@ from rubricworks.platform_api.db.tables import (
     RubricCriteria,
     Run,
     RunTable,
+    SampleFile,
+    SamplePlace,
     Shard,
     utc_now,
 )
+from rubricworks.platform_api.services.stored_parquet import groups_of_values
 from rubricworks.runs.records import RunRecord, is_going, run_record
 from rubricworks.runs.store import RunStore, StoredFile
 
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
 
 _MANIFEST = f"/{MANIFEST}"
 _SHARD = re.compile(r"(?P<stage>[\w-]+)/rollouts/part-(?P<number>\d{5})\.parquet")
+_SAMPLES = re.compile(r"prepare\w*/part-\d{5}\.parquet")
 _LOCK = 7_278_364_102
 """Key of the lock under which one of several services indexes."""
 _QUIET_AFTER = timedelta(hours=1)
@@ -167,6 +172,9 @@ class RunIndex:
             shards = {
                 (one.stage, one.number): one for one in await session.scalars(select(Shard).where(Shard.run == name))
             }
+            sample_files = {
+                one.path: one for one in await session.scalars(select(SampleFile).where(SampleFile.run == name))
+            }
         changed = await asyncio.to_thread(self._changed_tables, name, files, tables)
         async with self._database.session() as session:
             if not await self._is_ours(session):
@@ -177,6 +185,13 @@ class RunIndex:
             for path in tables:
                 if f"{path}{_MANIFEST}" not in files:
                     await session.execute(delete(RunTable).where(RunTable.run == name, RunTable.path == path))
+            for path in sample_files.keys() - files.keys():
+                await session.execute(delete(SampleFile).where(SampleFile.run == name, SampleFile.path == path))
+        for path, file in sorted(files.items()):
+            if not _SAMPLES.fullmatch(path) or _is_of(sample_files.get(path), file):
+                continue
+            if not await self._index_samples(name, path, file):
+                return False
         for path, file in sorted(files.items()):
             if (match := _SHARD.fullmatch(path)) is None:
                 continue
@@ -208,6 +223,25 @@ class RunIndex:
             changed.append(RunTable(run=run, path=folder, **values))
         return changed
 
+    async def _index_samples(self, run: str, path: str, file: StoredFile) -> bool:
+        """Index the samples of a file; return False if another service is indexing."""
+        groups = await asyncio.to_thread(groups_of_values, self._store, run, path, file.size, "sample_id")
+        async with self._database.session() as session:
+            if not await self._is_ours(session):
+                return False
+            await session.execute(delete(SampleFile).where(SampleFile.run == run, SampleFile.path == path))
+            indexed = SampleFile(run=run, path=path, size=file.size, modified=file.modified)
+            session.add(indexed)
+            await session.flush()
+            rows = [
+                {"file_id": indexed.id, "sample_id": sample_id, "row_group": group}
+                for sample_id, group in groups.items()
+                if _is_storable(SamplePlace.sample_id, sample_id)
+            ]
+            if rows:
+                await session.execute(insert(SamplePlace), rows)
+        return True
+
     async def _index_shard(self, run: str, stage: str, number: int, file: StoredFile) -> bool:
         """Index a shard in place of the one that it replaces; return False if another service is indexing."""
         rows = await asyncio.to_thread(_read_shard, self._store, run, stage, number)
@@ -231,6 +265,7 @@ class RunIndex:
             for name in gone:
                 await session.execute(delete(Shard).where(Shard.run == name))
                 await session.execute(delete(RunTable).where(RunTable.run == name))
+                await session.execute(delete(SampleFile).where(SampleFile.run == name))
                 await session.execute(delete(Run).where(Run.name == name))
                 self._seen.pop(name, None)
 
@@ -266,9 +301,9 @@ async def _add_shard(
         await session.execute(insert(CriterionCredits), sums)
 
 
-def _is_of(shard: Shard | None, file: StoredFile) -> bool:
-    """Return True if a shard was indexed from this very file."""
-    return shard is not None and (shard.size, shard.modified) == (file.size, file.modified)
+def _is_of(indexed: Shard | SampleFile | None, file: StoredFile) -> bool:
+    """Return True if rows were indexed from this very file."""
+    return indexed is not None and (indexed.size, indexed.modified) == (file.size, file.modified)
 
 
 def _credit_sums(shard: int, rows: list[dict[str, Any]], criteria: dict[str, list[str]]) -> list[dict[str, Any]]:
@@ -311,9 +346,9 @@ def _storable(text: str) -> str:
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
 
 
-def _is_storable(column: Any, name: str) -> bool:
+def _is_storable(column: Any, name: object) -> bool:
     """Return True if a name, which nothing but itself can stand for, fits its column."""
-    return len(name) <= _length(column) and _storable(name) == name
+    return isinstance(name, str) and len(name) <= _length(column) and _storable(name) == name
 
 
 def _length(column: Any) -> int:

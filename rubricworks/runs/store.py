@@ -44,6 +44,9 @@ class RunStore(Protocol):
     def read_end(self, run: str, path: str, begin: int, most: int) -> tuple[bytes, int] | None:
         """Bytes of a run's file from one on and the place of the first, as `Bucket.read_end`; None if there is none."""
 
+    def read_range(self, run: str, path: str, start: int, length: int) -> bytes | None:
+        """Some bytes of a run's file; None if there is none."""
+
     def is_running(self, run: str) -> bool:
         """Return True if a process of this machine is running it; `records.is_going` knows of others."""
 
@@ -104,6 +107,14 @@ class _FolderStore:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
+    def read_range(self, run: str, path: str, start: int, length: int) -> bytes | None:
+        try:
+            with (self.folder / run / path).open("rb") as file:
+                file.seek(start)
+                return file.read(length)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
     def is_running(self, run: str) -> bool:
         return is_locked(self.folder / run)
 
@@ -143,6 +154,12 @@ class _BucketStore:
     def read_end(self, run: str, path: str, begin: int, most: int) -> tuple[bytes, int] | None:
         try:
             return self._bucket.read_end(join(run, path), begin, most)
+        except FileNotFoundError:
+            return None
+
+    def read_range(self, run: str, path: str, start: int, length: int) -> bytes | None:
+        try:
+            return self._bucket.read_range(join(run, path), start, length)
         except FileNotFoundError:
             return None
 

@@ -133,20 +133,30 @@ class Bucket:
         if stat is None:
             raise FileNotFoundError(f"{join(self.uri, key)}: there is no such object")
         start = max(begin if begin <= stat.size else 0, stat.size - most)
-        if start == stat.size:
-            return b"", start
+        return (self.read_range(key, start, stat.size - start) if start < stat.size else b""), start
 
-        def get() -> bytes:
-            response = self._client.get_object(
-                self._place.bucket, self._key(key), start, stat.size - start, ssec=self._customer_key
-            )
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        """Read some bytes of an object; they are not verified. Raises as `read_end` does."""
+
+        def get() -> bytes | None:
+            try:
+                response = self._client.get_object(
+                    self._place.bucket, self._key(key), start, length, ssec=self._customer_key
+                )
+            except Exception as error:
+                if is_missing(error):
+                    return None
+                raise
             try:
                 return bytes(response.read())
             finally:
                 response.close()
                 response.release_conn()
 
-        return self._request(get, key, "read"), start
+        content = self._request(get, key, "read")
+        if content is None:
+            raise FileNotFoundError(f"{join(self.uri, key)}: there is no such object")
+        return content
 
     def download(self, key: str, path: Path) -> None:
         """Write an object to a file atomically. Raises as `read` does."""

@@ -1,0 +1,111 @@
+"""Samples beside responses: the index knows their row groups, and pages read no more than one of them."""
+
+import asyncio
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sqlalchemy import select
+from trained_run import png, write_run
+
+from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.db.migrate import migrate
+from rubricworks.platform_api.db.tables import SamplePlace
+from rubricworks.platform_api.services.run_index import RunIndex
+from rubricworks.platform_api.services.samples import find_image, find_sample
+from rubricworks.runs.store import open_run_store
+
+LARGE = 300_000
+"""Bytes of an image: more than the 64 KiB that a reader takes of a file's end."""
+
+
+class CountingStore:
+    """A store of runs that counts the bytes of samples that are read."""
+
+    def __init__(self, folder):
+        self._store, self.count = open_run_store(str(folder)), 0
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def read(self, run, path):
+        return self._counted(path, self._store.read(run, path))
+
+    def read_range(self, run, path, start, length):
+        return self._counted(path, self._store.read_range(run, path, start, length))
+
+    def _counted(self, path, content):
+        self.count += len(content or b"") if path.startswith("prepare") else 0
+        return content
+
+
+def sample(name, **more):
+    image = png() + os.urandom(LARGE)
+    return {"sample_id": name, "prompt": f"? {name}", "question": None, "image_digest": "d", "image": image, **more}
+
+
+def write_samples(run, stage, samples, number=0):
+    (run / stage).mkdir(exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(samples), run / stage / f"part-{number:05}.parquet", row_group_size=1)
+
+
+@pytest.fixture
+def run(tmp_path):
+    run = write_run(tmp_path)
+    for number in (0, 1):
+        write_samples(run, "prepare", [sample(f"s{number}{place}") for place in range(4)], number)
+    return run
+
+
+def with_index(run, work):
+    async def work_on_index():
+        database = Database(f"sqlite:///{run.parent}/x.db")
+        await migrate(database)
+        store = CountingStore(run.parent)
+        index = RunIndex(database, store)
+        await index.look()
+        async with database.session() as session:
+            result = await work(session, store, index)
+        await database.close()
+        return result
+
+    return asyncio.run(work_on_index())
+
+
+def test_indexing_reads_no_image_and_a_page_one_row_group(run):
+    async def work(session, store, _):
+        counts = [store.count]
+        found = await find_sample(session, store, "today-1", "s12")
+        counts.append(store.count)
+        image = await find_image(session, store, "today-1", "s12")
+        counts.append(store.count)
+        again = await find_image(session, store, "today-1", "s12")
+        return found, image, again, [*counts, store.count]
+
+    found, image, again, counts = with_index(run, work)
+    assert (found.prompt, found.question, found.has_image) == ("? s12", "", True)
+    assert (image, image[:4], len(image) > LARGE) == (again, b"\x89PNG", True)
+    indexing, text, picture, known = (after - before for before, after in zip([0, *counts], counts, strict=False))
+    assert (indexing < LARGE, text < LARGE, LARGE < picture < 2 * LARGE, known) == (True, True, True, 0)
+
+
+def test_a_rewritten_question_stands_before_that_of_the_first_table_and_the_image_is_any_that_has_one(run):
+    write_samples(run, "prepare_questions", [sample("s12", question="Which star?", image=None)])
+
+    async def work(session, store, _):
+        place = (session, store, "today-1", "s12")
+        return (await find_sample(*place)).question, (await find_image(*place)) is not None
+
+    assert with_index(run, work) == ("Which star?", True)
+
+
+def test_files_that_are_replaced_or_deleted_and_rows_that_no_page_could_name_are_followed(run):
+    async def work(session, store, index):
+        write_samples(run, "prepare", [sample("new"), sample("s" * 300)], 0)
+        (run / "prepare" / "part-00001.parquet").unlink()
+        await index.look()
+        found = [(await find_sample(session, store, "today-1", one)).prompt for one in ("new", "s00", "s10", "s" * 300)]
+        return found, (await session.scalars(select(SamplePlace.sample_id))).all()
+
+    assert with_index(run, work) == (["? new", "", "", ""], ["new"])
