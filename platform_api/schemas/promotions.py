@@ -24,8 +24,8 @@ class RollbackRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
     model: str = Field(min_length=1, max_length=200, examples=["captioner"])
-    champion: int | None = Field(
-        default=None, ge=1, lt=1 << 31, description="The champion that the caller knows; another one is a conflict"
+    champion: int = Field(
+        ge=1, lt=1 << 31, description="The champion that is rolled back; if another one is it, nothing changes (409)"
     )
     reason: str = Field(min_length=1, max_length=2000)
 

@@ -37,6 +37,16 @@ def request(api: ApiClient, model: str, version: int | None, reason: str) -> Non
     click.echo(request_promotion(api, model, version, reason))
 
 
+def unnamed_champion(model: str, champion: int | None) -> str:
+    """Refusal of a rollback that does not say what it rolls back."""
+    if champion is None:
+        return f"{model} has no champion to roll back"
+    return (
+        "name the version that is rolled back, so that the same command run again changes nothing; the champion of "
+        f"{model} is version {champion}: rubricworks promote {model} --roll-back --version {champion}"
+    )
+
+
 def decide(api: ApiClient, model: str, decision: str, reason: str) -> None:
     """Approve or reject the request that is open for a model."""
     items = api.get("promotions", model=model, state="requested")["items"]
@@ -49,7 +59,10 @@ def decide(api: ApiClient, model: str, decision: str, reason: str) -> None:
         click.echo(f"{model} version {promotion['version']} is the champion")
 
 
-def roll_back(api: ApiClient, model: str, reason: str) -> None:
-    """Make the champion before the champion again."""
-    promotion = api.post("rollbacks", {"model": model, "reason": reason})
+def roll_back(api: ApiClient, model: str, version: int | None, reason: str) -> None:
+    """Make the champion before this version the champion again."""
+    if version is None:
+        champion = next((one["champion"] for one in api.get("models") if one["model"] == model), None)
+        raise UserError(unnamed_champion(model, champion))
+    promotion = api.post("rollbacks", {"model": model, "champion": version, "reason": reason})
     click.echo(f"{model} version {promotion['version']} is the champion again")

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("model", required=False)
-@click.option("--version", type=click.IntRange(1), help="Promote this version instead of the challenger.")
+@click.option("--version", type=click.IntRange(1), help="Version to promote, by default the challenger; to roll back: the champion.")
 @click.option("--reject", is_flag=True, help="Mark the challenger as rejected; the champion stays.")
 @click.option("--approve", is_flag=True, help="Approve the request that is open at the installation.")
-@click.option("--roll-back", is_flag=True, help="Make the champion before the champion again.")
+@click.option("--roll-back", is_flag=True, help="Make the champion before --version the champion again.")
 @click.option("--reason", default="", help="Reason of the request or the decision.")
 @click.option("--force", is_flag=True, help="Promote a version that did not pass, or passed against an older champion.")
 @click.option("--by", help="Name of the person who decides; by default the user of this machine.")
@@ -47,7 +47,7 @@ def promote(
     rubricworks promote
     rubricworks promote captioner
     rubricworks promote captioner --reject
-    rubricworks promote captioner --roll-back --reason "it stutters"
+    rubricworks promote captioner --roll-back --version 4 --reason "it stutters"
 
     Where RUBRICWORKS_API names an installation, MODEL is requested there, and --approve approves it.
     """
@@ -76,7 +76,7 @@ def promote(
         _print_models(connection)
         return
     if roll_back:
-        return _roll_back(connection, model, by)
+        return _roll_back(connection, model, version, by)
     candidate = registry.get_version(connection, model, version) if version else registry.challenger(connection, model)
     if candidate is None:
         names = ", ".join(registry.model_names(connection)) or "none"
@@ -109,17 +109,24 @@ def _at_installation(
     if model is None:
         api_promotions.print_models(api)
     elif roll_back:
-        api_promotions.roll_back(api, model, reason)
+        api_promotions.roll_back(api, model, version, reason)
     elif approve or reject:
         api_promotions.decide(api, model, "approve" if approve else "reject", reason)
     else:
         api_promotions.request(api, model, version, reason)
 
 
-def _roll_back(connection: "Connection", model: str, by: str | None) -> None:
+def _roll_back(connection: "Connection", model: str, version: int | None, by: str | None) -> None:
+    from rubricworks.cli.api_promotions import unnamed_champion
     from rubricworks.tracking import registry
 
     champion, previous = registry.champion(connection, model), registry.previous(connection, model)
+    if champion and champion.version != version:
+        if version is None:
+            raise UserError(unnamed_champion(model, champion.version))
+        raise UserError(
+            f"{model} version {version} is not rolled back: version {champion.version} is the champion now"
+        )
     if previous is None or champion is None or previous.version == champion.version:
         raise UserError(f"{model} has no champion before this one to go back to")
     registry.promote(connection, model, previous.version, expected=champion.version)

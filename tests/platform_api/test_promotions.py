@@ -7,7 +7,7 @@ import json
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from urllib.parse import urlencode
 
@@ -76,6 +76,13 @@ class Service(Caller):
         return self.post(who, "promotions", {"model": MODEL, "version": version, "reason": "please"})
 
 
+def promote(service, folder, *, against=None):
+    """Make a new version the champion; return its number."""
+    version = add_version(folder, against=against)
+    assert service.post("approver", f"promotions/{service.request(version)[1]['id']}/approve")[0] == 200
+    return version
+
+
 @pytest.fixture
 def service(tmp_path, consumer):
     settings = ApiSettings(
@@ -110,7 +117,7 @@ def test_from_the_request_to_the_confirmation_and_back(service, consumer, tmp_pa
     for _ in range(2):
         confirmed = service.post("runner", message["confirm"].removeprefix("/api/v1/"))
         assert (confirmed[0], confirmed[1]["state"], confirmed[1]["confirmed_by"]) == (200, "confirmed", "runner")
-    back = service.post("approver", "rollbacks", {"model": MODEL, "reason": "it stutters"})
+    back = service.post("approver", "rollbacks", {"model": MODEL, "champion": second, "reason": "it stutters"})
     assert (back[0], back[1]["version"], back[1]["state"]) == (201, first, "applied")
     assert aliases(tmp_path) == (first, second)
     log = [(one["action"], one["who"]) for one in reversed(service.get("changes?limit=200")["items"])]
@@ -215,10 +222,38 @@ def test_a_process_killed_while_it_applied_is_ended_by_what_the_registry_says(se
 
 
 def test_rights_of_a_rollback(service, tmp_path):
-    assert service.post("runner", "rollbacks", {"model": MODEL, "reason": "x"})[0] == 403
-    add_version(tmp_path)
-    status, body = service.post("approver", "rollbacks", {"model": MODEL, "reason": "x"})
+    asked = {"model": MODEL, "champion": promote(service, tmp_path), "reason": "x"}
+    assert service.post("runner", "rollbacks", asked)[0] == 403
+    status, body = service.post("approver", "rollbacks", asked)
     assert (status, "no champion before" in body["detail"]) == (409, True)
+
+
+def test_a_rollback_sent_again_changes_nothing(service, tmp_path):
+    first = promote(service, tmp_path)
+    second = promote(service, tmp_path, against=first)
+    asked = {"model": MODEL, "champion": second, "reason": "it stutters"}
+    assert service.post("approver", "rollbacks", asked, key="the-rollback")[0] == 201
+    # The service was killed before it stored its answer, so that the claim expires.
+    expired = (datetime.now(UTC) - timedelta(minutes=3)).strftime("%Y-%m-%d %H:%M:%S.%f")
+    write(tmp_path, f"UPDATE keyed_answers SET status = NULL, created_at = '{expired}' WHERE key = 'the-rollback'")
+    status, body = service.post("approver", "rollbacks", asked, key="the-rollback")
+    assert (status, f"version {first} is the champion now" in body["detail"]) == (409, True)
+    assert aliases(tmp_path) == (first, second)
+    assert [one["kind"] for one in service.get("promotions")["items"]] == ["rollback", "promotion", "promotion"]
+
+
+def test_a_rollback_names_the_champion_that_it_takes_back(service, tmp_path):
+    first = promote(service, tmp_path)
+    second = promote(service, tmp_path, against=first)
+    status, body = service.post("approver", "rollbacks", {"model": MODEL, "reason": "it stutters"})
+    assert (status, [one["field"] for one in body["fields"]]) == (422, ["body.champion"])
+    page = service.url.removesuffix("/api/v1") + "/promotions/roll-back"
+    form = {"Content-Type": "application/x-www-form-urlencoded"} | bearer(service.secrets["approver"])
+    unnamed, named = (urlencode({"model": MODEL, "reason": "x", **more}).encode() for more in ({}, {"champion": second}))
+    assert exchange(page, method="POST", body=unnamed, **form)[0] == 422
+    assert aliases(tmp_path) == (second, first)
+    assert [exchange(page, method="POST", body=named, **form)[0] for _ in range(2)] == [303, 409]
+    assert aliases(tmp_path) == (first, second)
 
 
 def test_the_page_shows_the_gate_and_takes_the_decision(service, tmp_path):
@@ -259,13 +294,19 @@ def test_each_action_from_the_command_line(service, tmp_path, monkeypatch):
     promote("runner", MODEL)
     promote("approver", MODEL, "--approve")
     assert aliases(tmp_path) == (third, first)
-    assert "is the champion again" in promote("approver", MODEL, "--roll-back", "--reason", "it stutters")
+    back = ("approver", MODEL, "--roll-back", "--version", str(third), "--reason", "it stutters")
+    assert f"--roll-back --version {third}" in promote("approver", MODEL, "--roll-back", "--reason", "it stutters")
+    assert aliases(tmp_path) == (third, first)
+    assert "is the champion again" in promote(*back)
+    assert f"version {first} is the champion now" in promote(*back)
     assert aliases(tmp_path) == (first, third)
     assert "leave out --force" in promote("approver", MODEL, "--force")
     monkeypatch.delenv("RUBRICWORKS_API")
     assert "named by RUBRICWORKS_API" in promote("approver", MODEL, "--approve")
-    promote("approver", MODEL, "--roll-back", "--runs", str(tmp_path))
-    assert aliases(tmp_path) == (third, first)
+    assert f"--version {first}" in promote("approver", MODEL, "--roll-back", "--runs", str(tmp_path))
+    for _ in range(2):
+        promote("approver", MODEL, "--roll-back", "--version", str(first), "--runs", str(tmp_path))
+        assert aliases(tmp_path) == (third, first)
 
 
 def rows(folder, query):

@@ -68,7 +68,7 @@ async def reject_by_form(number: Number, request: Request, service: PromotionsOf
 @router.post("/promotions/roll-back")
 async def roll_back_by_form(request: Request, service: PromotionsOf, approver: Approver) -> Response:
     fields = await _fields(request)
-    champion = _number("champion", fields["champion"]) if fields["champion"] else None
+    champion = _number("champion", fields["champion"])
     await service.roll_back(approver, fields["model"], fields["reason"], champion=champion)
     return RedirectResponse(_PAGE, status_code=303)
 

@@ -1,7 +1,9 @@
 """Idempotency keys: a POST sent again, because its answer was lost, changes nothing again and gets the same answer.
 
-The key is claimed in a transaction of its own before the change and gets its answer in the transaction of the change,
-so of two requests at once one is refused (409), and a killed one leaves a claim that expires.
+The key is claimed in a transaction of its own before the change, so of two requests at once one is refused (409), and
+gets its answer in another one after it. A service that is killed before the answer leaves a claim that expires, and then
+the request is carried out again. So a change must not depend on its key alone: a rollback names the champion that it
+takes back, a decision the state that it ends.
 """
 
 import hashlib
@@ -56,7 +58,7 @@ class Keyed:
         return {"status": known.status, "body": json.loads(known.body or "null")}
 
     async def answer(self, session: AsyncSession, status: int, body: Any) -> None:
-        """Store the answer, in the transaction of the change."""
+        """Store the answer."""
         row = await session.get(KeyedAnswer, (self.by.name, self.key))
         if row is not None:
             row.status, row.body = status, json.dumps(body)

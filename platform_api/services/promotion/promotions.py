@@ -98,18 +98,20 @@ class Promotions:
             )
         return await self._open(by, model, candidate, standing.champion, "promotion", reason)
 
-    async def roll_back(self, by: Principal, model: str, reason: str, *, champion: int | None = None) -> Promotion:
+    async def roll_back(self, by: Principal, model: str, reason: str, *, champion: int) -> Promotion:
         """Make the champion before the champion again, at once: an outage does not wait for a second person.
 
         Args:
-            champion: the champion that the caller knows, if it says so.
+            champion: the champion that is rolled back; the same rollback sent again meets another one, and does not
+                go back to this one.
         Raises:
             UserError: there is no such model.
             Conflict: there was no champion before, another one is the champion, or another decision is applied.
         """
         standing = await asyncio.to_thread(self._registry.standing, model)
-        if champion is not None and standing.champion != champion:
-            raise Conflict(f"{model} version {standing.champion} is the champion now, and not version {champion}")
+        if standing.champion != champion:
+            now = "it has no champion" if standing.champion is None else f"version {standing.champion} is the champion"
+            raise Conflict(f"{model} version {champion} is not rolled back: {now} now")
         if standing.previous is None or standing.previous == standing.champion:
             raise Conflict(f"{model} has no champion before version {standing.champion} to go back to")
         candidate = await asyncio.to_thread(self._registry.candidate, model, standing.previous)
