@@ -240,6 +240,9 @@ class Submission(Table):
     page: Mapped[str] = mapped_column(Text, default="")
 
 
+_IS_OPEN_REQUEST = "kind = 'promotion' AND state IN ('requested', 'applying')"
+
+
 class Promotion(Table):
     """A decision about one version of a registered model, from the request to the consumer's confirmation."""
 
@@ -273,6 +276,14 @@ class Promotion(Table):
             unique=True,
             sqlite_where=text("state = 'applying'"),
             postgresql_where=text("state = 'applying'"),
+        ),
+        # Of two requests for a model at once, the second is refused.
+        Index(
+            "uq_promotions_open",
+            "model",
+            unique=True,
+            sqlite_where=text(_IS_OPEN_REQUEST),
+            postgresql_where=text(_IS_OPEN_REQUEST),
         ),
     )
 

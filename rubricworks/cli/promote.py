@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("model", required=False)
-@click.option("--version", type=click.IntRange(1), help="Version to promote, by default the challenger; to roll back: the champion.")
+@click.option(
+    "--version",
+    type=click.IntRange(1),
+    help="Version to promote, by default the challenger; to roll back: the champion.",
+)
 @click.option("--reject", is_flag=True, help="Mark the challenger as rejected; the champion stays.")
 @click.option("--approve", is_flag=True, help="Approve the request that is open at the installation.")
 @click.option("--roll-back", is_flag=True, help="Make the champion before --version the champion again.")
@@ -124,9 +128,7 @@ def _roll_back(connection: "Connection", model: str, version: int | None, by: st
     if champion and champion.version != version:
         if version is None:
             raise UserError(unnamed_champion(model, champion.version))
-        raise UserError(
-            f"{model} version {version} is not rolled back: version {champion.version} is the champion now"
-        )
+        raise UserError(f"{model} version {version} is not rolled back: version {champion.version} is the champion now")
     if previous is None or champion is None or previous.version == champion.version:
         raise UserError(f"{model} has no champion before this one to go back to")
     registry.promote(connection, model, previous.version, expected=champion.version)

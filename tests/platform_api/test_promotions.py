@@ -179,6 +179,16 @@ def test_of_many_decisions_at_once_one_wins_and_the_others_are_told(service, tmp
         assert len(done) == 2, "the request and one decision"
 
 
+def test_of_many_requests_at_once_for_one_model_one_stands(service, tmp_path):
+    versions = [add_version(tmp_path) for _ in range(4)]
+    service.secret("runner")
+    with ThreadPoolExecutor(4) as threads:
+        statuses = sorted(status for status, _ in threads.map(service.request, versions))
+    assert statuses == [201, 409, 409, 409]
+    assert [one["state"] for one in service.get("promotions")["items"]] == ["requested"]
+    assert [one["action"] for one in service.get("changes")["items"]].count("promotion.request") == 1
+
+
 def test_a_request_sent_again_by_its_key_is_answered_and_not_repeated(service, tmp_path):
     version = add_version(tmp_path)
     body = {"model": MODEL, "version": version}
@@ -249,7 +259,9 @@ def test_a_rollback_names_the_champion_that_it_takes_back(service, tmp_path):
     assert (status, [one["field"] for one in body["fields"]]) == (422, ["body.champion"])
     page = service.url.removesuffix("/api/v1") + "/promotions/roll-back"
     form = {"Content-Type": "application/x-www-form-urlencoded"} | bearer(service.secrets["approver"])
-    unnamed, named = (urlencode({"model": MODEL, "reason": "x", **more}).encode() for more in ({}, {"champion": second}))
+    unnamed, named = (
+        urlencode({"model": MODEL, "reason": "x", **more}).encode() for more in ({}, {"champion": second})
+    )
     assert exchange(page, method="POST", body=unnamed, **form)[0] == 422
     assert aliases(tmp_path) == (second, first)
     assert [exchange(page, method="POST", body=named, **form)[0] for _ in range(2)] == [303, 409]

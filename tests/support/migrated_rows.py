@@ -36,7 +36,7 @@ async def check_upgrade(url: str, revision: str, *, at_once: int) -> None:
     """
     databases = [Database(url) for _ in range(at_once)]
     async with databases[0].engine.begin() as connection:
-        known = await connection.run_sync(_upgrade, revision)
+        known = await connection.run_sync(upgrade, revision)
         for number in (1, 2):
             await connection.run_sync(_add_rows, known, number)
         before = await connection.run_sync(_rows, known)
@@ -54,7 +54,7 @@ async def check_upgrade(url: str, revision: str, *, at_once: int) -> None:
         await database.close()
 
 
-def _upgrade(connection: sa.Connection, revision: str) -> sa.MetaData:
+def upgrade(connection: sa.Connection, revision: str) -> sa.MetaData:
     """Bring an empty database to a revision; return the tables as that revision has them."""
     config = Config()
     config.set_main_option("script_location", _SCRIPTS)

@@ -4,10 +4,10 @@
         └──→ rejected    └──→ failed (the champion moved; nothing changed)
 
 The gate is judged by code in the run's promote stage; a version that did not pass cannot be requested. The two-person
-rule: who requested does not decide. A promotion enters `applying` in a transaction of its own, then the alias moves
-from the champion of the request and from no other, then the result, the audit log's line and the message to the
-consumer are written together. A process killed in between leaves `applying`, which `recover` ends by what the registry
-says.
+rule: who requested does not decide. A model has one open request. A rollback waits for nobody and begins in `applying`.
+A promotion enters `applying` in a transaction of its own, then the alias moves from the champion of the request and from
+no other, then the result, the audit log's line and the message to the consumer are written together. A process killed in
+between leaves `applying`, which `recover` ends by what the registry says.
 """
 
 import asyncio
@@ -96,7 +96,10 @@ class Promotions:
                 f"{model} version {version} does not wait for a decision: "
                 f"{candidate.gate or 'it was never held against a gate'}"
             )
-        return await self._open(by, model, candidate, standing.champion, "promotion", reason)
+        try:
+            return await self._open(by, model, candidate, standing.champion, "promotion", reason)
+        except IntegrityError as error:
+            raise Conflict(f"another request for {model} is open; look at it first") from error
 
     async def roll_back(self, by: Principal, model: str, reason: str, *, champion: int) -> Promotion:
         """Make the champion before the champion again, at once: an outage does not wait for a second person.
@@ -115,13 +118,11 @@ class Promotions:
         if standing.previous is None or standing.previous == standing.champion:
             raise Conflict(f"{model} has no champion before version {standing.champion} to go back to")
         candidate = await asyncio.to_thread(self._registry.candidate, model, standing.previous)
-        promotion = await self._open(by, model, candidate, standing.champion, "rollback", reason)
         try:
-            return await self._apply(by, promotion.id, reason)
-        except Conflict as conflict:  # nobody approves a rollback later
-            async with self._database.session() as session:
-                await self._close_rollback(session, by, promotion.id, conflict.detail)
-            raise
+            promotion = await self._open(by, model, candidate, champion, "rollback", reason)
+        except IntegrityError as error:
+            raise _applying(model) from error
+        return await self._move(by, promotion)
 
     async def approve(self, by: Principal, number: int, reason: str) -> Promotion:
         """Approve a request and move the alias.
@@ -135,7 +136,13 @@ class Promotions:
             promotion = await get_promotion(session, number)
         if promotion.requested_by == by.name:
             raise Problem(403, "Forbidden", "who requested a promotion does not approve it; ask another approver")
-        return await self._apply(by, number, reason)
+        try:
+            async with self._database.session() as session:
+                await self._enter(session, number, "requested", "applying", by, reason)
+                promotion = await get_promotion(session, number)
+        except IntegrityError as error:
+            raise _applying(promotion.model) from error
+        return await self._move(by, promotion)
 
     async def reject(self, by: Principal, number: int, reason: str) -> Promotion:
         """Reject a request; the champion stays."""
@@ -188,6 +195,14 @@ class Promotions:
     async def _open(
         self, by: Principal, model: str, candidate: Candidate, champion: int | None, kind: str, reason: str
     ) -> Promotion:
+        """Write a request, which waits for a decision, or a rollback, which nobody else decides.
+
+        Raises:
+            IntegrityError: another one was written at the same moment.
+        """
+        state: dict[str, Any] = {"state": "requested"}
+        if kind == "rollback":
+            state = {"state": "applying", "decided_by": by.name, "decided_at": utc_now(), "decision": reason}
         async with self._database.session() as session:
             query = select(Promotion).where(Promotion.model == model, Promotion.state.in_(_OPEN)).limit(1)
             if (other := await session.scalar(query)) is not None and kind == "promotion":
@@ -200,21 +215,21 @@ class Promotions:
                 champion=champion,
                 gate=candidate.gate,
                 reason=reason,
-                state="requested",
                 requested_by=by.name,
+                **state,
             )
             session.add(promotion)
             await session.flush()
             record(session, by, f"{kind}.request", _subject(promotion), reason=reason)
         return promotion
 
-    async def _apply(self, by: Principal, number: int, reason: str) -> Promotion:
-        try:
-            async with self._database.session() as session:
-                await self._enter(session, number, "requested", "applying", by, reason)
-                promotion = await get_promotion(session, number)
-        except IntegrityError as error:
-            raise Conflict("another decision on this model is being applied; look at it first") from error
+    async def _move(self, by: Principal, promotion: Promotion) -> Promotion:
+        """Move the alias as a promotion in `applying` says, and end it.
+
+        Raises:
+            Problem: the registry does not answer (503).
+            Conflict: another version is the champion.
+        """
         try:
             await asyncio.to_thread(
                 self._registry.move, promotion.model, promotion.version, promotion.champion, by.name
@@ -225,12 +240,12 @@ class Promotions:
                 ended = await self._end_by_registry(by, promotion, str(error))
             except UserError as unknown:
                 raise Problem(
-                    503, "Registry unavailable", f"{unknown}; promotion {number} is ended once it answers"
+                    503, "Registry unavailable", f"{unknown}; promotion {promotion.id} is ended once it answers"
                 ) from error
             if ended.state == "failed":
                 raise Conflict(str(error)) from error
             return ended
-        return await self._finish(by, number)
+        return await self._finish(by, promotion.id)
 
     async def _end_by_registry(self, by: Principal, promotion: Promotion, reason: str) -> Promotion:
         """End a promotion in `applying` as the alias says.
@@ -261,12 +276,6 @@ class Promotions:
             if is_changed:
                 record(session, by, f"{promotion.kind}.fail", _subject(promotion), reason=reason)
         return promotion
-
-    async def _close_rollback(self, session: AsyncSession, by: Principal, number: int, reason: str) -> None:
-        is_waiting = (Promotion.id == number) & (Promotion.state == "requested")
-        closed = update(Promotion).where(is_waiting).values(state="failed", decision=reason).returning(Promotion.id)
-        if await session.scalar(closed) is not None:
-            record(session, by, "rollback.fail", _subject(await get_promotion(session, number)), reason=reason)
 
     async def _leave(self, session: AsyncSession, number: int, **values: str) -> bool:
         """Leave `applying`; return False if another process has done so, which has written the audit log too."""
@@ -312,6 +321,10 @@ async def list_promotions(
     if before is not None:
         query = query.where(Promotion.id < before)
     return (await session.scalars(query)).all()
+
+
+def _applying(model: str) -> Conflict:
+    return Conflict(f"another decision on {model} is being applied; look at it first")
 
 
 def _subject(promotion: Promotion) -> str:
