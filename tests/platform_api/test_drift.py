@@ -93,6 +93,27 @@ def test_an_alias_that_moved_past_the_api_is_told_everywhere_and_left(service, t
     assert aliases(runs)[0] == other
 
 
+def test_a_request_from_before_rollbacks_ends_with_the_first_one_and_what_is_served_agrees(service, consumer, tmp_path):
+    runs = tmp_path / "runs"
+    _, first = promote(service, runs)
+    _, second = promote(service, runs, against=first)
+    third = add_version(runs, against=second)
+    old = service.request(third)[1]["id"]
+    for champion in (second, first):
+        assert service.post("approver", "rollbacks", {"model": MODEL, "champion": champion, "reason": "x"})[0] == 201
+    ended = service.get(f"promotions/{old}")
+    assert (ended["state"], f"version {second} was rolled back" in ended["decision"]) == ("failed", True)
+    assert [one["action"] for one in service.get("changes")["items"] if one["subject"] == f"{MODEL}/{third}"] == [
+        *("promotion.fail", "promotion.request")
+    ]
+    assert service.post("approver", f"promotions/{old}/approve")[0] == 409
+    number = service.request(third)[1]["id"]
+    assert service.post("approver", f"promotions/{number}/approve")[0] == 200
+    wait_for(lambda: service.get(f"promotions/{number}")["state"] == "confirmed")
+    assert (aliases(runs)[0], consumer.serving()) == (third, {MODEL: third})
+    wait_for(lambda: kinds(service) == [])
+
+
 def test_a_consumer_that_serves_another_version_or_never_confirms_is_told(service, consumer, tmp_path):
     number, version = promote(service, tmp_path / "runs")
     wait_for(lambda: service.get(f"promotions/{number}")["state"] == "confirmed")

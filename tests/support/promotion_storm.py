@@ -90,10 +90,7 @@ class Installation:
             ("approver-b", "rollbacks", rollback),
         ]
         with ThreadPoolExecutor(3) as threads:
-            answers = sorted(status for status, _ in threads.map(lambda one: self.post(*one), work))
-        if self.get(f"promotions/{number}")["state"] == "requested":  # the rollback won before anybody looked at it
-            assert self.post("approver-a", f"promotions/{number}/approve")[0] == 409
-        return answers
+            return sorted(status for status, _ in threads.map(lambda one: self.post(*one), work))
 
     def require_agreement(self) -> None:
         """Alias, database and audit log agree, and each change stands once in the log."""

@@ -1,9 +1,9 @@
 """Idempotency keys: a POST sent again, because its answer was lost, changes nothing again and gets the same answer.
 
 The key is claimed in a transaction of its own before the change, so of two requests at once one is refused (409), and
-gets its answer in another one after it. A service that is killed before the answer leaves a claim that expires, and then
-the request is carried out again. So a change must not depend on its key alone: a rollback names the champion that it
-takes back, a decision the state that it ends.
+gets its answer in another one after it. A service that is killed before the answer leaves a claim that expires, and
+then the request is carried out again. So a change must not depend on its key alone: a rollback names the champion that
+it takes back, a decision the request that it ends.
 """
 
 import hashlib

@@ -4,10 +4,13 @@
         └──→ rejected    └──→ failed (the champion moved; nothing changed)
 
 The gate is judged by code in the run's promote stage; a version that did not pass cannot be requested. The two-person
-rule: who requested does not decide. A model has one open request. A rollback waits for nobody and begins in `applying`.
-A promotion enters `applying` in a transaction of its own, then the alias moves from the champion of the request and from
-no other, then the result, the audit log's line and the message to the consumer are written together. A process killed in
-between leaves `applying`, which `recover` ends by what the registry says.
+rule: who requested does not decide. A promotion enters `applying` in a transaction of its own, then the alias moves
+from the champion of the request and from no other, then the result, the audit log's line and the message to the
+consumer are written together. A process killed in between leaves `applying`, which `recover` ends by what the registry
+says.
+
+A rollback waits for nobody and begins in `applying`. A model has one open request, and a rollback ends those from
+before it. So the changes of a model's alias have the order of their numbers, by which consumers know an old message.
 """
 
 import asyncio
@@ -17,9 +20,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import select, update
+from sqlalchemy import exists, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
 
 from rubricworks.errors import UserError
 from rubricworks.platform_api.db.engine import Database
@@ -260,6 +264,8 @@ class Promotions:
 
     async def _finish(self, by: Principal, number: int) -> Promotion:
         async with self._database.session() as session:
+            # The requests first: who approves one meanwhile locks it before it meets the promotion that is applied.
+            await self._end_requests_before(session, by, number)
             is_changed = await self._leave(session, number, state="applied")
             promotion = await get_promotion(session, number)
             if not is_changed:
@@ -276,6 +282,19 @@ class Promotions:
             if is_changed:
                 record(session, by, f"{promotion.kind}.fail", _subject(promotion), reason=reason)
         return promotion
+
+    async def _end_requests_before(self, session: AsyncSession, by: Principal, number: int) -> None:
+        """End the open requests that are older than a rollback: they were judged against what it takes back."""
+        rollback = aliased(Promotion)
+        is_before = (rollback.model == Promotion.model) & (rollback.id > Promotion.id)
+        is_applying = (rollback.id == number) & (rollback.kind == "rollback") & (rollback.state == "applying")
+        is_open = (Promotion.state == "requested") & exists().where(is_before, is_applying)
+        rolled_back = await get_promotion(session, number)
+        reason = f"version {rolled_back.champion} was rolled back after this request; request it again"
+        values = {"state": "failed", "decided_by": by.name, "decided_at": utc_now(), "decision": reason}
+        ended = update(Promotion).where(is_open).values(values).returning(Promotion)
+        for request in await session.scalars(ended, execution_options={"synchronize_session": False}):
+            record(session, by, f"{request.kind}.fail", _subject(request), reason=reason)
 
     async def _leave(self, session: AsyncSession, number: int, **values: str) -> bool:
         """Leave `applying`; return False if another process has done so, which has written the audit log too."""
