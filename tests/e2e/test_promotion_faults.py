@@ -15,12 +15,12 @@ import pytest
 from promotion_storm import MODEL, Installation
 from pydantic import SecretStr
 from served_api import TOKEN, exchange, served
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from rubricworks.errors import UserError
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.migrate import migrate
-from rubricworks.platform_api.db.tables import Delivery
+from rubricworks.platform_api.db.tables import Change, Delivery, Promotion, utc_now
 from rubricworks.platform_api.problems import Conflict, Problem
 from rubricworks.platform_api.services.access.principals import Principal
 from rubricworks.platform_api.services.promotion import promotions
@@ -182,3 +182,76 @@ def test_mlflow_away_is_a_banner_and_a_refusal_in_words(tmp_path, monkeypatch):
         assert status in (422, 503)
         assert "127.0.0.1:9" in json.loads(answer)["detail"]
         assert Path(tmp_path / "platform.db").exists()
+
+
+class HangingRegistry(FaultyRegistry):
+    """A registry that moves the alias once it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_asked, self.may_go_on = threading.Event(), threading.Event()
+
+    def move(self, model: str, version: int, expected: int | None, decided_by: str) -> None:
+        self.is_asked.set()
+        assert self.may_go_on.wait(20)
+        super().move(model, version, expected, decided_by)
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_an_alias_that_moves_after_a_long_time_is_told_to_the_consumer(tmp_path, monkeypatch, is_seen):
+    """The process that moves it is seen to live, or, as while the database was away, it is not."""
+    monkeypatch.setattr(promotions, "_RENEWED_EVERY", 0.01 if is_seen else 20.0)
+
+    async def work() -> tuple[str, str, int, list[str]]:
+        database = Database(f"sqlite:///{tmp_path}/x.db")
+        await migrate(database)
+        registry = HangingRegistry()
+        service = Promotions(database, registry, has_consumer=True)
+        number = (await service.request(Principal("runner", "runner"), MODEL, 2, "")).id
+        approval = asyncio.create_task(service.approve(Principal("approver", "approver"), number, ""))
+        await asyncio.to_thread(registry.is_asked.wait, 20)
+        long_ago = utc_now() - 2 * promotions.RECOVERED_AFTER
+        async with database.session() as session:
+            await session.execute(update(Promotion).values(decided_at=long_ago))
+        for _ in range(1000 if is_seen else 0):
+            async with database.session() as session:
+                if (await promotions.get_promotion(session, number)).decided_at > long_ago:
+                    break
+        await service.recover()
+        async with database.session() as session:
+            meanwhile = (await promotions.get_promotion(session, number)).state
+        registry.may_go_on.set()
+        ended = await approval
+        async with database.session() as session:
+            messages = (await session.scalars(select(Delivery))).all()
+            log = [one.action for one in await session.scalars(select(Change).order_by(Change.id))]
+        await database.close()
+        return meanwhile, ended.state, len(messages), log
+
+    told = [] if is_seen else ["promotion.fail"]
+    log = ["promotion.request", *told, "promotion.apply"]
+    assert asyncio.run(work()) == ("applying" if is_seen else "failed", "applied", 1, log)
+
+
+def test_an_alias_that_moves_after_another_decision_is_a_conflict(tmp_path):
+    async def work() -> None:
+        database = Database(f"sqlite:///{tmp_path}/x.db")
+        await migrate(database)
+        registry = HangingRegistry()
+        service = Promotions(database, registry, has_consumer=True)
+        approver = Principal("approver", "approver")
+        first = (await service.request(Principal("runner", "runner"), MODEL, 2, "")).id
+        late = asyncio.create_task(service.approve(approver, first, ""))
+        await asyncio.to_thread(registry.is_asked.wait, 20)
+        await service.recover(timedelta(0))
+        second = (await service.request(Principal("runner", "runner"), MODEL, 3, "")).id
+        async with database.session() as session:  # by another service, whose registry answers
+            await session.execute(update(Promotion).where(Promotion.id == second).values(state="applied"))
+        registry.may_go_on.set()
+        with pytest.raises(Conflict, match=f"promotion {first} was given up"):
+            await late
+        async with database.session() as session:
+            assert (await session.scalars(select(Delivery))).all() == []
+        await database.close()
+
+    asyncio.run(work())

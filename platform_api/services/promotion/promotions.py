@@ -7,7 +7,7 @@ The gate is judged by code in the run's promote stage; a version that did not pa
 rule: who requested does not decide. A promotion enters `applying` in a transaction of its own, then the alias moves
 from the champion of the request and from no other, then the result, the audit log's line and the message to the
 consumer are written together. A process killed in between leaves `applying`, which `recover` ends by what the registry
-says.
+says; one that waits for the registry says every 20 seconds that it lives (`decided_at`), and the model stays locked.
 
 A rollback waits for nobody and begins in `applying`. A model has one open request, and a rollback ends those from
 before it. So the changes of a model's alias have the order of their numbers, by which consumers know an old message.
@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import exists, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import case, exists, select, update
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
@@ -33,6 +33,8 @@ from rubricworks.platform_api.services.access.audit_log import record
 from rubricworks.platform_api.services.access.principals import Principal
 
 RECOVERED_AFTER = timedelta(minutes=2)
+_RENEWED_EVERY = 20.0
+"""Seconds after which a process that waits for the registry says again that it lives."""
 _OPEN = ("requested", "applying")
 _log = logging.getLogger(__name__)
 
@@ -232,12 +234,14 @@ class Promotions:
 
         Raises:
             Problem: the registry does not answer (503).
-            Conflict: another version is the champion.
+            Conflict: another version is the champion, or the promotion was given up meanwhile and another one decided.
         """
+        asked = (promotion.model, promotion.version, promotion.champion, by.name)
+        moving = asyncio.create_task(asyncio.to_thread(self._registry.move, *asked))
         try:
-            await asyncio.to_thread(
-                self._registry.move, promotion.model, promotion.version, promotion.champion, by.name
-            )
+            while not (await asyncio.wait({moving}, timeout=_RENEWED_EVERY))[0]:
+                await self._renew(promotion.id)
+            moving.result()
         except UserError as error:
             # It may have failed before the alias moved, or after.
             try:
@@ -249,7 +253,22 @@ class Promotions:
             if ended.state == "failed":
                 raise Conflict(str(error)) from error
             return ended
-        return await self._finish(by, promotion.id)
+        ended = await self._finish(by, promotion.id)
+        if ended.state == "failed":
+            raise Conflict(
+                f"promotion {ended.id} was given up while the registry did not answer, and another one was decided; "
+                f"the alias of {ended.model} moved all the same: look at it"
+            )
+        return ended
+
+    async def _renew(self, number: int) -> None:
+        """Say that this process still waits for the registry; see `recover`."""
+        is_applying = (Promotion.id == number) & (Promotion.state == "applying")
+        try:
+            async with self._database.session() as session:
+                await session.execute(update(Promotion).where(is_applying).values(decided_at=utc_now()))
+        except SQLAlchemyError as error:
+            _log.warning("promotion %d: the database does not answer: %s", number, type(error).__name__)
 
     async def _end_by_registry(self, by: Principal, promotion: Promotion, reason: str) -> Promotion:
         """End a promotion in `applying` as the alias says.
@@ -263,10 +282,18 @@ class Promotions:
         return await self._give_up(by, promotion.id, reason)
 
     async def _finish(self, by: Principal, number: int) -> Promotion:
+        """Note that the alias has moved, also after `recover` gave the promotion up, unless a later one was decided."""
         async with self._database.session() as session:
             # The requests first: who approves one meanwhile locks it before it meets the promotion that is applied.
             await self._end_requests_before(session, by, number)
-            is_changed = await self._leave(session, number, state="applied")
+            later = aliased(Promotion)
+            is_later = (later.model == Promotion.model) & (later.id > number)
+            is_decided = later.state.in_(("applying", "applied", "confirmed"))
+            is_late = (Promotion.state == "failed") & ~exists().where(is_later, is_decided)
+            changed = update(Promotion).where(Promotion.id == number, (Promotion.state == "applying") | is_late)
+            decision = case((Promotion.state == "failed", "the alias moved late"), else_=Promotion.decision)
+            changed = changed.values(state="applied", decision=decision)
+            is_changed = await session.scalar(changed.returning(Promotion.id)) is not None
             promotion = await get_promotion(session, number)
             if not is_changed:
                 return promotion
@@ -277,7 +304,10 @@ class Promotions:
 
     async def _give_up(self, by: Principal, number: int, reason: str) -> Promotion:
         async with self._database.session() as session:
-            is_changed = await self._leave(session, number, state="failed", decision=reason)
+            # Another process may have ended it, which has written the audit log too.
+            is_applying = (Promotion.id == number) & (Promotion.state == "applying")
+            changed = update(Promotion).where(is_applying).values(state="failed", decision=reason)
+            is_changed = await session.scalar(changed.returning(Promotion.id)) is not None
             promotion = await get_promotion(session, number)
             if is_changed:
                 record(session, by, f"{promotion.kind}.fail", _subject(promotion), reason=reason)
@@ -287,20 +317,14 @@ class Promotions:
         """End the open requests that are older than a rollback: they were judged against what it takes back."""
         rollback = aliased(Promotion)
         is_before = (rollback.model == Promotion.model) & (rollback.id > Promotion.id)
-        is_applying = (rollback.id == number) & (rollback.kind == "rollback") & (rollback.state == "applying")
-        is_open = (Promotion.state == "requested") & exists().where(is_before, is_applying)
+        is_ending = (rollback.id == number) & (rollback.kind == "rollback") & rollback.state.in_(("applying", "failed"))
+        is_open = (Promotion.state == "requested") & exists().where(is_before, is_ending)
         rolled_back = await get_promotion(session, number)
         reason = f"version {rolled_back.champion} was rolled back after this request; request it again"
         values = {"state": "failed", "decided_by": by.name, "decided_at": utc_now(), "decision": reason}
         ended = update(Promotion).where(is_open).values(values).returning(Promotion)
         for request in await session.scalars(ended, execution_options={"synchronize_session": False}):
             record(session, by, f"{request.kind}.fail", _subject(request), reason=reason)
-
-    async def _leave(self, session: AsyncSession, number: int, **values: str) -> bool:
-        """Leave `applying`; return False if another process has done so, which has written the audit log too."""
-        is_applying = (Promotion.id == number) & (Promotion.state == "applying")
-        changed = update(Promotion).where(is_applying).values(**values).returning(Promotion.id)
-        return await session.scalar(changed) is not None
 
     async def _enter(
         self, session: AsyncSession, number: int, before: str, after: str, by: Principal, reason: str
