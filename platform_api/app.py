@@ -190,7 +190,8 @@ def _promotions(settings: ApiSettings, database: Database) -> Promotions | None:
     if runs is None and not os.environ.get("MLFLOW_TRACKING_URI"):
         return None
     registry = MlflowRegistry("", runs or Path())
-    return Promotions(database, registry, has_consumer=bool(settings.webhook_url and settings.webhook_secret))
+    has_consumer = bool(settings.webhook_url and settings.webhook_secret)
+    return Promotions(database, registry, has_consumer=has_consumer, self_approval=settings.self_approval)
 
 
 def _runs_folder(settings: ApiSettings) -> Path | None:

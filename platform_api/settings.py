@@ -32,6 +32,8 @@ class ApiSettings(BaseModel):
     """RUBRICWORKS_WEBHOOK_SECRET: key of the messages' signatures."""
     webhook_networks: tuple[IPv4Network | IPv6Network, ...] = ()
     """RUBRICWORKS_WEBHOOK_NETWORKS: networks beyond the internet that the consumer may lie in, as 10.1.0.0/16."""
+    self_approval: tuple[str, ...] = ()
+    """RUBRICWORKS_SELF_APPROVAL: models whose requests the requester may approve, as `captioner-staging, *-test`."""
     submissions: str | None = None
     """RUBRICWORKS_SUBMISSIONS: file of what submitted recipes may reach, and where they run; see `SubmissionPolicy`."""
     kubeflow: str | None = None
@@ -79,6 +81,7 @@ def settings_from_environment(runs: str | None = None) -> ApiSettings:
         storage=_variable("RUBRICWORKS_STORAGE") or runs,
         token=SecretStr(token) if token else None,
         revision=_variable("RUBRICWORKS_REVISION") or "unknown",
+        self_approval=tuple((_variable("RUBRICWORKS_SELF_APPROVAL") or "").replace(",", " ").split()),
         submissions=_variable("RUBRICWORKS_SUBMISSIONS"),
         kubeflow=_variable("RUBRICWORKS_KUBEFLOW"),
         requests_a_minute=_requests_a_minute(),

@@ -141,7 +141,7 @@ def _decision(by: str | None) -> dict[str, str]:
 
 
 def _check(candidate: "ModelVersion", champion: "ModelVersion | None") -> None:
-    """Raise a UserError unless the version passed its gate against the champion of today and waits for approval."""
+    """Raise a UserError unless the version has a digest, passed its gate against the champion of today, and waits."""
     from rubricworks.tracking import registry
 
     label = f"{candidate.name} version {candidate.version}"
@@ -151,6 +151,8 @@ def _check(candidate: "ModelVersion", champion: "ModelVersion | None") -> None:
         raise UserError(
             f"{label} does not wait for approval ({standing or 'no challenger'}: {reason}); --force promotes it"
         )
+    if not candidate.tags.get(registry.DIGEST_TAG):
+        raise UserError(f"{label}: {registry.NO_DIGEST}; register it by a stage, or promote it with --force")
     if champion and str(champion.version) != against:
         raise UserError(
             f"{label} passed against version {against}, and the champion is version {champion.version} now: retrain, "

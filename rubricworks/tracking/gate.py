@@ -30,7 +30,7 @@ class Gate(BaseModel):
 
     Every rule holds the worse end of a 95 % interval against its bound, so that chance does not promote a model; below
     `samples_at_least` the interval itself cannot be trusted. That figures are of this model and these samples needs no
-    rule: a stage starts on inputs with digests alone, and the registry keeps those.
+    rule here: a stage starts on inputs with digests alone, and a registered version without one is not promoted.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

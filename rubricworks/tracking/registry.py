@@ -35,6 +35,8 @@ OPPONENT_TAG = "challenged"
 APPROVAL_TAG = "approval"
 """Tag of a challenger: state of its approval, `waiting` while a person has to decide."""
 WAITING = "waiting"
+NO_DIGEST = f"it has no digest of its files (tag `{DIGEST_TAG}`), so nothing tells that they are those that were judged"
+"""Refusal of a version that no stage registered; `register` gives each one its digest."""
 _TAG_LENGTH = _DESCRIPTION_LENGTH = 5_000
 
 

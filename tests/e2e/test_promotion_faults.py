@@ -117,7 +117,7 @@ class FaultyRegistry:
         return {MODEL: self.standing(MODEL)}
 
     def candidate(self, model: str, version: int) -> Candidate:
-        return Candidate(version, "", "better", waits=True)
+        return Candidate(version, "3f5a", "better", waits=True)
 
     def move(self, model: str, version: int, expected: int | None, decided_by: str) -> None:
         if self.fault == "before":

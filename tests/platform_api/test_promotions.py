@@ -32,7 +32,7 @@ def _no_server(monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
 
-def add_version(folder, *, against=None, standing=registry.WAITING, gate="better by 0.1 [0.05, 0.15]"):
+def add_version(folder, *, against=None, standing=registry.WAITING, gate="better by 0.1 [0.05, 0.15]", digest="3f5a"):
     """Register a version as the promote stage leaves it; return its number."""
     connection = connect(TrackingConfig(), folder)
     client = connection.client
@@ -40,6 +40,7 @@ def add_version(folder, *, against=None, standing=registry.WAITING, gate="better
         client.create_registered_model(MODEL)
     version = int(client.create_model_version(MODEL, source=str(folder)).version)
     tags = {registry.APPROVAL_TAG: standing, "gate": gate} | ({registry.OPPONENT_TAG: against} if against else {})
+    tags |= {registry.DIGEST_TAG: digest} if digest else {}
     registry.tag(connection, registry.get_version(connection, MODEL, version), tags)
     registry.nominate(connection, MODEL, version)
     return version
@@ -142,6 +143,37 @@ def test_what_did_not_pass_its_gate_is_not_requested(service, tmp_path, standing
     status, body = service.request(version)
     assert (status, "does not wait for a decision: worse by 0.1" in body["detail"]) == (422, True)
     assert service.request(99)[0] == 422
+
+
+def test_a_version_without_a_digest_is_not_promoted(service, tmp_path, monkeypatch):
+    version = add_version(tmp_path, digest="")
+    status, body = service.request(version)
+    assert (status, "it has no digest of its files" in body["detail"]) == (422, True)
+    result = CliRunner().invoke(cli, ["promote", MODEL, "--runs", str(tmp_path)])
+    assert "it has no digest of its files" in str(result.exception)
+    # A request that the version before took.
+    number = service.request(add_version(tmp_path))[1]["id"]
+    write(tmp_path, f"UPDATE promotions SET digest = '' WHERE id = {number}")
+    status, body = service.post("approver", f"promotions/{number}/approve")
+    assert (status, "has no digest" in body["detail"]) == (409, True)
+    assert service.post("approver", f"promotions/{number}/reject", {"reason": "no digest"})[0] == 200
+    assert aliases(tmp_path) == (None, None)
+
+
+def test_who_requested_approves_where_the_installation_waives_the_second_person(tmp_path):
+    settings = ApiSettings(storage=str(tmp_path), token=SecretStr(TOKEN), self_approval=("other", f"{MODEL[:4]}*"))
+    with served(settings) as url:
+        service = Service(url)
+        first = add_version(tmp_path)
+        number = service.request(first, who="boss")[1]["id"]
+        page = exchange(f"{url}/promotions", **bearer(service.secrets["boss"]))[2].decode()
+        assert f'action="/promotions/{number}/approve"' in page
+        assert service.post("boss", f"promotions/{number}/approve")[0] == 200
+        number = service.request(add_version(tmp_path, against=first))[1]["id"]
+        assert service.post("runner", f"promotions/{number}/approve")[0] == 403, "it takes an approver"
+        assert service.post("boss", f"promotions/{number}/approve")[0] == 200
+        log = [one["details"] for one in service.get("changes")["items"] if one["action"] == "promotion.apply"]
+        assert [one.get("self_approved") for one in log] == [None, True]
 
 
 def test_a_champion_that_moved_meanwhile_is_not_replaced(service, tmp_path):

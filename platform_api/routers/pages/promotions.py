@@ -43,6 +43,7 @@ async def promotions_page(
         next_cursor=encode_cursor(found[PAGE - 1].id) if len(found) > PAGE else None,
         may_request=viewer.may(Right.RUN),
         may_decide=viewer.may(Right.APPROVE),
+        waives_second_person=service.waives_second_person,
     )
 
 

@@ -65,5 +65,8 @@ def _candidate(version: ModelVersion, champion: int | None) -> Candidate:
     gate = tags.get("gate", "")
     if not is_of_today:
         gate = f"it passed against version {tags.get(registry.OPPONENT_TAG)}, and another one is the champion now"
-    waits = tags.get(registry.APPROVAL_TAG) == registry.WAITING and is_of_today
-    return Candidate(version.version, tags.get(registry.DIGEST_TAG, ""), gate, waits)
+    digest = tags.get(registry.DIGEST_TAG, "")
+    if not digest:
+        gate = registry.NO_DIGEST
+    waits = tags.get(registry.APPROVAL_TAG) == registry.WAITING and is_of_today and bool(digest)
+    return Candidate(version.version, digest, gate, waits)

@@ -4,10 +4,11 @@
         └──→ rejected    └──→ failed (the champion moved; nothing changed)
 
 The gate is judged by code in the run's promote stage; a version that did not pass cannot be requested. The two-person
-rule: who requested does not decide. A promotion enters `applying` in a transaction of its own, then the alias moves
-from the champion of the request and from no other, then the result, the audit log's line and the message to the
-consumer are written together. A process killed in between leaves `applying`, which `recover` ends by what the registry
-says; one that waits for the registry says every 20 seconds that it lives (`decided_at`), and the model stays locked.
+rule: who requested does not approve, but for models where the installation waives it. A promotion enters `applying` in
+a transaction of its own, then the alias moves from the champion of the request and from no other, then the result, the
+audit log's line and the message to the consumer are written together. A process killed in between leaves `applying`,
+which `recover` ends by what the registry says; one that waits for the registry says every 20 seconds that it lives
+(`decided_at`), and the model stays locked.
 
 A rollback waits for nobody and begins in `applying`. A model has one open request, and a rollback ends those from
 before it. So the changes of a model's alias have the order of their numbers, by which consumers know an old message.
@@ -18,6 +19,7 @@ import json
 import logging
 from collections.abc import Sequence
 from datetime import timedelta
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import case, exists, select, update
@@ -76,12 +78,20 @@ class Registry(Protocol):
 class Promotions:
     """Promotions of one registry."""
 
-    def __init__(self, database: Database, registry: Registry, *, has_consumer: bool) -> None:
+    def __init__(
+        self, database: Database, registry: Registry, *, has_consumer: bool, self_approval: Sequence[str] = ()
+    ) -> None:
         """
         Args:
             has_consumer: a message is written for each change, see `webhooks`.
+            self_approval: models, or patterns of their names, whose requests the requester may approve.
         """
         self._database, self._registry, self._has_consumer = database, registry, has_consumer
+        self._self_approval = tuple(self_approval)
+
+    def waives_second_person(self, model: str) -> bool:
+        """Return True if who requested a promotion of the model may approve it too."""
+        return any(fnmatchcase(model, pattern) for pattern in self._self_approval)
 
     async def standings(self) -> dict[str, Standing]:
         """Every model with its aliases."""
@@ -92,7 +102,7 @@ class Promotions:
 
         Raises:
             UserError: there is no such version.
-            BadRequest: it did not pass its gate, or passed against another champion than today's.
+            BadRequest: it did not pass its gate, passed against another champion than today's, or has no digest.
             Conflict: another request for the model is open.
         """
         candidate = await asyncio.to_thread(self._registry.candidate, model, version)
@@ -135,13 +145,16 @@ class Promotions:
 
         Raises:
             NotFound: there is no such promotion.
-            Problem: the caller requested it (403).
-            Conflict: it is decided already, another decision on the model is being applied, or the champion moved.
+            Problem: the caller requested it, and another person has to decide (403).
+            Conflict: it is decided already, another decision on the model is being applied, the champion moved, or the
+                version has no digest.
         """
         async with self._database.session() as session:
             promotion = await get_promotion(session, number)
-        if promotion.requested_by == by.name:
+        if promotion.requested_by == by.name and not self.waives_second_person(promotion.model):
             raise Problem(403, "Forbidden", "who requested a promotion does not approve it; ask another approver")
+        if not promotion.digest:  # the version before let it be requested
+            raise Conflict(f"{_subject(promotion)} has no digest of its files; reject promotion {number}")
         try:
             async with self._database.session() as session:
                 await self._enter(session, number, "requested", "applying", by, reason)
@@ -297,7 +310,10 @@ class Promotions:
             promotion = await get_promotion(session, number)
             if not is_changed:
                 return promotion
-            record(session, by, f"{promotion.kind}.apply", _subject(promotion), champion=promotion.champion)
+            details: dict[str, Any] = {"champion": promotion.champion}
+            if promotion.kind == "promotion" and promotion.requested_by == promotion.decided_by:
+                details["self_approved"] = True
+            record(session, by, f"{promotion.kind}.apply", _subject(promotion), **details)
             if self._has_consumer:
                 session.add(Delivery(promotion_id=number, body=json.dumps(_message(promotion), sort_keys=True)))
         return promotion
