@@ -6,8 +6,21 @@ from typing import Any
 
 import click
 
+from rubricworks.errors import UserError
 from rubricworks.recipe.files import recipe_path
-from rubricworks.tracking.installation import ApiClient, path_of
+from rubricworks.tracking.installation import VARIABLE, ApiClient, named_api, path_of
+
+
+def require_api() -> ApiClient:
+    """The installation that the environment names.
+
+    Raises:
+        UserError: it names none.
+    """
+    api = named_api()
+    if api is None:
+        raise UserError(f"name the installation by {VARIABLE}=https://host, and log in: rubricworks login https://host")
+    return api
 
 
 def run_rows(api: ApiClient, limit: int) -> list[list[str]]:
@@ -45,6 +58,38 @@ def stop_run(api: ApiClient, run: str) -> None:
     """Stop a run."""
     api.post(path_of("runs", run, "stop"), {})
     click.echo(f"run {run} is being stopped; what its stages committed stays")
+
+
+def print_log(api: ApiClient, run: str, stage: str, *, follow: bool) -> None:
+    """Print the end of a stage's log and, if asked, each line that comes until the run ends."""
+    place, begin = path_of("runs", run, "stages", stage, "log"), "0"
+    if not follow:
+        return click.echo(api.get(place)["text"], nl=False)
+    while True:  # the service ends a stream after some minutes
+        for event in api.events(f"{place}/events?after={begin}"):
+            if event.name == "end":
+                return
+            click.echo(event.data, nl=False)
+            begin = event.id
+
+
+def last_stage(api: ApiClient, run: str) -> str:
+    """The stage of a run that changed last.
+
+    Raises:
+        UserError: no stage has begun.
+    """
+    stages = api.get(path_of("runs", run))["stages"]
+    if not stages:
+        raise UserError(f"no stage of {run} has begun; look again in a moment")
+    return str(max(stages, key=lambda one: (not one["done"], one["changed"]))["stage"])
+
+
+def ask_again(api: ApiClient, run: str, stage: str) -> None:
+    """Reopen a stage for its dead letters; say whether the run goes on there, or how to resume it."""
+    answer = api.post(path_of("runs", run, "dead-letters", stage, "ask-again"), {})
+    done = f"{stage} of {run} is reopened for {answer['letters']} dead letters"
+    click.echo(f"{done}; the run goes on" if answer["resumed"] else f"{done}; resume it: {answer['command']}")
 
 
 def _time(text: str) -> str:

@@ -1,10 +1,12 @@
-"""`rubricworks runs`: listing, showing, stopping, retrying and pruning runs, here, in a store and on Kubeflow.
+"""`rubricworks runs`: listing, showing, following, stopping, retrying and pruning runs, here, in a store, on Kubeflow.
 
-Where RUBRICWORKS_API names an installation, its runs are listed, shown, submitted and stopped, unless --runs, --on or
---cluster names another place.
+Where RUBRICWORKS_API names an installation, its runs are listed, shown, followed, submitted, asked again and stopped,
+unless --runs, --on or --cluster names another place.
 """
 
+import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -30,10 +32,13 @@ runs_option = click.option(
 )
 on_option = click.option("--on", type=click.Choice(["kubeflow"]), help="Ask Kubeflow instead.")
 
+_PAUSE = 1.0
+"""Seconds between two looks at a log that is followed."""
+
 
 @click.group()
 def runs() -> None:
-    """List, show, submit, stop, retry and prune runs."""
+    """List, show, follow, submit, stop, retry and prune runs, and ask again for what they lack."""
 
 
 @runs.command("list")
@@ -89,6 +94,60 @@ def show(run: str, place: str, on: str | None, recipe: str | None) -> None:
         click.echo(f"  {stage.stage:<20}  {'done' if stage.done else 'not done'}  {_time(stage.changed)}")
     if record.message:
         click.echo(f"failed in {record.message}" if record.state == "failed" else record.message)
+
+
+@runs.command()
+@click.argument("run")
+@click.argument("stage", required=False)
+@runs_option
+@click.option("--follow", "-f", is_flag=True, help="Print lines as they come, until the run ends.")
+def logs(run: str, stage: str | None, place: str, follow: bool) -> None:
+    """Print the end of the log of RUN's STAGE, by default of the one that is at work or was the last.
+
+    \b
+    rubricworks runs logs my-20261123-020900 --follow
+    rubricworks runs logs my-20261123-020900 train_policy
+    """
+    if api := _api():
+        from rubricworks.cli import api_runs
+
+        return api_runs.print_log(api, run, stage or api_runs.last_stage(api, run), follow=follow)
+    _print_log(place, run, stage, follow=follow)
+
+
+@runs.command("ask-again")
+@click.argument("run")
+@click.argument("stage")
+@runs_option
+def ask_again(run: str, stage: str, place: str) -> None:
+    """Reopen RUN's finished STAGE for its dead letters, the calls without a usable answer.
+
+    A run that was submitted to an installation goes on there by itself; any other one is resumed by you, asks those
+    calls alone, and runs the stages after them again.
+
+    \b
+    rubricworks runs ask-again my-20261123-020900 caption_committee
+    rubricworks run --resume my-20261123-020900
+    """
+    if api := _api():
+        from rubricworks.cli import api_runs
+
+        return api_runs.ask_again(api, run, stage)
+    from rubricworks.runs.dead_letters import reopen_dead_letters
+    from rubricworks.storage import is_remote
+
+    if is_remote(place):
+        raise UserError(
+            f"{place} is a bucket, where no stage is reopened: delete {run}/{stage} there, then resume the run"
+        )
+    folder = Path(place) / run
+    if not folder.is_dir():
+        raise UserError(f"no run {run!r} in {place}; `rubricworks runs list --runs {place}` shows them")
+    if not (count := reopen_dead_letters(folder, stage)):
+        raise UserError(f"{stage} of {run} has no dead letters")
+    elsewhere = "" if place == "runs" else f" --runs {place}"
+    command = f"rubricworks run --resume {run}{elsewhere}"
+    click.echo(f"{stage} of {run} is reopened for {count} dead letters; resume it: {command}")
 
 
 @runs.command()
@@ -168,6 +227,29 @@ def _api() -> "ApiClient | None":
     sources = (context.get_parameter_source(name) for name in ("place", "on", "recipe"))
     is_elsewhere = context.command.name != "submit" and click.core.ParameterSource.COMMANDLINE in sources
     return None if is_elsewhere else named_api()
+
+
+def _print_log(place: str, run: str, stage: str | None, *, follow: bool) -> None:
+    from rubricworks.redaction import redact
+    from rubricworks.runs.records import run_record
+    from rubricworks.runs.store import open_run_store
+
+    store, known = open_run_store(place), 0
+    while True:
+        record = run_record(store, run)
+        if record is None:
+            raise UserError(f"no run {run!r} in {place}; `rubricworks runs list --runs {place}` shows them")
+        if stage is None and record.stages:
+            stage = max(record.stages, key=lambda one: (not one.done, one.changed)).stage
+        content = store.read(run, f"logs/{stage}.log") if stage else None
+        if content is None and not follow:
+            names = ", ".join(one.stage for one in record.stages) or "none has begun"
+            raise UserError(f"{stage or 'a stage'} of {run} has no log; its stages: {names}")
+        click.echo(redact((content or b"")[known:].decode(errors="replace")), nl=False)
+        known = len(content or b"")
+        if not follow or record.state != "going":
+            return
+        time.sleep(_PAUSE)
 
 
 def _row(run: "RunRecord") -> list[str]:

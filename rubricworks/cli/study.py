@@ -1,9 +1,10 @@
-"""`rubricworks study`: labels of rubrics and preferences among images, by people, out as pages and in as CSV."""
+"""`rubricworks study`: labels and preferences of people, out as pages and in as CSV, in a folder or an installation."""
 
 from pathlib import Path
 
 import click
 
+from rubricworks.cli.api_runs import require_api
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scoreboard import POLICY
 from rubricworks.evaluation.studies import preference_study, rubric_study
@@ -14,6 +15,7 @@ from rubricworks.metrics import Interval
 from rubricworks.reports.run_folder import is_simulated
 from rubricworks.reports.study_page import preference_page, rubric_page
 from rubricworks.storage import write_atomic
+from rubricworks.tracking.installation import path_of
 
 PAGE, LABELS, KEY = "page.html", "labels.csv", "key.json"
 _OUT = click.option(
@@ -32,6 +34,8 @@ def study() -> None:
     rubricworks study rubrics runs/mine --out study
     rubricworks study images clip=runs/clip rubric=runs/mine --protocol pairs --out study
     rubricworks study results study labels.csv
+
+    `labels` and `preferences` are those that people gave on the pages of the installation that RUBRICWORKS_API names.
     """
 
 
@@ -96,6 +100,47 @@ def results(folder: Path, labels: Path, json_file: Path | None) -> None:
     if json_file:
         write_atomic(json_file, result.model_dump_json(indent=2).encode() + b"\n")
     click.echo("\n".join(lines))
+
+
+@study.command()
+@click.argument("run")
+@click.argument("stage")
+@click.option(
+    "--add", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Store the labels of this CSV."
+)
+def labels(run: str, stage: str, add: Path | None) -> None:
+    """Print people's labels of the responses of RUN's STAGE at the installation, or add those of a CSV.
+
+    The columns are those of `rubricworks agreement`; rows without a rater are yours.
+
+    \b
+    rubricworks study labels my-20261123-020900 train_policy > labels.csv
+    rubricworks study labels my-20261123-020900 train_policy --add labels.csv
+    """
+    _csv(path_of("runs", run, "stages", stage, "labels", "csv"), add, "labels")
+
+
+@study.command("preferences")
+@click.argument("run")
+@click.option("--add", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Store those of this CSV.")
+def preferences_command(run: str, add: Path | None) -> None:
+    """Print people's preferences among the models of RUN at the installation, or add those of a CSV.
+
+    The columns are sample_id, first, second, choice (first, second or equal) and rater; rows without a rater are yours.
+
+    \b
+    rubricworks study preferences my-20261123-020900 > preferences.csv
+    rubricworks study preferences my-20261123-020900 --add preferences.csv
+    """
+    _csv(path_of("runs", run, "preferences", "csv"), add, "preferences")
+
+
+def _csv(place: str, add: Path | None, name: str) -> None:
+    api = require_api()
+    if add is None:
+        click.echo(api.download(place), nl=False)
+    else:
+        click.echo(f"{api.upload(place, add.read_bytes(), 'text/csv')['stored']} {name} are stored")
 
 
 def _start(out: Path, page: str) -> None:

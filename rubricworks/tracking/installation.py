@@ -10,8 +10,9 @@ import os
 import ssl
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 from rubricworks.errors import TransientError, UserError
@@ -20,6 +21,14 @@ VARIABLE = "RUBRICWORKS_API"
 TOKEN_VARIABLE = "RUBRICWORKS_API_TOKEN"
 _ATTEMPTS, _PAUSE, _TIMEOUT = 3, 1.0, 60.0
 _LARGEST = 64 * 1024 * 1024
+
+
+class Event(NamedTuple):
+    """A server-sent event."""
+
+    name: str
+    id: str
+    data: Any
 
 
 class ApiClient:
@@ -57,40 +66,107 @@ class ApiClient:
         """
         return self._exchange("POST", path, json.dumps(body).encode(), {"Idempotency-Key": key or uuid.uuid4().hex})
 
+    def delete(self, path: str) -> Any:
+        """Answer to a DELETE of a path below /api/v1.
+
+        Raises:
+            UserError: the API refuses it.
+            TransientError: the API does not answer.
+        """
+        return self._exchange("DELETE", path, None, {})
+
+    def download(self, path: str) -> bytes:
+        """Content of a file below /api/v1.
+
+        Raises:
+            UserError: the API refuses it.
+            TransientError: the API does not answer.
+        """
+        status, content = self._ask("GET", path, None, {"Accept": "*/*"})
+        if status != 200:
+            self._read(status, content)
+        return content
+
+    def upload(self, path: str, content: bytes, media_type: str) -> Any:
+        """Answer to a POST of a file.
+
+        Raises:
+            UserError: the API refuses it.
+            TransientError: the API does not answer.
+        """
+        return self._exchange("POST", path, content, {"Idempotency-Key": uuid.uuid4().hex, "Content-Type": media_type})
+
+    def events(self, path: str) -> Iterator[Event]:
+        """Server-sent events of a path below /api/v1, until the stream ends or is silent for a minute.
+
+        Raises:
+            UserError: the API refuses it.
+            TransientError: the API does not answer, or the stream breaks off.
+        """
+        connection, name, number = self._connect(), "", ""
+        try:
+            connection.request("GET", self._target(path), headers=self._headers() | {"Accept": "text/event-stream"})
+            answer = connection.getresponse()
+            if answer.status != 200:
+                self._read(answer.status, answer.read(_LARGEST))
+            for line in answer:
+                field, _, value = line.decode(errors="replace").rstrip("\r\n").partition(": ")
+                if field == "event":
+                    name = value
+                elif field == "id":
+                    number = value
+                elif field == "data":
+                    yield Event(name, number, json.loads(value))
+        except TimeoutError:
+            return
+        except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
+            raise self._silent(error) from error
+        finally:
+            connection.close()
+
     def _exchange(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Any:
-        headers |= {"Accept": "application/json", "User-Agent": "rubricworks"}
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
+        return self._read(*self._ask(method, path, body, headers))
+
+    def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
+        headers = self._headers() | ({} if body is None else {"Content-Type": "application/json"}) | headers
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 status, content = self._send(method, path, body, headers)
             except (OSError, http.client.HTTPException) as error:
                 if attempt == _ATTEMPTS:
-                    reason = getattr(error, "strerror", None) or type(error).__name__
-                    raise TransientError(f"the API at {self.url} does not answer ({reason})") from error
+                    raise self._silent(error) from error
             else:
                 if status not in (502, 503, 504) or attempt == _ATTEMPTS:
-                    return self._read(status, content)
+                    return status, content
             time.sleep(_PAUSE * attempt)
         raise AssertionError
 
     def _send(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
         """Send one request; a redirect is an answer like others, so the token goes nowhere else."""
-        host, port = self._parts.hostname or "", self._parts.port
-        connection = (
-            http.client.HTTPSConnection(host, port, timeout=_TIMEOUT, context=ssl.create_default_context())
-            if self._parts.scheme == "https"
-            else http.client.HTTPConnection(host, port, timeout=_TIMEOUT)
-        )
+        connection = self._connect()
         try:
-            target = f"{self._parts.path.rstrip('/')}/api/v1/{path}"
-            connection.request(method, target, body=body, headers=headers)
+            connection.request(method, self._target(path), body=body, headers=headers)
             answer = connection.getresponse()
             return answer.status, answer.read(_LARGEST)
         finally:
             connection.close()
+
+    def _connect(self) -> http.client.HTTPConnection:
+        host, port = self._parts.hostname or "", self._parts.port
+        if self._parts.scheme == "https":
+            return http.client.HTTPSConnection(host, port, timeout=_TIMEOUT, context=ssl.create_default_context())
+        return http.client.HTTPConnection(host, port, timeout=_TIMEOUT)
+
+    def _target(self, path: str) -> str:
+        return f"{self._parts.path.rstrip('/')}/api/v1/{path}"
+
+    def _headers(self) -> dict[str, str]:
+        token = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        return {"Accept": "application/json", "User-Agent": "rubricworks"} | token
+
+    def _silent(self, error: Exception) -> TransientError:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        return TransientError(f"the API at {self.url} does not answer ({reason})")
 
     def _read(self, status: int, content: bytes) -> Any:
         try:

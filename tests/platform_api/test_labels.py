@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 from pydantic import SecretStr
 from served_api import TOKEN, Caller, ask, bearer, exchange, served, wait_for
-from trained_run import NAMES, STAGE, write_run, write_table
+from trained_run import NAMES, STAGE, finish_tables, write_run, write_table
 
 from rubricworks.cli import main
 from rubricworks.platform_api.settings import ApiSettings
@@ -31,15 +31,6 @@ def folder(tmp_path_factory):
     write_table(run / "score", "scores", [])
     write_table(run / "score" / "responses", "responses", answers)
     return folder
-
-
-def finish_tables(run):
-    """Write the manifests of a training's tables."""
-    for table in ("rollouts", "scorecards"):
-        shards = sorted((run / STAGE / table).glob("part-*"))
-        listed = [{"name": one.name, "rows": 6, "sha256": "0" * 63 + str(at)} for at, one in enumerate(shards)]
-        manifest = {"table": table, "schema_version": 3, "rows": 12, "shards": listed, "made_by": {}}
-        (run / STAGE / table / "manifest.json").write_text(json.dumps(manifest))
 
 
 @pytest.fixture(scope="module")

@@ -7,15 +7,14 @@ import textwrap
 import pytest
 from pydantic import SecretStr
 from served_api import TOKEN, Caller, ask, bearer, exchange, served, wait_for
-from trained_run import write_run, write_table
+from trained_run import LETTERS_STAGE as STAGE
+from trained_run import write_letters, write_run
 
 from rubricworks.llm.spending import SPENDING_FILE, Budget, merge_spending, write_budget
 from rubricworks.platform_api.services.budgets import Spending, StageSpending, burn_down
 from rubricworks.platform_api.services.submission import local_runs
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.recipe.files import recipe_path
-
-STAGE = "caption_committee"
 
 
 @pytest.fixture(scope="module")
@@ -29,22 +28,6 @@ def folder(tmp_path_factory):
     merge_spending(run / SPENDING_FILE, rows)
     write_budget(run, Budget(dollars=2.0))
     return folder
-
-
-def write_letters(run):
-    """A finished stage with three dead letters."""
-    letters = [
-        {"sample_id": str(at), "stage": STAGE, "purpose": "caption", "reason": reason, "attempts": 3}
-        | {"message": f"<b>{at}</b> at https://me:pa55word@host/v1", "raw": "{", "request": "d"}
-        for at, reason in enumerate(("timeout", "malformed", "timeout"))
-    ]
-    write_table(run / STAGE, "captions", [])
-    write_table(run / STAGE / "dead_letters", "dead_letters", letters)
-    plan = json.dumps({"made_by": "m", "shard_size": 2})
-    for table in (run / STAGE, run / STAGE / "dead_letters"):
-        (table / "plan.json").write_text(plan)
-    (run / STAGE / "made_from.json").write_text("{}")
-    (run / STAGE / "done.json").write_text("{}")
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from rubricworks.data.schemas import SCHEMA_VERSION, SCHEMAS, table_from_rows
 
 NAMES = ["Names the star", "Says that it is <b>red</b>", "Names nothing else"]
 STAGE = "train_policy"
+LETTERS_STAGE = "caption_committee"
 
 
 def png(colour: str = "red") -> bytes:
@@ -122,3 +123,28 @@ def write_rubrics(run: Path, stage: str = "synthesize_rubrics", samples: tuple[s
         for sample in samples
     ]
     write_table(run / stage, "rubrics", [row | {"writer": "writer-1"} for row in rows])
+
+
+def finish_tables(run: Path) -> None:
+    """Write the manifests of the training's tables."""
+    for table in ("rollouts", "scorecards"):
+        shards = sorted((run / STAGE / table).glob("part-*"))
+        listed = [{"name": one.name, "rows": 6, "sha256": "0" * 63 + str(at)} for at, one in enumerate(shards)]
+        manifest = {"table": table, "schema_version": 3, "rows": 12, "shards": listed, "made_by": {}}
+        (run / STAGE / table / "manifest.json").write_text(json.dumps(manifest))
+
+
+def write_letters(run: Path) -> None:
+    """A finished stage with three dead letters."""
+    letters = [
+        {"sample_id": str(at), "stage": LETTERS_STAGE, "purpose": "caption", "reason": reason, "attempts": 3}
+        | {"message": f"<b>{at}</b> at https://me:pa55word@host/v1", "raw": "{", "request": "d"}
+        for at, reason in enumerate(("timeout", "malformed", "timeout"))
+    ]
+    write_table(run / LETTERS_STAGE, "captions", [])
+    write_table(run / LETTERS_STAGE / "dead_letters", "dead_letters", letters)
+    plan = json.dumps({"made_by": "m", "shard_size": 2})
+    for table in (run / LETTERS_STAGE, run / LETTERS_STAGE / "dead_letters"):
+        (table / "plan.json").write_text(plan)
+    (run / LETTERS_STAGE / "made_from.json").write_text("{}")
+    (run / LETTERS_STAGE / "done.json").write_text("{}")
