@@ -31,11 +31,44 @@ def audit_text(audit: RubricAudit) -> str:
     ]
     if audit.unjudged:
         lines.append(f"probes that could not be judged, and count in no flag: {audit.unjudged}")
-    return "\n".join(lines)
+    return "\n".join(lines + untested_texts(audit))
 
 
-def excess_text(audit: RubricAudit, allowed: float) -> str:
-    """Sentence for an audit with more flagged rubrics than are allowed; names the worst of them."""
+def untested_texts(audit: RubricAudit) -> list[str]:
+    """Sentences about what was not tested: rubrics that were not tried, and flags whose probes were not judged."""
+    lines = []
+    if audit.unaudited:
+        lines.append(
+            f"{audit.unaudited} of {audit.unaudited + len(audit.findings)} rubrics were not audited: their samples have "
+            "no response and no reference answer"
+        )
+    if audit.untested:
+        names = ", ".join(f"{name} in {count}" for name, count in audit.untested.items())
+        lines.append(f"{audit.undecided} rubrics have no flag, but were not wholly tested; untested: {names}")
+    return lines
+
+
+def refusal_text(audit: RubricAudit, allowed: float) -> str:
+    """Sentence that says why an audit does not pass, "" if it does.
+
+    It does not if more rubrics are flagged than are allowed, or might be, had all probes been judged, or if fewer than
+    half of the rubrics could be tried. What was not tested is not sound.
+    """
+    count = len(audit.findings)
+    if audit.flagged.value > allowed:
+        return _excess_text(audit, allowed)
+    if audit.unaudited > count:
+        return f"too little was audited: {untested_texts(audit)[0]}; give responses to them"
+    if audit.flagged.value + audit.undecided / count > allowed:
+        return (
+            f"too little was judged: {percent(audit.flagged.value)} of {count} audited rubrics are flagged and "
+            f"{percent(audit.undecided / count)} not wholly tested, and {percent(allowed)} may be flagged; start it "
+            "again, and only the calls that failed are asked again"
+        )
+    return ""
+
+
+def _excess_text(audit: RubricAudit, allowed: float) -> str:
     worst = [f"{one.sample_id} ({', '.join(dict.fromkeys(flag.flag for flag in one.flags))})" for one in audit.worst]
     more = f", and {len(worst) - _NAMED} more" if len(worst) > _NAMED else ""
     return (
@@ -84,6 +117,7 @@ def audit_page(
         audit=audit,
         title=title,
         gap=_gap(audit),
+        untested=untested_texts(audit),
         meanings=ADVICE,
         worst=[(*one, _new_criteria(one[2])) for one in worst],
         fixes=fixes,

@@ -135,3 +135,41 @@ def test_repeated_draws_tell_how_often_the_judge_contradicts_itself(tell, tmp_pa
     assert audit.flips.value == pytest.approx(2 / 3)
     assert {heard.body["temperature"] for heard in server.chats} == {0.7}
     assert len(server.chats) == 18 + 2 * 2  # the first draw is that of the audit
+
+
+def test_rubrics_without_a_response_are_counted_and_half_of_a_set_must_be_audited(tell, tmp_path, serve):
+    server = serve(guarding)
+    fixed = [{"criterion": title, "weight": 1} for title in ("one thing", "says here")]
+    rows = [{**row, "rubric": {"criteria": [*row["rubric"]["criteria"], *fixed]}} for row in ROWS]
+    more = [{**rows[0], "sample_id": f"t{at}"} for at in range(3)]
+    rubrics, responses = write(tmp_path / "rubrics.jsonl", rows + more), write(tmp_path / "responses.jsonl", RESPONSES)
+    arguments = ("--responses", responses, "--judge", f"j@{server.url}", "--refuse", "0.5")
+    told = tell("rubrics", "audit", rubrics, *arguments)
+    assert told.code == 1
+    assert "3 of 5 rubrics were not audited: their samples have no response" in told.out
+    assert "refused: too little was audited: 3 of 5 rubrics" in told.err
+    assert json.loads((tmp_path / "rubric-audit" / "audit.json").read_text())["unaudited"] == 3
+    assert "3 of 5 rubrics were not audited" in (tmp_path / "rubric-audit" / "audit.html").read_text()
+    write(tmp_path / "rubrics.jsonl", rows + more[:2])
+    told = tell("rubrics", "audit", rubrics, *arguments)
+    assert told.code == 0, told.err
+    assert "2 of 4 rubrics were not audited" in told.out
+
+
+def test_rubrics_that_were_not_wholly_judged_do_not_pass_as_sound(tell, tmp_path, serve):
+    def failing(_, body):
+        """No answer about the texts with everything thrown in, which decide whether naming all pays."""
+        caption = body["messages"][1]["content"].split("<caption>\n")[1]
+        return fail(400) if "cup" in caption and "bird" in caption and "meets" not in caption else word_judge(_, body)
+
+    rubrics, responses = write(tmp_path / "rubrics.jsonl", ROWS), write(tmp_path / "responses.jsonl", RESPONSES)
+    told = tell(
+        *("rubrics", "audit", rubrics, "--responses", responses, "--judge", f"j@{serve(failing).url}"),
+        *("--refuse", "0.5"),
+    )
+    assert told.code == 1, told.out
+    assert "2 rubrics have no flag, but were not wholly tested; untested: " in told.out
+    assert "presence only in 2" in told.out
+    assert "refused: too little was judged: 0% of 2 audited rubrics are flagged and 100% not wholly" in (
+        told.err.replace("\u202f", "")
+    )

@@ -29,8 +29,8 @@ from rubricworks.reports.rubric_audit import (
     FIXES_FILE,
     audit_page,
     audit_text,
-    excess_text,
     fixes_text,
+    refusal_text,
 )
 from rubricworks.runtime.progress import Progress
 from rubricworks.storage import write_atomic
@@ -51,7 +51,7 @@ _TEXT_COLUMNS = ("response", "caption", "text")
     "--refuse",
     type=click.FloatRange(0, 1),
     metavar="SHARE",
-    help="Exit with code 1 if more than this share of the rubrics is flagged.",
+    help="Exit with code 1 if more than this share of the rubrics is flagged or might be, or half is not audited.",
 )
 @click.option(
     "--repeats",
@@ -135,8 +135,8 @@ def audit(
         click.echo(f"{out / FIXED_SET}: the set with these rewrites; {out / FIXES_FILE}: old and new")
     click.echo(f"\n{out / AUDIT_PAGE}: the page; {out / AUDIT_FILE}: every finding")
     last = fixes.audit if fixes else found
-    if refuse is not None and last.flagged.value > refuse:
-        click.echo(f"refused: {excess_text(last, refuse)}", err=True)
+    if refuse is not None and (refusal := refusal_text(last, refuse)):
+        click.echo(f"refused: {refusal}", err=True)
         click.get_current_context().exit(1)
 
 

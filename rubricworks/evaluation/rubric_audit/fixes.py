@@ -39,8 +39,10 @@ class Rewrite(BaseModel):
 
     @property
     def kept(self) -> bool:
-        """True if fewer flags are on the rewrite than on the rubric before it."""
-        return self.after is not None and len(self.after.flags) < len(self.before.flags)
+        """True if fewer flags are on the rewrite than on the rubric before it; one that is untested counts as one."""
+        if self.after is None:
+            return False
+        return len(self.after.flags) + len(self.after.untested) < len(self.before.flags)
 
 
 class RubricFixes(BaseModel):

@@ -3,7 +3,7 @@
 Flags of a criterion:
     compound       it asks for several things at once
     always met     an empty text, another sample's and one with everything thrown in meet it, and all others but one
-    never met      no probe meets it, not even the sample's own responses
+    never met      none of the sample's own responses meets it
     overlaps       another criterion has the same rule, and the same verdicts on all probes but one
     contradicts    another one has nearly the same words, and no probe meets both
     leaks          its text states its own reference
@@ -13,13 +13,14 @@ Flags of the rubric:
     not about it   another sample's response gets nearly as much as the best one
     indifferent    half the response gets nearly as much as the whole
 
-A judge that errs now and then must not hide a fault, nor make one: hence the one probe of grace, and `_KEPT`.
+A judge that errs now and then must not hide a fault, nor make one: hence the one probe of grace, and `_KEPT`. Each flag
+comes from those of its probes that were judged; one that they cannot decide is `untested`, which is not the same as sound.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -65,6 +66,8 @@ _ACT = re.compile(
     re.IGNORECASE,
 )
 """Verbs of criteria whose claim states no fact: "explains how …" against "says that the cup is red"."""
+_OF_THE_JUDGE = ("reversed", "impossible")
+"""Kinds of probes that test the judge, not the rubric."""
 _WORD = re.compile(r"\w+")
 _NEGATION = re.compile(r"\b(?:not?|none|never|nothing|without|avoids?|refrains?)\b", re.IGNORECASE)
 
@@ -101,6 +104,13 @@ class RubricFinding(BaseModel):
     """True if the judge credits what no response can meet."""
     unjudged: int
     """Probes that could not be judged; they count in no flag."""
+    untested: tuple[FlagName, ...] = ()
+    """Flags that the judged probes cannot decide, neither for nor against."""
+
+    @property
+    def undecided(self) -> bool:
+        """True if nothing is flagged, and something could not be tested."""
+        return not self.flags and bool(self.untested)
 
     @property
     def gap(self) -> float | None:
@@ -111,20 +121,26 @@ class RubricFinding(BaseModel):
         return None if best is None or not judged else best - max(judged)
 
 
+class _Outcome(NamedTuple):
+    flags: list[CriterionFlag]
+    untested: list[FlagName]
+
+
 def examine(sample_id: str, rubric: Rubric, probes: Sequence[Probe], cards: Sequence[Scorecard]) -> RubricFinding:
     """Judge a rubric by the scorecards of its probes, which are in their order."""
-    pairs = [(probe, card) for probe, card in zip(probes, cards, strict=True) if card.complete]
-    plain = [(probe, card.credits) for probe, card in pairs if probe.kind not in ("reversed", "impossible")]
-    flags = list(_text_flags(rubric.criteria))
+    both = list(zip(probes, cards, strict=True))
+    pairs = [(probe, card) for probe, card in both if card.complete]
+    plain = [(probe, card.credits) for probe, card in pairs if probe.kind not in _OF_THE_JUDGE]
+    everything = [(probe, card.credits) for probe, card in both if probe.kind not in _OF_THE_JUDGE]
     rewards: dict[str, float | None] = dict.fromkeys(
         ("response", "half", "padded", "shuffled", "everything", "other", "empty", "parroted")
     )
     for probe, credits in plain:
         if rewards[probe.kind] is None:
             rewards[probe.kind] = signed_reward(credits, rubric.weights)
-    if len(plain) == sum(probe.kind not in ("reversed", "impossible") for probe in probes):
-        flags += _verdict_flags(rubric.criteria, plain)
-    flags += _reward_flags(rewards, len(rubric.criteria))
+    outcomes = [_verdict_flags(rubric.criteria, everything), _reward_flags(rewards, len(rubric.criteria))]
+    flags = [*_text_flags(rubric.criteria), *(flag for outcome in outcomes for flag in outcome.flags)]
+    untested = dict.fromkeys(name for outcome in outcomes for name in outcome.untested)
     best = next((credits for probe, credits in plain if probe.kind == "response"), None)
     turned = next((card.credits[::-1] for probe, card in pairs if probe.kind == "reversed"), None)
     impossible = next((card.credits[-1] for probe, card in pairs if probe.kind == "impossible"), None)
@@ -136,6 +152,7 @@ def examine(sample_id: str, rubric: Rubric, probes: Sequence[Probe], cards: Sequ
         order_changes=sum(a != b for a, b in zip(best, turned, strict=True)) if best and turned else 0,
         impossible_credited=None if impossible is None else impossible > 0,
         unjudged=len(probes) - len(pairs),
+        untested=tuple(untested),
     )
 
 
@@ -152,55 +169,72 @@ def _text_flags(criteria: Sequence[Criterion]) -> list[CriterionFlag]:
 
 def _verdict_flags(
     criteria: Sequence[Criterion], plain: Sequence[tuple[Probe, list[float | None]]]
-) -> list[CriterionFlag]:
+) -> _Outcome:
     flags: list[CriterionFlag] = []
-    columns = [[credits[at] for _, credits in plain] for at in range(len(criteria))]
+    untested: list[FlagName] = []
+    columns = [[_is_met(credits[at]) for _, credits in plain] for at in range(len(criteria))]
     kinds = [probe.kind for probe, _ in plain]
-    for criterion, column in zip(criteria, columns, strict=True):
-        title, met = criterion.criterion, [credit == 1 for credit in column]
-        own = [one for one, kind in zip(met, kinds, strict=True) if kind == "response"]
+    for criterion, met in zip(criteria, columns, strict=True):
+        title = criterion.criterion
+        judged = [one for one in met if one is not None]
+        own = [one for one, kind in zip(met, kinds, strict=True) if kind == "response" and one is not None]
         by_claim, when_empty = met[kinds.index("parroted")], met[kinds.index("empty")]
-        by_any = all(met[kinds.index(kind)] for kind in ("empty", "other", "everything"))
-        if by_any and sum(met) >= len(met) - 1:
+        by_any = [met[kinds.index(kind)] for kind in ("empty", "other", "everything")]
+        may_be_always = False not in by_any and sum(judged) >= len(judged) - 1
+        if may_be_always and None not in by_any:
             flags.append(CriterionFlag(flag="always met", criterion=title, reason="any text meets it, also none"))
-        elif not any(own) and criterion.weight > 0:
+            continue
+        untested += ["always met"] * may_be_always
+        if criterion.weight < 0:
+            continue
+        untested += ["never met"] * (not own)
+        if own and not any(own):
             flags.append(CriterionFlag(flag="never met", criterion=title, reason="none of the sample's responses does"))
-        elif by_claim and not when_empty and criterion.weight > 0 and _ACT.search(title):
-            flags.append(CriterionFlag(flag="parroted", criterion=title, reason="the claim alone meets it"))
+        elif _ACT.search(title) and by_claim is not False and when_empty is not True:
+            if by_claim is None or when_empty is None:
+                untested.append("parroted")
+            else:
+                flags.append(CriterionFlag(flag="parroted", criterion=title, reason="the claim alone meets it"))
     for (first, a), (second, b) in combinations(zip(criteria, columns, strict=True), 2):
         shared = likeness(first, second)
         if shared < _ALIKE:
             continue
-        differ = sum(x != y for x, y in zip(a, b, strict=True))
-        if differ <= 1 and 0 < sum(credit == 1 for credit in a) < len(a) and same_words(first, second):
+        both = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
+        differ = sum(x != y for x, y in both)
+        repeated, excluded = same_words(first, second), _excludes(first, second)
+        if 2 * len(both) < len(a):
+            untested += ["overlaps"] * repeated + ["contradicts"] * excluded
+        elif differ <= 1 and 0 < sum(x for x, _ in both) < len(both) and repeated:
             reason = f"same verdicts and {shared:.0%} of its words as {first.criterion!r:.80}"
             flags.append(CriterionFlag(flag="overlaps", criterion=second.criterion, reason=reason))
-        elif not any(x == y == 1 for x, y in zip(a, b, strict=True)) and _excludes(first, second):
+        elif not any(x and y for x, y in both) and excluded:
             reason = f"no probe meets both it and {first.criterion!r:.80}"
             flags.append(CriterionFlag(flag="contradicts", criterion=second.criterion, reason=reason))
-    return flags
+    return _Outcome(flags, untested)
 
 
-def _reward_flags(rewards: dict[str, float | None], count: int) -> list[CriterionFlag]:
+def _is_met(credit: float | None) -> bool | None:
+    return None if credit is None else credit == 1
+
+
+def _reward_flags(rewards: dict[str, float | None], count: int) -> _Outcome:
     best = rewards["response"]
-    if not best:
-        return []
-
-    def keeps(kind: str) -> bool:
-        reward = rewards[kind]
-        return reward is not None and best is not None and reward >= _KEPT * best
-
     reasons: list[tuple[FlagName, str, str]] = [
         ("presence only", "everything", "a response with other samples' contents thrown in"),
         ("not about it", "other", "another sample's response"),
     ]
     if count > 1:
         reasons.append(("indifferent", "half", "half the response"))
-    return [
-        CriterionFlag(flag=name, reason=f"{text} gets {rewards[kind]:.2f}, the best one {best:.2f}")
-        for name, kind, text in reasons
-        if keeps(kind)
-    ]
+    flags: list[CriterionFlag] = []
+    untested: list[FlagName] = []
+    for name, kind, text in reasons:
+        reward = rewards[kind]
+        if best is None or (reward is None and best):
+            untested.append(name)
+        elif best and reward is not None and reward >= _KEPT * best:
+            reason = f"{text} gets {reward:.2f}, the best one {best:.2f}"
+            flags.append(CriterionFlag(flag=name, reason=reason))
+    return _Outcome(flags, untested)
 
 
 def likeness(first: Criterion, second: Criterion) -> float:

@@ -31,6 +31,8 @@ class RubricAudit(BaseModel):
     criteria: int
     calls: int
     """Gradings; one call each with `call_per: response`."""
+    unaudited: int = 0
+    """Rubrics of the set whose samples have neither a response nor a reference answer to try them on."""
     flips: Interval | None = None
     """Share of verdicts that change between two draws of the same question, if draws were repeated."""
 
@@ -38,6 +40,16 @@ class RubricAudit(BaseModel):
     def flagged(self) -> Interval:
         """Share of rubrics with a flag."""
         return wilson_interval(sum(bool(one.flags) for one in self.findings), len(self.findings))
+
+    @property
+    def undecided(self) -> int:
+        """Rubrics without a flag of which some flag could not be tested, because its probes were not judged."""
+        return sum(one.undecided for one in self.findings)
+
+    @property
+    def untested(self) -> dict[str, int]:
+        """Rubrics in which each flag could not be tested, the most frequent first."""
+        return dict(Counter(name for one in self.findings for name in one.untested).most_common())
 
     @property
     def gap(self) -> Interval | None:
@@ -86,7 +98,8 @@ async def audit_rubrics(
     """Audit rubrics by probes made of their samples' own responses.
 
     Args:
-        entries: rubrics; those of samples without a response are probed with their reference answer.
+        entries: rubrics; those of samples without a response are probed with their reference answer, and those
+            without either are `unaudited`.
         responses: of each sample, the best first; the changed ones are made of that.
         repeated: the same judge with repeated draws; it grades the first responses, for the share that flips.
         judge: name for the report.
@@ -134,6 +147,7 @@ async def audit_rubrics(
         findings=tuple(findings),
         criteria=criteria,
         calls=len(cards),
+        unaudited=len(entries) - len(probed),
         flips=flip_rate([votes for _, votes in draws], [name for name, _ in draws]),
     )
 

@@ -20,7 +20,7 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.rubric_audit import MAX_PROBES, RubricAudit, audit_rubrics
 from rubricworks.grading import CallPer, Combine, Grader
 from rubricworks.llm import Endpoint
-from rubricworks.reports.rubric_audit import AUDIT_FILE, AUDIT_PAGE, audit_page, audit_text, excess_text
+from rubricworks.reports.rubric_audit import AUDIT_FILE, AUDIT_PAGE, audit_page, audit_text, refusal_text
 from rubricworks.rubrics import Rubric
 from rubricworks.runtime.job import Job
 from rubricworks.storage import write_atomic
@@ -36,7 +36,7 @@ class AuditGate(BaseModel):
     action: Action
     """Consequence of too many flagged rubrics: a warning, or the end of the run before any training."""
     flagged: float = Field(default=0.2, ge=0, le=1)
-    """Share of flagged rubrics that is accepted."""
+    """Share of flagged rubrics that is accepted; one that was not wholly tested counts as flagged."""
     sample: int = Field(default=100, ge=2)
     """Rubrics to audit, drawn by the seed from those of the training samples; each takes up to fourteen gradings."""
     judges: tuple[Endpoint, ...] = ()
@@ -85,12 +85,14 @@ def audit_written_rubrics(gate: AuditGate, job: Job, *, seed: int) -> RubricAudi
     job.figures["audit"] = {
         "rubrics": len(audit.findings),
         "flagged": audit.flagged.value,
+        **({"unaudited": audit.unaudited} if audit.unaudited else {}),
+        **({"undecided": audit.undecided} if audit.undecided else {}),
         "gap": audit.gap and audit.gap.value,
         **{f"flagged_{name.replace(' ', '_')}": count for name, count in audit.by_flag.items()},
     }
-    if audit.flagged.value > gate.flagged:
+    if refusal := refusal_text(audit, gate.flagged):
         place = job.work.run.rstrip("/") if job.work else str(job.run)
-        message = f"rubric.audit: {excess_text(audit, gate.flagged)}; the page: {place}/{job.out.name}/{AUDIT_PAGE}"
+        message = f"rubric.audit: {refusal}; the page: {place}/{job.out.name}/{AUDIT_PAGE}"
         if gate.action == "refuse":
             raise UserError(f"{message}; mend them by rubric.writer, coverage or guards, or set rubric.audit to warn")
         warnings.warn(message, stacklevel=2)

@@ -112,6 +112,7 @@ def test_generic_and_coarse_rubrics_are_flagged_whole():
 def test_what_was_not_judged_counts_in_no_flag():
     finding = found(*SOUND, judge=lambda one, text: None)
     assert (flags(finding), finding.unjudged, finding.gap) == (set(), 10, None)
+    assert finding.undecided
     partly = found(CUP, TABLE, judge=lambda one, text: None if "bird" in text else word_in(one, text))
     assert not {"presence only", "not about it"} & {flag for flag, _ in flags(partly)}
 
@@ -127,3 +128,47 @@ def test_a_judge_that_minds_the_order_or_credits_the_impossible_is_known():
     finding = found(CUP, TABLE, NO_BIRD, judge=judge)
     assert finding.impossible_credited is True
     assert finding.order_changes == 1
+
+
+def all_but(kind_of_text):
+    """A judge that fails on one text alone."""
+    return lambda one, text: None if kind_of_text(text) else word_in(one, text)
+
+
+def test_one_unjudged_probe_hides_no_fault_that_the_others_show():
+    """Flags come from the probes that were judged: the padded one decides none of them."""
+    never, twin = criterion("Names the spoon", "spoon"), criterion("The cup is named", "cup")
+    explains = criterion("Explains how the cup came there", "came")
+    finding = found(
+        *SOUND, never, twin, explains, judge=all_but(lambda text: "worth noting" in text), responses=[f"{BEST} It came."]
+    )
+    assert {("never met", never.criterion), ("overlaps", twin.criterion), ("parroted", explains.criterion)} <= flags(
+        finding
+    )
+    assert (finding.unjudged, finding.untested) == (1, ())
+
+
+@pytest.mark.parametrize(
+    ("lost", "criteria", "untested"),
+    [
+        (lambda text: text == "", (*SOUND, criterion("Is a text", "anything", 0.5)), {"always met"}),
+        (lambda text: text == BEST, SOUND, {"never met", "presence only", "not about it", "indifferent"}),
+        (lambda text: text == OTHER, SOUND, {"not about it"}),
+        (lambda text: "meets this" in text, (*SOUND, criterion("Explains the cup", "cup")), {"parroted"}),
+    ],
+)
+def test_a_flag_whose_probe_was_not_judged_is_untested_and_not_sound(lost, criteria, untested):
+    def judge(one, text):
+        return None if lost(text) else one.criterion == "Is a text" or word_in(one, text)
+
+    finding = found(*criteria, judge=judge)
+    assert set(finding.untested) == untested
+    assert finding.undecided is not bool(finding.flags)
+
+
+def test_without_any_verdict_all_that_verdicts_decide_is_untested():
+    twins = (CUP, criterion("The cup is named", "cup"))
+    finding = found(*twins, judge=lambda one, text: None)
+    assert {"always met", "never met", "overlaps", "presence only", "not about it", "indifferent"} == set(
+        finding.untested
+    )

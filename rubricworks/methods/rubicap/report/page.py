@@ -141,6 +141,8 @@ def _audit_figures(audit: RubricAudit) -> dict[str, JsonValue]:
     return {
         "rubrics": len(audit.findings),
         "flagged": audit.flagged.value,
+        **({"unaudited": audit.unaudited} if audit.unaudited else {}),
+        **({"undecided": audit.undecided} if audit.undecided else {}),
         "gap": audit.gap.value if audit.gap else None,
         "flags": dict(audit.by_flag),
     }
