@@ -1,7 +1,8 @@
 """Rubrics as a scorer of Inspect: `Task(dataset, scorer=rubric_scorer(Grader(judge)))`.
 
-A sample's rubric is `metadata["rubric"]` (JSON, a dict or a `Rubric`). The score is the reward in [0, 1], its
-explanation the judge's reasons, and its metadata the credit of each criterion. A response that could not be judged is
+A sample's rubric is `metadata["rubric"]` (JSON, a dict or a `Rubric`); with `Grader(judge, subject="answer")` the
+judge is shown the input, and the target as the reference answer. The score is the reward in [0, 1], its explanation the
+judge's reasons, and its metadata the credit of each criterion. A response that could not be judged is
 unscored: Inspect keeps it in the log and leaves it out of the metrics. Written against inspect_ai 0.3.
 """
 
@@ -27,6 +28,7 @@ def rubric_scorer(grader: Grader, rubric_key: str = "rubric") -> Scorer:
         if (state.metadata or {}).get(rubric_key) is None:
             raise UserError(f"sample {state.sample_id}: no rubric in metadata[{rubric_key!r}]")
         columns = {"rubric": [state.metadata[rubric_key]], "sample_id": [str(state.sample_id)]}
+        columns["answer"] = [target.text or None]
         answer = state.output.completion
         scores = await reward.score([state.input_text], [answer], **columns)
         (value,), (card,) = scores.rewards, scores.scorecards

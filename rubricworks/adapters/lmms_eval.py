@@ -30,7 +30,8 @@ class RubricMetric:
         """
         Args:
             rubric_column: field of a document with its rubric (JSON, an object or a list of criteria).
-            prompt_column: field with the prompt that the judge is shown.
+            prompt_column: field with the prompt, shown to the judge of a checklist, or of a grader with
+                `subject="answer"`.
             name: name of the metric in the task's YAML.
         """
         self.reward, self.rubric_column, self.prompt_column, self.name = (

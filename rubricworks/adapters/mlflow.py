@@ -55,7 +55,8 @@ class RubricScorer(Scorer):
             UserError: it has no rubric.
         """
         rubric = self._reward.parse_rubric(self._rubric or _expected(expectations), 0)
-        scores = run_in_loop(self._reward.score([_prompt(inputs)], [_text(outputs)], rubric=[rubric]))
+        answer = (expectations or {}).get("expected_response")
+        scores = run_in_loop(self._reward.score([_prompt(inputs)], [_text(outputs)], rubric=[rubric], answer=[answer]))
         card = scores.scorecards[0]
         total = reward_feedback(card, scores.rewards[0], self.name)
         return [total, *criterion_feedbacks(card, rubric, self.name)]

@@ -29,7 +29,7 @@ class TracedGrader:
             name: name of the span and of the reward's assessment, and the beginning of the others'.
         """
         self.grader, self.name = grader, name
-        self.exposure, self.judges = grader.exposure, grader.judges
+        self.exposure, self.subject, self.judges = grader.exposure, grader.subject, grader.judges
 
     async def grade(self, sample: "Sample", response: str | Response, rubric: Rubric) -> Scorecard:
         """Grade as the grader does."""

@@ -27,7 +27,7 @@ from nemo_gym.judge import JudgeError
 from pydantic import ConfigDict
 
 from rubricworks.adapters.trl import RubricReward
-from rubricworks.grading import CallPer, Combine, Grader
+from rubricworks.grading import CallPer, Combine, Grader, Subject
 from rubricworks.llm import ChatClient, Endpoint
 
 
@@ -37,6 +37,8 @@ class RubricServerConfig(BaseResourcesServerConfig):  # type: ignore[misc, unuse
     REVERIFY_MODE = ReverifyMode.STATELESS
 
     judges: tuple[Endpoint, ...]
+    subject: Subject = "caption"
+    """`answer`: the judge is shown the row's input and its `answer`, the reference answer."""
     call_per: CallPer = "response"
     combine: Combine = "majority"
 
@@ -48,6 +50,8 @@ class RubricVerifyRequest(BaseVerifyRequest):  # type: ignore[misc, unused-ignor
 
     rubric: Any
     sample_id: str = "row"
+    answer: str | None = None
+    """Reference answer."""
 
 
 class RubricVerifyResponse(BaseVerifyResponse):  # type: ignore[misc, unused-ignore]
@@ -64,7 +68,8 @@ class RubricResourcesServer(SimpleResourcesServer):  # type: ignore[misc, unused
     @cached_property
     def reward(self) -> RubricReward:
         clients = [ChatClient(judge, purpose="judge") for judge in self.config.judges]
-        return RubricReward(Grader(clients, call_per=self.config.call_per, combine=self.config.combine))
+        config = self.config
+        return RubricReward(Grader(clients, subject=config.subject, call_per=config.call_per, combine=config.combine))
 
     async def verify(self, body: RubricVerifyRequest) -> RubricVerifyResponse:
         """Grade one response.
@@ -74,7 +79,7 @@ class RubricResourcesServer(SimpleResourcesServer):  # type: ignore[misc, unused
             JudgeError: a criterion could not be judged.
         """
         prompt = _text(body.responses_create_params.input)
-        columns = {"rubric": [body.rubric], "sample_id": [body.sample_id]}
+        columns = {"rubric": [body.rubric], "sample_id": [body.sample_id], "answer": [body.answer]}
         scores = await self.reward.score([prompt], [_text(body.response.output)], **columns)
         reward, card = scores.rewards[0], scores.scorecards[0]
         if reward is None:

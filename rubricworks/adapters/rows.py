@@ -45,6 +45,13 @@ def completion_text(completion: Any) -> str:
     return "".join(part.get("text") or "" for part in content or [] if part.get("type") == "text")
 
 
+def conversation_text(prompt: Any) -> str:
+    """Text of a whole prompt: of its only message, or all turns, each as `role: text`."""
+    if isinstance(prompt, str) or len(prompt) < 2:
+        return completion_text(prompt)
+    return "\n\n".join(f"{turn['role']}: {completion_text([turn])}" for turn in prompt)
+
+
 def image_bytes(pixels: Any, sample_id: str) -> bytes:
     """Encoded bytes of an image column's value: bytes, a `{"bytes": …}` record, a PIL image, or a list of one.
 

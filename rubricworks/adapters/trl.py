@@ -1,7 +1,8 @@
 """Rubric rewards for TRL: an async reward function for `GRPOTrainer(reward_funcs=[RubricReward(grader)])`.
 
 The dataset needs a column with each sample's rubric (JSON, a dict or a `Rubric`). Optional columns: `sample_id` names
-the scorecards; `question` (default: the prompt) is shown to a checklist's judge beside the response; `image` or
+the scorecards; `question` (default: the prompt) is shown to a checklist's judge beside the response; the judge of a
+grader with `subject="answer"` is shown the whole prompt and the column `answer`, the reference answer; `image` or
 `images` is shown to the judge of a grader with `exposure="image"`. A completion is a text or an image, see
 `rows.completion_response`. The reward of a response that could not be judged is None, which TRL excludes from the
 baseline and the loss. Two rewards depend on the whole group: `ContrastReward` weighs criteria by how they separate it,
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
-from rubricworks.adapters.rows import completion_response, completion_text, image_bytes
+from rubricworks.adapters.rows import completion_response, completion_text, conversation_text, image_bytes
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.grading.requests import describe_target
@@ -122,13 +123,15 @@ class RubricReward:
         """Sample of each row, with its image only if the grader shows images."""
         names = columns.get("sample_id") or [f"row-{row}" for row in range(count)]
         questions = columns.get("question") or [None] * count
+        answers = columns.get("answer") or [None] * count
+        shown = conversation_text if getattr(self.grader, "subject", "caption") == "answer" else completion_text
         images: list[bytes | None] = [None] * count
         if self.grader.exposure == "image":
             pixels = columns.get("image") or columns.get("images") or [None] * count
             images = [image_bytes(value, name) for value, name in zip(pixels, names, strict=True)]
         return [
-            Sample(sample_id=str(name), image=image, prompt=completion_text(prompt), question=question)
-            for name, image, prompt, question in zip(names, images, prompts, questions, strict=True)
+            Sample(sample_id=str(name), image=image, prompt=shown(prompt), question=question, answer=_words(answer))
+            for name, image, prompt, question, answer in zip(names, images, prompts, questions, answers, strict=True)
         ]
 
     def parse_rubric(self, value: Any, row: int) -> Rubric:
@@ -283,6 +286,10 @@ def whole_groups(rubrics: Sequence[Rubric], group_size: int) -> Iterator[tuple[s
                 "one sample; let each process hold whole groups"
             )
         yield group, rubric
+
+
+def _words(answer: Any) -> str | None:
+    return None if answer is None else str(answer)
 
 
 def verdict_text(card: Scorecard, rubric: Rubric) -> str:

@@ -1,6 +1,6 @@
 """A rubric set as TRL trains on it, in one line, like the specs of TRL's own integrations:
 
-    spec = RubricSpec("org/name@COMMIT/data", Grader(judge))
+    spec = RubricSpec("org/name@COMMIT/data", Grader(judge, subject="answer"))
     trainer = GRPOTrainer(model=model, train_dataset=spec.train_dataset, reward_funcs=spec.reward_funcs, args=args)
 
 The source is any file, folder or data set of the Hub that `rubricworks rubrics import` reads, with prompts. A
@@ -47,7 +47,7 @@ class RubricSpec:
 
     @cached_property
     def train_dataset(self) -> "Dataset":
-        """Columns `prompt`, `rubric` (JSON) and `sample_id`.
+        """Columns `prompt`, `rubric` (JSON), `sample_id` and `answer` (the reference answer, or None).
 
         Raises:
             UserError: the set cannot be read, or a rubric of it has no prompt.
@@ -62,7 +62,8 @@ class RubricSpec:
             raise UserError(
                 f"{self.source}: sample {entry.sample_id!r} has no prompt, and a policy needs one to answer"
             )
-        return {"prompt": self._prompt(entry), "rubric": entry.rubric.model_dump_json(), "sample_id": entry.sample_id}
+        rubric, answer = entry.rubric.model_dump_json(), entry.reference or None
+        return {"prompt": self._prompt(entry), "rubric": rubric, "sample_id": entry.sample_id, "answer": answer}
 
     def _prompt(self, entry: RubricEntry) -> str | list[dict[str, str]]:
         if not self.conversational:

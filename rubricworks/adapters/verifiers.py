@@ -20,7 +20,7 @@ import verifiers.v1 as vf
 from rubricworks.adapters.trl import RubricReward
 from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.errors import UserError
-from rubricworks.grading import Grader
+from rubricworks.grading import Grader, Subject
 from rubricworks.llm import ChatClient, Endpoint
 
 
@@ -31,6 +31,8 @@ class RubricGradeConfig(vf.JudgeConfig):  # type: ignore[misc, unused-ignore]
     rubric_field: str = "rubric"
     """Field of the task's data that holds the rubric."""
     view: vf.JudgeView = "last_reply"
+    subject: Subject = "caption"
+    """`answer`: the judge is shown the task's prompt and the `answer` of its data, the reference answer."""
     max_tokens: int = 1024
     """Longest answer of the judge."""
 
@@ -46,7 +48,7 @@ class RubricGrade(vf.Judge[Any, RubricGradeConfig]):  # type: ignore[misc, unuse
             api_key_env=self.config.api_key_var or None,
             max_tokens=self.config.max_tokens,
         )
-        return RubricReward(Grader(ChatClient(endpoint, purpose="judge")))
+        return RubricReward(Grader(ChatClient(endpoint, purpose="judge"), subject=self.config.subject))
 
     async def score(self, task: Any, trace: Any) -> float:
         """Grade the reply.
@@ -60,7 +62,11 @@ class RubricGrade(vf.Judge[Any, RubricGradeConfig]):  # type: ignore[misc, unuse
                 f"task {task.id or task.idx}: its data have no field {self.config.rubric_field!r} with a rubric"
             )
         response = trace.last_reply if self.config.view == "last_reply" else trace.transcript
-        columns = {"rubric": [rubric], "sample_id": [str(task.id or task.idx)]}
+        columns = {
+            "rubric": [rubric],
+            "sample_id": [str(task.id or task.idx)],
+            "answer": [getattr(task, "answer", None)],
+        }
         scores = await self.reward.score([task.prompt_text], [response], **columns)
         for verdict in scores.scorecards[0].verdicts:
             credit = math.nan if verdict.credit is None else verdict.credit
@@ -76,6 +82,8 @@ class RubricTaskData(vf.TaskData):  # type: ignore[misc, unused-ignore]
 
     rubric: str
     """JSON of the rubric."""
+    answer: str | None = None
+    """Reference answer."""
 
     @classmethod
     def of(cls, entry: RubricEntry) -> "RubricTaskData":
@@ -86,7 +94,8 @@ class RubricTaskData(vf.TaskData):  # type: ignore[misc, unused-ignore]
         """
         if not entry.prompt:
             raise UserError(f"sample {entry.sample_id!r} has no prompt, and a policy needs one to answer")
-        return cls(id=entry.sample_id, prompt=entry.prompt, rubric=entry.rubric.model_dump_json())
+        rubric, answer = entry.rubric.model_dump_json(), entry.reference or None
+        return cls(id=entry.sample_id, prompt=entry.prompt, rubric=rubric, answer=answer)
 
 
 class RubricTaskConfig(vf.TaskConfig):  # type: ignore[misc, unused-ignore]

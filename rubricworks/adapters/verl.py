@@ -32,7 +32,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from rubricworks.adapters.rows import image_bytes
 from rubricworks.adapters.trl import RubricReward
 from rubricworks.errors import UserError
-from rubricworks.grading import CallPer, Combine, Exposure, Grader
+from rubricworks.grading import CallPer, Combine, Exposure, Grader, Subject
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.rubrics import Response, Rubric, Scorecard
 
@@ -55,6 +55,8 @@ class VerlOptions(BaseModel):
     judges: tuple[Endpoint, ...] = Field(min_length=1)
     exposure: Exposure = "text"
     """Parts of the sample that a judge sees."""
+    subject: Subject = "caption"
+    """`answer`: the judge is shown the prompt, and `answer` of `extra_info`."""
     call_per: CallPer = "response"
     combine: Combine = "majority"
     criteria: tuple[str, ...] = ()
@@ -102,6 +104,7 @@ class RubricRewardManager(RewardManagerBase):
             Grader(
                 clients,
                 exposure=self.options.exposure,
+                subject=self.options.subject,
                 call_per=self.options.call_per,
                 combine=self.options.combine,
             )
@@ -123,6 +126,7 @@ class RubricRewardManager(RewardManagerBase):
             "rubric": [self._rubric(row, extra, name)],
             "sample_id": [name],
             "question": [extra.get("question")],
+            "answer": [extra.get("answer")],
         }
         if self.options.exposure == "image":
             columns["image"] = [_image(row, messages, extra, name)]

@@ -34,7 +34,7 @@ from rubricworks.llm import ChatClient
 from rubricworks.rubrics import Response
 
 _RUBRIC = "rubric"
-_FIELDS = frozenset(VerlOptions.model_fields) - {"exposure", "criteria"}
+_FIELDS = frozenset(VerlOptions.model_fields) - {"exposure", "subject", "criteria"}
 
 
 async def compute_score(
@@ -47,8 +47,8 @@ async def compute_score(
         solution_image: pixels in [0, 1], channels first, or one such image in a batch of its own.
         ground_truth: the prompt.
         extra_info: holds the rubric, and `sample_id` if the row has one.
-        options: fields of `VerlOptions` but `exposure` and `criteria`; others, such as the router's address, are not
-            used.
+        options: fields of `VerlOptions` but `exposure`, `subject` and `criteria`; others, such as the router's address,
+            are not used.
     Raises:
         UserError: an option or the rubric is missing or invalid, the pixels are no image, or no try could judge it.
     """

@@ -4,7 +4,7 @@ from rubricworks.grading.assertion_grader import AssertionGrader, GradedCaption
 from rubricworks.grading.assertion_prompts import ASSERTION_PROMPT_VERSION, Pointability
 from rubricworks.grading.cascade import Cascade, require_logprobs
 from rubricworks.grading.execution import execute, verdicts_of
-from rubricworks.grading.grader import CallPer, FailedCall, Grader
+from rubricworks.grading.grader import CallPer, FailedCall, Grader, Subject
 from rubricworks.grading.requests import (
     AnyRequest,
     Exposure,
@@ -41,6 +41,7 @@ __all__ = [
     "ScoredItem",
     "Scoring",
     "ScoringRequest",
+    "Subject",
     "TargetItem",
     "RequestWithTargets",
     "RequestWithoutVerifiers",

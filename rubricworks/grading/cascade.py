@@ -33,7 +33,7 @@ class Cascade:
         if len(cheap.judges) != 1:
             raise UserError(f"the cheap grader has {len(cheap.judges)} judges; a cascade has one that may be unsure")
         self.cheap, self.strong, self.below = cheap, strong, below
-        self.exposure = cheap.exposure
+        self.exposure, self.subject = cheap.exposure, cheap.subject
         self.judges = (*cheap.judges, *strong.judges)
 
     async def grade(self, sample: "Sample", response: str | Response, rubric: Rubric) -> Scorecard:

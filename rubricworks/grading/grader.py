@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from rubricworks.errors import UserError
+from rubricworks.grading.answer_prompts import ANSWER_JUDGE_PROMPT_VERSION, answer_judge_messages
 from rubricworks.grading.evaluation_events import emit_verdicts
 from rubricworks.grading.execution import execute
 from rubricworks.grading.image_checks import image_problem
@@ -43,6 +44,9 @@ GraderCredits = Literal["binary", "continuous", "logprob"]
 Confidence = Literal["logprob", "repeats"]
 CallPer = Literal["response", "criterion"]
 """One call for all criteria of a response, or one per criterion, as in RubiCap's paper (Appendix B, Prompt 3)."""
+Subject = Literal["caption", "answer"]
+"""Kind of text that is graded: a caption, judged by its own words alone, or an answer to a prompt, which the judge is
+shown with the sample's reference answer. A checklist's judge is shown the question and no answer, whatever the kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class FailedCall:
         object.__setattr__(self, "response", Response.of(self.response))
 
 
+_TEXT_PROMPT_VERSIONS: dict[Subject, str] = {"caption": JUDGE_PROMPT_VERSION, "answer": ANSWER_JUDGE_PROMPT_VERSION}
 _MessagesOf = Callable[[tuple[Criterion, ...]], list[dict[str, Any]]]
 """Messages that ask for these criteria of one response."""
 
@@ -95,6 +100,7 @@ class Grader:
         judges: ChatClient | Sequence[ChatClient],
         *,
         exposure: Exposure = "text",
+        subject: Subject = "caption",
         call_per: CallPer = "response",
         combine: Combine = "majority",
         credits: GraderCredits = "binary",
@@ -109,6 +115,7 @@ class Grader:
         Args:
             judges: client of one judge or of several; each grades everything, and their credits are combined.
             exposure: parts of the sample that the judge sees; see `requests.Exposure`.
+            subject: what a graded text is; see `Subject`.
             call_per: one call per response, or per criterion.
             combine: rule for combining the credits of several judges; see `votes.Combine`.
             credits: scale of the scores of an image, see `image_prompts.Credits`; texts are scored 0 or 1. With
@@ -125,6 +132,7 @@ class Grader:
             raise UserError("no judge is given; a grader takes at least one")
         for name, value, choices in (
             ("exposure", exposure, Exposure),
+            ("subject", subject, Subject),
             ("call_per", call_per, CallPer),
             ("combine", combine, Combine),
             ("credits", credits, GraderCredits),
@@ -143,6 +151,7 @@ class Grader:
         self.text_reader = text_reader
         self.mask_text = mask_text
         self.exposure = exposure
+        self.subject = subject
         self.credits: Credits = "binary" if credits == "logprob" else credits
         self._credits_by_logprob = credits == "logprob"
         self._confidence = confidence
@@ -287,6 +296,8 @@ class Grader:
         shows_sample = self.exposure == "image"
         if response.image is None:
             text = response.require_text("the judge")
+            if self.subject == "answer":
+                return partial(answer_judge_messages, text, sample=sample, shows_image=shows_sample)
             return partial(judge_messages, text, sample=sample if shows_sample else None)
         prompt_image = image_part(sample.require_image("exposure is 'image'")) if shows_sample else None
         part = image_part(response.image)
@@ -303,7 +314,7 @@ class Grader:
         messages_of: _MessagesOf,
     ) -> _CallResult:
         """Judge criteria without references in one call."""
-        judge.note_prompt(IMAGE_JUDGE_PROMPT_VERSION if response.is_image else JUDGE_PROMPT_VERSION)
+        judge.note_prompt(IMAGE_JUDGE_PROMPT_VERSION if response.is_image else _TEXT_PROMPT_VERSIONS[self.subject])
         messages = messages_of(criteria)
         answer = ANSWERS[self.credits] if response.is_image else Judgment
         check = partial(check_ids, count=len(criteria))

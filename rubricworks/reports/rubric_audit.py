@@ -39,8 +39,8 @@ def untested_texts(audit: RubricAudit) -> list[str]:
     lines = []
     if audit.unaudited:
         lines.append(
-            f"{audit.unaudited} of {audit.unaudited + len(audit.findings)} rubrics were not audited: their samples have "
-            "no response and no reference answer"
+            f"{audit.unaudited} of {audit.unaudited + len(audit.findings)} rubrics were not audited: their samples "
+            "have no response and no reference answer"
         )
     if audit.untested:
         names = ", ".join(f"{name} in {count}" for name, count in audit.untested.items())

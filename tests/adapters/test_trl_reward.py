@@ -181,3 +181,19 @@ def test_an_image_given_by_its_address_is_refused_with_the_samples_name(serve):
     completion = [{"role": "assistant", "content": [{"type": "image", "image": "http://elsewhere/a.png"}]}]
     with pytest.raises(UserError, match="sample a7: the completion's image is str; give encoded bytes or a PIL image"):
         reward_rows(serve(colour_judge), [completion], {"rubric": [COLOUR_RUBRIC], "sample_id": ["a7"]})
+
+
+def test_the_judge_of_an_answer_reads_the_whole_conversation_and_the_reference(serve):
+    server = serve([say(json.dumps({"verdicts": [{"id": 1, "reasoning": "", "score": 1}]}))])
+    turns = [{"role": "user", "content": "Two and two?"}, {"role": "assistant", "content": "Of what?"}]
+    prompt = [*turns, {"role": "user", "content": [{"type": "text", "text": "Apples."}]}]
+
+    async def run():
+        async with ChatClient(Endpoint(url=server.url, model="j", attempts=1)) as client:
+            reward = RubricReward(Grader(client, subject="answer"))
+            return await reward([prompt], ["Four."], rubric=[OTHER.model_dump_json()], answer=["4"])
+
+    assert asyncio.run(run()) == [1.0]
+    user = server.chats[0].body["messages"][1]["content"]
+    assert "<prompt>\nuser: Two and two?\n\nassistant: Of what?\n\nuser: Apples.\n</prompt>" in user
+    assert "<reference_answer>\n4\n</reference_answer>" in user

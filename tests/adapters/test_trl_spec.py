@@ -28,7 +28,7 @@ def test_healthbench_is_a_dataset_with_its_conversations_and_a_reward_for_them(s
     grader = Grader(ChatClient(serve(first_only).url, "j"))
     spec = RubricSpec(FILES / "healthbench.jsonl", grader)
     rows = spec.train_dataset
-    assert rows.column_names == ["prompt", "rubric", "sample_id"]
+    assert rows.column_names == ["prompt", "rubric", "sample_id", "answer"]
     source = [json.loads(line) for line in (FILES / "healthbench.jsonl").read_text().splitlines()]
     assert [[turn["content"] for turn in row["prompt"]] for row in rows] == [
         [turn["content"] for turn in row["prompt"]] for row in source

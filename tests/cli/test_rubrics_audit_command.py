@@ -173,3 +173,26 @@ def test_rubrics_that_were_not_wholly_judged_do_not_pass_as_sound(tell, tmp_path
     assert "refused: too little was judged: 0% of 2 audited rubrics are flagged and 100% not wholly" in (
         told.err.replace("\u202f", "")
     )
+
+
+def test_the_judge_of_an_imported_set_is_shown_prompts_and_reference_answers(tell, tmp_path, serve):
+    def one_for_all(_, body):
+        criteria = json.loads(body["messages"][1]["content"].split("<criteria>\n")[1].split("\n</criteria>")[0])
+        scores = [{"id": one["id"], "reasoning": "", "score": 0} for one in criteria]
+        return say(json.dumps({"verdicts": scores}))
+
+    item = {"title": "Speed", "description": "Essential Criteria: States 12 m/s.", "weight": 5}
+    rows = [
+        {"question": f"How fast is ball {at}?", "reference_answer": f"12 m/s, {at}.", "rubric": [item]} for at in (1, 2)
+    ]
+    server, rubrics = serve(one_for_all), write(tmp_path / "rar.jsonl", rows)
+    told = tell("rubrics", "audit", rubrics, "--judge", f"j@{server.url}")
+    assert told.code == 0, told.err
+    texts = [heard.body["messages"][1]["content"] for heard in server.chats]
+    assert {text.split("\n</reference_answer>")[0] for text in texts} == {
+        f"<prompt>\nHow fast is ball {at}?\n</prompt>\n\n<reference_answer>\n12 m/s, {at}." for at in (1, 2)
+    }
+    told = tell(
+        "rubrics", "audit", rubrics, "--judge", f"j@{server.url}", "--subject", "caption", "--out", "as-captions"
+    )
+    assert "<prompt>" not in server.chats[-1].body["messages"][1]["content"]

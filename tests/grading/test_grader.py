@@ -263,3 +263,46 @@ def test_what_cannot_be_chosen_is_named():
         Grader(client, call_per="rubric")
     with pytest.raises(UserError, match="majority or median or any"):
         Grader([client, client], combine="mean")
+
+
+ASKED = Sample(sample_id="s1", prompt="user: My <b>head</b> aches.", answer="See a doctor.", image=PNG)
+
+
+def test_the_judge_of_an_answer_is_shown_the_prompt_and_the_reference_answer(serve):
+    server = serve([say(judgment(1, 0, 1))])
+
+    async def run():
+        async with ChatClient(Endpoint(url=server.url, model="j")) as client:
+            card = await Grader(client, subject="answer").grade(ASKED, "Rest.", RUBRIC)
+            return card, client.endpoint
+
+    card, _ = asyncio.run(run())
+    system, user = (message["content"] for message in server.chats[0].body["messages"])
+    assert card.credits == [1, 0, 1]
+    assert "caption" not in system + user
+    assert user.startswith(
+        "<prompt>\nuser: My &lt;b>head&lt;/b> aches.\n</prompt>\n\n<reference_answer>\nSee a doctor.\n"
+    )
+    assert user.endswith("<response>\nRest.\n</response>")
+
+
+def test_a_caption_is_judged_without_its_prompt_or_an_answer(serve):
+    """Byte for byte as before: caches of stored runs stay valid."""
+    server = serve([say(judgment(1, 0, 1))])
+
+    async def run():
+        async with ChatClient(Endpoint(url=server.url, model="j")) as client:
+            await Grader(client).grade(ASKED, "Rest.", RUBRIC)
+
+    asyncio.run(run())
+    assert server.chats[0].body["messages"] == judge_messages("Rest.", RUBRIC.criteria)
+
+
+def test_a_checklists_judge_is_shown_no_reference_answer_whatever_is_graded(serve):
+    checklist = Rubric(criteria=(Criterion(criterion="States the sum", weight=1, reference="expr_verify(target='4')"),))
+    bodies = []
+    for subject in ("caption", "answer"):
+        server = serve([fail(400)])
+        grade(server, rubric=checklist, subject=subject)
+        bodies.append(server.chats[0].body)
+    assert bodies[0] == bodies[1]

@@ -20,7 +20,7 @@ from rubricworks.evaluation.rubric_audit import (
     fix_rubrics,
     with_rubrics,
 )
-from rubricworks.grading import Grader
+from rubricworks.grading import Grader, Subject
 from rubricworks.llm import ChatClient, ChatError
 from rubricworks.reports.rubric_audit import (
     AUDIT_FILE,
@@ -60,6 +60,12 @@ _TEXT_COLUMNS = ("response", "caption", "text")
     help="Ask about the first responses N times, for the share of verdicts that flip.",
 )
 @click.option("--temperature", type=click.FloatRange(min=0), default=0.0, show_default=True, help="Of the judge.")
+@click.option(
+    "--subject",
+    type=click.Choice(["caption", "answer"]),
+    help="What the responses are; the judge of answers is shown prompt and reference answer.  [default: answer if the "
+    "set has prompts]",
+)
 @click.option("--fix", metavar="MODEL@URL", help="A writer that rewrites the flagged rubrics, into OUT/fixed.jsonl.")
 @api_key_option
 @click.option("--out", type=click.Path(path_type=Path), default=Path("rubric-audit"), show_default=True)
@@ -71,6 +77,7 @@ def audit(
     refuse: float | None,
     repeats: int | None,
     temperature: float,
+    subject: Subject | None,
     fix: str | None,
     api_key_env: str | None,
     out: Path,
@@ -106,10 +113,11 @@ def audit(
     async def run() -> tuple[RubricAudit, RubricFixes | None]:
         async with AsyncExitStack() as stack:
             client = partial(ChatClient, cache=out / "answers.sqlite", on_failure=stop_if_refused)
-            grader = Grader(judging := client(endpoint, purpose="judge"))
+            kind: Subject = subject or ("answer" if any(entry.prompt for entry in entries) else "caption")
+            grader = Grader(judging := client(endpoint, purpose="judge"), subject=kind)
             await stack.enter_async_context(judging)
             progress = Progress("audit", MAX_PROBES * len(entries), "gradings", clients=[judging])
-            repeated = Grader(judging, confidence="repeats", repeats=repeats) if repeats else None
+            repeated = Grader(judging, subject=kind, confidence="repeats", repeats=repeats) if repeats else None
             found = await audit_rubrics(
                 entries, texts, grader, repeated=repeated, judge=endpoint.model, progress=progress.at
             )

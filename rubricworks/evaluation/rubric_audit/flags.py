@@ -14,7 +14,7 @@ Flags of the rubric:
     indifferent    half the response gets nearly as much as the whole
 
 A judge that errs now and then must not hide a fault, nor make one: hence the one probe of grace, and `_KEPT`. Each flag
-comes from those of its probes that were judged; one that they cannot decide is `untested`, which is not the same as sound.
+comes from those of its probes that were judged; one that they cannot decide is `untested`, which is not sound.
 """
 
 import re
@@ -167,9 +167,7 @@ def _text_flags(criteria: Sequence[Criterion]) -> list[CriterionFlag]:
     return flags
 
 
-def _verdict_flags(
-    criteria: Sequence[Criterion], plain: Sequence[tuple[Probe, list[float | None]]]
-) -> _Outcome:
+def _verdict_flags(criteria: Sequence[Criterion], plain: Sequence[tuple[Probe, list[float | None]]]) -> _Outcome:
     flags: list[CriterionFlag] = []
     untested: list[FlagName] = []
     columns = [[_is_met(credits[at]) for _, credits in plain] for at in range(len(criteria))]

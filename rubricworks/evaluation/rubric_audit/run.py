@@ -121,7 +121,7 @@ async def audit_rubrics(
             make_probes(entry.rubric, texts[entry.sample_id], [texts[one.sample_id][0] for one in others])
         )
     rows = (
-        (Sample(sample_id=entry.sample_id, prompt=entry.prompt), probe.text, probe.rubric)
+        (_sample(entry), probe.text, probe.rubric)
         for entry, probes in zip(probed, all_probes, strict=True)
         for probe in probes
     )
@@ -137,8 +137,7 @@ async def audit_rubrics(
     draws: list[tuple[str, tuple[float, ...]]] = []
     if repeated:
         firsts = [
-            (Sample(sample_id=entry.sample_id, prompt=entry.prompt), probes[0].text, entry.rubric)
-            for entry, probes in zip(probed, all_probes, strict=True)
+            (_sample(entry), probes[0].text, entry.rubric) for entry, probes in zip(probed, all_probes, strict=True)
         ]
         async for card in repeated.grade_many(firsts):
             draws += [(card.sample_id, tuple(vote for vote in one.votes if vote is not None)) for one in card.verdicts]
@@ -150,6 +149,10 @@ async def audit_rubrics(
         unaudited=len(entries) - len(probed),
         flips=flip_rate([votes for _, votes in draws], [name for name, _ in draws]),
     )
+
+
+def _sample(entry: RubricEntry) -> Sample:
+    return Sample(sample_id=entry.sample_id, prompt=entry.prompt, answer=entry.reference or None)
 
 
 def probe_responses(entry: RubricEntry, responses: Mapping[str, Sequence[str]]) -> list[str]:

@@ -140,7 +140,12 @@ def test_one_unjudged_probe_hides_no_fault_that_the_others_show():
     never, twin = criterion("Names the spoon", "spoon"), criterion("The cup is named", "cup")
     explains = criterion("Explains how the cup came there", "came")
     finding = found(
-        *SOUND, never, twin, explains, judge=all_but(lambda text: "worth noting" in text), responses=[f"{BEST} It came."]
+        *SOUND,
+        never,
+        twin,
+        explains,
+        judge=all_but(lambda text: "worth noting" in text),
+        responses=[f"{BEST} It came."],
     )
     assert {("never met", never.criterion), ("overlaps", twin.criterion), ("parroted", explains.criterion)} <= flags(
         finding
