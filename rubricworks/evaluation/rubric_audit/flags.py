@@ -201,7 +201,10 @@ def _verdict_flags(criteria: Sequence[Criterion], plain: Sequence[tuple[Probe, l
         differ = sum(x != y for x, y in both)
         repeated, excluded = same_words(first, second), _excludes(first, second)
         if 2 * len(both) < len(a):
-            untested += ["overlaps"] * repeated + ["contradicts"] * excluded
+            if repeated:
+                untested.append("overlaps")
+            if excluded:
+                untested.append("contradicts")
         elif differ <= 1 and 0 < sum(x for x, _ in both) < len(both) and repeated:
             reason = f"same verdicts and {shared:.0%} of its words as {first.criterion!r:.80}"
             flags.append(CriterionFlag(flag="overlaps", criterion=second.criterion, reason=reason))
