@@ -8,6 +8,7 @@ Flags of a criterion:
     contradicts    another one has nearly the same words, and no probe meets both
     leaks          its text states its own reference
     parroted       it asks for an act ("explains how …"), and the claim alone, that it is done, meets it
+A negated criterion, which is met where its statement does not hold, is neither "always met" nor "parroted".
 Flags of the rubric:
     presence only  a response with everything thrown in keeps its reward
     not about it   another sample's response gets nearly as much as the best one
@@ -24,7 +25,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from rubricworks.evaluation.rubric_audit.probes import Probe
+from rubricworks.evaluation.rubric_audit.probes import Probe, is_negated, statements
 from rubricworks.grading.requests import describe_target
 from rubricworks.rewards import signed_reward
 from rubricworks.rubrics import Criterion, Rubric, Scorecard
@@ -159,7 +160,7 @@ def examine(sample_id: str, rubric: Rubric, probes: Sequence[Probe], cards: Sequ
 def _text_flags(criteria: Sequence[Criterion]) -> list[CriterionFlag]:
     flags = []
     for one in criteria:
-        if joins_assertions(one.criterion):
+        if any(map(joins_assertions, statements(one))):
             flags.append(CriterionFlag(flag="compound", criterion=one.criterion, reason="it joins several assertions"))
         target = describe_target(one.reference) if one.verifier else one.reference
         if target and gives_away(f"{one.criterion} {one.description}", target):
@@ -174,11 +175,13 @@ def _verdict_flags(criteria: Sequence[Criterion], plain: Sequence[tuple[Probe, l
     kinds = [probe.kind for probe, _ in plain]
     for criterion, met in zip(criteria, columns, strict=True):
         title = criterion.criterion
+        asks_for_act = any(map(_ACT.search, statements(criterion))) and not is_negated(criterion)
         judged = [one for one in met if one is not None]
         own = [one for one, kind in zip(met, kinds, strict=True) if kind == "response" and one is not None]
         by_claim, when_empty = met[kinds.index("parroted")], met[kinds.index("empty")]
         by_any = [met[kinds.index(kind)] for kind in ("empty", "other", "everything")]
-        may_be_always = False not in by_any and sum(judged) >= len(judged) - 1
+        # What guards against a fault is met by most texts, also by none: that is no fault of it.
+        may_be_always = not is_negated(criterion) and False not in by_any and sum(judged) >= len(judged) - 1
         if may_be_always and None not in by_any:
             flags.append(CriterionFlag(flag="always met", criterion=title, reason="any text meets it, also none"))
             continue
@@ -188,7 +191,7 @@ def _verdict_flags(criteria: Sequence[Criterion], plain: Sequence[tuple[Probe, l
         untested += ["never met"] * (not own)
         if own and not any(own):
             flags.append(CriterionFlag(flag="never met", criterion=title, reason="none of the sample's responses does"))
-        elif _ACT.search(title) and by_claim is not False and when_empty is not True:
+        elif asks_for_act and by_claim is not False and when_empty is not True:
             if by_claim is None or when_empty is None:
                 untested.append("parroted")
             else:

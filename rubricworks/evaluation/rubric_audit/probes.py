@@ -8,13 +8,12 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from rubricworks.data.rubric_sets.entries import NEGATED
 from rubricworks.rubrics import Criterion, Rubric
 
 ProbeKind = Literal[
     "response", "half", "padded", "shuffled", "everything", "other", "empty", "parroted", "reversed", "impossible"
 ]
-LOWER: tuple[ProbeKind, ...] = ("half", "everything", "other", "empty", "parroted")
-"""Kinds that deserve less than the response."""
 
 IMPOSSIBLE = Criterion(
     criterion="Gives the serial number 7Q-31-Z that nothing shows",
@@ -51,7 +50,8 @@ def make_probes(rubric: Rubric, responses: Sequence[str], others: Sequence[str])
     parts = sentences(best)
     turned = Rubric(criteria=rubric.criteria[::-1])
     extended = Rubric(criteria=(*rubric.criteria, IMPOSSIBLE))
-    claims = " ".join(f"The response meets this: {criterion.criterion}." for criterion in rubric.criteria)
+    claimed = [one for one in rubric.criteria if not is_negated(one)]
+    claims = " ".join(f"The response meets this: {': '.join(statements(one))}." for one in claimed)
     return [
         *(Probe("response", text, rubric) for text in responses),
         Probe("half", " ".join(parts[: len(parts) // 2]), rubric),
@@ -64,6 +64,20 @@ def make_probes(rubric: Rubric, responses: Sequence[str], others: Sequence[str])
         Probe("reversed", best, turned),
         Probe("impossible", best, extended),
     ]
+
+
+def statements(criterion: Criterion) -> list[str]:
+    """Texts that say what is asked: the title, and the description of a criterion without a rule of its own.
+
+    Rubrics as Rewards, rewardkit and verifiers have a name for the title, and the statement in the description.
+    """
+    has_rule = criterion.evaluation_rule not in ("", NEGATED)
+    return [criterion.criterion, *([criterion.description] if criterion.description and not has_rule else [])]
+
+
+def is_negated(criterion: Criterion) -> bool:
+    """Return True if a criterion is met where its statement does not hold."""
+    return criterion.evaluation_rule == NEGATED
 
 
 def sentences(text: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from rubricworks.data.rubric_sets.entries import NEGATED
 from rubricworks.evaluation.rubric_audit import examine, make_probes
 from rubricworks.rubrics import Criterion, ErrorClass, Rubric, Scorecard, Verdict
 
@@ -176,4 +177,41 @@ def test_without_any_verdict_all_that_verdicts_decide_is_untested():
     finding = found(*twins, judge=lambda one, text: None)
     assert {"always met", "never met", "overlaps", "presence only", "not about it", "indifferent"} == set(
         finding.untested
+    )
+
+
+def named(title, statement, word, **fields):
+    """A criterion as Rubrics as Rewards and rewardkit have it: a name, and the statement in the description."""
+    return Criterion(criterion=title, description=statement, weight=1, **fields), word
+
+
+def test_the_statement_of_an_imported_criterion_is_read_where_its_title_is_a_name():
+    joined, _ = named("Correct Speed", "States that it is 12 m/s and explains that friction is left out.", "")
+    act, _ = named("Cause", "Explains how the cup came there", "")
+    claim = next(
+        probe.text for probe in make_probes(Rubric(criteria=(act,)), [BEST], [OTHER]) if probe.kind == "parroted"
+    )
+    assert "Explains how the cup came there" in claim
+
+    def judge(one, text):
+        if one in (joined, act):
+            return "came" in text or "friction" in text
+        return word_in(one, text)
+
+    finding = found(*SOUND, joined, act, judge=judge, responses=[f"{BEST} It came by hand, with no friction."])
+    assert {("compound", "Correct Speed"), ("parroted", "Cause")} <= flags(finding)
+
+
+def test_a_negated_criterion_is_a_guard_and_not_always_met():
+    """rewardkit's `negate`: nearly every text meets it, and the rubric needs it."""
+    guard = Criterion(criterion="Explains a spoon", evaluation_rule=NEGATED, weight=1)
+
+    def judge(one, text):
+        return "spoon" not in text if one is guard else word_in(one, text)
+
+    finding = found(*SOUND, guard, judge=judge)
+    assert not [flag for flag in finding.flags if flag.criterion == guard.criterion]
+    same = guard.model_copy(update={"evaluation_rule": ""})
+    assert ("always met", same.criterion) in flags(
+        found(*SOUND, same, judge=lambda one, text: True if one is same else word_in(one, text))
     )
