@@ -32,6 +32,11 @@ class Cascade:
             raise UserError(f"below is {below:g}; a confidence lies above 0.5, and is 1 at most")
         if len(cheap.judges) != 1:
             raise UserError(f"the cheap grader has {len(cheap.judges)} judges; a cascade has one that may be unsure")
+        if cheap.confidence is None:
+            raise UserError(
+                "the cheap grader has no confidence, and a cascade would ask the strong one about failures only; "
+                'make it as Grader(judge, confidence="logprob"), or "repeats" with repeats=3'
+            )
         self.cheap, self.strong, self.below = cheap, strong, below
         self.exposure, self.subject = cheap.exposure, cheap.subject
         self.judges = (*cheap.judges, *strong.judges)

@@ -154,7 +154,7 @@ class Grader:
         self.subject = subject
         self.credits: Credits = "binary" if credits == "logprob" else credits
         self._credits_by_logprob = credits == "logprob"
-        self._confidence = confidence
+        self.confidence: Confidence | None = "logprob" if self._credits_by_logprob else confidence
         self._seeds = range(seed, seed + repeats)
         self.call_per = call_per
         self.combine: Combine = combine
@@ -318,7 +318,7 @@ class Grader:
         messages = messages_of(criteria)
         answer = ANSWERS[self.credits] if response.is_image else Judgment
         check = partial(check_ids, count=len(criteria))
-        field = "score" if self._credits_by_logprob or self._confidence == "logprob" else ""
+        field = "score" if self.confidence == "logprob" else ""
         draws = [judge.chat(messages, answer, seed, check=check, probabilities_of=field) for seed in self._seeds]
         try:
             replies: list[Reply[Any]] = [await draws[0]] if len(draws) == 1 else await asyncio.gather(*draws)
@@ -343,7 +343,7 @@ class Grader:
         credit = draws[0].credit if len(draws) == 1 else combine_credits([draw.credit for draw in draws], "majority")
         chosen = next(draw for draw in draws if draw.credit == credit)
         confidence = None
-        if self._confidence == "repeats":
+        if self.confidence == "repeats":
             confidence = sum(draw.credit == credit for draw in draws) / len(draws)
         elif chosen.probability is not None:
             confidence = max(chosen.probability, 1 - chosen.probability)

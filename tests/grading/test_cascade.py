@@ -151,6 +151,7 @@ def test_an_endpoint_without_log_probabilities_is_found_by_one_question(serve):
         (lambda a, b: Grader(a, credits="logprob", repeats=2), "logprob credits are not repeated"),
         (lambda a, b: Grader(a, confidence="words"), "confidence is 'words'; choose logprob or repeats"),
         (lambda a, b: Cascade(Grader(a), Grader(b), below=0.4), r"below is 0\.4"),
+        (lambda a, b: Cascade(Grader(a), Grader(b), below=0.9), "the cheap grader has no confidence"),
         (lambda a, b: Cascade(Grader([a, b]), Grader(b), below=0.9), "the cheap grader has 2 judges"),
     ],
 )
