@@ -301,9 +301,12 @@ def verdict_text(card: Scorecard, rubric: Rubric) -> str:
 
 
 def _passes(card: Scorecard, rubric: Rubric, key: str) -> bool | None:
-    """Return True if all criteria of a key, or title, have full credit and pitfalls none; None without a verdict."""
+    """Return True if all criteria of a key, or title, are met and pitfalls are not; None without a verdict.
+
+    A credit above one half is met: of a judge's probability the likelier score, and of RLR³'s credits 1 alone.
+    """
     passes = [
-        None if credit is None else credit == (1 if criterion.weight > 0 else 0)
+        None if credit is None else (credit > 0.5 if criterion.weight > 0 else credit < 0.5)
         for credit, criterion in zip(card.credits, rubric.criteria, strict=True)
         if key in (criterion.key, criterion.criterion)
     ]

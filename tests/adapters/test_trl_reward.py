@@ -14,7 +14,7 @@ from rubricworks.errors import UserError
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.rewards import signed_reward
-from rubricworks.rubrics import Criterion, Response, Rubric
+from rubricworks.rubrics import Criterion, Response, Rubric, Scorecard, Verdict
 
 RUBRIC = Rubric(
     criteria=(
@@ -197,3 +197,25 @@ def test_the_judge_of_an_answer_reads_the_whole_conversation_and_the_reference(s
     user = server.chats[0].body["messages"][1]["content"]
     assert "<prompt>\nuser: Two and two?\n\nassistant: Of what?\n\nuser: Apples.\n</prompt>" in user
     assert "<reference_answer>\n4\n</reference_answer>" in user
+
+
+@pytest.mark.parametrize(("credits", "passes"), [((0.98, 0.03), True), ((0.4, 0.03), False), ((0.98, 0.7), False)])
+def test_probabilities_pass_or_fail_by_the_likelier_score(credits, passes):
+    """`credits: logprob` gives no credit of exactly 1, and refilled groups need passes."""
+    red = Criterion(criterion="red", key="colour", weight=3)
+    rubric, logged = Rubric(criteria=(red, Criterion(criterion="no blue", key="colour", weight=-1))), {}
+
+    class Judged:
+        exposure = "text"
+
+        async def grade(self, sample, response, rubric):
+            verdicts = [
+                Verdict(criterion=one.criterion, credit=credit)
+                for one, credit in zip(rubric.criteria, credits, strict=True)
+            ]
+            return Scorecard(sample_id=sample.sample_id, response=response, judge="j", verdicts=tuple(verdicts))
+
+    reward = RubricReward(Judged(), criterion="colour")
+    columns = {"rubric": [rubric], "log_extra": logged.__setitem__}
+    asyncio.run(reward.score(["p"], ["a text"], **columns))
+    assert logged["passes"] == [passes]
