@@ -3,7 +3,8 @@
 The policy changes during training, so its rewards cannot tell that the judge has changed. The canary's responses, the
 committee's captions of a few training samples, stay; their first grading is the measure. Each grading has a seed of its
 own, so that the run's cache does not answer. A change beyond chance raises an alarm: the interval of the mean
-difference does not hold 0, or more verdicts change than between two gradings at the start.
+difference does not hold 0, or more verdicts change than between two gradings at the start. If nothing could be graded at the start, the
+first step at which it can is the start.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from itertools import islice
 from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.data.tables import Sample, read_rows
-from rubricworks.grading import Grader
+from rubricworks.grading import Cascade, Grader
 from rubricworks.metrics import Interval, drift
 from rubricworks.rubrics import Rubric, Scorecard
 from rubricworks.runtime.job import Job
@@ -66,7 +67,7 @@ class Canary:
     """Regrading of fixed responses, remembered beside the checkpoints."""
 
     def __init__(
-        self, config: CanaryConfig, job: Job, grader_of: Callable[[int], Grader], rubrics: Mapping[str, str]
+        self, config: CanaryConfig, job: Job, grader_of: Callable[[int], Grader | Cascade], rubrics: Mapping[str, str]
     ) -> None:
         """
         Args:
@@ -75,13 +76,14 @@ class Canary:
         """
         self._every = config.every
         self._grader_of = grader_of
+        self._tried = 0
         self._file = job.out / CANARY_FILE
         self._rows = list(islice(_captioned(job, rubrics), config.samples))
         if self._file.exists():
             self.record = CanaryRecord.model_validate_json(self._file.read_bytes())
         else:
-            self.record = CanaryRecord(start=self._grade(0))
-            self._check(0)
+            self.record = CanaryRecord(start={})
+            self._start(0)
 
     @property
     def alarm(self) -> str:
@@ -90,9 +92,18 @@ class Canary:
 
     def after_step(self, step: int) -> None:
         """Grade again if it is time, unless that was done before a restart."""
-        done = max((one.step for one in self.record.checks), default=0)
-        if step // self._every > done // self._every:
-            self._check(step)
+        done = max((one.step for one in self.record.checks), default=self._tried)
+        if step // self._every > max(done, self._tried) // self._every:
+            self._tried = step
+            if self.record.checks:
+                self._check(step)
+            else:
+                self._start(step)
+
+    def _start(self, step: int) -> None:
+        """Take the grading of this step as the measure; if it fails for all, the next step's is."""
+        self.record = CanaryRecord(start=self._grade(step))
+        self._check(step)
 
     def _check(self, step: int) -> None:
         now = self._grade(step + 1)

@@ -6,7 +6,7 @@ import zlib
 from types import SimpleNamespace
 
 import pytest
-from scripted_server import say
+from scripted_server import fail, say
 from synthetic_run import write_table
 
 from rubricworks.grading import Grader
@@ -101,6 +101,23 @@ def test_a_fickle_judge_is_no_changed_one(canary, tmp_path):
         watch.after_step(step)
     assert checks(tmp_path)[0].changed.value > 0.1
     assert watch.alarm == ""
+
+
+def test_a_judge_that_fails_at_the_start_is_watched_from_the_first_grading_that_succeeds(canary, tmp_path, caplog):
+    judge, down = Judge(), [True]
+    server, make = canary(lambda number, body: fail(400) if down[0] else judge(number, body))
+    watch = make()
+    assert "the canary of step 0 could not be graded" in caplog.text
+    asked = len(server.chats)
+    watch.after_step(10)
+    watch.after_step(11)
+    assert len(server.chats) == asked + 32  # once every so many steps, as when it answers
+    down[0] = False
+    watch.after_step(20)
+    assert [(one.step, one.verdicts) for one in checks(tmp_path)] == [(20, 16 * 6)]
+    judge.lenient = True
+    watch.after_step(30)
+    assert "have moved by" in watch.alarm
 
 
 def test_a_restart_remembers_the_start_and_repeats_no_check(canary, tmp_path):

@@ -229,7 +229,9 @@ def _policy_grader(
     config: Config, job: Job, judges: list[ChatClient], on_error: OnError | None = None
 ) -> Grader | Cascade:
     if config.escalate_to:
-        return _cascade(config.escalate_to, config, job, judges, on_error)
+        if config.escalate_to.repeats == 1:
+            asyncio.run(require_logprobs(judges[0]))
+        return _cascade(config.escalate_to, config, judges, job.client(config.escalate_to.judge, "judge"), on_error)
     return _grader(config, judges, on_error)
 
 
@@ -239,13 +241,19 @@ def _grader(config: Config, judges: list[ChatClient], on_error: OnError | None) 
     return Grader(judges, call_per=config.call_per, combine=config.combine, credits=config.credits, on_error=on_error)
 
 
-def _cascade(to: Escalation, config: Config, job: Job, judges: list[ChatClient], on_error: OnError | None) -> Cascade:
-    if to.repeats == 1:
-        asyncio.run(require_logprobs(judges[0]))
+def _cascade(
+    to: Escalation,
+    config: Config,
+    judges: list[ChatClient],
+    strong_judge: ChatClient,
+    on_error: OnError | None = None,
+    *,
+    seed: int = 0,
+) -> Cascade:
     confidence: Confidence = "logprob" if to.repeats == 1 else "repeats"
     # What the cheap judge fails on is asked again, and only the strong one's failures are dead letters.
-    cheap = Grader(judges, call_per=config.call_per, confidence=confidence, repeats=to.repeats)
-    strong = Grader(job.client(to.judge, "judge"), call_per=config.call_per, on_error=on_error)
+    cheap = Grader(judges, call_per=config.call_per, confidence=confidence, repeats=to.repeats, seed=seed)
+    strong = Grader(strong_judge, call_per=config.call_per, seed=seed, on_error=on_error)
     return Cascade(cheap, strong, below=to.below)
 
 
@@ -254,7 +262,11 @@ def _canary(
 ) -> Callable[[int], None] | None:
     if config.canary is None or not is_main():
         return None
-    grader = partial(Grader, judges, call_per=config.call_per, combine=config.combine)
+    grader: Callable[..., Grader | Cascade]
+    if config.escalate_to:
+        grader = partial(_cascade, config.escalate_to, config, judges, job.client(config.escalate_to.judge, "judge"))
+    else:
+        grader = partial(Grader, judges, call_per=config.call_per, combine=config.combine)
     return Canary(config.canary, job, lambda seed: grader(seed=seed), rubrics).after_step
 
 
