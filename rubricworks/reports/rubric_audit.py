@@ -25,6 +25,11 @@ def audit_text(audit: RubricAudit) -> str:
         f"flagged: {percent(audit.flagged.value)} of the rubrics ({percent_interval(audit.flagged)})",
         f"gap between the best response and the best-rewarded bad one: {_gap(audit)}",
         *(f"  {name:<14} {count:>5} rubrics  {ADVICE[name]}" for name, count in audit.by_flag.items()),
+        *(
+            [f"rewards that change when the response is padded or shuffled: {_share(audit.form_changes)}"]
+            if audit.form_changes
+            else []
+        ),
         f"verdicts that change when the criteria are listed in reverse: {_share(audit.order_changes)}",
         *([f"verdicts that change when the same is asked again: {_share(audit.flips)}"] if audit.flips else []),
         f"rubrics in which the judge credits what no response can meet: {percent(audit.impossible_credited)}",

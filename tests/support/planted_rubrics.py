@@ -1,7 +1,9 @@
 """Rubrics of scenes, some with a planted fault: what an audit has to find is known, because it was put there.
 
 Each scene has captions by the five teachers; the strict writer writes a rubric from them, with its guards. A fault is
-put into one criterion, or the rubric is written by the lenient writer without guards, which listing guesses satisfies.
+put into one criterion, or into the rubric as a whole: written by the lenient writer without guards, which listing
+guesses satisfies; generic, so that any scene's caption meets it; or with those criteria alone that half a caption
+meets. Leaks are not planted: they are found by the text alone, and this judge grades no references.
 """
 
 import random
@@ -9,12 +11,26 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rubricworks.data.rubric_sets import RubricEntry
+from rubricworks.evaluation.rubric_audit import make_probes
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.world.models.captioners import TEACHERS, teacher_caption
 from rubricworks.world.models.writer import WriterTask, write_rubric
+from rubricworks.world.scene.rules import holds, parse_rule
 from rubricworks.world.scene.scene import COLOURS, generate_scenes
 
-FAULTS = ("compound", "overlaps", "contradicts", "always met", "never met", "presence only")
+FAULTS = (
+    "compound",
+    "overlaps",
+    "contradicts",
+    "always met",
+    "never met",
+    "parroted",
+    "presence only",
+    "not about it",
+    "indifferent",
+)
+OF_RUBRICS = ("presence only", "not about it", "indifferent")
+"""Faults of a rubric as a whole."""
 
 
 class PlantedRubric(NamedTuple):
@@ -39,13 +55,34 @@ def _planted(scene, name: str, rng: random.Random, clean: float) -> PlantedRubri
     lenient = fault == "presence only"
     task = WriterTask((), captions, threshold=3, coverage="full", guards=not lenient)
     written = [_criterion(fields) for fields in write_rubric(task, lenient=lenient)]
-    faulty, title = (written, "") if lenient or not fault else plant(written, fault, rng)
+    faulty, title = written, ""
+    if fault == "not about it":
+        faulty = [_generic(count) for count in (1, 2)]
+    elif fault == "indifferent":
+        faulty = _met_by_half(written, next(iter(captions.values())))
+    elif fault and not lenient:
+        faulty, title = plant(written, fault, rng)
     entry = RubricEntry(name, Rubric(criteria=tuple(faulty)))
     return PlantedRubric(entry, list(captions.values()), fault, title)
 
 
 def _criterion(fields) -> Criterion:
     return Criterion(**{**fields, "reference_teachers": tuple(fields["reference_teachers"])})
+
+
+def _generic(count: int) -> Criterion:
+    rule = f"Passes if the caption says that there are {count} objects or names at least {count}. Fails otherwise."
+    return Criterion(criterion=f"Names {count} or more objects", evaluation_rule=rule, weight=2)
+
+
+def _met_by_half(criteria: Sequence[Criterion], caption: str) -> list[Criterion]:
+    """Criteria that the first half of a caption meets as the whole does, all if there are not two."""
+    half = next(
+        probe.text for probe in make_probes(Rubric(criteria=tuple(criteria)), [caption], [""]) if probe.kind == "half"
+    )
+    rules = [(one, parse_rule(one.evaluation_rule)) for one in criteria]
+    met = [one for one, rule in rules if rule and holds(rule, half) and holds(rule, caption)]
+    return met if sum(one.weight > 0 for one in met) > 1 else list(criteria)
 
 
 def plant(criteria: Sequence[Criterion], fault: str, rng: random.Random) -> tuple[list[Criterion], str]:
@@ -59,6 +96,10 @@ def plant(criteria: Sequence[Criterion], fault: str, rng: random.Random) -> tupl
         joined = f"{title} and {other.criterion[0].lower()}{other.criterion[1:]}"
         made = chosen.model_copy(update={"criterion": joined})
         return [made if one is chosen else one for one in criteria], joined
+    if fault == "parroted":
+        act = f"Describes {title.removeprefix('Names ').removeprefix('Says that ')}"
+        made = chosen.model_copy(update={"criterion": act})
+        return [made if one is chosen else one for one in criteria], act
     if fault == "overlaps":
         made = chosen.model_copy(update={"criterion": f"{title}, as it is seen"})
     elif fault == "contradicts":

@@ -69,6 +69,13 @@ class RubricAudit(BaseModel):
         return sum(known) / len(known) if known else None
 
     @property
+    def form_changes(self) -> Interval | None:
+        """Share of rubrics whose reward changes when the response is padded with praise, or its sentences shuffled."""
+        known = [(one.rewards["response"], one.rewards["padded"], one.rewards["shuffled"]) for one in self.findings]
+        judged = [rewards for rewards in known if None not in rewards]
+        return wilson_interval(sum(len(set(rewards)) > 1 for rewards in judged), len(judged)) if judged else None
+
+    @property
     def order_changes(self) -> Interval:
         """Share of verdicts that change when the criteria are listed in reverse, those that flip anyhow among them."""
         changes = [(one.sample_id, at < one.order_changes) for one in self.findings for at in range(one.criteria)]

@@ -3,7 +3,7 @@
 import pytest
 
 from rubricworks.data.rubric_sets.entries import NEGATED
-from rubricworks.evaluation.rubric_audit import examine, make_probes
+from rubricworks.evaluation.rubric_audit import RubricAudit, examine, make_probes
 from rubricworks.rubrics import Criterion, ErrorClass, Rubric, Scorecard, Verdict
 
 BEST, OTHER = "There is a red cup. It stands on a table.", "There is a blue bird. It sits on a wire."
@@ -57,6 +57,15 @@ def test_a_sound_rubric_has_no_flag():
 
 def test_without_anything_against_inventions_naming_everything_pays():
     assert flags(found(CUP, TABLE)) == {("presence only", "")}
+
+
+def test_rewards_that_padding_changes_are_a_figure_of_the_set():
+    by_praise = criterion("Is thorough", "thorough", 1)
+    findings = (found(*SOUND), found(*SOUND, by_praise))
+    audit = RubricAudit(judge="j", findings=findings, criteria=7, calls=20)
+    assert audit.form_changes.value == 0.5
+    unjudged = found(*SOUND, judge=lambda one, text: None)
+    assert RubricAudit(judge="j", findings=(unjudged,), criteria=3, calls=10).form_changes is None
 
 
 @pytest.mark.parametrize(

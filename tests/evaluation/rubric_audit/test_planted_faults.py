@@ -12,7 +12,7 @@ from collections import Counter
 from typing import NamedTuple
 
 import pytest
-from planted_rubrics import FAULTS, planted_rubrics
+from planted_rubrics import FAULTS, OF_RUBRICS, planted_rubrics
 
 from rubricworks.evaluation.rubric_audit import audit_rubrics, fix_rubrics, make_probes
 from rubricworks.grading import Grader
@@ -25,7 +25,8 @@ PROGRAM = (
     "import sys; from rubricworks.world.server import serve\n"
     "serve(sys.argv[1], on_ready=lambda url: print(url, flush=True))"
 )
-OF_RUBRICS = {"presence only": "everything", "not about it": "other", "indifferent": "half"}
+DECIDED_BY = dict(zip(OF_RUBRICS, ("everything", "other", "half"), strict=True))
+"""Flag of a rubric → the kind of probe that shows it."""
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,7 @@ def is_true(flag, title, rubric, captions, others):
     if flag in OF_RUBRICS:
         texts = {probe.kind: probe.text for probe in reversed(probes)}
         rewards = {kind: signed_reward(credits(rubric, text), rubric.weights) for kind, text in texts.items()}
-        return rewards[OF_RUBRICS[flag]] >= 0.8 * rewards["response"]
+        return rewards[DECIDED_BY[flag]] >= 0.8 * rewards["response"]
     at = [criterion.criterion for criterion in rubric.criteria].index(title)
     if flag == "never met":
         return not any(credits(rubric, caption)[at] for caption in captions)
@@ -90,7 +91,7 @@ class Tally(NamedTuple):
 
 def planted_at(one):
     """The flag that finds a planted fault, with the title of the criterion that was put there, or "" for the rubric."""
-    return one.fault, "" if one.fault == "presence only" else one.title
+    return one.fault, "" if one.fault in OF_RUBRICS else one.title
 
 
 def others_of(planted, at):
@@ -113,7 +114,7 @@ def still_there(planted, fixes):
     kept, left = fixes.kept, Counter()
     for at, one in enumerate(planted):
         rubric = kept.get(one.entry.sample_id, one.entry.rubric)
-        if one.fault == "presence only":
+        if one.fault in OF_RUBRICS:
             left[one.fault] += is_true(one.fault, "", rubric, one.captions, others_of(planted, at))
         elif one.fault:
             left[one.fault] += one.title in [criterion.criterion for criterion in rubric.criteria]
