@@ -94,21 +94,46 @@ def parse_rubric(value: Any, where: str) -> Rubric:
         raise UserError(f"{where}: {_first_problem(error)}") from None
 
 
+def without_negation(criterion: Criterion) -> Criterion:
+    """Criterion for a format that marks negation beside the text, or by the weight's sign: its words without the rule."""
+    return criterion.model_copy(update={"evaluation_rule": ""}) if criterion.evaluation_rule == NEGATED else criterion
+
+
+def signed_criteria(rubric: Rubric, note: Note) -> list[Criterion]:
+    """Criteria for formats without negation: a negated one with the opposite weight, so that its statement takes away.
+
+    Where no positive weight would be left, negated criteria keep theirs, and say in words that they are negated.
+    """
+    signed = [
+        without_negation(one).model_copy(update={"weight": -one.weight}) if one.evaluation_rule == NEGATED else one
+        for one in rubric.criteria
+    ]
+    if signed == list(rubric.criteria):
+        return signed
+    if all(one.weight < 0 for one in signed):
+        note("negated criteria are alone, so that none could earn without them: their text says that they are negated")
+        return list(rubric.criteria)
+    note("a negated criterion is written to take its weight away where it is met: the same order, other values")
+    return signed
+
+
+def split_negation(text: str) -> tuple[str, str]:
+    """Text of a criterion without its rule `NEGATED`, and that rule if the text ends in it, as ours does."""
+    stem = text.removesuffix(f"\n{NEGATED}")
+    return stem, "" if stem == text else NEGATED
+
+
 def statement(criterion: Criterion) -> str:
     """Criterion as one text, for formats without titles."""
     stem = _NUMBERED.sub("", criterion.criterion)
     if criterion.description.startswith(stem):
-        return "\n".join(filter(None, (criterion.description, _rule(criterion))))
-    return "\n".join(filter(None, (criterion.criterion, criterion.description, _rule(criterion))))
+        return "\n".join(filter(None, (criterion.description, criterion.evaluation_rule)))
+    return "\n".join(filter(None, (criterion.criterion, criterion.description, criterion.evaluation_rule)))
 
 
 def description(criterion: Criterion) -> str:
     """Text of a criterion beside its title, for formats that hold both; the title if there is no other."""
-    return "\n".join(filter(None, (criterion.description, _rule(criterion)))) or criterion.criterion
-
-
-def _rule(criterion: Criterion) -> str:
-    return "" if criterion.evaluation_rule == NEGATED else criterion.evaluation_rule
+    return "\n".join(filter(None, (criterion.description or criterion.criterion, criterion.evaluation_rule)))
 
 
 def required(row: Mapping[str, Any], name: str, where: str) -> Any:

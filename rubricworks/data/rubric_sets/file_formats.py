@@ -22,6 +22,7 @@ from rubricworks.data.rubric_sets.entries import (
     description,
     make_entry,
     required,
+    without_negation,
 )
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Criterion
@@ -164,7 +165,7 @@ def _without_level(criterion: Criterion, kept: Mapping[str, Any]) -> str:
     """Text of a criterion; the rule that a several-level criterion got here is not repeated beside its levels."""
     if kept.get("type", "binary") != "binary" or kept.get("choices", _NO_YES) != _NO_YES:
         return criterion.description or criterion.criterion
-    return description(criterion)
+    return description(without_negation(criterion))
 
 
 def _safe_name(title: str, taken: list[str]) -> str:

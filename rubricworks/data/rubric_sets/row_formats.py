@@ -21,6 +21,8 @@ from rubricworks.data.rubric_sets.entries import (
     make_entry,
     parse_rubric,
     required,
+    signed_criteria,
+    split_negation,
     statement,
 )
 from rubricworks.errors import UserError
@@ -76,7 +78,8 @@ def write_healthbench(entry: RubricEntry, note: Note) -> dict[str, Any]:
     if prompt is None or conversation_text(prompt) != entry.prompt:
         prompt = [{"role": "user", "content": entry.prompt}]
     rubrics = [
-        {**_pointed(one), "tags": [], **entry.criterion_extras("healthbench", one)} for one in entry.rubric.criteria
+        {**_pointed(one), "tags": [], **entry.criterion_extras("healthbench", one)}
+        for one in signed_criteria(entry.rubric, note)
     ]
     defaults: dict[str, Any] = {"example_tags": [], "ideal_completions_data": None}
     return {**defaults, **aside, "prompt": prompt, "prompt_id": entry.sample_id, "rubrics": rubrics}
@@ -85,10 +88,11 @@ def write_healthbench(entry: RubricEntry, note: Note) -> dict[str, Any]:
 def read_rar(row: Row, where: str, number: int, note: Note) -> RubricEntry:
     criteria = []
     for item in criteria_list(row.get("rubric"), where):
-        text = str(required(item, "description", where))
+        text, rule = split_negation(str(required(item, "description", where)))
         fields = {
             "criterion": item.get("title") or text,
             "description": text,
+            "evaluation_rule": rule,
             "weight": _weight(item, "weight", where),
             "essential": text.lower().startswith("essential"),
         }
@@ -115,7 +119,7 @@ def write_rar(entry: RubricEntry, note: Note) -> dict[str, Any]:
             "weight": _plain(one.weight),
             **entry.criterion_extras("rar", one),
         }
-        for one in entry.rubric.criteria
+        for one in signed_criteria(entry.rubric, note)
     ]
     counted = {"rubric_count": len(rubric)}
     return {
@@ -162,7 +166,9 @@ def _read_for_verl(row: Row, for_verl: Row, where: str, number: int, note: Note)
 
 def write_rubrichub(entry: RubricEntry, note: Note) -> dict[str, Any]:
     aside = entry.row_extras("rubrichub")
-    rubrics = [{**_pointed(one), **entry.criterion_extras("rubrichub", one)} for one in entry.rubric.criteria]
+    rubrics = [
+        {**_pointed(one), **entry.criterion_extras("rubrichub", one)} for one in signed_criteria(entry.rubric, note)
+    ]
     if "reward_model" not in aside:
         name = "" if _is_numbered(entry) else entry.sample_id
         return {"question": entry.prompt, "id": name, **aside, "rubrics": rubrics}
@@ -192,7 +198,8 @@ def conversation_text(messages: Any) -> str:
 
 
 def _points(item: Row, where: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    fields = {"criterion": required(item, "criterion", where), "weight": _weight(item, "points", where)}
+    text, rule = split_negation(str(required(item, "criterion", where)))
+    fields = {"criterion": text, "evaluation_rule": rule, "weight": _weight(item, "points", where)}
     aside = {name: value for name, value in item.items() if name not in ("criterion", "points") and value is not None}
     return {**fields, "essential": False}, aside
 
