@@ -95,7 +95,7 @@ def parse_rubric(value: Any, where: str) -> Rubric:
 
 
 def without_negation(criterion: Criterion) -> Criterion:
-    """Criterion for a format that marks negation beside the text, or by the weight's sign: its words without the rule."""
+    """Criterion for a format that marks negation beside the text, or by a sign: its words without the rule."""
     return criterion.model_copy(update={"evaluation_rule": ""}) if criterion.evaluation_rule == NEGATED else criterion
 
 
