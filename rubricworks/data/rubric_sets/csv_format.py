@@ -1,7 +1,7 @@
 """CSV: one criterion a row, the rows of a sample together; for tables that people write."""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -30,15 +30,23 @@ def read_csv_entries(path: Path) -> Iterator[RubricEntry]:
             raise UserError(f"{path}: column {strange[0]!r} is not known; it may have {', '.join(CSV_COLUMNS)}")
         for sample_id, several in groupby(rows, key=lambda row: row["sample_id"]):
             group = list(several)
-            where = f"{path}: line {rows.line_num}: sample {sample_id!r}"
-            criteria: list[tuple[dict[str, Any], dict[str, Any]]] = []
-            for row in group:
-                fields = {name: row[name] for name in _FIELDS if row.get(name)}
-                essential = (row.get("essential") or "").strip().lower()
-                if essential not in _TRUTH:
-                    raise UserError(f"{where}: essential is {essential!r}; write yes or no")
-                criteria.append((fields | {"essential": _TRUTH[essential]}, {}))
-            yield make_entry("csv", where, sample_id, criteria, prompt=group[0].get("prompt") or "")
+            yield csv_entry(group, f"{path}: line {rows.line_num}: sample {sample_id!r}")
+
+
+def csv_entry(rows: Sequence[Mapping[str, str]], where: str) -> RubricEntry:
+    """Entry of one sample's rows.
+
+    Raises:
+        UserError: a criterion is invalid; the message starts with `where`.
+    """
+    criteria: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    for row in rows:
+        fields = {name: row[name] for name in _FIELDS if row.get(name)}
+        essential = (row.get("essential") or "").strip().lower()
+        if essential not in _TRUTH:
+            raise UserError(f"{where}: essential is {essential!r}; write yes or no")
+        criteria.append((fields | {"essential": _TRUTH[essential]}, {}))
+    return make_entry("csv", where, rows[0]["sample_id"], criteria, prompt=rows[0].get("prompt") or "")
 
 
 def csv_rows(entry: RubricEntry) -> Iterator[dict[str, str]]:

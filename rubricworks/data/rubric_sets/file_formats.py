@@ -74,10 +74,9 @@ def write_rewardkit(entry: RubricEntry, note: Note) -> str:
     if entry.rubric.has_pitfalls:
         if scoring.get("aggregation", "").replace("_", "-") != "weighted-sum":
             total = sum(weight for weight in entry.rubric.weights if weight > 0)
+            note("weights of a rubric with pitfalls are divided by the sum of the positive ones")
         scoring = {**scoring, "aggregation": "weighted-sum"}
     elif not scoring:
-        if any(entry.rubric.essential) and not all(entry.rubric.essential):
-            note("which criteria are essential is written as `optional`, which the weighted mean does not read")
         scoring = {"aggregation": "weighted-mean"}
     sections = [*aside.items(), ("scoring", scoring)]
     lines = [line for name, table in sections for line in (f"[{name}]", *_pairs(table), "")]
@@ -125,8 +124,9 @@ def read_verifiers(document: Any, where: str, sample_id: str, note: Note) -> Rub
         elif choices != _NO_YES:
             fields["evaluation_rule"] = f"Passes at the best level only: {choices[-1]}."
             note("criteria with several choices are met at the best one here")
-        criteria.append((fields, {"choices": choices} if "choices" in item else {}))
-    return make_entry("verifiers", where, sample_id, criteria)
+        criteria.append((fields, {name: item[name] for name in item if name not in ("name", "text", "weight")}))
+    row = {name: document[name] for name in document if name != "criteria"} if isinstance(document, Mapping) else {}
+    return make_entry("verifiers", where, sample_id, criteria, row=row)
 
 
 def verifiers_document(entry: RubricEntry, note: Note) -> dict[str, Any]:
@@ -140,14 +140,13 @@ def verifiers_document(entry: RubricEntry, note: Note) -> dict[str, Any]:
         if (criterion.weight < 0) != (criterion.evaluation_rule == NEGATED):
             kept["choices"] = _NO_YES[::-1]
         items.append(item | kept)
-    return {"criteria": items}
+    return {**entry.row_extras("verifiers"), "criteria": items}
 
 
 def write_verifiers(entry: RubricEntry, note: Note) -> str:
-    lines = [
-        line for item in verifiers_document(entry, note)["criteria"] for line in ("[[criteria]]", *_pairs(item), "")
-    ]
-    return "\n".join(lines)
+    document = verifiers_document(entry, note)
+    lines = [line for item in document.pop("criteria") for line in ("[[criteria]]", *_pairs(item), "")]
+    return "\n".join([*_pairs(document), *lines])
 
 
 def _best_level(item: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ import json
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 
 from rubricworks.data.hub import hub_folder, hub_source
 from rubricworks.data.json_faults import json_fault
-from rubricworks.data.rubric_sets.csv_format import CSV_COLUMNS, csv_rows, read_csv_entries
+from rubricworks.data.rubric_sets.csv_format import CSV_COLUMNS, csv_entry, csv_rows, read_csv_entries
 from rubricworks.data.rubric_sets.entries import Note, RubricEntry
 from rubricworks.data.rubric_sets.file_formats import (
     read_rewardkit,
@@ -23,6 +24,7 @@ from rubricworks.data.rubric_sets.file_formats import (
     write_rewardkit,
     write_verifiers,
 )
+from rubricworks.data.rubric_sets.losses import losses
 from rubricworks.data.rubric_sets.row_formats import (
     read_healthbench,
     read_own,
@@ -45,7 +47,7 @@ class RowFormat(NamedTuple):
     """A format with one sample a row."""
 
     read: Callable[[Mapping[str, Any], str, int, Note], RubricEntry]
-    write: Callable[[RubricEntry, Note], dict[str, Any]]
+    write: Callable[[RubricEntry, int, Note], dict[str, Any]]
 
 
 ROW_FORMATS = {
@@ -96,12 +98,12 @@ def write_rubric_set(entries: Iterable[RubricEntry], path: Path, format: str, *,
     if format in ROW_FORMATS:
         if suffix not in (".jsonl", ".parquet"):
             raise UserError(f"{path}: {format} is written as .jsonl or .parquet; let the name end so")
-        rows = (ROW_FORMATS[format].write(entry, note) for entry in entries)
+        rows = _checked_rows(entries, format, note)
         return _write_parquet(rows, path) if suffix == ".parquet" else _write_lines(rows, path)
     if format == "csv":
         if suffix != ".csv":
             raise UserError(f"{path}: csv is written as .csv; let the name end so")
-        return _write_csv(entries, path)
+        return _write_csv(entries, path, note)
     if format not in ("rewardkit", "verifiers"):
         raise UserError(f"format {format!r}: choose {', '.join(FORMATS)}")
     return _write_documents(entries, path, format, note)
@@ -252,12 +254,30 @@ def _write_lines(rows: Iterator[dict[str, Any]], path: Path) -> int:
     return count
 
 
-def _write_csv(entries: Iterable[RubricEntry], path: Path) -> int:
+def _checked_rows(entries: Iterable[RubricEntry], format: str, note: Note) -> Iterator[dict[str, Any]]:
+    for number, entry in enumerate(entries):
+        row = ROW_FORMATS[format].write(entry, number, note)
+        _note_losses(entry, format, note, partial(ROW_FORMATS[format].read, row, "", number, str))
+        yield row
+
+
+def _note_losses(entry: RubricEntry, format: str, note: Note, read_back: Callable[[], RubricEntry]) -> None:
+    """Note each field that what was written does not hold, found by reading it again."""
+    try:
+        for message in losses(entry, read_back(), format):
+            note(message)
+    except UserError as error:
+        note(f"{format}: import refuses what is written here{error}")
+
+
+def _write_csv(entries: Iterable[RubricEntry], path: Path, note: Note) -> int:
     text, count = io.StringIO(), 0
     writer = csv.DictWriter(text, CSV_COLUMNS)
     writer.writeheader()
     for entry in entries:
-        writer.writerows(csv_rows(entry))
+        rows = list(csv_rows(entry))
+        _note_losses(entry, "csv", note, partial(csv_entry, rows, ""))
+        writer.writerows(rows)
         count += 1
     write_atomic(path, text.getvalue().encode())
     return count
@@ -274,20 +294,21 @@ def _write_documents(entries: Iterable[RubricEntry], path: Path, format: str, no
             text = json.dumps(verifiers_document(entry, note), ensure_ascii=False, indent=2) + "\n"
         else:
             text = write_rewardkit(entry, note) if format == "rewardkit" else write_verifiers(entry, note)
-        if suffix in (".toml", ".json"):
-            if count:
-                raise UserError(
-                    f"{path}: one rubric a file, and there are several; give a folder, or choose one by --sample"
-                )
-            write_atomic(path, text.encode())
-        else:
-            safe = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in entry.sample_id).strip(
-                "."
+        target = path if suffix in (".toml", ".json") else path / f"{_file_name(entry)}.toml"
+        if target == path and count:
+            raise UserError(
+                f"{path}: one rubric a file, and there are several; give a folder, or choose one by --sample"
             )
-            target = path / f"{safe or 'rubric'}.toml"
-            if count and target.exists() and target.read_text(encoding="utf-8") != text:
-                raise UserError(f"{target}: two samples would have this file; rename sample {entry.sample_id!r}")
-            path.mkdir(parents=True, exist_ok=True)
-            write_atomic(target, text.encode())
+        if count and target.exists() and target.read_text(encoding="utf-8") != text:
+            raise UserError(f"{target}: two samples would have this file; rename sample {entry.sample_id!r}")
+        document = (json if as_json else tomllib).loads(text)
+        _note_losses(entry, format, note, partial(_document_entry, document, target, format, str))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(target, text.encode())
         count += 1
     return count
+
+
+def _file_name(entry: RubricEntry) -> str:
+    safe = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in entry.sample_id).strip(".")
+    return safe or "rubric"

@@ -48,13 +48,13 @@ def read_own(row: Row, where: str, number: int, note: Note) -> RubricEntry:
     )
 
 
-def write_own(entry: RubricEntry, note: Note) -> dict[str, Any]:
+def write_own(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
     return {
         "sample_id": entry.sample_id,
         "prompt": entry.prompt,
         "reference": entry.reference,
         "rubric": entry.rubric.model_dump_json(),
-        "extras": json.dumps(entry.extras, ensure_ascii=False) if entry.extras else "",
+        "extras": json.dumps(entry.extras, ensure_ascii=False, default=str) if entry.extras else "",
     }
 
 
@@ -72,7 +72,7 @@ def read_healthbench(row: Row, where: str, number: int, note: Note) -> RubricEnt
     )
 
 
-def write_healthbench(entry: RubricEntry, note: Note) -> dict[str, Any]:
+def write_healthbench(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
     aside = entry.row_extras("healthbench")
     prompt = aside.pop("prompt", None)
     if prompt is None or conversation_text(prompt) != entry.prompt:
@@ -81,7 +81,8 @@ def write_healthbench(entry: RubricEntry, note: Note) -> dict[str, Any]:
         {**_pointed(one), "tags": [], **entry.criterion_extras("healthbench", one)}
         for one in signed_criteria(entry.rubric, note)
     ]
-    defaults: dict[str, Any] = {"example_tags": [], "ideal_completions_data": None}
+    ideal = {"ideal_completion": entry.reference} if entry.reference else None
+    defaults: dict[str, Any] = {"example_tags": [], "ideal_completions_data": ideal}
     return {**defaults, **aside, "prompt": prompt, "prompt_id": entry.sample_id, "rubrics": rubrics}
 
 
@@ -94,14 +95,14 @@ def read_rar(row: Row, where: str, number: int, note: Note) -> RubricEntry:
             "description": text,
             "evaluation_rule": rule,
             "weight": _weight(item, "weight", where),
-            "essential": text.lower().startswith("essential"),
+            "essential": _is_essential(text),
         }
         criteria.append((fields, {name: item[name] for name in item if name not in ("title", "description", "weight")}))
     known = ("question", "reference_answer", "rubric", "id")
     return make_entry(
         "rar",
         where,
-        row.get("id") or f"row-{number}",
+        row.get("id") or row_name(number),
         criteria,
         prompt=str(required(row, "question", where)),
         reference=str(row.get("reference_answer") or ""),
@@ -109,12 +110,12 @@ def read_rar(row: Row, where: str, number: int, note: Note) -> RubricEntry:
     )
 
 
-def write_rar(entry: RubricEntry, note: Note) -> dict[str, Any]:
+def write_rar(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
     aside = entry.row_extras("rar")
-    named = {} if _is_numbered(entry) else {"id": entry.sample_id}
+    named = {} if entry.sample_id == row_name(number) else {"id": entry.sample_id}
     rubric = [
         {
-            "description": description(one),
+            "description": _with_importance(one),
             "title": one.criterion,
             "weight": _plain(one.weight),
             **entry.criterion_extras("rar", one),
@@ -139,7 +140,7 @@ def read_rubrichub(row: Row, where: str, number: int, note: Note) -> RubricEntry
     return make_entry(
         "rubrichub",
         where,
-        row.get("id") or f"row-{number}",
+        row.get("id") or row_name(number),
         _ruled(row.get("rubrics"), where, note),
         prompt=str(required(row, "question", where)),
         row={name: value for name, value in row.items() if name not in ("question", "id", "rubrics")},
@@ -157,20 +158,20 @@ def _read_for_verl(row: Row, for_verl: Row, where: str, number: int, note: Note)
     return make_entry(
         "rubrichub",
         where,
-        f"row-{number}" if index is None else index,
+        row_name(number) if index is None else index,
         _ruled(for_verl.get("rubrics"), where, note),
         prompt=conversation_text(required(row, "prompt", where)),
         row=aside,
     )
 
 
-def write_rubrichub(entry: RubricEntry, note: Note) -> dict[str, Any]:
+def write_rubrichub(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
     aside = entry.row_extras("rubrichub")
     rubrics = [
         {**_pointed(one), **entry.criterion_extras("rubrichub", one)} for one in signed_criteria(entry.rubric, note)
     ]
-    if "reward_model" not in aside:
-        name = "" if _is_numbered(entry) else entry.sample_id
+    if "reward_model" not in aside or "prompt" not in aside:
+        name = "" if entry.sample_id == row_name(number) else entry.sample_id
         return {"question": entry.prompt, "id": name, **aside, "rubrics": rubrics}
     if conversation_text(aside["prompt"]) != entry.prompt:
         aside["prompt"] = [{"role": "user", "content": entry.prompt}]
@@ -219,6 +220,16 @@ def _plain(weight: float) -> float | int:
     return int(weight) if weight.is_integer() else weight
 
 
-def _is_numbered(entry: RubricEntry) -> bool:
-    """Return True if the sample has no name in its source."""
-    return entry.sample_id.startswith("row-")
+def row_name(number: int) -> str:
+    """Name of a sample that has none in its source, by its place in the set."""
+    return f"row-{number}"
+
+
+def _with_importance(criterion: Criterion) -> str:
+    text = description(criterion)
+    is_marked = not criterion.essential or criterion.weight < 0 or _is_essential(text)
+    return text if is_marked else f"Essential Criteria: {text}"
+
+
+def _is_essential(text: str) -> bool:
+    return text.lower().startswith("essential")
