@@ -28,6 +28,26 @@ for (const log of document.querySelectorAll("[data-follow]")) {
   events.addEventListener("end", () => events.close());
 }
 
+// A file goes to the API as it is, under a key of its own; the form says what was stored, or which line is wrong.
+for (const form of document.querySelectorAll("form[data-upload]")) {
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const told = form.querySelector("output"), button = form.querySelector("button");
+    button.disabled = true;
+    const key = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+    try {
+      const headers = { "Content-Type": "text/csv", "Idempotency-Key": key };
+      const answer = await fetch(form.dataset.upload, { method: "POST", headers, body: form.elements.file.files[0] });
+      const body = await answer.json();
+      told.textContent = answer.ok ? `${body.stored} rows are stored; load the page anew to see them.` : body.detail;
+    } catch {
+      told.textContent = "The service does not answer, so nothing is stored for sure; send the file again.";
+    }
+    told.classList.toggle("bad", !told.textContent.includes("are stored"));
+    button.disabled = false;
+  });
+}
+
 // A mistake leads to its line in the recipe.
 document.addEventListener("click", (event) => {
   const line = Number(event.target.dataset?.line);
