@@ -1,6 +1,7 @@
 """The platform in a real browser: from a recipe to a rolled back champion, every page on a desk and on a phone."""
 
 import json
+import os
 import shutil
 import sys
 import textwrap
@@ -8,19 +9,25 @@ import threading
 from collections.abc import Iterator
 from http.server import HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from kubeflow_api import FakeKubeflow
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from pydantic import SecretStr
 from served_api import TOKEN, Caller, ask, bearer, served, wait_for
 from stored_audit import write_audit
-from test_promotions import Consumer, add_version, aliases
-from trained_run import NAMES, STAGE, rubric, write_rubrics, write_run, write_table
+from test_promotions import MODEL, Consumer, add_version, aliases
+from test_runs_on_kubeflow import POLICY, RECIPE
+from trained_run import NAMES, STAGE, finish_tables, rubric, write_rubrics, write_run, write_table
 
+from rubricworks.platform_api.app import ROUTERS
 from rubricworks.platform_api.services.submission import local_runs
 from rubricworks.platform_api.settings import ApiSettings
+from rubricworks.recipe.files import recipe_path
 from rubricworks.runs.folder_lock import lock_folder
+from rubricworks.tracking import TrackingConfig, connect, registry
 
 pytestmark = pytest.mark.e2e
 CHILD = """
@@ -179,11 +186,69 @@ def test_a_run_that_fails_while_it_is_watched_says_so_and_is_asked_for_no_more(b
         assert page.locator("[hx-get]").count() == 0, "it would poll for ever"
 
 
+RUN = "/runs/today-1"
+RUBRICS = f"{RUN}/rubrics/synthesize_rubrics"
+OTHER_SET = "before_set=yesterday-1/synthesize_rubrics"
+ADDRESSES = {
+    "/": ["/"],
+    "/runs": ["/runs", "/runs?search=nothing-of-that-name"],
+    "/runs/{run}": [RUN],
+    "/runs/{run}/report": [f"{RUN}/report"],
+    "/runs/{run}/log/{stage}": [f"{RUN}/log/{STAGE}"],
+    "/runs/{run}/rollouts/{stage}": [f"{RUN}/rollouts/{STAGE}"],
+    "/runs/{run}/rollouts/{stage}/{step}/{sample_id}": [f"{RUN}/rollouts/{STAGE}/1/a"],
+    "/runs/{run}/criteria/{stage}": [f"{RUN}/criteria/{STAGE}"],
+    "/tokens": ["/tokens"],
+    "/changes": ["/changes"],
+    "/login": ["/login"],
+    "/rubrics": ["/rubrics"],
+    "/runs/{run}/rubrics/{stage}": [RUBRICS],
+    "/runs/{run}/rubrics/{stage}/compare": [f"{RUBRICS}/compare?{OTHER_SET}"],
+    "/runs/{run}/rubrics/{stage}/criteria": [f"{RUBRICS}/criteria"],
+    "/runs/{run}/rubrics/{stage}/{sample_id}": [f"{RUBRICS}/a"],
+    "/runs/{run}/rubrics/{stage}/{sample_id}/diff": [f"{RUBRICS}/a/diff?after=2", f"{RUBRICS}/a/diff?{OTHER_SET}"],
+    "/runs/{run}/rubrics/{stage}/{sample_id}/edit": [f"{RUBRICS}/a/edit"],
+    "/new-run": ["/new-run"],
+    "/submissions/{run}": ["/submissions/mine", "/submissions/monday"],
+    "/kubeflow-runs": ["/kubeflow-runs"],
+    "/runs/{run}/hacking": [f"{RUN}/hacking"],
+    "/leaderboard": ["/leaderboard"],
+    "/dead-letters": ["/dead-letters"],
+    "/runs/{run}/dead-letters": [f"{RUN}/dead-letters"],
+    "/runs/{run}/label/{stage}": [f"{RUN}/label/{STAGE}"],
+    "/runs/{run}/label/{stage}/{step}/{sample_id}": [f"{RUN}/label/{STAGE}/1/a"],
+    "/runs/{run}/agreement/{stage}": [f"{RUN}/agreement/{STAGE}"],
+    "/runs/{run}/compare": [f"{RUN}/compare"],
+    "/promotions": ["/promotions"],
+}
+"""Path of a page's route → addresses of it that are looked at."""
+PROBLEM = "/runs/nobody"
+SHORT_CHILD = """
+    import sys
+    print("started", flush=True)
+    sys.exit("error: policy.judge: the endpoint does not answer; start it, and resume the run")
+"""
+
+
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory) -> Iterator[tuple[Caller, list[str]]]:
-    """A service over a run with something for every page, and the pages."""
-    folder = tmp_path_factory.mktemp("runs")
+def pages(tmp_path_factory) -> Iterator[Caller]:
+    """A service over a run with something for every page."""
+    with pytest.MonkeyPatch.context() as patch, FakeKubeflow(version="2.17.0") as kubeflow:
+        patch.setenv("RUBRICWORKS_KUBEFLOW", kubeflow.url)
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        beside = tmp_path_factory.mktemp("beside")
+        (beside / "child.py").write_text(textwrap.dedent(SHORT_CHILD))
+        patch.setattr(local_runs, "COMMAND", (sys.executable, str(beside / "child.py")))
+        (beside / "policy.yaml").write_text(POLICY)
+        more = {"submissions": str(beside / "policy.yaml"), "kubeflow": kubeflow.url}
+        with served(settings(written_runs(tmp_path_factory.mktemp("runs")), **more)) as url:
+            yield filled(url)
+
+
+def written_runs(folder: Path) -> Path:
+    """Folder of two runs and a registry."""
     run = write_run(folder)
+    finish_tables(run)
     write_rubrics(run)
     write_rubrics(write_run(folder, "yesterday-1"), samples=("a", "b", "x"))
     write_audit(run / "audit")
@@ -213,49 +278,128 @@ def pages(tmp_path_factory) -> Iterator[tuple[Caller, list[str]]]:
     write_table(run / "score" / "responses", "responses", [{name: row[name] for name in columns} for row in answers])
     letter = {"sample_id": "a", "stage": "prepare", "purpose": "caption", "reason": "malformed", "message": "m " * 60}
     write_table(run / "prepare" / "dead_letters", "dead_letters", [letter | {"raw": "{" * 300, "request": "r"}])
-    place = "/runs/today-1"
-    with served(settings(folder)) as url:
-        caller = Caller(url)
-        wait_for(lambda: ask(f"{url}/api/v1{place}/preferences/models", **bearer())[0] == 200)
-        proposal = {"rubric": rubric(*NAMES), "replaces": 1, "reason": "shorter"}
-        assert caller.post("runner", f"{place[1:]}/rubrics/synthesize_rubrics/a/versions", proposal)[0] == 201
-        rubrics = f"{place}/rubrics/synthesize_rubrics"
-        yield (
-            caller,
-            [
-                *("/runs", place, f"{place}/rollouts/{STAGE}", f"{place}/rollouts/{STAGE}/1/a"),
-                *(f"{place}/criteria/{STAGE}", f"{place}/log/{STAGE}", f"{place}/hacking", "/new-run"),
-                *("/rubrics", rubrics, f"{rubrics}/criteria", f"{rubrics}/a", f"{rubrics}/a/diff?after=2"),
-                *(f"{rubrics}/{page}?before_set=yesterday-1/synthesize_rubrics" for page in ("compare", "a/diff")),
-                *(f"{rubrics}/a/edit", "/leaderboard", "/dead-letters", f"{place}/dead-letters"),
-                *(f"{place}/label/{STAGE}", f"{place}/compare", f"{place}/agreement/{STAGE}"),
-                *("/promotions", "/changes", "/tokens"),
-            ],
-        )
+    (run / "report.html").write_text("<!doctype html><html lang=en><title>Report</title><h1>Report</h1></html>")
+    registry.promote(connect(TrackingConfig(), folder), MODEL, add_version(folder), expected=None)
+    add_version(folder, against=1)
+    return folder
 
 
-@pytest.mark.parametrize(
-    ("width", "scheme", "rules"),
-    # A phone has the same elements in the same colours; dark pages differ in their colours alone.
-    [(1280, "light", {}), (1280, "dark", {"runOnly": ["color-contrast"]}), (390, "light", None)],
-)
-def test_every_page_fits_its_screen_and_can_be_read_by_everybody(browser, pages, width, scheme, rules):
-    caller, paths = pages
-    page = log_in(browser, caller, "admin-eve", viewport={"width": width, "height": 800}, color_scheme=scheme)
-    problems, found = [], []
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    axe = Axe()
-    for path in paths:
-        answer = page.goto(caller.pages + path)
-        assert answer is not None
-        found += [f"{path}: status {answer.status}"] if answer.status != 200 else []
-        found += [f"{path}: the window scrolls sideways"] * page.evaluate(
-            "document.documentElement.scrollWidth > window.innerWidth"
-        )
-        found += [
-            f"{path}: {one['id']} at {one['nodes'][0]['target']}"
-            for one in (axe.run(page, options=rules).response["violations"] if rules is not None else [])
+def filled(url: str) -> Caller:
+    """Callers of a service, to which they gave something for every page."""
+    caller = Caller(url)
+    wait_for(lambda: ask(f"{url}/api/v1{RUN}/preferences/models", **bearer())[0] == 200)
+    proposal = {"rubric": rubric(*NAMES), "replaces": 1, "reason": "shorter"}
+    asked = {"model": MODEL, "version": 2, "reason": "it is better"}
+    for path, body in (
+        (f"{RUBRICS[1:]}/a/versions", proposal),
+        ("promotions", asked),
+        ("submissions", {"recipe": recipe_path("quickstart").read_text(), "run": "mine", "place": "here"}),
+        ("submissions", {"recipe": RECIPE, "run": "monday", "place": "kubeflow"}),
+    ):
+        status, answer = caller.post("runner", path, body)
+        assert status == 201, answer
+    wait_for(lambda: caller.get("submissions/mine")["state"] == "ended")
+    return caller
+
+
+def test_every_page_has_an_address_to_be_looked_at():
+    pages = {
+        route.path
+        for router in ROUTERS
+        for route in router.routes
+        if "GET" in route.methods and not route.include_in_schema
+    }
+    assert pages == set(ADDRESSES)
+
+
+SCREENS = [
+    (1280, "light", {}),
+    (390, "light", {}),
+    # Dark pages differ in their colours alone.
+    (1280, "dark", {"runOnly": ["color-contrast"]}),
+]
+
+
+class Inspector:
+    """What is wrong with pages on a screen, for those who see little or use a phone."""
+
+    def __init__(self, browser: Browser, caller: Caller, width: int, scheme: str, rules: dict[str, Any]) -> None:
+        self.page = log_in(browser, caller, "admin-eve", viewport={"width": width, "height": 800}, color_scheme=scheme)
+        self.rules, self.name, self.found, self.axe = rules, f"{width}-{scheme}", [], Axe()
+        self.page.on("pageerror", lambda error: self.found.append(str(error)))
+
+    def look(self, name: str) -> None:
+        """Examine the page that is shown."""
+        page = self.page
+        if shots := os.environ.get("RUBRICWORKS_SCREENSHOTS"):
+            place = Path(shots) / f"{name.strip('/').replace('/', '_').replace('?', '_') or 'root'}-{self.name}.png"
+            page.screenshot(path=place, full_page=True)
+        if page.evaluate("document.documentElement.scrollWidth > window.innerWidth"):
+            self.found.append(f"{name}: the window scrolls sideways")
+        self.found += [
+            f"{name}: {one['id']} at {one['nodes'][0]['target']}"
+            for one in self.axe.run(page, options=self.rules).response["violations"]
             if one["impact"] in ("serious", "critical")
         ]
+
+
+@pytest.mark.parametrize(("width", "scheme", "rules"), SCREENS)
+def test_every_page_fits_its_screen_and_can_be_read_by_everybody(browser, pages, width, scheme, rules):
+    inspector = Inspector(browser, pages, width, scheme, rules)
+    for path, status in [*((path, 200) for paths in ADDRESSES.values() for path in paths), (PROBLEM, 404)]:
+        answer = inspector.page.goto(pages.pages + path)
+        inspector.found += [f"{path}: status {answer.status}"] if answer.status != status else []
+        inspector.look(path)
+    inspector.page.context.close()
+    assert inspector.found == []
+
+
+@pytest.mark.parametrize(("width", "scheme", "rules"), SCREENS)
+def test_a_form_with_mistakes_fits_its_screen_and_can_be_read_by_everybody(browser, pages, width, scheme, rules):
+    inspector = Inspector(browser, pages, width, scheme, rules)
+    page = inspector.page
+    page.goto(f"{pages.pages}/new-run")
+    page.get_by_label("Changes, one a line").fill("policy.group_size=1\npolicy.no_such_field=1")
+    page.get_by_role("button", name="Start").click()
+    expect(page.get_by_role("alert")).to_contain_text("group_size")
+    inspector.look("new-run-mistakes")
+    page.goto(f"{pages.pages}{RUBRICS}/a/edit")
+    page.evaluate("document.querySelectorAll('form').forEach((form) => (form.noValidate = true))")
+    page.locator("input[name='0-weight']").fill("heavy")
+    page.get_by_role("button", name="Propose").click()
+    expect(page.locator("[aria-invalid=true]").first).to_be_visible()
+    inspector.look("rubric-mistakes")
+    page.goto(f"{pages.pages}/login")
+    page.get_by_label("Token").fill("rw_of-nobody")
+    page.get_by_role("main").get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    inspector.look("login-mistake")
     page.context.close()
-    assert (found, problems) == ([], [])
+    assert inspector.found == []
+
+
+def test_files_of_labels_and_preferences_come_in_on_their_pages(browser, pages):
+    page = log_in(browser, pages, "runner-paula")
+    for path, button, good, wrong in (
+        (
+            f"{RUN}/compare",
+            "Add preferences",
+            "sample_id,first,second,choice\na,base,policy,second\n",
+            "sample_id,first,second,choice\na,base,nobody,second\n",
+        ),
+        (
+            f"{RUN}/agreement/{STAGE}",
+            "Add labels",
+            f"sample_id,criterion,label,response\na,{NAMES[0]},yes,a star\n",
+            f"sample_id,criterion,label,response\na,{NAMES[0]},maybe,a star\n",
+        ),
+    ):
+        page.goto(pages.pages + path)
+        form = page.locator("form", has=page.get_by_role("button", name=button))
+        for text, told in ((wrong, "line 2"), (good, "1 rows are stored")):
+            file = {"name": "rows.csv", "mimeType": "text/csv", "buffer": text.encode()}
+            form.locator("input[type=file]").set_input_files(file)
+            form.get_by_role("button", name=button).click()
+            expect(form.get_by_role("status")).to_contain_text(told)
+    assert [one["rater"] for one in pages.get(f"{RUN[1:]}/preferences")["items"]] == ["runner-paula"]
+    page.context.close()
