@@ -19,18 +19,21 @@ def read_csv_entries(path: Path) -> Iterator[RubricEntry]:
     """Iterate over the samples of a file.
 
     Raises:
-        UserError: a column is missing or unknown, or a criterion is invalid.
+        UserError: the file is no CSV in UTF-8, a column is missing or unknown, or a criterion is invalid.
     """
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = csv.DictReader(file)
-        names = rows.fieldnames or ()
-        if missing := [name for name in _NEEDED if name not in names]:
-            raise UserError(f"{path}: no column {missing[0]!r}; it needs {', '.join(_NEEDED)}")
-        if strange := [name for name in names if name not in CSV_COLUMNS]:
-            raise UserError(f"{path}: column {strange[0]!r} is not known; it may have {', '.join(CSV_COLUMNS)}")
-        for sample_id, several in groupby(rows, key=lambda row: row["sample_id"]):
-            group = list(several)
-            yield csv_entry(group, f"{path}: line {rows.line_num}: sample {sample_id!r}")
+        try:
+            names = rows.fieldnames or ()
+            if missing := [name for name in _NEEDED if name not in names]:
+                raise UserError(f"{path}: no column {missing[0]!r}; it needs {', '.join(_NEEDED)}")
+            if strange := [name for name in names if name not in CSV_COLUMNS]:
+                raise UserError(f"{path}: column {strange[0]!r} is not known; it may have {', '.join(CSV_COLUMNS)}")
+            for sample_id, several in groupby(rows, key=lambda row: row["sample_id"]):
+                group = list(several)
+                yield csv_entry(group, f"{path}: line {rows.line_num}: sample {sample_id!r}")
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise UserError(f"{path}: after line {rows.line_num}: no CSV in UTF-8 ({error}); save it as such") from None
 
 
 def csv_entry(rows: Sequence[Mapping[str, str]], where: str) -> RubricEntry:

@@ -248,3 +248,11 @@ def test_another_format_than_the_one_named_is_refused(tmp_path):
         read(tmp_path / "nothing.jsonl")
     with pytest.raises(UserError, match=r"\.jsonl or \.parquet"):
         write_rubric_set([], tmp_path / "rubrics.csv", "healthbench")
+
+
+@pytest.mark.parametrize("text", ["Farbe grün".encode("latin-1"), b"x" * 200_000])
+def test_a_csv_of_another_encoding_or_with_an_endless_field_is_told_as_such(tmp_path, text):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"sample_id,criterion,weight\ns1," + text + b",1\n")
+    with pytest.raises(UserError, match=r"a\.csv: after line \d: no CSV in UTF-8"):
+        list(read_rubric_set(path, note=str))
