@@ -135,7 +135,7 @@ class RubricReward:
         ]
 
     def parse_rubric(self, value: Any, row: int) -> Rubric:
-        """Rubric of a row's column: JSON, a dict or a `Rubric`.
+        """Rubric of a row's column: a `Rubric`, a dict, a list of criteria, or JSON of one of them.
 
         Raises:
             UserError: it is none.
@@ -323,4 +323,5 @@ def _ground_truth(criterion: Criterion) -> str:
 @lru_cache(maxsize=4096)
 def _parse_rubric(text: str) -> Rubric:
     """Parse a rubric; cached, as the rollouts of a group and later epochs repeat it."""
-    return Rubric.model_validate_json(text)
+    is_list = text.lstrip().startswith("[")
+    return Rubric.model_validate_json(f'{{"criteria": {text}}}' if is_list else text)

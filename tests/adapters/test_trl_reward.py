@@ -219,3 +219,11 @@ def test_probabilities_pass_or_fail_by_the_likelier_score(credits, passes):
     columns = {"rubric": [rubric], "log_extra": logged.__setitem__}
     asyncio.run(reward.score(["p"], ["a text"], **columns))
     assert logged["passes"] == [passes]
+
+
+@pytest.mark.parametrize("form", [list, json.dumps])
+def test_a_rubric_may_be_the_bare_list_of_its_criteria(serve, form):
+    reward = RubricReward(Grader(ChatClient(Endpoint(url=serve([]).url, model="j"))))
+    assert reward.parse_rubric(form(RUBRIC.model_dump(mode="json")["criteria"]), 0) == RUBRIC
+    with pytest.raises(UserError, match="row 3 of the batch is not a rubric"):
+        reward.parse_rubric(form([]), 3)
