@@ -8,7 +8,7 @@ import stat
 import pytest
 from click.testing import CliRunner
 from pydantic import SecretStr
-from served_api import TOKEN, ask, bearer, served, wait_for
+from served_api import TOKEN, ask, bearer, served, wait_for, wait_for_rollouts
 from trained_run import NAMES, STAGE, finish_tables, rubric, write_letters, write_rubrics, write_run, write_table
 
 from rubricworks.cli import api_runs, cli
@@ -36,7 +36,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def url(folder):
     with served(ApiSettings(storage=str(folder), token=SecretStr(TOKEN), index_seconds=0.02)) as url:
-        wait_for(lambda: ask(f"{url}/api/v1/runs/today-1/preferences/models", **bearer())[0] == 200)
+        wait_for_rollouts(url, **bearer())
         wait_for(lambda: ask(f"{url}/api/v1/runs/letters-1", **bearer())[0] == 200)
         yield url
 

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import pytest
 from pydantic import SecretStr
-from served_api import TOKEN, bearer, exchange, served, wait_for
+from served_api import TOKEN, bearer, exchange, served, wait_for_rollouts
 from trained_run import STAGE, write_run
 
 from rubricworks.platform_api.app import ROUTERS, guarded_routes
@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
 def url(folder):
     write_run(folder)
     with served(ApiSettings(storage=str(folder), token=SecretStr(TOKEN), index_seconds=0.02)) as url:
-        wait_for(lambda: exchange(f"{url}/api/v1/runs/today-1", **bearer())[0] == 200)
+        wait_for_rollouts(url, **bearer())
         yield url
 
 

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 from pydantic import SecretStr
-from served_api import TOKEN, Caller, ask, bearer, exchange, served, wait_for
+from served_api import TOKEN, Caller, ask, bearer, exchange, served, wait_for, wait_for_rollouts
 from trained_run import NAMES, STAGE, finish_tables, write_run, write_table
 
 from rubricworks.cli import main
@@ -36,7 +36,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def caller(folder):
     with served(ApiSettings(storage=str(folder), token=SecretStr(TOKEN), index_seconds=0.05)) as url:
-        wait_for(lambda: ask(f"{url}/api/v1/runs/today-1/preferences/models", **bearer())[0] == 200)
+        wait_for_rollouts(url, **bearer())
         yield Caller(url)
 
 

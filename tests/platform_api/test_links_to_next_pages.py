@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 import pytest
-from served_api import ask, exchange, served, wait_for
+from served_api import ask, exchange, served, wait_for_rollouts
 from stored_audit import write_audit
 from trained_run import STAGE, rubric, write_rubrics, write_run, write_table
 
@@ -40,7 +40,7 @@ def url(tmp_path_factory):
         patch.setattr(reward_hacking, "_CASES", 1)
         for name in ("first", "second", "third"):
             assert ask(f"{url}/api/v1/tokens", method="POST", body={"name": name, "scope": "viewer"})[0] == 201
-        wait_for(lambda: len(ask(f"{url}/api/v1/runs")[1]["items"]) == 4)
+        wait_for_rollouts(url)
         yield url
 
 

@@ -16,7 +16,7 @@ from axe_playwright_python.sync_playwright import Axe
 from kubeflow_api import FakeKubeflow
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from pydantic import SecretStr
-from served_api import TOKEN, Caller, ask, bearer, served, wait_for
+from served_api import TOKEN, Caller, bearer, served, wait_for, wait_for_rollouts
 from stored_audit import write_audit
 from test_promotions import MODEL, Consumer, add_version, aliases
 from test_runs_on_kubeflow import POLICY, RECIPE
@@ -287,7 +287,7 @@ def written_runs(folder: Path) -> Path:
 def filled(url: str) -> Caller:
     """Callers of a service, to which they gave something for every page."""
     caller = Caller(url)
-    wait_for(lambda: ask(f"{url}/api/v1{RUN}/preferences/models", **bearer())[0] == 200)
+    wait_for_rollouts(url, **bearer())
     proposal = {"rubric": rubric(*NAMES), "replaces": 1, "reason": "shorter"}
     asked = {"model": MODEL, "version": 2, "reason": "it is better"}
     for path, body in (

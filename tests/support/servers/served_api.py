@@ -71,6 +71,12 @@ def wait_for(condition: Callable[[], Any], seconds: float = 20) -> None:
         time.sleep(0.02)
 
 
+def wait_for_rollouts(url: str, run: str = "today-1", stage: str = "train_policy", **headers: str) -> None:
+    """Return once all groups of a `trained_run` are indexed: the run and its tables come first, then shard by shard."""
+    groups = f"{url}/api/v1/runs/{run}/stages/{stage}/groups"
+    wait_for(lambda: len(ask(groups, **headers)[1].get("items", [])) == 4)
+
+
 class Caller:
     """Callers of one service by name; a name begins with the scope of its token, or the caller is an admin."""
 
