@@ -321,7 +321,7 @@ SCREENS = [
 
 
 class Inspector:
-    """What is wrong with pages on a screen, for those who see little or use a phone."""
+    """Faults of the pages on a screen, for those who see little or use a phone."""
 
     def __init__(self, browser: Browser, caller: Caller, width: int, scheme: str, rules: dict[str, Any]) -> None:
         self.page = log_in(browser, caller, "admin-eve", viewport={"width": width, "height": 800}, color_scheme=scheme)

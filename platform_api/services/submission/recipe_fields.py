@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Reach(StrEnum):
-    """What the text of a field reaches."""
+    """Kind of thing that the text of a field reaches."""
 
     NOTHING = "nothing"
     ADDRESS = "address"
