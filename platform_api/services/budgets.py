@@ -84,15 +84,15 @@ def burn_down(spending: Spending) -> tuple[str, list[tuple[float, float]], list[
 
 
 def _read(store: RunStore, run: str, items: int | None) -> Spending:
-    folder = run_folder(store, run, ())
-    try:
-        caps = read_budget(folder)
-        spent = read_spending(folder / SPENDING_FILE)
-    except UserError:  # half copied, or damaged
-        caps, spent = Budget(), []
-    planned = _plan(folder / "recipe.yaml", items)
-    calls = model_calls(spent)
-    costs = {one.stage: one for one in stage_costs(read_ledger(folder), calls)}
+    with run_folder(store, run) as folder:
+        try:
+            caps = read_budget(folder)
+            spent = read_spending(folder / SPENDING_FILE)
+        except UserError:  # half copied, or damaged
+            caps, spent = Budget(), []
+        planned = _plan(folder / "recipe.yaml", items)
+        calls = model_calls(spent)
+        costs = {one.stage: one for one in stage_costs(read_ledger(folder), calls)}
     stages = []
     for name in dict.fromkeys([*costs, *(one.stage for one in planned)]):
         mine = [one for one in calls if one.stage == name]

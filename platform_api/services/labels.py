@@ -184,7 +184,8 @@ def _read_csv(store: RunStore, scorecards: RunTable, text: bytes) -> tuple[list[
 
 
 def _judges(store: RunStore, scorecards: RunTable) -> list[Ratings]:
-    judges = read_judges([str(run_folder(store, scorecards.run, [scorecards.path]) / scorecards.path)])
+    with run_folder(store, scorecards.run, {scorecards.path: None}) as folder:
+        judges = read_judges([str(folder / scorecards.path)])
     for judge in judges:
         judge.source = f"{scorecards.run}/{scorecards.path}"  # and not a path of this machine
     return judges

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -12,13 +13,15 @@ from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.problems import BadRequest, NotFound
 from rubricworks.platform_api.services.run_copies import run_folder
 from rubricworks.platform_api.services.run_tables import list_tables
-from rubricworks.reports.leaderboard_files import is_simulated_evaluation, read_source
+from rubricworks.reports.leaderboard_files import SAMPLE_STAGES, is_simulated_evaluation, read_source
 from rubricworks.runs.store import RunStore
 
 STAGE = "score"
 KIND = "scores"
 MOST_RUNS = 12
-_FOLDERS = (STAGE, f"{STAGE}/responses", "recap", "open_questions", "prepare_questions", "prepare")
+_SCORES: dict[str, list[str] | None] = {STAGE: None, f"{STAGE}/responses": None}
+_TASKS = ["sample_id", "task"]
+"""Columns of samples that a board has from their own table, and not their images."""
 _CACHED_BOARDS = 16
 _boards: dict[tuple[Any, ...], tuple[Leaderboard, bool]] = {}
 
@@ -67,6 +70,8 @@ async def _table(session: AsyncSession, run: str) -> RunTable:
 
 
 def _build(store: RunStore, runs: Sequence[str], against: str | None, every_figure: bool) -> tuple[Leaderboard, bool]:
-    folders = [run_folder(store, run, _FOLDERS) for run in runs]
-    board = leaderboard([read_source(folder) for folder in folders], against=against, every_figure=every_figure)
-    return board, any(is_simulated_evaluation(folder) for folder in folders)
+    needed = _SCORES | {stage: _TASKS for stage in SAMPLE_STAGES}
+    with ExitStack() as stack:
+        folders = [stack.enter_context(run_folder(store, run, needed)) for run in runs]
+        board = leaderboard([read_source(folder) for folder in folders], against=against, every_figure=every_figure)
+        return board, any(is_simulated_evaluation(folder) for folder in folders)

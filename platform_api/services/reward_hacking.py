@@ -138,7 +138,8 @@ async def _measure(session: AsyncSession, store: RunStore, run: str, stage: str,
 def _alarm_config(store: RunStore, run: str, stage: str) -> AlarmConfig:
     """The alarm's options in the run's recipe; the default ones if the recipe cannot be read any more."""
     try:
-        config = load_recipe(run_folder(store, run, ()) / "recipe.yaml").stage_configs().get(stage)
+        with run_folder(store, run) as folder:
+            config = load_recipe(folder / "recipe.yaml").stage_configs().get(stage)
     except (UserError, OSError):
         return AlarmConfig()
     for part in (config, *vars(config).values()) if config is not None else ():

@@ -2,6 +2,8 @@
 
 import io
 import logging
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rubricworks.runs.store import RunStore
@@ -64,6 +66,21 @@ def groups_of_values(store: RunStore, run: str, path: str, size: int, column: st
         for value in table[column].to_pylist() if table is not None else ():
             groups.setdefault(value, group)
     return groups
+
+
+def copy_columns(store: RunStore, run: str, path: str, size: int, columns: Sequence[str], target: Path) -> None:
+    """Write those of a file's columns that it has into a file of their own, a row group in memory at a time."""
+    import pyarrow.parquet as pq
+
+    file = _open(store, run, path, size, [])
+    if file is None:
+        return
+    present = [name for name in columns if name in file.schema_arrow.names]
+    schema = file.schema_arrow.empty_table().select(present).schema
+    with pq.ParquetWriter(target, schema) as writer:
+        for group in range(file.num_row_groups):
+            if (table := _read(file, f"{run}/{path}", group, present)) is not None:
+                writer.write_table(table)
 
 
 def _open(store: RunStore, run: str, path: str, size: int, columns: list[str]) -> Any:

@@ -14,7 +14,7 @@ from rubricworks.reports.leaderboard import Agreement, leaderboard_csv, leaderbo
 from rubricworks.reports.run_folder import SOURCE, is_simulated
 from rubricworks.storage import write_atomic
 
-_SAMPLE_STAGES = ("recap", "open_questions", "prepare_questions", "prepare")
+SAMPLE_STAGES = ("recap", "open_questions", "prepare_questions", "prepare")
 
 
 def build_board(sources: Sequence[Path], *, against: str | None = None, every_figure: bool = False) -> Leaderboard:
@@ -72,7 +72,7 @@ def _tasks(home: Path) -> dict[str, str]:
     try:
         samples = Path(json.loads((home / SOURCE).read_bytes())["samples"])
     except (OSError, ValueError, KeyError):
-        samples = next((home / stage for stage in _SAMPLE_STAGES if (home / stage / MANIFEST).is_file()), home)
+        samples = next((home / stage for stage in SAMPLE_STAGES if (home / stage / MANIFEST).is_file()), home)
     if not (samples / MANIFEST).is_file() or read_manifest(samples).table != "samples":
         return {}
     rows = read_rows(samples, columns=["sample_id", "task"])
