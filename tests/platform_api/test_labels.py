@@ -154,6 +154,14 @@ def test_a_pair_hides_who_wrote_it_and_each_side_counts_for_its_model(caller):
     assert b"compared every sample" in exchange(caller.pages + page, **bearer(caller.secret("runner")))[2]
 
 
+def test_a_run_whose_models_have_not_answered_yet_has_nothing_to_compare(caller, folder):
+    write_table(folder / "other-2" / "score" / "responses", "responses", [])
+    page = f"{caller.pages}/runs/other-2/compare"
+    wait_for(lambda: exchange(page, **bearer(caller.secret("runner")))[0] != 404)
+    status, _, body = exchange(page, **bearer(caller.secret("runner")))
+    assert (status, b"fewer than two models" in body) == (200, True)
+
+
 def test_preferences_go_out_and_in_as_csv(caller):
     text = exchange(f"{caller.url}/runs/today-1/preferences/csv", **bearer())[2].decode()
     rows = list(csv.DictReader(io.StringIO(text)))

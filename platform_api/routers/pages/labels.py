@@ -133,7 +133,8 @@ async def compare_page(
 ) -> Response:
     record = await runs.get_run(session, table.run)
     models = list(await preferences.responses(store, table))
-    chosen = (first or models[0], second or next((one for one in models if one != (first or models[0])), models[0]))
+    left = first or next(iter(models), "")
+    chosen = (left, second or next((one for one in models if one != left), left))
     pair = await preferences.next_pair(session, store, table, *chosen, runner.name) if chosen[0] != chosen[1] else None
     return draw_page(
         request,
