@@ -65,11 +65,11 @@ from rubricworks.platform_api.services.promotion.mlflow_registry import MlflowRe
 from rubricworks.platform_api.services.promotion.promotions import Promotions
 from rubricworks.platform_api.services.promotion.webhooks import Webhooks
 from rubricworks.platform_api.services.run_index import RunIndex
+from rubricworks.platform_api.services.run_storage import RunStorage
 from rubricworks.platform_api.services.submission.kubeflow_runs import KubeflowRuns
 from rubricworks.platform_api.services.submission.submission_policy import load_policy
 from rubricworks.platform_api.services.submission.submissions import Submissions
 from rubricworks.platform_api.settings import ApiSettings, settings_from_environment
-from rubricworks.runs.store import RunStore, open_run_store
 from rubricworks.storage import is_remote, local_path
 from rubricworks.tracking.installation import VARIABLE
 
@@ -153,12 +153,12 @@ async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExi
         probe = open_probe(state.database)
         stack.callback(probe.dispose)
         state.dependencies.append(Dependency("database", partial(check_database, probe)))
-    state.store = None
+    state.storage = RunStorage(settings.storage) if settings.storage else None
     if settings.storage:
         # Requests to a bucket cost money, so it is checked less often.
         check = partial(check_storage_access, settings.storage)
         state.dependencies.append(Dependency("storage", check, fresh=60.0))
-        state.store = await asyncio.to_thread(_open_store, settings.storage)
+        await state.storage.get()
     state.promotions = _promotions(settings, state.database)
     consumer = ConsumerAddress(settings.webhook_url, settings.webhook_networks) if settings.webhook_url else None
     if state.promotions is not None and consumer and settings.webhook_secret:
@@ -180,9 +180,9 @@ async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExi
     folder = _runs_folder(settings) if settings.local_runs else None
     state.submissions = Submissions(state.database, policy, folder, state.kubeflow, own_url=settings.own_url)
     stack.push_async_callback(_end, asyncio.create_task(state.submissions.follow()))
-    if state.store is not None:
-        index = asyncio.create_task(RunIndex(state.database, state.store).follow(settings.index_seconds))
-        stack.push_async_callback(_end, index)
+    if state.storage is not None:
+        following = asyncio.create_task(_follow_runs(state.database, state.storage, settings.index_seconds))
+        stack.push_async_callback(_end, following)
 
 
 def _promotions(settings: ApiSettings, database: Database) -> Promotions | None:
@@ -200,12 +200,8 @@ def _runs_folder(settings: ApiSettings) -> Path | None:
     return local_path(settings.storage) if settings.storage and is_folder else None
 
 
-def _open_store(storage: str) -> RunStore | None:
-    try:
-        return open_run_store(storage)
-    except UserError as error:
-        _log.warning("%s", error)
-        return None
+async def _follow_runs(database: Database, storage: RunStorage, seconds: float) -> None:
+    await RunIndex(database, await storage.wait()).follow(seconds)
 
 
 async def _end(task: "asyncio.Task[None]") -> None:

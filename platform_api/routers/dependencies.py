@@ -10,6 +10,7 @@ from rubricworks.platform_api.access import requires
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.problems import Problem
 from rubricworks.platform_api.services.access.principals import Principal, Right
+from rubricworks.platform_api.services.run_storage import RunStorage
 from rubricworks.runs.store import RunStore
 
 Viewer = Annotated[Principal, Depends(requires(Right.VIEW))]
@@ -64,9 +65,12 @@ async def get_store(request: Request) -> RunStore:
     Raises:
         Problem: none is configured, or it does not answer.
     """
-    store: RunStore | None = request.app.state.store
-    if store is None:
+    storage: RunStorage | None = request.app.state.storage
+    if storage is None:
         raise Problem(503, "No runs", "this service has no storage of runs; set RUBRICWORKS_STORAGE")
+    store = await storage.get()
+    if store is None:
+        raise Problem(503, "No runs", "the storage of runs does not answer; /readyz says why, ask again in a moment")
     return store
 
 

@@ -16,12 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from odd_run import check_odd_run, write_odd_run
+from pydantic import SecretStr
 from served_api import ask, exchange, served, wait_for
 from trained_run import NAMES, STAGE, png, rollout, write_run, write_shard
 
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.migrate import migrate
-from rubricworks.platform_api.services import run_index
+from rubricworks.platform_api.services import run_index, run_storage
 from rubricworks.platform_api.services import runs as runs_service
 from rubricworks.platform_api.services.run_index import RunIndex
 from rubricworks.platform_api.services.runs import get_run, log_after, read_log
@@ -372,6 +373,17 @@ def test_a_log_is_read_from_what_is_known_on_and_at_first_its_last_whole_lines(t
     assert asyncio.run(read_log(store, "today-1", STAGE)) == "step 1\nstep 2\nhalf a line\n"
     log.write_text("anew\n")
     assert asyncio.run(log_after(store, "today-1", STAGE, 58)) == ("anew\n", 5)
+
+
+def test_a_storage_that_comes_later_is_opened_when_it_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_storage, "_AGAIN_AFTER", 0.02)
+    database = SecretStr(f"sqlite:///{tmp_path}/x.db")
+    with served(ApiSettings(storage=str(tmp_path / "later"), database=database, index_seconds=0.02)) as url:
+        steps = f"{url}/api/v1/runs/today-1/stages/{STAGE}/steps"
+        status, body = ask(steps)
+        assert (status, "does not answer" in body["detail"]) == (503, True)
+        write_run(tmp_path / "later")
+        wait_for(lambda: ask(steps)[0] == 200)
 
 
 def test_a_group_is_read_without_pandas(tmp_path):
