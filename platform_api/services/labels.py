@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from rubricworks.platform_api.problems import BadRequest
 from rubricworks.platform_api.services import rollouts
 from rubricworks.platform_api.services.access.audit_log import record
 from rubricworks.platform_api.services.access.principals import Principal
+from rubricworks.platform_api.services.raters import imported_rater
 from rubricworks.platform_api.services.run_copies import run_folder
 from rubricworks.runs.store import RunStore
 
@@ -118,7 +120,7 @@ async def export_csv(session: AsyncSession, run: str, stage: str) -> str:
 
 
 async def import_csv(session: AsyncSession, store: RunStore, by: Principal, scorecards: RunTable, text: bytes) -> int:
-    """Store the labels of a CSV file; rows without a rater are the caller's.
+    """Store the labels of a CSV file; rows without a rater are the caller's, others' as `imported_rater` names them.
 
     Raises:
         BadRequest: a column or a cell is missing, a label is no credit, or there is no such response.
@@ -128,16 +130,17 @@ async def import_csv(session: AsyncSession, store: RunStore, by: Principal, scor
         people, known = await asyncio.to_thread(_read_csv, store, scorecards, text)
     except UserError as error:
         raise BadRequest(str(error)) from error
-    count = 0
+    counts: Counter[str] = Counter()
     for rater in people:
         if unknown := next((item for item in rater.credits if item not in known), None):
             raise BadRequest(
                 f"no response of sample {unknown.sample_id!r} was graded by {unknown.criterion!r} as the file has it"
             )
-        name = by.name if rater.name == "people" else rater.name[:100]
-        count += len(await _store(session, scorecards.run, stage, name, rater.credits, None))
-    record(session, by, "label.import", f"{scorecards.run}/{stage}"[:300], labels=count)
-    return count
+        name = by.name if rater.name == "people" else imported_rater(by, rater.name)
+        counts[name] += len(await _store(session, scorecards.run, stage, name, rater.credits, None))
+    subject = f"{scorecards.run}/{stage}"[:300]
+    record(session, by, "label.import", subject, labels=counts.total(), raters=dict(counts))
+    return counts.total()
 
 
 async def agreement(

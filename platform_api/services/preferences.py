@@ -4,6 +4,7 @@ import asyncio
 import csv
 import hashlib
 import io
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from rubricworks.platform_api.db.tables import Preference, RunTable
 from rubricworks.platform_api.problems import BadRequest, NotFound
 from rubricworks.platform_api.services.access.audit_log import record
 from rubricworks.platform_api.services.access.principals import Principal
+from rubricworks.platform_api.services.raters import imported_rater
 from rubricworks.platform_api.services.run_tables import iterate_rows
 from rubricworks.runs.store import RunStore
 
@@ -170,7 +172,7 @@ async def export_csv(session: AsyncSession, run: str) -> str:
 
 
 async def import_csv(session: AsyncSession, store: RunStore, by: Principal, table: RunTable, text: bytes) -> int:
-    """Store the choices of a CSV file; rows without a rater are the caller's.
+    """Store the choices of a CSV file; rows without a rater are the caller's, others' as `imported_rater` names them.
 
     Raises:
         BadRequest: a column is missing, or a row names no model, sample or choice of this run.
@@ -180,6 +182,7 @@ async def import_csv(session: AsyncSession, store: RunStore, by: Principal, tabl
         rows = list(csv.DictReader(io.StringIO(text.decode("utf-8-sig"), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
         raise BadRequest(f"the file is no CSV in UTF-8: {error}") from error
+    counts: Counter[str] = Counter()
     for line, row in enumerate(rows, start=2):
         if missing := [name for name in COLUMNS[:-1] if not row.get(name)]:
             raise BadRequest(f"line {line}: {missing[0]} is missing; the columns are {', '.join(COLUMNS)}")
@@ -188,9 +191,10 @@ async def import_csv(session: AsyncSession, store: RunStore, by: Principal, tabl
         for name in ("first", "second"):
             if row["sample_id"] not in known.get(row[name], {}):
                 raise BadRequest(f"line {line}: {row[name]!r} has no response to sample {row['sample_id']!r}")
-        rater = (row.get("rater") or by.name)[:100]
+        rater = imported_rater(by, row.get("rater") or by.name)
+        counts[rater] += 1
         await _put(session, table.run, row["first"], row["second"], row["sample_id"], row["choice"], rater)
-    record(session, by, "preference.import", table.run, preferences=len(rows))
+    record(session, by, "preference.import", table.run, preferences=len(rows), raters=dict(counts))
     return len(rows)
 
 

@@ -107,11 +107,36 @@ def test_labels_come_in_as_csv_and_a_mistake_stores_none(caller):
     headers = {"Content-Type": "text/csv", "Idempotency-Key": "file-000001", **bearer(caller.secret("runner"))}
     place = f"{caller.url}/{PLACE}/labels/csv"
     assert ask(place, method="POST", body=text.getvalue().encode(), **headers) == (200, {"stored": 1})
-    assert "paula" in {one["rater"] for one in caller.get(f"{PLACE}/labels")["items"]}
+    assert "paula (imported by runner)" in {one["rater"] for one in caller.get(f"{PLACE}/labels")["items"]}
     wrong = text.getvalue().replace(",no,", ",maybe,").encode()
     headers["Idempotency-Key"] = "file-000002"
     status, answer = ask(place, method="POST", body=wrong, **headers)
     assert (status, answer["detail"].startswith("labels.csv: line 2: label 'maybe' is no credit")) == (422, True)
+
+
+def imported(caller, place, who, text):
+    """Details that the audit log has of an import."""
+    caller.keys += 1
+    headers = {"Content-Type": "text/csv", "Idempotency-Key": f"import-{caller.keys:08}", **bearer(caller.secret(who))}
+    assert ask(f"{caller.url}/{place}/csv", method="POST", body=text.encode(), **headers)[0] == 200
+    return caller.get("changes?limit=1")["items"][0]["details"]
+
+
+def test_a_file_replaces_no_labels_of_another_person_unless_an_admin_brings_it(caller):
+    label(caller, {NAMES[0]: 0.25}, who="runner-a")
+    text = f"sample_id,criterion,label,response,rater\r\na,{NAMES[0]},1,a star,runner-a\r\n"
+
+    def of_a():
+        found = caller.get(f"{PLACE}/labels?limit=200")["items"]
+        return {one["rater"]: one["credit"] for one in found if one["rater"].startswith("runner-a")}
+
+    told = "runner-a (imported by runner-b)"
+    assert imported(caller, f"{PLACE}/labels", "runner-b", text) == {"labels": 1, "raters": {told: 1}}
+    again = text.replace("runner-a", told)  # as the export names it
+    assert imported(caller, f"{PLACE}/labels", "runner-b", again)["raters"] == {told: 1}
+    assert of_a() == {"runner-a": 0.25, told: 1.0}
+    assert imported(caller, f"{PLACE}/labels", "admin-c", text)["raters"] == {"runner-a": 1}
+    assert of_a() == {"runner-a": 1.0, told: 1.0}
 
 
 def test_a_person_is_led_through_groups_without_the_verdicts(caller):
@@ -171,6 +196,10 @@ def test_preferences_go_out_and_in_as_csv(caller):
     place = f"{caller.url}/runs/today-1/preferences/csv"
     assert ask(place, method="POST", body=again, **headers) == (200, {"stored": 4})
     assert caller.get("runs/today-1/preferences/models")["standings"][0]["raters"] == 2
+    mine = text.replace("policy,first", "policy,equal").replace("policy,second", "policy,equal")
+    details = imported(caller, "runs/today-1/preferences", "runner-2", mine)
+    assert details == {"preferences": 4, "raters": {"runner (imported by runner-2)": 4}}
+    assert text in exchange(f"{caller.url}/runs/today-1/preferences/csv", **bearer())[2].decode()
     wrong = text.replace("policy", "nobody").encode()
     headers["Idempotency-Key"] = "file-000004"
     assert "'nobody' has no response" in ask(place, method="POST", body=wrong, **headers)[1]["detail"]
