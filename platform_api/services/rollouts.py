@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.platform_api.db.tables import CriterionCredits, Rollout, RubricCriteria, Shard
 from rubricworks.platform_api.problems import NotFound
-from rubricworks.platform_api.services.run_index import parse_parquet
+from rubricworks.platform_api.services.run_index import names_digest, parse_parquet
 from rubricworks.platform_api.services.runs import check_name, get_run
 from rubricworks.runs.store import RunStore
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 _CACHED_ROWS = 4096
 """Largest shard that is remembered: neighbours in a list are mostly of one shard."""
+
+
+_MOST_SEARCHED = 50_000
+"""Rollouts that one search for groups that differ looks at."""
 
 
 class Group(NamedTuple):
@@ -50,6 +54,15 @@ class CriterionFigures(NamedTuple):
     last: float | None
     state: str
     """`always`, `never` or `varies`: the first two give no gradient."""
+
+
+class Flips(NamedTuple):
+    """Groups that differ on a criterion."""
+
+    groups: list[tuple[int, str, float]]
+    """Step, sample and the share of credit."""
+    until: int | None
+    """Step after which nobody looked, as it would take too long; None if all were looked at, or enough were found."""
 
 
 async def stages_with_rollouts(session: AsyncSession, run: str) -> Sequence[str]:
@@ -161,34 +174,37 @@ async def list_criteria(session: AsyncSession, run: str, stage: str) -> list[Cri
     return sorted(figures, key=lambda one: (one.state == "varies", -one.graded, one.criterion))
 
 
-async def flips(
-    session: AsyncSession, run: str, stage: str, criterion: str, limit: int
-) -> list[tuple[int, str, float]]:
-    """Steps and samples in which a criterion was met by some rollouts of the group and not by others.
+async def flips(session: AsyncSession, run: str, stage: str, criterion: str, limit: int, *, after: int = -1) -> Flips:
+    """Groups in which a criterion was met by some rollouts and not by others, the first steps first.
 
-    Returns:
-        step, sample and the share of credit, the first steps first.
+    Args:
+        limit: number of groups.
+        after: step after which to look.
     """
+    graded = select(CriterionCredits.shard_id).where(CriterionCredits.digest == names_digest([criterion]))
     query = (
         select(Rollout.step, Rollout.sample_id, Rollout.credits, RubricCriteria.names)
         .join(RubricCriteria, RubricCriteria.digest == Rollout.criteria)
-        .where(Rollout.run == run, Rollout.stage == stage)
+        .where(Rollout.run == run, Rollout.stage == stage, Rollout.step > after, Rollout.shard_id.in_(graded))
         .order_by(Rollout.step, Rollout.sample_id, Rollout.row)
     )
     found: list[tuple[int, str, float]] = []
-    place, credits = (0, ""), list[float]()
+    place, credits, rows = (after, ""), list[float](), 0
     async for step, sample_id, values, names in await session.stream(query.execution_options(yield_per=500)):
         if (step, sample_id) != place:
             found += _mixed(place, credits)
+            if rows >= _MOST_SEARCHED and step != place[0]:
+                return Flips(found, place[0])
             place, credits = (step, sample_id), []
         if len(found) == limit:
-            return found
+            return Flips(found, None)
+        rows += 1
         credits += [
             credit
             for name, credit in zip(names, values or [], strict=False)
             if name == criterion and credit is not None
         ]
-    return found + _mixed(place, credits)
+    return Flips(found + _mixed(place, credits), None)
 
 
 def _mixed(place: tuple[int, str], credits: list[float]) -> list[tuple[int, str, float]]:

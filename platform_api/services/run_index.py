@@ -288,7 +288,7 @@ async def _add_shard(
             continue
         names = row.pop("names")
         if names is not None:
-            row["criteria"] = _digest(names)
+            row["criteria"] = names_digest(names)
             criteria[row["criteria"]] = names
         values.append({"shard_id": shard.id, "row": position, "run": run, "stage": stage, **row})
     known = set(await session.scalars(select(RubricCriteria.digest).where(RubricCriteria.digest.in_(list(criteria)))))
@@ -315,7 +315,7 @@ def _credit_sums(shard: int, rows: list[dict[str, Any]], criteria: dict[str, lis
     return [
         {
             "shard_id": shard,
-            "digest": _digest([name]),
+            "digest": names_digest([name]),
             "criterion": name,
             "graded": len(values),
             "total": math.fsum(values),
@@ -419,5 +419,6 @@ def parse_parquet(content: bytes, name: str, *, columns: list[str] | None = None
         return None
 
 
-def _digest(names: list[str]) -> str:
+def names_digest(names: list[str]) -> str:
+    """Digest of criteria, as the index knows them."""
     return hashlib.sha256(json.dumps(names).encode()).hexdigest()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import http.client
+import json
 import os
 import shutil
 import sqlite3
@@ -17,11 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 from odd_run import check_odd_run, write_odd_run
 from pydantic import SecretStr
-from served_api import ask, exchange, served, wait_for
+from served_api import ask, exchange, served, wait_for, wait_for_rollouts
 from trained_run import NAMES, STAGE, png, rollout, write_run, write_shard
 
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.migrate import migrate
+from rubricworks.platform_api.services import rollouts as rollouts_service
 from rubricworks.platform_api.services import run_index, run_storage
 from rubricworks.platform_api.services import runs as runs_service
 from rubricworks.platform_api.services.run_index import RunIndex
@@ -42,7 +44,8 @@ def runs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def url(runs):
     with served(ApiSettings(storage=str(runs), index_seconds=0.05)) as url:
-        wait_for(lambda: len(ask(f"{url}/api/v1/runs")[1]["items"]) == 2)
+        for run in ("other-2", "today-1"):
+            wait_for_rollouts(url, run)
         yield f"{url}/api/v1"
 
 
@@ -120,6 +123,21 @@ def test_groups_in_which_a_criterion_was_met_by_some(url):
     assert [(one["step"], one["sample_id"]) for one in ask(place + "Names%20nothing%20else&limit=3")[1]] == [
         *((1, "a"), (1, "b"), (2, "a"))
     ]
+
+
+def test_a_search_among_many_rollouts_ends_at_a_step_and_goes_on_from_there(url, monkeypatch):
+    monkeypatch.setattr(rollouts_service, "_MOST_SEARCHED", 2)
+    place = f"{url.removesuffix('/api/v1')}/runs/today-1/rollouts/{STAGE}?criterion=Names%20nothing%20else"
+    address, seen = f"{url}/runs/today-1/stages/{STAGE}/flips?criterion=Names%20nothing%20else", []
+    _, headers, body = exchange(address)
+    seen += json.loads(body)
+    rest = headers["link"].removeprefix("<").partition(">")[0]
+    _, headers, body = exchange(url.removesuffix("/api/v1") + rest)
+    seen += json.loads(body)
+    assert [(one["step"], one["sample_id"]) for one in seen] == [(1, "a"), (1, "b"), (2, "a"), (2, "b")]
+    assert "link" not in headers
+    assert b"&amp;after=1" in exchange(place)[2]
+    assert b"after step" not in exchange(f"{place}&after=1")[2]
 
 
 def test_an_image_comes_with_its_type_and_is_not_sent_twice(url):

@@ -27,18 +27,20 @@ async def rollouts_page(
     step: Annotated[int | None, Query(ge=0, lt=1 << 31)] = None,
     sample_id: Annotated[str | None, Query(max_length=200)] = None,
     criterion: Annotated[str | None, Query(max_length=2000)] = None,
+    after: Annotated[int | None, Query(ge=0, lt=1 << 31)] = None,
     cursor: Cursor = None,
 ) -> Response:
     record = await runs.get_run(session, run)
     steps = await rollouts.step_range(session, run, stage)
     if steps is None:
         raise NotFound(f"{stage} of {run} has no rollouts yet")
-    flips = await rollouts.flips(session, run, stage, criterion, 100) if criterion else None
+    from_step = -1 if after is None else after
+    flips = await rollouts.flips(session, run, stage, criterion, 100, after=from_step) if criterion else None
     if step is None and sample_id is None and cursor is None:
         step = steps[1]
-    after: Any = decode_cursor(cursor, int, str) if cursor is not None else None
+    place: Any = decode_cursor(cursor, int, str) if cursor is not None else None
     groups = await rollouts.list_groups(
-        session, run, stage, step=step, sample_id=sample_id, after=after, limit=PAGE + 1
+        session, run, stage, step=step, sample_id=sample_id, after=place, limit=PAGE + 1
     )
     last = groups[PAGE - 1] if len(groups) > PAGE else None
     return draw_page(
