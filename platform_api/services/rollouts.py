@@ -146,6 +146,13 @@ async def get_group(
     return sorted(members, key=lambda one: (one["reward"] is None, -(one["reward"] or 0.0)))
 
 
+def ends_first(members: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A group's rollouts, the highest reward beside the lowest, then the next of both; unjudged ones last."""
+    judged = [one for one in members if one["reward"] is not None]
+    order = [judged[at // 2] if at % 2 == 0 else judged[-1 - at // 2] for at in range(len(judged))]
+    return order + [one for one in members if one["reward"] is None]
+
+
 async def neighbours(
     session: AsyncSession, run: str, stage: str, step: int, sample_id: str
 ) -> tuple[tuple[int, str] | None, tuple[int, str] | None]:

@@ -105,6 +105,16 @@ def test_a_group_shows_each_response_with_its_verdicts_best_first_and_unjudged_l
     assert [verdict["criterion"] for verdict in worst["verdicts"]] == NAMES
 
 
+def test_a_group_can_show_the_best_beside_the_worst_and_so_do_the_groups_that_it_leads_to(url):
+    rewards = [0.9, 0.8, 0.6, 0.3, None]
+    order = rollouts_service.ends_first([{"reward": one} for one in rewards])
+    assert [one["reward"] for one in order] == [0.9, 0.3, 0.8, 0.6, None]
+    page = f"{url.removesuffix('/api/v1')}/runs/today-1/rollouts/{STAGE}/1/a"
+    assert b"?order=ends" in exchange(page)[2]
+    assert f"{STAGE}/1/b?order=ends".encode() in exchange(f"{page}?order=ends")[2]
+    assert exchange(f"{page}?order=other")[0] == 422
+
+
 def test_criteria_that_never_vary_stand_first(url):
     figures = ask(f"{url}/runs/today-1/stages/{STAGE}/criteria")[1]
     assert [(one["criterion"], one["state"], one["graded"]) for one in figures] == [

@@ -1,6 +1,6 @@
 """Pages of rollouts: a training's groups step by step, a group's responses with their verdicts, its criteria."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
@@ -69,6 +69,7 @@ async def group_page(
     session: SessionOf,
     store: StoreOf,
     viewer: Viewer,
+    order: Literal["best", "ends"] = "best",
 ) -> Response:
     record = await runs.get_run(session, run)
     members = await rollouts.get_group(session, store, run, stage, step, sample_id)
@@ -82,7 +83,8 @@ async def group_page(
         step=step,
         sample_id=sample_id,
         sample=await find_sample(session, store, run, sample_id),
-        members=members,
+        members=rollouts.ends_first(members) if order == "ends" else members,
+        order=order,
         criteria=next((one["verdicts"] for one in members if one["verdicts"]), []),
         before=before,
         after=after,
