@@ -30,7 +30,9 @@ from rubricworks.platform_api.services.run_index import RunIndex
 from rubricworks.platform_api.services.runs import get_run, log_after, read_log
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.runs import records
+from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.runs.store import open_run_store
+from rubricworks.runtime.progress import Progress
 
 
 @pytest.fixture(scope="module")
@@ -412,6 +414,19 @@ def test_a_storage_that_comes_later_is_opened_when_it_is_asked_for(tmp_path, mon
         assert (status, "does not answer" in body["detail"]) == (503, True)
         write_run(tmp_path / "later")
         wait_for(lambda: ask(steps)[0] == 200)
+
+
+def test_a_stage_that_is_going_shows_what_it_has_done_of_all_and_when_it_ends(tmp_path):
+    with lock_folder(tmp_path / "today-1"):
+        run = write_run(tmp_path)
+        (run / "prepare" / "done.json").unlink()
+        progress = Progress("prepare", 40, "rows", every=0.0)
+        progress.done, progress.skipped = 12, 2
+        line = progress.line(progress._start + 5)
+        (run / "logs" / "prepare.log").write_text(f"9/40 rows  1.0/s  ETA 31s\n{line}\nother\n")
+        with served(ApiSettings(storage=str(tmp_path), index_seconds=0.02)) as url:
+            wait_for(lambda: ask(f"{url}/api/v1/runs/today-1")[1].get("state") == "going")
+            assert b"12/40 rows, 2.0/s, ETA 14 s" in exchange(f"{url}/runs/today-1")[2]
 
 
 def test_a_group_is_read_without_pandas(tmp_path):

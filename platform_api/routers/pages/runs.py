@@ -70,6 +70,7 @@ async def run_page(run: RunName, request: Request, session: SessionOf, store: St
         ]
         charts.append((stage, line_chart(f"Reward of {stage}", points)))
     spending = await budgets.run_spending(session, store, record)
+    going = [one["stage"] for one in record.stages if record.state == "going" and not one["done"]]
     return draw_page(
         request,
         viewer,
@@ -79,6 +80,7 @@ async def run_page(run: RunName, request: Request, session: SessionOf, store: St
         has_report=await runs.has_report(store, run),
         spending=spending,
         timeline=_timeline(record, spending),
+        progress={stage: await runs.read_progress(store, run, stage) for stage in going},
         burn=_burn_chart(spending),
         letters=sum(one.rows for one in await list_tables(session, LETTERS, run=run)),
         rubric_sets=[one.path for one in await list_tables(session, rubric_sets.KIND, run=run) if "/" not in one.path],
