@@ -258,6 +258,8 @@ class Promotion(Table):
     """Version that was champion when it was requested; the alias moves from this one alone."""
     gate: Mapped[str] = mapped_column(Text)
     """Result of the gate, as the run's promote stage wrote it."""
+    findings: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list, server_default=text("'[]'"))
+    """What each rule of the gate found, in the form of `GateFinding`; empty for a version of before."""
     reason: Mapped[str] = mapped_column(Text)
     state: Mapped[str] = mapped_column(String(20), index=True)
     requested_by: Mapped[str] = mapped_column(String(100))

@@ -25,6 +25,7 @@ from rubricworks.platform_api.schemas.promotions import (
     PromotionPage,
     PromotionRequest,
     PromotionState,
+    Rejection,
     RollbackRequest,
 )
 from rubricworks.platform_api.services.promotion import promotions
@@ -102,7 +103,7 @@ async def approve_promotion(
 
 @router.post("/promotions/{number}/reject", summary="Reject a request; the champion stays")
 async def reject_promotion(
-    number: Number, decision: Decision, service: PromotionsOf, approver: Approver, key: IdempotencyKey
+    number: Number, decision: Rejection, service: PromotionsOf, approver: Approver, key: IdempotencyKey
 ) -> PromotionBody:
     return PromotionBody.model_validate(await service.reject(approver, number, decision.reason))
 

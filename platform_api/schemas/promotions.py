@@ -5,6 +5,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from rubricworks.tracking.gate import GateFinding
+
 PromotionState = Literal["requested", "rejected", "applying", "applied", "confirmed", "failed"]
 
 
@@ -38,6 +40,14 @@ class Decision(BaseModel):
     reason: str = Field(default="", max_length=2000)
 
 
+class Rejection(BaseModel):
+    """Reason of a rejection, which the requester is owed."""
+
+    model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
+
+    reason: str = Field(min_length=1, max_length=2000)
+
+
 class ChallengerBody(BaseModel):
     """The version that was last measured against the champion."""
 
@@ -47,6 +57,7 @@ class ChallengerBody(BaseModel):
     digest: str
     gate: str
     waits: bool = Field(description="It passed its gate against the champion of today, and a person has to decide")
+    findings: list[GateFinding] = Field(description="What each rule of its gate found; empty for a version of before")
 
 
 class ModelBody(BaseModel):
@@ -72,6 +83,7 @@ class PromotionBody(BaseModel):
     kind: Literal["promotion", "rollback"]
     champion: int | None = Field(description="The champion when it was requested")
     gate: str
+    findings: list[GateFinding] = Field(description="What each rule of the gate found; empty for a version of before")
     reason: str
     state: PromotionState
     requested_by: str

@@ -49,6 +49,8 @@ def unnamed_champion(model: str, champion: int | None) -> str:
 
 def decide(api: ApiClient, model: str, decision: str, reason: str) -> None:
     """Approve or reject the request that is open for a model."""
+    if decision == "reject" and not reason.strip():
+        raise UserError("a rejection needs a reason, which the requester reads: --reason")
     items = api.get("promotions", model=model, state="requested")["items"]
     if not items:
         raise UserError(f"no promotion of {model} waits at {api.url}; `rubricworks promote` lists what does")

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from rubricworks.data.alarm import Alarm
 
@@ -12,8 +12,51 @@ _SAMPLES = 30
 """Of models that win half of their comparisons, the win rate's low end lies above 0.5 for 8 % with 4 samples, for 5 %
 with 8, and for the 2.5 % that the interval promises from some 20 on."""
 
+_Relation = Literal["above", "at least", "at most"]
+
 AUDIT_FIGURE = "audit_false_positives"
 """Figure of `audit_false_positives_at_most`."""
+
+
+FINDINGS_TAG = "gate_findings"
+"""Tag of a registered version: what each rule of its gate found, as JSON."""
+
+
+class GateFinding(BaseModel):
+    """What one rule found."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    rule: str
+    met: bool
+    value: float | None = None
+    """End of the interval that the rule holds against its bound; None if it was not measured, or is no number."""
+    samples: int | None = None
+    relation: Literal["above", "at least", "at most", ""] = ""
+    bound: float | None = None
+    note: str = ""
+    """What a number does not say."""
+
+    @property
+    def bound_text(self) -> str:
+        """The bound in words."""
+        return "" if self.bound is None else f"{self.relation} {self.bound:g}"
+
+
+_FINDINGS = TypeAdapter(tuple[GateFinding, ...])
+
+
+def to_findings(values: object) -> tuple[GateFinding, ...]:
+    """Findings as they were stored."""
+    return _FINDINGS.validate_python(values)
+
+
+def read_findings(tags: Mapping[str, str]) -> tuple[GateFinding, ...]:
+    """Findings among a version's tags; none for one that was registered before they were written, or cut off."""
+    try:
+        return _FINDINGS.validate_json(tags.get(FINDINGS_TAG, "[]"))
+    except ValidationError:
+        return ()
 
 
 class GateResult(BaseModel):
@@ -23,6 +66,14 @@ class GateResult(BaseModel):
 
     passed: bool
     reasons: tuple[str, ...]
+    findings: tuple[GateFinding, ...] = ()
+    """The same by rule, without what was decided besides."""
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Tags of a registered version that keep the result."""
+        findings = _FINDINGS.dump_json(self.findings, exclude_defaults=True)
+        return {"gate": "; ".join(self.reasons), FINDINGS_TAG: findings.decode()}
 
 
 class Gate(BaseModel):
@@ -65,9 +116,9 @@ class Gate(BaseModel):
     def _forgetting_bound(self) -> float | None:
         return None if self.forgetting_at_most is None else -self.forgetting_at_most
 
-    def _rules(self) -> list[tuple[str, str, str, float]]:
+    def _rules(self) -> list[tuple[str, str, _Relation, float]]:
         """Label, figure, relation and bound of each rule that is on."""
-        rules = (
+        rules: tuple[tuple[str, str, _Relation, float | None], ...] = (
             ("win rate", "win_rate", "above", self.win_rate_low_above),
             ("accuracy gain", "accuracy_gain", "above", self.accuracy_gain_low_above),
             ("b-CapScore gain", "b_capscore_gain", "above", self.b_capscore_gain_low_above),
@@ -107,30 +158,41 @@ class Gate(BaseModel):
         ]
         if self.no_alarm:
             findings.append(_alarm_finding(watched, alarm))
-        return GateResult(passed=all(met for met, _ in findings), reasons=tuple(text for _, text in findings))
+        return GateResult(
+            passed=all(finding.met for finding, _ in findings),
+            reasons=tuple(text for _, text in findings),
+            findings=tuple(finding for finding, _ in findings),
+        )
 
-    def _finding(self, label: str, figure: Any, relation: str, bound: float) -> tuple[bool, str]:
-        """Return whether the rule is met, and the sentence that says so."""
+    def _finding(self, label: str, figure: Any, relation: _Relation, bound: float) -> tuple[GateFinding, str]:
+        """Return what a rule found, and the sentence that says so."""
         end = "high" if relation == "at most" else "low"
         label = f"{label}, {end} end"
         value, samples = _number(figure, end), _number(figure, "samples") or 0
+        missed = GateFinding(rule=label, met=False, relation=relation, bound=bound, value=value, samples=int(samples))
         if value is None:
-            return False, f"{label}: not measured, must be {relation} {bound:g}"
+            not_measured = missed.model_copy(update={"samples": None, "note": "not measured"})
+            return not_measured, f"{label}: not measured, must be {relation} {bound:g}"
         if samples < self.samples_at_least:
-            return False, (
+            too_few = {"note": f"too few samples to tell: at least {self.samples_at_least}"}
+            return missed.model_copy(update=too_few), (
                 f"{label}: {value:.3f} of {samples:g} samples, too few to tell (samples_at_least: "
                 f"{self.samples_at_least}), must be {relation} {bound:g}"
             )
         # A gain of exactly the bound must pass although 0.7 - 0.6 < 0.1 in binary.
         met = {"above": value > bound, "at least": value >= bound - 1e-9, "at most": value <= bound + 1e-9}[relation]
-        return met, f"{label}: {value:.3f}, {'is' if met else 'must be'} {relation} {bound:g}"
+        sentence = f"{label}: {value:.3f}, {'is' if met else 'must be'} {relation} {bound:g}"
+        return missed.model_copy(update={"met": met}), sentence
 
 
-def _alarm_finding(watched: bool, alarm: Alarm | None) -> tuple[bool, str]:
+def _alarm_finding(watched: bool, alarm: Alarm | None) -> tuple[GateFinding, str]:
     label = "alarm of reward hacking"
     if alarm is not None:
-        return False, f"{label}: went off at {alarm}; must not have"
-    return watched, f"{label}: {'has not gone off' if watched else 'did not watch, must not have gone off'}"
+        finding = GateFinding(rule=label, met=False, note=f"went off at {alarm}")
+        return finding, f"{label}: went off at {alarm}; must not have"
+    note = "has not gone off" if watched else "did not watch"
+    finding = GateFinding(rule=label, met=watched, note=note)
+    return finding, f"{label}: {note if watched else 'did not watch, must not have gone off'}"
 
 
 def _number(figure: Any, part: str) -> float | None:

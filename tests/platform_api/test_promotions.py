@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import hmac
 import json
+import re
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,8 @@ from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.services.promotion.mlflow_registry import MlflowRegistry
 from rubricworks.platform_api.services.promotion.promotions import Promotions
 from rubricworks.platform_api.settings import ApiSettings
-from rubricworks.tracking import TrackingConfig, connect, registry
+from rubricworks.tracking import Gate, TrackingConfig, connect, registry
+from rubricworks.tracking.gate import FINDINGS_TAG
 
 pytestmark = pytest.mark.e2e
 MODEL = "captioner"
@@ -32,14 +34,16 @@ def _no_server(monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
 
-def add_version(folder, *, against=None, standing=registry.WAITING, gate="better by 0.1 [0.05, 0.15]", digest="3f5a"):
+def add_version(
+    folder, *, against=None, standing=registry.WAITING, gate="better by 0.1 [0.05, 0.15]", digest="3f5a", **tags
+):
     """Register a version as the promote stage leaves it; return its number."""
     connection = connect(TrackingConfig(), folder)
     client = connection.client
     if MODEL not in registry.model_names(connection):
         client.create_registered_model(MODEL)
     version = int(client.create_model_version(MODEL, source=str(folder)).version)
-    tags = {registry.APPROVAL_TAG: standing, "gate": gate} | ({registry.OPPONENT_TAG: against} if against else {})
+    tags |= {registry.APPROVAL_TAG: standing, "gate": gate} | ({registry.OPPONENT_TAG: against} if against else {})
     tags |= {registry.DIGEST_TAG: digest} if digest else {}
     registry.tag(connection, registry.get_version(connection, MODEL, version), tags)
     registry.nominate(connection, MODEL, version)
@@ -198,7 +202,7 @@ def test_of_many_decisions_at_once_one_wins_and_the_others_are_told(service, tmp
         work = [
             ("approver-a", f"promotions/{number}/approve", None),
             ("approver-b", f"promotions/{number}/approve", None),
-            ("approver-b", f"promotions/{number}/reject", None),
+            ("approver-b", f"promotions/{number}/reject", {"reason": "no"}),
         ]
         with ThreadPoolExecutor(3) as threads:
             answers = list(threads.map(lambda one: service.post(*one), work))
@@ -312,7 +316,44 @@ def test_the_page_shows_the_gate_and_takes_the_decision(service, tmp_path):
     form = {"Content-Type": "application/x-www-form-urlencoded"} | bearer(service.secrets["approver"])
     status, headers, _ = exchange(f"{page}/{number}/approve", method="POST", body=b"reason=fine", **form)
     assert (status, headers["location"], aliases(tmp_path)) == (303, "/promotions", (version, None))
-    assert exchange(f"{page}/{number}/reject", method="POST", body=b"", **form)[0] == 409
+    assert exchange(f"{page}/{number}/reject", method="POST", body=b"reason=no", **form)[0] == 409
+
+
+def test_a_rejection_needs_a_reason(service, tmp_path):
+    number = service.request(add_version(tmp_path))[1]["id"]
+    for body in ({}, {"reason": " "}):
+        status, answer = service.post("approver", f"promotions/{number}/reject", body)
+        assert (status, [one["field"] for one in answer["fields"]]) == (422, ["body.reason"])
+    page = f"{service.pages}/promotions/{number}/reject"
+    form = {"Content-Type": "application/x-www-form-urlencoded"} | bearer(service.secrets["approver"])
+    status, _, answer = exchange(page, method="POST", body=b"reason=+", **form)
+    assert (status, json.loads(answer)["fields"][0]["field"]) == (422, "reason")
+    assert service.get(f"promotions/{number}")["state"] == "requested"
+
+
+def test_each_rule_of_the_gate_is_a_row_with_its_value_its_bound_and_its_result(service, tmp_path):
+    gate = Gate(no_alarm=True, forgetting_at_most=0.05)
+    figures = {"win_rate": {"low": 0.62, "high": 0.8, "samples": 40}, "benchmark_gain": {"low": -0.2, "samples": 40}}
+    findings = gate.check(figures, watched=True).tags[FINDINGS_TAG]
+    version = add_version(tmp_path, **{FINDINGS_TAG: findings})
+    promotion = service.request(version)[1]
+    rules = [(one["rule"], one["value"], one["bound"], one["met"]) for one in promotion["findings"]]
+    assert rules == [
+        ("win rate, low end", 0.62, 0.5, True),
+        ("general benchmarks, gain over the base, low end", -0.2, -0.05, False),
+        ("alarm of reward hacking", None, None, True),
+        ("digest of its files", None, None, True),
+    ]
+    page = exchange(f"{service.pages}/promotions", **bearer())[2].decode()
+    for name in (f"{MODEL} version {version}", f"promotion {promotion['id']}"):
+        table = page.partition(f'aria-label="Gate of {name}"')[2].partition("</table>")[0]
+        cells = [" ".join(re.sub("<[^>]+>", " ", row).split()) for row in table.split("<tr>")[2:]]
+        assert cells == [
+            "win rate, low end 0.620 of 40 samples above 0.5 pass",
+            "general benchmarks, gain over the base, low end -0.200 of 40 samples at least -0.05 fail",
+            "alarm of reward hacking has not gone off \N{EN DASH} pass",
+            "digest of its files 3f5a \N{EN DASH} pass",
+        ]
 
 
 def test_each_action_from_the_command_line(service, tmp_path, monkeypatch):
@@ -333,7 +374,8 @@ def test_each_action_from_the_command_line(service, tmp_path, monkeypatch):
     assert promote("approver", MODEL, "--approve", "--reason", "good") == f"{MODEL} version {first} is the champion\n"
     second = add_version(tmp_path, against=first)
     promote("runner", MODEL, "--version", str(second))
-    assert "is rejected" in promote("approver", MODEL, "--reject")
+    assert "a rejection needs a reason" in promote("approver", MODEL, "--reject")
+    assert "is rejected" in promote("approver", MODEL, "--reject", "--reason", "it stutters")
     third = add_version(tmp_path, against=first)
     promote("runner", MODEL)
     promote("approver", MODEL, "--approve")

@@ -7,7 +7,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from rubricworks.errors import UserError
 from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
-from rubricworks.platform_api.problems import BadRequest
+from rubricworks.platform_api.problems import BadRequest, Problem
 from rubricworks.platform_api.routers.dependencies import Approver, Cursor, Runner, SessionOf, Viewer
 from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
 from rubricworks.platform_api.routers.pages.forms import form_fields
@@ -16,6 +16,7 @@ from rubricworks.platform_api.services.access.principals import Right
 from rubricworks.platform_api.services.promotion import promotions
 from rubricworks.platform_api.services.promotion.drift import Reconciler
 from rubricworks.redaction import redact
+from rubricworks.tracking.gate import to_findings
 
 router = APIRouter(include_in_schema=False)
 _PAGE = "/promotions"
@@ -44,6 +45,7 @@ async def promotions_page(
         may_request=viewer.may(Right.RUN),
         may_decide=viewer.may(Right.APPROVE),
         waives_second_person=service.waives_second_person,
+        to_findings=to_findings,
     )
 
 
@@ -62,7 +64,12 @@ async def approve_by_form(number: Number, request: Request, service: PromotionsO
 
 @router.post("/promotions/{number}/reject")
 async def reject_by_form(number: Number, request: Request, service: PromotionsOf, approver: Approver) -> Response:
-    await service.reject(approver, number, (await _fields(request))["reason"])
+    reason = (await _fields(request))["reason"].strip()
+    if not reason:
+        problem = "a rejection needs a reason, which the requester reads"
+        fields_missing = [{"field": "reason", "problem": problem}]
+        raise Problem(422, "Invalid request", f"reason: {problem}", fields=fields_missing)
+    await service.reject(approver, number, reason)
     return RedirectResponse(_PAGE, status_code=303)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from rubricworks.errors import UserError
 from rubricworks.platform_api.services.promotion.promotions import Candidate, Standing
 from rubricworks.tracking import Connection, ModelVersion, TrackingConfig, connect, registry
+from rubricworks.tracking.gate import GateFinding, read_findings
 
 
 class MlflowRegistry:
@@ -69,4 +70,8 @@ def _candidate(version: ModelVersion, champion: int | None) -> Candidate:
     if not digest:
         gate = registry.NO_DIGEST
     waits = tags.get(registry.APPROVAL_TAG) == registry.WAITING and is_of_today and bool(digest)
-    return Candidate(version.version, digest, gate, waits)
+    findings = read_findings(tags)
+    if findings or not digest:  # the rules of an older version stand in its sentence alone
+        note = digest[:12] or "missing"
+        findings = (*findings, GateFinding(rule="digest of its files", met=bool(digest), note=note))
+    return Candidate(version.version, digest, gate, waits, findings)

@@ -33,6 +33,7 @@ from rubricworks.platform_api.db.tables import Delivery, Promotion, utc_now
 from rubricworks.platform_api.problems import BadRequest, Conflict, NotFound, Problem
 from rubricworks.platform_api.services.access.audit_log import record
 from rubricworks.platform_api.services.access.principals import Principal
+from rubricworks.tracking.gate import GateFinding
 
 RECOVERED_AFTER = timedelta(minutes=2)
 _RENEWED_EVERY = 20.0
@@ -49,6 +50,8 @@ class Candidate(NamedTuple):
     gate: str
     waits: bool
     """It passed its gate against the champion of today, and a person has to decide."""
+    findings: tuple[GateFinding, ...] = ()
+    """What each rule of its gate found."""
 
 
 class Standing(NamedTuple):
@@ -233,6 +236,7 @@ class Promotions:
                 kind=kind,
                 champion=champion,
                 gate=candidate.gate,
+                findings=[one.model_dump(mode="json") for one in candidate.findings],
                 reason=reason,
                 requested_by=by.name,
                 **state,

@@ -96,27 +96,27 @@ def _promote(
     api = named_api()
     if result.passed and api is not None:
         registry.nominate(connection, config.model_name, version.version)
-        waiting: dict[str, Any] = {registry.APPROVAL_TAG: registry.WAITING, "gate": "; ".join(result.reasons)}
+        waiting: dict[str, Any] = {registry.APPROVAL_TAG: registry.WAITING, **result.tags}
         if champion:
             waiting[registry.OPPONENT_TAG] = champion.version
         registry.tag(connection, version, waiting)
         request = request_promotion(api, config.model_name, version.version, f"run {job.run.name}")
-        return GateResult(passed=True, reasons=(*result.reasons, request)), False
+        return result.model_copy(update={"reasons": (*result.reasons, request)}), False
     if result.passed:
         try:
             registry.promote(
                 connection, config.model_name, version.version, expected=champion.version if champion else None
             )
         except registry.ChampionMoved as moved:
-            result = GateResult(passed=False, reasons=(*result.reasons, str(moved)))
-    tags: dict[str, Any] = {"gate": "; ".join(result.reasons)}
+            result = result.model_copy(update={"passed": False, "reasons": (*result.reasons, str(moved))})
+    tags: dict[str, Any] = {**result.tags}
     if approval and champion:
         registry.nominate(connection, config.model_name, version.version)
         tags |= {registry.APPROVAL_TAG: approval, registry.OPPONENT_TAG: champion.version}
     registry.tag(connection, version, tags)
     if approval and api is not None:
         request = request_promotion(api, config.model_name, version.version, f"run {job.run.name}")
-        result = GateResult(passed=False, reasons=(*result.reasons, request))
+        result = result.model_copy(update={"passed": False, "reasons": (*result.reasons, request)})
     return result, result.passed
 
 
@@ -143,9 +143,12 @@ def _check_over_champion(
             f"{label}: not measured, no samples were scored alike for both; it waits for approval: "
             f"rubricworks promote {config.model_name}"
         )
-        return GateResult(passed=False, reasons=(*over_base.reasons, reason)), registry.WAITING
+        waiting = {"passed": False, "reasons": (*over_base.reasons, reason)}
+        return over_base.model_copy(update=waiting), registry.WAITING
     reasons = (*over_base.reasons, *(f"{label}: {reason}" for reason in over_champion.reasons))
-    return GateResult(passed=over_champion.passed, reasons=reasons), None
+    compared = (one.model_copy(update={"rule": f"{label}: {one.rule}"}) for one in over_champion.findings)
+    findings = (*over_base.findings, *compared)
+    return GateResult(passed=over_champion.passed, reasons=reasons, findings=findings), None
 
 
 def register_policy(
@@ -188,7 +191,7 @@ def register_policy(
         tags={
             "run": job.run.name,
             "data_digest": job.made_by["inputs"]["samples"],
-            "gate": "; ".join(result.reasons),
+            **result.tags,
             **lineage,
             **tags,
             **{f"{name}.{part}": value for name, pair in figures.items() for part, value in pair.items()},

@@ -61,7 +61,7 @@ def run(config: Config, job: Job) -> None:
         )
         standing, outcome = _update_aliases(config, connection, version, report, result.passed)
         # The version exists already if the stage runs again with another gate.
-        registry.tag(connection, version, {registry.APPROVAL_TAG: standing, "gate": "; ".join(result.reasons)})
+        registry.tag(connection, version, {registry.APPROVAL_TAG: standing, **result.tags})
         if standing == registry.WAITING and (api := named_api()):
             outcome += f"; {request_promotion(api, report.model_name, version.version, f'run {job.run.name}')}"
         log.set_tags({"outcome": outcome})
