@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 from pydantic import SecretStr
-from served_api import TOKEN, Caller, ask, bearer, exchange, served, wait_for_rollouts
+from served_api import TOKEN, Caller, ask, bearer, exchange, served, wait_for, wait_for_rollouts
 from trained_run import NAMES, STAGE, finish_tables, write_run, write_table
 
 from rubricworks.cli import main
