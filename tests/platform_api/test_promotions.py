@@ -19,6 +19,8 @@ from served_api import TOKEN, Caller, ask, bearer, exchange, served, wait_for
 
 from rubricworks.cli import cli
 from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.services.access.principals import Principal
+from rubricworks.platform_api.services.access.run_tokens import create_run_token
 from rubricworks.platform_api.services.promotion.mlflow_registry import MlflowRegistry
 from rubricworks.platform_api.services.promotion.promotions import Promotions
 from rubricworks.platform_api.settings import ApiSettings
@@ -139,6 +141,21 @@ def test_who_requested_does_not_approve_whatever_rights_they_have(service, tmp_p
     assert aliases(tmp_path) == (None, None)
     assert service.post("approver", f"promotions/{number}/reject", {"reason": "no"})[1]["decision"] == "no"
     assert service.post("approver", f"promotions/{number}/approve")[0] == 409
+
+
+def test_who_submitted_the_run_that_requested_does_not_approve(service, tmp_path):
+    async def secret_of_run():
+        database = Database(f"sqlite+aiosqlite:///{tmp_path}/platform.db")
+        async with database.session() as session:
+            secret = await create_run_token(session, Principal("boss", "admin"), "nightly")
+        await database.close()
+        return secret
+
+    service.secrets["run"] = asyncio.run(secret_of_run())
+    number = service.request(add_version(tmp_path), who="run")[1]["id"]
+    status, refusal = service.post("boss", f"promotions/{number}/approve")
+    assert (status, "submitted its run" in refusal["detail"]) == (403, True)
+    assert service.post("approver", f"promotions/{number}/approve")[1]["state"] == "applied"
 
 
 @pytest.mark.parametrize("standing", ["rejected", "refused"])

@@ -12,6 +12,7 @@ from rubricworks.platform_api.db.tables import Token
 from rubricworks.platform_api.services.access.principals import Principal
 from rubricworks.platform_api.services.access.tokens import create_token, digest_of, revoke_token
 
+_BEGINNING = "run:"
 _DAYS = 30
 _SERVICE = Principal("service", "admin")
 
@@ -29,6 +30,14 @@ async def revoke_run_tokens(session: AsyncSession, run: str) -> None:
         await revoke_token(session, _SERVICE, name)
 
 
+async def submitter_of(session: AsyncSession, name: str) -> str | None:
+    """Return who submitted the run that a token is of; None for the name of any other caller."""
+    if not name.startswith(_BEGINNING):
+        return None
+    submitter: str | None = await session.scalar(select(Token.created_by).where(Token.name == name))
+    return submitter
+
+
 def _prefix(run: str) -> str:
     """Beginning of the names of a run's tokens, which a column of 100 characters holds."""
-    return f"run:{run[:60]}:{digest_of(run)[:12]}:"
+    return f"{_BEGINNING}{run[:60]}:{digest_of(run)[:12]}:"

@@ -33,6 +33,7 @@ from rubricworks.platform_api.db.tables import Delivery, Promotion, utc_now
 from rubricworks.platform_api.problems import BadRequest, Conflict, NotFound, Problem
 from rubricworks.platform_api.services.access.audit_log import record
 from rubricworks.platform_api.services.access.principals import Principal
+from rubricworks.platform_api.services.access.run_tokens import submitter_of
 from rubricworks.tracking.gate import GateFinding
 
 RECOVERED_AFTER = timedelta(minutes=2)
@@ -148,14 +149,20 @@ class Promotions:
 
         Raises:
             NotFound: there is no such promotion.
-            Problem: the caller requested it, and another person has to decide (403).
+            Problem: the caller requested it or submitted the run that did, and another person has to decide (403).
             Conflict: it is decided already, another decision on the model is being applied, the champion moved, or the
                 version has no digest.
         """
         async with self._database.session() as session:
             promotion = await get_promotion(session, number)
-        if promotion.requested_by == by.name and not self.waives_second_person(promotion.model):
-            raise Problem(403, "Forbidden", "who requested a promotion does not approve it; ask another approver")
+            submitter = await submitter_of(session, promotion.requested_by)
+        is_requester = by.name in (promotion.requested_by, submitter)
+        if is_requester and not self.waives_second_person(promotion.model):
+            raise Problem(
+                403,
+                "Forbidden",
+                "who requested a promotion, or submitted its run, does not approve it; ask another approver",
+            )
         if not promotion.digest:  # the version before let it be requested
             raise Conflict(f"{_subject(promotion)} has no digest of its files; reject promotion {number}")
         try:
