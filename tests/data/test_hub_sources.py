@@ -13,7 +13,7 @@ from rubricworks.errors import TransientError, UserError
 from rubricworks.runtime.store.source_files import local_source
 
 RAR = (Path(__file__).parent / "rubric_files" / "rar.jsonl").read_bytes()
-FILES = {"README.md": b"# RaR", "data/train.jsonl": RAR}
+FILES = {"README.md": b"# RaR", "data/train-0.jsonl": RAR}
 
 
 @pytest.fixture
@@ -33,18 +33,19 @@ def hub(tmp_path, monkeypatch):
 def test_rubrics_of_a_commit_are_read_and_fetched_once(hub):
     source = f"org/open@{COMMIT}/data/*.jsonl"
     folder = hub_folder(hub_source(source))
-    assert [path.name for path in folder.parent.glob("*")] == ["train.jsonl"]
-    (entry,) = read_rubric_set(f"org/open@{COMMIT}/data")
-    assert entry.rubric.weights == [5, 4, 1, -1]
+    assert [path.name for path in folder.parent.glob("*")] == ["train-0.jsonl"]
+    for place in ("data", "data/train-*.jsonl", "data/*"):
+        (entry,) = read_rubric_set(f"org/open@{COMMIT}/{place}")
+        assert entry.rubric.weights == [5, 4, 1, -1]
     assert sum("/resolve/" in path and "train" in path for path in hub) <= 2  # its head and its content
     assert not any("README" in path for path in hub)
 
 
 def test_a_recipes_source_may_be_of_the_hub(hub):
-    place = local_source(f"parquet:org/open@{COMMIT}/data/train.jsonl")
+    place = local_source(f"parquet:org/open@{COMMIT}/data/train-0.jsonl")
     assert place.startswith("parquet:/")
     assert Path(place.removeprefix("parquet:")).read_bytes() == RAR
-    assert hub_files(hub_source(f"org/open@{COMMIT}/data")) == ["data/train.jsonl"]
+    assert hub_files(hub_source(f"org/open@{COMMIT}/data")) == ["data/train-0.jsonl"]
 
 
 def test_a_private_set_needs_the_token(hub, monkeypatch):
@@ -55,7 +56,7 @@ def test_a_private_set_needs_the_token(hub, monkeypatch):
     with pytest.raises(UserError, match="HF_TOKEN does not open it"):
         hub_folder(source)
     monkeypatch.setenv("HF_TOKEN", "key")
-    assert (hub_folder(source) / "train.jsonl").read_bytes() == RAR
+    assert (hub_folder(source) / "train-0.jsonl").read_bytes() == RAR
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,6 +36,7 @@ from rubricworks.data.rubric_sets.row_formats import (
     write_rar,
     write_rubrichub,
 )
+from rubricworks.data.source_entries import source_files
 from rubricworks.data.tables import shard_paths
 from rubricworks.errors import UserError
 from rubricworks.storage import local_path, write_atomic
@@ -64,7 +66,8 @@ def read_rubric_set(source: str | Path, format: str | None = None, *, note: Note
 
     Args:
         source: `.parquet`, `.jsonl`, `.json`, `.toml`, `.csv`, a table of this project, a folder of such files (of the
-            first of these kinds that it has), or a data set of the Hub (`data.hub`).
+            first of these kinds that it has), a `*` pattern of them, or a data set of the Hub (`data.hub`). Rows without
+            a name are numbered across the files.
         format: one of `FORMATS`; by default it is found.
         note: called with each thing that is read another way than it was meant.
     Raises:
@@ -74,10 +77,12 @@ def read_rubric_set(source: str | Path, format: str | None = None, *, note: Note
         raise UserError(f"format {format!r}: choose {', '.join(FORMATS)}")
     on_hub = hub_source(str(source))
     path = hub_folder(on_hub) if on_hub else local_path(source)
-    if not path.exists():
+    files = [path] if path.exists() else source_files(str(path), _SUFFIXES) if "*" in str(path) else []
+    if not files:
         raise UserError(f"{source}: there is no such file or folder")
     seen: set[str] = set()
-    for entry in _entries(path, format, note):
+    numbers = itertools.count()
+    for entry in itertools.chain.from_iterable(_entries(file, format, note, numbers) for file in files):
         if entry.sample_id in seen:
             raise UserError(f"{source}: two rubrics are of sample {entry.sample_id!r}; leave one out")
         seen.add(entry.sample_id)
@@ -109,22 +114,22 @@ def write_rubric_set(entries: Iterable[RubricEntry], path: Path, format: str, *,
     return _write_documents(entries, path, format, note)
 
 
-def _entries(path: Path, format: str | None, note: Note) -> Iterator[RubricEntry]:
+def _entries(path: Path, format: str | None, note: Note, numbers: Iterator[int]) -> Iterator[RubricEntry]:
     if path.is_dir():
         if (path / "done.json").is_file():
-            yield from _row_entries(_parquet_rows(shard_paths(path)), path, format, note)
+            yield from _row_entries(_parquet_rows(shard_paths(path)), path, format, note, numbers)
             return
         files = next(filter(None, (sorted(path.rglob(f"*{suffix}")) for suffix in _SUFFIXES)), [])
         if not files:
             raise UserError(f"{path}: no Parquet, JSON, TOML or CSV is in this folder")
         for file in files:
-            yield from _entries(file, format, note)
+            yield from _entries(file, format, note, numbers)
         return
     match path.suffix.lower():
         case ".parquet":
-            yield from _row_entries(_parquet_rows([path]), path, format, note)
+            yield from _row_entries(_parquet_rows([path]), path, format, note, numbers)
         case ".jsonl":
-            yield from _row_entries(_json_lines(path), path, format, note)
+            yield from _row_entries(_json_lines(path), path, format, note, numbers)
         case ".csv":
             yield from read_csv_entries(path)
         case ".toml":
@@ -132,17 +137,19 @@ def _entries(path: Path, format: str | None, note: Note) -> Iterator[RubricEntry
         case ".json":
             document = _parse(path, json.loads)
             if isinstance(document, list) and document and _row_format(document[0]) is not None:
-                yield from _row_entries(iter(document), path, format, note)
+                yield from _row_entries(iter(document), path, format, note, numbers)
             else:
                 yield _document_entry(document, path, format, note)
         case suffix:
             raise UserError(f"{path}: {suffix or 'no ending'} is not read; give .parquet, .jsonl, .json, .toml or .csv")
 
 
-def _row_entries(rows: Iterator[Any], path: Path, format: str | None, note: Note) -> Iterator[RubricEntry]:
+def _row_entries(
+    rows: Iterator[Any], path: Path, format: str | None, note: Note, numbers: Iterator[int]
+) -> Iterator[RubricEntry]:
     reader = None
-    for number, row in enumerate(rows):
-        where = f"{path}: row {number + 1}"
+    for place, (row, number) in enumerate(zip(rows, numbers, strict=False), start=1):
+        where = f"{path}: row {place}"
         if not isinstance(row, Mapping):
             raise UserError(f"{where}: {row!r:.60} is no object")
         if reader is None:
