@@ -43,7 +43,11 @@ def csv_entry(rows: Sequence[Mapping[str, str]], where: str) -> RubricEntry:
         UserError: a criterion is invalid; the message starts with `where`.
     """
     criteria: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    if not rows[0]["sample_id"]:
+        raise UserError(f"{where}: no sample_id; each row names its sample")
     for row in rows:
+        if None in row:
+            raise UserError(f"{where}: it has more cells than there are columns; quote texts with commas")
         fields = {name: row[name] for name in _FIELDS if row.get(name)}
         essential = (row.get("essential") or "").strip().lower()
         if essential not in _TRUTH:

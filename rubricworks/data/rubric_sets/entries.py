@@ -147,6 +147,19 @@ def required(row: Mapping[str, Any], name: str, where: str) -> Any:
     return row[name]
 
 
+def table(value: Any, name: str, where: str) -> dict[str, Any]:
+    """Table or object of a document; empty if it is not there.
+
+    Raises:
+        UserError: it is something else.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise UserError(f"{where}: {name} is {value!r:.60}; it is a table of fields")
+    return dict(value)
+
+
 def criteria_list(value: Any, where: str) -> list[Mapping[str, Any]]:
     """List of criteria, which some files hold as JSON text.
 

@@ -12,6 +12,7 @@ gets the rule `entries.NEGATED`.
 import json
 import re
 from collections.abc import Mapping
+from datetime import date, time
 from typing import Any
 
 from rubricworks.data.rubric_sets.entries import (
@@ -22,6 +23,7 @@ from rubricworks.data.rubric_sets.entries import (
     description,
     make_entry,
     required,
+    table,
     without_negation,
 )
 from rubricworks.errors import UserError
@@ -30,6 +32,8 @@ from rubricworks.rubrics import Criterion
 _NO_YES = ["no", "yes"]
 _NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 _MAX_NAME = 64
+_AGGREGATIONS = ("weighted-mean", "weighted-sum", "all-pass", "required-pass")
+"""Aggregations with a counterpart here."""
 
 
 def read_rewardkit(document: Mapping[str, Any], where: str, sample_id: str, note: Note) -> RubricEntry:
@@ -38,13 +42,15 @@ def read_rewardkit(document: Mapping[str, Any], where: str, sample_id: str, note
     Raises:
         UserError: a criterion is invalid, or scoring needs what is not there.
     """
-    scoring = document.get("scoring") or {}
+    scoring = table(document.get("scoring"), "scoring", where)
     aggregation = str(scoring.get("aggregation", "weighted-mean")).replace("_", "-")
-    if aggregation in ("any-pass", "threshold"):
+    if not isinstance(scoring.get("aggregation", ""), str):
+        raise UserError(f"{where}: scoring.aggregation is {scoring['aggregation']!r:.60}, not a name")
+    if aggregation not in _AGGREGATIONS:
         note(f"aggregation {aggregation!r} has no counterpart; the weighted mean is the reward here")
     criteria = []
     for item in criteria_list(document.get("criterion"), where):
-        annotations = item.get("annotations") or {}
+        annotations = table(item.get("annotations"), "annotations", where)
         optional = item.get("optional", "optional" in str(annotations.get("importance", "")).lower())
         fields = {
             "criterion": annotations.get("title") or item.get("name") or required(item, "description", where),
@@ -54,7 +60,7 @@ def read_rewardkit(document: Mapping[str, Any], where: str, sample_id: str, note
         }
         if item.get("negate", "negative" in str(annotations.get("type", "")).lower()):
             fields["evaluation_rule"] = NEGATED
-        elif best := _best_level(item):
+        elif best := _best_level(item, where):
             fields["evaluation_rule"] = f"Passes at the best level only: {best}."
             note("criteria with several levels (likert, numeric, rubric) are met at the best one here")
         known = ("description", "weight", "negate", "optional", "annotations")
@@ -69,22 +75,24 @@ def write_rewardkit(entry: RubricEntry, note: Note) -> str:
     """Write a judge TOML. Weights of a rubric with pitfalls are divided by the sum of the positive ones."""
     aside = entry.row_extras("rewardkit") or {"judge": {"mode": "batched"}}
     criteria = entry.rubric.criteria
-    scoring = dict(aside.pop("scoring", None) or {})
+    where = f"sample {entry.sample_id!r}"
+    scoring = table(aside.pop("scoring", None), "scoring", where)
     total = 1.0
     if entry.rubric.has_pitfalls:
-        if scoring.get("aggregation", "").replace("_", "-") != "weighted-sum":
+        if str(scoring.get("aggregation", "")).replace("_", "-") != "weighted-sum":
             total = sum(weight for weight in entry.rubric.weights if weight > 0)
             note("weights of a rubric with pitfalls are divided by the sum of the positive ones")
         scoring = {**scoring, "aggregation": "weighted-sum"}
     elif not scoring:
         scoring = {"aggregation": "weighted-mean"}
-    sections = [*aside.items(), ("scoring", scoring)]
-    lines = [line for name, table in sections for line in (f"[{name}]", *_pairs(table), "")]
+    sections = {name: value for name, value in aside.items() if isinstance(value, Mapping)} | {"scoring": scoring}
+    lines = _pairs({name: value for name, value in aside.items() if name not in sections})
+    lines += [line for name, section in sections.items() for line in (f"[{_key(name)}]", *_pairs(section), "")]
     names: list[str] = []
     for criterion in criteria:
         kept = entry.criterion_extras("rewardkit", criterion)
-        names.append(_safe_name(kept.pop("name", None) or criterion.criterion, names))
-        annotations = kept.pop("annotations", {})
+        names.append(_safe_name(str(kept.pop("name", None) or criterion.criterion), names))
+        annotations = table(kept.pop("annotations", None), "annotations", where)
         if criterion.criterion != names[-1]:
             annotations = {**annotations, "title": criterion.criterion}
         fields = {
@@ -109,7 +117,7 @@ def read_verifiers(document: Any, where: str, sample_id: str, note: Note) -> Rub
     Raises:
         UserError: a criterion is invalid.
     """
-    items = document if isinstance(document, list) else document.get("criteria")
+    items = document if isinstance(document, list) else table(document, "the document", where).get("criteria")
     criteria = []
     for item in criteria_list(items, where):
         choices = item.get("choices", _NO_YES)
@@ -121,6 +129,8 @@ def read_verifiers(document: Any, where: str, sample_id: str, note: Note) -> Rub
         }
         if choices == _NO_YES[::-1]:
             fields["evaluation_rule"] = NEGATED
+        elif not isinstance(choices, list) or not choices:
+            raise UserError(f"{where}: choices are {choices!r:.60}; give a list, from worst to best")
         elif choices != _NO_YES:
             fields["evaluation_rule"] = f"Passes at the best level only: {choices[-1]}."
             note("criteria with several choices are met at the best one here")
@@ -149,14 +159,20 @@ def write_verifiers(entry: RubricEntry, note: Note) -> str:
     return "\n".join([*_pairs(document), *lines])
 
 
-def _best_level(item: Mapping[str, Any]) -> str:
+def _best_level(item: Mapping[str, Any], where: str) -> str:
     match item.get("type", "binary"):
         case "likert":
             return f"{item.get('points', 5)} of {item.get('points', 5)}"
         case "numeric":
-            return f"{item.get('max', 1.0):g} on a scale from {item.get('min', 0.0):g}"
+            bounds = item.get("max", 1.0), item.get("min", 0.0)
+            if not all(isinstance(bound, int | float) for bound in bounds):
+                raise UserError(f"{where}: the scale ends at {bounds[0]!r:.40} and {bounds[1]!r:.40}; give numbers")
+            return f"{bounds[0]:g} on a scale from {bounds[1]:g}"
         case "rubric":
-            return str((item.get("levels") or ["the last"])[-1])
+            levels = item.get("levels") or ["the last"]
+            if not isinstance(levels, list):
+                raise UserError(f"{where}: levels are {levels!r:.60}; give a list, from worst to best")
+            return str(levels[-1])
     return ""
 
 
@@ -177,23 +193,23 @@ def _safe_name(title: str, taken: list[str]) -> str:
     return name
 
 
-def _pairs(table: Mapping[str, Any]) -> list[str]:
-    """Lines `key = value` of a TOML table."""
-    if not isinstance(table, Mapping):
-        raise UserError(f"{table!r:.60} is no table of TOML")
-    return [f"{_key(name)} = {_value(value)}" for name, value in table.items() if value is not None]
+def _pairs(fields: Mapping[str, Any]) -> list[str]:
+    """Lines `key = value` of a TOML table, which has no null."""
+    return [f"{_key(name)} = {_value(value)}" for name, value in fields.items() if value is not None]
 
 
 def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
 
 
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(_pairs(value)) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    if isinstance(value, float) and value.is_integer():
-        return f"{value:.1f}"
+        return "[" + ", ".join(_value(one) for one in value if one is not None) + "]"
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, date | time):
+        return value.isoformat()
     # A JSON string is a TOML string, but for DEL, which TOML wants escaped.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(value, ensure_ascii=False, default=str).replace("\x7f", "\\u007f")

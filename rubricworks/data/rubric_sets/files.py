@@ -42,6 +42,8 @@ from rubricworks.errors import UserError
 from rubricworks.storage import local_path, write_atomic
 
 _BATCH = 1_000
+_MAX_NAME = 200
+"""Bytes of a file's name; systems take 255, with its ending."""
 _SUFFIXES = (".parquet", ".jsonl", ".toml", ".csv", ".json")
 
 
@@ -66,8 +68,8 @@ def read_rubric_set(source: str | Path, format: str | None = None, *, note: Note
 
     Args:
         source: `.parquet`, `.jsonl`, `.json`, `.toml`, `.csv`, a table of this project, a folder of such files (of the
-            first of these kinds that it has), a `*` pattern of them, or a data set of the Hub (`data.hub`). Rows without
-            a name are numbered across the files.
+            first of these kinds that it has), a `*` pattern of them, or a data set of the Hub (`data.hub`). Rows
+            without a name are numbered across the files.
         format: one of `FORMATS`; by default it is found.
         note: called with each thing that is read another way than it was meant.
     Raises:
@@ -197,7 +199,8 @@ def _document_entry(document: Any, path: Path, format: str | None, note: Note) -
 
 def _parse(path: Path, parse: Callable[[str], Any]) -> Any:
     try:
-        return parse(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        return _checked_text(parse(text), text.encode())
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read as {path.suffix[1:].upper()} ({str(error).splitlines()[0]})") from None
 
@@ -207,9 +210,24 @@ def _json_lines(path: Path) -> Iterator[Any]:
         for number, line in enumerate(lines, start=1):
             if line.strip():
                 try:
-                    yield json.loads(line)
+                    yield _checked_text(json.loads(line), line)
                 except (ValueError, RecursionError) as error:
                     raise UserError(f"{path}:{number}: {json_fault(error)}") from None
+
+
+def _checked_text(value: Any, content: bytes) -> Any:
+    """Return what was parsed from the content.
+
+    Raises:
+        ValueError: a text of it holds half a character (a lone surrogate), which no file can hold.
+    """
+    if b"\\ud" in content.lower() or b"\xed" in content:
+        try:
+            json.dumps(value, ensure_ascii=False, default=str).encode()
+        except UnicodeEncodeError as error:
+            half = error.object[error.start]
+            raise ValueError(f"a text holds {half!r}, half of a character of UTF-16; write the whole one") from None
+    return value
 
 
 def _parquet_rows(paths: Iterable[Path]) -> Iterator[Any]:
@@ -244,7 +262,7 @@ def _write_parquet(rows: Iterator[dict[str, Any]], path: Path) -> int:
                 writer = writer or pq.ParquetWriter(partial, table.schema)
                 writer.write_table(table)
                 count += len(batch)
-        except pa.ArrowException as error:
+        except (pa.ArrowException, OverflowError) as error:
             raise UserError(f"{path}: its rows have not the same types ({error}); write .jsonl instead") from None
         finally:
             if writer:
@@ -256,7 +274,7 @@ def _write_lines(rows: Iterator[dict[str, Any]], path: Path) -> int:
     count = 0
     with _whole_file(path) as partial, partial.open("w", encoding="utf-8") as file:
         for row in rows:
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
             count += 1
     return count
 
@@ -298,7 +316,7 @@ def _write_documents(entries: Iterable[RubricEntry], path: Path, format: str, no
     count = 0
     for entry in entries:
         if as_json:
-            text = json.dumps(verifiers_document(entry, note), ensure_ascii=False, indent=2) + "\n"
+            text = json.dumps(verifiers_document(entry, note), ensure_ascii=False, indent=2, default=str) + "\n"
         else:
             text = write_rewardkit(entry, note) if format == "rewardkit" else write_verifiers(entry, note)
         target = path if suffix in (".toml", ".json") else path / f"{_file_name(entry)}.toml"
@@ -318,4 +336,4 @@ def _write_documents(entries: Iterable[RubricEntry], path: Path, format: str, no
 
 def _file_name(entry: RubricEntry) -> str:
     safe = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in entry.sample_id).strip(".")
-    return safe or "rubric"
+    return safe.encode()[:_MAX_NAME].decode(errors="ignore") or "rubric"

@@ -24,6 +24,7 @@ from rubricworks.data.rubric_sets.entries import (
     signed_criteria,
     split_negation,
     statement,
+    table,
 )
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Criterion
@@ -36,16 +37,24 @@ def read_own(row: Row, where: str, number: int, note: Note) -> RubricEntry:
     given, extras = required(row, "rubric", where), row.get("extras") or "{}"
     try:
         given = json.loads(given) if isinstance(given, str) else given
-        kept = json.loads(extras) if isinstance(extras, str) else dict(extras)
+        kept = json.loads(extras) if isinstance(extras, str) else extras
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{where}: its rubric is not JSON ({error})") from None
+        raise UserError(f"{where}: its rubric or extras are not JSON ({error})") from None
     return RubricEntry(
         str(required(row, "sample_id", where)),
         parse_rubric({"criteria": given} if isinstance(given, list) else given, where),
         str(row.get("prompt") or ""),
         str(row.get("reference") or ""),
-        kept,
+        _own_extras(kept, where),
     )
+
+
+def _own_extras(value: Any, where: str) -> dict[str, Any]:
+    extras = table(value, "extras", where)
+    table(extras.get("row"), "extras.row", where)
+    for title, fields in table(extras.get("criteria"), "extras.criteria", where).items():
+        table(fields, f"extras.criteria of {title!r:.60}", where)
+    return extras
 
 
 def write_own(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
@@ -66,7 +75,7 @@ def read_healthbench(row: Row, where: str, number: int, note: Note) -> RubricEnt
         where,
         required(row, "prompt_id", where),
         [_points(item, where) for item in criteria_list(row.get("rubrics"), where)],
-        prompt=conversation_text(required(row, "prompt", where)),
+        prompt=conversation_text(_messages(row, where)),
         reference=str(ideal.get("ideal_completion") or "") if isinstance(ideal, Mapping) else "",
         row=aside,
     )
@@ -102,7 +111,7 @@ def read_rar(row: Row, where: str, number: int, note: Note) -> RubricEntry:
     return make_entry(
         "rar",
         where,
-        row.get("id") or row_name(number),
+        _name_of(row, "id", number),
         criteria,
         prompt=str(required(row, "question", where)),
         reference=str(row.get("reference_answer") or ""),
@@ -140,7 +149,7 @@ def read_rubrichub(row: Row, where: str, number: int, note: Note) -> RubricEntry
     return make_entry(
         "rubrichub",
         where,
-        row.get("id") or row_name(number),
+        _name_of(row, "id", number),
         _ruled(row.get("rubrics"), where, note),
         prompt=str(required(row, "question", where)),
         row={name: value for name, value in row.items() if name not in ("question", "id", "rubrics")},
@@ -150,17 +159,15 @@ def read_rubrichub(row: Row, where: str, number: int, note: Note) -> RubricEntry
 def _read_for_verl(row: Row, for_verl: Row, where: str, number: int, note: Note) -> RubricEntry:
     aside = dict(row) | {"reward_model": {name: value for name, value in for_verl.items() if name != "rubrics"}}
     info = row.get("extra_info")
-    index = None
     if isinstance(info, Mapping):
-        index = info.get("index")
         # Its copies of prompt and rubric are written from the rubric again.
         aside["extra_info"] = {name: None if name in _COPIES else value for name, value in info.items()}
     return make_entry(
         "rubrichub",
         where,
-        row_name(number) if index is None else index,
+        _name_of(info if isinstance(info, Mapping) else {}, "index", number),
         _ruled(for_verl.get("rubrics"), where, note),
-        prompt=conversation_text(required(row, "prompt", where)),
+        prompt=conversation_text(_messages(row, where)),
         row=aside,
     )
 
@@ -170,14 +177,14 @@ def write_rubrichub(entry: RubricEntry, number: int, note: Note) -> dict[str, An
     rubrics = [
         {**_pointed(one), **entry.criterion_extras("rubrichub", one)} for one in signed_criteria(entry.rubric, note)
     ]
-    if "reward_model" not in aside or "prompt" not in aside:
+    if not isinstance(for_verl := aside.get("reward_model"), Mapping):
         name = "" if entry.sample_id == row_name(number) else entry.sample_id
         return {"question": entry.prompt, "id": name, **aside, "rubrics": rubrics}
-    if conversation_text(aside["prompt"]) != entry.prompt:
+    if conversation_text(aside.get("prompt")) != entry.prompt:
         aside["prompt"] = [{"role": "user", "content": entry.prompt}]
-    aside["reward_model"] = {"rubrics": rubrics, **aside["reward_model"]}
+    aside["reward_model"] = {"rubrics": rubrics, **for_verl}
     if isinstance(info := aside.get("extra_info"), Mapping):
-        aside["extra_info"] = {name: aside[name] if name in _COPIES else value for name, value in info.items()}
+        aside["extra_info"] = {name: aside.get(name) if name in _COPIES else value for name, value in info.items()}
     return aside
 
 
@@ -192,10 +199,17 @@ def conversation_text(messages: Any) -> str:
     """Text of a conversation: a single message's own, else `role: content` by turns, as HealthBench's grader reads."""
     if isinstance(messages, str):
         return messages
-    turns = [turn for turn in messages or () if isinstance(turn, Mapping)]
+    turns = [turn for turn in messages if isinstance(turn, Mapping)] if isinstance(messages, list | tuple) else []
     if len(turns) == 1:
         return str(turns[0].get("content") or "")
     return "\n\n".join(f"{turn.get('role')}: {turn.get('content')}" for turn in turns)
+
+
+def _messages(row: Row, where: str) -> Any:
+    prompt = required(row, "prompt", where)
+    if not isinstance(prompt, str | list | tuple):
+        raise UserError(f"{where}: prompt is {prompt!r:.60}; it is a text or a list of messages")
+    return prompt
 
 
 def _points(item: Row, where: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -213,11 +227,19 @@ def _weight(item: Row, name: str, where: str) -> float:
     value = required(item, name, where)
     if isinstance(value, bool | str) or not isinstance(value, int | float):
         raise UserError(f"{where}: {name} is {value!r:.40}, not a number")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise UserError(f"{where}: {name} is too large a number") from None
 
 
 def _plain(weight: float) -> float | int:
     return int(weight) if weight.is_integer() else weight
+
+
+def _name_of(row: Row, field: str, number: int) -> Any:
+    name = row.get(field)
+    return row_name(number) if name is None or name == "" else name
 
 
 def row_name(number: int) -> str:
