@@ -3,6 +3,9 @@
 The criteria are its children, so that `named_rubrics()` lists them with their last scores. OpenEnv's hooks run as for
 any rubric. A response that could not be judged scores NaN, in its criteria too, never 0: trainers leave NaN out of the
 baseline (TRL), and JSON carries it as null. Written against openenv-core 0.3.
+
+OpenEnv has no file of rubrics: a rubric is a class, and `state_dict` of its containers leaves out children and weights.
+That of `RubricOfCriteria` is the whole rubric, as JSON that `rubricworks rubrics import` reads.
 """
 
 import math
@@ -12,6 +15,7 @@ from typing import Any
 from openenv.core.rubrics import Rubric as OpenEnvRubric
 
 from rubricworks.adapters.trl import RubricReward
+from rubricworks.data.rubric_sets.entries import parse_rubric
 from rubricworks.grading import Grader
 from rubricworks.rubrics import Rubric
 
@@ -46,11 +50,27 @@ class RubricOfCriteria(OpenEnvRubric):  # type: ignore[misc, unused-ignore]
             prompt: returns the prompt from an observation; default: the same fields of it.
         """
         super().__init__()
-        self.criteria = rubric
         self._reward = RubricReward(grader)
         self._response, self._prompt = response or _text, prompt or _text
+        self._take(rubric)
+
+    def _take(self, rubric: Rubric) -> None:
+        self.criteria = rubric
+        self._rubric_children.clear()
         for number, criterion in enumerate(rubric.criteria):
             setattr(self, f"criterion_{number}", CriterionScore(criterion.criterion, criterion.weight))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the criteria, as JSON has them."""
+        return self.criteria.model_dump(mode="json")
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Grade by the criteria of `state_dict` from now on.
+
+        Raises:
+            UserError: the state is no rubric.
+        """
+        self._take(parse_rubric(state, "state_dict"))
 
     async def forward(self, action: Any, observation: Any) -> float:
         """Grade the action's text; NaN if a criterion could not be judged."""

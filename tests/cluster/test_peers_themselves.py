@@ -311,3 +311,32 @@ def test_openenv_calls_it_as_its_own_with_its_hooks_and_containers(serve):
     assert rows[1] == [pytest.approx(2 / 3), [1.0, 1.0], 0.0]
     assert rows[2] == [None, [None, None], None]
     assert len(hooked) == 6
+
+
+STATE = """
+import asyncio, json, os
+from pathlib import Path
+from types import SimpleNamespace
+from openenv.core.rubrics import WeightedSum
+from rubricworks.adapters.openenv import RubricOfCriteria
+from rubricworks.data.rubric_sets import read_rubric_set
+from rubricworks.grading import Grader
+from rubricworks.llm import ChatClient
+from rubricworks.rubrics import Criterion, Rubric
+
+grader = Grader(ChatClient(os.environ["JUDGE_URL"], "judge"))
+cat = Rubric(criteria=(Criterion(criterion="names the cat", weight=3),))
+both = Rubric(criteria=(*cat.criteria, Criterion(criterion="names the mat", weight=1)))
+assert WeightedSum([RubricOfCriteria(both, grader)], [1.0]).state_dict() == {}  # which is why it is no format
+Path(OUT).write_text(json.dumps(RubricOfCriteria(both, grader).state_dict()))
+(imported,) = read_rubric_set(OUT, note=str)
+rubric = RubricOfCriteria(cat, grader)
+rubric.load_state_dict(json.loads(Path(OUT).read_text()))
+value = asyncio.run(rubric(SimpleNamespace(message="a cat"), SimpleNamespace(text="Describe it.")))
+print(json.dumps([imported.rubric == both, value, [child.title for _, child in rubric.named_rubrics()]]))
+"""
+
+
+def test_openenvs_state_of_a_rubric_is_imported_and_loaded(serve, tmp_path):
+    state = run("openenv", STATE.replace("OUT", repr(str(tmp_path / "s1.json"))), serve(judge).url)
+    assert state == [True, 0.75, ["names the cat", "names the mat"]]
