@@ -15,4 +15,5 @@ rows = [{"inputs": {"prompt": "Describe it."}, "outputs": text} for text in ("A 
 if __name__ == "__main__":
     judge = ChatClient(os.environ["JUDGE_URL"], os.environ["JUDGE_MODEL"])
     scorer = RubricScorer(Grader(judge), rubric=Rubric(criteria=(cat, dog)))
-    print(mlflow.genai.evaluate(data=rows, scorers=[scorer]).metrics)
+    for name, value in mlflow.genai.evaluate(data=rows, scorers=[scorer]).metrics.items():
+        print(f"{name}: {value:.3f}")

@@ -1,7 +1,11 @@
 """A rubric's criteria as MLflow's own judges: registered in a real store, versioned, and run against an endpoint."""
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from scripted_server import fail, say
@@ -10,6 +14,7 @@ from test_trl_reward import RUBRIC
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Criterion, Rubric
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "mlflow_judges.py"
 pytestmark = pytest.mark.e2e  # mlflow.genai alone takes seconds to import
 
 
@@ -92,3 +97,11 @@ def test_what_mlflow_cannot_judge_is_refused(store, bad, message):
 
     with pytest.raises(UserError, match=message):
         criterion_judges(Rubric(criteria=(bad,)), model="openai:/judge")
+
+
+def test_the_example_registers_its_criteria(store, tmp_path):
+    done = subprocess.run(
+        [sys.executable, EXAMPLE], capture_output=True, text=True, env=dict(os.environ), cwd=tmp_path, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "['rubric/invents a dog', 'rubric/names the cat']"

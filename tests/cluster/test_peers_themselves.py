@@ -273,6 +273,50 @@ def test_nemo_gym_serves_the_rubric_and_masks_what_was_not_judged(serve):
     assert "'names the cat' could not be judged (transport)" in unjudged["failure_reason"]
 
 
+NEMO_GYM_EXAMPLE = """
+import json, os, runpy, socket, sys, textwrap, threading, time, urllib.error, urllib.request, yaml
+from nemo_gym_server import __doc__ as page, gym_rows
+
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
+config = yaml.safe_load(textwrap.dedent(page.partition("rubric.yaml:")[2].partition("A row")[0]))
+server = config["rubric"]["resources_servers"]["rubric"]
+server |= {"host": "127.0.0.1", "port": port, "judges": [{"url": os.environ["JUDGE_URL"], "model": "judge"}]}
+head = {"head_server": {"host": "127.0.0.1", "port": 2}, "dry_run": False}
+os.environ["NEMO_GYM_CONFIG_DICT"] = yaml.safe_dump(config | head)
+os.environ["NEMO_GYM_CONFIG_PATH"] = "rubric"
+
+def ask():
+    (row,) = gym_rows(RUBRICS)
+    part = {"type": "output_text", "text": "a cat", "annotations": []}
+    said = {"id": "m1", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
+    row["response"] = {"id": "r1", "created_at": 0, "model": "policy", "object": "response", "output": [said],
+        "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/verify", json.dumps(row).encode(),
+        {"Content-Type": "application/json"})
+    for _ in range(600):
+        try:
+            answer = urllib.request.urlopen(request).read()
+            os.write(1, b"\\n" + answer + b"\\n")  # Gym puts a prefix before what is printed
+            break
+        except urllib.error.URLError:
+            time.sleep(0.1)
+    os._exit(0)
+
+threading.Thread(target=ask, daemon=True).start()
+runpy.run_path("examples/nemo_gym_server.py", run_name="__main__")
+"""
+
+
+def test_the_example_of_nemo_gym_is_a_server_that_its_configuration_starts(serve, tmp_path):
+    rubrics = tmp_path / "rubrics.jsonl"
+    criteria = [{"criterion": "names the cat", "weight": 3}, {"criterion": "names the mat", "weight": 1}]
+    rubrics.write_text(json.dumps({"sample_id": "s1", "prompt": "Describe it.", "rubric": criteria}))
+    answer = run("nemo-gym", NEMO_GYM_EXAMPLE.replace("RUBRICS", repr(str(rubrics))), serve(judge).url)
+    assert (answer["reward"], answer["criterion/names the mat"]) == (0.75, 0.0)
+
+
 OPENENV = """
 import asyncio, json, os
 from types import SimpleNamespace
@@ -311,6 +355,17 @@ def test_openenv_calls_it_as_its_own_with_its_hooks_and_containers(serve):
     assert rows[1] == [pytest.approx(2 / 3), [1.0, 1.0], 0.0]
     assert rows[2] == [None, [None, None], None]
     assert len(hooked) == 6
+
+
+OPENENV_EXAMPLE = """
+import json, runpy
+done = runpy.run_path("examples/openenv_rubric.py", run_name="__main__")
+print(json.dumps({child.title: child.last_score for child in done["rubric"].children()}))
+"""
+
+
+def test_the_example_of_openenv_scores_its_action(serve):
+    assert run("openenv", OPENENV_EXAMPLE, serve(judge).url) == {"names the cat": 1.0}
 
 
 STATE = """

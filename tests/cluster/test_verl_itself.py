@@ -63,6 +63,55 @@ print(json.dumps([result, scores.tolist()]))
 """
 
 
+EXAMPLE = """
+import asyncio, json, shlex, sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+import numpy as np, torch
+import pyarrow.parquet as pq
+import verl
+from hydra import compose, initialize_config_dir
+from tensordict import TensorDict
+from verl import DataProto
+from verl.trainer.ppo.reward import load_reward_manager
+
+class Tokenizer:
+    def decode(self, ids, skip_special_tokens):
+        return "Call for help."
+
+with initialize_config_dir(str(Path(verl.__file__).parent / "trainer" / "config"), version_base=None):
+    config = compose("ppo_trainer", overrides=shlex.split(sys.argv[2]))
+manager = load_reward_manager(config, Tokenizer(), reward_router_address=None, reward_model_tokenizer=None)
+(row, *_) = pq.read_table(config.data.train_files).to_pylist()
+columns = {**row, "raw_prompt": row["prompt"]}
+tensors = {"prompts": [[1, 1]], "responses": [[5, 6, 7, 0]], "attention_mask": [[1, 1, 1, 1, 1, 0]]}
+def column(value):
+    cells = np.empty(1, dtype=object)
+    cells[0] = value
+    return cells
+data = DataProto(batch=TensorDict({name: torch.tensor(value) for name, value in tensors.items()}, batch_size=1),
+    non_tensor_batch={name: column(value) for name, value in columns.items()})
+print(json.dumps(asyncio.run(manager.run_single(data))))
+"""
+
+
+def test_verl_takes_the_rows_and_options_of_the_example(serve, tmp_path):
+    root = Path(__file__).parents[2]
+    rubrics = root / "tests" / "data" / "rubric_files" / "healthbench.jsonl"
+    scores = [{"id": number, "reasoning": "", "score": int(number == 1)} for number in (1, 2, 3)]
+    server = serve([say(json.dumps({"verdicts": scores}))])
+    command = [sys.executable, "examples/verl_rubrics.py", rubrics, tmp_path / "train.parquet"]
+    variables = {**os.environ, "PYTHONPATH": str(root), "JUDGE_URL": server.url, "JUDGE_MODEL": "judge"}
+    printed = subprocess.run(command, capture_output=True, text=True, cwd=root, env=variables, check=True).stdout
+    done = subprocess.run(
+        [sys.executable, "-c", EXAMPLE, str(VERL), printed], capture_output=True, text=True, cwd=root, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["reward_score"] == pytest.approx(9 / 16)  # of 9 + 7 points, and no pitfall
+    assert "My neighbour lies on the floor" in json.dumps(server.chats[0].body)
+
+
 def test_verl_loads_the_manager_and_puts_its_score_on_the_last_token(serve):
     verdict = {"verdicts": [{"id": 1, "reasoning": "looked", "score": 1}]}
     server = serve([say(json.dumps(verdict))])

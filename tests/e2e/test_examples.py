@@ -12,9 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset, Image
 from safetensors.torch import load_file
+from scripted_server import say
 
 from rubricworks.data.tables import read_samples
 from rubricworks.training.tiny.student import build_student
+from rubricworks.training.tiny.text_student import build_text_student
 from rubricworks.world.scene.export import export_scenes
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -92,6 +94,28 @@ def test_a_script_of_ones_own_trains_on_rubric_rewards(dataset, student, world, 
     assert any(entry["reward_std"] > 0 for entry in steps)
     before, after = load_file(student / "model.safetensors"), load_file(out / "model.safetensors")
     assert any((before[name] != after[name]).any() for name in before)
+
+
+def vowel_judge(_, body):
+    """Meets the first criterion where the response has an even number of letters, so that a group differs."""
+    text = body["messages"][1]["content"]
+    criteria = json.loads(text.split("<criteria>\n")[1].split("\n</criteria>")[0])
+    met = len(text) % 2
+    return say(json.dumps({"verdicts": [{"id": c["id"], "reasoning": "", "score": met} for c in criteria]}))
+
+
+def test_a_rubric_set_trains_in_one_line(serve, tmp_path):
+    rubrics = Path(__file__).parents[1] / "data" / "rubric_files" / "healthbench.jsonl"
+    prompts = [turn["content"] for line in rubrics.read_text().splitlines() for turn in json.loads(line)["prompt"]]
+    model = build_text_student(prompts, tmp_path / "model")
+    judge = serve(vowel_judge)
+    variables = {**os.environ, "JUDGE_URL": judge.url, "JUDGE_MODEL": "judge", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, EXAMPLES / "trl_spec.py", model, rubrics, tmp_path / "out", "2"]
+    ran = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    logged = json.loads((tmp_path / "out" / "checkpoint-2" / "trainer_state.json").read_text())["log_history"]
+    assert [entry["rubric_reward/unjudged"] for entry in logged if "rubric_reward/unjudged" in entry] == [0, 0]
+    assert any("lies on the floor" in json.dumps(chat.body) for chat in judge.chats)
 
 
 def test_the_example_is_as_short_as_the_documentation_says():
