@@ -69,6 +69,10 @@ class RubricSpec:
         if not self.conversational:
             return entry.prompt
         turns = (entry.extras.get("row") or {}).get("prompt")
-        if isinstance(turns, list) and len(turns) > 1:
+        if isinstance(turns, list) and len(turns) > 1 and all(_is_message(turn) for turn in turns):
             return [{"role": str(turn["role"]), "content": str(turn["content"])} for turn in turns]
         return [{"role": "user", "content": entry.prompt}]
+
+
+def _is_message(turn: Any) -> bool:
+    return isinstance(turn, dict) and {"role", "content"} <= turn.keys()
