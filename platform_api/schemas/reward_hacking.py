@@ -1,7 +1,10 @@
 """Signals of reward hacking and audits over HTTP."""
 
+from typing import Self
+
 from pydantic import BaseModel, ConfigDict, Field
 
+from rubricworks.reports.audit.cases import BadCase, MisjudgedCriterion
 from rubricworks.training.config import AlarmConfig
 
 
@@ -66,6 +69,23 @@ class MisjudgedBody(BaseModel):
     settings: dict[str, float] = Field(description="Setting of the judge → the credit that it gave")
     reasoning: str | None
 
+    @classmethod
+    def of(cls, one: MisjudgedCriterion) -> Self:
+        """Body of a criterion."""
+        return cls(
+            criterion=one.criterion.criterion,
+            weight=one.criterion.weight,
+            essential=one.criterion.essential,
+            deserved=one.annotation.credit,
+            settings={
+                setting: credit.verdict.credit
+                for credit in one.credits
+                for setting in credit.settings
+                if credit.verdict.credit is not None
+            },
+            reasoning=one.credits[0].verdict.reasoning if one.credits else None,
+        )
+
 
 class AuditCaseBody(BaseModel):
     """A response with undeserved credit."""
@@ -76,6 +96,18 @@ class AuditCaseBody(BaseModel):
     question: str
     response: str
     criteria: list[MisjudgedBody]
+
+    @classmethod
+    def of(cls, case: BadCase) -> Self:
+        """Body of a case."""
+        return cls(
+            sample_id=case.sample_id,
+            mode=case.mode,
+            attack=case.attack,
+            question=case.question,
+            response=case.response,
+            criteria=[MisjudgedBody.of(one) for one in case.criteria],
+        )
 
 
 class AuditCasePage(BaseModel):

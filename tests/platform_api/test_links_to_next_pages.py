@@ -10,8 +10,9 @@ from served_api import ask, exchange, served, wait_for_rollouts
 from stored_audit import write_audit
 from trained_run import STAGE, rubric, write_rubrics, write_run, write_table
 
-from rubricworks.platform_api.routers import dead_letters, reward_hacking
+from rubricworks.platform_api.routers import dead_letters
 from rubricworks.platform_api.routers.pages import access, rollouts, rubrics, runs
+from rubricworks.platform_api.services.charts import reward_hacking_charts
 from rubricworks.platform_api.settings import ApiSettings
 
 SET = "synthesize_rubrics"
@@ -37,7 +38,7 @@ def url(tmp_path_factory):
     with served(ApiSettings(storage=str(folder), index_seconds=0.05)) as url, pytest.MonkeyPatch.context() as patch:
         for module in (access, dead_letters, rollouts, rubrics, runs):
             patch.setattr(module, "PAGE", 1)
-        patch.setattr(reward_hacking, "_CASES", 1)
+        patch.setattr(reward_hacking_charts, "_CASES", 1)
         for name in ("first", "second", "third"):
             assert ask(f"{url}/api/v1/tokens", method="POST", body={"name": name, "scope": "viewer"})[0] == 201
         wait_for_rollouts(url)

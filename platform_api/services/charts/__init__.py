@@ -1,0 +1,1 @@
+"""Charts and figures of pages, drawn from what the other services find."""
