@@ -1,28 +1,24 @@
 """Pages of runs: the list, a run with its stages and budget, its report and logs."""
 
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from rubricworks.platform_api.cursors import encode_cursor
-from rubricworks.platform_api.db.tables import Run
 from rubricworks.platform_api.problems import NotFound
 from rubricworks.platform_api.routers.dependencies import Cursor, SessionOf, StoreOf, Viewer
 from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
 from rubricworks.platform_api.routers.runs import RunName, StageName, run_cursor
 from rubricworks.platform_api.schemas.runs import State
-from rubricworks.platform_api.services import budgets, preferences, rollouts, runs
+from rubricworks.platform_api.services import budgets, preferences, runs
 from rubricworks.platform_api.services.access.principals import Right
-from rubricworks.platform_api.services.budgets import Spending
+from rubricworks.platform_api.services.charts import run_charts
 from rubricworks.platform_api.services.dead_letters import LETTERS
 from rubricworks.platform_api.services.rubrics import rubric_sets
 from rubricworks.platform_api.services.run_tables import list_tables
-from rubricworks.reports.charts import line_chart
-from rubricworks.reports.series_charts import Series, SeriesChart, series_chart
 
 router = APIRouter(include_in_schema=False)
-_MILLION = 1e6
 
 
 @router.get("/")
@@ -60,15 +56,6 @@ async def runs_page(
 @router.get("/runs/{run}")
 async def run_page(run: RunName, request: Request, session: SessionOf, store: StoreOf, viewer: Viewer) -> Response:
     record = await runs.get_run(session, run)
-    stages = await rollouts.stages_with_rollouts(session, run)
-    charts = []
-    for stage in stages:
-        points = [
-            (float(row["step"]), float(row["reward"]))
-            for row in await runs.read_steps(store, run, stage, 0)
-            if isinstance(row.get("reward"), int | float)
-        ]
-        charts.append((stage, line_chart(f"Reward of {stage}", points)))
     spending = await budgets.run_spending(session, store, record)
     going = [one["stage"] for one in record.stages if record.state == "going" and not one["done"]]
     return draw_page(
@@ -76,59 +63,17 @@ async def run_page(run: RunName, request: Request, session: SessionOf, store: St
         viewer,
         "run.html",
         run=record,
-        charts=charts,
+        charts=await run_charts.reward_charts(session, store, run),
         has_report=await runs.has_report(store, run),
         spending=spending,
-        timeline=_timeline(record, spending),
+        timeline=run_charts.timeline(record, spending),
         progress={stage: await runs.read_progress(store, run, stage) for stage in going},
-        burn=_burn_chart(spending),
+        burn=run_charts.burn_chart(spending),
         letters=sum(one.rows for one in await list_tables(session, LETTERS, run=run)),
         rubric_sets=[one.path for one in await list_tables(session, rubric_sets.KIND, run=run) if "/" not in one.path],
         comparable=viewer.may(Right.RUN) and bool(await list_tables(session, preferences.KIND, run=run)),
         links=await runs.outside_links(session, store, run),
     )
-
-
-class _Bar(NamedTuple):
-    """A stage on the run's timeline, in percent of its time."""
-
-    stage: str
-    state: str
-    left: float
-    width: float
-    seconds: float
-
-
-def _timeline(run: Run, spending: Spending) -> list[_Bar]:
-    """Stages one after the other, as the ledger has their times; those of which it has none have no width."""
-    seconds = {one.stage: one.seconds for one in spending.stages}
-    done = {one["stage"]: one["done"] for one in run.stages}
-    known = {stage: done[stage] for stage in (*seconds, *done) if stage in done}
-    total = sum(seconds.get(stage, 0.0) for stage in known) or 1.0
-    bars, begin = [], 0.0
-    for stage, is_done in known.items():
-        took = seconds.get(stage, 0.0)
-        ended = run.state if run.state in ("going", "stopped") else "not done"
-        if run.state == "failed" and run.message.startswith(f"{stage}:"):
-            ended = "failed"
-        state = "done" if is_done else ended
-        bars.append(_Bar(stage, state, 100 * begin / total, 100 * took / total, took))
-        begin += took
-    return bars
-
-
-def _burn_chart(spending: Spending) -> SeriesChart | None:
-    burn = budgets.burn_down(spending)
-    if burn is None:
-        return None
-    unit, planned, actual = burn
-    of_what = unit.capitalize()
-    if planned[0][1] >= _MILLION:
-        of_what = f"Millions of {unit}"
-        planned, actual = ([(at, amount / _MILLION) for at, amount in line] for line in (planned, actual))
-    values = [amount for _, amount in (*planned, *actual)]
-    series = [Series("m1", "planned", planned), Series("m0", "left", actual)]
-    return series_chart(f"{of_what} left of the plan", series, bounds=(min(0.0, *values), max(values)))
 
 
 @router.get("/runs/{run}/report")
