@@ -43,7 +43,7 @@ Reason = Annotated[str | None, Query(max_length=100)]
 async def list_tables(session: SessionOf, viewer: Viewer, cursor: Cursor = None, limit: Limit = 50) -> LetterTablePage:
     found = await dead_letters.list_letter_tables(session, before=table_cursor(cursor), limit=limit + 1)
     items = [
-        LetterTableBody(run=one.run, stage=_folder(one.path), letters=one.rows, modified=one.modified)
+        LetterTableBody(run=one.run, stage=dead_letters.folder_of(one), letters=one.rows, modified=one.modified)
         for one in found[:limit]
     ]
     return LetterTablePage(items=items, next_cursor=next_table(found, limit))
@@ -62,11 +62,7 @@ async def list_letters(
 ) -> DeadLetterPage:
     await runs.get_run(session, run)
     start = row_cursor(cursor)
-    found = [
-        one
-        for one in await dead_letters.letters_of(session, store, run)
-        if (folder is None or one["folder"] == folder) and (reason is None or one["reason"] == reason)
-    ]
+    found = dead_letters.choose_letters(await dead_letters.letters_of(session, store, run), folder, reason)
     return DeadLetterPage(
         items=[DeadLetterBody.model_validate(one) for one in found[start : start + limit]],
         next_cursor=encode_cursor(start + limit) if start + limit < len(found) else None,
@@ -105,7 +101,7 @@ async def letter_tables_page(request: Request, session: SessionOf, viewer: Viewe
         request,
         viewer,
         "dead_letter_tables.html",
-        tables=[(one, _folder(one.path)) for one in found[:PAGE]],
+        tables=[(one, dead_letters.folder_of(one)) for one in found[:PAGE]],
         next_cursor=next_table(found, PAGE),
     )
 
@@ -125,9 +121,7 @@ async def letters_page(
     record = await runs.get_run(session, run)
     start = row_cursor(cursor)
     letters = await dead_letters.letters_of(session, store, run)
-    chosen = [
-        one for one in letters if (not folder or one["folder"] == folder) and (not reason or one["reason"] == reason)
-    ]
+    chosen = dead_letters.choose_letters(letters, folder or None, reason or None)
     return draw_page(
         request,
         viewer,
@@ -152,7 +146,3 @@ async def ask_again_by_form(
         await runs.get_run(session, run)
     asked = await dead_letters.ask_again(database, store, service, runner, run, stage)
     return RedirectResponse(f"/submissions/{run}" if asked.resumed else f"/runs/{run}", status_code=303)
-
-
-def _folder(path: str) -> str:
-    return path.removesuffix(dead_letters.LETTERS).rstrip("/")

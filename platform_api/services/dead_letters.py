@@ -43,12 +43,26 @@ async def letters_of(session: AsyncSession, store: RunStore, run: str) -> list[d
     for table in sorted(await list_tables(session, LETTERS, run=run), key=lambda one: one.path):
         if len(letters) >= _MOST_LETTERS:
             break
-        folder = table.path.removesuffix(LETTERS).rstrip("/")
+        folder = folder_of(table)
         rows = await read_rows(store, table, 0, _MOST_LETTERS - len(letters)) if table.rows else []
         letters += [
             {**row, "folder": folder, "message": redact(row["message"]), "raw": redact(row["raw"])} for row in rows
         ]
     return letters
+
+
+def choose_letters(letters: Sequence[dict[str, Any]], folder: str | None, reason: str | None) -> list[dict[str, Any]]:
+    """Those letters of a stage's folder and for a reason; None takes all."""
+    return [
+        one
+        for one in letters
+        if (folder is None or one["folder"] == folder) and (reason is None or one["reason"] == reason)
+    ]
+
+
+def folder_of(table: RunTable) -> str:
+    """Folder of the stage that left a table of dead letters."""
+    return table.path.removesuffix(LETTERS).rstrip("/")
 
 
 def count_reasons(letters: Sequence[dict[str, Any]]) -> list[tuple[str, str, str, int]]:
