@@ -1,17 +1,27 @@
-"""Routes of leaderboards: as JSON, CSV, Markdown and a page."""
+"""Routes of evaluations: rows of scores, and leaderboards as JSON, CSV, Markdown and a page."""
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request
-from fastapi.responses import PlainTextResponse, Response
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 
 from rubricworks.evaluation.leaderboard import Row
+from rubricworks.platform_api.cursors import encode_cursor
+from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.problems import NotFound
 from rubricworks.platform_api.routers.dependencies import PROBLEMS, Cursor, Limit, SessionOf, StoreOf, Viewer
 from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
-from rubricworks.platform_api.routers.rubrics import next_table, table_cursor
-from rubricworks.platform_api.schemas.evaluations import BoardBody, EvaluationBody, EvaluationPage
-from rubricworks.platform_api.services import leaderboards
+from rubricworks.platform_api.routers.rubrics import next_table, row_cursor, table_cursor
+from rubricworks.platform_api.routers.runs import RunName, StageName
+from rubricworks.platform_api.schemas.evaluations import (
+    BoardBody,
+    EvaluationBody,
+    EvaluationPage,
+    ScoreBody,
+    ScoreRowPage,
+)
+from rubricworks.platform_api.services import leaderboards, run_tables, runs, score_rows
+from rubricworks.platform_api.services.score_rows import ScoreFilter
 from rubricworks.reports.leaderboard import board_parts, leaderboard_csv, leaderboard_markdown
 
 router = APIRouter(prefix="/api/v1", tags=["evaluations"], responses=PROBLEMS)
@@ -25,6 +35,25 @@ Against = Annotated[str | None, Query(max_length=200, description="Model that th
 EveryFigure = Annotated[bool, Query(alias="all", description="Every part of every scorer, not only the first")]
 
 
+async def get_scores(run: RunName, stage: StageName, session: SessionOf) -> RunTable:
+    """The table of scores of a stage."""
+    await runs.get_run(session, run)
+    return await run_tables.get_table(session, run, stage, leaderboards.KIND)
+
+
+async def get_filter(
+    sample_id: Annotated[str | None, Query(max_length=200)] = None,
+    model: Annotated[str | None, Query(max_length=200)] = None,
+    scorer: Annotated[str | None, Query(max_length=200)] = None,
+) -> ScoreFilter:
+    """Values that the rows of scores have."""
+    return ScoreFilter(sample_id, model, scorer)
+
+
+ScoresOf = Annotated[RunTable, Depends(get_scores)]
+Wanted = Annotated[ScoreFilter, Depends(get_filter)]
+
+
 @router.get("/evaluations", summary="List the runs that have scores, the last written first")
 async def list_evaluations(
     session: SessionOf, viewer: Viewer, cursor: Cursor = None, limit: Limit = 50
@@ -34,6 +63,29 @@ async def list_evaluations(
         EvaluationBody(run=one.run, stage=one.path, scores=one.rows, modified=one.modified) for one in found[:limit]
     ]
     return EvaluationPage(items=items, next_cursor=next_table(found, limit))
+
+
+@router.get("/runs/{run}/stages/{stage}/scores", summary="List the rows of a stage's scores")
+async def list_scores(
+    scores: ScoresOf, wanted: Wanted, store: StoreOf, viewer: Viewer, cursor: Cursor = None, limit: Limit = 50
+) -> ScoreRowPage:
+    page = await score_rows.list_scores(store, scores, wanted, row_cursor(cursor), limit)
+    return ScoreRowPage(
+        items=[ScoreBody.model_validate(row) for row in page.rows],
+        next_cursor=encode_cursor(page.next_start) if page.next_start is not None else None,
+    )
+
+
+@router.get(
+    "/runs/{run}/stages/{stage}/scores/csv",
+    summary="The rows of a stage's scores as CSV",
+    response_class=Response,
+    responses={200: {"content": {"text/csv": {}}, "description": "One line per score"}},
+)
+async def export_scores(scores: ScoresOf, wanted: Wanted, store: StoreOf, viewer: Viewer) -> Response:
+    headers = {"Content-Disposition": 'attachment; filename="scores.csv"'}
+    lines = score_rows.scores_csv(store, scores, wanted)
+    return StreamingResponse(lines, media_type="text/csv", headers=headers)
 
 
 @router.get("/leaderboard", summary="Models of some runs against their scorers, with paired differences")

@@ -67,7 +67,7 @@ async def find_row(store: RunStore, table: RunTable, column: str, value: str) ->
 def iterate_rows(store: RunStore, table: RunTable) -> Iterator[Row]:
     """All rows of a table, shard by shard; blocks."""
     for shard in table.shards:
-        yield from _shard_rows(store, table, shard)
+        yield from rows_of_shard(store, table, shard)
 
 
 def _rows_from(store: RunStore, table: RunTable, start: int, limit: int | None) -> list[Row]:
@@ -76,14 +76,15 @@ def _rows_from(store: RunStore, table: RunTable, start: int, limit: int | None) 
     for shard in table.shards:
         last = first + shard["rows"]
         if last > start:
-            rows += _shard_rows(store, table, shard)[max(0, start - first) :]
+            rows += rows_of_shard(store, table, shard)[max(0, start - first) :]
         if limit is not None and len(rows) >= limit:
             return rows[:limit]
         first = last
     return rows
 
 
-def _shard_rows(store: RunStore, table: RunTable, shard: dict[str, Any]) -> Sequence[Row]:
+def rows_of_shard(store: RunStore, table: RunTable, shard: dict[str, Any]) -> Sequence[Row]:
+    """Rows of one shard of a table; blocks."""
     path = f"{table.path}/{shard['name']}"
     if shard["rows"] > _CACHED_ROWS:
         return _read_shard(store, table.run, path)

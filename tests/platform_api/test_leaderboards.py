@@ -7,6 +7,7 @@ import pytest
 from served_api import ask, exchange, served, wait_for
 from trained_run import write_run, write_table
 
+from rubricworks.platform_api.services import score_rows
 from rubricworks.platform_api.settings import ApiSettings
 
 BASE, POLICY = (0.2, 0.4, 0.6, 0.4), (0.5, 0.6, 0.7, 0.9)
@@ -72,3 +73,47 @@ def test_the_page_has_the_table_and_names_as_text(url):
     assert b"&lt;u&gt;other" in body
     assert b"<u>other" not in body
     assert b'value="two-2" checked' in body
+
+
+def paged(url, query, limit):
+    """Rows of all pages, and the number of pages."""
+    rows, cursor, pages = [], "", 0
+    while cursor is not None:
+        page = ask(f"{url}/api/v1/runs/one-1/stages/score/scores?{query}&limit={limit}{cursor}")[1]
+        rows += page["items"]
+        cursor = f"&cursor={page['next_cursor']}" if page["next_cursor"] else None
+        pages += 1
+    return [(row["sample_id"], row["model"], row["value"]) for row in rows], pages
+
+
+@pytest.mark.parametrize("limit", [1, 3, 8])
+def test_scores_come_by_page_under_their_filters(url, limit):
+    every = [(str(at), name, value) for name, of in (("base", BASE), ("policy", POLICY)) for at, value in enumerate(of)]
+    assert paged(url, "", limit) == (every, -(-8 // limit))
+    of_model = [one for one in every if one[1] == "policy"]
+    assert paged(url, "model=policy&scorer=oracle", limit)[0] == of_model
+    assert paged(url, "sample_id=2", limit)[0] == [one for one in every if one[0] == "2"]
+    assert paged(url, "scorer=rubric", limit) == ([], 1)
+
+
+def test_a_page_of_scores_reads_a_few_shards_and_its_cursor_leads_on(url, monkeypatch):
+    monkeypatch.setattr(score_rows, "_MOST_READ", 3)  # one shard
+    read = []
+    real = score_rows.rows_of_shard
+    monkeypatch.setattr(score_rows, "rows_of_shard", lambda *place: read.append(place[2]["name"]) or real(*place))
+    page = ask(f"{url}/api/v1/runs/one-1/stages/score/scores?sample_id=3&model=policy")[1]
+    assert (page["items"], len(read)) == ([], 1)
+    assert paged(url, "sample_id=3&model=policy", 50) == ([("3", "policy", 0.9)], 3)
+
+
+def test_scores_go_out_as_csv(url):
+    place = f"{url}/api/v1/runs/two-2/stages/score/scores/csv"
+    status, headers, body = exchange(f"{place}?model=%3Cu%3Eother%3C/u%3E")
+    rows = list(csv.DictReader(io.StringIO(body.decode())))
+    assert (status, headers["content-type"]) == (200, "text/csv; charset=utf-8")
+    assert [(row["sample_id"], row["model"], row["value"]) for row in rows] == [
+        (str(at), "<u>other</u>", "0.1") for at in range(4)
+    ]
+    assert len(exchange(place)[2].splitlines()) == 9
+    assert ask(f"{url}/api/v1/runs/none-3/stages/score/scores")[0] == 404
+    assert ask(f"{url}/api/v1/runs/nobody/stages/score/scores/csv")[1]["detail"].startswith("there is no run 'nobody'")
