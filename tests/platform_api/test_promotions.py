@@ -4,8 +4,11 @@ import asyncio
 import hashlib
 import hmac
 import json
+import os
 import re
 import sqlite3
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -195,6 +198,21 @@ def test_who_requested_approves_where_the_installation_waives_the_second_person(
         assert service.post("boss", f"promotions/{number}/approve")[0] == 200
         log = [one["details"] for one in service.get("changes")["items"] if one["action"] == "promotion.apply"]
         assert [one.get("self_approved") for one in log] == [None, True]
+
+
+@pytest.mark.parametrize(("waived", "status"), [("", 403), (f"other, {MODEL[:4]}*", 200)])
+def test_the_environment_says_whose_requests_the_requester_may_approve(tmp_path, waived, status):
+    environment = {**os.environ, "RUBRICWORKS_API_TOKEN": TOKEN, "RUBRICWORKS_SELF_APPROVAL": waived}
+    command = [sys.executable, "-m", "rubricworks.cli", "server", "--runs", str(tmp_path), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as one:
+        try:
+            service = Service(one.stdout.readline().decode().strip())
+            version = add_version(tmp_path)
+            number = service.request(version, who="boss")[1]["id"]
+            assert service.post("boss", f"promotions/{number}/approve")[0] == status
+            assert aliases(tmp_path)[0] == (version if status == 200 else None)
+        finally:
+            one.terminate()
 
 
 def test_a_champion_that_moved_meanwhile_is_not_replaced(service, tmp_path):
