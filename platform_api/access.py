@@ -11,7 +11,6 @@ therefore refused unless the browser says that it comes from this service's own 
 """
 
 import hmac
-import ipaddress
 import socket
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
@@ -22,6 +21,7 @@ from sqlalchemy.exc import OperationalError
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rubricworks.environment import is_loopback
 from rubricworks.platform_api.problems import Problem, database_away, problem_response
 from rubricworks.platform_api.request_counts import RequestCounts
 from rubricworks.platform_api.services.access import tokens
@@ -219,14 +219,6 @@ def binds_to_loopback(host: str) -> bool:
         OSError: the name cannot be resolved.
     """
     return bool(host) and all(is_loopback(address[4][0]) for address in socket.getaddrinfo(host, None))
-
-
-def is_loopback(address: object) -> bool:
-    """Return True if `address` is a loopback address."""
-    try:
-        return ipaddress.ip_address(str(address)).is_loopback
-    except ValueError:
-        return False
 
 
 def _address(scope: Scope) -> str:

@@ -71,7 +71,6 @@ from rubricworks.platform_api.services.submission.submission_policy import load_
 from rubricworks.platform_api.services.submission.submissions import Submissions
 from rubricworks.platform_api.settings import ApiSettings, settings_from_environment
 from rubricworks.storage import is_remote, local_path
-from rubricworks.tracking.installation import VARIABLE
 
 ROUTERS = (
     probes.router,
@@ -170,12 +169,6 @@ async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExi
         following = asyncio.create_task(state.reconciler.follow(settings.reconcile_seconds))
         stack.push_async_callback(_end, following)
     policy = load_policy(settings.submissions)
-    if policy.cluster and VARIABLE not in policy.cluster.env:
-        _log.warning(
-            "runs submitted to Kubeflow move aliases themselves, without approval: name this service by %s in "
-            "cluster.env of RUBRICWORKS_SUBMISSIONS, with a runner's token by cluster.secrets",
-            VARIABLE,
-        )
     state.kubeflow = KubeflowRuns(policy.cluster) if policy.cluster or settings.kubeflow else None
     folder = _runs_folder(settings) if settings.local_runs else None
     state.submissions = Submissions(state.database, policy, folder, state.kubeflow, own_url=settings.own_url)

@@ -1,5 +1,9 @@
-"""`${NAME}` in recipes: filled from the environment on use, so that no recipe or table holds an address or a secret."""
+"""`${NAME}` in recipes: filled from the environment on use, so that no recipe or table holds an address or a secret.
 
+Also which addresses are this machine's own.
+"""
+
+import ipaddress
 import os
 import re
 
@@ -34,3 +38,11 @@ def variable(name: str, purpose: str) -> str:
 def names_in(text: str) -> list[str]:
     """The variables that a text refers to."""
     return _VARIABLE.findall(text)
+
+
+def is_loopback(address: object) -> bool:
+    """Return True if `address` is a loopback address."""
+    try:
+        return ipaddress.ip_address(str(address)).is_loopback
+    except ValueError:
+        return False

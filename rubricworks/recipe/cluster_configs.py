@@ -53,4 +53,5 @@ def _preflight(recipe: Any) -> PreflightConfig:
         models=student_models(recipe),
         tracking=recipe.tracking,
         budget=recipe.budget,
+        promotes=recipe.promotes,
     )

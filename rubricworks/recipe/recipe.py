@@ -19,6 +19,8 @@ from rubricworks.runtime.stage_table import REPORTS
 from rubricworks.stages.release.promote import Config as PromoteConfig
 from rubricworks.tracking import StagedRecipe, TrackingConfig
 
+_PROMOTING = frozenset({"promote", "challenge"})
+"""Stages that promote the model, or request that."""
 _PLACE = (
     "keep it in an environment variable; on a cluster, in a Kubernetes Secret: "
     "cluster.secrets: {NAME-OF-SECRET: {its-key: VARIABLE}}"
@@ -186,6 +188,11 @@ class Recipe(BaseModel):
     def stage_names(self) -> list[str]:
         """Stages that the pipeline may run, in its order."""
         return list(self.stage_configs())
+
+    @property
+    def promotes(self) -> bool:
+        """True if a stage promotes the model, or requests that."""
+        return not _PROMOTING.isdisjoint(self.stage_names())
 
     @property
     def run_prefix(self) -> str:

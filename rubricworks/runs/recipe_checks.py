@@ -16,7 +16,7 @@ from rubricworks.recipe.estimate import count_items
 from rubricworks.recipe.sizes import CPU_PARAMETERS, count_parameters, training_bytes
 from rubricworks.runtime.admission import needs_of
 from rubricworks.runtime.packages import optional_packages, require_installed
-from rubricworks.runtime.preflight_checks import Check, require_endpoint, require_tracking, run_check
+from rubricworks.runtime.preflight_checks import Check, promotion_checks, require_endpoint, require_tracking, run_check
 from rubricworks.stages.data.prepare import Config as PrepareConfig
 from rubricworks.stages.data.prepare import captioned_images
 from rubricworks.stages.evaluation.score import Config as ScoreConfig
@@ -42,6 +42,8 @@ def check_machine(recipe: Recipe, runs: Path) -> Iterator[Check]:
     if student := recipe.base_model:
         yield run_check("accelerator", lambda: _accelerator(recipe, student))
     yield run_check("tracking", lambda: require_tracking(recipe.tracking, runs))
+    if recipe.promotes:
+        yield from promotion_checks()
     if isinstance(evaluation := getattr(recipe, "evaluation", None), ScoreConfig):
         for scorer in evaluation.scorers.functions:
             yield run_check(f"scorer {scorer.name}", partial(_loads, scorer.function))

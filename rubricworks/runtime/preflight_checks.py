@@ -9,7 +9,7 @@ import importlib.util
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import not_
 from pathlib import Path
@@ -26,6 +26,7 @@ from rubricworks.llm.spending import SPENDING_FILE
 from rubricworks.runtime.store.source_files import kind_and_place, stored_files
 from rubricworks.storage import is_remote
 from rubricworks.tracking import TrackingConfig, check_tracking, tracking_uri
+from rubricworks.tracking.installation import VARIABLE, promoting_api
 
 TINY = ("tiny", "tiny_text")
 """Students that are built from a configuration, with nothing to download."""
@@ -112,6 +113,18 @@ def require_tracking(tracking: TrackingConfig, runs: Path) -> str:
     """Reach the MLflow server or store; tracking without MLflow installed is off, not an error."""
     is_on = check_tracking(tracking, runs)
     return tracking_uri(tracking, runs) if is_on else "off: MLflow is not installed"
+
+
+def promotion_checks() -> Iterator[Check]:
+    """Check that a run could request its promotion, if an installation's API is named."""
+    if os.environ.get(VARIABLE, "").strip():
+        yield run_check("promotion", _require_promoting_api)
+
+
+def _require_promoting_api() -> str:
+    api = promoting_api()
+    assert api is not None
+    return f"requested from {api.url}"
 
 
 def require_model(name: str) -> str:

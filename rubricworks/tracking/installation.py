@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
+from rubricworks.environment import is_loopback
 from rubricworks.errors import TransientError, UserError
 
 VARIABLE = "RUBRICWORKS_API"
@@ -44,6 +45,12 @@ class ApiClient:
             raise UserError(f"{parts.scheme}://…: write the API's address as https://host or http://host:port")
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         self._parts, self._token = parts, token
+
+    @property
+    def lacks_token(self) -> bool:
+        """True without a token for another machine's API; one of this machine may serve its programs without."""
+        host = self._parts.hostname or ""
+        return not self._token and not (host == "localhost" or is_loopback(host))
 
     def get(self, path: str, **query: object) -> Any:
         """Answer to a GET of a path below /api/v1.
@@ -189,6 +196,22 @@ def named_api() -> ApiClient | None:
     """
     url = os.environ.get(VARIABLE, "").strip()
     return open_api(url) if url else None
+
+
+def promoting_api() -> ApiClient | None:
+    """The API that the environment names, which alone moves its models' aliases; None without one.
+
+    Raises:
+        UserError: its address is no URL, or there is no token to request promotions with.
+    """
+    api = named_api()
+    if api is not None and api.lacks_token:
+        raise UserError(
+            f"{VARIABLE} names {api.url}, which alone moves the aliases of models, and there is no token to request a "
+            f"promotion with; nothing is registered or moved: set {TOKEN_VARIABLE} to a runner's token (rubricworks "
+            "tokens create), on Kubeflow by cluster.secrets or the chart's pipelines.apiToken"
+        )
+    return api
 
 
 def open_api(url: str) -> ApiClient:

@@ -8,7 +8,9 @@ from kubeflow_api import FakeKubeflow
 from pydantic import SecretStr
 from served_api import TOKEN, ask, bearer, exchange, served
 
+from rubricworks.errors import UserError
 from rubricworks.platform_api.services.submission import kubeflow_runs
+from rubricworks.platform_api.serving import listening_socket
 from rubricworks.platform_api.settings import ApiSettings
 
 pytestmark = pytest.mark.e2e
@@ -30,6 +32,8 @@ cluster:
   images: {pull_policy: Never}
   pools: {cpu: {}}
   stages: {default: {pool: cpu}}
+  env: {RUBRICWORKS_API: "http://platform"}
+  secrets: {runner: {token: RUBRICWORKS_API_TOKEN}}
 """
 
 
@@ -79,12 +83,13 @@ def test_a_recipe_runs_where_the_operator_placed_it_is_listed_and_stopped(url, k
     assert log == ["run.stop", "run.submit"]
 
 
-@pytest.mark.parametrize("env", ["", "  env: {RUBRICWORKS_API: 'http://platform'}\n"])
-def test_the_log_tells_of_runs_that_would_move_aliases_themselves(tmp_path, kubeflow, caplog, env):
-    (tmp_path / "policy.yaml").write_text(POLICY + env)
-    with served(ApiSettings(submissions=str(tmp_path / "policy.yaml"))):
-        pass
-    assert ("move aliases themselves" in caplog.text) == (not env)
+@pytest.mark.parametrize("part", ["env", "secrets"])
+def test_a_service_whose_runs_would_move_aliases_themselves_does_not_start(tmp_path, monkeypatch, part):
+    lines = [line for line in POLICY.splitlines() if not line.startswith(f"  {part}:")]
+    (tmp_path / "policy.yaml").write_text("\n".join(lines))
+    monkeypatch.setenv("RUBRICWORKS_SUBMISSIONS", str(tmp_path / "policy.yaml"))
+    with pytest.raises(UserError, match=r"policy\.yaml: cluster: .*runs on Kubeflow request their promotions"):
+        listening_socket("127.0.0.1", 0, str(tmp_path))
 
 
 def test_a_recipe_that_brings_its_own_cluster_is_refused(url, kubeflow):

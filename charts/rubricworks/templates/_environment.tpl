@@ -102,9 +102,14 @@ http://{{ include "rubricworks.fullname" . }}-mlflow.{{ .Release.Namespace }}.sv
 {{ include "rubricworks.storageUri" . }}-kubeflow
 {{- end -}}
 
-{{/* The API as runs call it, to request promotions; empty where they move aliases themselves. */}}
+{{/* The API as runs call it, which alone moves aliases; empty where they move them themselves. */}}
 {{- define "rubricworks.apiOfPipelines" -}}
-{{- if and .Values.api.enabled .Values.pipelines.apiToken.existingSecret -}}
+{{- if .Values.api.enabled -}}
 http://{{ include "rubricworks.fullname" . }}-api.{{ .Release.Namespace }}.svc:{{ .Values.api.service.port }}
 {{- end -}}
+{{- end -}}
+
+{{/* Not empty where runs have a token of the API. */}}
+{{- define "rubricworks.runsCallApi" -}}
+{{- if .Values.api.enabled }}{{ .Values.pipelines.apiToken.existingSecret }}{{ end -}}
 {{- end -}}

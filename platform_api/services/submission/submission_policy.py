@@ -6,7 +6,12 @@
       ${JUDGE_URL}: []
     places: [s3://datasets/photographs, /data/images, hf://Qwen, hf://HuggingFaceTB/SmolVLM-256M-Instruct]
     functions: ["my_rewards:brevity"]
-    cluster: {storage: "s3://rubricworks/runs", pools: {cpu: {}}, stages: {default: {pool: cpu}}}
+    cluster:
+      storage: s3://rubricworks/runs
+      pools: {cpu: {}}
+      stages: {default: {pool: cpu}}
+      env: {RUBRICWORKS_API: http://rubricworks-api}
+      secrets: {runner: {token: RUBRICWORKS_API_TOKEN}}
 
 Nothing is admitted but what the file names, and the scene world of a recipe. A private repository of the Hub needs its
 token as well: `huggingface.co: [HF_TOKEN]`. Images, accounts and pools are the
@@ -18,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import ValidationError, field_validator
 
 from rubricworks.environment import names_in
 from rubricworks.errors import UserError
@@ -29,6 +34,7 @@ from rubricworks.recipe.mistakes import Mistake
 from rubricworks.redaction import is_secret_name
 from rubricworks.runtime.admission import Admission, is_address, needs_of, nested_fields
 from rubricworks.strict_yaml import YamlError, parse_yaml
+from rubricworks.tracking.installation import TOKEN_VARIABLE, VARIABLE
 from rubricworks.training.config import VllmOptions
 
 _SETTING = "RUBRICWORKS_SUBMISSIONS"
@@ -51,6 +57,21 @@ class SubmissionPolicy(Admission):
     """Folders, buckets and organisations or repositories of the Hugging Face Hub, with all that is below them."""
     cluster: ClusterConfig | None = None
     """Placement of submitted recipes; None if they run on the service's own machine alone."""
+
+    @field_validator("cluster")
+    @classmethod
+    def _runs_request_promotions(cls, cluster: ClusterConfig | None) -> ClusterConfig | None:
+        """Refuse a placement whose runs would move the aliases of models themselves, without approval."""
+        if cluster is None:
+            return None
+        secrets = {variable for variables in cluster.secrets.values() for variable in variables.values()}
+        if VARIABLE not in cluster.env or TOKEN_VARIABLE not in secrets:
+            raise ValueError(
+                "runs on Kubeflow request their promotions from this service, which alone moves aliases: name it by "
+                f"env: {{{VARIABLE}: 'http://SERVICE'}}, with a runner's token by secrets: "
+                f"{{NAME: {{KEY: {TOKEN_VARIABLE}}}}}"
+            )
+        return cluster
 
     def variables(self) -> frozenset[str]:
         """Environment variables that a run may have."""

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from functools import partial
+from operator import not_
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
@@ -21,6 +22,7 @@ from rubricworks.runtime.preflight_checks import (
     Check,
     DataSource,
     count_items,
+    promotion_checks,
     require_budget,
     require_endpoint,
     require_model,
@@ -54,6 +56,8 @@ class Config(StageConfig):
     """Field of the recipe → folder or name of a model to start from."""
     tracking: TrackingConfig = TrackingConfig()
     budget: Budget = Budget()
+    promotes: bool = Field(default=False, exclude_if=not_)
+    """A stage of the recipe promotes the model, or requests that from the installation's API."""
 
 
 def run(config: Config, job: Job) -> None:
@@ -75,7 +79,7 @@ def run(config: Config, job: Job) -> None:
 
 
 def check_all(config: Config, job: Job) -> Iterator[Check]:
-    """Check storage, budget, samples, models, endpoints and tracking; yield each result as soon as it is known."""
+    """Check storage, budget, samples, models, endpoints, promotion and tracking; yield each result as soon as known."""
     if config.storage:
         yield run_check("storage", lambda: check_storage(fill(config.storage or "", "cluster.storage")))
     yield run_check("budget", partial(require_budget, config.budget, job.run))
@@ -87,6 +91,8 @@ def check_all(config: Config, job: Job) -> Iterator[Check]:
         yield run_check(
             f"endpoint {named.where}", partial(require_endpoint, named.endpoint, sees_images=named.sees_images)
         )
+    if config.promotes:
+        yield from promotion_checks()
     yield run_check("tracking", lambda: _require_tracking_server(config.tracking, job))
 
 

@@ -37,7 +37,7 @@ from rubricworks.tracking import (
     stage_run,
 )
 from rubricworks.tracking.gate import AUDIT_FIGURE
-from rubricworks.tracking.installation import named_api, request_promotion
+from rubricworks.tracking.installation import ApiClient, promoting_api, request_promotion
 from rubricworks.tracking.lineage import store_lineage
 from rubricworks.tracking.sample_scores import SCORES_TAG, read_sample_scores, store_sample_scores
 from rubricworks.training.generators.files import ADAPTER, BASE_FILE
@@ -57,6 +57,7 @@ class Config(StageConfig):
 
 
 def run(config: Config, job: Job) -> None:
+    api = promoting_api()  # before anything is registered
     figures = evaluation_figures(job.inputs["scores"])
     result = check_run(config.gate, figures, job)
     version, promoted = None, False
@@ -67,7 +68,7 @@ def run(config: Config, job: Job) -> None:
             registered = register_policy(job, connection, mlflow_run, config.model_name, result, figures, config.recipe)
             version = str(registered.version)
             if result.passed:
-                result, promoted = _promote(config, job, connection, registered, result)
+                result, promoted = _promote(config, job, connection, registered, result, api)
         log.set_tags({"gate": "passed" if result.passed else "failed"})
     promotion = {
         "model_name": config.model_name,
@@ -83,17 +84,21 @@ def run(config: Config, job: Job) -> None:
 
 
 def _promote(
-    config: Config, job: Job, connection: Connection, version: ModelVersion, over_base: GateResult
+    config: Config,
+    job: Job,
+    connection: Connection,
+    version: ModelVersion,
+    over_base: GateResult,
+    api: ApiClient | None,
 ) -> tuple[GateResult, bool]:
-    """Hold a version that passed over its base against the champion, and promote it, or request that where an
-    installation's API is named; return the whole result, and whether it is the champion."""
+    """Hold a version that passed over its base against the champion, and promote it, or request that from the API of
+    an installation; return the whole result, and whether it is the champion."""
     champion = registry.champion(connection, config.model_name)
     if champion and champion.version == version.version:
         return over_base, True  # promoted by an earlier attempt
     result, approval = over_base, None
     if champion:
         result, approval = _check_over_champion(config, job, connection, champion, over_base)
-    api = named_api()
     if result.passed and api is not None:
         registry.nominate(connection, config.model_name, version.version)
         waiting: dict[str, Any] = {registry.APPROVAL_TAG: registry.WAITING, **result.tags}

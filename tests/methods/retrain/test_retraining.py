@@ -225,6 +225,16 @@ def test_a_champion_that_changed_meanwhile_is_not_replaced_by_what_was_measured_
     assert champion.version == 2
 
 
+def test_without_a_token_of_a_named_installation_a_challenger_is_not_registered(home, monkeypatch):
+    monkeypatch.setenv("RUBRICWORKS_API", "https://platform.example")
+    monkeypatch.delenv("RUBRICWORKS_API_TOKEN", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
+    draw(home / "images", range(100, 120))
+    with pytest.raises(UserError, match="there is no token"):
+        answer(home, look(home, "second", 10), WON, approval="gate")
+    assert registry.challenger(connection(home), "captioner") is None
+
+
 def test_before_a_run_the_champion_is_asked_for_in_the_words_of_the_stage(home):
     assert check_champion("captioner", TrackingConfig(), home / "runs").champion.version == 1
     with pytest.raises(UserError) as caught:

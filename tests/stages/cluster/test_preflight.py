@@ -84,6 +84,17 @@ def test_a_run_is_opened_once_everything_is_there_and_asked_again_in_the_next_at
         preflight(good, run)
 
 
+def test_a_run_that_could_not_request_its_promotion_ends_before_anything_costs_money(recipe, tmp_path, monkeypatch):
+    good = recipe(f"tracking.uri=sqlite:///{tmp_path}/mlflow.db")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("RUBRICWORKS_API", "http://rubricworks-api.team.svc:80")
+    monkeypatch.delenv("RUBRICWORKS_API_TOKEN", raising=False)
+    with pytest.raises(UserError, match=r"1 of 6 checks failed: promotion: .*there is no token"):
+        preflight(good, tmp_path / "run")
+    monkeypatch.setenv("RUBRICWORKS_API_TOKEN", "a-runner")
+    preflight(good, tmp_path / "run")
+
+
 def test_what_was_spent_may_leave_nothing_of_the_budget(tmp_path):
     assert require_budget(Budget(), tmp_path) == "0 tokens and $0.00 spent of as much as it takes"
     spending, totals = Spending(tmp_path / SPENDING_FILE, "caption_committee"), Totals()

@@ -283,3 +283,12 @@ def test_where_an_installation_is_named_the_stage_requests_and_moves_nothing(tmp
         assert champion(tmp_path) is None
         (request,) = ask(f"{url}/api/v1/promotions")[1]["items"]
         assert (request["state"], request["version"], request["reason"]) == ("requested", 1, "run one")
+
+
+def test_without_a_token_of_the_installation_the_stage_fails_in_words_and_registers_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("RUBRICWORKS_API", "http://rubricworks-api.team.svc:80")
+    monkeypatch.delenv("RUBRICWORKS_API_TOKEN", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    with pytest.raises(UserError, match=r"team\.svc.* there is no token .* nothing is registered or moved"):
+        promote(tmp_path, "one", score_rows(0.5, 0.75))
+    assert registry.model_names(registered(tmp_path)) == []

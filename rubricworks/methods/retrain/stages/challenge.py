@@ -16,7 +16,7 @@ from rubricworks.runtime.job import Job
 from rubricworks.stages.release.promote import check_run, evaluation_figures, register_policy
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import Connection, Gate, ModelVersion, registry, stage_run
-from rubricworks.tracking.installation import named_api, request_promotion
+from rubricworks.tracking.installation import promoting_api, request_promotion
 from rubricworks.tracking.lineage import read_lineage
 
 
@@ -36,6 +36,8 @@ class Config(StageConfig):
 
 
 def run(config: Config, job: Job) -> None:
+    api = promoting_api()  # before anything is registered
+    approval = config.approval if api is None else "person"  # where an API is named, it alone moves the alias
     report = read_report(job)
     of_recipe = Gate.model_validate(report.recipe.stages.get("promote", {}).get("gate", {}))
     gate = config.gate or of_recipe.model_copy(update={"audit_false_positives_at_most": None})
@@ -59,10 +61,10 @@ def run(config: Config, job: Job) -> None:
                 "held_out_known_to_champion": _count_leaked(job, connection, champion),
             },
         )
-        standing, outcome = _update_aliases(config, connection, version, report, result.passed)
+        standing, outcome = _update_aliases(approval, connection, version, report, result.passed)
         # The version exists already if the stage runs again with another gate.
         registry.tag(connection, version, {registry.APPROVAL_TAG: standing, **result.tags})
-        if standing == registry.WAITING and (api := named_api()):
+        if standing == registry.WAITING and api is not None:
             outcome += f"; {request_promotion(api, report.model_name, version.version, f'run {job.run.name}')}"
         log.set_tags({"outcome": outcome})
     challenge = {
@@ -81,7 +83,7 @@ def run(config: Config, job: Job) -> None:
 
 
 def _update_aliases(
-    config: Config, connection: Connection, version: ModelVersion, report: NewSampleReport, passed: bool
+    approval: str, connection: Connection, version: ModelVersion, report: NewSampleReport, passed: bool
 ) -> tuple[str, str]:
     """Make the version champion or challenger; return its standing, as a tag and as a sentence."""
     now = registry.champion(connection, report.model_name)
@@ -93,7 +95,7 @@ def _update_aliases(
         return "not passed", f"{label} stays challenger, not passed"
     if now is None or now.version != report.champion:
         return "outdated", _outdated(label, report, now)
-    if config.approval == "person" or named_api() is not None:  # where an API is named, it alone moves the alias
+    if approval == "person":
         return registry.WAITING, f"{label} passed and waits for approval: rubricworks promote {report.model_name}"
     try:
         registry.promote(connection, report.model_name, version.version, expected=report.champion)
